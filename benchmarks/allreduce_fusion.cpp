@@ -31,11 +31,11 @@ using bucketing::Gradient;
 using bucketing::GradientMemory;
 using comm::Buffer;
 using comm::Communicator;
-using device::Place;
+using device::MemorySpace;
 
 using Sizes = std::vector<bucketing::NamedSize>;
 
-std::vector<Gradient> gradients_of(const Sizes& sizes, const Place& place) {
+std::vector<Gradient> gradients_of(const Sizes& sizes, const MemorySpace& place) {
   std::vector<Gradient> gradients;
   for (const auto& size : sizes) gradients.push_back({.elements = size.elements, .device = place.device()});
   return gradients;
@@ -59,7 +59,7 @@ std::span<float> floats(Buffer buffer) {
 // Memory of each gradient's own.
 class OwnMemory {
  public:
-  OwnMemory(const Place& place, const Sizes& sizes) {
+  OwnMemory(const MemorySpace& place, const Sizes& sizes) {
     for (const auto& size : sizes) memory_.emplace_back(place, size.elements);
   }
   [[nodiscard]] Buffer operator[](int gradient) const { return memory_[static_cast<std::size_t>(gradient)].buffer(); }
@@ -72,7 +72,7 @@ class OwnMemory {
 // gradient: reductions go on there while the next ones are made.
 class BackPropagation {
  public:
-  explicit BackPropagation(const Place& place) : place_(place), own_(place) {
+  explicit BackPropagation(const MemorySpace& place) : place_(place), own_(place) {
     if (place.is_host()) return;
     stream_.emplace(place.use().runtime, place.index());
     passed_.emplace(place.use().runtime, place.index());
@@ -110,7 +110,7 @@ class BackPropagation {
     }
   }
   // What is put into `then` from now on starts behind what was put into `first`.
-  void order(const Place& first, const Place& then) const {
+  void order(const MemorySpace& first, const MemorySpace& then) const {
     if (place_.is_host()) return;
     passed_->record(first.use().stream);
     place_.use().runtime->wait(place_.index(), then.use().stream, passed_->get());
@@ -127,7 +127,7 @@ class BackPropagation {
     }
     return found->second;
   }
-  Place place_, own_;
+  MemorySpace place_, own_;
   std::optional<device::OwnStream> stream_;  // of a device
   std::optional<device::OwnEvent> passed_;
   std::map<const void*, std::pair<Works, Works>> works_;
@@ -136,7 +136,7 @@ class BackPropagation {
 // What all kinds have: the gradients, and whether a step made of them what it should.
 class Step : public Operation {
  public:
-  Step(Communicator& world, const Place& place, const Sizes& sizes)
+  Step(Communicator& world, const MemorySpace& place, const Sizes& sizes)
       : world_(world), place_(place), names_(names_of(sizes)) {
     for (const auto& size : sizes) bytes_ += size.elements * 4;
   }
@@ -163,19 +163,19 @@ class Step : public Operation {
   [[nodiscard]] virtual Buffer gradient(int number) = 0;
   [[nodiscard]] virtual bool reduces() const { return true; }
   [[nodiscard]] Communicator& world() { return world_; }
-  [[nodiscard]] const Place& place() const { return place_; }
+  [[nodiscard]] const MemorySpace& place() const { return place_; }
   [[nodiscard]] int count() const { return static_cast<int>(names_.size()); }
 
  private:
   Communicator& world_;
-  Place place_;
+  MemorySpace place_;
   std::vector<std::string> names_;
   std::int64_t bytes_ = 0;
 };
 
 class PerTensor final : public Step {
  public:
-  PerTensor(Communicator& world, const Place& at, const Sizes& sizes) : Step(world, at, sizes), own_(at, sizes) {}
+  PerTensor(Communicator& world, const MemorySpace& at, const Sizes& sizes) : Step(world, at, sizes), own_(at, sizes) {}
   [[nodiscard]] std::map<std::string, double> derived() const override {
     return {{"launches", static_cast<double>(count())}};
   }
@@ -192,7 +192,7 @@ class PerTensor final : public Step {
 
 class Backward final : public Step {
  public:
-  Backward(Communicator& world, const Place& at, const Sizes& sizes)
+  Backward(Communicator& world, const MemorySpace& at, const Sizes& sizes)
       : Step(world, at, sizes), own_(at, sizes), back_propagation_(at) {}
 
  protected:
@@ -210,7 +210,7 @@ class Backward final : public Step {
 
 class CopyAlone final : public Step {
  public:
-  CopyAlone(Communicator& world, const Place& at, const Sizes& sizes)
+  CopyAlone(Communicator& world, const MemorySpace& at, const Sizes& sizes)
       : Step(world, at, sizes), memory_(bucketing::memory_of(at)), own_(at, sizes), buckets_(at, sizes) {}
 
  protected:
@@ -234,7 +234,7 @@ struct Kind {
 
 class Fused final : public Step {
  public:
-  Fused(Communicator& world, const Place& at, const Sizes& sizes, std::int64_t limit, Kind kind)
+  Fused(Communicator& world, const MemorySpace& at, const Sizes& sizes, std::int64_t limit, Kind kind)
       : Step(world, at, sizes),
         kind_(kind),
         own_(at, kind.memory == GradientMemory::copies ? sizes : Sizes()),
@@ -291,7 +291,7 @@ nlohmann::json json_of(const bucketing::BucketTime& time) {
 }
 
 // Seconds of the slowest rank; on a device between two events of the place's stream.
-bucketing::Timing timing_at(const Place& place) {
+bucketing::Timing timing_at(const MemorySpace& place) {
   if (place.is_host()) return bucketing::seconds_of_slowest;
   const auto timer = std::make_shared<StreamTimer>(place.use().runtime, place.index(), place.use().stream);
   return [timer](Communicator& group, const std::function<void()>& body) {
@@ -301,7 +301,7 @@ bucketing::Timing timing_at(const Place& place) {
 }
 
 // All sizes of buckets in rounds, as `--bucket-size auto` tries them.
-nlohmann::json choice(Communicator& world, const Place& place, const nlohmann::json& arguments) {
+nlohmann::json choice(Communicator& world, const MemorySpace& place, const nlohmann::json& arguments) {
   const Sizes sizes = sizes_of_model(arguments.at("model"));
   const std::vector<Gradient> gradients = gradients_of(sizes, place);
   const bucketing::Tuning tuning =
@@ -326,7 +326,7 @@ nlohmann::json choice(Communicator& world, const Place& place, const nlohmann::j
           {"per_tensor", json_of(tuning.per_tensor)}};
 }
 
-nlohmann::json crossover(Communicator& world, const Place& place, const nlohmann::json& arguments) {
+nlohmann::json crossover(Communicator& world, const MemorySpace& place, const nlohmann::json& arguments) {
   const auto times = fusion_times(world, {.together = arguments.at("together"),
                                                      .rounds = arguments.at("rounds"),
                                                      .seconds = arguments.at("seconds"),
@@ -340,7 +340,7 @@ nlohmann::json crossover(Communicator& world, const Place& place, const nlohmann
 }
 
 // A backward, its reductions, and steps of both, in rounds.
-nlohmann::json overlap(Communicator& world, const Place& place, const nlohmann::json& arguments) {
+nlohmann::json overlap(Communicator& world, const MemorySpace& place, const nlohmann::json& arguments) {
   const Sizes sizes = sizes_of_model(arguments.at("model"));
   const std::int64_t limit = arguments.at("limit");
   const int rounds = arguments.at("rounds");
@@ -373,16 +373,16 @@ nlohmann::json overlap(Communicator& world, const Place& place, const nlohmann::
 }
 
 using Prepare =
-    std::function<std::unique_ptr<Operation>(Communicator&, const Place&, const Sizes&, std::int64_t limit)>;
+    std::function<std::unique_ptr<Operation>(Communicator&, const MemorySpace&, const Sizes&, std::int64_t limit)>;
 
 template <class Kind>
 Prepare without_buckets() {
-  return [](Communicator& world, const Place& place, const Sizes& sizes, std::int64_t) {
+  return [](Communicator& world, const MemorySpace& place, const Sizes& sizes, std::int64_t) {
     return std::make_unique<Kind>(world, place, sizes);
   };
 }
 Prepare fused(Kind kind) {
-  return [kind](Communicator& world, const Place& place, const Sizes& sizes, std::int64_t limit) {
+  return [kind](Communicator& world, const MemorySpace& place, const Sizes& sizes, std::int64_t limit) {
     return std::make_unique<Fused>(world, place, sizes, limit, kind);
   };
 }

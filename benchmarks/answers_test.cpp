@@ -21,7 +21,7 @@ void check_answers(Operation operation, DType dtype, bool right,
   comm::run_ranks(3, [&](comm::Communicator& world) {
     const bool takes = operation == Operation::reduce_scatter || operation == Operation::all_to_all;
     const bool gives = operation == Operation::all_gather || operation == Operation::all_to_all;
-    const device::Place host;
+    const device::MemorySpace host;
     const Memory in(host, takes ? 3 * count : count, dtype), out(host, gives ? 3 * count : count, dtype);
     Call call{.operation = operation, .in = in.buffer(), .out = out.buffer()};
     if (operation == Operation::broadcast) {

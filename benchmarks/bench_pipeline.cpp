@@ -94,7 +94,7 @@ bool are_equal(const schedules::StageTimes& times) {
 
 bool is_same_measurement(const BubbleCase& one, const BubbleCase& other) {
   const auto key = [](const BubbleCase& of) {
-    return std::tuple(of.libtorch, of.family, of.shape.ranks, of.shape.micro_batches, of.shape.stages_per_rank,
+    return std::tuple(of.libtorch, of.schedule_kind, of.shape.ranks, of.shape.micro_batches, of.shape.stages_per_rank,
                       of.times.forward, of.times.input_gradient, of.times.weight_gradient);
   };
   return key(one) == key(other);
@@ -136,23 +136,23 @@ class Grid {
   [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
-  [[nodiscard]] std::vector<ScheduleKind> families() const {
+  [[nodiscard]] std::vector<ScheduleKind> schedule_kinds() const {
     std::vector<ScheduleKind> list;
     for (const std::string& name : options_.schedules) {
-      list.push_back(family_named(name, "--schedule"));
+      list.push_back(schedule_kind_named(name, "--schedule"));
       if (list.back() == ScheduleKind::forward_only)
         throw InvalidArgument("--schedule forward-only: it trains nothing; its bubble is that of its forwards alone");
     }
     if (list.empty())
-      for (const ScheduleKind family : schedules::families())
-        if (family != ScheduleKind::forward_only) list.push_back(family);
+      for (const ScheduleKind schedule_kind : schedules::schedule_kinds())
+        if (schedule_kind != ScheduleKind::forward_only) list.push_back(schedule_kind);
     return without_repeats(list);
   }
 
   // A shape that somebody asked for by name and number must be there; of what is tried by default, what can be.
   void add(BubbleCase of, bool asked_for) {
     try {
-      (void)schedules::generate(of.family, of.shape);
+      (void)schedules::generate(of.schedule_kind, of.shape);
     } catch (const InvalidArgument& error) {
       if (asked_for) throw;
       left_out_.push_back(error.what());
@@ -163,23 +163,23 @@ class Grid {
 
   void add_cases() {
     const bool asked_for = !options_.schedules.empty() && (!options_.stages.empty() || !options_.micro_batches.empty());
-    for (const ScheduleKind family : families())
+    for (const ScheduleKind schedule_kind : schedule_kinds())
       for (const int stages : stages_)
         for (const int micro_batches : micro_batches_)
-          add({.family = family, .shape = {stages, micro_batches, chunks_of_family(family)}, .times = times_},
+          add({.schedule_kind = schedule_kind, .shape = {stages, micro_batches, chunks_of_schedule_kind(schedule_kind)}, .times = times_},
               asked_for);
     if (jobs_.size() == kExecutorJobs)
       throw InvalidArgument(fmt::format("nothing to measure: {}", left_out_.empty() ? "" : left_out_.front()));
   }
-  [[nodiscard]] int chunks_of_family(ScheduleKind family) const {
-    const int usual = schedules::traits_of(family).usual_stages_per_rank;
+  [[nodiscard]] int chunks_of_schedule_kind(ScheduleKind schedule_kind) const {
+    const int usual = schedules::traits_of(schedule_kind).usual_stages_per_rank;
     return options_.chunks > 0 && usual > 1 ? options_.chunks : usual;
   }
 
   // Computations without length: what is left is the executor.
   void add_executor() {
     for (const int ranks : {1, 2})
-      jobs_.push_back({{.family = ScheduleKind::one_f_one_b,
+      jobs_.push_back({{.schedule_kind = ScheduleKind::one_f_one_b,
                         .shape = {ranks, 64, 1},
                         .times = {.forward = 0, .input_gradient = 0, .weight_gradient = 0}},
                        Purpose::executor});
@@ -188,13 +188,13 @@ class Grid {
 
   // Stages that compute need a core each.
   void add_libtorch() {
-    for (const ScheduleKind family : families()) {
-      if (family == ScheduleKind::automatic) {
+    for (const ScheduleKind schedule_kind : schedule_kinds()) {
+      if (schedule_kind == ScheduleKind::automatic) {
         left_out_.push_back(fmt::format("{} of LibTorch's stages: it is made for times that are known beforehand",
-                                        schedules::name_of(family)));
+                                        schedules::name_of(schedule_kind)));
         continue;
       }
-      add({.family = family, .shape = {2, 8, schedules::traits_of(family).usual_stages_per_rank}, .times = times_, .libtorch = true}, false);
+      add({.schedule_kind = schedule_kind, .shape = {2, 8, schedules::traits_of(schedule_kind).usual_stages_per_rank}, .times = times_, .libtorch = true}, false);
     }
   }
 
@@ -238,12 +238,12 @@ class PipelineBench {
   [[nodiscard]] json arguments_of(const Job& job) const {
     const BubbleCase& of = job.of;
     json arguments{{"benchmark", of.libtorch ? "pipeline_bubble.libtorch" : "pipeline_bubble.emulated"},
-                   {"schedule", schedules::name_of(of.family)},
+                   {"schedule", schedules::name_of(of.schedule_kind)},
                    {"micro_batches", of.shape.micro_batches},
                    {"chunks", of.shape.stages_per_rank},
                    {"repetitions", options_.repetitions}};
     if (of.libtorch) {
-      arguments.update({{"schedule", schedules::name_in_specifications(of.family)},
+      arguments.update({{"schedule", schedules::name_in_specifications(of.schedule_kind)},
                         {"width", options_.width},
                         {"rows", options_.rows},
                         {"device", options_.device},
@@ -312,7 +312,7 @@ class PipelineBench {
   // Whether it was measured or not.
   static std::string case_id_of(const BubbleCase& of) {
     return fmt::format("pipeline_bubble[schedule={},world={},micro_batches={},chunks={},devices={}]",
-                       schedules::name_of(of.family), of.shape.ranks, of.shape.micro_batches, of.shape.stages_per_rank,
+                       schedules::name_of(of.schedule_kind), of.shape.ranks, of.shape.micro_batches, of.shape.stages_per_rank,
                        of.libtorch ? "libtorch" : "emulated");
   }
 
@@ -325,7 +325,7 @@ class PipelineBench {
 
   // Every action of the busiest rank, messages included.
   void take_executor(const BubbleRow& row) {
-    const schedules::Schedule schedule = schedules::lower(schedules::generate(row.of.family, row.of.shape));
+    const schedules::Schedule schedule = schedules::lower(schedules::generate(row.of.schedule_kind, row.of.shape));
     std::size_t actions = 0;
     for (const auto& rank : schedule.ranks) actions = std::max(actions, rank.size());
     record::Measurement measurement{
@@ -353,7 +353,7 @@ class PipelineBench {
     for (const BubbleRow& row : rows_)
       if (const std::string why = why_no_closed_form(row.of); !why.empty())
         reasons.insert(fmt::format("no closed form of {}: {}",
-                                   row.of.libtorch ? "libtorch" : schedules::name_of(row.of.family), why));
+                                   row.of.libtorch ? "libtorch" : schedules::name_of(row.of.schedule_kind), why));
     for (const std::string& reason : reasons) fmt::print("{}\n", reason);
     for (const std::string& reason : grid_.left_out()) fmt::print("left out: {}\n", reason);
     if (options_.published) fmt::print("\n{}", published_text(published_));

@@ -61,11 +61,11 @@ TEST(BubbleFigures, AverageTheTimesOfEachStageAndKind) {
 
 // What every schedule says when it is run: its idle times sum to its bubbles, and no device is faster than it says.
 TEST(BubbleFigures, OfSchedulesThatWereRunAddUp) {
-  for (const ScheduleKind family : schedules::families()) {
-    if (family == ScheduleKind::forward_only) continue;
-    const bool there_and_back = family == ScheduleKind::zbv || family == ScheduleKind::v_half ||
-                                family == ScheduleKind::v_min || family == ScheduleKind::dualpipev;
-    const Schedule schedule = schedules::lower(schedules::generate(family, {2, 4, there_and_back ? 2 : 1}));
+  for (const ScheduleKind schedule_kind : schedules::schedule_kinds()) {
+    if (schedule_kind == ScheduleKind::forward_only) continue;
+    const bool there_and_back = schedule_kind == ScheduleKind::zbv || schedule_kind == ScheduleKind::v_half ||
+                                schedule_kind == ScheduleKind::v_min || schedule_kind == ScheduleKind::dualpipev;
+    const Schedule schedule = schedules::lower(schedules::generate(schedule_kind, {2, 4, there_and_back ? 2 : 1}));
     const schedules::SimulationOptions options{.stages = {{0.001, 0.001, 0.001, {}}}, .message_bytes = {64}};
     Computations computations(2);
     comm::run_ranks(2, [&](comm::Communicator& world) {
@@ -75,7 +75,7 @@ TEST(BubbleFigures, OfSchedulesThatWereRunAddUp) {
       computations[static_cast<std::size_t>(world.rank())] = clock.periods();
     });
     const BubbleFigures figures = figures_of(schedule, options, measured_timeline(schedule, computations));
-    SCOPED_TRACE(name_of(family));
+    SCOPED_TRACE(name_of(schedule_kind));
     EXPECT_GE(figures.makespan, simulate(schedule, options).makespan * 0.999);
     for (std::size_t rank = 0; rank < 2; ++rank) {
       EXPECT_NEAR(figures.idle[rank].sum(), figures.ranks[rank].barrier_bubble, 1e-6);

@@ -19,7 +19,7 @@ enum class Compared {
 };
 
 struct Side {
-  ScheduleKind family;
+  ScheduleKind schedule_kind;
   Shape shape;
 };
 
@@ -123,13 +123,13 @@ constexpr std::array<std::array<const char*, 3>, 5> kNotHere{{
 }};
 
 bool is_same(const Side& side, const BubbleCase& of) {
-  return side.family == of.family && side.shape.ranks == of.shape.ranks &&
+  return side.schedule_kind == of.schedule_kind && side.shape.ranks == of.shape.ranks &&
          side.shape.micro_batches == of.shape.micro_batches && side.shape.stages_per_rank == of.shape.stages_per_rank;
 }
 
 // What is less the better it is.
 double cost_of(Compared compared, const Side& side) {
-  const BubbleCase of{.family = side.family, .shape = side.shape, .times = {}};
+  const BubbleCase of{.schedule_kind = side.schedule_kind, .shape = side.shape, .times = {}};
   const schedules::Timeline timeline = view_of(of.request()).timeline;
   double most = 0;
   for (const schedules::RankTimes& rank : timeline.ranks)
@@ -173,7 +173,7 @@ std::vector<BubbleCase> published_cases(const schedules::StageTimes& times) {
     for (const Side& side : {claim.of, claim.to})
       if (side.shape.ranks <= kMostRanks &&
           std::ranges::none_of(cases, [&](const BubbleCase& of) { return is_same(side, of); }))
-        cases.push_back({.family = side.family, .shape = side.shape, .times = times});
+        cases.push_back({.schedule_kind = side.schedule_kind, .shape = side.shape, .times = times});
   return cases;
 }
 

@@ -53,12 +53,12 @@ double median_of(const std::vector<double>& samples) { return centre_of(samples)
 }  // namespace
 
 std::string BubbleCase::name() const {
-  return fmt::format("{} of {}, {}", schedules::name_of(family), counted(static_cast<std::size_t>(shape.ranks), "rank"),
+  return fmt::format("{} of {}, {}", schedules::name_of(schedule_kind), counted(static_cast<std::size_t>(shape.ranks), "rank"),
                      counted(static_cast<std::size_t>(shape.micro_batches), "micro-batch"));
 }
 
 ScheduleRequest BubbleCase::request() const {
-  ScheduleRequest request{.family = family, .shape = shape};
+  ScheduleRequest request{.schedule_kind = schedule_kind, .shape = shape};
   const double share = 1.0 / shape.stages_per_rank;
   request.options.stages = {{.forward = times.forward * share,
                              .input_gradient = times.input_gradient * share,
@@ -210,7 +210,7 @@ BubbleRow bubble_row(BubbleCase of, const json& answer) {
 std::string why_no_closed_form(const BubbleCase& of) {
   if (of.libtorch) return "stages take different times";
   if (closed_form(of.request())) return "";
-  switch (of.family) {
+  switch (of.schedule_kind) {
     case ScheduleKind::automatic:
       return "made for the times, by search";
     case ScheduleKind::forward_only:
@@ -249,7 +249,7 @@ std::vector<record::Measurement> measurements_of(const BubbleRow& row, const std
   const schedules::Shape& shape = row.of.shape;
   const std::map<std::string, std::string> labels{{"backend", backend},
                                                   {"world", std::to_string(shape.ranks)},
-                                                  {"schedule", std::string(schedules::name_of(row.of.family))},
+                                                  {"schedule", std::string(schedules::name_of(row.of.schedule_kind))},
                                                   {"micro_batches", std::to_string(shape.micro_batches)},
                                                   {"chunks", std::to_string(shape.stages_per_rank)},
                                                   {"devices", row.of.libtorch ? "libtorch" : "emulated"},
@@ -310,7 +310,7 @@ std::string bubble_line(const BubbleRow& row) {
   const auto part = [&](double seconds) { return idle > 0 ? 100 * seconds / idle : 0; };
   return fmt::format(
       "{:<24}{:>3}{:>4} |{:>10}{:>10}{:>8.3f} {:<15}|{} |{} | {:>4.0f}{:>6.0f}{:>8.0f}{:>8.0f}{:>7.0f}{:>9.0f}{:>7.0f}",
-      schedules::name_of(row.of.family), row.of.shape.ranks, row.of.shape.micro_batches,
+      schedules::name_of(row.of.schedule_kind), row.of.shape.ranks, row.of.shape.micro_batches,
       milliseconds(median_of(row.makespans)), milliseconds(row.simulated_makespan), row.ratio.median,
       fmt::format("[{:.3f}, {:.3f}]", row.ratio.low, row.ratio.high), figure(row.barrier), figure(row.span),
       part(row.idle.fill), part(row.idle.drain), part(row.idle.dependency), part(row.idle.transfer),

@@ -23,7 +23,7 @@
 namespace plumbline::cli {
 
 struct BubbleCase {
-  schedules::ScheduleKind family = schedules::ScheduleKind::gpipe;
+  schedules::ScheduleKind schedule_kind = schedules::ScheduleKind::gpipe;
   schedules::Shape shape;
   /// Of a rank's stages together, for one micro-batch.
   schedules::StageTimes times;

@@ -98,7 +98,7 @@ json answer_for(const BubbleCase& of, std::vector<double> factors) {
 
 TEST(BubbleRow, HasMeasuredSimulatedAndCalculatedSideBySide) {
   // 1F1B of 4 ranks and 8 micro-batches, a forward of 1 and a backward of 2: 24 of work, 3 hops of 3.
-  const BubbleCase of{.family = ScheduleKind::one_f_one_b, .shape = {4, 8, 1}, .times = {1, 1, 1, {}}};
+  const BubbleCase of{.schedule_kind = ScheduleKind::one_f_one_b, .shape = {4, 8, 1}, .times = {1, 1, 1, {}}};
   const BubbleRow row = bubble_row(of, answer_for(of, {1.25, 1, 1.5}));
   EXPECT_EQ(row.simulated_makespan, 33);
   EXPECT_EQ(row.ratio.median, 1.25);
@@ -119,7 +119,7 @@ TEST(BubbleRow, HasMeasuredSimulatedAndCalculatedSideBySide) {
 
 // Three repetitions in which ranks were idle for something else each time: part by part, no medians but one sum to a bubble.
 TEST(BubbleRow, HasWhatRanksWereIdleForInOneRepetition) {
-  const BubbleCase of{.family = ScheduleKind::gpipe, .shape = {2, 2, 1}, .times = {1, 1, 1, {}}};
+  const BubbleCase of{.schedule_kind = ScheduleKind::gpipe, .shape = {2, 2, 1}, .times = {1, 1, 1, {}}};
   json answer = answer_for(of, {1, 1, 1});
   const auto set = [&](std::size_t repetition, std::size_t rank, double fill, double transfer, double overhead) {
     json& figures = answer["repetitions"][repetition]["ranks"][rank];
@@ -147,12 +147,12 @@ TEST(BubbleRow, HasWhatRanksWereIdleForInOneRepetition) {
 
 TEST(BubbleRow, HasTheClosedFormsThatTheSimulatorConfirms) {
   int forms = 0;
-  for (const ScheduleKind family : schedules::families()) {
-    if (family == ScheduleKind::forward_only || family == ScheduleKind::automatic) continue;
+  for (const ScheduleKind schedule_kind : schedules::schedule_kinds()) {
+    if (schedule_kind == ScheduleKind::forward_only || schedule_kind == ScheduleKind::automatic) continue;
     for (const int ranks : {2, 4, 8})
       for (const int micro_batches : {4, 8, 16, 32, 64}) {
-        const BubbleCase of{.family = family,
-                            .shape = {ranks, micro_batches, schedules::traits_of(family).usual_stages_per_rank},
+        const BubbleCase of{.schedule_kind = schedule_kind,
+                            .shape = {ranks, micro_batches, schedules::traits_of(schedule_kind).usual_stages_per_rank},
                             .times = {0.003, 0.003, 0.003, {}}};
         SCOPED_TRACE(of.name());
         try {
@@ -177,7 +177,7 @@ TEST(BubbleRow, HasTheClosedFormsThatTheSimulatorConfirms) {
 
 TEST(BubbleRow, OfMeasuredTimesIsSimulatedWithThem) {
   const BubbleCase of{
-      .family = ScheduleKind::one_f_one_b, .shape = {2, 2, 1}, .times = {9, 9, 9, {}}, .libtorch = true};
+      .schedule_kind = ScheduleKind::one_f_one_b, .shape = {2, 2, 1}, .times = {9, 9, 9, {}}, .libtorch = true};
   json answer = answer_for(of, {1});
   answer["repetitions"][0]["stages"] = {
       {{"forward", 1}, {"backward", 2}, {"input_gradient", 0}, {"weight_gradient", 0}},
@@ -191,7 +191,7 @@ TEST(BubbleRow, OfMeasuredTimesIsSimulatedWithThem) {
 }
 
 TEST(BubbleRow, BecomesMeasurements) {
-  const BubbleCase of{.family = ScheduleKind::zb_h1, .shape = {4, 8, 1}, .times = {1, 1, 1, {}}};
+  const BubbleCase of{.schedule_kind = ScheduleKind::zb_h1, .shape = {4, 8, 1}, .times = {1, 1, 1, {}}};
   const BubbleRow row = bubble_row(of, answer_for(of, {1, 1}));
   const std::vector<record::Measurement> list = measurements_of(row, "local");
   ASSERT_EQ(list.size(), 5u) << "the whole, and its ranks";
@@ -212,9 +212,9 @@ TEST(BubbleRow, BecomesMeasurements) {
 
 TEST(BubblePicture, HasAPointForEachRow) {
   std::vector<BubbleRow> rows;
-  for (const ScheduleKind family : {ScheduleKind::gpipe, ScheduleKind::zbv})
+  for (const ScheduleKind schedule_kind : {ScheduleKind::gpipe, ScheduleKind::zbv})
     for (const int micro_batches : {4, 8, 16}) {
-      const BubbleCase of{.family = family, .shape = {4, micro_batches, schedules::traits_of(family).usual_stages_per_rank}, .times = {1, 1, 1, {}}};
+      const BubbleCase of{.schedule_kind = schedule_kind, .shape = {4, micro_batches, schedules::traits_of(schedule_kind).usual_stages_per_rank}, .times = {1, 1, 1, {}}};
       rows.push_back(bubble_row(of, answer_for(of, {1})));
     }
   const std::string svg = bubble_svg(rows, "a & b <c>");

@@ -25,24 +25,24 @@ class Curves {
  public:
   Curves(std::span<const BubbleRow> rows, const std::string& title) : rows_(rows), title_(title) {
     for (const BubbleRow& row : rows) {
-      if (std::ranges::count(families_, row.of.family) == 0) families_.push_back(row.of.family);
+      if (std::ranges::count(schedule_kinds_, row.of.schedule_kind) == 0) schedule_kinds_.push_back(row.of.schedule_kind);
       ranks_.insert(row.of.shape.ranks);
       micro_batches_.insert(row.of.shape.micro_batches);
       most_ = std::max({most_, row.ratio_of_total.measured.high, row.ratio_of_total.simulated,
                         row.ratio_of_total.closed_form.value_or(0)});
     }
-    std::ranges::sort(families_);
+    std::ranges::sort(schedule_kinds_);
     most_ = std::max(0.1, std::ceil(most_ * 10) / 10);
   }
 
   [[nodiscard]] std::string text() const {
-    const int panels = static_cast<int>(families_.size()), columns = std::min(kColumns, panels);
+    const int panels = static_cast<int>(schedule_kinds_.size()), columns = std::min(kColumns, panels);
     const int lines = (panels + kColumns - 1) / kColumns;
     const double width = std::max(760.0, kMargin * 2 + columns * (kPanelWidth + kGapX));
     const double height = kTop + lines * (kPanelHeight + kGapY) + 20;
     std::string svg = svg_text(kMargin, 34, 19, "start", title_, "#333", true) + legend();
     for (int i = 0; i < panels; ++i)
-      svg += panel(families_[static_cast<std::size_t>(i)], kMargin + 36 + i % kColumns * (kPanelWidth + kGapX),
+      svg += panel(schedule_kinds_[static_cast<std::size_t>(i)], kMargin + 36 + i % kColumns * (kPanelWidth + kGapX),
                    kTop + 10 + i / kColumns * (kPanelHeight + kGapY));
     return svg_page(width, height, svg);
   }
@@ -75,8 +75,8 @@ class Curves {
                           "mean barrier bubble of the ranks, of the makespan in %, over the micro-batches of a step");
   }
 
-  [[nodiscard]] std::string panel(schedules::ScheduleKind family, double left, double top) const {
-    std::string svg = svg_text(left, top - 8, 14, "start", schedules::name_of(family), "#333", true);
+  [[nodiscard]] std::string panel(schedules::ScheduleKind schedule_kind, double left, double top) const {
+    std::string svg = svg_text(left, top - 8, 14, "start", schedules::name_of(schedule_kind), "#333", true);
     svg += svg_rectangle(left, top, kPanelWidth, kPanelHeight, "none", "", " stroke=\"#9aa2ad\"");
     const int ticks = static_cast<int>(std::lround(most_ * 10));
     const int step = ticks > 5 ? 2 : 1;
@@ -87,14 +87,14 @@ class Curves {
     }
     for (const int micro_batches : micro_batches_)
       svg += svg_text(x_of(left, micro_batches), top + kPanelHeight + 16, 11, "middle", std::to_string(micro_batches));
-    for (const int ranks : ranks_) svg += curve(family, ranks, left, top);
+    for (const int ranks : ranks_) svg += curve(schedule_kind, ranks, left, top);
     return svg;
   }
 
-  [[nodiscard]] std::string curve(schedules::ScheduleKind family, int ranks, double left, double top) const {
+  [[nodiscard]] std::string curve(schedules::ScheduleKind schedule_kind, int ranks, double left, double top) const {
     std::vector<const BubbleRow*> rows;
     for (const BubbleRow& row : rows_)
-      if (row.of.family == family && row.of.shape.ranks == ranks) rows.push_back(&row);
+      if (row.of.schedule_kind == schedule_kind && row.of.shape.ranks == ranks) rows.push_back(&row);
     std::ranges::sort(rows, {}, [](const BubbleRow* row) { return row->of.shape.micro_batches; });
     const std::string colour = colour_of(ranks);
     std::string line, points;
@@ -117,7 +117,7 @@ class Curves {
 
   std::span<const BubbleRow> rows_;
   const std::string& title_;
-  std::vector<schedules::ScheduleKind> families_;
+  std::vector<schedules::ScheduleKind> schedule_kinds_;
   std::set<int> ranks_, micro_batches_;
   double most_ = 0;
 };

@@ -12,13 +12,13 @@ namespace {
 
 using comm::Call;
 using comm::Communicator;
-using device::Place;
+using device::MemorySpace;
 
 // Repeats one call. The inputs are zero, for an in-place reduction that is repeated must not overflow; the check makes one
 // call on numbers that depend on rank and index.
 class CallOperation final : public Operation {
  public:
-  CallOperation(Communicator& world, const Place& place, Call call, bool in_place)
+  CallOperation(Communicator& world, const MemorySpace& place, Call call, bool in_place)
       : world_(world),
         call_(call),
         in_(place, call.in.count),
@@ -51,7 +51,7 @@ class CallOperation final : public Operation {
 // A message from rank 0 to rank 1 and back.
 class PingPong final : public Operation {
  public:
-  PingPong(Communicator& world, const Place& place, std::int64_t elements) : world_(world), memory_(place, elements) {}
+  PingPong(Communicator& world, const MemorySpace& place, std::int64_t elements) : world_(world), memory_(place, elements) {}
   void run() override {
     if (world_.rank() > 1) return;
     const int peer = 1 - world_.rank();
@@ -88,7 +88,7 @@ class PingPong final : public Operation {
 // Every rank copies its bytes from one buffer of its own to another, the limit of what shared memory, or a device's, can do.
 class Copy final : public Operation {
  public:
-  Copy(const Place& place, std::int64_t bytes, bool streaming)
+  Copy(const MemorySpace& place, std::int64_t bytes, bool streaming)
       : from_(place, (bytes + 3) / 4), to_(place, (bytes + 3) / 4), streaming_(streaming) {}
   void run() override {
     if (!from_.place().is_host()) return from_.place().copy(to_.data(), from_.data(), from_.bytes());

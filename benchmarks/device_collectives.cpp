@@ -42,7 +42,7 @@ using plumbline::comm::Device;
 using plumbline::comm::DType;
 using plumbline::comm::Operation;
 using plumbline::device::OwnStream;
-using plumbline::device::Place;
+using plumbline::device::MemorySpace;
 using plumbline::device::Runtime;
 using Clock = std::chrono::steady_clock;
 
@@ -88,7 +88,7 @@ Figures measure(const std::shared_ptr<Runtime>& runtime, Device device, const Su
         Call call = call_of(subject, bytes, ranks);
         const OwnStream stream(runtime, device.index);
         world.use_stream(stream.get());
-        const Place place({runtime, stream.get()}, device.index);
+        const MemorySpace place({runtime, stream.get()}, device.index);
         const Memory in(place, call.in.count, subject.dtype),
             out(place, subject.in_place ? 0 : call.out.count, subject.dtype);
         const Memory& result = subject.in_place ? in : out;

@@ -76,7 +76,7 @@ class FusedGradients {
   }
 
   comm::Communicator& group_;
-  device::Place place_;
+  device::MemorySpace place_;
   bucketing::Timing timing_;
   std::shared_ptr<bucketing::BucketMemory> memory_;
   std::vector<std::shared_ptr<std::byte>> kept_;
@@ -124,12 +124,12 @@ std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOpti
 
 decltype(bucketing::TuningOptions::before) against_known_sums(comm::Communicator& group,
                                                               std::span<const bucketing::Gradient> gradients,
-                                                              device::Place place, std::vector<std::string> names) {
+                                                              device::MemorySpace place, std::vector<std::string> names) {
   for (const bucketing::Gradient& gradient : gradients) {
     if (gradient.device != place.device())
       throw InvalidArgument(fmt::format("sums in memory of {} are checked in that of {}",
                                         comm::name_of(gradient.device), comm::name_of(place.device())));
-    if (gradient.dtype != comm::DType::f32 || gradient.numbers != 1)
+    if (gradient.dtype != comm::DType::f32 || gradient.components_per_element != 1)
       throw InvalidArgument(fmt::format("a gradient of {}; sums of f32 are checked", comm::name_of(gradient.dtype)));
   }
   // Afterwards gradients are zeros: other steps add them again and again.

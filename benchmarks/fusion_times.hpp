@@ -8,7 +8,7 @@
 
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/communicator.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 namespace plumbline::bench {
 
@@ -34,7 +34,7 @@ struct FusionOptions {
   int rounds = 21;
   double seconds = 20;  // no round is begun after that, once there are three
   /// Where gradients lie. On a device in the group's stream, all of them copied in a launch.
-  device::Place place{};
+  device::MemorySpace place{};
   bucketing::Timing timing = bucketing::seconds_of_slowest;  // which says nothing of a device
 };
 
@@ -47,7 +47,7 @@ struct FusionOptions {
 /// `place`, whose stream is the group's; `names` are for messages. Throws InvalidArgument for other gradients; what it
 /// returns throws RuntimeFailure, naming candidate, rank, gradient and element, for a wrong sum.
 [[nodiscard]] decltype(bucketing::TuningOptions::before) against_known_sums(
-    comm::Communicator& group, std::span<const bucketing::Gradient> gradients, device::Place place = {},
+    comm::Communicator& group, std::span<const bucketing::Gradient> gradients, device::MemorySpace place = {},
     std::vector<std::string> names = {});
 
 }  // namespace plumbline::bench

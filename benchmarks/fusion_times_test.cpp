@@ -71,7 +71,7 @@ TEST(FusionTimes, AreTakenInADevicesMemory) {
   run_ranks(2,
             [&](Communicator& group) {
               const device::OwnStream stream(runtime, group.rank());
-              const device::Place place({runtime, stream.get()}, group.rank());
+              const device::MemorySpace place({runtime, stream.get()}, group.rank());
               group.use_stream(stream.get());
               int timed = 0;
               const bucketing::Timing timing = [&](Communicator& all, const std::function<void()>& body) {
@@ -122,7 +122,7 @@ TEST(Tuning, HoldsSumsInADevicesMemoryAgainstKnownOnes) {
   run_ranks(2,
                   [&](Communicator& group) {
                     const device::OwnStream stream(runtime, group.rank());
-                    const device::Place place({runtime, stream.get()}, group.rank());
+                    const device::MemorySpace place({runtime, stream.get()}, group.rank());
                     group.use_stream(stream.get());
                     int timed = 0;
                     const bucketing::Timing timing = [&](Communicator& all, const std::function<void()>& body) {

@@ -22,7 +22,7 @@ using comm::Buffer;
 using comm::Call;
 using comm::Communicator;
 using comm::DType;
-using device::Place;
+using device::MemorySpace;
 using gossip::Graph;
 using gossip::GraphKind;
 
@@ -33,7 +33,7 @@ constexpr std::array<SlowLink, 2> kLinks{{{.name = "ethernet", .latency = 1e-3, 
 // The parameters of a rank: its own number times factors that depend on the place. A mean leaves a number between the ranks' own.
 class Round : public Operation {
  public:
-  Round(Communicator& world, const Place& place, std::int64_t bytes)
+  Round(Communicator& world, const MemorySpace& place, std::int64_t bytes)
       : world_(world), values_(place, bytes / 4), sum_(place, 1, DType::f64) {}
   [[nodiscard]] std::int64_t bytes() const override { return values_.elements() * 4; }
   [[nodiscard]] std::map<std::string, double> derived() const override {
@@ -66,7 +66,7 @@ class Round : public Operation {
   }
   [[nodiscard]] Buffer buffer() const { return values_.buffer(); }
   [[nodiscard]] Memory& values() { return values_; }
-  [[nodiscard]] const Place& place() const { return values_.place(); }
+  [[nodiscard]] const MemorySpace& place() const { return values_.place(); }
   [[nodiscard]] Communicator& world() const { return world_; }
   [[nodiscard]] int ranks() const { return world_.size(); }
 
@@ -99,7 +99,7 @@ class AllReduce final : public Round {
 // cache, or what the last exchange brought, which are as new to it as those of a round.
 class Exchange final : public Round {
  public:
-  Exchange(Communicator& group, const Place& at, std::int64_t bytes, bool passes_on)
+  Exchange(Communicator& group, const MemorySpace& at, std::int64_t bytes, bool passes_on)
       : Round(group, at, bytes), passes_on_(passes_on), came_(at, bytes / 4) {}
   void run() override {
     const int next = (world().rank() + 1) % ranks(), before = (world().rank() + ranks() - 1) % ranks();
@@ -132,7 +132,7 @@ struct GossipKind {
 
 class Gossip final : public Round {
  public:
-  Gossip(Communicator& group, const Place& at, std::int64_t bytes, const GossipKind& kind)
+  Gossip(Communicator& group, const MemorySpace& at, std::int64_t bytes, const GossipKind& kind)
       : Round(group, at, bytes),
         wire_(kind.link ? over_slow_links(group.duplicate(), *kind.link) : nullptr),
         push_sum_(wire_ ? *wire_ : group, Graph({.kind = kind.graph, .nodes = group.size(), .peers = kind.peers}),
@@ -176,7 +176,7 @@ class SlowAllReduce final : public Round {
 // Steps of SGD, in SlowMo's wrapper or without: as many as it takes until all is done that is done every few steps.
 class Step final : public Round {
  public:
-  Step(Communicator& group, const Place& at, std::int64_t bytes, const std::optional<slowmo::Options>& options)
+  Step(Communicator& group, const MemorySpace& at, std::int64_t bytes, const std::optional<slowmo::Options>& options)
       : Round(group, at, bytes), gradients_(at, bytes / 4) {
     if (!options) return;
     slowmo::Options here = *options;
@@ -218,15 +218,15 @@ class Step final : public Round {
   std::optional<slowmo::SlowMo> slowmo_;
 };
 
-using Prepare = std::function<std::unique_ptr<Operation>(Communicator&, const Place&, std::int64_t bytes)>;
+using Prepare = std::function<std::unique_ptr<Operation>(Communicator&, const MemorySpace&, std::int64_t bytes)>;
 
 Prepare gossip_of(const GossipKind& kind) {
-  return [kind](Communicator& group, const Place& place, std::int64_t bytes) {
+  return [kind](Communicator& group, const MemorySpace& place, std::int64_t bytes) {
     return std::make_unique<Gossip>(group, place, bytes, kind);
   };
 }
 Prepare step_of(const std::optional<slowmo::Options>& options) {
-  return [options](Communicator& group, const Place& place, std::int64_t bytes) {
+  return [options](Communicator& group, const MemorySpace& place, std::int64_t bytes) {
     return std::make_unique<Step>(group, place, bytes, options);
   };
 }
@@ -267,12 +267,12 @@ class Adder {
 
 void add_rounds(Adder& adder) {
   const auto exchange = [](bool passes_on) -> Prepare {
-    return [passes_on](Communicator& group, const Place& place, std::int64_t bytes) {
+    return [passes_on](Communicator& group, const MemorySpace& place, std::int64_t bytes) {
       return std::make_unique<Exchange>(group, place, bytes, passes_on);
     };
   };
   adder.add("rounds.all_reduce", "an average over all ranks",
-            [](Communicator& group, const Place& place, std::int64_t bytes) {
+            [](Communicator& group, const MemorySpace& place, std::int64_t bytes) {
               return std::make_unique<AllReduce>(group, place, bytes);
             });
   adder.add("rounds.exchange", "a message to the next rank, and one of the rank before", exchange(false));
@@ -316,7 +316,7 @@ void add_networks(Adder& adder) {
   for (const SlowLink link : kLinks) {
     const std::string name = kNetworks + std::string(link.name);
     adder.add(name + ".all_reduce", "a ring's all-reduce over slow links",
-              [link](Communicator& group, const Place&, std::int64_t bytes) {
+              [link](Communicator& group, const MemorySpace&, std::int64_t bytes) {
                 return std::make_unique<SlowAllReduce>(group, bytes, link);
               });
     for (int peers = 1; peers <= 3; ++peers)

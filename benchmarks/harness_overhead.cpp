@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "harness/arms/arms.hpp"
 #include "harness/launch/flight.hpp"
 #include "harness/launch/process.hpp"
+#include "harness/modes/modes.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/support/quantile.hpp"
 
@@ -36,7 +36,7 @@ std::vector<Kind> kinds_of(comm::Communicator& world, launch::FlightRing& ring, 
   std::vector<Kind> kinds;
   kinds.push_back({"bare", world.duplicate()});
   kinds.push_back({"flight ring", launch::record_flight(world.duplicate(), ring)});
-  kinds.push_back({"rendezvous", arms::under({.kind = suite::Arm::Kind::rendezvous}, world.duplicate(), folder,
+  kinds.push_back({"rendezvous", modes::under({.kind = suite::ExecutionMode::Kind::rendezvous}, world.duplicate(), folder,
                                              std::chrono::seconds(10))});
   return kinds;
 }

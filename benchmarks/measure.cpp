@@ -20,7 +20,7 @@ using comm::DType;
 // The ranks that measure together. What they tell each other is where their data are: a backend may know no other memory.
 class Ranks {
  public:
-  Ranks(comm::Communicator& group, const device::Place& place) : world(group), place_(place) {
+  Ranks(comm::Communicator& group, const device::MemorySpace& place) : world(group), place_(place) {
     if (place.is_host()) return;
     stream_.emplace(place.use().runtime, place.index());
     place_.use_stream(stream_->get());
@@ -32,7 +32,7 @@ class Ranks {
   Ranks& operator=(const Ranks&) = delete;
   comm::Communicator& world;
 
-  [[nodiscard]] const device::Place& place() const { return place_; }
+  [[nodiscard]] const device::MemorySpace& place() const { return place_; }
   /// Rank 0's number.
   [[nodiscard]] std::int64_t agree(std::int64_t number) {
     return told(number, DType::i64, [&](comm::Buffer at) { world.broadcast(at, 0); });
@@ -63,7 +63,7 @@ class Ranks {
     place_.synchronize();
     return number;
   }
-  device::Place place_;
+  device::MemorySpace place_;
   std::optional<device::OwnStream> stream_;  // of a device
   std::optional<StreamTimer> timer_;
   device::ScratchBuffer room_;
@@ -162,7 +162,7 @@ bool require_right_answer(Ranks& ranks, Operation& operation, const std::string&
 
 }  // namespace
 
-nlohmann::json measure(const Registry& registry, comm::Communicator& world, const device::Place& place,
+nlohmann::json measure(const Registry& registry, comm::Communicator& world, const device::MemorySpace& place,
                        const nlohmann::json& arguments) {
   const std::string name = arguments.at("benchmark");
   const auto benchmark = std::ranges::find(registry, name, &Benchmark::name);

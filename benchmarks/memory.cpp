@@ -14,7 +14,7 @@ constexpr std::int64_t kPiece = 1 << 18;  // values
 
 }  // namespace
 
-Memory::Memory(const device::Place& place, std::int64_t elements, comm::DType dtype)
+Memory::Memory(const device::MemorySpace& place, std::int64_t elements, comm::DType dtype)
     : place_(place), elements_(elements), dtype_(dtype) {
   if (place.is_host())
     on_host_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes() + 4096) / 4096 * 4096)));

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "reference/comm/call.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 namespace plumbline::bench {
 
@@ -21,12 +21,12 @@ namespace plumbline::bench {
 class Memory {
  public:
   /// Throws std::bad_alloc, and OutOfMemory of a device.
-  Memory(const device::Place& place, std::int64_t elements, comm::DType dtype = comm::DType::f32);
+  Memory(const device::MemorySpace& place, std::int64_t elements, comm::DType dtype = comm::DType::f32);
 
   [[nodiscard]] std::byte* data() const { return place_.is_host() ? on_host_.get() : on_device_.data(); }
   [[nodiscard]] std::int64_t elements() const { return elements_; }
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements_) * comm::size_of(dtype_); }
-  [[nodiscard]] const device::Place& place() const { return place_; }
+  [[nodiscard]] const device::MemorySpace& place() const { return place_; }
   [[nodiscard]] comm::Buffer buffer() const { return part(0, elements_); }
   /// The elements [first, first + count).
   [[nodiscard]] comm::Buffer part(std::int64_t first, std::int64_t count) const;
@@ -54,7 +54,7 @@ class Memory {
   template <class Body>
   static bool in_pieces(const comm::Buffer& of, const Body& body);
 
-  device::Place place_;
+  device::MemorySpace place_;
   std::int64_t elements_;
   comm::DType dtype_;
   std::unique_ptr<std::byte, Free> on_host_;

@@ -20,13 +20,13 @@ class MemoryTest : public testing::TestWithParam<bool> {
     if (!GetParam()) return;
     const auto runtime = device::make_emulated({.devices = 2});
     stream_.emplace(runtime, 1);
-    place_ = device::Place({runtime, stream_->get()}, 1);
+    place_ = device::MemorySpace({runtime, stream_->get()}, 1);
   }
-  [[nodiscard]] const device::Place& place() const { return place_; }
+  [[nodiscard]] const device::MemorySpace& place() const { return place_; }
 
  private:
   std::optional<device::OwnStream> stream_;
-  device::Place place_;
+  device::MemorySpace place_;
 };
 
 TEST_P(MemoryTest, IsZeroAndThenWhatItIsFilledWith) {

@@ -75,19 +75,19 @@ const schedules::ExecutorOptions kAsManySendsAsThereAre{.most_outstanding_sends 
                                                             std::numeric_limits<std::size_t>::max()};
 
 // What fits the times is searched for them: without messages' costs, as the simulator's side of the comparison has it.
-Schedule schedule_for(schedules::ScheduleKind family, const schedules::Shape& shape,
+Schedule schedule_for(schedules::ScheduleKind schedule_kind, const schedules::Shape& shape,
                       const schedules::SimulationOptions& costs) {
-  return schedules::lower(family == schedules::ScheduleKind::automatic
+  return schedules::lower(schedule_kind == schedules::ScheduleKind::automatic
                               ? schedules::automatic(shape, {.costs = costs, .activation_limits = {}}).schedule
-                              : schedules::generate(family, shape));
+                              : schedules::generate(schedule_kind, shape));
 }
 
-json emulated(comm::Communicator& world, const device::Place&, const json& arguments) {
+json emulated(comm::Communicator& world, const device::MemorySpace&, const json& arguments) {
   schedules::SimulationOptions options{.stages = {{.forward = arguments.at("forward"),
                                                    .input_gradient = arguments.at("input_gradient"),
                                                    .weight_gradient = arguments.at("weight_gradient")}}};
-  const auto family = schedules::family_of(arguments.at("schedule").get<std::string>());
-  const Schedule schedule = schedule_for(family, shape_of(arguments, world), options);
+  const auto schedule_kind = schedules::schedule_kind_of(arguments.at("schedule").get<std::string>());
+  const Schedule schedule = schedule_for(schedule_kind, shape_of(arguments, world), options);
   options.message_bytes = {arguments.at("message_bytes")};
   const auto runs = repeated(world, schedule, arguments.at("repetitions"), [&] {
     ComputationClock clock;
@@ -160,7 +160,7 @@ json words(const std::vector<schedules::StageTimes>& stages) {
 }
 
 // LibTorch on the place's device. Ranks that are threads share it: nobody computes before all were here.
-training::Training& training_on(const device::Place& place) {
+training::Training& training_on(const device::MemorySpace& place) {
   static std::mutex one_at_a_time;
   const std::lock_guard hold(one_at_a_time);
   training::Training& training = subject::training_module();
@@ -176,7 +176,7 @@ double clocks_apart(comm::Communicator& world, double uncertainty) {
   return all.size() > 1 ? all[0] + all[1] : 0;
 }
 
-json libtorch(comm::Communicator& world, device::Place place, const json& arguments) {
+json libtorch(comm::Communicator& world, device::MemorySpace place, const json& arguments) {
   const job::RunSpec spec = perceptron(arguments, world);
   const Schedule schedule = schedules::lower(training::schedule_of(spec, spec.run.micro_batches));
   // LibTorch computes in the device's default stream.

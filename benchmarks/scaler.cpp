@@ -19,7 +19,7 @@ using comm::Buffer;
 using comm::Communicator;
 using comm::DType;
 using device::FoldTable;
-using device::Place;
+using device::MemorySpace;
 using device::ScaledCopy;
 
 // ---- agreement ----
@@ -34,7 +34,7 @@ int tensor_ranks(int world) {
 // One found-inf flag a gradient, each in memory of its own as scalers keep them.
 class Agreement : public Operation {
  public:
-  Agreement(Communicator& world, const Place& place, std::size_t flags)
+  Agreement(Communicator& world, const MemorySpace& place, std::size_t flags)
       : count_(flags),
         memory_(place, static_cast<std::int64_t>(flags) * kApart),
         tensor_(tensor_ranks(world.size())),
@@ -72,7 +72,7 @@ class Agreement : public Operation {
   [[nodiscard]] virtual std::size_t collectives() const = 0;
   [[nodiscard]] virtual bool is_found(std::size_t flag) const { return flag % 3 == 0; }
   [[nodiscard]] std::size_t count() const { return count_; }
-  [[nodiscard]] const Place& place() const { return memory_.place(); }
+  [[nodiscard]] const MemorySpace& place() const { return memory_.place(); }
   [[nodiscard]] Buffer flag(std::size_t i) const { return memory_.part(place_of(i), 1); }
   /// Of the host's memory.
   [[nodiscard]] float& value(std::size_t i) const { return memory_.floats()[static_cast<std::size_t>(place_of(i))]; }
@@ -91,7 +91,7 @@ class Agreement : public Operation {
 // step, and who has them makes the tables of such launches once.
 class Coalesced final : public Agreement {
  public:
-  Coalesced(Communicator& world, const Place& at, std::size_t flags, bool by_group)
+  Coalesced(Communicator& world, const MemorySpace& at, std::size_t flags, bool by_group)
       : Agreement(world, at, flags), message_(at, static_cast<std::int64_t>(flags)) {
     groups_ = by_group ? std::vector{tensor_group_.get(), pipeline_group_.get()} : std::vector{model_.get()};
     for (std::size_t i = 0; i < flags; ++i) {
@@ -129,7 +129,7 @@ class Coalesced final : public Agreement {
 
 class PerTensor final : public Agreement {
  public:
-  PerTensor(Communicator& world, const Place& at, std::size_t flags, bool by_group) : Agreement(world, at, flags) {
+  PerTensor(Communicator& world, const MemorySpace& at, std::size_t flags, bool by_group) : Agreement(world, at, flags) {
     groups_ = by_group ? std::vector{tensor_group_.get(), pipeline_group_.get()} : std::vector{model_.get()};
   }
   void run() override {
@@ -150,7 +150,7 @@ class PerTensor final : public Agreement {
 // their tables take, which are made once, as those of Coalesced.
 class OneFlag final : public Agreement {
  public:
-  OneFlag(Communicator& world, const Place& at, std::size_t flags) : Agreement(world, at, flags), any_(at, 1) {
+  OneFlag(Communicator& world, const MemorySpace& at, std::size_t flags) : Agreement(world, at, flags), any_(at, 1) {
     if (at.is_host()) return;
     // The largest so far is an input of every table but the first.
     for (std::size_t first = 0; first < flags; first += kFolded) {
@@ -207,12 +207,12 @@ void add_agreement(Registry& registry, const std::string& model, std::size_t fla
          }});
   };
   const auto kind = [](auto tag, bool by_group) {
-    return [by_group](Communicator& world, const Place& place, std::size_t count) {
+    return [by_group](Communicator& world, const MemorySpace& place, std::size_t count) {
       return std::make_unique<typename decltype(tag)::type>(world, place, count, by_group);
     };
   };
   add("coalesced", "all flags in one maximum over the model group", kind(std::type_identity<Coalesced>(), false));
-  add("one_flag", "one flag for all gradients", [](Communicator& world, const Place& place, std::size_t count) {
+  add("one_flag", "one flag for all gradients", [](Communicator& world, const MemorySpace& place, std::size_t count) {
     return std::make_unique<OneFlag>(world, place, count);
   });
   add("coalesced_by_group", "in one over the tensor, one over the pipeline group",
@@ -229,7 +229,7 @@ namespace {
 // Gradients of unequal sizes, some of them short: together they read and write as many bytes as a copy of `bytes` does.
 class Unscale final : public Operation {
  public:
-  Unscale(const Place& place, std::int64_t bytes, DType from, bool in_place)
+  Unscale(const MemorySpace& place, std::int64_t bytes, DType from, bool in_place)
       : place_(place), from_type_(from), bytes_(bytes), flag_(place, 1) {
     const auto size = static_cast<std::int64_t>(comm::size_of(from));
     std::int64_t left = 2 * bytes / (size + (in_place ? size : 4));  // to an element
@@ -284,7 +284,7 @@ class Unscale final : public Operation {
     last.count = 1;
     set_bytes(place_, last, element);
   }
-  Place place_;
+  MemorySpace place_;
   DType from_type_;
   std::int64_t bytes_ = 0;
   std::vector<Memory> gradients_;

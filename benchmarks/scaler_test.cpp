@@ -27,7 +27,7 @@ TEST_P(Agreements, AreRightOfMoreGradientsThanATableHolds) {
       2,
       [&](comm::Communicator& world) {
         Parameters parameters;
-        if (devices) parameters.place = device::Place({devices}, world.rank());
+        if (devices) parameters.place = device::MemorySpace({devices}, world.rank());
         for (const char* const form : {"coalesced", "one_flag"}) {
           const auto one = std::ranges::find(registry, std::string("scaler.agreement.many.") + form, &Benchmark::name);
           ASSERT_NE(one, registry.end());

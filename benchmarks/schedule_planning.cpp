@@ -37,18 +37,18 @@ using namespace plumbline::schedules;
 constexpr std::size_t kManyActions = 10'000'000;  // checked once elsewhere, and measured once
 
 struct Case {
-  ScheduleKind family = ScheduleKind::one_f_one_b;
+  ScheduleKind schedule_kind = ScheduleKind::one_f_one_b;
   Shape shape;
   // The barrier bubble with computations of a second each, over the ranks but one.
   double bubble_of_hop = 3;
   [[nodiscard]] std::string name() const {
-    return std::string(name_of(family)) + '/' + std::to_string(shape.ranks) + '/' + std::to_string(shape.micro_batches);
+    return std::string(name_of(schedule_kind)) + '/' + std::to_string(shape.ranks) + '/' + std::to_string(shape.micro_batches);
   }
 };
 
 std::vector<Case> cases() {
   struct Row {
-    ScheduleKind family;
+    ScheduleKind schedule_kind;
     int stages_per_rank;
     double bubble_of_hop;
   };
@@ -58,7 +58,7 @@ std::vector<Case> cases() {
   std::vector<Case> cases;
   for (const auto& [ranks, micro_batches] : {std::pair{8, 64}, {8, 512}, {64, 128}, {64, 512}})
     for (const Row& row : rows)
-      cases.push_back({row.family, {ranks, micro_batches, row.stages_per_rank}, row.bubble_of_hop});
+      cases.push_back({row.schedule_kind, {ranks, micro_batches, row.stages_per_rank}, row.bubble_of_hop});
   for (const auto& [ranks, micro_batches] : {std::pair{64, 2560}, {64, 10240}, {1024, 8192}})
     cases.push_back({ScheduleKind::one_f_one_b, {ranks, micro_batches, 1}, 3});
   return cases;
@@ -77,7 +77,7 @@ std::size_t count_actions(const Schedule& schedule) {
 
 // The lowered schedule of the case, whose answers are right.
 Schedule prepare(const Case& one) {
-  Schedule lowered = lower(generate(one.family, one.shape));
+  Schedule lowered = lower(generate(one.schedule_kind, one.shape));
   const double bubble = simulate(lowered).barrier_bubble(), expected = one.bubble_of_hop * (one.shape.ranks - 1);
   if (bubble != expected) fail(one, "the bubble is " + std::to_string(bubble) + ", not " + std::to_string(expected));
   if (count_actions(lowered) < kManyActions && !check(lowered).valid()) fail(one, "the lowered schedule is not right");
@@ -129,10 +129,10 @@ using Step = void (*)(benchmark::State&, const Case&);
 
 // Inputs are made, and answers checked, once a row and outside of what is timed.
 void time_generate(benchmark::State& state, const Case& one) {
-  measure(state, count_actions(prepare(one)), [&] { return generate(one.family, one.shape); });
+  measure(state, count_actions(prepare(one)), [&] { return generate(one.schedule_kind, one.shape); });
 }
 void time_lower(benchmark::State& state, const Case& one) {
-  const Schedule schedule = generate(one.family, one.shape);
+  const Schedule schedule = generate(one.schedule_kind, one.shape);
   measure(state, count_actions(prepare(one)), [&] { return lower(schedule); });
 }
 void time_simulate(benchmark::State& state, const Case& one) {
@@ -144,7 +144,7 @@ struct Planned {
   Timeline timeline;
 };
 Planned plan(const Case& one) {
-  Planned planned{.schedule = generate(one.family, one.shape), .lowered = {}, .timeline = {}};
+  Planned planned{.schedule = generate(one.schedule_kind, one.shape), .lowered = {}, .timeline = {}};
   planned.lowered = lower(planned.schedule);
   planned.timeline = simulate(planned.lowered);
   return planned;
@@ -160,8 +160,8 @@ void time_check(benchmark::State& state, const Case& one) {
   measure(state, count_actions(lowered), [&] { return check(lowered); });
 }
 void time_torch(benchmark::State& state, const Case& one) {
-  measure(state, count_actions(add_send_recv(generate_as_torch(one.family, one.shape))),
-          [&] { return add_send_recv(generate_as_torch(one.family, one.shape)); });
+  measure(state, count_actions(add_send_recv(generate_as_torch(one.schedule_kind, one.shape))),
+          [&] { return add_send_recv(generate_as_torch(one.schedule_kind, one.shape)); });
 }
 
 void add_rows() {

@@ -7,11 +7,11 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-device::OwnEvent timed_event(const device::Place& place) { return {place.use().runtime, place.index(), true}; }
+device::OwnEvent timed_event(const device::MemorySpace& place) { return {place.use().runtime, place.index(), true}; }
 
 }  // namespace
 
-StreamClock::StreamClock(const device::Place& place) : place_(place), events_{timed_event(place), timed_event(place)} {
+StreamClock::StreamClock(const device::MemorySpace& place) : place_(place), events_{timed_event(place), timed_event(place)} {
   set();
 }
 

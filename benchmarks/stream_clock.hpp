@@ -10,7 +10,7 @@
 #include <deque>
 #include <vector>
 
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/schedules/executor.hpp"
 
 namespace plumbline::bench {
@@ -18,7 +18,7 @@ namespace plumbline::bench {
 /// Of the stream of a place on a device, which must outlive it.
 class StreamClock {
  public:
-  explicit StreamClock(const device::Place& place);
+  explicit StreamClock(const device::MemorySpace& place);
   /// Waits for the stream. Anew now and then: events know the time between two of them to seven digits.
   void set();
   /// Seconds of the machine's steady clock. The event must be timed and reached, and recorded since set().
@@ -27,7 +27,7 @@ class StreamClock {
   [[nodiscard]] double uncertainty() const { return (after_ - before_) / 2; }
 
  private:
-  device::Place place_;
+  device::MemorySpace place_;
   std::array<device::OwnEvent, 2> events_;  // of which one is the zero
   std::size_t zero_ = 0;
   double before_ = 0, after_ = 0;  // by the machine's clock
@@ -38,7 +38,7 @@ class StreamComputationClock {
  public:
   /// `on_host`: callbacks compute on the host, at once, as LibTorch does where a device is emulated. They begin when the stream is
   /// there, for which the host then waits.
-  StreamComputationClock(const device::Place& place, bool on_host) : place_(place), on_host_(on_host), clock_(place) {}
+  StreamComputationClock(const device::MemorySpace& place, bool on_host) : place_(place), on_host_(on_host), clock_(place) {}
   /// Forgets all computations, and sets the clock. Waits for the stream.
   void begin();
   /// An executor's steps, right ones, that tell this clock, which must outlive them.
@@ -49,12 +49,12 @@ class StreamComputationClock {
 
  private:
   struct Computation {
-    explicit Computation(const device::Place& place)
+    explicit Computation(const device::MemorySpace& place)
         : start(place.use().runtime, place.index(), true), end(place.use().runtime, place.index(), true) {}
     device::OwnEvent start, end;
   };
   Computation& next();
-  device::Place place_;
+  device::MemorySpace place_;
   bool on_host_;
   StreamClock clock_;
   std::deque<Computation> computations_;  // kept from run to run

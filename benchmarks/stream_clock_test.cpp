@@ -22,7 +22,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 TEST(StreamClock, SaysWhenAnEventWasReached) {
   const auto runtime = device::make_emulated({.devices = 2});
   const OwnStream stream(runtime, 1);
-  const device::Place place({runtime, stream.get()}, 1);
+  const device::MemorySpace place({runtime, stream.get()}, 1);
   runtime->pause(1, 3ms, stream.get());
   StreamClock clock(place);
   EXPECT_LT(clock.uncertainty(), 1e-3) << "what was in the stream before is not part of it";
@@ -39,7 +39,7 @@ TEST(StreamClock, SaysWhenAnEventWasReached) {
 TEST(StreamComputationClock, HasThePeriodsOfTheStreamWithoutAWait) {
   const auto runtime = device::make_emulated({.devices = 1});
   const OwnStream stream(runtime, 0);
-  StreamComputationClock clock(device::Place({runtime, stream.get()}, 0), false);
+  StreamComputationClock clock(device::MemorySpace({runtime, stream.get()}, 0), false);
   for (int run = 0; run < 2; ++run) {
     std::latch all_there(1);
     schedules::StageCallbacks callbacks;
@@ -66,7 +66,7 @@ TEST(StreamComputationClock, HasThePeriodsOfTheStreamWithoutAWait) {
 TEST(StreamComputationClock, LetsTheHostComputeWhenTheStreamIsThere) {
   const auto runtime = device::make_emulated({.devices = 1});
   const OwnStream stream(runtime, 0);
-  StreamComputationClock clock(device::Place({runtime, stream.get()}, 0), true);
+  StreamComputationClock clock(device::MemorySpace({runtime, stream.get()}, 0), true);
   clock.begin();
   runtime->pause(0, 10ms, stream.get());  // a message that has to come first
   double began = 0;

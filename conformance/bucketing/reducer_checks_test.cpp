@@ -29,7 +29,7 @@ TEST(ReducerChecks, PassOnTheLocalBackend) {
 TEST(ReducerChecks, PassUnderAnotherTiming) {
   for (const suite::Case& one : suite_under_test().cases())
     if (one.check->deadlock_prone && one.world() == 3) {
-      EXPECT_THAT(run_in_process(one, {}, suite::Arm::parse("chaos:5")), IsEmpty()) << one.id();
+      EXPECT_THAT(run_in_process(one, {}, suite::ExecutionMode::parse("chaos:5")), IsEmpty()) << one.id();
     }
 }
 

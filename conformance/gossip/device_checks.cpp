@@ -109,7 +109,7 @@ void beside(Context& context) {
   const auto shapes = shapes_of(context.parameters().text("types"));
   const gossip::Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const OwnStream stream(seat.runtime, seat.device.index);
-  const device::Place place({seat.runtime, stream.get()}, seat.device.index);
+  const device::MemorySpace place({seat.runtime, stream.get()}, seat.device.index);
   gossip::PushSumOptions options;
   GossipThread expected(context.world().duplicate(), graph, {}, options);
   options.device = place.use();
@@ -139,7 +139,7 @@ void beside(Context& context) {
   }
   for (std::size_t round = 0; round < kRounds; ++round) {
     HostTensors& values = right[round];
-    if (round > 0) device::Place().copy(pairs(right[round - 1], values));
+    if (round > 0) device::MemorySpace().copy(pairs(right[round - 1], values));
     gossip::add({}, pairs(noise[round], values));
     EXPECT_TRUE(expected.hand_over(values.views())) << "GOSSIP-182";
     gossip::add({}, pairs(noise[round], values));

@@ -674,7 +674,7 @@ std::vector<Mutant> device_mutants_of_gossip() {
       {"gos.device_unserved", "GOSSIP-183", "tensors on a device are mixed over any communicator",
        "a capability that nobody asks for", "gossip.device.refuses[world=2]", rounds("uniform", 2),
        "the communicator takes them", push_sum_with([](PushSumSteps& steps) {
-         steps.require_served = [](std::string_view, const comm::Communicator&, const device::Place&) {};
+         steps.require_served = [](std::string_view, const comm::Communicator&, const device::MemorySpace&) {};
        })},
   };
 }

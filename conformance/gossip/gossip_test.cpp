@@ -41,8 +41,8 @@ TEST(GossipChecks, PassOnDevices) {
 TEST(GossipChecks, PassUnderAnotherTiming) {
   for (const suite::Case& one : suite_under_test().cases())
     if (one.check->deadlock_prone && one.world() == 3)
-      for (const char* arm : {"chaos:5", "rendezvous"}) {
-        EXPECT_THAT(run_in_process(one, {}, suite::Arm::parse(arm)), IsEmpty()) << one.id();
+      for (const char* mode : {"chaos:5", "rendezvous"}) {
+        EXPECT_THAT(run_in_process(one, {}, suite::ExecutionMode::parse(mode)), IsEmpty()) << one.id();
       }
 }
 

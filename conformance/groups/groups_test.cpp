@@ -38,11 +38,11 @@ TEST_P(EveryWorld, PassesOnTheLocalBackend) {
 INSTANTIATE_TEST_SUITE_P(WorldSizes, EveryWorld, testing::Values(1, 2, 3, 4, 6, 8),
                          [](const auto& info) { return std::to_string(info.param) + "Ranks"; });
 
-TEST(EveryArm, IsPassedWhereGroupsMayDeadlock) {
-  for (const char* arm : {"rendezvous", "chaos:3"})
+TEST(EveryExecutionMode, IsPassedWhereGroupsMayDeadlock) {
+  for (const char* mode : {"rendezvous", "chaos:3"})
     for (const Case& one : groups_suite().cases()) {
       if (one.check->door != Door::backend || !one.check->deadlock_prone || one.world() != 4) continue;
-      EXPECT_THAT(run_in_process(one, {}, suite::Arm::parse(arm)), testing::IsEmpty()) << one.id() << " " << arm;
+      EXPECT_THAT(run_in_process(one, {}, suite::ExecutionMode::parse(mode)), testing::IsEmpty()) << one.id() << " " << mode;
     }
 }
 

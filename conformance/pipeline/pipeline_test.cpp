@@ -5,7 +5,7 @@
 #include "conformance/components.hpp"
 #include "conformance/support/component_tests.hpp"
 #include "conformance/training/in_process.hpp"
-#include "harness/arms/arms.hpp"
+#include "harness/modes/modes.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "reference/support/temporary_folder.hpp"
 
@@ -18,10 +18,10 @@ const suite::Suite& pipelines() {
 }
 
 // Puts a rank's communicator under an arm, whose files are to lie in `folder`.
-decltype(Fault::wrap) under(const std::string& arm, const std::filesystem::path& folder) {
-  if (arm == "plain") return {};
-  return [arm, folder](std::unique_ptr<comm::Communicator> world) {
-    return arms::under(suite::Arm::parse(arm), std::move(world), folder, std::chrono::seconds(20));
+decltype(Fault::wrap) under(const std::string& mode, const std::filesystem::path& folder) {
+  if (mode == "plain") return {};
+  return [mode, folder](std::unique_ptr<comm::Communicator> world) {
+    return modes::under(suite::ExecutionMode::parse(mode), std::move(world), folder, std::chrono::seconds(20));
   };
 }
 
@@ -38,13 +38,13 @@ TEST(PipelineChecks, PassOnTheLocalBackend) {
 
 // The command runs them all in all arms.
 TEST(PipelineChecks, OfOneScheduleOnTwoRanksPassWithoutBuffersAndWithDelays) {
-  for (const char* arm : {"rendezvous", "chaos:1"})
+  for (const char* mode : {"rendezvous", "chaos:1"})
     for (const suite::Case& one : pipelines().cases()) {
       if (!one.check->deadlock_prone || one.world() > 2) continue;
       if (one.parameters.has("schedule") && one.parameters.text("schedule") != "1f1b") continue;
-      SCOPED_TRACE(one.id() + " " + arm);
+      SCOPED_TRACE(one.id() + " " + mode);
       const job::TemporaryFolder folder;
-      EXPECT_EQ(failures_of(one, {.wrap = under(arm, folder.path())}), "");
+      EXPECT_EQ(failures_of(one, {.wrap = under(mode, folder.path())}), "");
     }
 }
 

@@ -172,7 +172,7 @@ class Trainer {
     for (Memory& gradient : gradients) buffers.push_back(gradient.buffer());
     return optimizer->step(buffers);
   }
-  [[nodiscard]] std::vector<std::vector<float>> masters() const { return optimizer->state().masters; }
+  [[nodiscard]] std::vector<std::vector<float>> master_weights() const { return optimizer->state().master_weights; }
 
   Place place;
   Groups groups;
@@ -361,8 +361,8 @@ void sum_over_replicas_overflows(Context& context) {
 // ---- injections ----
 
 // The masters of the rank that holds the same part in replica 0.
-std::vector<float> of_first_replica(comm::Communicator* replicas, const std::vector<float>& masters) {
-  std::vector<float> first = masters;
+std::vector<float> of_first_replica(comm::Communicator* replicas, const std::vector<float>& master_weights) {
+  std::vector<float> first = master_weights;
   if (replicas->size() > 1) replicas->broadcast({first.data(), static_cast<std::int64_t>(first.size()), DType::f32}, 0);
   return first;
 }
@@ -389,9 +389,9 @@ void injected_anywhere(Context& context) {
     ASSERT_FALSE(did.touched) << "SCALER-082: masters, with it on rank " << rank;
     ASSERT_EQ(did.scale, scaler::kInjectionScale / 2) << "SCALER-082: it is on rank " << rank;
     ASSERT_FALSE(did.skipped_next) << "SCALER-082: the clean step, after it was on rank " << rank;
-    ASSERT_THAT(did.masters, testing::Each(testing::Truly([](float value) { return std::isfinite(value); })))
+    ASSERT_THAT(did.master_weights, testing::Each(testing::Truly([](float value) { return std::isfinite(value); })))
         << "SCALER-082: it was on rank " << rank;
-    ASSERT_EQ(did.masters, of_first_replica(groups.of_optimizer.data, did.masters))
+    ASSERT_EQ(did.master_weights, of_first_replica(groups.of_optimizer.data, did.master_weights))
         << "SCALER-082: replicas, after it was on rank " << rank;
   }
 }
@@ -405,18 +405,18 @@ void skipped_steps_leave_no_trace(Context& context) {
   Trainer without(context, {.hysteresis = 9, .options = {.clip_norm = 1}});
   for (int step = 0; step < 6; ++step) {
     if (has_bad && (step == 1 || step == 4)) {
-      const auto masters = with.masters();
+      const auto master_weights = with.master_weights();
       const auto parameters = with.parameters;
       const auto buffers = with.optimizer->state().inner;
       (void)with.step(with.gradients(step, true));
-      EXPECT_EQ(with.masters(), masters) << "SCALER-068: masters behind a skipped step";
+      EXPECT_EQ(with.master_weights(), master_weights) << "SCALER-068: masters behind a skipped step";
       EXPECT_EQ(with.parameters, parameters) << "SCALER-068: parameters";
       EXPECT_EQ(with.optimizer->state().inner, buffers) << "SCALER-068: what the optimizer keeps";
     }
     (void)with.step(with.gradients(step));
     (void)without.step(without.gradients(step));
   }
-  EXPECT_EQ(with.masters(), without.masters()) << "SCALER-068: runs with and without the skipped steps";
+  EXPECT_EQ(with.master_weights(), without.master_weights()) << "SCALER-068: runs with and without the skipped steps";
   EXPECT_EQ(with.parameters, without.parameters) << "SCALER-068";
 }
 
@@ -443,7 +443,7 @@ void masters_are_stepped_in_f32(Context& context) {
         values[i][k] += change;
       }
   }
-  EXPECT_EQ(trainer.masters(), values) << "SCALER-069";
+  EXPECT_EQ(trainer.master_weights(), values) << "SCALER-069";
   for (std::size_t i = 0; i < values.size(); ++i)
     EXPECT_EQ(trainer.parameters[i], Memory(dtype, std::vector<double>(values[i].begin(), values[i].end())))
         << "SCALER-069: parameter " << i << " is not its master, rounded";
@@ -534,7 +534,7 @@ void resumes_bit_for_bit(Context& context) {
     (void)expected.step(expected.gradients(step));
     if (step >= 3) (void)resumed.step(resumed.gradients(step));
   }
-  EXPECT_EQ(resumed.masters(), expected.masters()) << "SCALER-073";
+  EXPECT_EQ(resumed.master_weights(), expected.master_weights()) << "SCALER-073";
   EXPECT_EQ(resumed.parameters, expected.parameters) << "SCALER-073";
   EXPECT_EQ(resumed.optimizer->loss_scale(), expected.optimizer->loss_scale()) << "SCALER-073";
   scaler::Fp16State wrong = state;

@@ -118,9 +118,9 @@ class Model {
 
 Schedule schedule_of_case(Context& context) {
   const suite::Parameters& parameters = context.parameters();
-  const schedules::ScheduleKind family = schedules::family_of(parameters.text("schedule"));
-  const bool one_chunk = family != schedules::ScheduleKind::interleaved && family != schedules::ScheduleKind::zbv;
-  return schedules::generate(family,
+  const schedules::ScheduleKind schedule_kind = schedules::schedule_kind_of(parameters.text("schedule"));
+  const bool one_chunk = schedule_kind != schedules::ScheduleKind::interleaved && schedule_kind != schedules::ScheduleKind::zbv;
+  return schedules::generate(schedule_kind,
                              {.ranks = context.size(),
                               .micro_batches = micro_batches_named(parameters.text("micro_batches"), context.size()),
                               .stages_per_rank = one_chunk ? 1 : 2});

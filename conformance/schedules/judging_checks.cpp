@@ -401,7 +401,7 @@ Schedule put_in(const std::string& what, const Schedule& computations) {
 
 void accepts_whole_plan(Context& context, const PlanShape& shape, const std::string& what) {
   const Schedule computations = schedules::generate(
-      schedules::family_of(shape.schedule),
+      schedules::schedule_kind_of(shape.schedule),
       {.ranks = shape.ranks, .micro_batches = shape.micro_batches, .stages_per_rank = shape.chunks});
   json args = question_of_plan(put_in(what, computations)),
        expected{

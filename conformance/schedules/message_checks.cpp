@@ -160,16 +160,16 @@ class Couriers {
 };
 
 struct Mailing {
-  schedules::ScheduleKind family = schedules::ScheduleKind::one_f_one_b;
+  schedules::ScheduleKind schedule_kind = schedules::ScheduleKind::one_f_one_b;
   Payload payload;
   Metadata told = Metadata::each;
   schedules::ExecutorOptions options = {};
 };
 
 void mail(Context& context, const Mailing& mailing) {
-  const int chunks = mailing.family == schedules::ScheduleKind::interleaved ? 2 : 1;
+  const int chunks = mailing.schedule_kind == schedules::ScheduleKind::interleaved ? 2 : 1;
   const Schedule schedule = schedules::lower(
-      schedules::generate(mailing.family,
+      schedules::generate(mailing.schedule_kind,
                           {.ranks = context.size(), .micro_batches = 2 * context.size(), .stages_per_rank = chunks}),
       mailing.told);
   Couriers couriers(schedule, mailing.payload, mailing.told, context.steps().of<schedules::DescriptionSteps>());
@@ -218,7 +218,7 @@ void shapes(Context& context) {
         return {{DType::f32, {}}};
     }
   };
-  mail(context, {.family = schedules::family_of(context.parameters().text("schedule")), .payload = payload});
+  mail(context, {.schedule_kind = schedules::schedule_kind_of(context.parameters().text("schedule")), .payload = payload});
 }
 
 std::int64_t size_named(const std::string& name, std::int64_t threshold) {
@@ -235,7 +235,7 @@ std::int64_t size_named(const std::string& name, std::int64_t threshold) {
 void sizes(Context& context) {
   constexpr std::int64_t threshold = 4096;  // also the one from which on the local backend does not buffer
   const std::int64_t size = size_named(context.parameters().text("size"), threshold);
-  mail(context, {.family = schedules::ScheduleKind::gpipe,
+  mail(context, {.schedule_kind = schedules::ScheduleKind::gpipe,
                  .payload =
                      [size](int, int micro_batch) {
                        return TensorDescriptions{{DType::u8, {micro_batch % 2 == 0 ? size : 3}},
@@ -248,7 +248,7 @@ void two_groups(Context& context) {
   const auto gradients = context.world().duplicate();
   const bool both = context.parameters().text("groups") == "two";
   mail(context,
-       {.family = schedules::family_of(context.parameters().text("schedule")),
+       {.schedule_kind = schedules::schedule_kind_of(context.parameters().text("schedule")),
         .payload = [](int stage, int) { return TensorDescriptions{{DType::f32, {100 + stage}}, {DType::f32, {2}}}; },
         .told = Metadata::none,
         .options = {.gradients = both ? gradients.get() : nullptr}});

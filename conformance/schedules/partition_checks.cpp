@@ -325,7 +325,7 @@ void layer_counts(Context& context) {
 }
 
 // Counted by hand, a factor a dimension of each tensor that the layer has: {layer, count}.
-std::vector<std::pair<json, std::int64_t>> layers_counted_by_hand(const std::string& family) {
+std::vector<std::pair<json, std::int64_t>> layers_counted_by_hand(const std::string& schedule_kind) {
   const auto convolution = [](const std::string& type, const json& kernel) {
     return json{{"type", type}, {"in_channels", 6}, {"out_channels", 10}, {"kernel_size", kernel}, {"groups", 2}};
   };
@@ -338,15 +338,15 @@ std::vector<std::pair<json, std::int64_t>> layers_counted_by_hand(const std::str
     more.update({{"type", type}, {"input_size", 3}, {"hidden_size", 5}});
     return more;
   };
-  if (family == "bilinear")
+  if (schedule_kind == "bilinear")
     return {{{{"type", "Bilinear"}, {"in1_features", 3}, {"in2_features", 5}, {"out_features", 7}}, 3 * 5 * 7 + 7}};
-  if (family == "convolution")
+  if (schedule_kind == "convolution")
     return {{convolution("Conv1d", 4), 10 * 3 * 4 + 10},
             {convolution("Conv3d", {2, 3, 4}), 10 * 3 * 2 * 3 * 4 + 10},
             {convolution("ConvTranspose1d", 4), 6 * 5 * 4 + 10},
             {convolution("ConvTranspose2d", {2, 3}), 6 * 5 * 2 * 3 + 10},
             {convolution("ConvTranspose3d", 2), 6 * 5 * 2 * 2 * 2 + 10}};
-  if (family == "norm")
+  if (schedule_kind == "norm")
     return {{norm("BatchNorm1d", "num_features", {}), 2 * 12},
             {norm("BatchNorm3d", "num_features", {{"affine", false}}), 0},
             {norm("GroupNorm", "num_channels", {{"num_groups", 3}}), 2 * 12},
@@ -355,7 +355,7 @@ std::vector<std::pair<json, std::int64_t>> layers_counted_by_hand(const std::str
             {norm("InstanceNorm2d", "num_features", {{"affine", true}}), 2 * 12},
             {norm("LayerNorm", "normalized_shape", {{"elementwise_affine", false}}), 0},
             {norm("LayerNorm", "normalized_shape", {{"bias", false}}), 12}};
-  if (family == "recurrent")
+  if (schedule_kind == "recurrent")
     return {{recurrent("RNN", {{"bias", false}}), 5 * 3 + 5 * 5},
             {recurrent("GRU", {}), 3 * (5 * 3 + 5 * 5 + 5 + 5)},
             {recurrent("LSTM", {{"num_layers", 2}}), 4 * (5 * 3 + 5 * 5 + 5 + 5) + 4 * (5 * 5 + 5 * 5 + 5 + 5)},

@@ -40,10 +40,10 @@ TEST(SchedulesChecks, PassOnTheLocalBackend) {
 }
 
 TEST(SchedulesChecks, PassWithoutBuffersWhereRanksMayWaitForEachOther) {
-  for (const char* arm : {"rendezvous", "chaos:1"})
+  for (const char* mode : {"rendezvous", "chaos:1"})
     for (const suite::Case& one : schedules().cases())
       if (one.check->deadlock_prone && one.world() < 4) {
-        EXPECT_THAT(run_in_process(one, {}, suite::Arm::parse(arm)), IsEmpty()) << one.id() << " " << arm;
+        EXPECT_THAT(run_in_process(one, {}, suite::ExecutionMode::parse(mode)), IsEmpty()) << one.id() << " " << mode;
       }
 }
 
@@ -53,7 +53,7 @@ TEST(SchedulesChecks, PassWithoutBuffersOnManyRanks) {
   for (const suite::Case& one : schedules().cases())
     if (one.check->deadlock_prone && one.world() > 4) {
       ++cases;
-      EXPECT_THAT(run_in_process(one, {}, suite::Arm::parse("rendezvous")), IsEmpty()) << one.id();
+      EXPECT_THAT(run_in_process(one, {}, suite::ExecutionMode::parse("rendezvous")), IsEmpty()) << one.id();
     }
   EXPECT_GT(cases, 4);
 }

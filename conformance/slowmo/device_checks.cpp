@@ -20,7 +20,7 @@ using comm::Buffer;
 using comm::Communicator;
 using comm::DType;
 using device::OwnStream;
-using device::Place;
+using device::MemorySpace;
 using slowmo::Options;
 using slowmo::SlowMo;
 using slowmo::SlowMoSteps;
@@ -49,11 +49,11 @@ Options options_of(const std::string& run, int ranks) {
   return options;
 }
 
-bool has_masters(DType type) { return comm::size_of(type) == 2; }
+bool has_master_weights(DType type) { return comm::size_of(type) == 2; }
 
 // What a rank trains, on the host or on a device.
 struct Tensors {
-  std::vector<Buffer> parameters, masters, buffers, gradients;
+  std::vector<Buffer> parameters, master_weights, buffers, gradients;
   std::vector<Buffer> descents;     // of the optimizer's type
   std::vector<Buffer> optimized{};  // where they are others than masters or parameters
 };
@@ -67,11 +67,11 @@ std::vector<gossip::TensorPair> pairs(const std::vector<Buffer>& from, const std
 // Gradients are given; the optimizer is a plain descent, of masters where there are some.
 class Trainer {
  public:
-  Trainer(Communicator& world, const Place& place, Tensors tensors, Options options, const SlowMoSteps& steps)
+  Trainer(Communicator& world, const MemorySpace& place, Tensors tensors, Options options, const SlowMoSteps& steps)
       : place_(place), tensors_(std::move(tensors)) {
     options.device = place.use();
     slowmo::Tensors all{.parameters = tensors_.parameters, .buffers = tensors_.buffers};
-    if (!tensors_.masters.empty()) all.masters = tensors_.masters;
+    if (!tensors_.master_weights.empty()) all.master_weights = tensors_.master_weights;
     slowmo_.emplace(
         world, std::move(all), [this] { return std::vector<slowmo::ParameterGroup>{{optimized(), kRate}}; }, options,
         steps);
@@ -82,7 +82,7 @@ class Trainer {
     slowmo::copy(place_, pairs(tensors_.gradients, tensors_.descents));
     slowmo::multiply(place_, tensors_.descents, -kRate);
     gossip::add(place_, pairs(tensors_.descents, optimized()));
-    if (!tensors_.masters.empty()) slowmo::copy(place_, pairs(tensors_.masters, tensors_.parameters));
+    if (!tensors_.master_weights.empty()) slowmo::copy(place_, pairs(tensors_.master_weights, tensors_.parameters));
     slowmo_->step();
   }
   [[nodiscard]] const SlowMo& slowmo() const { return *slowmo_; }
@@ -90,9 +90,9 @@ class Trainer {
  private:
   [[nodiscard]] const std::vector<Buffer>& optimized() const {
     if (!tensors_.optimized.empty()) return tensors_.optimized;
-    return tensors_.masters.empty() ? tensors_.parameters : tensors_.masters;
+    return tensors_.master_weights.empty() ? tensors_.parameters : tensors_.master_weights;
   }
-  Place place_;
+  MemorySpace place_;
   Tensors tensors_;
   std::optional<SlowMo> slowmo_;
 };
@@ -100,12 +100,12 @@ class Trainer {
 struct Shapes {
   explicit Shapes(DType type)
       : parameters{{type, 5, 1}, {type, 33, 0}, {type, 701, 3}},
-        masters{{DType::f32, 5, 0}, {DType::f32, 33, 1}, {DType::f32, 701, 0}},
+        master_weights{{DType::f32, 5, 0}, {DType::f32, 33, 1}, {DType::f32, 701, 0}},
         buffers{{DType::f32, 9, 1}, {DType::f64, 2, 0}} {
-    if (!has_masters(type)) masters.clear();
+    if (!has_master_weights(type)) master_weights.clear();
   }
-  [[nodiscard]] const std::vector<TensorShape>& optimized() const { return masters.empty() ? parameters : masters; }
-  std::vector<TensorShape> parameters, masters, buffers;
+  [[nodiscard]] const std::vector<TensorShape>& optimized() const { return master_weights.empty() ? parameters : master_weights; }
+  std::vector<TensorShape> parameters, master_weights, buffers;
 };
 
 // All tensors of a rank in both memories, begun alike.
@@ -114,39 +114,39 @@ class BothSides {
   BothSides(Context& context, DType type, device::Stream stream)
       : shapes_(type),
         seed_(context.seed() * 1000 + static_cast<std::uint64_t>(context.rank()) * 100),
-        begin_{HostTensors{shapes_.parameters, seed_}, HostTensors{shapes_.masters, seed_},
+        begin_{HostTensors{shapes_.parameters, seed_}, HostTensors{shapes_.master_weights, seed_},
                HostTensors{shapes_.buffers, seed_ + 1}},
-        host_{HostTensors{shapes_.parameters, seed_}, HostTensors{shapes_.masters, seed_},
+        host_{HostTensors{shapes_.parameters, seed_}, HostTensors{shapes_.master_weights, seed_},
               HostTensors{shapes_.buffers, seed_ + 1}},
         parameters_(context.device_seat(), shapes_.parameters, stream),
-        masters_(context.device_seat(), shapes_.masters, stream),
+        master_weights_(context.device_seat(), shapes_.master_weights, stream),
         buffers_(context.device_seat(), shapes_.buffers, stream),
         gradients_(context.device_seat(), shapes_.parameters, stream),
         descents_(context.device_seat(), shapes_.optimized(), stream),
         gradients_here_(shapes_.parameters, 0),
         descents_here_(shapes_.optimized(), 0) {
     parameters_.take(begin_[0]);
-    masters_.take(begin_[1]);
+    master_weights_.take(begin_[1]);
     buffers_.take(begin_[2]);
     for (int step = 0; step < kSteps; ++step)
       given_.emplace_back(shapes_.parameters, seed_ + 10 + static_cast<std::uint64_t>(step));
   }
   [[nodiscard]] Tensors there() const {
-    return {parameters_.views(), masters_.views(), buffers_.views(), gradients_.views(), descents_.views()};
+    return {parameters_.views(), master_weights_.views(), buffers_.views(), gradients_.views(), descents_.views()};
   }
   [[nodiscard]] Tensors here() const {
     return {host_[0].views(), host_[1].views(), host_[2].views(), gradients_here_.views(), descents_here_.views()};
   }
   void give(int step) const { gradients_.take(given_[static_cast<std::size_t>(step)]); }
   void give_here(int step) const {
-    device::Place().copy(pairs(given_[static_cast<std::size_t>(step)].views(), gradients_here_.views()));
+    device::MemorySpace().copy(pairs(given_[static_cast<std::size_t>(step)].views(), gradients_here_.views()));
   }
   void note() {
-    for (DeviceTensors* tensors : {&parameters_, &masters_, &buffers_}) tensors->note();
+    for (DeviceTensors* tensors : {&parameters_, &master_weights_, &buffers_}) tensors->note();
   }
   [[nodiscard]] std::string difference() {
     if (const std::string words = parameters_.difference(host_[0]); !words.empty()) return "parameters: " + words;
-    if (const std::string words = masters_.difference(host_[1]); !words.empty()) return "masters: " + words;
+    if (const std::string words = master_weights_.difference(host_[1]); !words.empty()) return "masters: " + words;
     if (const std::string words = buffers_.difference(host_[2]); !words.empty()) return "buffers: " + words;
     return {};
   }
@@ -155,7 +155,7 @@ class BothSides {
   Shapes shapes_;
   std::uint64_t seed_;
   std::array<HostTensors, 3> begin_, host_;
-  DeviceTensors parameters_, masters_, buffers_, gradients_, descents_;
+  DeviceTensors parameters_, master_weights_, buffers_, gradients_, descents_;
   HostTensors gradients_here_, descents_here_;
   std::vector<HostTensors> given_;
 };
@@ -165,7 +165,7 @@ class BothSides {
 void train_on_both(Context& context, const std::optional<comm::Device>& communication_device, const char* requirement) {
   const DeviceSeat& seat = context.device_seat();
   const OwnStream stream(seat.runtime, seat.device.index);
-  const Place place({seat.runtime, stream.get()}, seat.device.index);
+  const MemorySpace place({seat.runtime, stream.get()}, seat.device.index);
   Options options = options_of(context.parameters().text("run"), context.size());
   BothSides both(context, context.parameters().dtype(), stream.get());
   const auto on_host = context.world().duplicate();
@@ -196,7 +196,7 @@ void by_way_of_the_host(Context& context) { train_on_both(context, comm::Device{
 void host_goes_on(Context& context) {
   const DeviceSeat& seat = context.device_seat();
   const OwnStream stream(seat.runtime, seat.device.index);
-  const Place place({seat.runtime, stream.get()}, seat.device.index);
+  const MemorySpace place({seat.runtime, stream.get()}, seat.device.index);
   const BothSides both(context, context.parameters().dtype(), stream.get());
   const auto group = context.world().duplicate();
   Trainer tested(*group, place, both.there(), options_of(context.parameters().text("run"), context.size()),
@@ -211,7 +211,7 @@ void host_goes_on(Context& context) {
 
 // Nothing is communicated before it.
 template <class Refusal>
-void refuses_to_train(Communicator& group, const Tensors& tensors, const Options& options, const Place& place,
+void refuses_to_train(Communicator& group, const Tensors& tensors, const Options& options, const MemorySpace& place,
                       const SlowMoSteps& steps, const std::vector<std::string>& words) {
   CountingCalls counting(group.duplicate());
   expect_refused<Refusal>(
@@ -223,7 +223,7 @@ void refuses(Context& context) {
   const DeviceSeat& seat = context.device_seat();
   const std::string name = comm::name_of(seat.device);
   const OwnStream stream(seat.runtime, seat.device.index);
-  const Place place({seat.runtime, stream.get()}, seat.device.index);
+  const MemorySpace place({seat.runtime, stream.get()}, seat.device.index);
   BothSides both(context, DType::f16, stream.get());
   const Tensors there = both.there(), here = both.here();
   const auto& steps = context.steps().of<SlowMoSteps>();
@@ -232,14 +232,14 @@ void refuses(Context& context) {
   mixed.parameters[1] = here.parameters[1];
   refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"parameters", "tensor 1", "cpu", name});
   mixed = there;
-  mixed.masters = here.masters;
+  mixed.master_weights = here.master_weights;
   refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"masters", "tensor 0", "cpu", name});
   mixed = there;
   mixed.buffers[1] = here.buffers[1];
   refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"buffers", "tensor 1", "cpu", name});
   mixed = there;
-  mixed.optimized = there.masters;
-  mixed.optimized[2] = here.masters[2];
+  mixed.optimized = there.master_weights;
+  mixed.optimized[2] = here.master_weights[2];
   refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"the optimizer's", "tensor 2", "cpu", name});
   mixed.optimized = there.parameters;
   refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"the optimizer", "f16", "slow momentum"});

@@ -76,7 +76,7 @@ MakeSteps saving(std::function<void(Checkpoint&)> change) {
 using SlowElement = std::function<void(const SlowRule& rule, double& x, double& old, double& momentum)>;
 MakeSteps slowing(SlowElement change) {
   return with([change = std::move(change)](SlowMoSteps& steps) {
-    steps.slow = [change](const device::Place& place, const SlowRule& rule, std::span<const SlowTensor> tensors) {
+    steps.slow = [change](const device::MemorySpace& place, const SlowRule& rule, std::span<const SlowTensor> tensors) {
       if (tensors.front().x.dtype != comm::DType::f64) return slowmo::slow_steps(place, rule, tensors);
       for (const auto& [x, old, momentum] : tensors)
         for (std::int64_t i = 0; i < x.count; ++i)
@@ -216,7 +216,7 @@ std::vector<Mutant> slow_steps() {
        [] {
          const auto first = std::make_shared<double>(0);
          SlowMoSteps steps;
-         steps.slow = [first](const device::Place& place, SlowRule rule, std::span<const SlowTensor> tensors) {
+         steps.slow = [first](const device::MemorySpace& place, SlowRule rule, std::span<const SlowTensor> tensors) {
            if (*first == 0) *first = rule.fast_learning_rate;
            rule.fast_learning_rate = *first;
            slowmo::slow_steps(place, rule, tensors);
@@ -378,8 +378,8 @@ std::vector<Mutant> states() {
        with([](SlowMoSteps& steps) { steps.error_after = slowmo::keep_errors_of; })},
       {"slo.no_error_feedback", "SLOWMO-030", "masters are set to the average of the halves", "REF-11",
        halves("some", 2), halves("none", 2), "nothing is lost", with([](SlowMoSteps& steps) {
-         steps.error_before = [](const device::Place&, std::span<const gossip::TensorPair>) {};
-         steps.error_after = [](const device::Place& place, std::span<const gossip::TensorPair> halves) {
+         steps.error_before = [](const device::MemorySpace&, std::span<const gossip::TensorPair>) {};
+         steps.error_after = [](const device::MemorySpace& place, std::span<const gossip::TensorPair> halves) {
            slowmo::copy(place, halves);
          };
        })},
@@ -499,7 +499,7 @@ std::vector<Mutant> said() {
 
 MakeSteps by_rule(std::function<void(slowmo::OuterRule&)> change) {
   return with([change = std::move(change)](SlowMoSteps& steps) {
-    steps.slow = [change](const device::Place& place, SlowRule rule, std::span<const SlowTensor> tensors) {
+    steps.slow = [change](const device::MemorySpace& place, SlowRule rule, std::span<const SlowTensor> tensors) {
       change(rule.outer);
       slowmo::slow_steps(place, rule, tensors);
     };

@@ -36,24 +36,24 @@ namespace {
 struct Halves {
   static constexpr std::int64_t kCount = 6;
   std::vector<comm::Float16> halves = std::vector<comm::Float16>(kCount);
-  std::vector<float> masters = std::vector<float>(kCount);
+  std::vector<float> master_weights = std::vector<float>(kCount);
   Halves(int rank, int ranks, bool exact) { set(rank, ranks, exact); }
   // In the same memory.
   void set(int rank, int ranks, bool exact) {
     for (std::size_t i = 0; i < halves.size(); ++i) {
       const auto value = static_cast<float>(ranks * (rank + 1) * static_cast<int>(i + 1)) * 0x1p-5F;
       halves[i] = comm::to_float16(value);
-      masters[i] = value + (exact ? 0.0F : 0x1p-14F * static_cast<float>(rank + 1));
+      master_weights[i] = value + (exact ? 0.0F : 0x1p-14F * static_cast<float>(rank + 1));
     }
   }
   [[nodiscard]] Buffer half_buffer() { return {halves.data(), kCount, DType::f16}; }
-  [[nodiscard]] Buffer master_buffer() { return {masters.data(), kCount, DType::f32}; }
+  [[nodiscard]] Buffer master_buffer() { return {master_weights.data(), kCount, DType::f32}; }
 };
 
-slowmo::Masters masters_as(const std::string& form, Buffer masters) {
-  if (form == "flat") return masters;
-  if (form == "list") return std::vector<Buffer>{masters};
-  return std::map<std::string, Buffer>{{"flat", masters}};
+slowmo::Masters master_weights_as(const std::string& form, Buffer master_weights) {
+  if (form == "flat") return master_weights;
+  if (form == "list") return std::vector<Buffer>{master_weights};
+  return std::map<std::string, Buffer>{{"flat", master_weights}};
 }
 
 // The mean of the masters is what it was, whatever the halves lose.
@@ -64,21 +64,21 @@ void keeps_errors(Context& context) {
   SlowMo slowmo(
       context.world(),
       {.parameters = {mine.half_buffer()},
-       .masters = masters_as(context.parameters().text("masters"), mine.master_buffer())},
+       .master_weights = master_weights_as(context.parameters().text("masters"), mine.master_buffer())},
       [&] { return std::vector<ParameterGroup>{{{mine.master_buffer()}, 0.25}}; }, options, slowmo_steps(context));
   mine.set(context.rank(), ranks, context.parameters().text("loss") == "none");
-  SlowMoValues before(mine.masters.begin(), mine.masters.end());
+  SlowMoValues before(mine.master_weights.begin(), mine.master_weights.end());
   slowmo.step();
-  SlowMoValues after(mine.masters.begin(), mine.masters.end());
+  SlowMoValues after(mine.master_weights.begin(), mine.master_weights.end());
   SlowMoValues mean(after.size());
   for (std::size_t i = 0; i < mean.size(); ++i)
     for (int rank = 0; rank < ranks; ++rank)
       mean[i] += static_cast<double>(comm::to_float(Halves(rank, ranks, true).halves[i])) / ranks;
   for (std::size_t i = 0; i < after.size(); ++i) {
-    const double lost = before[i] - static_cast<double>(Halves(context.rank(), ranks, true).masters[i]);
+    const double lost = before[i] - static_cast<double>(Halves(context.rank(), ranks, true).master_weights[i]);
     EXPECT_EQ(after[i], mean[i] + lost) << "SLOWMO-030: master " << i
                                         << " is not the average and what its half had lost";
-    EXPECT_EQ(mine.halves[i], comm::to_float16(mine.masters[i])) << "SLOWMO-031: half " << i;
+    EXPECT_EQ(mine.halves[i], comm::to_float16(mine.master_weights[i])) << "SLOWMO-031: half " << i;
   }
 }
 
@@ -228,18 +228,18 @@ class CountedGroup final : public comm::CommunicatorDecorator {
 void groups_of_the_caller(Context& context) {
   const bool given = context.parameters().text("groups") == "given";
   const int first = context.rank() / 2 * 2;
-  std::vector<int> masters;
-  for (int rank = 0; rank < context.size(); rank += 2) masters.push_back(rank);
+  std::vector<int> master_weights;
+  for (int rank = 0; rank < context.size(); rank += 2) master_weights.push_back(rank);
   CountedGroup world(context.world().duplicate()), global(context.world().duplicate());
   CountedGroup node(context.world().create_group(std::vector{first, first + 1}));
   std::unique_ptr<CountedGroup> between;
-  if (context.rank() == first) between = std::make_unique<CountedGroup>(context.world().create_group(masters));
+  if (context.rank() == first) between = std::make_unique<CountedGroup>(context.world().create_group(master_weights));
   double value = 0, gradient = context.rank();
   const Buffer parameter{&value, 1, DType::f64}, made{&gradient, 1, DType::f64};
   slowmo::Options options{.ranks_per_node = 2, .slow_momentum = 0, .local_sgd_frequency = 1};
   options.rank = context.rank();
   options.world_size = context.size();
-  if (given) options.groups = {.global = &global, .masters = between.get(), .node = &node};
+  if (given) options.groups = {.global = &global, .master_weights = between.get(), .node = &node};
   SlowMo slowmo(
       world, {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; }, options,
       slowmo_steps(context));
@@ -264,14 +264,14 @@ void phases(Context& context) {
   const bool asked = context.parameters().text("asked") == "yes";
   comm::Float16 half{};
   float master = 0;
-  const Buffer parameter{&half, 1, DType::f16}, masters{&master, 1, DType::f32};
+  const Buffer parameter{&half, 1, DType::f16}, master_weights{&master, 1, DType::f32};
   std::vector<std::string> lines;
   slowmo::Options options{.slow_frequency = 2, .local_sgd_frequency = 1};
   options.verbose = options.profile = asked;
   options.log = [&](std::string_view line) { lines.emplace_back(line); };
   SlowMo slowmo(
-      context.world(), {.parameters = {parameter}, .masters = masters},
-      [&] { return std::vector<ParameterGroup>{{{masters}, 0.25}}; }, options, slowmo_steps(context));
+      context.world(), {.parameters = {parameter}, .master_weights = master_weights},
+      [&] { return std::vector<ParameterGroup>{{{master_weights}, 0.25}}; }, options, slowmo_steps(context));
   for (int step = 0; step < 2; ++step) {
     slowmo.before_forward();
     slowmo.after_backward({});
@@ -334,12 +334,12 @@ void refuses_states(Context& context) {
   if (what == "two_types") tensors.parameters = {wide, narrow}, words = "f64 and of f32";
   if (what == "halves") tensors.parameters = {short_one}, words = "of f16";
   if (what == "masters_too_few")
-    tensors = {.parameters = {narrow}, .masters = std::vector<Buffer>{}}, words = "0 masters";
+    tensors = {.parameters = {narrow}, .master_weights = std::vector<Buffer>{}}, words = "0 masters";
   if (what == "masters_too_long")
-    tensors = {.parameters = {narrow}, .masters = Buffer{&single, 2, DType::f32}},
+    tensors = {.parameters = {narrow}, .master_weights = Buffer{&single, 2, DType::f32}},
     words = "2 elements, the parameters 1";
   if (what == "dictionary_of_two")
-    tensors = {.parameters = {narrow}, .masters = std::map<std::string, Buffer>{{"a", narrow}, {"b", narrow}}},
+    tensors = {.parameters = {narrow}, .master_weights = std::map<std::string, Buffer>{{"a", narrow}, {"b", narrow}}},
     words = "dictionary of 2";
   const std::string said = refusal<InvalidArgument>([&] { alone.make(options, slowmo_steps(context), tensors); });
   EXPECT_THAT(said, HasSubstr(what == "nothing" ? "nothing was refused" : words)) << "SLOWMO-035";
@@ -407,12 +407,12 @@ void warns(Context& context) {
   if (what.starts_with("one_node")) expected.push_back(What::one_node);
   if (what == "one_node_slow" || what == "no_base") expected.push_back(What::no_base);
   if (what == "frequencies") expected.push_back(What::frequencies);
-  if (what == "halves") expected.push_back(What::no_masters);
+  if (what == "halves") expected.push_back(What::no_master_weights);
   std::vector<slowmo::Warning> warnings;
   if (what.starts_with("halves")) {
     Halves mine(context.rank(), context.size(), false);
     slowmo::Tensors tensors{.parameters = {mine.half_buffer()}};
-    if (what == "halves_with_masters") tensors.masters = mine.master_buffer();
+    if (what == "halves_with_masters") tensors.master_weights = mine.master_buffer();
     SlowMo slowmo(
         context.world(), tensors, [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0},
         slowmo_steps(context));

@@ -8,9 +8,9 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
-#include "harness/arms/arms.hpp"
 #include "harness/device/staged.hpp"
 #include "harness/launch/process.hpp"
+#include "harness/modes/modes.hpp"
 #include "harness/subject/adapter/declared.hpp"
 #include "harness/suite/adapter_error.hpp"
 #include "harness/suite/skipped.hpp"
@@ -102,14 +102,14 @@ constexpr auto kPatience = std::chrono::seconds(20);
 
 class Run {
  public:
-  Run(const suite::Case& one, const Wrap& wrap, const suite::Arm& arm,
+  Run(const suite::Case& one, const Wrap& wrap, const suite::ExecutionMode& mode,
       std::shared_ptr<device::Runtime> runtime = nullptr)
       : one_(one),
         wrap_(wrap),
-        arm_(arm),
+        mode_(mode),
         runtime_(std::move(runtime)),
         world_(one.world(), {.timeout = kPatience, .device_calls = runtime_ ? device::make_calls(runtime_) : nullptr}) {
-    if (arm.kind != suite::Arm::Kind::plain) folder_.emplace();
+    if (mode.kind != suite::ExecutionMode::Kind::plain) folder_.emplace();
   }
 
   std::vector<Failure> run() {
@@ -132,7 +132,7 @@ class Run {
       seat = {runtime_, {comm::Device::Kind::emulated, static_cast<std::int16_t>(rank % runtime_->count())}};
     if (runtime_ != nullptr && !one_.check->on_device)
       communicator = harness::staged_on(runtime_, seat.device, std::move(communicator));
-    if (folder_) communicator = arms::under(arm_, std::move(communicator), folder_->path(), kPatience);
+    if (folder_) communicator = modes::under(mode_, std::move(communicator), folder_->path(), kPatience);
     if (wrap_) communicator = wrap_(std::move(communicator));
     try {
       failures.collect([&] {
@@ -154,7 +154,7 @@ class Run {
 
   const suite::Case& one_;
   const Wrap& wrap_;
-  const suite::Arm arm_;
+  const suite::ExecutionMode mode_;
   std::optional<launch::ScratchFolder> folder_;  // of the arm
   std::shared_ptr<device::Runtime> runtime_;     // of a run on devices
   comm::LocalWorld world_;
@@ -166,8 +166,8 @@ class Run {
 
 }  // namespace
 
-std::vector<Failure> run_in_process(const suite::Case& one, const Wrap& wrap, const suite::Arm& arm) {
-  return Run(one, wrap, arm).run();
+std::vector<Failure> run_in_process(const suite::Case& one, const Wrap& wrap, const suite::ExecutionMode& mode) {
+  return Run(one, wrap, mode).run();
 }
 
 std::string reason_to_skip(const suite::Case& one, const Wrap& wrap) {

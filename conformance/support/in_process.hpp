@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/suite/arm.hpp"
+#include "harness/suite/execution_mode.hpp"
 #include "harness/suite/suite.hpp"
 
 namespace plumbline::conformance {
@@ -25,7 +25,7 @@ using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<c
 /// only suffered from another's failure is left out, unless all did. The arm stands directly around the backend's
 /// communicator, below `wrap`.
 [[nodiscard]] std::vector<Failure> run_in_process(const suite::Case& one, const Wrap& wrap = {},
-                                                  const suite::Arm& arm = {});
+                                                  const suite::ExecutionMode& mode = {});
 
 /// Why a case of the backend door judges nothing there (suite::Skipped); empty where it does.
 [[nodiscard]] std::string reason_to_skip(const suite::Case& one, const Wrap& wrap = {});

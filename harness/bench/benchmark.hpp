@@ -18,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reference/comm/communicator.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 namespace plumbline::bench {
 
@@ -40,7 +40,7 @@ class Operation {
 struct Parameters {
   std::int64_t bytes = 0;
   comm::DType dtype = comm::DType::f32;
-  device::Place place = {};  // of the data; its stream is the communicator's
+  device::MemorySpace place = {};  // of the data; its stream is the communicator's
 };
 
 struct Benchmark {
@@ -60,7 +60,7 @@ struct Benchmark {
   std::function<std::unique_ptr<Operation>(comm::Communicator&, const Parameters&)> prepare = {};
   /// In place of prepare: all that `measure` does, with the benchmark's own arguments and results, and the place whose stream is
   /// the communicator's. It is what a sub-command of `plumbline bench` runs.
-  std::function<nlohmann::json(comm::Communicator&, const device::Place&, const nlohmann::json& arguments)> study = {};
+  std::function<nlohmann::json(comm::Communicator&, const device::MemorySpace&, const nlohmann::json& arguments)> study = {};
 };
 
 /// All that benchmarks/ contributes.
@@ -70,14 +70,14 @@ using Registry = std::vector<Benchmark>;
 /// memory of `place`, whose stream is of no account. On every rank; returns, on rank 0, {"samples":[seconds…],"iterations":n,
 /// "bytes":n,"checked":b,"derived":{…}}, else null. Throws InvalidArgument for arguments that make no sense, RuntimeFailure for a
 /// wrong answer.
-nlohmann::json measure(const Registry& registry, comm::Communicator& world, const device::Place& place,
+nlohmann::json measure(const Registry& registry, comm::Communicator& world, const device::MemorySpace& place,
                        const nlohmann::json& arguments);
 
 /// The symbol of module "benchmarks" and its type.
 inline constexpr const char* kBenchmarksSymbol = "plumbline_benchmarks";
 struct Module {
   Registry registry;
-  nlohmann::json (*measure)(const Registry&, comm::Communicator&, const device::Place&, const nlohmann::json&);
+  nlohmann::json (*measure)(const Registry&, comm::Communicator&, const device::MemorySpace&, const nlohmann::json&);
 };
 using BenchmarksFunction = const Module*();
 

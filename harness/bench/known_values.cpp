@@ -46,14 +46,14 @@ void require_known(comm::ConstBuffer values, int gradient, float factor, const s
   }
 }
 
-void fill_known(const device::Place& place, comm::Buffer values, int gradient, float factor) {
+void fill_known(const device::MemorySpace& place, comm::Buffer values, int gradient, float factor) {
   if (place.is_host()) return fill_known(values, gradient, factor);
   std::vector<float> known(static_cast<std::size_t>(values.count));
   fill_known({known.data(), values.count, comm::DType::f32}, gradient, factor);
   device::set_bytes(place, values, std::as_bytes(std::span(known)));
 }
 
-void require_known(const device::Place& place, comm::ConstBuffer values, int gradient, float factor,
+void require_known(const device::MemorySpace& place, comm::ConstBuffer values, int gradient, float factor,
                    const std::string& what) {
   if (place.is_host()) return require_known(values, gradient, factor, what);
   const std::vector<std::byte> found = device::bytes_of(place, values);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "reference/comm/call.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 namespace plumbline::bucketing {
 
@@ -24,8 +24,8 @@ void fill_known(comm::Buffer values, int gradient, float factor);
 void require_known(comm::ConstBuffer values, int gradient, float factor, const std::string& what);
 
 /// The same of values at a place, by way of the host: on a device the host waits for its stream.
-void fill_known(const device::Place& place, comm::Buffer values, int gradient, float factor);
-void require_known(const device::Place& place, comm::ConstBuffer values, int gradient, float factor,
+void fill_known(const device::MemorySpace& place, comm::Buffer values, int gradient, float factor);
+void require_known(const device::MemorySpace& place, comm::ConstBuffer values, int gradient, float factor,
                    const std::string& what);
 
 }  // namespace plumbline::bucketing

@@ -213,7 +213,7 @@ std::string table_of(const Plan& plan, const NamedGradients& named) {
                              : members.size() == 1 ? name(members.front())
                                                    : name(members.front()) + " .. " + name(members.back());
     text += fmt::format("{:>6}  {:5}  {:8}  {:>5}  {:>9}  {:>14}  {}\n", i,
-                        bucketing::name_of(bucketing::ElementType{bucket.dtype, bucket.numbers}),
+                        bucketing::name_of(bucketing::ElementType{bucket.dtype, bucket.components_per_element}),
                         comm::name_of(bucket.device), bucket.group, bucket.members, bucket.bytes(), ends);
     bytes += bucket.bytes();
   }

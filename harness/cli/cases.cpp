@@ -57,7 +57,7 @@ launch::Assignment assignment_of(const suite::PlannedCase& planned, const CaseSe
   const suite::Case& one = *planned.one;
   nlohmann::json command{{"type", "run"}, {"case", one.number}, {"seed", planned.seed}};
   if (settings.device != "cpu") command["device"] = settings.device;
-  if (planned.arm != suite::Arm{}) command["arm"] = planned.arm.name();
+  if (planned.mode != suite::ExecutionMode{}) command["arm"] = planned.mode.name();
   if (!settings.mutant.empty()) command["mutant"] = settings.mutant;
   return {.command = std::move(command),
           .world = one.world(),
@@ -68,7 +68,7 @@ launch::Assignment assignment_of(const suite::PlannedCase& planned, const CaseSe
 
 Result blank_result(const suite::PlannedCase& planned, const CaseSettings& settings) {
   Result result = expectations::blank_result(settings.suite, *planned.one);
-  result.arm = planned.arm.name();
+  result.mode = planned.mode.name();
   result.seed = planned.seed;
   result.repetition = planned.repetition;
   result.mutant = settings.mutant;
@@ -110,18 +110,18 @@ void quote_suite(record::Header& header, const suite::Suite& suite) {
 
 std::string title_of(const Result& result) {
   std::string title = result.case_id;
-  if (result.arm != suite::Arm{}.name()) title += fmt::format(" under {}", result.arm);
+  if (result.mode != suite::ExecutionMode{}.name()) title += fmt::format(" under {}", result.mode);
   if (!result.mutant.empty()) title += fmt::format(" of {}", result.mutant);
   return title;
 }
 
-std::string arm_options(const suite::Arm& arm, suite::Door door) {
+std::string mode_options(const suite::ExecutionMode& mode, suite::Door door) {
   if (door != suite::Door::backend) return {};
-  switch (arm.kind) {
-    case suite::Arm::Kind::rendezvous:
+  switch (mode.kind) {
+    case suite::ExecutionMode::Kind::rendezvous:
       return " --rendezvous";
-    case suite::Arm::Kind::chaos:
-      return fmt::format(" --chaos {}", arm.seed);
+    case suite::ExecutionMode::Kind::chaos:
+      return fmt::format(" --chaos {}", mode.seed);
     default:
       return " --plain";
   }

@@ -66,7 +66,7 @@ void quote_suite(record::Header& header, const suite::Suite& suite);
 [[nodiscard]] std::string title_of(const record::Result& result);
 
 /// The options of `plumbline check` that run a case in that arm alone: " --rendezvous".
-[[nodiscard]] std::string arm_options(const suite::Arm& arm, suite::Door door);
+[[nodiscard]] std::string mode_options(const suite::ExecutionMode& mode, suite::Door door);
 
 /// The reference as a job that starts its ranks itself: `plumbline train` of this executable.
 [[nodiscard]] std::string reference_job();

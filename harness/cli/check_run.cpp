@@ -43,13 +43,13 @@ std::uint64_t seed_of(const std::string& option, const std::string& text) {
   return std::stoull(text);
 }
 
-std::vector<suite::Arm> arms_of(const CheckOptions& options) {
-  using Kind = suite::Arm::Kind;
-  std::vector<suite::Arm> arms;
-  if (options.plain) arms.push_back({});
-  if (options.rendezvous) arms.push_back({.kind = Kind::rendezvous});
-  if (!options.chaos.empty()) arms.push_back({.kind = Kind::chaos, .seed = seed_of("--chaos", options.chaos)});
-  return arms;
+std::vector<suite::ExecutionMode> arms_of(const CheckOptions& options) {
+  using Kind = suite::ExecutionMode::Kind;
+  std::vector<suite::ExecutionMode> modes;
+  if (options.plain) modes.push_back({});
+  if (options.rendezvous) modes.push_back({.kind = Kind::rendezvous});
+  if (!options.chaos.empty()) modes.push_back({.kind = Kind::chaos, .seed = seed_of("--chaos", options.chaos)});
+  return modes;
 }
 
 // Empty: what an adapter claims decides. What a filter names may be of any profile.
@@ -90,13 +90,13 @@ suite::Selection selection_of(const suite::Suite& suite, const CheckOptions& opt
   suite::Selection selection = options.selection;
   selection.door = subject.door();
   selection.largest_world = attached_processes;
-  selection.arms = arms_of(options);
+  selection.modes = arms_of(options);
   if (!options.shard.empty()) selection.shard = suite::Shard::parse(options.shard);
   if (selection.shard.count > 1 && options.shuffle == "random")
     throw InvalidArgument("--shuffle: give it the same seed in every shard: --shuffle=7");
   if (!options.shuffle.empty())
     selection.shuffle = options.shuffle == "random" ? std::random_device{}() : seed_of("--shuffle", options.shuffle);
-  if (selection.door != suite::Door::backend && !selection.arms.empty())
+  if (selection.door != suite::Door::backend && !selection.modes.empty())
     throw InvalidArgument(fmt::format("--{}: the messages of {} pass us by; the option is for backends",
                                       options.plain        ? "plain"
                                       : options.rendezvous ? "rendezvous"
@@ -222,7 +222,7 @@ void CheckRun::make_header() {
   }
   for (const suite::PlannedCase& planned : plan_) {
     const Result blank = blank_result(planned, settings_);
-    header_.plan.push_back({blank.case_id, blank.requirements, blank.arm, blank.seed, blank.repetition});
+    header_.plan.push_back({blank.case_id, blank.requirements, blank.mode, blank.seed, blank.repetition});
   }
   quote_suite(header_, suite_);
 }
@@ -579,7 +579,7 @@ std::string CheckRun::repeat_command(const launch::Subject& subject, const Resul
     command += " --launcher " + options_.subject.launcher;
   if (options_.time_limit > 0 && (result.role != "control" || result.limit_seconds == options_.time_limit))
     command += fmt::format(" --time-limit {}", options_.time_limit);
-  command += arm_options(suite::Arm::parse(result.arm), selection_.door);
+  command += mode_options(suite::ExecutionMode::parse(result.mode), selection_.door);
   return fmt::format("{} --seed {} --filter {} --out results/latest/repeat", command, result.seed,
                      quoted(result.case_id));
 }

@@ -92,7 +92,7 @@ void print_check(const suite::Suite& suite, const std::string& id) {
              where, check->deadlock_prone ? ", in the arms plain, rendezvous and chaos" : "");
 }
 
-std::string under(const std::string& arm) { return arm == suite::Arm{}.name() ? "" : " under " + arm; }
+std::string under(const std::string& mode) { return mode == suite::ExecutionMode{}.name() ? "" : " under " + mode; }
 
 // Every line of the text after the sign.
 void print_lines(char sign, std::string_view text) {

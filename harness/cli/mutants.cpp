@@ -167,7 +167,7 @@ class MutantRun {
       const Result blank = blank_result(trial.planned, settings_of(trial));
       header.plan.push_back({.case_id = blank.case_id,
                              .requirements = blank.requirements,
-                             .arm = blank.arm,
+                             .mode = blank.mode,
                              .seed = blank.seed,
                              .mutant = blank.mutant});
     }
@@ -232,14 +232,14 @@ class MutantRun {
     return fmt::format("left out: {}", fmt::join(parts, "; "));
   }
 
-  static suite::PlannedCase planned(const suite::Case& one, const std::string& arm, std::uint64_t seed = 1) {
-    return {.one = &one, .seed = seed, .arm = suite::Arm::parse(arm)};
+  static suite::PlannedCase planned(const suite::Case& one, const std::string& mode, std::uint64_t seed = 1) {
+    return {.one = &one, .seed = seed, .mode = suite::ExecutionMode::parse(mode)};
   }
 
   // Each case once without a mutant: what fails then says nothing about one.
   void add_trial(const Mutant& mutant, const suite::PlannedCase& planned) {
     trials_.push_back({&mutant, planned});
-    if (usual_.insert(planned.one->id() + planned.arm.name() + std::string(name_of(door_of(mutant)))).second)
+    if (usual_.insert(planned.one->id() + planned.mode.name() + std::string(name_of(door_of(mutant)))).second)
       trials_.push_back({nullptr, planned});
   }
 
@@ -381,7 +381,7 @@ class MutantRun {
     const Door door = trial.planned.one->check->door;
     for (const std::string& argument : subject_options(door).subject().arguments()) command += " " + quoted(argument);
     if (trial.mutant != nullptr) command += " --mutant " + trial.mutant->name;
-    return command + arm_options(trial.planned.arm, door) +
+    return command + mode_options(trial.planned.mode, door) +
            fmt::format(" --seed {} --filter {} --out results/latest/repeat", trial.planned.seed,
                        quoted(trial.planned.one->id()));
   }

@@ -143,7 +143,7 @@ std::vector<int> numbers_of(const std::string& option, const std::string& text) 
 
 std::vector<int> memory_limits_of(const ScheduleOptions& options, const ScheduleRequest& request) {
   if (options.memory_limit.empty()) return {};
-  if (request.family != schedules::ScheduleKind::automatic)
+  if (request.schedule_kind != schedules::ScheduleKind::automatic)
     throw InvalidArgument(
         fmt::format("--memory-limit: '{}' has an order of its own; --name auto is made for a limit", options.name));
   return numbers_of("--memory-limit", options.memory_limit);
@@ -167,14 +167,14 @@ void require_size(const schedules::Shape& shape, const std::string& format) {
 }
 
 // An option that would change nothing is one that somebody misunderstands.
-void refuse_ignored_costs(const ScheduleOptions& options, schedules::ScheduleKind family) {
+void refuse_ignored_costs(const ScheduleOptions& options, schedules::ScheduleKind schedule_kind) {
   if (!options.bandwidth.empty() && options.message_bytes.empty() && options.layers.empty())
     throw InvalidArgument(
         fmt::format("--bandwidth {}: messages have no size; give --message-bytes, too", options.bandwidth));
   if (!options.message_bytes.empty() && options.bandwidth.empty() && options.layers.empty())
     throw InvalidArgument(fmt::format("--message-bytes {}: without --bandwidth messages take no time for their size",
                                       options.message_bytes));
-  if (options.format != "csv" || family == schedules::ScheduleKind::automatic) return;
+  if (options.format != "csv" || schedule_kind == schedules::ScheduleKind::automatic) return;
   const std::string rendezvous = options.rendezvous ? "given" : "";
   for (const auto& [option, value] :
        {std::pair{"--durations", &options.durations}, {"--latency", &options.latency},
@@ -187,14 +187,14 @@ void refuse_ignored_costs(const ScheduleOptions& options, schedules::ScheduleKin
 ScheduleRequest request_of(const ScheduleOptions& options) {
   if (options.name.empty())
     throw InvalidArgument("--name: it names no schedule; --list names all, --check reads one from a file");
-  ScheduleRequest request{.family = family_named(options.name), .lowering = lowering_of(options.lower)};
+  ScheduleRequest request{.schedule_kind = schedule_kind_named(options.name), .lowering = lowering_of(options.lower)};
   for (const auto& [option, value] :
        {std::pair{"--stages", &options.stages}, {"--micro-batches", &options.micro_batches}})
     if (value->empty()) throw InvalidArgument(fmt::format("{}: it is needed; --stages 4 --micro-batches 8", option));
   request.shape = {
       .ranks = positive("--stages", options.stages),
       .micro_batches = positive("--micro-batches", options.micro_batches),
-      .stages_per_rank = options.chunks.empty() ? schedules::traits_of(request.family).usual_stages_per_rank : positive("--chunks", options.chunks)};
+      .stages_per_rank = options.chunks.empty() ? schedules::traits_of(request.schedule_kind).usual_stages_per_rank : positive("--chunks", options.chunks)};
   require_size(request.shape, options.format);
   request.options = simulation_of(options, request.shape);
   if (options.rendezvous && request.lowering == Lowering::none)
@@ -203,7 +203,7 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
   if (!options.seed.empty() && options.jitter.empty())
     throw InvalidArgument("--seed: it is of the jitter; give --jitter, too");
   request.activation_limits = memory_limits_of(options, request);
-  refuse_ignored_costs(options, request.family);
+  refuse_ignored_costs(options, request.schedule_kind);
   return request;
 }
 
@@ -268,8 +268,8 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
 }
 
 void list_schedules() {
-  for (const schedules::ScheduleKind family : schedules::families())
-    fmt::print("{:<24} {}\n", schedules::name_of(family), schedules::traits_of(family).rule);
+  for (const schedules::ScheduleKind schedule_kind : schedules::schedule_kinds())
+    fmt::print("{:<24} {}\n", schedules::name_of(schedule_kind), schedules::traits_of(schedule_kind).rule);
   fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n"
              "PyTorch's names (1F1B, Interleaved1F1B, ZBVZeroBubble) and those of run specifications (interleaved-1f1b) "
              "are taken, too, in upper and lower case.\n");

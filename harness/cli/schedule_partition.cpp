@@ -71,7 +71,7 @@ PartitionChoice choose_partition(const ScheduleRequest& request, LayerFile layer
     throw InvalidArgument("--memory-bytes: it holds where each rank has one stage; this schedule has several");
   const schedules::Schedule schedule = made_for(request, [&] { return schedule_of(request); });
   schedules::SimulationOptions base = request.options;
-  base.forward_only = request.family == schedules::ScheduleKind::forward_only;
+  base.forward_only = request.schedule_kind == schedules::ScheduleKind::forward_only;
   PartitionChoice choice{.layers = std::move(layers), .memory = memory};
   try {
     choice.candidates = schedules::compare_partitions(schedule, choice.layers.costs, memory, base);

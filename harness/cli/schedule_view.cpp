@@ -24,14 +24,14 @@ Lowering lowering_of(const std::string& name) {
   throw InvalidArgument(fmt::format("--lower '{}'; it is none, torch or plumbline", name));
 }
 
-ScheduleKind family_named(const std::string& name, const std::string& option) {
-  if (const auto family = schedules::find_family(name)) return *family;
+ScheduleKind schedule_kind_named(const std::string& name, const std::string& option) {
+  if (const auto schedule_kind = schedules::find_schedule_kind(name)) return *schedule_kind;
   // A misspelt name of PyTorch's is nearest to PyTorch's.
   std::vector<std::string> names;
-  for (const auto& [known, family] : schedules::family_names()) names.push_back(known);
+  for (const auto& [known, schedule_kind] : schedules::schedule_kind_names()) names.push_back(known);
   const std::string nearest = nearest_names(name, std::move(names), 1).front();
   throw NotFound(fmt::format("{} '{}': no such schedule; did you mean {}? plumbline schedule --list names all", option,
-                             name, schedules::name_of(*schedules::find_family(nearest))));
+                             name, schedules::name_of(*schedules::find_schedule_kind(nearest))));
 }
 
 namespace {
@@ -61,7 +61,7 @@ std::optional<ClosedForm> closed_form(const ScheduleRequest& request) {
   const double b = v * stage.of(schedules::ActionKind::backward);
   const bool whole_rounds = micro_batches % ranks == 0, equal = f == i && i == w && b == i + w;
   using Form = std::optional<ClosedForm>;
-  switch (request.family) {
+  switch (request.schedule_kind) {
     case ScheduleKind::gpipe:
     case ScheduleKind::one_f_one_b:
       return ClosedForm{"(p-1)(tF+tB)", hops * (f + b)};
@@ -101,7 +101,7 @@ std::string counted(std::size_t count, std::string_view what) {
 }
 
 std::string ScheduleView::title() const {
-  return fmt::format("{}: {} on {}, {}", schedules::name_of(request.family),
+  return fmt::format("{}: {} on {}, {}", schedules::name_of(request.schedule_kind),
                      counted(static_cast<std::size_t>(schedule.stages), "stage"),
                      counted(schedule.ranks.size(), "rank"),
                      counted(static_cast<std::size_t>(schedule.micro_batches), "micro-batch"));
@@ -127,21 +127,21 @@ schedules::AutomaticSchedule automatic_of(const ScheduleRequest& request) {
 }  // namespace
 
 Schedule schedule_of(const ScheduleRequest& request) {
-  return lowered(request.family == ScheduleKind::automatic ? automatic_of(request).schedule
-                                                           : schedules::generate(request.family, request.shape),
+  return lowered(request.schedule_kind == ScheduleKind::automatic ? automatic_of(request).schedule
+                                                           : schedules::generate(request.schedule_kind, request.shape),
                  request.lowering);
 }
 
 ScheduleView view_of(const ScheduleRequest& request) {
   ScheduleView view{.request = request};
-  if (request.family == ScheduleKind::automatic) {
+  if (request.schedule_kind == ScheduleKind::automatic) {
     schedules::AutomaticSchedule found = automatic_of(request);
     view.schedule = lowered(std::move(found.schedule), request.lowering);
     view.found = {.made_by = found.made_by, .lower_bound = found.lower_bound};
   } else {
     view.schedule = schedule_of(request);
   }
-  view.request.options.forward_only = request.family == ScheduleKind::forward_only;
+  view.request.options.forward_only = request.schedule_kind == ScheduleKind::forward_only;
   view.timeline = schedules::simulate(view.schedule, view.request.options);
   view.idle = schedules::attribute_idle_time(view.schedule, view.request.options, view.timeline);
   view.formula = closed_form(request);
@@ -156,7 +156,7 @@ std::string options_of(const ScheduleRequest& request) {
   const std::string limits = request.activation_limits.empty()
                                  ? ""
                                  : fmt::format(", --memory-limit {}", fmt::join(request.activation_limits, ","));
-  return fmt::format("--name '{}' with --stages {}, --micro-batches {}, --chunks {}{}", schedules::name_of(request.family),
+  return fmt::format("--name '{}' with --stages {}, --micro-batches {}, --chunks {}{}", schedules::name_of(request.schedule_kind),
                      ranks, micro_batches, chunks, limits);
 }
 

@@ -30,7 +30,7 @@ enum class Lowering { none, torch, plumbline };
 [[nodiscard]] Lowering lowering_of(const std::string& name);
 
 struct ScheduleRequest {
-  schedules::ScheduleKind family = schedules::ScheduleKind::gpipe;
+  schedules::ScheduleKind schedule_kind = schedules::ScheduleKind::gpipe;
   schedules::Shape shape;
   Lowering lowering = Lowering::none;
   schedules::SimulationOptions options;
@@ -38,7 +38,7 @@ struct ScheduleRequest {
 };
 
 /// Throws NotFound that says which names are near, and `option`, which gave it.
-[[nodiscard]] schedules::ScheduleKind family_named(const std::string& name, const std::string& option = "--name");
+[[nodiscard]] schedules::ScheduleKind schedule_kind_named(const std::string& name, const std::string& option = "--name");
 
 /// A bubble that a formula gives.
 struct ClosedForm {

@@ -13,9 +13,9 @@ namespace {
 
 using schedules::ScheduleKind;
 
-ScheduleRequest request_of(ScheduleKind family, int ranks, int micro_batches, int chunks, double f, double i,
+ScheduleRequest request_of(ScheduleKind schedule_kind, int ranks, int micro_batches, int chunks, double f, double i,
                            double w) {
-  ScheduleRequest request{.family = family, .shape = {ranks, micro_batches, chunks}};
+  ScheduleRequest request{.schedule_kind = schedule_kind, .shape = {ranks, micro_batches, chunks}};
   request.options.stages = {{.forward = f, .input_gradient = i, .weight_gradient = w}};
   return request;
 }
@@ -36,12 +36,12 @@ TEST(ScheduleView, closed_forms_are_what_the_simulator_finds) {
   for (const double f : {1.0, 3.0, 12.0})
     for (const double i : {1.0, 3.0, 12.0})
       for (const double w : {1.0, 3.0, 12.0}) times.push_back({6 * f, 6 * i, 6 * w});  // of 1, 2 and 3 chunks
-  for (const ScheduleKind family : schedules::families())
+  for (const ScheduleKind schedule_kind : schedules::schedule_kinds())
     for (const int ranks : {1, 2, 3, 4, 8})
       for (const int micro_batches : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32})
         for (const int chunks : {1, 2, 3})
           for (const auto& [f, i, w] : times) {
-            const ScheduleRequest request = request_of(family, ranks, micro_batches, chunks, f, i, w);
+            const ScheduleRequest request = request_of(schedule_kind, ranks, micro_batches, chunks, f, i, w);
             if (!closed_form(request) || !exists(request)) continue;
             const ScheduleView view = view_of(request);
             EXPECT_EQ(view.simulated_bubble(), view.formula->seconds)
@@ -53,9 +53,9 @@ TEST(ScheduleView, closed_forms_are_what_the_simulator_finds) {
 
 TEST(ScheduleView, closed_forms_hold_where_the_papers_say_so) {
   using enum ScheduleKind;
-  for (const ScheduleKind family : {gpipe, one_f_one_b, interleaved, looped_breadth_first, zb_h1, zb_h2,
+  for (const ScheduleKind schedule_kind : {gpipe, one_f_one_b, interleaved, looped_breadth_first, zb_h1, zb_h2,
                                     interleaved_zero_bubble, zbv, v_half, v_min, dualpipev}) {
-    EXPECT_TRUE(closed_form(request_of(family, 4, 8, schedules::traits_of(family).usual_stages_per_rank, 1, 1, 1))) << name_of(family);
+    EXPECT_TRUE(closed_form(request_of(schedule_kind, 4, 8, schedules::traits_of(schedule_kind).usual_stages_per_rank, 1, 1, 1))) << name_of(schedule_kind);
   }
 }
 
@@ -88,20 +88,20 @@ TEST(ScheduleView, no_closed_form_where_something_else_costs_time) {
 }
 
 TEST(ScheduleView, cells_are_all_computations_that_take_time) {
-  for (const ScheduleKind family : schedules::families()) {
-    const ScheduleView view = view_of(request_of(family, 3, 6, schedules::traits_of(family).usual_stages_per_rank, 1, 1, 1));
+  for (const ScheduleKind schedule_kind : schedules::schedule_kinds()) {
+    const ScheduleView view = view_of(request_of(schedule_kind, 3, 6, schedules::traits_of(schedule_kind).usual_stages_per_rank, 1, 1, 1));
     std::int64_t shown = 0;
     for (int rank = 0; rank < 3; ++rank) {
       double end = 0, work = 0;
       for (const Cell& cell : cells_of(view, rank)) {
-        EXPECT_GE(cell.period.start, end) << name_of(family);
+        EXPECT_GE(cell.period.start, end) << name_of(schedule_kind);
         end = cell.period.end;
         work += cell.period.end - cell.period.start;
         shown += static_cast<std::int64_t>(cell.actions.size());
       }
-      EXPECT_EQ(work, view.timeline.ranks[static_cast<std::size_t>(rank)].work) << name_of(family);
+      EXPECT_EQ(work, view.timeline.ranks[static_cast<std::size_t>(rank)].work) << name_of(schedule_kind);
     }
-    EXPECT_EQ(shown, view.computations) << name_of(family);
+    EXPECT_EQ(shown, view.computations) << name_of(schedule_kind);
   }
 }
 
@@ -117,7 +117,7 @@ TEST(ScheduleView, a_wrong_name_is_answered_with_the_nearest) {
   for (const auto& [wrong, nearest] : {std::pair{"zb-h3", "zb-h1"}, {"ZBVZeroBuble", "zbv"}, {"1F1", "1f1b"},
                                        {"Interleaved1F1", "interleaved"}, {"ScheduleGPip", "gpipe"}})
     try {
-      (void)family_named(wrong);
+      (void)schedule_kind_named(wrong);
       ADD_FAILURE() << wrong;
     } catch (const NotFound& error) {
       EXPECT_NE(std::string(error.what()).find(fmt::format("did you mean {}?", nearest)), std::string::npos)

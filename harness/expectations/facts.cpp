@@ -56,7 +56,7 @@ Facts facts_of(const Facts& run, const record::Result& one) {
   Facts facts = run;
   facts["check"] = one.check;
   facts["component"] = one.check.substr(0, one.check.find('.'));
-  facts["arm"] = one.arm;
+  facts["arm"] = one.mode;
   facts["seed"] = std::to_string(one.seed);
   for (const auto& [name, value] : one.parameters) {
     facts[name] = value;

@@ -149,7 +149,7 @@ bool has_run(const Result& result) { return result.verdict != Verdict::missing &
 // What a CI server follows a case by from run to run: nothing of how it ends, and no seed.
 std::string identity_of(const Result& result) {
   std::string name = result.case_id;
-  if (const std::string kind = result.arm.substr(0, result.arm.find(':')); kind != "plain") name += " under " + kind;
+  if (const std::string kind = result.mode.substr(0, result.mode.find(':')); kind != "plain") name += " under " + kind;
   if (!result.mutant.empty()) name += " of " + result.mutant;
   if (result.repetition > 0) name += fmt::format(" #{}", result.repetition + 1);
   return name;
@@ -270,7 +270,7 @@ TestCase case_of(const Result& result, const Header& header) {
                .seconds = result.seconds,
                .properties = {{"verdict", std::string(name_of(judge(result)))},
                               {"seed", std::to_string(result.seed)},
-                              {"arm", result.arm}},
+                              {"arm", result.mode}},
                .how = shown(result, header),
                .type = std::string(name_of(judge(result))),
                .details = &result};

@@ -66,10 +66,10 @@ TEST(Junit, NamesACaseTheSameHoweverItEndsAndWhateverItsSeed) {
   for (const Verdict verdict : {Verdict::pass, Verdict::fail, Verdict::skip, Verdict::warn, Verdict::error})
     for (const std::uint64_t seed : {1, 4711}) {
       record::Run run{.header = header({}), .complete = true};
-      for (const char* const arm : {"plain", "rendezvous", "chaos:4711"}) {
+      for (const char* const mode : {"plain", "rendezvous", "chaos:4711"}) {
         Result one = result("collectives.a[world=2]", verdict);
         one.seed = seed;
-        one.arm = std::string(arm) == "chaos:4711" ? fmt::format("chaos:{}", seed) : arm;
+        one.mode = std::string(mode) == "chaos:4711" ? fmt::format("chaos:{}", seed) : mode;
         run.results.push_back(one);
         keys.insert(one.key());
       }

@@ -29,7 +29,7 @@ class Exposition {
 // What a sample is counted under, beside what it is of.
 Labels labels_of_case(const record::Result& result) {
   Labels labels{{"component", result.check.substr(0, result.check.find('.'))},
-                {"arm", result.arm.substr(0, result.arm.find(':'))}};  // without its seed
+                {"arm", result.mode.substr(0, result.mode.find(':'))}};  // without its seed
   for (const auto& [name, value] : result.parameters)
     if (name == "world") labels["world"] = value;
   return labels;

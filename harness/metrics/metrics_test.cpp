@@ -29,7 +29,7 @@ record::Run run_of(const std::string& subject) {
                            .case_id = "toys.drop",
                            .parameters = {{"world", world}},
                            .requirements = {"TOY-001"},
-                           .arm = "chaos:7",
+                           .mode = "chaos:7",
                            .verdict = record::Verdict::pass});
   return run;
 }

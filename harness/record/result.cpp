@@ -38,9 +38,9 @@ bool is_failure(Verdict verdict) {
 
 namespace {
 
-std::string key_of(const std::string& case_id, const std::string& arm, std::uint64_t seed, int repetition,
+std::string key_of(const std::string& case_id, const std::string& mode, std::uint64_t seed, int repetition,
                    const std::string& mutant) {
-  const std::string key = fmt::format("{} arm={} seed={} repetition={}", case_id, arm, seed, repetition);
+  const std::string key = fmt::format("{} arm={} seed={} repetition={}", case_id, mode, seed, repetition);
   return mutant.empty() ? key : fmt::format("{} mutant={}", key, mutant);
 }
 
@@ -48,9 +48,9 @@ constexpr const char* kSubject = "subject";
 
 }  // namespace
 
-std::string Planned::key() const { return key_of(case_id, arm, seed, repetition, mutant); }
+std::string Planned::key() const { return key_of(case_id, mode, seed, repetition, mutant); }
 std::string Result::key() const {
-  const std::string key = key_of(case_id, arm, seed, repetition, mutant);
+  const std::string key = key_of(case_id, mode, seed, repetition, mutant);
   return role == kSubject ? key : fmt::format("{} role={}", key, role);
 }
 
@@ -139,7 +139,7 @@ void to_json(json& out, const Result& result) {
          {"check", result.check},
          {"case", result.case_id},
          {"requirements", result.requirements},
-         {"arm", result.arm},
+         {"arm", result.mode},
          {"seed", result.seed},
          {"repetition", result.repetition},
          {"attempt", result.attempt},
@@ -164,7 +164,7 @@ void from_json(const json& in, Result& result) {
   result.check = in.at("check").get<std::string>();
   result.case_id = in.at("case").get<std::string>();
   result.requirements = in.at("requirements").get<std::vector<std::string>>();
-  result.arm = in.at("arm").get<std::string>();
+  result.mode = in.at("arm").get<std::string>();
   result.seed = in.at("seed").get<std::uint64_t>();
   result.repetition = in.at("repetition").get<int>();
   result.attempt = in.at("attempt").get<int>();
@@ -221,7 +221,7 @@ void from_json(const json& in, Step& step) {
 void to_json(json& out, const Planned& planned) {
   out = {{"case", planned.case_id},
          {"requirements", planned.requirements},
-         {"arm", planned.arm},
+         {"arm", planned.mode},
          {"seed", planned.seed},
          {"repetition", planned.repetition}};
   if (!planned.mutant.empty()) out["mutant"] = planned.mutant;
@@ -230,7 +230,7 @@ void to_json(json& out, const Planned& planned) {
 void from_json(const json& in, Planned& planned) {
   planned.case_id = in.at("case").get<std::string>();
   planned.requirements = in.at("requirements").get<std::vector<std::string>>();
-  planned.arm = in.at("arm").get<std::string>();
+  planned.mode = in.at("arm").get<std::string>();
   planned.seed = in.at("seed").get<std::uint64_t>();
   planned.repetition = in.at("repetition").get<int>();
   planned.mutant = in.value("mutant", "");

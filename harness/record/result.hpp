@@ -82,7 +82,7 @@ struct Result {
   std::string case_id;  // with its parameters
   std::vector<std::pair<std::string, std::string>> parameters;
   std::vector<std::string> requirements;
-  std::string arm = "plain";
+  std::string mode = "plain";
   std::uint64_t seed = 0;
   int repetition = 0;
   std::string role = "subject";  // or "control": the same on the reference, to tell the subject from the machine
@@ -127,7 +127,7 @@ struct Step {
 struct Planned {
   std::string case_id;
   std::vector<std::string> requirements;
-  std::string arm = "plain";
+  std::string mode = "plain";
   std::uint64_t seed = 0;
   int repetition = 0;
   std::string mutant = {};

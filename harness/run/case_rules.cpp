@@ -14,7 +14,7 @@ using record::Verdict;
 std::optional<Word> word_without_run(const suite::Suite& suite, const suite::Profile& profile,
                                      const suite::PlannedCase& planned, const nlohmann::json& description,
                                      const std::string& device, std::uint64_t available_memory) {
-  if (planned.arm.kind == suite::Arm::Kind::rendezvous && !description.value("one_host", true))
+  if (planned.mode.kind == suite::ExecutionMode::Kind::rendezvous && !description.value("one_host", true))
     return Word{Verdict::skip, "the rendezvous arm needs all ranks on one host"};
   if (planned.one->parameters.has("gib")) {  // of memory that the case's ranks take together
     constexpr double kGib = std::uint64_t{1} << 30;

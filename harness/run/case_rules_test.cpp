@@ -17,10 +17,10 @@ class WithoutARun : public testing::Test {
  protected:
   // What is decided of a case with these parameters, in that mode, over a backend that said this of itself.
   std::string decided(const nlohmann::json& description, const suite::Parameters& parameters = {},
-                      suite::Arm::Kind mode = suite::Arm::Kind::plain) const {
+                      suite::ExecutionMode::Kind mode = suite::ExecutionMode::Kind::plain) const {
     const suite::Check check{.id = "toys.drop", .needs = {comm::Capability::groups}, .body = [](suite::Context&) {}};
     const suite::Case one{.check = &check, .parameters = parameters};
-    const auto word = word_without_run(suite_, profile_, {.one = &one, .arm = {.kind = mode}}, description, "cpu",
+    const auto word = word_without_run(suite_, profile_, {.one = &one, .mode = {.kind = mode}}, description, "cpu",
                                        std::uint64_t{3} << 30);
     return word ? std::string(name_of(word->verdict)) + ": " + word->reason : "it runs";
   }
@@ -47,7 +47,7 @@ TEST_F(WithoutARun, ACaseIsSkippedForWhichTheMachineHasTooLittleMemory) {
 }
 
 TEST_F(WithoutARun, OnSeveralHostsNothingRunsUnderRendezvous) {
-  constexpr auto kRendezvous = suite::Arm::Kind::rendezvous;
+  constexpr auto kRendezvous = suite::ExecutionMode::Kind::rendezvous;
   EXPECT_EQ(decided(backend({"groups"}, false)), "it runs");
   EXPECT_EQ(decided(backend({"groups"}, true), {}, kRendezvous), "it runs");
   EXPECT_EQ(decided(backend({"groups"}, false), {}, kRendezvous),

@@ -23,7 +23,7 @@ bool kills(Verdict verdict) { return record::is_failure(verdict) || verdict == V
 std::map<std::pair<std::string, std::string>, Verdict> without_mutant(const std::vector<Result>& results) {
   std::map<std::pair<std::string, std::string>, Verdict> verdicts;
   for (const Result& result : results)
-    if (result.mutant.empty()) verdicts[{result.case_id, result.arm}] = result.verdict;
+    if (result.mutant.empty()) verdicts[{result.case_id, result.mode}] = result.verdict;
   return verdicts;
 }
 
@@ -53,10 +53,10 @@ std::set<std::string> violated_by(const Mutant& mutant, const Result& result) {
   return {violated.begin(), violated.end()};
 }
 
-std::string kind_of(const std::string& arm) { return arm.substr(0, arm.find(':')); }
+std::string kind_of(const std::string& mode) { return mode.substr(0, mode.find(':')); }
 
-bool is_at(const Result& result, const std::string& case_id, const std::string& arm) {
-  return result.case_id == case_id && kind_of(result.arm) == kind_of(arm);
+bool is_at(const Result& result, const std::string& case_id, const std::string& mode) {
+  return result.case_id == case_id && kind_of(result.mode) == kind_of(mode);
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ std::vector<KillRow> kill_matrix(const std::vector<const Mutant*>& mutants, cons
     bool shown = false, hidden = mutant->hides.empty();  // whether that was looked at
     for (const Result* result : of_mutant[mutant->name]) {
       const bool shows = is_at(*result, mutant->shows, mutant->shows_arm);
-      const auto baseline = usual.find({result->case_id, result->arm});
+      const auto baseline = usual.find({result->case_id, result->mode});
       if (baseline == usual.end() || baseline->second != Verdict::pass) {
         if (shows) row.how = "its case does not pass without it";
         continue;
@@ -126,7 +126,7 @@ mutants::HollowMatrix hollow_matrix(const std::vector<const Mutant*>& subjects, 
   mutants::HollowMatrix matrix(truths);
   for (const Result& result : results) {
     if (!names.contains(result.mutant)) continue;
-    const auto baseline = usual.find({result.case_id, result.arm});
+    const auto baseline = usual.find({result.case_id, result.mode});
     if (baseline != usual.end() && baseline->second == Verdict::skip) continue;  // not for this machine
     const auto each_requirement = [&](const auto& take) {
       for (const std::string& id : result.requirements)

@@ -55,7 +55,7 @@ std::vector<Result> with_missing(const Run& run) {
     results.push_back({.check = planned.case_id.substr(0, planned.case_id.find('[')),
                        .case_id = planned.case_id,
                        .requirements = planned.requirements,
-                       .arm = planned.arm,
+                       .mode = planned.mode,
                        .seed = planned.seed,
                        .repetition = planned.repetition,
                        .mutant = planned.mutant,

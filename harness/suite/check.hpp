@@ -143,7 +143,7 @@ struct Check {
   std::string convention = "plumbline";                                          // whose rule
   std::function<OptionValues(const Parameters&)> options = {};                   // which values of options
   std::chrono::milliseconds limit = std::chrono::seconds(20);
-  bool deadlock_prone = false;  // runs in all arms: see arm.hpp
+  bool deadlock_prone = false;  // runs in all arms: see execution_mode.hpp
   bool on_device = false;       // uses memory of a device itself; others' is staged where a run has a device
   bool beside_host = false;     // and the host's over the same backend, for what is right
   bool spoils_group = false;    // leaves calls behind that nobody completes: the group is not used again

@@ -104,10 +104,10 @@ std::string no_match(const Suite& suite, const Selection& selection, const std::
 
 namespace {
 
-std::vector<Arm> arms_of(const Case& one, const std::vector<Arm>& wanted, std::uint64_t seed) {
+std::vector<ExecutionMode> arms_of(const Case& one, const std::vector<ExecutionMode>& wanted, std::uint64_t seed) {
   if (!wanted.empty()) return wanted;
-  if (!one.check->deadlock_prone) return {Arm{}};
-  return {Arm{}, Arm{.kind = Arm::Kind::rendezvous}, Arm{.kind = Arm::Kind::chaos, .seed = seed}};
+  if (!one.check->deadlock_prone) return {ExecutionMode{}};
+  return {ExecutionMode{}, ExecutionMode{.kind = ExecutionMode::Kind::rendezvous}, ExecutionMode{.kind = ExecutionMode::Kind::chaos, .seed = seed}};
 }
 
 std::vector<PlannedCase> part_of(std::vector<PlannedCase> plan, const Shard& shard) {
@@ -194,8 +194,8 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
   for (int repetition = 0; repetition < selection.repeat; ++repetition)
     for (const Case* one : chosen) {
       const std::uint64_t seed = selection.seed + static_cast<std::uint64_t>(repetition);
-      for (const Arm& arm : arms_of(*one, selection.arms, seed))
-        plan.push_back({one, seed, repetition, arm, components.insert(one->component()).second});
+      for (const ExecutionMode& mode : arms_of(*one, selection.modes, seed))
+        plan.push_back({one, seed, repetition, mode, components.insert(one->component()).second});
     }
   return part_of(plan, selection.shard);
 }
@@ -218,7 +218,7 @@ std::string plan_hash(std::string_view subject, std::string_view version, const 
   mix(subject);
   mix(version);
   for (const PlannedCase& planned : plan)
-    mix(fmt::format("{} {} {} {}", planned.one->id(), planned.arm.name(), planned.seed, planned.repetition));
+    mix(fmt::format("{} {} {} {}", planned.one->id(), planned.mode.name(), planned.seed, planned.repetition));
   return fmt::format("{:016x}", hash.value());
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/suite/arm.hpp"
+#include "harness/suite/execution_mode.hpp"
 #include "harness/suite/suite.hpp"
 
 namespace plumbline::suite {
@@ -33,7 +33,7 @@ struct Selection {
   int repeat = 1;
   std::optional<std::uint64_t> shuffle;  // a seed
   /// Every case runs in each of these; in none: each in its own, plain, and beside it the others where it may deadlock.
-  std::vector<Arm> arms;
+  std::vector<ExecutionMode> modes;
   Shard shard = {};
 };
 
@@ -41,7 +41,7 @@ struct PlannedCase {
   const Case* one = nullptr;
   std::uint64_t seed = 0;
   int repetition = 0;
-  Arm arm = {};
+  ExecutionMode mode = {};
   bool canary = false;  // the first of its component, which every shard runs: what they say must agree
 };
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Weaves mutants into copies of the sources that they edit: each mutant gets its own copy of the function bodies that it changes.
 
-usage: weave.py --root ROOT --out FOLDER MUTANTS.toml...   writes FOLDER/<source> for every source that a mutant edits
-       weave.py --root ROOT --list MUTANTS.toml...         prints those sources, a line each
+usage: weave.py --root ROOT --out FOLDER FILE...   writes FOLDER/<source> for every source that a mutant edits
+       weave.py --root ROOT --list FILE...         prints those sources, a line each
 
 A function becomes
 
@@ -149,7 +149,7 @@ def main():
     parser.add_argument("--root", type=Path, required=True, help="where the sources are named from")
     parser.add_argument("--out", type=Path, help="folder of the woven sources")
     parser.add_argument("--list", action="store_true", help="print the sources that are edited, and weave nothing")
-    parser.add_argument("files", type=Path, nargs="+", metavar="MUTANTS.toml")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     arguments = parser.parse_args()
     try:
         by_source = read(arguments.files)

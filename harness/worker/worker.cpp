@@ -13,7 +13,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "harness/arms/arms.hpp"
 #include "harness/device/devices.hpp"
 #include "harness/device/staged.hpp"
 #include "harness/launch/control.hpp"
@@ -21,6 +20,7 @@
 #include "harness/launch/flight.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/launch/stacks.hpp"
+#include "harness/modes/modes.hpp"
 #include "harness/mutants/hollow.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/mutants/rewritten_adapter.hpp"
@@ -309,14 +309,14 @@ class Worker {
     };
     is_first_ = command.value("first", false);
     give_time(command);
-    const suite::Arm arm = suite::Arm::parse(command.value("arm", "plain"));
+    const suite::ExecutionMode mode = suite::ExecutionMode::parse(command.value("arm", "plain"));
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
       try {
         if (runtime != nullptr && !one.check->on_device && one.check->modules.empty()) {
           const comm::Device here = device_of(device, inner->rank());
           inner = harness::staged_on(runtime, here, std::move(inner));
         }
-        return arms::under(arm, std::move(inner), scratch.path(), own_limit(command));
+        return modes::under(mode, std::move(inner), scratch.path(), own_limit(command));
       } catch (const RuntimeFailure& error) {
         throw suite::MachineFailure(error.what());
       }
@@ -372,7 +372,7 @@ class Worker {
         driver_->send({{"type", "output"}, {"run", run}, {"rank", rank}, {"value", value}});
       };
       TaskRank seat{*communicator, command.at("arguments"), output, steps()};
-      if (runtime != nullptr) seat.place = device::Place({.runtime = wrapped(runtime)}, device_of(device, rank).index);
+      if (runtime != nullptr) seat.place = device::MemorySpace({.runtime = wrapped(runtime)}, device_of(device, rank).index);
       (*task)(seat);
     });
     driver_->send({{"type", "idle"}, {"run", run}});

@@ -20,7 +20,7 @@
 
 #include "harness/suite/suite.hpp"
 #include "harness/worker/host.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 namespace plumbline::worker {
 
@@ -30,7 +30,7 @@ struct TaskRank {
   const nlohmann::json& arguments;
   std::function<void(const nlohmann::json&)> output;  // to the driver
   suite::Steps steps;                                 // a mutant's, where there is one
-  device::Place place = {};                           // of its data, in the device's default stream
+  device::MemorySpace place = {};                           // of its data, in the device's default stream
 };
 /// A job that ranks run for a command other than check: "train", "bench". Throws to fail.
 using Task = std::function<void(TaskRank&)>;

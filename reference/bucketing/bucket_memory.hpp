@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "reference/comm/call.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 namespace plumbline::bucketing {
 
@@ -38,7 +38,7 @@ class BucketMemory {
 
 /// The memory of the place, all in the order of its stream: that in which the groups' calls are made. What it gives out is
 /// waited for before it is given back. Of the host: host_memory().
-[[nodiscard]] std::shared_ptr<BucketMemory> memory_of(const device::Place& place);
+[[nodiscard]] std::shared_ptr<BucketMemory> memory_of(const device::MemorySpace& place);
 
 // ---- Gradients into and out of buckets, in one pass over memory.
 //

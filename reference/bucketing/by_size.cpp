@@ -93,8 +93,8 @@ class Assignment {
   // What require_gradients() refuses, which is asked for its words. The sum is of all gradients so far.
   std::int64_t bytes_added(const Gradient& gradient, std::int64_t& sum) const {
     const bool is_sound =
-        gradient.elements >= 0 && (gradient.numbers == 1 || gradient.numbers == 2) && gradient.group >= 0;
-    const auto each = static_cast<std::int64_t>(comm::size_of(gradient.dtype)) * gradient.numbers;
+        gradient.elements >= 0 && (gradient.components_per_element == 1 || gradient.components_per_element == 2) && gradient.group >= 0;
+    const auto each = static_cast<std::int64_t>(comm::size_of(gradient.dtype)) * gradient.components_per_element;
     std::int64_t bytes = 0;
     if (!is_sound || __builtin_mul_overflow(gradient.elements, each, &bytes) ||
         __builtin_add_overflow(sum, bytes, &sum))

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 15> kNames{"range",   "missing", "doubled
                                                   "cap",     "order",   "overflow", "empty",     "waits"};
 
 std::string words_of(ElementType type, comm::Device device, int group) {
-  return fmt::format("{} on {} of group {}", type.numbers == 1 || comm::is_floating(type.dtype) ? name_of(type) : "?",
+  return fmt::format("{} on {} of group {}", type.components_per_element == 1 || comm::is_floating(type.dtype) ? name_of(type) : "?",
                      comm::name_of(device), group);
 }
 
@@ -97,10 +97,10 @@ class Checker {
   // Counts each gradient, and says which buckets later looks may rely on.
   void check_members(int index) {
     const Bucket& bucket = bucket_at(index);
-    bool is_sound = bucket.elements >= 0 && (bucket.numbers == 1 || bucket.numbers == 2);
+    bool is_sound = bucket.elements >= 0 && (bucket.components_per_element == 1 || bucket.components_per_element == 2);
     if (!is_sound)
       find(PlanFault::range, index, -1, "bucket {} has {} elements of {} numbers", index, bucket.elements,
-           int{bucket.numbers});
+           int{bucket.components_per_element});
     const auto all = static_cast<std::int64_t>(plan_.members.size());
     if (bucket.first_member < 0 || bucket.members < 0 || std::int64_t{bucket.first_member} + bucket.members > all) {
       find(PlanFault::range, index, -1, "bucket {} has members {} to {} of {}", index, bucket.first_member,
@@ -134,7 +134,7 @@ class Checker {
   void check_places(int index) {
     const Bucket& bucket = bucket_at(index);
     if (bucket.members == 0) find(PlanFault::empty, index, -1, "bucket {} has no members", index);
-    const auto each = static_cast<std::int64_t>(comm::size_of(bucket.dtype)) * bucket.numbers;
+    const auto each = static_cast<std::int64_t>(comm::size_of(bucket.dtype)) * bucket.components_per_element;
     if (bucket.elements > kMost / each)
       find(PlanFault::overflow, index, -1, "bucket {} has {} elements of {} bytes, more than 64 bits hold", index,
            bucket.elements, each);
@@ -148,11 +148,11 @@ class Checker {
   void check_kind(int index, const Member& member) {
     const Bucket& bucket = bucket_at(index);
     const Gradient& gradient = gradient_of(member);
-    if (gradient.dtype != bucket.dtype || gradient.numbers != bucket.numbers || gradient.device != bucket.device ||
+    if (gradient.dtype != bucket.dtype || gradient.components_per_element != bucket.components_per_element || gradient.device != bucket.device ||
         gradient.group != bucket.group)
       find(PlanFault::mixed, index, member.gradient, "bucket {} is {}, its gradient {} {}", index,
-           words_of({bucket.dtype, bucket.numbers}, bucket.device, bucket.group), member.gradient,
-           words_of({gradient.dtype, gradient.numbers}, gradient.device, gradient.group));
+           words_of({bucket.dtype, bucket.components_per_element}, bucket.device, bucket.group), member.gradient,
+           words_of({gradient.dtype, gradient.components_per_element}, gradient.device, gradient.group));
     if (gradient.sparse && (!bucket.sparse || bucket.members > 1))
       find(PlanFault::alone, index, member.gradient, "bucket {} has the sparse gradient {} {}", index, member.gradient,
            bucket.members > 1 ? "among others" : "as a dense one");
@@ -224,7 +224,7 @@ class Checker {
     if (rules_.member_alignment == 1 || members == 0) return bytes_at(index, members);
     const Member& last = all[members - 1];  // gaps ahead of it count
     const Gradient& gradient = gradient_of(last);
-    const auto each = static_cast<std::int64_t>(comm::size_of(gradient.dtype)) * gradient.numbers;
+    const auto each = static_cast<std::int64_t>(comm::size_of(gradient.dtype)) * gradient.components_per_element;
     const std::int64_t begin = std::max<std::int64_t>(last.begin, 0);
     return begin > kMost / each - gradient.elements ? kMost : (begin + gradient.elements) * each;
   }

@@ -78,7 +78,7 @@ TEST(CheckPlan, FindsPlacesThatDoNotFit) {
 
 TEST(CheckPlan, FindsWhatDoesNotMix) {
   for (const Gradient& other :
-       {Gradient{.elements = 5, .dtype = comm::DType::i32}, Gradient{.elements = 5, .numbers = 2},
+       {Gradient{.elements = 5, .dtype = comm::DType::i32}, Gradient{.elements = 5, .components_per_element = 2},
         Gradient{.elements = 5, .device = {comm::Device::Kind::cuda, 0}}, Gradient{.elements = 5, .group = 1}}) {
     Sample one;
     one.rules = {};

@@ -10,7 +10,7 @@ namespace {
 
 class DeviceMemory final : public BucketMemory {
  public:
-  explicit DeviceMemory(const device::Place& place) : place_(place) {}
+  explicit DeviceMemory(const device::MemorySpace& place) : place_(place) {}
   [[nodiscard]] comm::Device device() const override { return place_.device(); }
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
     auto room = std::make_shared<device::ScratchBuffer>();
@@ -26,12 +26,12 @@ class DeviceMemory final : public BucketMemory {
   void settle() override { place_.synchronize(); }
 
  private:
-  device::Place place_;
+  device::MemorySpace place_;
 };
 
 }  // namespace
 
-std::shared_ptr<BucketMemory> memory_of(const device::Place& place) {
+std::shared_ptr<BucketMemory> memory_of(const device::MemorySpace& place) {
   if (place.is_host()) return host_memory();
   return std::make_shared<DeviceMemory>(place);
 }

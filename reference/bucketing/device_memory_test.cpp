@@ -44,7 +44,7 @@ Plan two_at_a_time(std::span<const Gradient> gradients) {
 }
 
 // What a rank has of two steps, the second of which lacks a gradient on rank 0.
-std::vector<float> reduced(Communicator& group, const device::Place& place, ReducerOptions options) {
+std::vector<float> reduced(Communicator& group, const device::MemorySpace& place, ReducerOptions options) {
   const std::shared_ptr<BucketMemory> memory = memory_of(place);
   options.place = memory;
   options.unused = Unused::zeros;
@@ -86,12 +86,12 @@ Numbers on_ranks(int ranks, const ReducerOptions& options, const std::shared_ptr
   comm::run_ranks(
       ranks,
       [&](Communicator& group) {
-        device::Place place;
+        device::MemorySpace place;
         std::optional<device::OwnStream> stream;
         if (runtime) {
           const int index = group.rank() % runtime->count();
           stream.emplace(runtime, index);
-          place = device::Place({runtime, stream->get()}, index);
+          place = device::MemorySpace({runtime, stream->get()}, index);
           group.use_stream(stream->get());
         }
         results[static_cast<std::size_t>(group.rank())] = reduced(group, place, options);
@@ -112,7 +112,7 @@ TEST(DeviceMemory, HasTheNumbersOfTheHosts) {
 
 TEST(DeviceMemory, IsZeroAndHasAnAddressAndGoesWithItsLastOwner) {
   const auto runtime = device::make_emulated({.devices = 1, .memory_bytes = 1024, .longest_delay = 100us});
-  const device::Place place({runtime}, 0);
+  const device::MemorySpace place({runtime}, 0);
   const auto memory = memory_of(place);
   EXPECT_EQ(memory->device(), place.device());
   EXPECT_NE(memory->allocate(0), nullptr);
@@ -127,7 +127,7 @@ TEST(DeviceMemory, IsZeroAndHasAnAddressAndGoesWithItsLastOwner) {
 }
 
 TEST(DeviceMemory, IsRefusedOverAGroupThatDoesNotTakeIt) {
-  const device::Place place({device::make_emulated({.devices = 1})}, 0);
+  const device::MemorySpace place({device::make_emulated({.devices = 1})}, 0);
   const std::vector<Gradient> gradients = gradients_on(place.device());
   comm::run_ranks(1, [&](Communicator& group) {
     EXPECT_THAT([&] { Reducer({&group}, gradients, two_at_a_time(gradients), {.place = memory_of(place)}); },
@@ -138,7 +138,7 @@ TEST(DeviceMemory, IsRefusedOverAGroupThatDoesNotTakeIt) {
 
 TEST(DeviceMemory, IsRefusedWhatIsOfTheHost) {
   const auto runtime = device::make_emulated({.devices = 1});
-  const device::Place place({runtime}, 0);
+  const device::MemorySpace place({runtime}, 0);
   const auto memory = memory_of(place);
   std::array<float, 2> host{};
   const Buffer on_host{host.data(), 2, DType::f32};

@@ -34,17 +34,17 @@ void require_gradient(const Gradient& gradient, std::size_t index) {
   if (gradient.elements < 0)
     throw InvalidArgument(
         fmt::format("gradient {} has {} elements; it cannot have fewer than 0", index, gradient.elements));
-  if (gradient.numbers != 1 && gradient.numbers != 2)
+  if (gradient.components_per_element != 1 && gradient.components_per_element != 2)
     throw InvalidArgument(fmt::format("gradient {} has elements of {} numbers; they are of one, or of two", index,
-                                      int{gradient.numbers}));
+                                      int{gradient.components_per_element}));
   if (gradient.group < 0)
     throw InvalidArgument(fmt::format("gradient {} is of group {}; groups count from 0", index, gradient.group));
 }
 
 }  // namespace
 
-std::int64_t bytes_of(std::int64_t elements, DType dtype, int numbers) {
-  const auto each = static_cast<std::int64_t>(comm::size_of(dtype)) * numbers;
+std::int64_t bytes_of(std::int64_t elements, DType dtype, int components_per_element) {
+  const auto each = static_cast<std::int64_t>(comm::size_of(dtype)) * components_per_element;
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(elements, each, &bytes))
     throw OutOfRange(fmt::format("{} elements of {} bytes are more bytes than 64 bits hold", elements, each));
@@ -66,14 +66,14 @@ void require_gradients(std::span<const Gradient> gradients) {
 }
 
 bool mix(const Gradient& a, const Gradient& b) {
-  return a.dtype == b.dtype && a.numbers == b.numbers && a.device == b.device && a.group == b.group;
+  return a.dtype == b.dtype && a.components_per_element == b.components_per_element && a.device == b.device && a.group == b.group;
 }
 
 std::string_view name_of(ElementType type) {
-  if (type.numbers == 1) return comm::name_of(type.dtype);
+  if (type.components_per_element == 1) return comm::name_of(type.dtype);
   for (const auto& [name, complex] : kComplex)
     if (complex == type) return name;
-  throw InvalidArgument(fmt::format("there is no type of {} {}", int{type.numbers}, comm::name_of(type.dtype)));
+  throw InvalidArgument(fmt::format("there is no type of {} {}", int{type.components_per_element}, comm::name_of(type.dtype)));
 }
 
 std::optional<ElementType> parse_element_type(std::string_view name) {

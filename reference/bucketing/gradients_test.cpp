@@ -20,7 +20,7 @@ constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 TEST(Gradients, HaveBytesByTheirType) {
   EXPECT_EQ(bytes_of(Gradient{.elements = 3}), 12);
   EXPECT_EQ(bytes_of(Gradient{.elements = 3, .dtype = DType::bf16}), 6);
-  EXPECT_EQ(bytes_of(Gradient{.elements = 3, .dtype = DType::f32, .numbers = 2}), 24);
+  EXPECT_EQ(bytes_of(Gradient{.elements = 3, .dtype = DType::f32, .components_per_element = 2}), 24);
   EXPECT_EQ(bytes_of(Gradient{}), 0);
 }
 
@@ -29,7 +29,7 @@ TEST(Gradients, AreRefusedByName) {
     return [last] { require_gradients(std::vector<Gradient>{{.elements = 4}, last}); };
   };
   EXPECT_THAT(refused({.elements = -1}), ThrowsMessage<InvalidArgument>(HasSubstr("gradient 1 has -1 elements")));
-  EXPECT_THAT(refused({.elements = 1, .numbers = 3}), ThrowsMessage<InvalidArgument>(HasSubstr("3 numbers")));
+  EXPECT_THAT(refused({.elements = 1, .components_per_element = 3}), ThrowsMessage<InvalidArgument>(HasSubstr("3 numbers")));
   EXPECT_THAT(refused({.elements = 1, .group = -1}), ThrowsMessage<InvalidArgument>(HasSubstr("group -1")));
   EXPECT_THAT(refused({.elements = kLargest / 4 + 1}), ThrowsMessage<OutOfRange>(HasSubstr("more bytes than 64 bits")));
   EXPECT_THAT(refused({.elements = kLargest / 4}), ThrowsMessage<OutOfRange>(HasSubstr("the first 2 gradients")));

@@ -62,7 +62,7 @@ std::vector<Gradient> gradients_in(const Arguments& arguments) {
     const bucketing::ElementType type = type_named(arguments, dtypes[i]);
     gradients.push_back({.elements = elements[i],
                          .dtype = type.dtype,
-                         .numbers = type.numbers,
+                         .components_per_element = type.components_per_element,
                          .sparse = false,
                          .device = names.named(devices[i]),
                          .group = 0});

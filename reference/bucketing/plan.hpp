@@ -23,7 +23,7 @@ namespace plumbline::bucketing {
 struct Gradient {
   std::int64_t elements = 0;
   comm::DType dtype = comm::DType::f32;
-  std::int8_t numbers = 1;  // in an element: 2 of complex types
+  std::int8_t components_per_element = 1;  // in an element: 2 of complex types
   bool sparse = false;      // lies in a bucket of its own
   comm::Device device{};
   int group =
@@ -44,12 +44,12 @@ struct Bucket {
   int first_member = 0;          // in Plan::members
   int members = 0;
   comm::DType dtype = comm::DType::f32;
-  std::int8_t numbers = 1;
+  std::int8_t components_per_element = 1;
   bool sparse = false;
   comm::Device device{};
   int group = 0;
   [[nodiscard]] std::int64_t bytes() const {
-    return elements * numbers * static_cast<std::int64_t>(comm::size_of(dtype));
+    return elements * components_per_element * static_cast<std::int64_t>(comm::size_of(dtype));
   }
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };

@@ -37,7 +37,7 @@ void append(Plan& plan, std::span<const int> members, std::span<const Gradient> 
 }
 
 [[nodiscard]] std::int64_t bytes_of(const Bucket& bucket) {
-  return bucketing::bytes_of(bucket.elements, bucket.dtype, bucket.numbers);
+  return bucketing::bytes_of(bucket.elements, bucket.dtype, bucket.components_per_element);
 }
 
 // ---- PyTorch: "9 8 7, 3 2" and "167208, 33280" ----

@@ -20,7 +20,7 @@ json json_of(const Plan& plan) {
   for (const Bucket& bucket : plan.buckets) {
     json members = json::array();
     for (const Member& member : plan.members_of(bucket)) members.push_back({member.gradient, member.begin});
-    buckets.push_back({{"dtype", name_of(ElementType{bucket.dtype, bucket.numbers})},
+    buckets.push_back({{"dtype", name_of(ElementType{bucket.dtype, bucket.components_per_element})},
                        {"device", comm::name_of(bucket.device)},
                        {"group", bucket.group},
                        {"sparse", bucket.sparse},
@@ -47,7 +47,7 @@ Bucket bucket_of(const json& value, const std::string& where) {
                       .first_member = 0,
                       .members = 0,
                       .dtype = type.dtype,
-                      .numbers = type.numbers,
+                      .components_per_element = type.components_per_element,
                       .sparse = object.boolean("sparse", false),
                       .device = object.device("device"),
                       .group = object.small("group", 0)};
@@ -141,7 +141,7 @@ void add(NamedGradients& list, const json& value, const std::string& where) {
   const ElementType type = object.has("dtype") ? object.type("dtype") : ElementType{};
   list.gradients.push_back({.elements = object.integer("elements"),
                             .dtype = type.dtype,
-                            .numbers = type.numbers,
+                            .components_per_element = type.components_per_element,
                             .sparse = object.boolean("sparse", false),
                             .device = object.device("device"),
                             .group = object.small("group", 0)});

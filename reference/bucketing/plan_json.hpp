@@ -67,9 +67,9 @@ struct ReadPlan {
 // ---- The list of gradients that a plan is made of: their sizes, and the names of their types.
 
 /// Bytes of so many elements of a gradient's type. Throws OutOfRange where 64 bits do not hold them.
-[[nodiscard]] std::int64_t bytes_of(std::int64_t elements, comm::DType dtype, int numbers);
+[[nodiscard]] std::int64_t bytes_of(std::int64_t elements, comm::DType dtype, int components_per_element);
 [[nodiscard]] inline std::int64_t bytes_of(const Gradient& gradient) {
-  return bytes_of(gradient.elements, gradient.dtype, gradient.numbers);
+  return bytes_of(gradient.elements, gradient.dtype, gradient.components_per_element);
 }
 
 /// Throws InvalidArgument, naming the gradient by its index, for fewer than no elements, elements of other than one or two
@@ -83,7 +83,7 @@ void require_gradients(std::span<const Gradient> gradients);
 /// What an element is: a number type, or a complex one of two numbers.
 struct ElementType {
   comm::DType dtype = comm::DType::f32;
-  std::int8_t numbers = 1;
+  std::int8_t components_per_element = 1;
   friend bool operator==(const ElementType&, const ElementType&) = default;
 };
 

@@ -245,7 +245,7 @@ class PowerSgd::Impl {
   }
 
   static void require_room(const Member& member, const MatrixShape& shape, const HookedBucket& bucket) {
-    if (bucket.numbers != 1)
+    if (bucket.components_per_element != 1)
       throw InvalidArgument(fmt::format("PowerSGD: gradient {} is complex; real ones are compressed", member.gradient));
     if (member.gradient >= std::ssize(bucket.gradients))
       throw InvalidArgument(fmt::format("PowerSGD: gradient {} in a bucket; the elements of {} are known",

@@ -39,7 +39,7 @@ class Held {
   std::shared_ptr<std::byte> data_;
 };
 
-std::int64_t reals_of(const Gradient& gradient) { return gradient.elements * gradient.numbers; }
+std::int64_t reals_of(const Gradient& gradient) { return gradient.elements * gradient.components_per_element; }
 
 std::string names_of(std::span<const std::string> list) {
   constexpr std::size_t most = 8;
@@ -201,7 +201,7 @@ class Reducer::Impl {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (!old[i].held || old[i].bucket < 0 || states_[i].bucket < 0 || gradients_[i].sparse) continue;
       const Bucket& bucket = old_plan.buckets[static_cast<std::size_t>(old[i].bucket)];
-      const Buffer whole{old_memory[static_cast<std::size_t>(old[i].bucket)].data(), bucket.elements * bucket.numbers,
+      const Buffer whole{old_memory[static_cast<std::size_t>(old[i].bucket)].data(), bucket.elements * bucket.components_per_element,
                          bucket.dtype, bucket.device};
       const Buffer to = view(static_cast<int>(i));
       place_->copy_divided(part_of(whole, old[i].begin, to.count), to, 1);
@@ -340,8 +340,8 @@ class Reducer::Impl {
     const Gradient& one = gradients_[static_cast<std::size_t>(gradient)];
     const auto where = [&] { return at("gradients") + fmt::format(": '{}'", name(gradient)); };
     if (one.elements < 0) throw InvalidArgument(where() + fmt::format(" has {} elements", one.elements));
-    if (one.numbers < 1 || one.numbers > 2)
-      throw InvalidArgument(where() + fmt::format(" has {} numbers in an element; 1 or 2 are there", one.numbers));
+    if (one.components_per_element < 1 || one.components_per_element > 2)
+      throw InvalidArgument(where() + fmt::format(" has {} numbers in an element; 1 or 2 are there", one.components_per_element));
     if (one.group < 0 || static_cast<std::size_t>(one.group) >= groups_.size())
       throw InvalidArgument(where() + fmt::format(" is of group {}; there are {}", one.group, groups_.size()));
     if (one.sparse && (options_.hook.start || is_sharded()))
@@ -362,11 +362,11 @@ class Reducer::Impl {
     std::ranges::sort(members, {}, &Member::begin);
     std::int64_t end = 0;
     const auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(comm::size_of(bucket.dtype));
-    if (bucket.numbers < 1 || bucket.numbers > 2 || bucket.elements < 0 || bucket.elements > most / bucket.numbers)
+    if (bucket.components_per_element < 1 || bucket.components_per_element > 2 || bucket.elements < 0 || bucket.elements > most / bucket.components_per_element)
       throw InvalidArgument(at("plan") +
                             fmt::format(": a bucket of {} elements of {} numbers; their bytes are 0 or more, "
                                         "in 64 bits",
-                                        bucket.elements, bucket.numbers));
+                                        bucket.elements, bucket.components_per_element));
     if (bucket.group < 0 || static_cast<std::size_t>(bucket.group) >= groups_.size())
       throw InvalidArgument(at("plan") +
                             fmt::format(": a bucket of group {}; there are {}", bucket.group, groups_.size()));
@@ -385,7 +385,7 @@ class Reducer::Impl {
       const Gradient& gradient = gradients_[static_cast<std::size_t>(member.gradient)];
       if (seen[static_cast<std::size_t>(member.gradient)]) refuse("is reduced twice");
       seen[static_cast<std::size_t>(member.gradient)] = true;
-      if (gradient.dtype != bucket.dtype || gradient.numbers != bucket.numbers)
+      if (gradient.dtype != bucket.dtype || gradient.components_per_element != bucket.components_per_element)
         refuse(fmt::format("is of {}, its bucket of {}", comm::name_of(gradient.dtype), comm::name_of(bucket.dtype)));
       if (gradient.device != bucket.device)
         refuse(fmt::format("lies on {}, its bucket on {}", name_of(gradient.device), name_of(bucket.device)));
@@ -468,7 +468,7 @@ class Reducer::Impl {
         State& state = states_[static_cast<std::size_t>(one.gradient)];
         state.bucket = static_cast<int>(k);
         state.member = member;
-        state.begin = steps_.place_out(plan_, bucket, member) * bucket.numbers;
+        state.begin = steps_.place_out(plan_, bucket, member) * bucket.components_per_element;
       }
     }
     order_ = steps_.order(plan_, *groups_.front());
@@ -479,7 +479,7 @@ class Reducer::Impl {
   }
   [[nodiscard]] Buffer bucket_buffer(int bucket) const {
     const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
-    return {memory_[static_cast<std::size_t>(bucket)].data(), one.elements * one.numbers, one.dtype, one.device};
+    return {memory_[static_cast<std::size_t>(bucket)].data(), one.elements * one.components_per_element, one.dtype, one.device};
   }
   [[nodiscard]] Communicator& group_of(int bucket) const {
     return *groups_[static_cast<std::size_t>(plan_.buckets[static_cast<std::size_t>(bucket)].group)];
@@ -614,7 +614,7 @@ class Reducer::Impl {
   [[nodiscard]] Buffer place_in(int gradient) const {
     const State& state = states_[static_cast<std::size_t>(gradient)];
     const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(state.bucket)];
-    return part_of(bucket_buffer(state.bucket), steps_.place_in(plan_, bucket, state.member) * bucket.numbers,
+    return part_of(bucket_buffer(state.bucket), steps_.place_in(plan_, bucket, state.member) * bucket.components_per_element,
                    reals_of(gradients_[static_cast<std::size_t>(gradient)]));
   }
   // Whether a bucket is reduced in the caller's memory: where that has all of it.
@@ -866,7 +866,7 @@ class Reducer::Impl {
     return {.index = bucket,
             .values = values,
             .members = plan_.members_of(one),
-            .numbers = one.numbers,
+            .components_per_element = one.components_per_element,
             .gradients = gradients_};
   }
   void tell(int bucket, bool is_reduced) const {

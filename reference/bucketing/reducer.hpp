@@ -244,7 +244,7 @@ struct HookedBucket {
   int index = 0;                          // in the plan
   comm::Buffer values{};                  // numbers
   std::span<const Member> members{};      // where its gradients lie, in elements
-  std::int8_t numbers = 1;                // in an element
+  std::int8_t components_per_element = 1;                // in an element
   std::span<const Gradient> gradients{};  // all of the reducer, by number
 };
 

@@ -14,7 +14,7 @@ std::uint64_t number_of_type(const Gradient& gradient) {
   constexpr std::array<std::uint64_t, 7> plain{5, 15, 6, 7, 3, 4, 0};  // f16 bf16 f32 f64 i32 i64 u8
   constexpr std::array<std::uint64_t, 4> pairs{8, 8, 9, 10};           // of f16, f32 and f64
   const auto dtype = static_cast<std::size_t>(gradient.dtype);
-  return gradient.numbers == 1 ? plain[dtype] : pairs[std::min(dtype, pairs.size() - 1)];
+  return gradient.components_per_element == 1 ? plain[dtype] : pairs[std::min(dtype, pairs.size() - 1)];
 }
 
 // A kind and an index, 255 where there is none.

@@ -1,4 +1,4 @@
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 #include <algorithm>
 #include <utility>

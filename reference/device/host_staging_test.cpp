@@ -1,5 +1,5 @@
 // Calls on a device's memory by way of the host: their results, their order, and how long memory is kept.
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 #include <algorithm>
 #include <array>
@@ -286,7 +286,7 @@ TEST(HostStaging, SaysThatItTakesTheDevicesMemory) {
   comm::LocalWorld world(1);
   const auto group = world.communicator(0);
   const HostStaging staging(*group, {runtime});
-  EXPECT_NO_THROW(require_served("it", staging, Place({runtime}, 0)));
+  EXPECT_NO_THROW(require_served("it", staging, MemorySpace({runtime}, 0)));
   EXPECT_THROW(HostStaging(*group, {}), InvalidArgument);
 }
 

@@ -11,7 +11,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/lost_device_test.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/device/runtimes.hpp"
 #include "reference/gossip/gossip_thread.hpp"
 
@@ -42,7 +42,7 @@ class Numbers {
   [[nodiscard]] Buffer buffer() const {
     return {memory_.data(), static_cast<std::int64_t>(given_.size()), DType::f32, place_.device()};
   }
-  [[nodiscard]] const device::Place& place() const { return place_; }
+  [[nodiscard]] const device::MemorySpace& place() const { return place_; }
   [[nodiscard]] std::vector<float> get() const {
     std::vector<float> values(given_.size());
     place_.copy(values.data(), memory_.data(), values.size() * 4);
@@ -55,7 +55,7 @@ class Numbers {
   int index_;
   OwnStream stream_;
   device::Memory memory_;
-  device::Place place_;
+  device::MemorySpace place_;
 };
 
 // One rank's values come only when the other rank's stream has gone on behind its hand-over: the exchange is in no caller's way.

@@ -93,7 +93,7 @@ struct GossipThread::Shared {
   // Of whose turn it is.
   std::optional<OwnLane> lane;
   PushSum push_sum;
-  device::Place place;  // where what was handed over lies
+  device::MemorySpace place;  // where what was handed over lies
   std::vector<device::ScratchBuffer> memory;
   std::vector<Buffer> copied;  // in it
   std::vector<Buffer> sent;
@@ -102,8 +102,8 @@ struct GossipThread::Shared {
 
   // The caller's side; the lock is held.
   // All that handing x over takes of a device, and where x lies.
-  [[nodiscard]] device::Place reserve(std::span<const Buffer> x) {
-    device::Place found = device::place_of("gossip", x, use);
+  [[nodiscard]] device::MemorySpace reserve(std::span<const Buffer> x) {
+    device::MemorySpace found = device::place_of("gossip", x, use);
     if (!found.is_host() && has_own_stream && !lane) lane.emplace(use, found.index());
     copied.assign(x.begin(), x.end());
     if (!copies) return found;
@@ -200,7 +200,7 @@ bool GossipThread::hand_over(std::span<const Buffer> x) {
   const std::lock_guard lock(shared_->mutex);
   if (!shared_->takes_values(shared_->is_on) || shared_->is_under_way || shared_->is_closing || shared_->has_failed)
     return false;
-  device::Place place = shared_->reserve(x);
+  device::MemorySpace place = shared_->reserve(x);
   shared_->push_sum.prepare(x);
   shared_->place = std::move(place);
   shared_->keep(x);

@@ -100,7 +100,7 @@ comm::TimeoutError late_round(const std::string& round, const std::string& inter
                                         std::chrono::duration<double>(heartbeat).count()));
 }
 
-Buffer MessageMemory::take(const device::Place& place, std::int64_t count, DType dtype) {
+Buffer MessageMemory::take(const device::MemorySpace& place, std::int64_t count, DType dtype) {
   if (next_ == rooms_.size()) rooms_.emplace_back();
   const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
   return {rooms_[next_++].take(place, bytes), count, dtype, place.device()};
@@ -196,7 +196,7 @@ const PushSum::Lane& PushSum::weight_lane() const { return lanes_[steps_.weight_
 void PushSum::sort_into_lanes(std::span<const Buffer> x) {
   std::ranges::for_each(x, require_tensor);
   if (!lanes_.empty()) return require_same_types(x);
-  const device::Place place = device::place_of("gossip", x, options_.device);
+  const device::MemorySpace place = device::place_of("gossip", x, options_.device);
   steps_.require_served("gossip", *group_, place);
   std::vector<Lane> lanes;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -692,7 +692,7 @@ class PushSum::Pieces {
   static constexpr std::chrono::microseconds kLongWait{100};
 
   // The place that was free last is still in a cache.
-  Place& place_of(Piece& piece) {
+  ScratchSlot& place_of(Piece& piece) {
     if (piece.place == kNowhere) {
       if (free_.empty()) {
         free_.push_back(lane_.places.size());
@@ -705,7 +705,7 @@ class PushSum::Pieces {
   }
   void receive(std::size_t index) {
     Piece& piece = pieces_[index];
-    Place& place = place_of(piece);
+    ScratchSlot& place = place_of(piece);
     place.received.rewind();
     place.came.clear();
     transfer_.receives.clear();

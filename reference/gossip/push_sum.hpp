@@ -53,7 +53,7 @@
 
 #include "reference/comm/communicator.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/mixing_kernel.hpp"
@@ -126,7 +126,7 @@ struct PushSumSteps {
   std::function<bool()> follows_the_caller = [] { return true; };
   std::function<bool()> leads_the_caller = [] { return true; };
   /// Throws where the group does not take the tensors' memory.
-  std::function<void(std::string_view what, const comm::Communicator& group, const device::Place& place)>
+  std::function<void(std::string_view what, const comm::Communicator& group, const device::MemorySpace& place)>
       require_served = device::require_served;
   /// Whether values are copied before they are handed to the gossip thread.
   std::function<bool()> copies_on_hand_over = [] { return true; };
@@ -181,7 +181,7 @@ class MessageMemory {
  public:
   /// What was taken before may be taken again.
   void rewind() { next_ = 0; }
-  [[nodiscard]] comm::Buffer take(const device::Place& place, std::int64_t count, comm::DType dtype);
+  [[nodiscard]] comm::Buffer take(const device::MemorySpace& place, std::int64_t count, comm::DType dtype);
 
  private:
   std::vector<device::ScratchBuffer> rooms_;
@@ -252,7 +252,7 @@ class PushSum {
 
  private:
   // Where a piece of a large tensor waits: what came for it, by sender, and what is not sent from it itself.
-  struct Place {
+  struct ScratchSlot {
     MessageMemory received, sent;
     std::vector<comm::Buffer> came;
   };
@@ -269,7 +269,7 @@ class PushSum {
     bool has_come = false;             // the values of all Peers::in
     bool tells = true;                 // they have still to be told so
     MessageMemory sent{}, received{};  // what is not sent from x; what came
-    std::vector<Place> places{};       // of pieces
+    std::vector<ScratchSlot> places{};       // of pieces
   };
   // Whom the node deals with in a round, and how it shares.
   static constexpr std::int64_t kNoRound = std::numeric_limits<std::int64_t>::min();
@@ -344,7 +344,7 @@ class PushSum {
   std::unique_ptr<Pieces> pieces_;  // of a round under way
   std::size_t next_lane_ = 0;       // of the round under way
   Incoming incoming_;               // of it
-  device::Place place_;             // of the tensors, from the first round on
+  device::MemorySpace place_;             // of the tensors, from the first round on
   std::int64_t round_ = 0, exchanges_ = 0;
   std::int64_t first_round_ = 0;  // that was set, which nodes that are a round apart have in common
   double weight_ = 1;

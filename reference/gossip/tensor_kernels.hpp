@@ -16,7 +16,7 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/device/scaled_copies.hpp"
 #include "reference/gossip/mixing_kernel.hpp"
 
@@ -105,19 +105,19 @@ void with_type(comm::DType dtype, const Take& take) {
 //         All of a list lie at the place; the two of a pair have one type and length, and are the same or do not overlap.
 // Errors  On a device InvalidArgument for what does not go together, and the runtime's.
 
-using device::Place;
+using device::MemorySpace;
 /// {from, to}.
 using TensorPair = device::ScaledCopy;
 
 /// x *= factor.
-void scale(const Place& place, std::span<const comm::Buffer> x, double factor);
+void scale(const MemorySpace& place, std::span<const comm::Buffer> x, double factor);
 /// x /= divisor.
-void divide(const Place& place, std::span<const comm::Buffer> x, double divisor);
+void divide(const MemorySpace& place, std::span<const comm::Buffer> x, double divisor);
 /// to = from * factor.
-void scaled_copy(const Place& place, std::span<const TensorPair> pairs, double factor);
+void scaled_copy(const MemorySpace& place, std::span<const TensorPair> pairs, double factor);
 /// to += from.
-void add(const Place& place, std::span<const TensorPair> pairs);
+void add(const MemorySpace& place, std::span<const TensorPair> pairs);
 /// x += the sum of what came for it, if anything did, and what is kept of that; on the host of one message at most.
-void mix(const Place& place, std::span<const Arrivals> tensors, Kept kept);
+void mix(const MemorySpace& place, std::span<const Arrivals> tensors, Kept kept);
 
 }  // namespace plumbline::gossip

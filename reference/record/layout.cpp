@@ -119,8 +119,8 @@ int stage_of_layer(const RunSpec& spec, int layer) {
 }
 
 bool goes_back(std::string_view schedule) {
-  const auto family = schedules::find_family(schedule);
-  return family && schedules::traits_of(*family).placement == schedules::Placement::v;
+  const auto schedule_kind = schedules::find_schedule_kind(schedule);
+  return schedule_kind && schedules::traits_of(*schedule_kind).placement == schedules::Placement::v;
 }
 
 int pipeline_rank_of_stage(const RunSpec& spec, int stage) {

@@ -73,8 +73,8 @@ Problem problem_of_parallel(const Parallel& parallel) {
 }
 
 Problem problem_of_chunks(const Run& run) {
-  const auto family = schedules::find_family(run.schedule);
-  const int needed = family ? schedules::traits_of(*family).stages_per_rank : 0;
+  const auto schedule_kind = schedules::find_schedule_kind(run.schedule);
+  const int needed = schedule_kind ? schedules::traits_of(*schedule_kind).stages_per_rank : 0;
   if (needed != 0 && run.chunks != needed)
     return wrong("run.chunks", run.chunks, fmt::format("{} with schedule '{}'", needed, run.schedule));
   return at_least("run.chunks", run.chunks, 1);

@@ -17,7 +17,7 @@ namespace {
 
 std::size_t count_of(const Buffer& buffer) { return static_cast<std::size_t>(buffer.count); }
 
-void to_master(const Buffer& from, std::span<float> to) {
+void to_master_weight(const Buffer& from, std::span<float> to) {
   (void)unscale(std::array{Unscaling{from, {to.data(), from.count, DType::f32}}}, 1);
 }
 
@@ -41,13 +41,13 @@ void check_parameter(const ModelParameter& parameter) {
 }
 
 // The partial norm and the number of zeros of what this rank counts.
-std::array<double, 2> counted_once(std::span<const ModelParameter> parameters, std::span<const Master> masters,
+std::array<double, 2> counted_once(std::span<const ModelParameter> parameters, std::span<const Master> master_weights,
                                    const Fp16Options& options, const ScalerGroups& groups) {
   const int tensor_rank = groups.tensor == nullptr ? 0 : groups.tensor->rank();
   std::vector<std::span<const float>> counted;
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (!masters[i].gradient.empty() && is_counted(parameters[i], tensor_rank))
-      counted.emplace_back(masters[i].gradient);
+    if (!master_weights[i].gradient.empty() && is_counted(parameters[i], tensor_rank))
+      counted.emplace_back(master_weights[i].gradient);
   double zeros = 0;
   for (const auto& gradient : counted) zeros += static_cast<double>(std::ranges::count(gradient, 0.0F));
   return {partial_norm(counted, options.norm_type), zeros};
@@ -74,11 +74,11 @@ void expect_clipping(double clip_norm, double norm_type) {
 
 InnerOptimizer sgd(const SgdOptions& options) {
   const auto buffers = std::make_shared<InnerOptimizer::State>();
-  const auto step = [buffers, options](std::span<const Master> masters) {
-    buffers->resize(masters.size());
+  const auto step = [buffers, options](std::span<const Master> master_weights) {
+    buffers->resize(master_weights.size());
     const auto down = static_cast<float>(-options.lr), momentum = static_cast<float>(options.momentum);
-    for (std::size_t i = 0; i < masters.size(); ++i) {
-      const Master& master = masters[i];
+    for (std::size_t i = 0; i < master_weights.size(); ++i) {
+      const Master& master = master_weights[i];
       std::vector<float>& buffer = (*buffers)[i];
       if (master.gradient.empty()) continue;
       const bool is_first = buffer.empty();
@@ -147,10 +147,10 @@ double clip_over_group(comm::Communicator* group, const GroupGradients& gradient
   return norm;
 }
 
-void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> masters,
+void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> master_weights,
                      const Fp16Options& options, const ScalerGroups& groups, StepOutcome& outcome) {
   if (options.clip_norm <= 0 && !options.count_zeros) return;
-  std::array<double, 2> message = counted_once(parameters, masters, options, groups);
+  std::array<double, 2> message = counted_once(parameters, master_weights, options, groups);
   // Entered by every rank, also where the result is of no use: who left it out would leave the others in it.
   comm::Communicator* const group = groups.model;
   if (group != nullptr && group->size() > 1) combine(message, *group, options);
@@ -159,7 +159,7 @@ void clip_over_model(std::span<const ModelParameter> parameters, std::span<const
   if (options.clip_norm <= 0) return;
   outcome.norm = norm_of_partial(message[0], options.norm_type);
   std::vector<std::span<float>> all;
-  for (const Master& master : masters) all.push_back(master.gradient);
+  for (const Master& master : master_weights) all.push_back(master.gradient);
   clip_by_norm(all, options.clip_norm, *outcome.norm);
 }
 
@@ -174,9 +174,9 @@ Fp16Optimizer::Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimi
   scaler::check(scale_);
   expect_clipping(options_.clip_norm, options_.norm_type);
   for (const ModelParameter& parameter : parameters_) {
-    masters_.emplace_back(count_of(parameter.values));
+    master_weights_.emplace_back(count_of(parameter.values));
     gradients_.emplace_back(count_of(parameter.values));
-    to_master(parameter.values, masters_.back());
+    to_master_weight(parameter.values, master_weights_.back());
   }
   has_gradient_.resize(parameters_.size());
 }
@@ -201,15 +201,15 @@ bool Fp16Optimizer::agreed(bool own) {
   return flag > 0;
 }
 
-std::vector<Master> Fp16Optimizer::masters() {
+std::vector<Master> Fp16Optimizer::master_weights() {
   std::vector<Master> all;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    all.push_back({masters_[i], has_gradient_[i] ? std::span(gradients_[i]) : std::span<float>()});
+    all.push_back({master_weights_[i], has_gradient_[i] ? std::span(gradients_[i]) : std::span<float>()});
   return all;
 }
 
 void Fp16Optimizer::copy_back() {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) to_model(masters_[i], parameters_[i].values);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) to_model(master_weights_[i], parameters_[i].values);
 }
 
 StepOutcome Fp16Optimizer::step(std::span<const Buffer> gradients) {
@@ -223,10 +223,10 @@ StepOutcome Fp16Optimizer::step(std::span<const Buffer> gradients) {
   const bool own = look(gradients, outcome.scale);
   outcome.found_inf = agreed(own);
   update(scale_, outcome.found_inf);
-  const std::vector<Master> masters = this->masters();
-  clip_over_model(parameters_, masters, options_, groups_, outcome);
+  const std::vector<Master> master_weights = this->master_weights();
+  clip_over_model(parameters_, master_weights, options_, groups_, outcome);
   if (outcome.found_inf) return outcome;
-  inner_.step(masters);
+  inner_.step(master_weights);
   copy_back();
   outcome.stepped = true;
   return outcome;
@@ -239,7 +239,7 @@ void Fp16Optimizer::zero_grad(std::span<const Buffer> gradients) {
 }
 
 Fp16State Fp16Optimizer::state() const {
-  return {.scale = scale_, .masters = masters_, .inner = inner_.state()};
+  return {.scale = scale_, .master_weights = master_weights_, .inner = inner_.state()};
 }
 
 void Fp16Optimizer::load(const Fp16State& state) {
@@ -247,18 +247,18 @@ void Fp16Optimizer::load(const Fp16State& state) {
     throw InvalidArgument(
         fmt::format("the state has a {} scale, the optimizer a {} one", kind_of(state.scale), kind_of(scale_)));
   scaler::check(state.scale);
-  if (state.masters.size() != masters_.size())
+  if (state.master_weights.size() != master_weights_.size())
     throw InvalidArgument(
-        fmt::format("the state has {} parameters, the optimizer {}", state.masters.size(), masters_.size()));
-  for (std::size_t i = 0; i < masters_.size(); ++i)
-    if (state.masters[i].size() != masters_[i].size())
+        fmt::format("the state has {} parameters, the optimizer {}", state.master_weights.size(), master_weights_.size()));
+  for (std::size_t i = 0; i < master_weights_.size(); ++i)
+    if (state.master_weights[i].size() != master_weights_[i].size())
       throw InvalidArgument(fmt::format("parameter '{}' has {} elements, in the state {}", parameters_[i].name,
-                                        masters_[i].size(), state.masters[i].size()));
+                                        master_weights_[i].size(), state.master_weights[i].size()));
   inner_.load(state.inner);
   scale_ = state.scale;
-  for (std::size_t i = 0; i < masters_.size(); ++i) {
-    std::ranges::copy(state.masters[i], masters_[i].begin());
-    to_model(masters_[i], parameters_[i].values);
+  for (std::size_t i = 0; i < master_weights_.size(); ++i) {
+    std::ranges::copy(state.master_weights[i], master_weights_[i].begin());
+    to_model(master_weights_[i], parameters_[i].values);
   }
 }
 

@@ -88,7 +88,7 @@ struct StepOutcome {
 /// All that a run goes on from.
 struct Fp16State {
   LossScale scale;
-  std::vector<std::vector<float>> masters;
+  std::vector<std::vector<float>> master_weights;
   InnerOptimizer::State inner;
 };
 
@@ -116,7 +116,7 @@ double clip_over_group(comm::Communicator* group, const GroupGradients& gradient
 /// What lies between a decision and the optimizer's step: adds to the outcome, where the options ask for them, the norm of the
 /// whole model's unscaled gradients and the number of their zeros, and clips all by the norm. Of a step that found something
 /// nothing is told or clipped. Collective over the norm's group, whatever was found and whatever a rank holds.
-void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> masters,
+void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> master_weights,
                      const Fp16Options& options, const ScalerGroups& groups, StepOutcome& outcome);
 
 class Fp16Optimizer {
@@ -135,7 +135,7 @@ class Fp16Optimizer {
   /// Every element zero, of these and of the masters' gradients.
   void zero_grad(std::span<const comm::Buffer> gradients);
 
-  [[nodiscard]] std::span<const float> master(std::size_t parameter) const { return masters_[parameter]; }
+  [[nodiscard]] std::span<const float> master(std::size_t parameter) const { return master_weights_[parameter]; }
   [[nodiscard]] std::span<const float> master_gradient(std::size_t parameter) const { return gradients_[parameter]; }
   [[nodiscard]] Fp16State state() const;
   /// Goes on from a state, parameters rounded from its masters. Throws InvalidArgument for one of another kind of scale or
@@ -145,7 +145,7 @@ class Fp16Optimizer {
  private:
   [[nodiscard]] bool look(std::span<const comm::Buffer> gradients, double scale);
   [[nodiscard]] bool agreed(bool own);
-  [[nodiscard]] std::vector<Master> masters();
+  [[nodiscard]] std::vector<Master> master_weights();
   void copy_back();
 
   std::vector<ModelParameter> parameters_;
@@ -153,7 +153,7 @@ class Fp16Optimizer {
   Fp16Options options_;
   ScalerGroups groups_;
   LossScale scale_;
-  std::vector<std::vector<float>> masters_, gradients_;
+  std::vector<std::vector<float>> master_weights_, gradients_;
   std::vector<bool> has_gradient_;
 };
 

@@ -27,7 +27,7 @@ void expect_refused(const LossScale& first, const LossScale& scale, const char* 
   One one(first);
   Fp16State state = one.optimizer.state();
   state.scale = scale;
-  state.masters[0] = {7, 8};
+  state.master_weights[0] = {7, 8};
   EXPECT_THROW(one.optimizer.load(state), InvalidArgument) << what;
   EXPECT_EQ(one.optimizer.loss_scale(), first) << what;
   EXPECT_THAT(one.values, ElementsAre(1, 2)) << what;

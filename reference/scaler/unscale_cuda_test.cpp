@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "reference/device/gpu_test.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/device/runtimes.hpp"
 #include "reference/scaler/unscale_table.hpp"
 
@@ -71,7 +71,7 @@ TEST_F(UnscaleOnDevice, FindsInAnyOfManyOnAnyStream) {
 
 TEST_F(UnscaleOnDevice, IsLaunchedByTheRuntime) {
   const std::shared_ptr<device::Runtime> runtime = device::make_cuda({unscale_kernel()});
-  const device::Place place({runtime}, device::kGpu.index);
+  const device::MemorySpace place({runtime}, device::kGpu.index);
   OnBothSides flag(DType::f32, 1, 0), values(DType::f32, 1000, 1);
   flag.set(0, 0);
   flag.upload();

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/device/runtimes.hpp"
 #include "reference/device/tensor_samples_test.hpp"
 
@@ -84,7 +84,7 @@ TEST(UnscaleTables, HoldEveryChunkOfEveryGradient) {
 TEST(UnscaleTables, AreWorkForARuntime) {
   const auto runtime = device::make_emulated({.devices = 2});
   const device::OwnStream stream(runtime, 1);
-  const device::Place place({runtime, stream.get()}, 1);
+  const device::MemorySpace place({runtime, stream.get()}, 1);
   constexpr std::size_t count = 40;
   const device::Memory memory(runtime, 1, (count + 1) * sizeof(float));
   std::array<float, count + 1> values{};  // the last one is the flag
@@ -107,7 +107,7 @@ TEST(UnscaleTables, AreWorkForARuntime) {
 
 TEST(UnscaleTables, HaveTheirFlagWhereTheKernelMayWrite) {
   const auto runtime = device::make_emulated({.devices = 2});
-  const device::Place place({runtime}, 0);
+  const device::MemorySpace place({runtime}, 0);
   const device::Memory memory(runtime, 0, sizeof(float)), elsewhere(runtime, 1, sizeof(float));
   const comm::Buffer gradient{memory.data(), 1, DType::f32, place.device()};
   float on_host = 0;

@@ -90,16 +90,16 @@ TEST(ActivationSlots, AreThePeakOfAnyOrder) {
 }
 
 TEST(ActivationSlots, OfTheSchedulesThereAre) {
-  for (const ScheduleKind family : families()) {
-    if (family == ScheduleKind::forward_only || family == ScheduleKind::dualpipev) continue;  // joined: counted above
+  for (const ScheduleKind schedule_kind : schedule_kinds()) {
+    if (schedule_kind == ScheduleKind::forward_only || schedule_kind == ScheduleKind::dualpipev) continue;  // joined: counted above
     for (const int chunks : {1, 2}) {
       Schedule schedule;
       try {
-        schedule = generate(family, {.ranks = 4, .micro_batches = 8, .stages_per_rank = chunks});
+        schedule = generate(schedule_kind, {.ranks = 4, .micro_batches = 8, .stages_per_rank = chunks});
       } catch (const InvalidArgument&) {
         continue;
       }
-      SCOPED_TRACE(name_of(family));
+      SCOPED_TRACE(name_of(schedule_kind));
       expect_slots(schedule);
     }
   }

@@ -86,24 +86,24 @@ class Search {
   AutomaticSchedule run() {
     // Also what refuses costs that are none.
     best_.lower_bound = makespan_lower_bound(places_, shape_.micro_batches, options_.costs, limits_);
-    try_families();
+    try_schedule_kinds();
     if (placement_ == Placement::v) try_blocks();
     try_running();
     return std::move(best_);
   }
 
  private:
-  void try_families() {
-    for (const ScheduleKind family : families()) {
-      if (name_in_specifications(family).empty()) continue;  // it trains nothing, or is this one
+  void try_schedule_kinds() {
+    for (const ScheduleKind schedule_kind : schedule_kinds()) {
+      if (name_in_specifications(schedule_kind).empty()) continue;  // it trains nothing, or is this one
       Schedule schedule;
       try {
-        schedule = without_idle(generate(family, shape_));
+        schedule = without_idle(generate(schedule_kind, shape_));
       } catch (const InvalidArgument&) {
         continue;  // the family does not have this shape
       }
       if (schedule.stage_to_rank != places_) continue;
-      const std::string name(name_of(family));
+      const std::string name(name_of(schedule_kind));
       try_order(order_in(schedule), name + " with other weight gradients");
       consider(std::move(schedule), name);
     }

@@ -70,11 +70,11 @@ TEST(Automatic, IsValidWithinTheLimitsAndNoLongerThanTheFamilies) {
       EXPECT_LE(report.peak_activations[rank], limit_of(drawn, rank)) << rank;
     EXPECT_EQ(found.makespan, simulate(found.schedule, drawn.options.costs).makespan);
     EXPECT_GE(found.makespan, found.lower_bound - 1e-9);
-    for (const ScheduleKind family : families()) {
-      if (family == ScheduleKind::forward_only || family == ScheduleKind::automatic) continue;
+    for (const ScheduleKind schedule_kind : schedule_kinds()) {
+      if (schedule_kind == ScheduleKind::forward_only || schedule_kind == ScheduleKind::automatic) continue;
       Schedule fixed;
       try {
-        fixed = generate(family, drawn.shape);
+        fixed = generate(schedule_kind, drawn.shape);
       } catch (const InvalidArgument&) {
         continue;
       }
@@ -84,7 +84,7 @@ TEST(Automatic, IsValidWithinTheLimitsAndNoLongerThanTheFamilies) {
       for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank)
         fits = fits && timeline.ranks[rank].peak_activations <= limit_of(drawn, rank);
       if (fits) {
-        EXPECT_LE(found.makespan, timeline.makespan) << name_of(family);
+        EXPECT_LE(found.makespan, timeline.makespan) << name_of(schedule_kind);
       }
     }
   }

@@ -10,9 +10,9 @@ int main() {
   const schedules::Shape shape{.ranks = 4, .micro_batches = 8};
   const schedules::Schedule plain = schedules::generate(schedules::ScheduleKind::one_f_one_b, shape);
   std::printf("%s\n", schedules::to_csv(plain.ranks[0]).c_str());
-  for (const auto family : {schedules::ScheduleKind::one_f_one_b, schedules::ScheduleKind::zb_h1}) {
-    const schedules::Timeline timeline = schedules::simulate(schedules::generate(family, shape));
-    std::printf("%s: %g of %g idle\n", std::string(schedules::name_of(family)).c_str(), timeline.barrier_bubble(),
+  for (const auto schedule_kind : {schedules::ScheduleKind::one_f_one_b, schedules::ScheduleKind::zb_h1}) {
+    const schedules::Timeline timeline = schedules::simulate(schedules::generate(schedule_kind, shape));
+    std::printf("%s: %g of %g idle\n", std::string(schedules::name_of(schedule_kind)).c_str(), timeline.barrier_bubble(),
                 timeline.makespan);
   }
 }

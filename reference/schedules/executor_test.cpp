@@ -162,15 +162,15 @@ void expect_trained(const Schedule& lowered, const ExecutorOptions& options = {}
 
 TEST(Executor, TrainsAsOneDeviceDoesWithEverySchedule) {
   int run = 0;
-  for (const ScheduleKind family : families())
+  for (const ScheduleKind schedule_kind : schedule_kinds())
     for (const int p : {1, 2, 3, 4, 8})
       for (const int m : {1, p - 1, p, p + 1, 2 * p, 2 * p + 1})
         for (const int v : {1, 2}) {
-          if (family == ScheduleKind::forward_only || m < 1) continue;
-          SCOPED_TRACE(testing::Message() << name_of(family) << " p " << p << " m " << m << " v " << v);
+          if (schedule_kind == ScheduleKind::forward_only || m < 1) continue;
+          SCOPED_TRACE(testing::Message() << name_of(schedule_kind) << " p " << p << " m " << m << " v " << v);
           Schedule schedule;
           try {
-            schedule = generate(family, {p, m, v});
+            schedule = generate(schedule_kind, {p, m, v});
           } catch (const InvalidArgument&) {
             continue;  // the family has no such shape
           }

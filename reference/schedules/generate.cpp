@@ -22,24 +22,24 @@ void require_stages_per_rank(const ScheduleTraits& traits, const Shape& shape) {
 
 }  // namespace
 
-Schedule generate(ScheduleKind family, const Shape& shape) {
+Schedule generate(ScheduleKind schedule_kind, const Shape& shape) {
   detail::require_shape(shape);
-  require_stages_per_rank(traits_of(family), shape);
-  return detail::generator_of(family)(shape);
+  require_stages_per_rank(traits_of(schedule_kind), shape);
+  return detail::generator_of(schedule_kind)(shape);
 }
 
-Schedule generate_as_torch(ScheduleKind family, const Shape& shape) {
-  if (traits_of(family).torch.empty())
-    throw Unsupported(fmt::format("{}: PyTorch has no such schedule", name_of(family)));
-  if (family == ScheduleKind::one_f_one_b && shape.micro_batches < shape.ranks)
+Schedule generate_as_torch(ScheduleKind schedule_kind, const Shape& shape) {
+  if (traits_of(schedule_kind).torch.empty())
+    throw Unsupported(fmt::format("{}: PyTorch has no such schedule", name_of(schedule_kind)));
+  if (schedule_kind == ScheduleKind::one_f_one_b && shape.micro_batches < shape.ranks)
     throw InvalidArgument(fmt::format("1f1b: PyTorch needs at least as many micro-batches as ranks, got {} and {}",
                                       shape.micro_batches, shape.ranks));
   // PyTorch's ranks run ahead twice as far, be it for one stage.
-  if (family == ScheduleKind::interleaved) {
+  if (schedule_kind == ScheduleKind::interleaved) {
     detail::require_shape(shape);
-    return detail::interleaved(shape, detail::micro_batches_of_round(family, shape));
+    return detail::interleaved(shape, detail::micro_batches_of_round(schedule_kind, shape));
   }
-  return generate(family, shape);
+  return generate(schedule_kind, shape);
 }
 
 Schedule interleaved_in_groups(const Shape& shape, int group) {
@@ -104,13 +104,13 @@ Schedule empty_schedule(const Shape& shape, Placement placement) {
   return schedule;
 }
 
-int micro_batches_of_round(ScheduleKind family, const Shape& shape) {
+int micro_batches_of_round(ScheduleKind schedule_kind, const Shape& shape) {
   const int rounds = std::max(1, shape.micro_batches / shape.ranks);
   if (shape.micro_batches % rounds != 0)
     throw InvalidArgument(
         fmt::format("{}: the micro-batches are a multiple of the rounds, max(1, micro-batches / ranks), but "
                     "{} micro-batches on {} ranks make {} rounds",
-                    name_of(family), shape.micro_batches, shape.ranks, rounds));
+                    name_of(schedule_kind), shape.micro_batches, shape.ranks, rounds));
   return shape.micro_batches / rounds;
 }
 

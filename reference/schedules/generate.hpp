@@ -30,10 +30,10 @@ struct Shape {
 
 /// Throws InvalidArgument, with the rule, for a shape that the family does not have, for numbers below 1, and for more
 /// than 2^26 computations of a kind.
-[[nodiscard]] Schedule generate(ScheduleKind family, const Shape& shape);
+[[nodiscard]] Schedule generate(ScheduleKind schedule_kind, const Shape& shape);
 /// As PyTorch: refuses also 1F1B of fewer micro-batches than ranks, which nothing but its own order of messages
 /// forbids. Throws Unsupported for what PyTorch does not have.
-[[nodiscard]] Schedule generate_as_torch(ScheduleKind family, const Shape& shape);
+[[nodiscard]] Schedule generate_as_torch(ScheduleKind schedule_kind, const Shape& shape);
 
 /// Interleaved 1F1B with groups of `group` micro-batches, which go through all chunks, where the last group may be
 /// smaller. Throws InvalidArgument unless p <= group <= m and the last group is full or has at least p.

@@ -12,13 +12,13 @@
 namespace plumbline::schedules {
 namespace {
 
-std::string rows(ScheduleKind family, int ranks, int micro_batches, int stages_per_rank) {
-  return to_csv(generate(family, {.ranks = ranks, .micro_batches = micro_batches, .stages_per_rank = stages_per_rank}));
+std::string rows(ScheduleKind schedule_kind, int ranks, int micro_batches, int stages_per_rank) {
+  return to_csv(generate(schedule_kind, {.ranks = ranks, .micro_batches = micro_batches, .stages_per_rank = stages_per_rank}));
 }
 
-std::string refusal_of(ScheduleKind family, int ranks, int micro_batches, int stages_per_rank) {
+std::string refusal_of(ScheduleKind schedule_kind, int ranks, int micro_batches, int stages_per_rank) {
   try {
-    (void)rows(family, ranks, micro_batches, stages_per_rank);
+    (void)rows(schedule_kind, ranks, micro_batches, stages_per_rank);
   } catch (const InvalidArgument& error) {
     return error.what();
   }
@@ -101,15 +101,15 @@ TEST(Generate, RefusesWithTheRule) {
   EXPECT_EQ(refusal_of(ScheduleKind::gpipe, 4, 8, 2), "gpipe: a rank has exactly 1 stage, got 2");
   EXPECT_EQ(refusal_of(ScheduleKind::dualpipev, 4, 7, 2),
             "dualpipev: there are at least as many micro-batches as stages, got 7 micro-batches and 8 stages");
-  for (const ScheduleKind family : families()) {
-    EXPECT_THROW((void)generate(family, {.ranks = 0, .micro_batches = 4, .stages_per_rank = 2}), InvalidArgument);
-    EXPECT_THROW((void)generate(family, {.ranks = 2, .micro_batches = 0, .stages_per_rank = 2}), InvalidArgument);
-    EXPECT_THROW((void)generate(family, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 0}), InvalidArgument);
-    EXPECT_THROW((void)generate(family, {.ranks = 1 << 16, .micro_batches = 1 << 30, .stages_per_rank = 1 << 16}),
+  for (const ScheduleKind schedule_kind : schedule_kinds()) {
+    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 0, .micro_batches = 4, .stages_per_rank = 2}), InvalidArgument);
+    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 2, .micro_batches = 0, .stages_per_rank = 2}), InvalidArgument);
+    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 0}), InvalidArgument);
+    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 1 << 16, .micro_batches = 1 << 30, .stages_per_rank = 1 << 16}),
                  InvalidArgument);
-    EXPECT_EQ(family_of(name_of(family)), family);
+    EXPECT_EQ(schedule_kind_of(name_of(schedule_kind)), schedule_kind);
   }
-  EXPECT_THROW((void)family_of("1f2b"), NotFound);
+  EXPECT_THROW((void)schedule_kind_of("1f2b"), NotFound);
 }
 
 TEST(Generate, OnlyPytorchRefusesFewMicroBatchesOf1F1B) {
@@ -117,9 +117,9 @@ TEST(Generate, OnlyPytorchRefusesFewMicroBatchesOf1F1B) {
   EXPECT_THROW((void)generate_as_torch(ScheduleKind::one_f_one_b, few), InvalidArgument);
   EXPECT_EQ(to_csv(generate(ScheduleKind::one_f_one_b, few).ranks[0]), "0F0,0F1,0F2,0B0,0B1,0B2");
   EXPECT_NO_THROW((void)generate_as_torch(ScheduleKind::gpipe, few));
-  for (const ScheduleKind family :
+  for (const ScheduleKind schedule_kind :
        {ScheduleKind::zb_h1, ScheduleKind::v_half, ScheduleKind::v_min, ScheduleKind::automatic})
-    EXPECT_THROW((void)generate_as_torch(family, few), Unsupported) << name_of(family);
+    EXPECT_THROW((void)generate_as_torch(schedule_kind, few), Unsupported) << name_of(schedule_kind);
 }
 
 // How often each computation of a stage and micro-batch is there.
@@ -155,20 +155,20 @@ std::map<std::pair<int, int>, Counts> count(const Schedule& schedule) {
 
 TEST(Generate, HasEachComputationOnceForEveryLegalShape) {
   std::map<ScheduleKind, int> legal, illegal;
-  for (const ScheduleKind family : families())
+  for (const ScheduleKind schedule_kind : schedule_kinds())
     for (const int p : {1, 2, 3, 4, 8})
       for (const int m : std::set<int>{1, std::max(1, p - 1), p, p + 1, 2 * p, 2 * p + 1})
         for (const int v : {1, 2, 4}) {
-          SCOPED_TRACE(std::string(name_of(family)) + " " + std::to_string(p) + " " + std::to_string(m) + " " +
+          SCOPED_TRACE(std::string(name_of(schedule_kind)) + " " + std::to_string(p) + " " + std::to_string(m) + " " +
                        std::to_string(v));
           Schedule schedule;
           try {
-            schedule = generate(family, {.ranks = p, .micro_batches = m, .stages_per_rank = v});
+            schedule = generate(schedule_kind, {.ranks = p, .micro_batches = m, .stages_per_rank = v});
           } catch (const InvalidArgument&) {
-            ++illegal[family];
+            ++illegal[schedule_kind];
             continue;
           }
-          ++legal[family];
+          ++legal[schedule_kind];
           ASSERT_EQ(schedule.stages, p * v);
           ASSERT_EQ(schedule.micro_batches, m);
           const auto counts = count(schedule);
@@ -177,7 +177,7 @@ TEST(Generate, HasEachComputationOnceForEveryLegalShape) {
             ASSERT_TRUE(which.first < p * v && which.second < m);
             ASSERT_EQ(of.forward, 1);
             ASSERT_EQ(of.input, of.weight);
-            ASSERT_EQ(of.backward + of.input, family == ScheduleKind::forward_only ? 0 : 1);
+            ASSERT_EQ(of.backward + of.input, schedule_kind == ScheduleKind::forward_only ? 0 : 1);
           }
           EXPECT_NO_THROW((void)lower(schedule)) << "the order can be kept";
         }
@@ -186,8 +186,8 @@ TEST(Generate, HasEachComputationOnceForEveryLegalShape) {
   EXPECT_EQ(legal[ScheduleKind::one_f_one_b], 26);
   EXPECT_EQ(legal[ScheduleKind::looped_breadth_first], 78);
   EXPECT_EQ(legal[ScheduleKind::forward_only], 78);
-  for (const ScheduleKind family : {ScheduleKind::zbv, ScheduleKind::v_half, ScheduleKind::v_min})
-    EXPECT_EQ(legal[family], 26);
+  for (const ScheduleKind schedule_kind : {ScheduleKind::zbv, ScheduleKind::v_half, ScheduleKind::v_min})
+    EXPECT_EQ(legal[schedule_kind], 26);
   EXPECT_EQ(legal[ScheduleKind::automatic], 52) << "one stage and two";
   // Two rounds of 2p+1 micro-batches, for p > 1, are unequal.
   EXPECT_EQ(illegal[ScheduleKind::interleaved], 8);  // of one stage a rank, none

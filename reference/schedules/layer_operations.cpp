@@ -131,18 +131,18 @@ json partition_measured(const Arguments& arguments) {
 
 json partition_costs(const Arguments& arguments) {
   const std::vector<LayerCost> layers = read_layers(arguments);
-  const schedules::ScheduleKind family = schedules::family_of(arguments.get<std::string>("schedule"));
+  const schedules::ScheduleKind schedule_kind = schedules::schedule_kind_of(arguments.get<std::string>("schedule"));
   const schedules::Shape shape{.ranks = arguments.get<int>("pp"),
                                .micro_batches = arguments.get<int>("microbatches"),
                                .stages_per_rank = arguments.get<int>("stages_per_rank", 1)};
   const auto memory = arguments.find<std::int64_t>("memory");
-  schedules::SimulationOptions options{.forward_only = family == schedules::ScheduleKind::forward_only};
+  schedules::SimulationOptions options{.forward_only = schedule_kind == schedules::ScheduleKind::forward_only};
   options.links.bandwidth = arguments.get<double>("bandwidth", options.links.bandwidth);
   options.links.latency = arguments.get<double>("latency", options.links.latency);
   arguments.expect_no_others();
   json candidates = json::array();
   for (const schedules::PartitionFigures& candidate :
-       schedules::compare_partitions(schedules::generate(family, shape), layers, memory, options))
+       schedules::compare_partitions(schedules::generate(schedule_kind, shape), layers, memory, options))
     candidates.push_back({{"name", candidate.name},
                           {"boundaries", candidate.boundaries},
                           {"slowest_stage", candidate.slowest_stage},

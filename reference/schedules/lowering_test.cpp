@@ -126,13 +126,13 @@ TEST(Lowering, RefusesWhatCannotBeKept) {
 }
 
 TEST(Lowering, SizesRowsAheadSoThatNoneIsCopiedWhileItGrows) {
-  for (const auto& [family, chunks] : {std::pair{ScheduleKind::one_f_one_b, 1},
+  for (const auto& [schedule_kind, chunks] : {std::pair{ScheduleKind::one_f_one_b, 1},
                                        {ScheduleKind::zb_h2, 1},
                                        {ScheduleKind::interleaved, 2},
                                        {ScheduleKind::zbv, 2},
                                        {ScheduleKind::dualpipev, 2}}) {
-    const Schedule schedule = generate(family, {.ranks = 4, .micro_batches = 16, .stages_per_rank = chunks});
-    for (const auto& row : lower(schedule).ranks) EXPECT_EQ(row.capacity(), row.size()) << name_of(family);
+    const Schedule schedule = generate(schedule_kind, {.ranks = 4, .micro_batches = 16, .stages_per_rank = chunks});
+    for (const auto& row : lower(schedule).ranks) EXPECT_EQ(row.capacity(), row.size()) << name_of(schedule_kind);
   }
 }
 
@@ -248,17 +248,17 @@ void expect_sound(const Schedule& schedule, const Schedule& lowered) {
 
 TEST(Lowering, IsSoundForEveryFamily) {
   int seen = 0;
-  for (const ScheduleKind family : families())
+  for (const ScheduleKind schedule_kind : schedule_kinds())
     for (const int p : {1, 2, 3, 4, 8})
       for (const int m : std::set<int>{1, std::max(1, p - 1), p, p + 1, 2 * p, 2 * p + 1})
         for (const int v : {1, 2, 4}) {
           Schedule schedule;
           try {
-            schedule = generate(family, {.ranks = p, .micro_batches = m, .stages_per_rank = v});
+            schedule = generate(schedule_kind, {.ranks = p, .micro_batches = m, .stages_per_rank = v});
           } catch (const InvalidArgument&) {
             continue;
           }
-          SCOPED_TRACE(std::string(name_of(family)) + " " + std::to_string(p) + " " + std::to_string(m) + " " +
+          SCOPED_TRACE(std::string(name_of(schedule_kind)) + " " + std::to_string(p) + " " + std::to_string(m) + " " +
                        std::to_string(v));
           ++seen;
           for (const Metadata metadata : {Metadata::none, Metadata::once, Metadata::each})
@@ -345,18 +345,18 @@ TEST(SendWaits, KeepAtMostSoManySendsUnderWay) {
 }
 
 TEST(SendWaits, AreProvedForAllFamilies) {
-  for (const ScheduleKind family : families())
+  for (const ScheduleKind schedule_kind : schedule_kinds())
     for (const int chunks : {1, 2})
       for (const int most : {1, 2, 5}) {
         Schedule schedule;
         try {
-          schedule = generate(family, {.ranks = 4, .micro_batches = 8, .stages_per_rank = chunks});
+          schedule = generate(schedule_kind, {.ranks = 4, .micro_batches = 8, .stages_per_rank = chunks});
         } catch (const InvalidArgument&) {
           continue;
         }
         const CheckReport report =
-            check(add_send_waits(lower(schedule), most), {.forward_only = family == ScheduleKind::forward_only});
-        EXPECT_TRUE(report.valid() && report.deadlock_free_rendezvous) << name_of(family) << " " << most;
+            check(add_send_waits(lower(schedule), most), {.forward_only = schedule_kind == ScheduleKind::forward_only});
+        EXPECT_TRUE(report.valid() && report.deadlock_free_rendezvous) << name_of(schedule_kind) << " " << most;
       }
 }
 

@@ -124,18 +124,18 @@ constexpr std::array kSchedules{
                    .rule = "made for given times, messages and a memory limit, never longer than the others; 1 "
                             "chunk, or 2 there and back"},
                   automatic_of_equal_times}};
-constexpr std::array kAllFamilies = [] {
-  std::array<ScheduleKind, kSchedules.size()> families{};
-  for (std::size_t i = 0; i < families.size(); ++i) families[i] = kSchedules[i].traits.kind;
-  return families;
+constexpr std::array kAllScheduleKinds = [] {
+  std::array<ScheduleKind, kSchedules.size()> schedule_kinds{};
+  for (std::size_t i = 0; i < schedule_kinds.size(); ++i) schedule_kinds[i] = kSchedules[i].traits.kind;
+  return schedule_kinds;
 }();
 constexpr std::string_view kClassPrefix = "schedule";  // of PyTorch's classes
 
-const KnownSchedule& known_schedule(ScheduleKind family) {
+const KnownSchedule& known_schedule(ScheduleKind schedule_kind) {
   const auto* const known =
-      std::ranges::find(kSchedules, family, [](const KnownSchedule& row) { return row.traits.kind; });
+      std::ranges::find(kSchedules, schedule_kind, [](const KnownSchedule& row) { return row.traits.kind; });
   if (known == kSchedules.end())
-    throw InvalidArgument(fmt::format("schedule: there is no family {}", static_cast<int>(family)));
+    throw InvalidArgument(fmt::format("schedule: there is no family {}", static_cast<int>(schedule_kind)));
   return *known;
 }
 
@@ -148,11 +148,11 @@ std::string in_lower_case(std::string_view name) {
 
 }  // namespace
 
-const ScheduleTraits& traits_of(ScheduleKind family) { return known_schedule(family).traits; }
+const ScheduleTraits& traits_of(ScheduleKind schedule_kind) { return known_schedule(schedule_kind).traits; }
 
-std::string_view name_of(ScheduleKind family) { return traits_of(family).name; }
+std::string_view name_of(ScheduleKind schedule_kind) { return traits_of(schedule_kind).name; }
 
-std::string_view name_in_specifications(ScheduleKind family) { return traits_of(family).in_specifications; }
+std::string_view name_in_specifications(ScheduleKind schedule_kind) { return traits_of(schedule_kind).in_specifications; }
 
 std::vector<std::string> names_in_specifications() {
   std::vector<std::string> names;
@@ -162,8 +162,8 @@ std::vector<std::string> names_in_specifications() {
 }
 
 std::string as_in_specifications(std::string_view name) {
-  const auto family = find_family(name);
-  return std::string(family && !name_in_specifications(*family).empty() ? name_in_specifications(*family) : name);
+  const auto schedule_kind = find_schedule_kind(name);
+  return std::string(schedule_kind && !name_in_specifications(*schedule_kind).empty() ? name_in_specifications(*schedule_kind) : name);
 }
 
 std::vector<std::string> torch_class_names() {
@@ -173,7 +173,7 @@ std::vector<std::string> torch_class_names() {
   return names;
 }
 
-std::vector<std::pair<std::string, ScheduleKind>> family_names() {
+std::vector<std::pair<std::string, ScheduleKind>> schedule_kind_names() {
   std::vector<std::pair<std::string, ScheduleKind>> names;
   for (const auto& [known, generator] : kSchedules) {
     names.emplace_back(known.name, known.kind);
@@ -186,22 +186,22 @@ std::vector<std::pair<std::string, ScheduleKind>> family_names() {
   return names;
 }
 
-std::optional<ScheduleKind> find_family(std::string_view name) {
+std::optional<ScheduleKind> find_schedule_kind(std::string_view name) {
   const std::string sought = in_lower_case(name);
-  for (const auto& [known, family] : family_names())
-    if (known == sought) return family;
+  for (const auto& [known, schedule_kind] : schedule_kind_names())
+    if (known == sought) return schedule_kind;
   return std::nullopt;
 }
 
-ScheduleKind family_of(std::string_view name) {
-  if (const auto found = find_family(name)) return *found;
+ScheduleKind schedule_kind_of(std::string_view name) {
+  if (const auto found = find_schedule_kind(name)) return *found;
   std::string names;
   for (const auto& [known, generator] : kSchedules) names.append(names.empty() ? "" : ", ").append(known.name);
   throw NotFound(fmt::format("schedule: there is no '{}', but {}", name, names));
 }
 
-std::span<const ScheduleKind> families() { return kAllFamilies; }
+std::span<const ScheduleKind> schedule_kinds() { return kAllScheduleKinds; }
 
-detail::Generator detail::generator_of(ScheduleKind family) { return known_schedule(family).generator; }
+detail::Generator detail::generator_of(ScheduleKind schedule_kind) { return known_schedule(schedule_kind).generator; }
 
 }  // namespace plumbline::schedules

@@ -46,13 +46,13 @@ struct ScheduleTraits {
   bool splits_backward = false;             // has I and W
   std::string_view rule = {};               // in a line, for readers
 };
-[[nodiscard]] const ScheduleTraits& traits_of(ScheduleKind family);
+[[nodiscard]] const ScheduleTraits& traits_of(ScheduleKind schedule_kind);
 /// "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "v-half", "v-min",
 /// "dualpipev", "forward-only", "auto".
-[[nodiscard]] std::string_view name_of(ScheduleKind family);
+[[nodiscard]] std::string_view name_of(ScheduleKind schedule_kind);
 /// The name that a run specification has, "interleaved-1f1b" for interleaved and "interleaved-zb" for its zero bubble; empty
 /// for forward_only and automatic, which train nothing of a specification.
-[[nodiscard]] std::string_view name_in_specifications(ScheduleKind family);
+[[nodiscard]] std::string_view name_in_specifications(ScheduleKind schedule_kind);
 /// All of those.
 [[nodiscard]] std::vector<std::string> names_in_specifications();
 /// The name in specifications of the schedule that has this name, whichever of its names it is; any other name as it is.
@@ -62,12 +62,12 @@ struct ScheduleTraits {
 [[nodiscard]] std::vector<std::string> torch_class_names();
 
 /// By any of its names; nothing for another name.
-[[nodiscard]] std::optional<ScheduleKind> find_family(std::string_view name);
+[[nodiscard]] std::optional<ScheduleKind> find_schedule_kind(std::string_view name);
 /// Throws NotFound that lists our names.
-[[nodiscard]] ScheduleKind family_of(std::string_view name);
+[[nodiscard]] ScheduleKind schedule_kind_of(std::string_view name);
 /// All of them.
-[[nodiscard]] std::span<const ScheduleKind> families();
+[[nodiscard]] std::span<const ScheduleKind> schedule_kinds();
 /// Every name, in lower case, with its family.
-[[nodiscard]] std::vector<std::pair<std::string, ScheduleKind>> family_names();
+[[nodiscard]] std::vector<std::pair<std::string, ScheduleKind>> schedule_kind_names();
 
 }  // namespace plumbline::schedules

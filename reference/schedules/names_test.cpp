@@ -24,33 +24,33 @@ TEST(ScheduleNames, ArePytorchsInAnyCaseThoseOfSpecificationsAndOurs) {
       {"InterleavedZeroBubble", ScheduleKind::interleaved_zero_bubble},
       {"ZBVZeroBubble", ScheduleKind::zbv},
       {"DualPipeV", ScheduleKind::dualpipev}};
-  for (const auto& [name, family] : kTorch) {
+  for (const auto& [name, schedule_kind] : kTorch) {
     std::string upper(name), lower(name);
     for (char& letter : upper) letter = static_cast<char>(std::toupper(letter));
     for (char& letter : lower) letter = static_cast<char>(std::tolower(letter));
     for (const std::string& asked : {std::string(name), upper, lower, std::string("Schedule") + name})
-      EXPECT_EQ(find_family(asked), family) << asked;
+      EXPECT_EQ(find_schedule_kind(asked), schedule_kind) << asked;
   }
-  EXPECT_EQ(family_of("interleaved-1f1b"), ScheduleKind::interleaved);
-  EXPECT_EQ(family_of("interleaved-zb"), ScheduleKind::interleaved_zero_bubble);
-  for (const ScheduleKind family : families()) EXPECT_EQ(family_of(name_of(family)), family);
+  EXPECT_EQ(schedule_kind_of("interleaved-1f1b"), ScheduleKind::interleaved);
+  EXPECT_EQ(schedule_kind_of("interleaved-zb"), ScheduleKind::interleaved_zero_bubble);
+  for (const ScheduleKind schedule_kind : schedule_kinds()) EXPECT_EQ(schedule_kind_of(name_of(schedule_kind)), schedule_kind);
 }
 
 TEST(ScheduleNames, AreEachOfOneFamily) {
   std::set<std::string> seen;
-  for (const auto& [name, family] : family_names()) {
+  for (const auto& [name, schedule_kind] : schedule_kind_names()) {
     EXPECT_TRUE(seen.insert(name).second) << name;
-    EXPECT_EQ(find_family(name), family) << name;
+    EXPECT_EQ(find_schedule_kind(name), schedule_kind) << name;
   }
-  for (const std::string& name : names_in_specifications()) EXPECT_EQ(name_in_specifications(family_of(name)), name);
-  EXPECT_EQ(names_in_specifications().size(), families().size() - 2) << "all that train";
+  for (const std::string& name : names_in_specifications()) EXPECT_EQ(name_in_specifications(schedule_kind_of(name)), name);
+  EXPECT_EQ(names_in_specifications().size(), schedule_kinds().size() - 2) << "all that train";
 }
 
 TEST(ScheduleNames, OthersAreNone) {
   for (const char* name : {"", "schedule", "PipelineScheduleSingle", "Schedulezb-h1", "1f1b "})
-    EXPECT_EQ(find_family(name), std::nullopt) << name;
+    EXPECT_EQ(find_schedule_kind(name), std::nullopt) << name;
   try {
-    (void)family_of("2f2b");
+    (void)schedule_kind_of("2f2b");
     FAIL();
   } catch (const NotFound& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("there is no '2f2b', but gpipe, 1f1b, interleaved, looped-bfs, "));

@@ -49,8 +49,8 @@ json stage_to_rank(const Arguments& arguments) {
   return {{"result", schedules::stage_to_rank(arguments.get<int>("pp"), arguments.get<int>("num_stages"), style)}};
 }
 
-ScheduleKind read_family(const Arguments& arguments) {
-  return schedules::family_of(arguments.get<std::string>("schedule"));
+ScheduleKind read_schedule_kind(const Arguments& arguments) {
+  return schedules::schedule_kind_of(arguments.get<std::string>("schedule"));
 }
 
 // What it is made for: equal times, free messages and any memory unless told.
@@ -77,12 +77,12 @@ json automatic(const Arguments& arguments) {
 }
 
 json generate(const Arguments& arguments) {
-  const ScheduleKind family = read_family(arguments);
-  if (family == ScheduleKind::automatic && convention_of(arguments) == Convention::plumbline)
+  const ScheduleKind schedule_kind = read_schedule_kind(arguments);
+  if (schedule_kind == ScheduleKind::automatic && convention_of(arguments) == Convention::plumbline)
     return automatic(arguments);
   const Schedule schedule = convention_of(arguments) == Convention::torch
-                                ? schedules::generate_as_torch(family, read_shape(arguments))
-                                : schedules::generate(family, read_shape(arguments));
+                                ? schedules::generate_as_torch(schedule_kind, read_shape(arguments))
+                                : schedules::generate(schedule_kind, read_shape(arguments));
   return {{"compute_only", rows_of(schedule)}, {"stage_to_rank", schedule.stage_to_rank}};
 }
 
@@ -132,17 +132,17 @@ bool are_rows_of_torch(const Schedule& schedule) {
   if (ranks == 0 || schedule.stages <= ranks || schedule.stages % ranks != 0) return false;
   const schedules::Shape shape{
       .ranks = ranks, .micro_batches = schedule.micro_batches, .stages_per_rank = schedule.stages / ranks};
-  const auto is_of = [&](schedules::ScheduleKind family) {
-    const schedules::ScheduleTraits& traits = schedules::traits_of(family);
+  const auto is_of = [&](schedules::ScheduleKind schedule_kind) {
+    const schedules::ScheduleTraits& traits = schedules::traits_of(schedule_kind);
     if (traits.torch.empty() || traits.usual_stages_per_rank == 1) return false;
     try {
-      const Schedule own = schedules::generate_as_torch(family, shape);
+      const Schedule own = schedules::generate_as_torch(schedule_kind, shape);
       return own.stage_to_rank == schedule.stage_to_rank && own.ranks == schedule.ranks;
     } catch (const InvalidArgument&) {  // it does not have the shape
       return false;
     }
   };
-  return std::ranges::any_of(schedules::families(), is_of);
+  return std::ranges::any_of(schedules::schedule_kinds(), is_of);
 }
 
 // What the operation means by default is what the caller would get from PyTorch 2.13, which has two ways: a schedule
@@ -234,7 +234,7 @@ json trace(const Arguments& arguments) {
 
 Words own_schedules() {
   Words names;
-  for (const ScheduleKind family : schedules::families()) names.emplace_back(name_of(family));
+  for (const ScheduleKind schedule_kind : schedules::schedule_kinds()) names.emplace_back(name_of(schedule_kind));
   return names;
 }
 

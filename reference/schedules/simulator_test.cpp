@@ -176,8 +176,8 @@ void for_cases(const std::vector<int>& chunks, const std::function<void(const Ca
           visit({p, m, v, f, i, w});
         }
 }
-Timeline run(ScheduleKind family, const Case& c) {
-  const Schedule schedule = generate(family, {c.p, c.m, c.v});
+Timeline run(ScheduleKind schedule_kind, const Case& c) {
+  const Schedule schedule = generate(schedule_kind, {c.p, c.m, c.v});
   const Timeline timeline = simulate(schedule, times(c.f, c.i, c.w, c.v));
   EXPECT_EQ(simulate(lower(schedule), times(c.f, c.i, c.w, c.v)).makespan, timeline.makespan);
   EXPECT_EQ(by_rank(timeline, &RankTimes::peak_activations), check(schedule).peak_activations);
@@ -368,12 +368,12 @@ TEST(Attribution, EndsWhereAComputationIsThereTwice) {
 }
 
 TEST(Attribution, OfTheSchedulesThereAre) {
-  for (const ScheduleKind family : families()) {
-    if (family == ScheduleKind::forward_only) continue;
-    const bool chunks = family == ScheduleKind::zbv || family == ScheduleKind::v_half ||
-                        family == ScheduleKind::v_min || family == ScheduleKind::dualpipev ||
-                        family == ScheduleKind::interleaved;
-    const Schedule schedule = generate(family, {4, 8, chunks ? 2 : 1});
+  for (const ScheduleKind schedule_kind : schedule_kinds()) {
+    if (schedule_kind == ScheduleKind::forward_only) continue;
+    const bool chunks = schedule_kind == ScheduleKind::zbv || schedule_kind == ScheduleKind::v_half ||
+                        schedule_kind == ScheduleKind::v_min || schedule_kind == ScheduleKind::dualpipev ||
+                        schedule_kind == ScheduleKind::interleaved;
+    const Schedule schedule = generate(schedule_kind, {4, 8, chunks ? 2 : 1});
     const SimulationOptions options{.links = {.latency = 0.5}, .rank_slowdown = {1, 1, 1.5, 1}};
     expect_attributed(schedule, options);
     expect_attributed(lower(schedule), options);
@@ -455,11 +455,11 @@ TEST(Attribution, OfMeasuredPeriodsSumsToTheBubble) {
 
 // Where nothing is late, both ways of asking have one answer.
 TEST(Attribution, OfMeasuredPeriodsIsThatOfSimulatedOnes) {
-  for (const ScheduleKind family : families()) {
-    if (family == ScheduleKind::forward_only) continue;
-    const bool several = family == ScheduleKind::zbv || family == ScheduleKind::v_half ||
-                         family == ScheduleKind::v_min || family == ScheduleKind::dualpipev;
-    const Schedule schedule = lower(generate(family, {4, 8, several ? 2 : 1}));
+  for (const ScheduleKind schedule_kind : schedule_kinds()) {
+    if (schedule_kind == ScheduleKind::forward_only) continue;
+    const bool several = schedule_kind == ScheduleKind::zbv || schedule_kind == ScheduleKind::v_half ||
+                         schedule_kind == ScheduleKind::v_min || schedule_kind == ScheduleKind::dualpipev;
+    const Schedule schedule = lower(generate(schedule_kind, {4, 8, several ? 2 : 1}));
     const Timeline simulated = simulate(schedule);
     std::vector<std::vector<Period>> computations = periods_of(simulated);  // of messages nothing is measured
     for (std::size_t rank = 0; rank < computations.size(); ++rank)
@@ -468,7 +468,7 @@ TEST(Attribution, OfMeasuredPeriodsIsThatOfSimulatedOnes) {
     const std::vector<IdleTime> expected = attribute_idle_time(schedule, {}, simulated),
                                 found = attribute_measured_idle_time(schedule, {}, timeline_of(schedule, computations));
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
-      SCOPED_TRACE(testing::Message() << name_of(family) << " rank " << rank);
+      SCOPED_TRACE(testing::Message() << name_of(schedule_kind) << " rank " << rank);
       EXPECT_EQ(found[rank].fill, expected[rank].fill);
       EXPECT_EQ(found[rank].drain, expected[rank].drain);
       EXPECT_EQ(found[rank].dependency, expected[rank].dependency);

@@ -58,7 +58,7 @@ class Flat {
   void copy_back() const { place_.copy(back_); }
 
  private:
-  const Place& place_;
+  const MemorySpace& place_;
   std::vector<TensorPair> there_, back_;
   Buffer values_{};
 };
@@ -77,7 +77,7 @@ bool is_ring_known(const Buffer& values, int ranks) {
 
 // A part of a message from element `first` on; the ranks' lie one behind the other. Chunk by chunk of the message's ring: first a
 // copy, and then a sum of two for each further rank.
-void ring_sum_into(const Place& place, Buffer part, Buffer all, std::int64_t first, std::int64_t chunk, int ranks) {
+void ring_sum_into(const MemorySpace& place, Buffer part, Buffer all, std::int64_t first, std::int64_t chunk, int ranks) {
   for (int step = 1; step <= ranks; ++step) {
     std::vector<TensorPair> pairs;
     for (std::int64_t begin = 0, count = 0; begin < part.count; begin += count) {

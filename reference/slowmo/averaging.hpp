@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/gossip/graph.hpp"
 
 namespace plumbline::slowmo {
@@ -24,9 +24,9 @@ namespace plumbline::slowmo {
 /// Where tensors are, and memory there for messages, which is kept on a device and given back at once on the host.
 class Workspace {
  public:
-  explicit Workspace(device::Place place = {}) : place_(std::move(place)) {}
+  explicit Workspace(device::MemorySpace place = {}) : place_(std::move(place)) {}
 
-  [[nodiscard]] const device::Place& place() const { return place_; }
+  [[nodiscard]] const device::MemorySpace& place() const { return place_; }
   /// Of a message; of what all ranks give. What was taken before may be overwritten behind it, in the order of the stream.
   [[nodiscard]] comm::Buffer message(std::int64_t count, comm::DType dtype) { return taken(message_, count, dtype); }
   [[nodiscard]] comm::Buffer of_all(std::int64_t count, comm::DType dtype) { return taken(of_all_, count, dtype); }
@@ -35,7 +35,7 @@ class Workspace {
 
  private:
   [[nodiscard]] comm::Buffer taken(device::ScratchBuffer& room, std::int64_t count, comm::DType dtype) const;
-  device::Place place_;
+  device::MemorySpace place_;
   device::ScratchBuffer message_, of_all_;
 };
 

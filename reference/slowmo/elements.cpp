@@ -71,29 +71,29 @@ void subtract(ConstBuffer from, Buffer to) {
   each_pair("subtract", from, to, [](auto value, auto other) { return value - other; });
 }
 
-void divide(const Place& place, std::span<const Buffer> values, double divisor) {
+void divide(const MemorySpace& place, std::span<const Buffer> values, double divisor) {
   if (divisor == 1) return;
   if (!place.is_host()) return gossip::divide(place, values, divisor);
   for (const Buffer& one : values) divide(one, divisor);
 }
 
-void multiply(const Place& place, std::span<const Buffer> values, double factor) {
+void multiply(const MemorySpace& place, std::span<const Buffer> values, double factor) {
   if (factor == 1) return;
   if (!place.is_host()) return gossip::scale(place, values, factor);
   for (const Buffer& one : values) multiply(one, factor);
 }
 
-void copy(const Place& place, std::span<const TensorPair> pairs) {
+void copy(const MemorySpace& place, std::span<const TensorPair> pairs) {
   if (!place.is_host()) return place.launch(device::scaled_copy_work(pairs, device::times(1), place.device()));
   for (const auto& [from, to] : pairs) copy(from, to);
 }
 
-void add(const Place& place, std::span<const TensorPair> pairs) {
+void add(const MemorySpace& place, std::span<const TensorPair> pairs) {
   if (!place.is_host()) return place.launch(sum_work(pairs, false, place.device()));
   for (const auto& [from, to] : pairs) add(from, to);
 }
 
-void subtract(const Place& place, std::span<const TensorPair> pairs) {
+void subtract(const MemorySpace& place, std::span<const TensorPair> pairs) {
   if (!place.is_host()) return place.launch(sum_work(pairs, true, place.device()));
   for (const auto& [from, to] : pairs) subtract(from, to);
 }

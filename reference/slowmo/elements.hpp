@@ -28,13 +28,13 @@ void subtract(comm::ConstBuffer from, comm::Buffer to);
 void require_floating(const char* what, comm::ConstBuffer values);
 
 // The same for lists.
-using device::Place;
+using device::MemorySpace;
 using gossip::TensorPair;
-void divide(const Place& place, std::span<const comm::Buffer> values, double divisor);
-void multiply(const Place& place, std::span<const comm::Buffer> values, double factor);
-void copy(const Place& place, std::span<const TensorPair> pairs);
-void add(const Place& place, std::span<const TensorPair> pairs);
-void subtract(const Place& place, std::span<const TensorPair> pairs);
+void divide(const MemorySpace& place, std::span<const comm::Buffer> values, double divisor);
+void multiply(const MemorySpace& place, std::span<const comm::Buffer> values, double factor);
+void copy(const MemorySpace& place, std::span<const TensorPair> pairs);
+void add(const MemorySpace& place, std::span<const TensorPair> pairs);
+void subtract(const MemorySpace& place, std::span<const TensorPair> pairs);
 
 using gossip::narrowed;
 using gossip::Wide;

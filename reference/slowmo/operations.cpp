@@ -39,7 +39,7 @@ struct Trace {
   slowmo::OptimizerRule optimizer;
   std::vector<std::int64_t> elements;   // of each parameter
   std::vector<DType> dtypes;      // of each
-  MastersAs masters = MastersAs::none;  // of parameters of 16 bits
+  MastersAs master_weights = MastersAs::none;  // of parameters of 16 bits
   // Rates of each step, by group.
   std::vector<std::vector<double>> rates;
   // Parameters from here on are the first group of two; 0: there is one group.
@@ -184,7 +184,7 @@ Trace trace_in(const Arguments& arguments) {
   }
   using MastersAs = Trace::MastersAs;
   const bool is_half = arguments.has("fp16");
-  trace.masters = arguments.choice<MastersAs>(
+  trace.master_weights = arguments.choice<MastersAs>(
       "fp16", {{"flat", MastersAs::flat}, {"list", MastersAs::list}, {"none", MastersAs::none}}, MastersAs::none);
   trace.elements = elements_in(arguments, trace.initial.front().size());
   trace.dtypes.assign(trace.elements.size(), is_half ? comm::DType::f16 : comm::DType::f32);
@@ -266,13 +266,13 @@ class Rank {
         me_(static_cast<std::size_t>(world.rank())),
         parameters_(trace.elements, trace.dtypes),
         gradients_(trace.elements, trace.dtypes),
-        flat_masters_(flat_elements(trace), all_f32(1)),
+        flat_master_weights_(flat_elements(trace), all_f32(1)),
         flat_gradients_(flat_elements(trace), all_f32(1)),
         buffer_(trace.gradients.empty() ? 0 : trace.gradients.front()[me_].buffer_before.size()),
         optimizer_(trace.optimizer) {
     parameters_.set(trace.initial[me_]);
     for (const Buffer& parameter :
-         trace_.masters == Trace::MastersAs::none ? std::vector<Buffer>{} : parameters_.views())
+         trace_.master_weights == Trace::MastersAs::none ? std::vector<Buffer>{} : parameters_.views())
       cut_masters(parameter);
     make();
     if (trace.begins_first) slowmo_->begin_slow_buffers();
@@ -298,7 +298,7 @@ class Rank {
       return row;
     }
     row["params"] = parameters_.values();
-    if (has_masters()) row["fp32"] = flat_masters_.values();
+    if (has_master_weights()) row["fp32"] = flat_master_weights_.values();
     if (slowmo_->setting().sgp)
       row["ps_weight"] = slowmo_->push_sum_weight(), row["is_numerator"] = slowmo_->is_numerator();
     if (const auto slow = slowmo_->slow_state())
@@ -312,22 +312,22 @@ class Rank {
 
  private:
   static std::vector<std::int64_t> flat_elements(const Trace& trace) {
-    return {trace.masters == Trace::MastersAs::none ? 0 : sum_of(trace.elements)};
+    return {trace.master_weights == Trace::MastersAs::none ? 0 : sum_of(trace.elements)};
   }
-  [[nodiscard]] bool has_masters() const { return trace_.masters != Trace::MastersAs::none; }
+  [[nodiscard]] bool has_master_weights() const { return trace_.master_weights != Trace::MastersAs::none; }
   // The part of the flat masters, and of their gradients, that belongs to a parameter.
   void cut_masters(Buffer parameter) {
-    const std::int64_t begin = masters_.empty() ? 0 : masters_end_;
-    masters_.push_back(part_of(flat_masters_.views()[0], begin, parameter.count));
+    const std::int64_t begin = master_weights_.empty() ? 0 : master_weights_end_;
+    master_weights_.push_back(part_of(flat_master_weights_.views()[0], begin, parameter.count));
     master_gradients_.push_back(part_of(flat_gradients_.views()[0], begin, parameter.count));
-    masters_end_ = begin + parameter.count;
-    slowmo::copy(parameter, masters_.back());
+    master_weights_end_ = begin + parameter.count;
+    slowmo::copy(parameter, master_weights_.back());
   }
   void make() {
     slowmo::Tensors tensors{.parameters = parameters_.views()};
     if (!buffer_.empty()) tensors.buffers = {{buffer_.data(), static_cast<std::int64_t>(buffer_.size()), DType::f64}};
-    if (trace_.masters == Trace::MastersAs::flat) tensors.masters = flat_masters_.views()[0];
-    if (trace_.masters == Trace::MastersAs::list) tensors.masters = masters_;
+    if (trace_.master_weights == Trace::MastersAs::flat) tensors.master_weights = flat_master_weights_.views()[0];
+    if (trace_.master_weights == Trace::MastersAs::list) tensors.master_weights = master_weights_;
     slowmo_.reset();
     slowmo_ = std::make_unique<SlowMo>(world_, std::move(tensors), [this] { return groups(); }, trace_.options);
   }
@@ -339,8 +339,8 @@ class Rank {
     return ordered;
   }
   [[nodiscard]] std::vector<Buffer> optimized() const {
-    if (trace_.masters == Trace::MastersAs::flat) return flat_masters_.views();
-    return in_group_order(has_masters() ? masters_ : parameters_.views());
+    if (trace_.master_weights == Trace::MastersAs::flat) return flat_master_weights_.views();
+    return in_group_order(has_master_weights() ? master_weights_ : parameters_.views());
   }
   [[nodiscard]] std::vector<slowmo::ParameterGroup> groups() const {
     const std::vector<Buffer> all = optimized();
@@ -350,31 +350,31 @@ class Rank {
     return {{{all.begin(), first}, rates[0]}, {{first, all.end()}, rates[1]}};
   }
   void optimize() {
-    for (std::size_t i = 0; i < masters_.size(); ++i) slowmo::copy(gradients_.views()[i], master_gradients_[i]);
+    for (std::size_t i = 0; i < master_weights_.size(); ++i) slowmo::copy(gradients_.views()[i], master_gradients_[i]);
     std::vector<Buffer> list;
-    if (trace_.masters == Trace::MastersAs::flat)
+    if (trace_.master_weights == Trace::MastersAs::flat)
       list = flat_gradients_.views();
     else
-      list = in_group_order(has_masters() ? master_gradients_ : gradients_.views());
+      list = in_group_order(has_master_weights() ? master_gradients_ : gradients_.views());
     const std::vector<ConstBuffer> gradients(list.begin(), list.end());
     optimizer_.step(groups(), gradients);
-    for (std::size_t i = 0; i < masters_.size(); ++i) slowmo::copy(masters_[i], parameters_.views()[i]);
+    for (std::size_t i = 0; i < master_weights_.size(); ++i) slowmo::copy(master_weights_[i], parameters_.views()[i]);
   }
   void resume() {
     const slowmo::Checkpoint checkpoint = slowmo_->checkpoint();
-    const std::vector<double> parameters = parameters_.values(), masters = flat_masters_.values();
+    const std::vector<double> parameters = parameters_.values(), master_weights = flat_master_weights_.values();
     make();
     parameters_.set(parameters);
-    flat_masters_.set(masters);
+    flat_master_weights_.set(master_weights);
     slowmo_->load(checkpoint);
   }
 
   const Trace& trace_;
   comm::Communicator& world_;
   std::size_t me_;
-  Store parameters_, gradients_, flat_masters_, flat_gradients_;
-  std::vector<Buffer> masters_, master_gradients_;  // parts of them, by parameter
-  std::int64_t masters_end_ = 0;
+  Store parameters_, gradients_, flat_master_weights_, flat_gradients_;
+  std::vector<Buffer> master_weights_, master_gradients_;  // parts of them, by parameter
+  std::int64_t master_weights_end_ = 0;
   std::vector<double> buffer_;
   slowmo::FlatOptimizer optimizer_;
   std::unique_ptr<SlowMo> slowmo_;
@@ -392,7 +392,7 @@ void require_lengths(const Trace& trace) {
   if (trace.split >= std::max<std::size_t>(1, trace.elements.size()))
     throw InvalidArgument(fmt::format("slowmo trace: the second group begins with parameter {} of {}", trace.split,
                                       trace.elements.size()));
-  if (trace.split != 0 && trace.masters == Trace::MastersAs::flat)
+  if (trace.split != 0 && trace.master_weights == Trace::MastersAs::flat)
     throw InvalidArgument("slowmo trace: flat masters are one parameter, which is in one group");
   for (const auto& rates : trace.rates) require(rates.size(), trace.split == 0 ? 1 : 2, "learning rates");
   for (const auto& initial : trace.initial) require(initial.size(), elements, "initial parameters");

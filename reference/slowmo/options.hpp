@@ -78,7 +78,7 @@ inline constexpr std::int64_t kBroadcastBucketBytes = 10 * 1024 * 1024;
 /// Groups that the caller made; those that are absent are made. They must outlive what uses them.
 struct Groups {
   comm::Communicator* global = nullptr;   // all ranks
-  comm::Communicator* masters = nullptr;  // the first rank of each node, in order; on masters only
+  comm::Communicator* master_weights = nullptr;  // the first rank of each node, in order; on masters only
   comm::Communicator* node = nullptr;     // the ranks of this node, in order
 };
 
@@ -149,7 +149,7 @@ struct Warning {
     one_node,       // LocalSGD and SGP are off
     no_base,        // slow momentum alone
     frequencies,    // some LocalSGD steps are no slow steps and the other way round
-    no_masters,     // halves are trained without masters of 32 bits
+    no_master_weights,     // halves are trained without masters of 32 bits
     not_gossiping,  // what was to be collected was never handed over
     not_mixed,      // what was handed over is not collected yet
   } what{};

@@ -45,7 +45,7 @@ DType slow_type(const Setting& setting, std::span<const ParameterGroup> groups) 
 SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups,
                          Workspace& workspace)
     : setting_(setting), steps_(steps), dtype_(slow_type(setting, groups)), workspace_(workspace) {
-  const Place& place = workspace.place();
+  const MemorySpace& place = workspace.place();
   require_groups(setting, groups, place);
   for (const ParameterGroup& group : groups)
     for (const Buffer& parameter : group.parameters) elements_ += parameter.count;
@@ -61,7 +61,7 @@ SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::
   copy(place, begin);
 }
 
-void SlowBuffers::require_groups(const Setting& setting, std::span<const ParameterGroup> groups, const Place& place) {
+void SlowBuffers::require_groups(const Setting& setting, std::span<const ParameterGroup> groups, const MemorySpace& place) {
   for (const ParameterGroup& group : groups) device::require_at("slowmo: the optimizer's", group.parameters, place);
   if (setting.slow) (void)slow_type(setting, groups);
 }

@@ -27,7 +27,7 @@ void slow_step(const SlowRule& rule, comm::Buffer x, comm::Buffer old, comm::Buf
   });
 }
 
-void slow_steps(const device::Place& place, const SlowRule& rule, std::span<const SlowTensor> tensors) {
+void slow_steps(const device::MemorySpace& place, const SlowRule& rule, std::span<const SlowTensor> tensors) {
   if (place.is_host())
     for (const auto& [x, old, momentum] : tensors) slow_step(rule, x, old, momentum);
   else if (rule.convention == gossip::Convention::fairscale)

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "reference/comm/call.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/slowmo/options.hpp"
 
@@ -38,7 +38,7 @@ struct SlowTensor {
 
 /// All of them, at the place: on a device in one launch, in the order of its stream, with the bits of the host. Throws there
 /// InvalidArgument and Unsupported for what does not go together, and what the runtime throws.
-void slow_steps(const device::Place& place, const SlowRule& rule, std::span<const SlowTensor> tensors);
+void slow_steps(const device::MemorySpace& place, const SlowRule& rule, std::span<const SlowTensor> tensors);
 
 /// A learning rate of the optimizer's, and what it is the rate of.
 struct ParameterGroup {

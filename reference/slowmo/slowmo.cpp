@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/gossip/gossip_thread.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/slowmo/averaging.hpp"
@@ -32,13 +32,13 @@ int divisor_of(const Setting& setting, Mean what) {
   }
 }
 
-void keep_errors_of(const Place& place, std::span<const TensorPair> halves) { subtract(place, halves); }
-void add_errors_of(const Place& place, std::span<const TensorPair> halves) { add(place, halves); }
+void keep_errors_of(const MemorySpace& place, std::span<const TensorPair> halves) { subtract(place, halves); }
+void add_errors_of(const MemorySpace& place, std::span<const TensorPair> halves) { add(place, halves); }
 
 namespace {
 
 // A master for each parameter, in order, or none at all.
-std::vector<Buffer> masters_in(const Tensors& tensors) {
+std::vector<Buffer> master_weights_in(const Tensors& tensors) {
   const auto fit = [&](const std::vector<Buffer>& list) {
     if (list.size() != tensors.parameters.size())
       throw InvalidArgument(
@@ -62,9 +62,9 @@ std::vector<Buffer> masters_in(const Tensors& tensors) {
           fmt::format("slowmo: the flat masters have {} elements, the parameters {}", flat.count, elements));
     return fit(list);
   };
-  if (const auto* list = std::get_if<std::vector<Buffer>>(&tensors.masters)) return fit(*list);
-  if (const auto* flat = std::get_if<Buffer>(&tensors.masters)) return cut(*flat);
-  if (const auto* named = std::get_if<std::map<std::string, Buffer>>(&tensors.masters)) {
+  if (const auto* list = std::get_if<std::vector<Buffer>>(&tensors.master_weights)) return fit(*list);
+  if (const auto* flat = std::get_if<Buffer>(&tensors.master_weights)) return cut(*flat);
+  if (const auto* named = std::get_if<std::map<std::string, Buffer>>(&tensors.master_weights)) {
     if (named->size() != 1)
       throw InvalidArgument(
           fmt::format("slowmo: a dictionary of {} masters; it has one entry, all of them flat", named->size()));
@@ -79,9 +79,9 @@ void require_parameters(const Tensors& tensors) {
 }
 
 // Where all tensors are.
-Place place_of(const Tensors& tensors, const std::vector<Buffer>& masters, const Options& options) {
-  const Place place = device::place_of("slowmo: parameters", tensors.parameters, options.device);
-  device::require_at("slowmo: masters", masters, place);
+MemorySpace place_of(const Tensors& tensors, const std::vector<Buffer>& master_weights, const Options& options) {
+  const MemorySpace place = device::place_of("slowmo: parameters", tensors.parameters, options.device);
+  device::require_at("slowmo: masters", master_weights, place);
   device::require_at("slowmo: buffers", tensors.buffers, place);
   const auto wanted = options.communication_device;
   if (wanted && wanted->kind != comm::Device::Kind::cpu && *wanted != place.device())
@@ -117,8 +117,8 @@ class SlowMo::Impl {
     options_.groups = steps_.groups(options_.groups);
     global_ = options_.groups.global != nullptr ? options_.groups.global : &world;
     setting_ = steps_.settle(options_, global_->rank(), global_->size());
-    masters_ = masters_in(tensors_);
-    workspace_.emplace(place_of(tensors_, masters_, options_));
+    master_weights_ = master_weights_in(tensors_);
+    workspace_.emplace(place_of(tensors_, master_weights_, options_));
     if (steps_.looks_at_groups_first(setting_)) SlowBuffers::require_groups(setting_, optimizer_(), place());
     make_groups();
     if (setting_.sgp) make_gossip();
@@ -288,7 +288,7 @@ class SlowMo::Impl {
 
   // ---- making it ----
 
-  [[nodiscard]] const Place& place() const { return workspace_->place(); }
+  [[nodiscard]] const MemorySpace& place() const { return workspace_->place(); }
 
   // What the caller gave, by way of the host where that is wanted. Groups made from it are alike.
   [[nodiscard]] Communicator* given(Communicator* group) {
@@ -303,11 +303,11 @@ class SlowMo::Impl {
 
   void make_groups() {
     global_ = given(global_);
-    masters_group_ = given(options_.groups.masters);
+    master_weights_group_ = given(options_.groups.master_weights);
     node_ = given(options_.groups.node);
     if (setting_.ranks_per_node == 1) {
       node_ = nullptr;
-      if (masters_group_ == nullptr) masters_group_ = global_;
+      if (master_weights_group_ == nullptr) master_weights_group_ = global_;
       return;
     }
     if (node_ == nullptr) {
@@ -316,11 +316,11 @@ class SlowMo::Impl {
       own_node_ = global_->create_group(ranks);
       node_ = own_node_.get();
     }
-    if (masters_group_ != nullptr || !setting_.is_master()) return;
+    if (master_weights_group_ != nullptr || !setting_.is_master()) return;
     std::vector<int> ranks;
     for (int node = 0; node < setting_.nodes; ++node) ranks.push_back(node * setting_.ranks_per_node);
     own_masters_ = global_->create_group(ranks);
-    masters_group_ = own_masters_.get();
+    master_weights_group_ = own_masters_.get();
   }
 
   void make_gossip() {
@@ -334,16 +334,16 @@ class SlowMo::Impl {
         .device = options_.device,
         .use_streams = options_.use_streams};
     if (setting_.overlap)
-      thread_ = std::make_unique<gossip::GossipThread>(masters_group_->duplicate(), *graph_, options_.mixing, options,
+      thread_ = std::make_unique<gossip::GossipThread>(master_weights_group_->duplicate(), *graph_, options_.mixing, options,
                                                        steps_.push_sum);
     else
-      push_sum_.emplace(*masters_group_, *graph_, options_.mixing, options, steps_.push_sum);
+      push_sum_.emplace(*master_weights_group_, *graph_, options_.mixing, options, steps_.push_sum);
   }
 
   // Rank 0's parameters are where all start from, and the optimizer's where those are others.
   void share_start() {
     broadcast(*global_, tensors_.parameters, 0, *workspace_);
-    broadcast(*global_, masters_, 0, *workspace_);
+    broadcast(*global_, master_weights_, 0, *workspace_);
     if (steps_.shares_buffers(options_.broadcast_buffers))
       broadcast(*global_, tensors_.buffers, 0, *workspace_, steps_.bucket_bytes());
     for (const ParameterGroup& group : optimizer_()) broadcast(*global_, group.parameters, 0, *workspace_);
@@ -352,8 +352,8 @@ class SlowMo::Impl {
   void warn_of_halves() {
     const bool has_halves =
         std::ranges::any_of(tensors_.parameters, [](const Buffer& one) { return comm::size_of(one.dtype) == 2; });
-    if (has_halves && masters_.empty())
-      warn(Warning::What::no_masters,
+    if (has_halves && master_weights_.empty())
+      warn(Warning::What::no_master_weights,
            "parameters have 16 bits and no masters of 32: what they lose in averages is lost for good");
   }
 
@@ -454,8 +454,8 @@ class SlowMo::Impl {
 
   void average() {
     const Timer timer(*this, Phase::average);
-    if (masters_group_ != nullptr && setting_.is_master())
-      all_reduce_mean(*masters_group_, steps_.averaged(tensors_.parameters, last_gradients_),
+    if (master_weights_group_ != nullptr && setting_.is_master())
+      all_reduce_mean(*master_weights_group_, steps_.averaged(tensors_.parameters, last_gradients_),
                       steps_.divisor(setting_, Mean::parameters_of_nodes), setting_.convention, *workspace_);
   }
   void share_in_node() {
@@ -472,29 +472,29 @@ class SlowMo::Impl {
   // Halves are divided and multiplied by what the average divides by, so that the bits which that costs stay here.
   void keep_errors(const StepPlan& plan) {
     const Timer timer(*this, Phase::error_before);
-    if (masters_.empty()) return;
+    if (master_weights_.empty()) return;
     if (plan.average) {
       divide(place(), tensors_.parameters, setting_.nodes);
       multiply(place(), tensors_.parameters, setting_.nodes);
     }
-    steps_.error_before(place(), halves_to_masters());
+    steps_.error_before(place(), fp16_to_master_weights());
   }
   void keep_all_errors() { keep_errors({}); }
   void add_errors() {
     const Timer timer(*this, Phase::error_after);
-    if (!masters_.empty()) steps_.error_after(place(), halves_to_masters());
+    if (!master_weights_.empty()) steps_.error_after(place(), fp16_to_master_weights());
   }
   void copy_back() {
     const Timer timer(*this, Phase::copy_back);
     if (!steps_.copies_back()) return;
-    std::vector<TensorPair> masters_to_halves;
-    for (std::size_t i = 0; i < masters_.size(); ++i)
-      masters_to_halves.push_back({masters_[i], tensors_.parameters[i]});
-    copy(place(), masters_to_halves);
+    std::vector<TensorPair> master_weights_to_fp16;
+    for (std::size_t i = 0; i < master_weights_.size(); ++i)
+      master_weights_to_fp16.push_back({master_weights_[i], tensors_.parameters[i]});
+    copy(place(), master_weights_to_fp16);
   }
-  [[nodiscard]] std::vector<TensorPair> halves_to_masters() const {
+  [[nodiscard]] std::vector<TensorPair> fp16_to_master_weights() const {
     std::vector<TensorPair> halves;
-    for (std::size_t i = 0; i < masters_.size(); ++i) halves.push_back({tensors_.parameters[i], masters_[i]});
+    for (std::size_t i = 0; i < master_weights_.size(); ++i) halves.push_back({tensors_.parameters[i], master_weights_[i]});
     return halves;
   }
 
@@ -520,12 +520,12 @@ class SlowMo::Impl {
   OptimizerGroups optimizer_;
   Setting setting_;
   Communicator* global_ = nullptr;
-  Communicator* masters_group_ = nullptr;
+  Communicator* master_weights_group_ = nullptr;
   Communicator* node_ = nullptr;                       // where a node has several ranks
   std::vector<std::unique_ptr<Communicator>> staged_;  // around the caller's
   std::unique_ptr<Communicator> own_masters_, own_node_;
   std::optional<Workspace> workspace_;
-  std::vector<Buffer> masters_, last_gradients_;
+  std::vector<Buffer> master_weights_, last_gradients_;
   std::optional<gossip::Graph> graph_;
   std::optional<gossip::PushSum> push_sum_;
   std::unique_ptr<gossip::GossipThread> thread_;

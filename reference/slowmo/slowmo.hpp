@@ -63,8 +63,8 @@ enum class Mean : std::uint8_t { gradients_of_node, parameters_of_nodes, paramet
 /// The ranks of a node, the nodes, all ranks.
 [[nodiscard]] int divisor_of(const Setting& setting, Mean what);
 /// Of each half and its master, to -= from before communication, to += from after it.
-void keep_errors_of(const device::Place& place, std::span<const gossip::TensorPair> halves);
-void add_errors_of(const device::Place& place, std::span<const gossip::TensorPair> halves);
+void keep_errors_of(const device::MemorySpace& place, std::span<const gossip::TensorPair> halves);
+void add_errors_of(const device::MemorySpace& place, std::span<const gossip::TensorPair> halves);
 
 struct SlowMoSteps {
   std::function<Setting(const Options& options, int rank, int world)> settle = slowmo::settle;
@@ -80,7 +80,7 @@ struct SlowMoSteps {
   std::function<bool(Phase phase)> tells = [](Phase) { return true; };
   std::function<int(const Setting& setting, Mean what)> divisor = divisor_of;
   std::function<Range(std::int64_t elements, int shards, int index)> shard = shard_range;
-  std::function<void(const device::Place& place, const SlowRule& rule, std::span<const SlowTensor> tensors)> slow =
+  std::function<void(const device::MemorySpace& place, const SlowRule& rule, std::span<const SlowTensor> tensors)> slow =
       slow_steps;
   /// Whether buffers are broadcast, as the option has it; and so many steps have been made.
   std::function<bool(bool option, std::int64_t step)> broadcasts_buffers = [](bool option, std::int64_t) {
@@ -93,9 +93,9 @@ struct SlowMoSteps {
   std::function<bool(bool can_be, int lag)> lazy = [](bool can_be, int lag) { return can_be && lag == 0; };
   /// Whether a step gossips, in training or in evaluation.
   std::function<bool(bool training)> gossips = [](bool training) { return training; };
-  std::function<void(const device::Place& place, std::span<const gossip::TensorPair> halves)> error_before =
+  std::function<void(const device::MemorySpace& place, std::span<const gossip::TensorPair> halves)> error_before =
       keep_errors_of;
-  std::function<void(const device::Place& place, std::span<const gossip::TensorPair> halves)> error_after =
+  std::function<void(const device::MemorySpace& place, std::span<const gossip::TensorPair> halves)> error_after =
       add_errors_of;
   /// The weight that parameters are divided by for the forward, and multiplied by after the backward.
   std::function<double(double weight)> debias = [](double weight) { return weight; };
@@ -157,7 +157,7 @@ using Masters =
 struct Tensors {
   std::vector<comm::Buffer> parameters;
   std::vector<comm::Buffer> buffers{};  // running statistics
-  Masters masters{};
+  Masters master_weights{};
   std::vector<std::string> names{};  // of the parameters, for messages
 };
 

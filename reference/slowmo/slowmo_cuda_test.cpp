@@ -35,7 +35,7 @@ std::vector<std::vector<std::byte>> trained(const Options& options, const std::s
           own.device = {runtime, stream->get()};
           x = {memory->data(), x.count, x.dtype, device::kGpu};
         }
-        const device::Place place(own.device, 0);
+        const device::MemorySpace place(own.device, 0);
         place.copy(x.data, values.buffer().data, x.bytes());
         SlowMo slowmo(world, {.parameters = {x}}, [&] { return std::vector<ParameterGroup>{{{x}, 0.1}}; }, own);
         for (int step = 0; step < steps; ++step) {

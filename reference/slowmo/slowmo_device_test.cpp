@@ -62,17 +62,17 @@ std::pair<int, int> counted(const Options& options, DType type) {
                       return Buffer{memory.data() + begin, 100, dtype, here};
                     };
                     const std::vector<Buffer> parameters{tensor(0, type), tensor(512, type)};
-                    const std::vector<Buffer> masters{tensor(1024, DType::f32), tensor(1536, DType::f32)};
+                    const std::vector<Buffer> master_weights{tensor(1024, DType::f32), tensor(1536, DType::f32)};
                     const std::vector<Buffer> gradients{tensor(2048, type), tensor(2560, type)};
                     runtime->fill(index, memory.data(), std::byte{0}, 4096, stream.get());
                     Tensors tensors{.parameters = parameters, .buffers = {tensor(3072, DType::f32)}};
-                    const bool has_masters = comm::size_of(type) == 2;
-                    if (has_masters) tensors.masters = masters;
+                    const bool has_master_weights = comm::size_of(type) == 2;
+                    if (has_master_weights) tensors.master_weights = master_weights;
                     Options here_options = options;
                     here_options.device = {runtime, stream.get()};
                     SlowMo slowmo(
                         world, tensors,
-                        [&] { return std::vector<ParameterGroup>{{has_masters ? masters : parameters, 0.1}}; },
+                        [&] { return std::vector<ParameterGroup>{{has_master_weights ? master_weights : parameters, 0.1}}; },
                         here_options);
                     for (int step = 0; step < warm + steps; ++step) {
                       if (step == warm) {
@@ -119,19 +119,19 @@ class Gossiping {
     options.base = BaseAlgorithm::sgp;
     options.slow_momentum = 0;
     options.device = {runtime, stream_.get()};
-    const device::Place place(options.device, index_);
+    const device::MemorySpace place(options.device, index_);
     const Buffer master{memory_.data(), 100, DType::f32, place.device()};
     const Buffer half{memory_.data() + master.bytes(), 100, type, place.device()};
-    const bool has_masters = type != DType::f32;
+    const bool has_master_weights = type != DType::f32;
     place.copy(master.data, given_.data(), master.bytes());
-    if (has_masters) copy(place, std::array{TensorPair{master, half}});
-    Tensors tensors{.parameters = {has_masters ? half : master}};
-    if (has_masters) tensors.masters = std::vector{master};
+    if (has_master_weights) copy(place, std::array{TensorPair{master, half}});
+    Tensors tensors{.parameters = {has_master_weights ? half : master}};
+    if (has_master_weights) tensors.master_weights = std::vector{master};
     slowmo_.emplace(world, tensors, [=] { return std::vector<ParameterGroup>{{{master}, 0.1}}; }, options);
     place_ = place;
   }
   [[nodiscard]] SlowMo& slowmo() { return *slowmo_; }
-  [[nodiscard]] std::vector<float> masters() const {
+  [[nodiscard]] std::vector<float> master_weights() const {
     std::vector<float> values(given_.size());
     place_.copy(values.data(), memory_.data(), 4 * values.size());
     place_.synchronize();
@@ -144,7 +144,7 @@ class Gossiping {
   int index_;
   OwnStream stream_;
   device::Memory memory_;
-  device::Place place_;
+  device::MemorySpace place_;
   std::optional<SlowMo> slowmo_;
 };
 
@@ -155,15 +155,15 @@ TEST(StepsOnADevice, LeaveMastersForWantOfMemory) {
   comm::run_ranks(2,
                   [&](comm::Communicator& world) {
                     Gossiping rank(world, runtime, {.overlap = true, .accepts_stale = true}, DType::f16);
-                    const std::vector<float> masters = rank.masters();
+                    const std::vector<float> master_weights = rank.master_weights();
                     {
                       const device::Memory others(runtime, world.rank(), memory - Gossiping::kBytes);
                       EXPECT_THROW(rank.slowmo().before_forward(), OutOfMemory);
                     }
-                    EXPECT_EQ(rank.masters(), masters);
+                    EXPECT_EQ(rank.master_weights(), master_weights);
                     rank.slowmo().before_forward();
                     rank.slowmo().after_backward({});
-                    EXPECT_EQ(rank.masters(), masters);
+                    EXPECT_EQ(rank.master_weights(), master_weights);
                     EXPECT_EQ(rank.slowmo().push_sum_weight(), 1);
                   },
                   {.device_calls = device::make_calls(runtime)});
@@ -213,7 +213,7 @@ TEST(RingSums, AreMadePartByPart) {
                     [&](comm::Communicator& world) {
                       const OwnStream stream(runtime, world.rank());
                       const device::Memory memory(runtime, world.rank(), 4 * elements);
-                      const device::Place place({runtime, stream.get()}, world.rank());
+                      const device::MemorySpace place({runtime, stream.get()}, world.rank());
                       world.use_stream(stream.get());
                       std::vector<float> values = given[static_cast<std::size_t>(world.rank())];
                       place.copy(memory.data(), values.data(), memory.bytes());

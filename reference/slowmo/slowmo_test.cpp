@@ -233,8 +233,8 @@ TEST(Groups, MayBeGiven) {
   comm::run_ranks(4, [](comm::Communicator& world) {
     const int node = world.rank() / 2;
     const auto own_node = world.create_group(std::vector{2 * node, 2 * node + 1});
-    std::unique_ptr<comm::Communicator> masters;
-    if (world.rank() % 2 == 0) masters = world.create_group(std::vector{0, 2});
+    std::unique_ptr<comm::Communicator> master_weights;
+    if (world.rank() % 2 == 0) master_weights = world.create_group(std::vector{0, 2});
     double value = 0;
     const Buffer parameter{&value, 1, DType::f64};
     const Options options{.ranks_per_node = 2,
@@ -242,7 +242,7 @@ TEST(Groups, MayBeGiven) {
                           .local_sgd_frequency = 1,
                           .rank = world.rank(),
                           .world_size = 4,
-                          .groups = {.global = &world, .masters = masters.get(), .node = own_node.get()}};
+                          .groups = {.global = &world, .master_weights = master_weights.get(), .node = own_node.get()}};
     SlowMo slowmo(
         world, {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.1}}; }, options);
     value = node == 0 ? 2 : 4;

@@ -11,8 +11,8 @@ namespace plumbline::training {
 namespace {
 
 bool splits_backward(const std::string& schedule) {
-  const auto family = schedules::find_family(schedule);
-  return !family || schedules::traits_of(*family).splits_backward;
+  const auto schedule_kind = schedules::find_schedule_kind(schedule);
+  return !schedule_kind || schedules::traits_of(*schedule_kind).splits_backward;
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ RankDevice::RankDevice(const std::string& name, const comm::Communicator& world,
     : computes_on_(device_of(name, world.rank())) {
   const comm::Device::Kind kind = comm::DeviceChoice::parse(name).kind;
   if (devices != nullptr && devices->kind() == kind)
-    computing_place_ = device::Place({devices}, index_of(name, world.rank(), devices->count()));
+    computing_place_ = device::MemorySpace({devices}, index_of(name, world.rank(), devices->count()));
   const bool is_served = !computing_place_.is_host() && std::ranges::count(world.capabilities().devices, kind) > 0;
   if (is_served)
     place_ = computing_place_;

@@ -62,14 +62,14 @@ class Rank {
 
   InjectedRank run() {
     Fp16Optimizer optimizer(model(), inner(), options(), groups_.of_optimizer);
-    const auto before = optimizer.state().masters;
+    const auto before = optimizer.state().master_weights;
     InjectedRank said;
     said.skipped = !optimizer.step(gradients(optimizer.scale(), true)).stepped;
-    said.touched = optimizer.state().masters != before;
+    said.touched = optimizer.state().master_weights != before;
     said.scale = optimizer.scale();
     said.skipped_next = !optimizer.step(gradients(optimizer.scale(), false)).stepped;
-    for (const auto& master : optimizer.state().masters)
-      said.masters.insert(said.masters.end(), master.begin(), master.end());
+    for (const auto& master : optimizer.state().master_weights)
+      said.master_weights.insert(said.master_weights.end(), master.begin(), master.end());
     return said;
   }
 
@@ -96,11 +96,11 @@ class Rank {
     InnerOptimizer rule = sgd({.lr = 0.125, .momentum = 0.5});
     if (injection_.moment != Moment::never_reduced) return rule;
     // The sums are there by then, and nobody has looked at them.
-    rule.step = [this, step = rule.step](std::span<const Master> masters) {
-      for (std::size_t i = 0; i < masters.size(); ++i)
-        std::ranges::transform(sums_[i], masters[i].gradient.begin(),
+    rule.step = [this, step = rule.step](std::span<const Master> master_weights) {
+      for (std::size_t i = 0; i < master_weights.size(); ++i)
+        std::ranges::transform(sums_[i], master_weights[i].gradient.begin(),
                                [this](Float16 sum) { return comm::to_float(sum) / scale_; });
-      step(masters);
+      step(master_weights);
     };
     return rule;
   }
@@ -147,7 +147,7 @@ bool is_finite(const std::vector<float>& values) {
 bool has_equal_replicas(const InjectionWorld& world, const std::vector<InjectedRank>& said) {
   const std::size_t of_replica = static_cast<std::size_t>(world.tensor * world.pipeline);
   for (std::size_t rank = of_replica; rank < said.size(); ++rank)
-    if (said[rank].masters != said[rank % of_replica].masters) return false;
+    if (said[rank].master_weights != said[rank % of_replica].master_weights) return false;
   return true;
 }
 
@@ -164,7 +164,7 @@ InjectionOutcome outcome_of(const InjectionWorld& world, const Injection& inject
     const InjectedRank& one = said[static_cast<std::size_t>(rank)];
     if (one.skipped) outcome.skipped.push_back(rank);
     if (one.touched) outcome.touched.push_back(rank);
-    if (!is_finite(one.masters)) outcome.not_finite.push_back(rank);
+    if (!is_finite(one.master_weights)) outcome.not_finite.push_back(rank);
     if (one.skipped_next) outcome.not_clean.push_back(rank);
     outcome.scales.push_back(one.scale);
   }

@@ -60,7 +60,7 @@ struct InjectedRank {
   bool touched = false;        // its masters changed in that step
   bool skipped_next = false;   // the clean step
   double scale = 0;            // behind the first
-  std::vector<float> masters;  // of all its parameters in a row, behind both
+  std::vector<float> master_weights;  // of all its parameters in a row, behind both
 };
 constexpr double kInjectionScale = 64;  // before the first step; an overflow halves it
 

@@ -53,7 +53,7 @@ std::string of(const char* check, const char* algorithm, int world) {
 }
 
 void keep_first_rate(AveragedSteps& steps) {
-  steps.slowmo.slow = [first = std::make_shared<double>(0)](const device::Place& place, const SlowRule& rule,
+  steps.slowmo.slow = [first = std::make_shared<double>(0)](const device::MemorySpace& place, const SlowRule& rule,
                                                             std::span<const slowmo::SlowTensor> tensors) {
     SlowRule stale = rule;
     if (*first == 0) *first = rule.fast_learning_rate;
@@ -64,7 +64,7 @@ void keep_first_rate(AveragedSteps& steps) {
 
 // As far beyond where the ranks came from as they went ahead.
 void step_uphill(AveragedSteps& steps) {
-  steps.slowmo.slow = [](const device::Place& place, const SlowRule& rule,
+  steps.slowmo.slow = [](const device::MemorySpace& place, const SlowRule& rule,
                          std::span<const slowmo::SlowTensor> tensors) {
     for (const auto& [x, old, momentum] : tensors)
       for (std::int64_t i = 0; i < x.count && x.dtype == comm::DType::f32; ++i)
@@ -92,13 +92,13 @@ void step_in_evaluation(AveragedSteps& steps) {
   steps.slowmo.gossips = [](bool) { return true; };
 }
 
-void overwrite_masters(const device::Place& place, std::span<const gossip::TensorPair> halves) {
+void overwrite_masters(const device::MemorySpace& place, std::span<const gossip::TensorPair> halves) {
   slowmo::copy(place, halves);
 }
 void overwrite_masters_at_checkpoints(AveragedSteps& steps) {
   const auto is_draining = std::make_shared<bool>(false);
   steps.slowmo.drains = [is_draining] { return *is_draining = true; };
-  steps.slowmo.error_after = [is_draining](const device::Place& place, std::span<const gossip::TensorPair> halves) {
+  steps.slowmo.error_after = [is_draining](const device::MemorySpace& place, std::span<const gossip::TensorPair> halves) {
     (std::exchange(*is_draining, false) ? overwrite_masters : slowmo::add_errors_of)(place, halves);
   };
 }
@@ -166,7 +166,7 @@ std::vector<Mutant> of_averages() {
        at_averaging("halves", "algorithm=localsgd,type=float16", 3),
        at_averaging("halves", "algorithm=localsgd,type=float16", 1), "alone, there is nothing to average",
        with([](AveragedSteps& steps) {
-         steps.slowmo.error_before = [](const device::Place& place, std::span<const gossip::TensorPair> halves) {
+         steps.slowmo.error_before = [](const device::MemorySpace& place, std::span<const gossip::TensorPair> halves) {
            for (const auto& [half, master] : halves)
              slowmo::subtract(place, std::array{gossip::TensorPair{master, master}});
          };

@@ -13,7 +13,7 @@ namespace plumbline::bucketing {
 
 /// What tells buckets apart, as one number: type, device and group.
 [[nodiscard]] constexpr std::uint64_t key_of(const Gradient& gradient) {
-  return static_cast<std::uint64_t>(gradient.dtype) << 1 | static_cast<std::uint64_t>(gradient.numbers - 1) |
+  return static_cast<std::uint64_t>(gradient.dtype) << 1 | static_cast<std::uint64_t>(gradient.components_per_element - 1) |
          static_cast<std::uint64_t>(gradient.device.kind) << 8 |
          static_cast<std::uint64_t>(static_cast<std::uint16_t>(gradient.device.index)) << 16 |
          static_cast<std::uint64_t>(gradient.group) << 32;
@@ -26,7 +26,7 @@ namespace plumbline::bucketing {
           .first_member = 0,
           .members = 0,
           .dtype = gradient.dtype,
-          .numbers = gradient.numbers,
+          .components_per_element = gradient.components_per_element,
           .sparse = gradient.sparse,
           .device = gradient.device,
           .group = gradient.group};

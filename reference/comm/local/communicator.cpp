@@ -26,7 +26,7 @@ class LocalCommunicator;
 /// A pair exchange of a rank.
 struct Joined {
   PairExchangeQueue* place;
-  Visit encounter;
+  HeldSlot exchange_slot;
   int peer;
   std::size_t side;
 };
@@ -647,11 +647,11 @@ void LocalCommunicator::watch(Channel& channel, const std::shared_ptr<Message>& 
 
 // Behind the meeting nothing can fail any more.
 bool LocalCommunicator::try_complete_exchange(const Joined& joined) {
-  PairExchangeSlot& encounter = *joined.encounter;
-  switch (encounter.state()) {
+  PairExchangeSlot& exchange_slot = *joined.exchange_slot;
+  switch (exchange_slot.state()) {
     case PairExchangeSlot::State::met:
-      encounter.work(joined.side, group_->policy);
-      return encounter.is_complete();
+      exchange_slot.work(joined.side, group_->policy);
+      return exchange_slot.is_complete();
     case PairExchangeSlot::State::waiting:
       watch(joined);
       return false;
@@ -662,38 +662,38 @@ bool LocalCommunicator::try_complete_exchange(const Joined& joined) {
   }
   fail({.kind = Failure::Kind::mismatch,
         .sequence = kNoSequence,
-        .message = fmt::format("{}: {}", place(joined), encounter.mismatch())});
+        .message = fmt::format("{}: {}", place(joined), exchange_slot.mismatch())});
 }
 
 void LocalCommunicator::complete_exchange(const Joined& joined, Deadline& deadline) {
-  const PairExchangeSlot& encounter = *joined.encounter;
+  const PairExchangeSlot& exchange_slot = *joined.exchange_slot;
   wait_until(
-      group_->policy, [&] { return encounter.state() != PairExchangeSlot::State::waiting; },
+      group_->policy, [&] { return exchange_slot.state() != PairExchangeSlot::State::waiting; },
       [&](Clock::time_point now) {
         watch(joined);
-        if (!deadline.has_passed(now) || !joined.place->withdraw(*joined.encounter)) return;
+        if (!deadline.has_passed(now) || !joined.place->withdraw(*joined.exchange_slot)) return;
         fail({Failure::Kind::timeout, kNoSequence,
               fmt::format("{}: waited {} for rank {}", place(joined), milliseconds(deadline.limit()), joined.peer)});
       });
   if (try_complete_exchange(joined)) return;
-  wait_until(group_->policy, [&] { return encounter.is_complete(); }, [](Clock::time_point) {});
+  wait_until(group_->policy, [&] { return exchange_slot.is_complete(); }, [](Clock::time_point) {});
 }
 
 // Takes it back, or makes it where it was met.
 void LocalCommunicator::end_exchange(const Joined& joined) noexcept {
-  PairExchangeSlot& encounter = *joined.encounter;
-  if (joined.place->withdraw(*joined.encounter)) return;
+  PairExchangeSlot& exchange_slot = *joined.exchange_slot;
+  if (joined.place->withdraw(*joined.exchange_slot)) return;
   wait_until(
-      group_->policy, [&] { return encounter.state() != PairExchangeSlot::State::waiting; }, [](Clock::time_point) {});
-  if (encounter.state() != PairExchangeSlot::State::met) return;
-  encounter.work(joined.side, group_->policy);
-  wait_until(group_->policy, [&] { return encounter.is_complete(); }, [](Clock::time_point) {});
+      group_->policy, [&] { return exchange_slot.state() != PairExchangeSlot::State::waiting; }, [](Clock::time_point) {});
+  if (exchange_slot.state() != PairExchangeSlot::State::met) return;
+  exchange_slot.work(joined.side, group_->policy);
+  wait_until(group_->policy, [&] { return exchange_slot.is_complete(); }, [](Clock::time_point) {});
 }
 
 void LocalCommunicator::watch(const Joined& joined) {
   const bool left = group_->departed(joined.peer);
   if (!left && !group_->failed()) return;
-  if (!joined.place->withdraw(*joined.encounter)) return;  // it was met
+  if (!joined.place->withdraw(*joined.exchange_slot)) return;  // it was met
   if (group_->failed()) throw_failure(kNoSequence, true);
   fail({Failure::Kind::peer, kNoSequence, fmt::format("{}: rank {} has left the group", place(joined), joined.peer)});
 }
@@ -790,13 +790,13 @@ void LocalCommunicator::give_up(const std::string& why) noexcept {
 // ---- LocalWork ----
 
 bool LocalCommunicator::is_finished(const LocalWork& work) const {
-  if (work.joined && !work.joined->encounter->is_over()) return false;
+  if (work.joined && !work.joined->exchange_slot->is_over()) return false;
   return work.last_collective <= consumed_ &&
          work.each_message([](Message::State state) { return state != Message::State::waiting; });
 }
 
 bool LocalCommunicator::is_complete(const LocalWork& work) const {
-  if (work.joined && !work.joined->encounter->is_complete()) return false;
+  if (work.joined && !work.joined->exchange_slot->is_complete()) return false;
   return work.last_collective <= consumed_ &&
          work.each_message([](Message::State state) { return state == Message::State::complete; });
 }

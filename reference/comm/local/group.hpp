@@ -16,7 +16,7 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/comm/local/channel.hpp"
-#include "reference/comm/local/encounter.hpp"
+#include "reference/comm/local/pair_exchange_queue.hpp"
 #include "reference/comm/local/posting.hpp"
 
 namespace plumbline::comm::local {

@@ -42,7 +42,7 @@ struct Virtual {
 /// Makes the schedule of a shape that require_shape() and the stages per rank of its row allow. Throws InvalidArgument for
 /// one that the schedule does not have.
 using Generator = Schedule (*)(const Shape& shape);
-[[nodiscard]] Generator generator_of(ScheduleKind family);
+[[nodiscard]] Generator generator_of(ScheduleKind schedule_kind);
 
 // Those of the table in names.cpp.
 [[nodiscard]] Schedule gpipe(const Shape& shape);
@@ -60,7 +60,7 @@ using Generator = Schedule (*)(const Shape& shape);
 
 [[nodiscard]] Schedule interleaved(const Shape& shape, int group);
 /// The micro-batches of a round. Throws InvalidArgument unless the max(1, m/p) rounds are equally large.
-[[nodiscard]] int micro_batches_of_round(ScheduleKind family, const Shape& shape);
+[[nodiscard]] int micro_batches_of_round(ScheduleKind schedule_kind, const Shape& shape);
 
 /// Throws InvalidArgument for numbers below 1 and for more computations than generate() allows.
 void require_shape(const Shape& shape);

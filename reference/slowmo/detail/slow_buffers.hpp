@@ -24,7 +24,7 @@ class SlowBuffers {
   /// Throws InvalidArgument, as slowmo.hpp says, for tensors that are not at the place, and for types that slow momentum, if there is
   /// any, is not of.
   static void require_groups(const Setting& setting, std::span<const ParameterGroup> groups,
-                             const device::Place& place);
+                             const device::MemorySpace& place);
   /// Throws InvalidArgument for a learning rate of 0 that differences are divided by.
   static void require_rates(const Setting& setting, std::span<const ParameterGroup> groups);
   /// Averages over `global` where the plan says so, and applies slow momentum. Collective.

@@ -18,7 +18,7 @@
 
 #include "reference/bucketing/bucket_memory.hpp"
 #include "reference/comm/communicator.hpp"
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 namespace plumbline::training {
 
@@ -36,7 +36,7 @@ class RankDevice {
   /// The same, with calls on the host's memory.
   [[nodiscard]] RankDevice through_host() const;
   /// For kernels of ours on LibTorch's own tensors: the device, also where calls go through the host; else the host.
-  [[nodiscard]] const device::Place& computing_place() const { return computing_place_; }
+  [[nodiscard]] const device::MemorySpace& computing_place() const { return computing_place_; }
   /// Whether calls are made on memory that LibTorch computes in, without a copy.
   [[nodiscard]] bool is_shared() const { return memory() == computes_on_; }
 
@@ -62,7 +62,7 @@ class RankDevice {
   [[nodiscard]] at::Tensor strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) const;
 
   c10::Device computes_on_{c10::DeviceType::CPU};
-  device::Place computing_place_, place_;
+  device::MemorySpace computing_place_, place_;
 };
 
 }  // namespace plumbline::training

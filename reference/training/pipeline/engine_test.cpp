@@ -105,7 +105,7 @@ Alone alone(const Maker& make, int stages, const std::vector<Data>& calls) {
 
 // What a pipeline shall be, and what its ranks found.
 struct Setting {
-  ScheduleKind family = ScheduleKind::one_f_one_b;
+  ScheduleKind schedule_kind = ScheduleKind::one_f_one_b;
   int ranks = 2;
   int chunks = 1;
   Maker make = perceptron;
@@ -129,7 +129,7 @@ void on_ranks(const Setting& setting, const std::function<void(Rank&)>& body) {
   comm::run_ranks(setting.ranks, [&](comm::Communicator& group) {
     at::set_num_threads(1);
     const auto schedule_for = [&](int micro_batches) {
-      return schedules::generate(setting.family, {setting.ranks, micro_batches, setting.chunks});
+      return schedules::generate(setting.schedule_kind, {setting.ranks, micro_batches, setting.chunks});
     };
     // Of any number of micro-batches that the schedule has.
     const schedules::Schedule shape = schedule_for(2 * setting.ranks);
@@ -167,8 +167,8 @@ class Gathered {
 class EverySchedule : public testing::TestWithParam<std::tuple<ScheduleKind, int, int>> {
  protected:
   Setting setting() const {
-    const auto [family, ranks, chunks] = GetParam();
-    return {.family = family, .ranks = ranks, .chunks = chunks};
+    const auto [schedule_kind, ranks, chunks] = GetParam();
+    return {.schedule_kind = schedule_kind, .ranks = ranks, .chunks = chunks};
   }
 };
 
@@ -180,7 +180,7 @@ TEST_P(EverySchedule, HasTheBitsOfOneDeviceAndKeepsWhatTheScheduleSays) {
     const std::vector<Data> calls{data_of(std::vector<std::int64_t>(static_cast<std::size_t>(count), 3), 1),
                                   data_of(std::vector<std::int64_t>(static_cast<std::size_t>(count), 3), 2)};
     const Alone expected = alone(make, setting.ranks * setting.chunks, calls);
-    const schedules::Schedule schedule = schedules::generate(setting.family, {setting.ranks, count, setting.chunks});
+    const schedules::Schedule schedule = schedules::generate(setting.schedule_kind, {setting.ranks, count, setting.chunks});
     Gathered gathered;
     on_ranks(setting, [&](Rank& rank) {
       std::vector<double> losses;
@@ -216,7 +216,7 @@ TEST(PipelineEngine, ShapesMayChangeFromCallToCallAndFromMicroBatchToMicroBatch)
     for (const auto& one : rows) calls.push_back(data_of(one, 10 + calls.size()));
     const Alone expected = alone(make, 3, calls);
     Gathered gathered;
-    on_ranks({.family = ScheduleKind::zb_h1, .ranks = 3, .make = make}, [&](Rank& rank) {
+    on_ranks({.schedule_kind = ScheduleKind::zb_h1, .ranks = 3, .make = make}, [&](Rank& rank) {
       std::vector<std::size_t> descriptions;
       for (const Data& data : calls) {
         EngineCall call = rank.call(data);
@@ -236,12 +236,12 @@ TEST(PipelineEngine, ShapesMayChangeFromCallToCallAndFromMicroBatchToMicroBatch)
 
 TEST(PipelineEngine, EvaluationChangesNothingAndMayReturnOutputsLabelsAndLosses) {
   const Data data = data_of({3, 3});
-  for (const auto& [family, chunks] : {std::pair{ScheduleKind::one_f_one_b, 1}, {ScheduleKind::zbv, 2}}) {
+  for (const auto& [schedule_kind, chunks] : {std::pair{ScheduleKind::one_f_one_b, 1}, {ScheduleKind::zbv, 2}}) {
     std::vector<std::unique_ptr<Stage>> model;
     const int stages = 2 * chunks;
     Tensors values = data.inputs[1];
     for (int stage = 0; stage < stages; ++stage) values = perceptron(stage, stages)->forward(values, {});
-    on_ranks({.family = family, .chunks = chunks}, [&](Rank& rank) {
+    on_ranks({.schedule_kind = schedule_kind, .chunks = chunks}, [&](Rank& rank) {
       (void)rank.engine.run(rank.call(data));
       const Gradients before = gradients_of(rank.engine.parameters());
       EngineCall call = rank.call(data);

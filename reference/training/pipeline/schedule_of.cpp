@@ -7,7 +7,7 @@
 namespace plumbline::training {
 
 schedules::Schedule schedule_named(const std::string& name, const schedules::Shape& shape) {
-  return schedules::without_idle(schedules::generate(schedules::family_of(name), shape));
+  return schedules::without_idle(schedules::generate(schedules::schedule_kind_of(name), shape));
 }
 
 schedules::Schedule schedule_of(const job::RunSpec& spec, int micro_batches) {

@@ -33,12 +33,12 @@ class InnerState {
   InnerState(const job::Optimizer& rule, std::vector<at::Tensor> like)
       : like_(std::move(like)), state_(rule, like_.size()) {}
 
-  void step(std::span<const scaler::Master> masters) {
+  void step(std::span<const scaler::Master> master_weights) {
     const c10::AutoGradMode without_gradients(false);
     std::vector<at::Tensor> values, gradients;
-    for (std::size_t i = 0; i < masters.size(); ++i) {
-      values.push_back(view_like(like_[i], masters[i].values));
-      gradients.push_back(masters[i].gradient.empty() ? at::Tensor() : view_like(like_[i], masters[i].gradient));
+    for (std::size_t i = 0; i < master_weights.size(); ++i) {
+      values.push_back(view_like(like_[i], master_weights[i].values));
+      gradients.push_back(master_weights[i].gradient.empty() ? at::Tensor() : view_like(like_[i], master_weights[i].gradient));
     }
     state_.step(values, gradients);
   }
@@ -154,9 +154,9 @@ class RoundedOptimizer final : public ScaledOptimizer {
 
  private:
   void start_from(std::span<const at::Tensor> values) {
-    scaler::Fp16State state{.scale = optimizer_->loss_scale(), .masters = {}, .inner = {}};
+    scaler::Fp16State state{.scale = optimizer_->loss_scale(), .master_weights = {}, .inner = {}};
     for (std::size_t i = 0; i < leaves_.size(); ++i)
-      state.masters.push_back(floats_of(at::empty_like(host_[i], at::kFloat).copy_(values[i])));
+      state.master_weights.push_back(floats_of(at::empty_like(host_[i], at::kFloat).copy_(values[i])));
     load(state);
   }
   // Where they lie on the host they are what the optimizer has written to.
@@ -217,8 +217,8 @@ class AutocastOptimizer final : public ScaledOptimizer {
     }
     scaler_->unscale(kOnly, found_in);
     outcome.found_inf = scaler_->found_inf(kOnly).value_or(0) > 0;
-    clip_over_model(parameters_, masters(), scaling_.options, scaling_.groups, outcome);
-    outcome.stepped = scaler_->step(kOnly, found_in, [this] { inner_->step(masters()); });
+    clip_over_model(parameters_, master_weights(), scaling_.options, scaling_.groups, outcome);
+    outcome.stepped = scaler_->step(kOnly, found_in, [this] { inner_->step(master_weights()); });
     if (is_constant_)
       scaler_->update(outcome.scale);
     else
@@ -242,12 +242,12 @@ class AutocastOptimizer final : public ScaledOptimizer {
       if (leaf.grad().defined()) leaf.grad().zero_();
   }
   scaler::Fp16State state() const override {
-    scaler::Fp16State state{.scale = scaling_.options.scale, .masters = {}, .inner = inner_->state()};
+    scaler::Fp16State state{.scale = scaling_.options.scale, .master_weights = {}, .inner = inner_->state()};
     if (auto* torch = std::get_if<scaler::TorchScale>(&state.scale)) {
       torch->scale = static_cast<float>(scaler_->scale());
       torch->growth_tracker = scaler_->growth_tracker();
     }
-    for (const at::Tensor& value : host_) state.masters.push_back(floats_of(value));
+    for (const at::Tensor& value : host_) state.master_weights.push_back(floats_of(value));
     return state;
   }
   void load(const scaler::Fp16State& state) override {
@@ -255,13 +255,13 @@ class AutocastOptimizer final : public ScaledOptimizer {
     if (state.scale.index() != scaling_.options.scale.index())
       throw InvalidArgument(fmt::format("the state has a {} scale, the optimizer a {} one",
                                         scaler::kind_of(state.scale), scaler::kind_of(scaling_.options.scale)));
-    if (state.masters.size() != host_.size())
+    if (state.master_weights.size() != host_.size())
       throw InvalidArgument(
-          fmt::format("the state has {} parameters, the optimizer {}", state.masters.size(), host_.size()));
+          fmt::format("the state has {} parameters, the optimizer {}", state.master_weights.size(), host_.size()));
     for (std::size_t i = 0; i < host_.size(); ++i)
-      if (static_cast<std::int64_t>(state.masters[i].size()) != host_[i].numel())
+      if (static_cast<std::int64_t>(state.master_weights[i].size()) != host_[i].numel())
         throw InvalidArgument(
-            fmt::format("a parameter has {} elements, in the state {}", host_[i].numel(), state.masters[i].size()));
+            fmt::format("a parameter has {} elements, in the state {}", host_[i].numel(), state.master_weights[i].size()));
     inner_->load(state.inner);
     if (const auto* torch = std::get_if<scaler::TorchScale>(&state.scale))
       scaler_->load({.scale = static_cast<double>(torch->scale),
@@ -271,7 +271,7 @@ class AutocastOptimizer final : public ScaledOptimizer {
                      .growth_tracker = torch->growth_tracker});
     else
       scaler_->update(scaler::value_of(state.scale));
-    for (std::size_t i = 0; i < host_.size(); ++i) host_[i].copy_(view_like(host_[i], state.masters[i]));
+    for (std::size_t i = 0; i < host_.size(); ++i) host_[i].copy_(view_like(host_[i], state.master_weights[i]));
     copy_to_leaves();
   }
 
@@ -281,7 +281,7 @@ class AutocastOptimizer final : public ScaledOptimizer {
   void agree(std::span<float> found) const {
     scaler::agree_on_found_inf(deciding_groups(scaling_.options.deciding, scaling_.groups), found, scaling_.options.timeout);
   }
-  [[nodiscard]] std::vector<scaler::Master> masters() {
+  [[nodiscard]] std::vector<scaler::Master> master_weights() {
     std::vector<scaler::Master> all;
     for (std::size_t i = 0; i < host_.size(); ++i) {
       const auto count = static_cast<std::size_t>(host_[i].numel());
@@ -311,7 +311,7 @@ class AutocastOptimizer final : public ScaledOptimizer {
 
 scaler::InnerOptimizer inner_optimizer(const job::Optimizer& rule, const std::vector<at::Tensor>& like) {
   const auto inner = std::make_shared<InnerState>(rule, like);
-  return {.step = [inner](std::span<const scaler::Master> masters) { inner->step(masters); },
+  return {.step = [inner](std::span<const scaler::Master> master_weights) { inner->step(master_weights); },
           .state = [inner] { return inner->state(); },
           .load = [inner](const scaler::InnerOptimizer::State& state) { inner->load(state); }};
 }

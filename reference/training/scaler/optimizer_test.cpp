@@ -120,7 +120,7 @@ TEST_P(Ways, ASavedStateGoesOnBitForBit) {
   for (int saved_at = 1; saved_at < 6; ++saved_at) {
     const scaler::Fp16State resumed = run(saved_at);
     EXPECT_EQ(resumed.scale, whole.scale);
-    EXPECT_EQ(resumed.masters, whole.masters);
+    EXPECT_EQ(resumed.master_weights, whole.master_weights);
     EXPECT_EQ(resumed.inner, whole.inner);
   }
 }
@@ -134,10 +134,10 @@ TEST_P(Ways, StatesOfOthersAreRefused) {
   state.scale = scaler::ConstantScale{8};
   EXPECT_THROW(scaled->load(state), InvalidArgument);
   state = good;
-  state.masters.pop_back();
+  state.master_weights.pop_back();
   EXPECT_THROW(scaled->load(state), InvalidArgument);
   state = good;
-  state.masters[0].pop_back();
+  state.master_weights[0].pop_back();
   EXPECT_THROW(scaled->load(state), InvalidArgument);
   state = good;
   state.inner.pop_back();
@@ -145,7 +145,7 @@ TEST_P(Ways, StatesOfOthersAreRefused) {
   state = good;
   state.inner[1].pop_back();
   EXPECT_THROW(scaled->load(state), InvalidArgument);
-  EXPECT_EQ(scaled->state().masters, good.masters);
+  EXPECT_EQ(scaled->state().master_weights, good.master_weights);
   EXPECT_EQ(scaled->state().inner, good.inner);
 }
 

@@ -66,7 +66,7 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
         throw InvalidArgument(fmt::format("slowmo: '{}' is no leaf that requires a gradient", name));
     memory_ = views_of(tensors_.parameters, tensors_.where);
     slowmo::Tensors views{.parameters = memory_, .buffers = views_of(tensors_.buffers, tensors_.where)};
-    if (!tensors_.masters.empty()) views.masters = masters();
+    if (!tensors_.master_weights.empty()) views.master_weights = master_weights();
     for (const NamedTensor& one : tensors_.parameters) views.names.push_back(one.name);
     slowmo_.emplace(
         world, std::move(views), [this] { return groups(); },
@@ -136,15 +136,15 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
     return view_of({leaf.name, gradient}, tensors_.where);
   }
 
-  std::vector<comm::Buffer> masters() const {
-    if (tensors_.masters.size() != tensors_.parameters.size())
+  std::vector<comm::Buffer> master_weights() const {
+    if (tensors_.master_weights.size() != tensors_.parameters.size())
       throw InvalidArgument(
-          fmt::format("slowmo: {} masters for {} parameters", tensors_.masters.size(), tensors_.parameters.size()));
+          fmt::format("slowmo: {} masters for {} parameters", tensors_.master_weights.size(), tensors_.parameters.size()));
     std::vector<comm::Buffer> views;
-    for (std::size_t i = 0; i < tensors_.masters.size(); ++i) {
+    for (std::size_t i = 0; i < tensors_.master_weights.size(); ++i) {
       const auto& [name, leaf] = tensors_.parameters[i];
-      views.push_back(view_of({"master of " + name, tensors_.masters[i]}, tensors_.where));
-      if (tensors_.masters[i].sizes() != leaf.sizes() || tensors_.masters[i].strides() != leaf.strides())
+      views.push_back(view_of({"master of " + name, tensors_.master_weights[i]}, tensors_.where));
+      if (tensors_.master_weights[i].sizes() != leaf.sizes() || tensors_.master_weights[i].strides() != leaf.strides())
         throw InvalidArgument(fmt::format("slowmo: the master of '{}' has another shape or order in memory", name));
     }
     return views;

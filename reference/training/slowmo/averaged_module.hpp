@@ -36,7 +36,7 @@ namespace plumbline::training {
 struct ModuleTensors {
   std::vector<NamedTensor> parameters;  // leaves
   std::vector<NamedTensor> buffers{};
-  std::vector<at::Tensor> masters{};  // none, or one for each parameter
+  std::vector<at::Tensor> master_weights{};  // none, or one for each parameter
   RankDevice where{};                 // that all of them lie on
 };
 

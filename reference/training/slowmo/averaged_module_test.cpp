@@ -158,9 +158,9 @@ TEST(AveragedModule, MayEndBeforeTheBackwardOfItsForward) {
 
 TEST(AveragedModule, TellsWhatItDoesNotTake) {
   comm::run_ranks(1, [](comm::Communicator& world) {
-    const auto make = [&](const at::Tensor& weight, std::vector<at::Tensor> masters = {}) {
+    const auto make = [&](const at::Tensor& weight, std::vector<at::Tensor> master_weights = {}) {
       AveragedModule(
-          world, {.parameters = {{"weight", weight}}, .masters = std::move(masters)},
+          world, {.parameters = {{"weight", weight}}, .master_weights = std::move(master_weights)},
           [](const at::Tensor& x, bool) { return x; }, [] { return std::vector<OptimizedTensors>(); },
           options_of({.algorithm = "localsgd"}, 1));
     };

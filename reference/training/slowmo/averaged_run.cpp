@@ -184,8 +184,8 @@ class AveragedRun final : public AveragedSession {
         leaves_(leaves_of(values_, type_of(spec.run.dtype), where)),
         model_(spec_, leaves_, where),
         optimizer_(spec.optimizer, list_.size()) {
-    ModuleTensors tensors{.parameters = named(leaves_), .buffers = model_.buffers(), .masters = {}, .where = where};
-    if (has_masters()) tensors.masters = values_;
+    ModuleTensors tensors{.parameters = named(leaves_), .buffers = model_.buffers(), .master_weights = {}, .where = where};
+    if (has_master_weights()) tensors.master_weights = values_;
     module_.emplace(
         world, std::move(tensors),
         [this](const at::Tensor& x, bool training) {
@@ -210,12 +210,12 @@ class AveragedRun final : public AveragedSession {
     done.gradient = flat_of(gradients);
     if (module_->averaging().setting().overlap) done.mixed = flat_of(values_);
     optimizer_.step(values_, gradients);
-    if (has_masters())
+    if (has_master_weights())
       for (std::size_t i = 0; i < leaves_.size(); ++i) leaves_[i].detach().copy_(values_[i]);
     done.updated = flat_of(values_);
     module_->perform_slowmo();
     done.after = flat_of(values_);
-    if (has_masters()) done.halves = flat_of(leaves_);
+    if (has_master_weights()) done.halves = flat_of(leaves_);
     done.weight = module_->averaging().push_sum_weight();
     ++steps_done_;
     return done;
@@ -241,7 +241,7 @@ class AveragedRun final : public AveragedSession {
   }
 
   std::vector<float> estimate() const override {
-    std::vector<float> values = flat_of(has_masters() ? leaves_ : values_);
+    std::vector<float> values = flat_of(has_master_weights() ? leaves_ : values_);
     const slowmo::SlowMo& averaging = module_->averaging();
     // Numerators are what the optimizer and the averages left; a forward puts estimates in their place.
     if (!averaging.setting().sgp || averaging.is_lazy()) return values;
@@ -263,7 +263,7 @@ class AveragedRun final : public AveragedSession {
                           .rank = world_.rank(),
                           .ranks = world_.size()};
     add_training(checkpoint, named(values_), model_.buffers(), optimizer_);
-    if (has_masters()) add_tensors(checkpoint, "half", named(leaves_));
+    if (has_master_weights()) add_tensors(checkpoint, "half", named(leaves_));
     SlowMoStates::add(between, checkpoint);
     (void)write_checkpoint(checkpoint, folder);
   }
@@ -272,7 +272,7 @@ class AveragedRun final : public AveragedSession {
         read_checkpoint(checkpoint_file(folder, steps, world_.rank()), configuration(), world_.rank(), world_.size());
     const slowmo::Checkpoint between = SlowMoStates::from(checkpoint);
     restore_training(checkpoint, named(values_), model_.buffers(), optimizer_);
-    if (has_masters()) restore_tensors(checkpoint, "half", named(leaves_));
+    if (has_master_weights()) restore_tensors(checkpoint, "half", named(leaves_));
     module_->load(between);
     steps_done_ = checkpoint.at.step;
   }
@@ -294,7 +294,7 @@ class AveragedRun final : public AveragedSession {
     }
     return leaves;
   }
-  [[nodiscard]] bool has_masters() const { return leaves_.front().scalar_type() != at::kFloat; }
+  [[nodiscard]] bool has_master_weights() const { return leaves_.front().scalar_type() != at::kFloat; }
   [[nodiscard]] std::vector<NamedTensor> named(const std::vector<at::Tensor>& tensors) const {
     std::vector<NamedTensor> list;
     for (std::size_t i = 0; i < tensors.size(); ++i) list.push_back({list_[i].name, tensors[i]});

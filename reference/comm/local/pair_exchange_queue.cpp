@@ -1,4 +1,4 @@
-#include "reference/comm/local/encounter.hpp"
+#include "reference/comm/local/pair_exchange_queue.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -123,39 +123,39 @@ void PairExchangeSlot::make(std::size_t begin, std::size_t end) const noexcept {
   }
 }
 
-Visit PairExchangeQueue::come(std::size_t side, const PairExchange& exchange, WaitPolicy policy) {
-  PairExchangeSlot* encounter = nullptr;
+HeldSlot PairExchangeQueue::come(std::size_t side, const PairExchange& exchange, WaitPolicy policy) {
+  PairExchangeSlot* exchange_slot = nullptr;
   {
     const std::lock_guard hold(lock_);
     const auto found = std::ranges::find_if(posted_, [&](const PairExchangeSlot* posted) {
       return posted->first_ != side && posted->sides_[posted->first_].tag == exchange.tag;
     });
     if (found == posted_.end()) {
-      encounter = &idle();
-      posted_.push_back(encounter);
-      encounter->post(side, exchange);
-      return Visit(encounter);
+      exchange_slot = &idle();
+      posted_.push_back(exchange_slot);
+      exchange_slot->post(side, exchange);
+      return HeldSlot(exchange_slot);
     }
-    encounter = *found;
-    encounter->users_.fetch_add(1, std::memory_order_relaxed);
+    exchange_slot = *found;
+    exchange_slot->users_.fetch_add(1, std::memory_order_relaxed);
     posted_.erase(found);
   }
-  Visit visit(encounter);
+  HeldSlot visit(exchange_slot);
   visit->meet(side, exchange, policy);
   return visit;
 }
 
 PairExchangeSlot& PairExchangeQueue::idle() {
-  for (const auto& encounter : owned_)
-    if (encounter->users_.load(std::memory_order_acquire) == 0) return *encounter;
+  for (const auto& exchange_slot : owned_)
+    if (exchange_slot->users_.load(std::memory_order_acquire) == 0) return *exchange_slot;
   owned_.push_back(std::make_unique<PairExchangeSlot>());
   return *owned_.back();
 }
 
-bool PairExchangeQueue::withdraw(PairExchangeSlot& encounter) {
+bool PairExchangeQueue::withdraw(PairExchangeSlot& exchange_slot) {
   const std::lock_guard hold(lock_);
-  if (std::erase(posted_, &encounter) == 0) return false;
-  encounter.word_.store(PairExchangeSlot::word_of(PairExchangeSlot::State::withdrawn), std::memory_order_release);
+  if (std::erase(posted_, &exchange_slot) == 0) return false;
+  exchange_slot.word_.store(PairExchangeSlot::word_of(PairExchangeSlot::State::withdrawn), std::memory_order_release);
   return true;
 }
 

@@ -1,4 +1,4 @@
-// reference/device/place.hpp: where tensors lie and are worked on: the host's memory, at once; or a device's, in the order of a stream.
+// reference/device/memory_space.hpp: where tensors lie and are worked on: the host's memory, at once; or a device's, in the order of a stream.
 //
 // Model   A plain value that functions on tensors are given: on the host they are done when the call returns, on a device they are
 //         put into the stream, and the host waits for nothing. What is in other streams is ordered by the caller.
@@ -26,11 +26,11 @@ struct DeviceUse {
   Stream stream = nullptr;
 };
 
-class Place {
+class MemorySpace {
  public:
   /// The host.
-  Place() = default;
-  Place(DeviceUse use, int index) : use_(std::move(use)), index_(index) {}
+  MemorySpace() = default;
+  MemorySpace(DeviceUse use, int index) : use_(std::move(use)), index_(index) {}
 
   [[nodiscard]] bool is_host() const { return use_.runtime == nullptr; }
   [[nodiscard]] comm::Device device() const {
@@ -62,16 +62,16 @@ class Place {
 
 /// Where all of the tensors are; of none, the host. Throws, beginning with `what`, in one line: InvalidArgument where they are in
 /// several memories or on a device that there is not, Unsupported on a device that `use` has no runtime of.
-[[nodiscard]] Place place_of(std::string_view what, std::span<const comm::Buffer> tensors, const DeviceUse& use);
+[[nodiscard]] MemorySpace place_of(std::string_view what, std::span<const comm::Buffer> tensors, const DeviceUse& use);
 /// Throws InvalidArgument, naming the first tensor that is not at the place.
-void require_at(std::string_view what, std::span<const comm::Buffer> tensors, const Place& place);
+void require_at(std::string_view what, std::span<const comm::Buffer> tensors, const MemorySpace& place);
 /// Throws Unsupported unless the group's backend takes memory of the place.
-void require_served(std::string_view what, const comm::Communicator& group, const Place& place);
+void require_served(std::string_view what, const comm::Communicator& group, const MemorySpace& place);
 
 /// The bytes of a tensor at a place, on the host, and back. Returns when they are there: on a device the host waits for the stream.
-[[nodiscard]] std::vector<std::byte> bytes_of(const Place& place, comm::ConstBuffer tensor);
+[[nodiscard]] std::vector<std::byte> bytes_of(const MemorySpace& place, comm::ConstBuffer tensor);
 /// Throws InvalidArgument for another number of bytes than the tensor has.
-void set_bytes(const Place& place, comm::Buffer tensor, std::span<const std::byte> bytes);
+void set_bytes(const MemorySpace& place, comm::Buffer tensor, std::span<const std::byte> bytes);
 
 /// Memory of a place that is kept from use to use. A device's is waited for before it is given back.
 class ScratchBuffer {
@@ -82,12 +82,12 @@ class ScratchBuffer {
   ~ScratchBuffer();
 
   /// At least so many bytes; what was there is lost where it has to grow, for which the host waits for the stream.
-  [[nodiscard]] std::byte* take(const Place& place, std::size_t bytes);
+  [[nodiscard]] std::byte* take(const MemorySpace& place, std::size_t bytes);
 
  private:
   void give_back() noexcept;
   std::vector<std::byte> on_host_;
-  Place place_;  // of the other
+  MemorySpace place_;  // of the other
   Memory on_device_;
 };
 

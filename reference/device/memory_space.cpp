@@ -1,4 +1,4 @@
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 
 namespace plumbline::device {
 
-void Place::copy(void* to, const void* from, std::size_t bytes) const {
+void MemorySpace::copy(void* to, const void* from, std::size_t bytes) const {
   if (bytes == 0 || to == from) return;
   if (is_host())
     std::memcpy(to, from, bytes);
@@ -19,7 +19,7 @@ void Place::copy(void* to, const void* from, std::size_t bytes) const {
     use_.runtime->copy(index_, to, from, bytes, use_.stream);
 }
 
-void Place::copy(std::span<const ScaledCopy> pairs) const {
+void MemorySpace::copy(std::span<const ScaledCopy> pairs) const {
   if (!is_host()) return launch(scaled_copy_work(pairs, times(1), device()));
   for (const auto& [from, to] : pairs) {
     if (from.count != to.count || from.dtype != to.dtype)
@@ -34,7 +34,7 @@ void Place::copy(std::span<const ScaledCopy> pairs) const {
   }
 }
 
-void Place::fill(void* to, std::byte value, std::size_t bytes) const {
+void MemorySpace::fill(void* to, std::byte value, std::size_t bytes) const {
   if (bytes == 0) return;
   if (is_host())
     std::memset(to, std::to_integer<int>(value), bytes);
@@ -42,21 +42,21 @@ void Place::fill(void* to, std::byte value, std::size_t bytes) const {
     use_.runtime->fill(index_, to, value, bytes, use_.stream);
 }
 
-void Place::synchronize() const {
+void MemorySpace::synchronize() const {
   if (!is_host()) use_.runtime->synchronize(index_, use_.stream);
 }
 
-void require_at(std::string_view what, std::span<const comm::Buffer> tensors, const Place& place) {
+void require_at(std::string_view what, std::span<const comm::Buffer> tensors, const MemorySpace& place) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i].device != place.device())
       throw InvalidArgument(fmt::format("{}: tensor {} is in memory of {}; all must be in that of {}", what, i,
                                         comm::name_of(tensors[i].device), comm::name_of(place.device())));
 }
 
-Place place_of(std::string_view what, std::span<const comm::Buffer> tensors, const DeviceUse& use) {
+MemorySpace place_of(std::string_view what, std::span<const comm::Buffer> tensors, const DeviceUse& use) {
   if (tensors.empty()) return {};
   const comm::Device device = tensors.front().device;
-  Place place;
+  MemorySpace place;
   if (device.kind != comm::Device::Kind::cpu) {
     if (use.runtime == nullptr || use.runtime->kind() != device.kind)
       throw Unsupported(fmt::format("{}: a tensor in memory of {}, and no runtime of such devices was given", what,
@@ -64,13 +64,13 @@ Place place_of(std::string_view what, std::span<const comm::Buffer> tensors, con
     if (device.index < 0 || device.index >= use.runtime->count())
       throw InvalidArgument(fmt::format("{}: a tensor in memory of {}; this process has {}, from {}:0", what,
                                         comm::name_of(device), use.runtime->count(), comm::name_of(device.kind)));
-    place = Place(use, device.index);
+    place = MemorySpace(use, device.index);
   }
   require_at(what, tensors, place);
   return place;
 }
 
-void require_served(std::string_view what, const comm::Communicator& group, const Place& place) {
+void require_served(std::string_view what, const comm::Communicator& group, const MemorySpace& place) {
   const comm::Capabilities& can = group.capabilities();
   if (std::ranges::count(can.devices, place.device().kind) != 0) return;
   std::vector<std::string_view> kinds;
@@ -80,21 +80,21 @@ void require_served(std::string_view what, const comm::Communicator& group, cons
       comm::name_of(place.device()), can.backend, fmt::join(kinds, ", ")));
 }
 
-std::vector<std::byte> bytes_of(const Place& place, comm::ConstBuffer tensor) {
+std::vector<std::byte> bytes_of(const MemorySpace& place, comm::ConstBuffer tensor) {
   std::vector<std::byte> bytes(tensor.bytes());
   place.copy(bytes.data(), tensor.data, bytes.size());
   place.synchronize();
   return bytes;
 }
 
-void set_bytes(const Place& place, comm::Buffer tensor, std::span<const std::byte> bytes) {
+void set_bytes(const MemorySpace& place, comm::Buffer tensor, std::span<const std::byte> bytes) {
   if (bytes.size() != tensor.bytes())
     throw InvalidArgument(fmt::format("{} bytes for a tensor of {}", bytes.size(), tensor.bytes()));
   place.copy(tensor.data, bytes.data(), bytes.size());
   place.synchronize();
 }
 
-std::byte* ScratchBuffer::take(const Place& place, std::size_t bytes) {
+std::byte* ScratchBuffer::take(const MemorySpace& place, std::size_t bytes) {
   if (place.is_host()) {
     if (on_host_.size() < bytes) on_host_.resize(bytes);
     return on_host_.data();

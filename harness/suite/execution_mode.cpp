@@ -1,4 +1,4 @@
-#include "harness/suite/arm.hpp"
+#include "harness/suite/execution_mode.hpp"
 
 #include <charconv>
 
@@ -8,7 +8,7 @@
 
 namespace plumbline::suite {
 
-std::string Arm::name() const {
+std::string ExecutionMode::name() const {
   switch (kind) {
     case Kind::rendezvous:
       return "rendezvous";
@@ -19,15 +19,15 @@ std::string Arm::name() const {
   }
 }
 
-Arm Arm::parse(std::string_view name) {
+ExecutionMode ExecutionMode::parse(std::string_view name) {
   constexpr std::string_view chaos = "chaos:";
   if (name == "plain") return {};
   if (name == "rendezvous") return {.kind = Kind::rendezvous};
   if (name.starts_with(chaos)) {
-    Arm arm{.kind = Kind::chaos};
+    ExecutionMode mode{.kind = Kind::chaos};
     const char* const end = name.data() + name.size();
-    const auto [rest, error] = std::from_chars(name.data() + chaos.size(), end, arm.seed);
-    if (error == std::errc{} && rest == end) return arm;
+    const auto [rest, error] = std::from_chars(name.data() + chaos.size(), end, mode.seed);
+    if (error == std::errc{} && rest == end) return mode;
   }
   throw InvalidArgument(fmt::format("arm '{}'; it is plain, rendezvous or chaos:SEED", name));
 }

@@ -1,4 +1,4 @@
-// reference/comm/local/encounter.hpp: two members that exchange their values in place.
+// reference/comm/local/pair_exchange_queue.hpp: two members that exchange their values in place.
 //
 // Model   Who comes first posts the parts and waits; who comes second meets it, and from then on the exchange is made, by
 //         either of them or both. The parts are cut into pieces. The lower rank takes them from the front, the other one from
@@ -76,17 +76,17 @@ class alignas(kApart) PairExchangeSlot {
 
 /// A member's hold on an encounter, which lasts no longer than the group.
 struct LeaveSlot {
-  void operator()(PairExchangeSlot* encounter) const { encounter->users_.fetch_sub(1, std::memory_order_acq_rel); }
+  void operator()(PairExchangeSlot* exchange_slot) const { exchange_slot->users_.fetch_sub(1, std::memory_order_acq_rel); }
 };
-using Visit = std::unique_ptr<PairExchangeSlot, LeaveSlot>;
+using HeldSlot = std::unique_ptr<PairExchangeSlot, LeaveSlot>;
 
 /// Where two members of a group meet.
 class alignas(kApart) PairExchangeQueue {
  public:
   /// Meets the first that the other side has posted with this tag, and does the side's work, or posts one.
-  [[nodiscard]] Visit come(std::size_t side, const PairExchange& exchange, WaitPolicy policy);
+  [[nodiscard]] HeldSlot come(std::size_t side, const PairExchange& exchange, WaitPolicy policy);
   /// Takes one that nobody has met back, whose state is `withdrawn` then. False when it was met: then it is made.
-  bool withdraw(PairExchangeSlot& encounter);
+  bool withdraw(PairExchangeSlot& exchange_slot);
 
  private:
   [[nodiscard]] PairExchangeSlot& idle();

@@ -1,4 +1,4 @@
-// harness/arms/rendezvous.hpp: a transport without buffers.
+// harness/modes/rendezvous.hpp: a transport without buffers.
 //
 // Model   A send begins at once, as the other side may need it, and is complete only when its receive is posted, too.
 //         Members meet by group, peers, tag and order. A rank that waits for a receive makes its other started calls go on.
@@ -12,7 +12,7 @@
 
 #include "reference/comm/communicator.hpp"
 
-namespace plumbline::arms {
+namespace plumbline::modes {
 
 /// `inner` with its sends held, each for its own limit or else `limit`. A send whose receive is not posted within its limit
 /// throws TimeoutError, which names the rank that it waited for. `file` is the board of all ranks (posting_board.hpp).

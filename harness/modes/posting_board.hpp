@@ -1,11 +1,11 @@
-// harness/arms/posting_board.hpp: how many receives of each kind the ranks of a case have posted, in a file that all map.
+// harness/modes/posting_board.hpp: how many receives of each kind the ranks of a case have posted, in a file that all map.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
 
-namespace plumbline::arms {
+namespace plumbline::modes {
 
 /// Counts by key. Any number of processes and threads may count at once; nothing blocks.
 class PostingBoard {

@@ -1,9 +1,9 @@
-#include "harness/arms/chaos.hpp"
+#include "harness/modes/chaos.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace plumbline::arms {
+namespace plumbline::modes {
 
 using comm::Call;
 using comm::Timeout;

@@ -1,5 +1,5 @@
 // Where tensors are found to be, and memory that is kept there.
-#include "reference/device/place.hpp"
+#include "reference/device/memory_space.hpp"
 
 #include <array>
 
@@ -23,7 +23,7 @@ using testing::ThrowsMessage;
 
 Buffer on_emulated(std::int16_t index) { return {nullptr, 0, DType::f32, {comm::Device::Kind::emulated, index}}; }
 
-TEST(Place, IsWhereAllTensorsAre) {
+TEST(MemorySpace, IsWhereAllTensorsAre) {
   const DeviceUse use{make_emulated({.devices = 2})};
   EXPECT_TRUE(place_of("it", {}, use).is_host());
   EXPECT_TRUE(place_of("it", std::array{Buffer{}}, use).is_host());
@@ -39,19 +39,19 @@ TEST(Place, IsWhereAllTensorsAre) {
               ThrowsMessage<Unsupported>(AllOf(HasSubstr("emulated:0"), HasSubstr("no runtime"))));
 }
 
-TEST(Place, MustBeServedByTheGroup) {
+TEST(MemorySpace, MustBeServedByTheGroup) {
   const DeviceUse use{make_emulated({.devices = 1})};
-  const Place place(use, 0);
+  const MemorySpace place(use, 0);
   comm::LocalWorld on_host(1), on_both(1, {.device_calls = make_calls(use.runtime)});
   EXPECT_NO_THROW(require_served("it", *on_both.communicator(0), place));
   EXPECT_THAT([&] { require_served("it", *on_host.communicator(0), place); },
               ThrowsMessage<Unsupported>(AllOf(HasSubstr("emulated:0"), HasSubstr("backend local"), HasSubstr("cpu"))));
 }
 
-TEST(Place, DoesWorkInTheOrderOfItsStream) {
+TEST(MemorySpace, DoesWorkInTheOrderOfItsStream) {
   const auto runtime = make_emulated({.devices = 1, .longest_delay = 300us});
   const OwnStream stream(runtime, 0);
-  const Place place({runtime, stream.get()}, 0);
+  const MemorySpace place({runtime, stream.get()}, 0);
   const Memory memory(runtime, 0, 8);
   std::array<float, 2> values{3, 5}, halved{};
   const Buffer there{memory.data(), 2, DType::f32, place.device()};
@@ -64,11 +64,11 @@ TEST(Place, DoesWorkInTheOrderOfItsStream) {
 }
 
 // Of every number of bytes up to two words, some more than a table holds.
-TEST(Place, CopiesManyTensorsEachToItsOwn) {
+TEST(MemorySpace, CopiesManyTensorsEachToItsOwn) {
   const auto runtime = make_emulated({.devices = 1, .longest_delay = 30us});
   const OwnStream stream(runtime, 0);
   constexpr std::int64_t most = 8, pairs = 1200;
-  for (const Place& place : {Place(), Place({runtime, stream.get()}, 0)}) {
+  for (const MemorySpace& place : {MemorySpace(), MemorySpace({runtime, stream.get()}, 0)}) {
     ScratchBuffer from_room, to_room;
     const Buffer from{from_room.take(place, most * pairs), most * pairs, DType::u8, place.device()};
     const Buffer to{to_room.take(place, most * pairs), most * pairs, DType::u8, place.device()};
@@ -101,8 +101,8 @@ TEST(Place, CopiesManyTensorsEachToItsOwn) {
 }
 
 // A kernel looks at what it is given, as those of collectives do.
-TEST(Place, LaunchesNothingOnTheHostsMemory) {
-  const Place place({make_emulated({.devices = 1})}, 0);
+TEST(MemorySpace, LaunchesNothingOnTheHostsMemory) {
+  const MemorySpace place({make_emulated({.devices = 1})}, 0);
   float value = 1;
   const Buffer said_to_be_there{&value, 1, DType::f32, place.device()};
   const auto works =
@@ -112,7 +112,7 @@ TEST(Place, LaunchesNothingOnTheHostsMemory) {
 
 TEST(ScratchBuffer, IsKeptWhileItIsLargeEnough) {
   const auto runtime = make_emulated({.devices = 1, .memory_bytes = 1000});
-  const Place device({runtime}, 0), host;
+  const MemorySpace device({runtime}, 0), host;
   {
     ScratchBuffer room;
     std::byte* const first = room.take(device, 600);

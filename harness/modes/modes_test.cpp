@@ -1,5 +1,5 @@
 // What an arm changes, and what it does not.
-#include "harness/arms/arms.hpp"
+#include "harness/modes/modes.hpp"
 
 #include <array>
 #include <atomic>
@@ -8,22 +8,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/arms/posting_board.hpp"
+#include "harness/modes/posting_board.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/support/temporary_folder.hpp"
 
-namespace plumbline::arms {
+namespace plumbline::modes {
 namespace {
 
 using comm::Call;
 using comm::Communicator;
 using comm::Operation;
 using comm::Work;
-using suite::Arm;
+using suite::ExecutionMode;
 using namespace std::chrono_literals;
 
-constexpr Arm kRendezvous{.kind = Arm::Kind::rendezvous};
+constexpr ExecutionMode kRendezvous{.kind = ExecutionMode::Kind::rendezvous};
 
 Call send(const std::int64_t& number, int to, int tag = 0) {
   return {.operation = Operation::send, .root = to, .tag = tag, .in = {&number, 1, comm::DType::i64}};
@@ -35,12 +35,12 @@ Call receive(std::int64_t& number, int from, int tag = 0) {
 // Runs `body` on every rank of a local world under an arm.
 class Arms : public testing::Test {
  protected:
-  void run(const Arm& arm, int ranks, const std::function<void(Communicator&)>& body) {
+  void run(const ExecutionMode& mode, int ranks, const std::function<void(Communicator&)>& body) {
     comm::LocalWorld world(ranks, {.timeout = 5s});
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < ranks; ++rank)
       threads.emplace_back([&, rank] {
-        const auto communicator = under(arm, world.communicator(rank), folder_.path(), 5s);
+        const auto communicator = under(mode, world.communicator(rank), folder_.path(), 5s);
         body(*communicator);
       });
   }
@@ -215,7 +215,7 @@ TEST_F(Arms, ABatchOfSendsAndReceivesIsNoDeadlock) {
 TEST_F(Arms, ChaosReadsABufferLateAtLeastSometimes) {
   int changed = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed)
-    run({.kind = Arm::Kind::chaos, .seed = seed}, 2, [&](Communicator& world) {
+    run({.kind = ExecutionMode::Kind::chaos, .seed = seed}, 2, [&](Communicator& world) {
       std::int64_t number = 7;
       if (world.rank() == 0) {
         Work work = world.start(send(number, 1));
@@ -232,7 +232,7 @@ TEST_F(Arms, ChaosReadsABufferLateAtLeastSometimes) {
 
 TEST_F(Arms, ChaosKeepsTheOrderOfCalls) {
   for (std::uint64_t seed = 0; seed < 10; ++seed)
-    run({.kind = Arm::Kind::chaos, .seed = seed}, 2, [&](Communicator& world) {
+    run({.kind = ExecutionMode::Kind::chaos, .seed = seed}, 2, [&](Communicator& world) {
       constexpr std::size_t count = 9;
       std::array<std::int64_t, count> numbers{};
       std::vector<Work> works;
@@ -253,7 +253,7 @@ TEST_F(Arms, ChaosKeepsTheOrderOfCalls) {
 
 TEST_F(Arms, ACallThatChaosKeptIsMadeThoughNobodyWaits) {
   for (std::uint64_t seed = 0; seed < 10; ++seed)
-    run({.kind = Arm::Kind::chaos, .seed = seed}, 2, [&](Communicator& world) {
+    run({.kind = ExecutionMode::Kind::chaos, .seed = seed}, 2, [&](Communicator& world) {
       std::int64_t number = world.rank() == 0 ? 7 : 0;
       Work first = world.start(world.rank() == 0 ? send(number, 1) : receive(number, 0));
       world.barrier();  // no progress but through the communicator
@@ -273,11 +273,11 @@ TEST(PostingBoard, CountsEachKindOfMessageForAllThatOpenIt) {
     EXPECT_EQ(two.posted(other), 0u);
 }
 
-TEST(Arm, HasANameThatIsReadBack) {
-  for (const Arm& arm : {Arm{}, kRendezvous, Arm{.kind = Arm::Kind::chaos, .seed = 18446744073709551615u}})
-    EXPECT_EQ(Arm::parse(arm.name()), arm);
+TEST(ExecutionMode, HasANameThatIsReadBack) {
+  for (const ExecutionMode& mode : {ExecutionMode{}, kRendezvous, ExecutionMode{.kind = ExecutionMode::Kind::chaos, .seed = 18446744073709551615u}})
+    EXPECT_EQ(ExecutionMode::parse(mode.name()), mode);
   for (const char* wrong : {"", "chaos", "chaos:", "chaos:x", "chaos:1 ", "Plain"})
-    EXPECT_THROW((void)Arm::parse(wrong), InvalidArgument) << wrong;
+    EXPECT_THROW((void)ExecutionMode::parse(wrong), InvalidArgument) << wrong;
 }
 
 }  // namespace

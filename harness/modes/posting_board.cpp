@@ -1,4 +1,4 @@
-#include "harness/arms/posting_board.hpp"
+#include "harness/modes/posting_board.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 #include "reference/comm/errors.hpp"
 
-namespace plumbline::arms {
+namespace plumbline::modes {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "processes share them");
 

@@ -1,4 +1,4 @@
-// harness/suite/arm.hpp: the conditions under which a case runs.
+// harness/suite/execution_mode.hpp: the conditions under which a case runs.
 //
 // Model   plain: as the subject is. rendezvous: a send returns only after its receive is posted, so that what only works
 //         because of buffers hangs. chaos: delays, late reads of send buffers and late news of completion, decided by a
@@ -11,7 +11,7 @@
 
 namespace plumbline::suite {
 
-struct Arm {
+struct ExecutionMode {
   enum class Kind { plain, rendezvous, chaos };
   Kind kind = Kind::plain;
   std::uint64_t seed = 0;  // of chaos
@@ -19,8 +19,8 @@ struct Arm {
   /// "plain", "rendezvous", "chaos:7".
   [[nodiscard]] std::string name() const;
   /// Throws InvalidArgument for another text than name() gives.
-  [[nodiscard]] static Arm parse(std::string_view name);
-  friend bool operator==(const Arm&, const Arm&) = default;
+  [[nodiscard]] static ExecutionMode parse(std::string_view name);
+  friend bool operator==(const ExecutionMode&, const ExecutionMode&) = default;
 };
 
 }  // namespace plumbline::suite

@@ -1,4 +1,4 @@
-// harness/arms/chaos.hpp: another timing than the usual one, decided by a seed.
+// harness/modes/chaos.hpp: another timing than the usual one, decided by a seed.
 //
 // Model   Before a call a rank may sleep; some ranks sleep more than others. A started call may begin only when its rank
 //         next blocks, waits or asks: until then its buffers are not read. Whether a Work is complete may be answered
@@ -18,7 +18,7 @@
 
 #include "reference/comm/communicator.hpp"
 
-namespace plumbline::arms {
+namespace plumbline::modes {
 
 /// What the communicators of one rank share: its random numbers, and the started calls that have not begun.
 class Disturbance {

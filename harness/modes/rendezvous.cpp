@@ -1,4 +1,4 @@
-#include "harness/arms/rendezvous.hpp"
+#include "harness/modes/rendezvous.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "harness/arms/posting_board.hpp"
+#include "harness/modes/posting_board.hpp"
 #include "reference/comm/errors.hpp"
 
-namespace plumbline::arms {
+namespace plumbline::modes {
 namespace {
 
 using comm::Call;
