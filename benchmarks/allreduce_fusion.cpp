@@ -328,10 +328,10 @@ nlohmann::json choice(Communicator& world, const MemorySpace& place, const nlohm
 
 nlohmann::json crossover(Communicator& world, const MemorySpace& place, const nlohmann::json& arguments) {
   const auto times = fusion_times(world, {.together = arguments.at("together"),
-                                                     .rounds = arguments.at("rounds"),
-                                                     .seconds = arguments.at("seconds"),
-                                                     .place = place,
-                                                     .timing = timing_at(place)});
+                                          .rounds = arguments.at("rounds"),
+                                          .seconds = arguments.at("seconds"),
+                                          .place = place,
+                                          .timing = timing_at(place)});
   if (world.rank() != 0) return nullptr;
   nlohmann::json list = nlohmann::json::array();
   for (const auto& time : times)

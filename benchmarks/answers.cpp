@@ -13,9 +13,9 @@ using comm::Operation;
 
 namespace {
 
-constexpr int kPeriod = 65521;   // a prime
-constexpr int kExactSum = 256;   // up to it bf16 has all integers
-constexpr int kNobodys = -1;     // what no rank gives
+constexpr int kPeriod = 65521;  // a prime
+constexpr int kExactSum = 256;  // up to it bf16 has all integers
+constexpr int kNobodys = -1;    // what no rank gives
 
 void append(std::vector<std::byte>& list, DType dtype, int value) {
   const auto put = [&](auto number) {

@@ -49,9 +49,8 @@ TEST(Answers, AreKnown) {
 
 TEST(Answers, ThatAreShiftedAreNone) {
   for (const Operation operation : kOperations)
-    check_answers(operation, DType::f32, false, [](const auto&, std::span<std::byte> out) {
-      std::rotate(out.begin(), out.begin() + 4, out.end());
-    });
+    check_answers(operation, DType::f32, false,
+                  [](const auto&, std::span<std::byte> out) { std::rotate(out.begin(), out.begin() + 4, out.end()); });
 }
 
 TEST(Answers, OfPermutedOrRepeatedBlocksAreNone) {

@@ -166,7 +166,9 @@ class Grid {
     for (const ScheduleKind schedule_kind : schedule_kinds())
       for (const int stages : stages_)
         for (const int micro_batches : micro_batches_)
-          add({.schedule_kind = schedule_kind, .shape = {stages, micro_batches, chunks_of_schedule_kind(schedule_kind)}, .times = times_},
+          add({.schedule_kind = schedule_kind,
+               .shape = {stages, micro_batches, chunks_of_schedule_kind(schedule_kind)},
+               .times = times_},
               asked_for);
     if (jobs_.size() == kExecutorJobs)
       throw InvalidArgument(fmt::format("nothing to measure: {}", left_out_.empty() ? "" : left_out_.front()));
@@ -194,7 +196,11 @@ class Grid {
                                         schedules::name_of(schedule_kind)));
         continue;
       }
-      add({.schedule_kind = schedule_kind, .shape = {2, 8, schedules::traits_of(schedule_kind).usual_stages_per_rank}, .times = times_, .libtorch = true}, false);
+      add({.schedule_kind = schedule_kind,
+           .shape = {2, 8, schedules::traits_of(schedule_kind).usual_stages_per_rank},
+           .times = times_,
+           .libtorch = true},
+          false);
     }
   }
 
@@ -312,8 +318,8 @@ class PipelineBench {
   // Whether it was measured or not.
   static std::string case_id_of(const BubbleCase& of) {
     return fmt::format("pipeline_bubble[schedule={},world={},micro_batches={},chunks={},devices={}]",
-                       schedules::name_of(of.schedule_kind), of.shape.ranks, of.shape.micro_batches, of.shape.stages_per_rank,
-                       of.libtorch ? "libtorch" : "emulated");
+                       schedules::name_of(of.schedule_kind), of.shape.ranks, of.shape.micro_batches,
+                       of.shape.stages_per_rank, of.libtorch ? "libtorch" : "emulated");
   }
 
   void take_failure(const Job& job, const launch::Outcome& outcome) {

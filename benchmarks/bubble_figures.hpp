@@ -1,7 +1,7 @@
 // benchmarks/bubble_figures.hpp: what a pipeline that was run says of its bubbles. Pure functions.
 //
-// Model   Every rank notes when its computations began and ended, by the clock of the machine that all of them share. The
-//         step lasts from the begin of the first computation of any rank to the end of the last.
+// Model   Every rank notes when its computations began and ended, by the clock of the machine that all of them share.
+//         The step lasts from the begin of the first computation of any rank to the end of the last.
 // Bubbles As simulator.hpp defines them: barrier bubble makespan - work, span bubble (last end - first start) - work.
 #pragma once
 
@@ -33,13 +33,13 @@ using Computations = std::vector<std::vector<schedules::Period>>;
 /// The number of computations of a row.
 [[nodiscard]] std::size_t computations_of(const schedules::Schedule& schedule, int rank);
 
-/// The timeline of a run by one clock. Time begins with the first computation of all. Actions that compute nothing have no
-/// time. Throws InvalidArgument for other numbers of computations than the schedule's.
+/// The timeline of a run by one clock. Time begins with the first computation of all. Actions that compute nothing have
+/// no time. Throws InvalidArgument for other numbers of computations than the schedule's.
 [[nodiscard]] schedules::Timeline measured_timeline(const schedules::Schedule& schedule,
                                                     const Computations& computations);
 
-/// How long the computations of each stage took on the average of a run that measured_timeline() takes; 0 for a kind that
-/// a stage does not have. A backward that is split has no time but that of its halves.
+/// How long the computations of each stage took on the average of a run that measured_timeline() takes; 0 for a kind
+/// that a stage does not have. A backward that is split has no time but that of its halves.
 [[nodiscard]] std::vector<schedules::StageTimes> mean_times(const schedules::Schedule& schedule,
                                                             const Computations& run);
 

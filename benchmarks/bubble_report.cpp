@@ -53,7 +53,8 @@ double median_of(const std::vector<double>& samples) { return centre_of(samples)
 }  // namespace
 
 std::string BubbleCase::name() const {
-  return fmt::format("{} of {}, {}", schedules::name_of(schedule_kind), counted(static_cast<std::size_t>(shape.ranks), "rank"),
+  return fmt::format("{} of {}, {}", schedules::name_of(schedule_kind),
+                     counted(static_cast<std::size_t>(shape.ranks), "rank"),
                      counted(static_cast<std::size_t>(shape.micro_batches), "micro-batch"));
 }
 
@@ -71,8 +72,8 @@ Centre centre_of(std::vector<double> samples) {
   std::ranges::sort(samples);
   const std::size_t count = samples.size();
   const double middle = median(samples);
-  // How many of the samples are below the median of all is binomial: `left` of them, or as many above, are no more likely
-  // than 2.5 in 100 to be all that there are.
+  // How many of the samples are below the median of all is binomial: `left` of them, or as many above, are no more
+  // likely than 2.5 in 100 to be all that there are.
   // Terms by their logarithms: the first ones of many samples are less than a number can be.
   std::size_t left = 0;
   double logarithm = -static_cast<double>(count), outside = std::exp2(logarithm);

@@ -1,13 +1,13 @@
 // benchmarks/bubble_report.hpp: bubbles as they were measured, beside those of the simulator and of the closed forms.
 //
-// Model   A case is a schedule with the times of its computations. A row has what was measured of it, each figure once a
-//         repetition, and what the simulator and a closed form say without messages: what is beyond that is overhead,
+// Model   A case is a schedule with the times of its computations. A row has what was measured of it, each figure once
+//         a repetition, and what the simulator and a closed form say without messages: what is beyond that is overhead,
 //         transfer and the machine.
-// Units   seconds. A bubble is the mean of the ranks' barrier bubbles, or the longest span bubble of a rank, as the closed
-//         forms mean them; ratios are of the makespan (GPipe's) or of the work (Megatron-LM's).
+// Units   seconds. A bubble is the mean of the ranks' barrier bubbles, or the longest span bubble of a rank, as the
+//         closed forms mean them; ratios are of the makespan (GPipe's) or of the work (Megatron-LM's).
 // Centre  Medians of the repetitions, with an interval that has the median of all repetitions in so many of 100 cases,
-//         from the order of the samples alone. What ranks were idle for is told of one repetition, the one with the median
-//         bubble: parts of several would not sum to any.
+//         from the order of the samples alone. What ranks were idle for is told of one repetition, the one with the
+//         median bubble: parts of several would not sum to any.
 #pragma once
 
 #include <optional>
@@ -89,8 +89,8 @@ struct BubbleRow {
 [[nodiscard]] std::string bubble_head();
 [[nodiscard]] std::string bubble_line(const BubbleRow& row);
 
-/// A panel for each schedule: the ratio of the bubble to the makespan over the micro-batches, a curve for each number of
-/// ranks.
+/// A panel for each schedule: the ratio of the bubble to the makespan over the micro-batches, a curve for each number
+/// of ranks.
 [[nodiscard]] std::string bubble_svg(std::span<const BubbleRow> rows, const std::string& title);
 
 }  // namespace plumbline::cli

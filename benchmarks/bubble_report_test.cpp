@@ -117,7 +117,8 @@ TEST(BubbleRow, HasMeasuredSimulatedAndCalculatedSideBySide) {
   EXPECT_THAT(bubble_line(row), HasSubstr("1.250 [1.000, 1.500]"));
 }
 
-// Three repetitions in which ranks were idle for something else each time: part by part, no medians but one sum to a bubble.
+// Three repetitions in which ranks were idle for something else each time: part by part, no medians but one sum to a
+// bubble.
 TEST(BubbleRow, HasWhatRanksWereIdleForInOneRepetition) {
   const BubbleCase of{.schedule_kind = ScheduleKind::gpipe, .shape = {2, 2, 1}, .times = {1, 1, 1, {}}};
   json answer = answer_for(of, {1, 1, 1});
@@ -214,7 +215,9 @@ TEST(BubblePicture, HasAPointForEachRow) {
   std::vector<BubbleRow> rows;
   for (const ScheduleKind schedule_kind : {ScheduleKind::gpipe, ScheduleKind::zbv})
     for (const int micro_batches : {4, 8, 16}) {
-      const BubbleCase of{.schedule_kind = schedule_kind, .shape = {4, micro_batches, schedules::traits_of(schedule_kind).usual_stages_per_rank}, .times = {1, 1, 1, {}}};
+      const BubbleCase of{.schedule_kind = schedule_kind,
+                          .shape = {4, micro_batches, schedules::traits_of(schedule_kind).usual_stages_per_rank},
+                          .times = {1, 1, 1, {}}};
       rows.push_back(bubble_row(of, answer_for(of, {1})));
     }
   const std::string svg = bubble_svg(rows, "a & b <c>");

@@ -1,8 +1,9 @@
 // The curves of `plumbline bench pipeline_bubble`.
 //
-// Layout  A panel for each schedule, side by side: micro-batches from left to right, each twice as far as the one before,
-//         the bubble's part of the makespan upwards. A colour for each number of ranks: a line through what is simulated,
-//         points with their interval for what was measured, hollow squares where a closed form says something.
+// Layout  A panel for each schedule, side by side: micro-batches from left to right, each twice as far as the one
+//         before, the bubble's part of the makespan upwards. A colour for each number of ranks: a line through what is
+//         simulated, points with their interval for what was measured, hollow squares where a closed form says
+//         something.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,7 +26,8 @@ class Curves {
  public:
   Curves(std::span<const BubbleRow> rows, const std::string& title) : rows_(rows), title_(title) {
     for (const BubbleRow& row : rows) {
-      if (std::ranges::count(schedule_kinds_, row.of.schedule_kind) == 0) schedule_kinds_.push_back(row.of.schedule_kind);
+      if (std::ranges::count(schedule_kinds_, row.of.schedule_kind) == 0)
+        schedule_kinds_.push_back(row.of.schedule_kind);
       ranks_.insert(row.of.shape.ranks);
       micro_batches_.insert(row.of.shape.micro_batches);
       most_ = std::max({most_, row.ratio_of_total.measured.high, row.ratio_of_total.simulated,

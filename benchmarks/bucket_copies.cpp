@@ -1,9 +1,11 @@
-// How fast gradients are copied into buckets and out, divided and rounded on the way, against memcpy: ninja bucket_copies.
+// How fast gradients are copied into buckets and out, divided and rounded on the way, against memcpy: ninja
+// bucket_copies.
 //
 // usage: bucket_copies [ROUNDS]
 //
 // Buckets of 256 KiB, which caches hold, and of 64 MiB, which they do not. A round times each kind of copy and, right
-// before it, a memcpy that reads and writes as many bytes in all; a figure is the median of the rounds, and of their ratios.
+// before it, a memcpy that reads and writes as many bytes in all; a figure is the median of the rounds, and of their
+// ratios.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

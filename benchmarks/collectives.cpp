@@ -14,8 +14,8 @@ using comm::Call;
 using comm::Communicator;
 using device::MemorySpace;
 
-// Repeats one call. The inputs are zero, for an in-place reduction that is repeated must not overflow; the check makes one
-// call on numbers that depend on rank and index.
+// Repeats one call. The inputs are zero, for an in-place reduction that is repeated must not overflow; the check makes
+// one call on numbers that depend on rank and index.
 class CallOperation final : public Operation {
  public:
   CallOperation(Communicator& world, const MemorySpace& place, Call call, bool in_place)
@@ -51,7 +51,8 @@ class CallOperation final : public Operation {
 // A message from rank 0 to rank 1 and back.
 class PingPong final : public Operation {
  public:
-  PingPong(Communicator& world, const MemorySpace& place, std::int64_t elements) : world_(world), memory_(place, elements) {}
+  PingPong(Communicator& world, const MemorySpace& place, std::int64_t elements)
+      : world_(world), memory_(place, elements) {}
   void run() override {
     if (world_.rank() > 1) return;
     const int peer = 1 - world_.rank();
@@ -85,7 +86,8 @@ class PingPong final : public Operation {
   int checks_ = 0;
 };
 
-// Every rank copies its bytes from one buffer of its own to another, the limit of what shared memory, or a device's, can do.
+// Every rank copies its bytes from one buffer of its own to another, the limit of what shared memory, or a device's,
+// can do.
 class Copy final : public Operation {
  public:
   Copy(const MemorySpace& place, std::int64_t bytes, bool streaming)
@@ -142,7 +144,10 @@ Benchmark call_benchmark(std::string name, std::string title, comm::Operation op
             const std::int64_t whole = splits ? share * world.size() : total;
             const std::int64_t in = layout.split_in ? share : whole;
             const std::int64_t out = layout.split_out ? share : whole;
-            const Call call{.operation = operation, .root = 0, .in = {nullptr, in, comm::DType::f32}, .out = {nullptr, out, comm::DType::f32}};
+            const Call call{.operation = operation,
+                            .root = 0,
+                            .in = {nullptr, in, comm::DType::f32},
+                            .out = {nullptr, out, comm::DType::f32}};
             return std::make_unique<CallOperation>(world, parameters.place, call, in_place);
           }};
 }

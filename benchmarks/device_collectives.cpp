@@ -1,13 +1,14 @@
-// How fast backend local moves and adds in memory of devices: ninja device_collectives && build/bin/device_collectives [KIND [RANKS]]
+// How fast backend local moves and adds in memory of devices: ninja device_collectives && build/bin/device_collectives
+// [KIND [RANKS]]
 //
-// Model   RANKS threads (8) on device 0 of a kind (cuda; emulated shows only that it runs). Each call is made by all ranks in their
-//         own streams, several in a row without a wait of the host, in turns with copies on the device. Times are those of events in
-//         rank 0's stream around the row, the median of several rows; the first is not counted. The host's time for a call is beside
-//         it: where it is longer, the host is what is measured.
-// Bytes   What a call must move at least: each input read once, each output written once. The share is that of the copy's speed, whose
-//         bytes are read and written as well.
-// Verdict Prints a row a call and size. Exit status 3, with the reason, where there is no such device, or an answer is wrong: one of
-//         each call and size is checked before it is timed.
+// Model   RANKS threads (8) on device 0 of a kind (cuda; emulated shows only that it runs). Each call is made by all
+//         ranks in their own streams, several in a row without a wait of the host, in turns with copies on the device.
+//         Times are those of events in rank 0's stream around the row, the median of several rows; the first is not
+//         counted. The host's time for a call is beside it: where it is longer, the host is what is measured.
+// Bytes   What a call must move at least: each input read once, each output written once. The share is that of the
+//         copy's speed, whose bytes are read and written as well.
+// Verdict Prints a row a call and size. Exit status 3, with the reason, where there is no such device, or an answer is
+//         wrong: one of each call and size is checked before it is timed.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -29,10 +30,10 @@
 namespace {
 
 using plumbline::InvalidArgument;
+using plumbline::median;
 using plumbline::RuntimeFailure;
 using plumbline::bench::give;
 using plumbline::bench::is_answer;
-using plumbline::median;
 using plumbline::bench::Memory;
 using plumbline::bench::StreamTimer;
 using plumbline::comm::Buffer;
@@ -41,8 +42,8 @@ using plumbline::comm::Communicator;
 using plumbline::comm::Device;
 using plumbline::comm::DType;
 using plumbline::comm::Operation;
-using plumbline::device::OwnStream;
 using plumbline::device::MemorySpace;
+using plumbline::device::OwnStream;
 using plumbline::device::Runtime;
 using Clock = std::chrono::steady_clock;
 

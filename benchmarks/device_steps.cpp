@@ -1,12 +1,13 @@
 // How long a step of LocalSGD, stochastic gradient push and SlowMo takes on parameters in a device's memory:
 // ninja device_steps && build/bin/device_steps [KIND [RANKS]]
 //
-// Model   RANKS threads (4) on device 0 of a kind (cuda; emulated shows only that it runs), each with the parameters of GPT-2 small,
-//         f32 (emulated: a few), and SlowMo around them, in a stream of its own. Rows of steps are made without a wait between
-//         them: before_forward(), after_backward(), step(); a row has as many as slow_frequency, so that each has all that is made.
-//         Times are a step's, those of events in rank 0's stream around the row and the host's for putting it there, the median of
-//         several rows; the first ones are not counted. Waits are how often all ranks together called what may let the host wait for
-//         the device, in all counted rows: 0, but by way of the host.
+// Model   RANKS threads (4) on device 0 of a kind (cuda; emulated shows only that it runs), each with the parameters of
+//         GPT-2 small, f32 (emulated: a few), and SlowMo around them, in a stream of its own. Rows of steps are made
+//         without a wait between them: before_forward(), after_backward(), step(); a row has as many as slow_frequency,
+//         so that each has all that is made.
+//         Times are a step's, those of events in rank 0's stream around the row and the host's for putting it there,
+//         the median of several rows; the first ones are not counted. Waits are how often all ranks together called
+//         what may let the host wait for the device, in all counted rows: 0, but by way of the host.
 // Verdict Prints a row an algorithm. Exit status 3, with the reason, where there is no such device; 2 for a bad option.
 #include <algorithm>
 #include <atomic>

@@ -49,7 +49,7 @@ struct Overlap {
   double hidden = 0;  // of what could be, the shorter of backward and reductions: the median of the rounds
   std::size_t rounds = 0;
   std::size_t slower = 0;  // rounds in which overlapping took a tenth longer than one after the other, or more
-  double chance = 1;       // of being that much above, if steps of both kinds, these less a tenth, were the same (U test)
+  double chance = 1;  // of being that much above, if steps of both kinds, these less a tenth, were the same (U test)
   [[nodiscard]] bool keeps_guideline() const { return chance > 0.01; }
 };
 /// Throws InvalidArgument for no rounds, unequal numbers of them, and times that are not above 0.

@@ -49,9 +49,10 @@ class FusedGradients {
         bucketing::fill_known(place_, own_[i], static_cast<int>(i), bucketing::factor_of_rank(group_.rank()));
       fuses ? reduce_fused() : reduce_each();
       for (std::size_t i = 0; i < own_.size(); ++i) {
-        bucketing::require_known(place_, own_[i], static_cast<int>(i), bucketing::factor_of_sum(group_.size()),
-                      fmt::format("{} gradients of {} bytes, reduced {}: a wrong sum on rank {}: gradient {}",
-                                  own_.size(), 4 * each_, fuses ? "together" : "one by one", group_.rank(), i));
+        bucketing::require_known(
+            place_, own_[i], static_cast<int>(i), bucketing::factor_of_sum(group_.size()),
+            fmt::format("{} gradients of {} bytes, reduced {}: a wrong sum on rank {}: gradient {}", own_.size(),
+                        4 * each_, fuses ? "together" : "one by one", group_.rank(), i));
         memory_->fill_zeros(own_[i]);
       }
     }
@@ -124,7 +125,8 @@ std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOpti
 
 decltype(bucketing::TuningOptions::before) against_known_sums(comm::Communicator& group,
                                                               std::span<const bucketing::Gradient> gradients,
-                                                              device::MemorySpace place, std::vector<std::string> names) {
+                                                              device::MemorySpace place,
+                                                              std::vector<std::string> names) {
   for (const bucketing::Gradient& gradient : gradients) {
     if (gradient.device != place.device())
       throw InvalidArgument(fmt::format("sums in memory of {} are checked in that of {}",

@@ -43,9 +43,9 @@ struct FusionOptions {
 /// first round are wrong.
 [[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOptions& options = {});
 
-/// For TuningOptions::before: holds each candidate's first step against sums that are known. Gradients are of f32, in memory of
-/// `place`, whose stream is the group's; `names` are for messages. Throws InvalidArgument for other gradients; what it
-/// returns throws RuntimeFailure, naming candidate, rank, gradient and element, for a wrong sum.
+/// For TuningOptions::before: holds each candidate's first step against sums that are known. Gradients are of f32, in
+/// memory of `place`, whose stream is the group's; `names` are for messages. Throws InvalidArgument for other
+/// gradients; what it returns throws RuntimeFailure, naming candidate, rank, gradient and element, for a wrong sum.
 [[nodiscard]] decltype(bucketing::TuningOptions::before) against_known_sums(
     comm::Communicator& group, std::span<const bucketing::Gradient> gradients, device::MemorySpace place = {},
     std::vector<std::string> names = {});

@@ -41,7 +41,8 @@ class KeepsLast final : public comm::CommunicatorDecorator {
 
  private:
   static comm::Call shortened(comm::Call call) {
-    if (call.operation == comm::Operation::all_reduce && call.in.dtype == comm::DType::f32) --call.in.count, --call.out.count;
+    if (call.operation == comm::Operation::all_reduce && call.in.dtype == comm::DType::f32)
+      --call.in.count, --call.out.count;
     return call;
   }
   void do_run(const comm::Call& call, comm::Timeout timeout) override {
@@ -120,33 +121,32 @@ TEST(Tuning, HoldsFirstStepsAgainstKnownSumsWhereItIsTold) {
 TEST(Tuning, HoldsSumsInADevicesMemoryAgainstKnownOnes) {
   const auto runtime = device::make_emulated({.devices = 2});
   run_ranks(2,
-                  [&](Communicator& group) {
-                    const device::OwnStream stream(runtime, group.rank());
-                    const device::MemorySpace place({runtime, stream.get()}, group.rank());
-                    group.use_stream(stream.get());
-                    int timed = 0;
-                    const bucketing::Timing timing = [&](Communicator& all, const std::function<void()>& body) {
-                      all.barrier();
-                      body();
-                      place.synchronize();
-                      return static_cast<double>(++timed);
-                    };
-                    const auto gradients = gradients_of({5, 700, 1, 64}, place.device());
-                    const bucketing::Tuning tuning =
-                        fastest_limit(group, gradients,
-                                      {.limits = {bucketing::kNoLimit},
-                                       .rounds = 3,
-                                       .per_tensor = true,
-                                       .place = bucketing::memory_of(place),
-                                       .timing = timing,
-                                       .before = against_known_sums(group, gradients, place)});
-                    // A check, a step that does not count, and one that does; of what is no size of buckets the last alone.
-                    EXPECT_THAT(tuning.times.at(0).samples, testing::ElementsAre(3, 12, 15));
-                    EXPECT_THAT(tuning.per_tensor.samples, testing::ElementsAre(7, 10, 13));
-                    EXPECT_THAT([&] { (void)against_known_sums(group, gradients); },
-                                ThrowsMessage<InvalidArgument>(HasSubstr("are checked in that of cpu")));
-                  },
-                  {.device_calls = device::make_calls(runtime)});
+            [&](Communicator& group) {
+              const device::OwnStream stream(runtime, group.rank());
+              const device::MemorySpace place({runtime, stream.get()}, group.rank());
+              group.use_stream(stream.get());
+              int timed = 0;
+              const bucketing::Timing timing = [&](Communicator& all, const std::function<void()>& body) {
+                all.barrier();
+                body();
+                place.synchronize();
+                return static_cast<double>(++timed);
+              };
+              const auto gradients = gradients_of({5, 700, 1, 64}, place.device());
+              const bucketing::Tuning tuning = fastest_limit(group, gradients,
+                                                             {.limits = {bucketing::kNoLimit},
+                                                              .rounds = 3,
+                                                              .per_tensor = true,
+                                                              .place = bucketing::memory_of(place),
+                                                              .timing = timing,
+                                                              .before = against_known_sums(group, gradients, place)});
+              // A check, a step that does not count, and one that does; of what is no size of buckets the last alone.
+              EXPECT_THAT(tuning.times.at(0).samples, testing::ElementsAre(3, 12, 15));
+              EXPECT_THAT(tuning.per_tensor.samples, testing::ElementsAre(7, 10, 13));
+              EXPECT_THAT([&] { (void)against_known_sums(group, gradients); },
+                          ThrowsMessage<InvalidArgument>(HasSubstr("are checked in that of cpu")));
+            },
+            {.device_calls = device::make_calls(runtime)});
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ constexpr const char* kNetworks = "network.";
 constexpr std::array<SlowLink, 2> kLinks{{{.name = "ethernet", .latency = 1e-3, .bandwidth = 12.5e6},
                                           {.name = "wide_area", .latency = 1e-2, .bandwidth = 12.5e6}}};
 
-// The parameters of a rank: its own number times factors that depend on the place. A mean leaves a number between the ranks' own.
+// The parameters of a rank: its own number times factors that depend on the place. A mean leaves a number between the
+// ranks' own.
 class Round : public Operation {
  public:
   Round(Communicator& world, const MemorySpace& place, std::int64_t bytes)
@@ -95,8 +96,8 @@ class AllReduce final : public Round {
   [[nodiscard]] bool is_right() override { return are_mean(); }
 };
 
-// What a round with one peer moves, and nothing else: the same values each time, which the receiver may still have in its
-// cache, or what the last exchange brought, which are as new to it as those of a round.
+// What a round with one peer moves, and nothing else: the same values each time, which the receiver may still have in
+// its cache, or what the last exchange brought, which are as new to it as those of a round.
 class Exchange final : public Round {
  public:
   Exchange(Communicator& group, const MemorySpace& at, std::int64_t bytes, bool passes_on)
@@ -113,8 +114,8 @@ class Exchange final : public Round {
  protected:
   [[nodiscard]] double sent_bytes() const override { return static_cast<double>(bytes()); }
   [[nodiscard]] bool is_right() override {
-    return (passes_on_ ? values() : came_).all_are_near((world().rank() + ranks() - 1) % ranks() + 1, kTolerance,
-                                                           factors());
+    return (passes_on_ ? values() : came_)
+        .all_are_near((world().rank() + ranks() - 1) % ranks() + 1, kTolerance, factors());
   }
 
  private:

@@ -1,8 +1,9 @@
-// How fast the kernels on many tensors are in a GPU's memory: ninja gpu_kernels && build/tests/gpu_kernels [--json FILE]
+// How fast the kernels on many tensors are in a GPU's memory: ninja gpu_kernels && build/tests/gpu_kernels [--json
+// FILE]
 //
-// Model   Lists of tensors: the gradients of GPT-2 small, a thousand short ones, and one of 256 MiB. Each kernel's step is made in
-//         turns with a copy on the device that reads and writes as many bytes. Times are those of CUDA events around a step, the
-//         median of several; the first steps are not counted.
+// Model   Lists of tensors: the gradients of GPT-2 small, a thousand short ones, and one of 256 MiB. Each kernel's step
+//         is made in turns with a copy on the device that reads and writes as many bytes. Times are those of CUDA
+//         events around a step, the median of several; the first steps are not counted.
 // Verdict The share of the copy's speed. Exit status 3, with the reason, where there is no GPU; 2 for a bad option.
 #include <algorithm>
 #include <array>

@@ -1,8 +1,8 @@
 // What the harness puts around a backend costs a call: ninja harness_overhead && build/tests/harness_overhead
 //
 // Model   Two threads of `local`. Blocks of calls on the bare communicator, under the flight ring (on in check, off in
-//         bench) and under the rendezvous arm take turns in one run. A block's time is the slower rank's; a line has the
-//         median in nanoseconds a call, and the median over the rounds of the ratio to the bare block beside it.
+//         bench) and under the rendezvous arm take turns in one run. A block's time is the slower rank's; a line has
+//         the median in nanoseconds a call, and the median over the rounds of the ratio to the bare block beside it.
 #include <algorithm>
 #include <array>
 #include <barrier>
@@ -36,8 +36,8 @@ std::vector<Kind> kinds_of(comm::Communicator& world, launch::FlightRing& ring, 
   std::vector<Kind> kinds;
   kinds.push_back({"bare", world.duplicate()});
   kinds.push_back({"flight ring", launch::record_flight(world.duplicate(), ring)});
-  kinds.push_back({"rendezvous", modes::under({.kind = suite::ExecutionMode::Kind::rendezvous}, world.duplicate(), folder,
-                                             std::chrono::seconds(10))});
+  kinds.push_back({"rendezvous", modes::under({.kind = suite::ExecutionMode::Kind::rendezvous}, world.duplicate(),
+                                              folder, std::chrono::seconds(10))});
   return kinds;
 }
 

@@ -17,7 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using comm::DType;
 
-// The ranks that measure together. What they tell each other is where their data are: a backend may know no other memory.
+// The ranks that measure together. What they tell each other is where their data are: a backend may know no other
+// memory.
 class Ranks {
  public:
   Ranks(comm::Communicator& group, const device::MemorySpace& place) : world(group), place_(place) {
@@ -100,7 +101,8 @@ nlohmann::json lead(Ranks& ranks, Operation& operation, int repetitions, double 
   std::exception_ptr failure;
   benchmark::RegisterBenchmark("operation",
                                [&](benchmark::State& state) {
-                                 // One batch a run: an error of the subject must not leave Google Benchmark through its C++ frames.
+                                 // One batch a run: an error of the subject must not leave Google Benchmark through its
+                                 // C++ frames.
                                  const auto iterations = static_cast<std::int64_t>(state.max_iterations);
                                  while (state.KeepRunningBatch(state.max_iterations)) {
                                    try {

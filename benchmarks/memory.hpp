@@ -1,7 +1,7 @@
 // benchmarks/memory.hpp: elements that a benchmark works on, in the host's memory or in a device's.
 //
-// Model   On a device all is done in the order of the place's stream; what gives the host values, or takes them from it, waits for
-//         that: none of it is for timed regions.
+// Model   On a device all is done in the order of the place's stream; what gives the host values, or takes them from
+//         it, waits for that: none of it is for timed regions.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace plumbline::bench {
 
-/// Elements at a place, page-aligned, zeroed (so that every page is there before the clock starts). What is said of values is of
-/// elements of f32.
+/// Elements at a place, page-aligned, zeroed (so that every page is there before the clock starts). What is said of
+/// values is of elements of f32.
 class Memory {
  public:
   /// Throws std::bad_alloc, and OutOfMemory of a device.
@@ -41,8 +41,8 @@ class Memory {
                          std::int64_t from = 0) const;
   void fill(float value) const { put(0, elements_, std::as_bytes(std::span(&value, 1))); }
   [[nodiscard]] bool all_are(float value) const { return has(0, elements_, std::as_bytes(std::span(&value, 1))); }
-  /// Whether all are that value times the factors, again and again, but for a share of it: what a mean comes to depends on the
-  /// order of additions.
+  /// Whether all are that value times the factors, again and again, but for a share of it: what a mean comes to depends
+  /// on the order of additions.
   [[nodiscard]] bool all_are_near(double value, double share, std::span<const float> factors) const;
   [[nodiscard]] float at(std::int64_t element) const;
 

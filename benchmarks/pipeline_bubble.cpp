@@ -168,7 +168,8 @@ training::Training& training_on(const device::MemorySpace& place) {
   return training;
 }
 
-// How far the clocks of two ranks may be apart at most, where each is wrong by no more than it says: by what both are wrong.
+// How far the clocks of two ranks may be apart at most, where each is wrong by no more than it says: by what both are
+// wrong.
 double clocks_apart(comm::Communicator& world, double uncertainty) {
   std::vector<double> all(static_cast<std::size_t>(world.size()));
   world.all_gather({&uncertainty, 1, comm::DType::f64}, {all.data(), std::ssize(all), comm::DType::f64});

@@ -4,11 +4,11 @@
 //         2. All groups of all axes, streamed (visited one by one, in one buffer) and laid out (in an array that is
 //         there); the coordinates of all ranks, streamed and asked for rank by rank; the groups of one rank along all
 //         axes. Of 2^20 ranks also all groups of a rank generator and of a pipeline's grid, and the
-//         pairs of its neighbours. A figure is the least of several rounds on one thread. Memory is how much the peak of
-//         the process has grown since before the first world, the arrays for laying out aside.
+//         pairs of its neighbours. A figure is the least of several rounds on one thread. Memory is how much the peak
+//         of the process has grown since before the first world, the arrays for laying out aside.
 // Verdict The last lines hold two figures against their aims.
-// Anchors `planning 18` prints one number alone: the milliseconds that 2^18 ranks on three axes take to be laid out, their
-//         construction included (anchors/topology_deepspeed.py).
+// Anchors `planning 18` prints one number alone: the milliseconds that 2^18 ranks on three axes take to be laid out,
+//         their construction included (anchors/topology_deepspeed.py).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

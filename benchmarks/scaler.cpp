@@ -87,8 +87,8 @@ class Agreement : public Operation {
   int tensor_, rank_;
 };
 
-// Flags are copied into one message, agreed on, and copied back: on a device in a launch each. Flags stay where they are from step to
-// step, and who has them makes the tables of such launches once.
+// Flags are copied into one message, agreed on, and copied back: on a device in a launch each. Flags stay where they
+// are from step to step, and who has them makes the tables of such launches once.
 class Coalesced final : public Agreement {
  public:
   Coalesced(Communicator& world, const MemorySpace& at, std::size_t flags, bool by_group)
@@ -129,7 +129,8 @@ class Coalesced final : public Agreement {
 
 class PerTensor final : public Agreement {
  public:
-  PerTensor(Communicator& world, const MemorySpace& at, std::size_t flags, bool by_group) : Agreement(world, at, flags) {
+  PerTensor(Communicator& world, const MemorySpace& at, std::size_t flags, bool by_group)
+      : Agreement(world, at, flags) {
     groups_ = by_group ? std::vector{tensor_group_.get(), pipeline_group_.get()} : std::vector{model_.get()};
   }
   void run() override {
@@ -146,8 +147,8 @@ class PerTensor final : public Agreement {
   std::vector<Communicator*> groups_;
 };
 
-// A rank's flags become one before anybody is asked: enough where one skip is everyone's. On a device by as many launches each way as
-// their tables take, which are made once, as those of Coalesced.
+// A rank's flags become one before anybody is asked: enough where one skip is everyone's. On a device by as many
+// launches each way as their tables take, which are made once, as those of Coalesced.
 class OneFlag final : public Agreement {
  public:
   OneFlag(Communicator& world, const MemorySpace& at, std::size_t flags) : Agreement(world, at, flags), any_(at, 1) {

@@ -1,15 +1,17 @@
 // What planning a pipeline costs: ninja schedule_planning && build/tests/schedule_planning
 //
-// Model   A row a step and schedule, "<step>/<schedule>/<ranks>/<micro-batches>", two stages a rank where it has several.
-//         Steps: generate (its computations), lower (messages put in, ours), simulate (with the messages), all (the three,
-//         one after the other), first (the same in memory that the system hands out anew), check (that the lowered schedule is right), torch (PyTorch's order with PyTorch's lowering,
-//         which anchors/schedules_torch.py holds against PyTorch). CPU time of one thread; per_action is that time over the
-//         actions of the lowered schedule, for generate too. Beside the mean stands the least of all times, in seconds: what
-//         it costs where nothing else wants the processor and its cache. What is made is freed outside of it.
+// Model   A row a step and schedule, "<step>/<schedule>/<ranks>/<micro-batches>", two stages a rank where it has
+//         several.
+//         Steps: generate (its computations), lower (messages put in, ours), simulate (with the messages), all (the
+//         three, one after the other), first (the same in memory that the system hands out anew), check (that the
+//         lowered schedule is right), torch (PyTorch's order with PyTorch's lowering, which anchors/schedules_torch.py
+//         holds against PyTorch). CPU time of one thread; per_action is that time over the actions of the lowered
+//         schedule, for generate too. Beside the mean stands the least of all times, in seconds: what it costs where
+//         nothing else wants the processor and its cache. What is made is freed outside of it.
 // Answers Ahead of the rows of a schedule its bubble is compared with the closed form of it, and check() has to find it
 //         right, unless it is very large.
-// Memory  What is freed is kept for the next time where the C library can be told so: else the rows would show how long the
-//         system takes to hand out fresh pages. A first plan pays for those: the step first.
+// Memory  What is freed is kept for the next time where the C library can be told so: else the rows would show how long
+//         the system takes to hand out fresh pages. A first plan pays for those: the step first.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -42,7 +44,8 @@ struct Case {
   // The barrier bubble with computations of a second each, over the ranks but one.
   double bubble_of_hop = 3;
   [[nodiscard]] std::string name() const {
-    return std::string(name_of(schedule_kind)) + '/' + std::to_string(shape.ranks) + '/' + std::to_string(shape.micro_batches);
+    return std::string(name_of(schedule_kind)) + '/' + std::to_string(shape.ranks) + '/' +
+           std::to_string(shape.micro_batches);
   }
 };
 

@@ -11,7 +11,8 @@ device::OwnEvent timed_event(const device::MemorySpace& place) { return {place.u
 
 }  // namespace
 
-StreamClock::StreamClock(const device::MemorySpace& place) : place_(place), events_{timed_event(place), timed_event(place)} {
+StreamClock::StreamClock(const device::MemorySpace& place)
+    : place_(place), events_{timed_event(place), timed_event(place)} {
   set();
 }
 

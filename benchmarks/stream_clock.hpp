@@ -1,9 +1,9 @@
 // benchmarks/stream_clock.hpp: when a device was where in a stream, by the clock of the machine.
 //
-// Model   Events say how far apart they are, and nothing of other devices'. So one of them is the zero: it is recorded in an empty
-//         stream and waited for at once, and lies between the machine's clock before and afterwards; of several tries the one between
-//         the two closest readings counts, and their middle is its time. It is wrong by half of what is between them at most; two ranks of one
-//         machine may be apart by as much as both are wrong.
+// Model   Events say how far apart they are, and nothing of other devices'. So one of them is the zero: it is recorded
+//         in an empty stream and waited for at once, and lies between the machine's clock before and afterwards; of
+//         several tries the one between the two closest readings counts, and their middle is its time. It is wrong by
+//         half of what is between them at most; two ranks of one machine may be apart by as much as both are wrong.
 #pragma once
 
 #include <array>
@@ -36,9 +36,10 @@ class StreamClock {
 /// Notes when the computations of a rank happen that are put into that stream, without a wait of the host.
 class StreamComputationClock {
  public:
-  /// `on_host`: callbacks compute on the host, at once, as LibTorch does where a device is emulated. They begin when the stream is
-  /// there, for which the host then waits.
-  StreamComputationClock(const device::MemorySpace& place, bool on_host) : place_(place), on_host_(on_host), clock_(place) {}
+  /// `on_host`: callbacks compute on the host, at once, as LibTorch does where a device is emulated. They begin when
+  /// the stream is there, for which the host then waits.
+  StreamComputationClock(const device::MemorySpace& place, bool on_host)
+      : place_(place), on_host_(on_host), clock_(place) {}
   /// Forgets all computations, and sets the clock. Waits for the stream.
   void begin();
   /// An executor's steps, right ones, that tell this clock, which must outlive them.

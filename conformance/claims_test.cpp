@@ -24,11 +24,11 @@
 namespace plumbline::conformance {
 namespace {
 
-using nlohmann::json;
 using adapter::AdapterService;
 using adapter::ArgumentRow;
 using adapter::is_of_type;
 using adapter::OperationRow;
+using nlohmann::json;
 using testing::IsEmpty;
 using Words = std::set<std::string>;
 
@@ -36,9 +36,9 @@ using Words = std::set<std::string>;
 const suite::Suite& whole_suite() {
   static const suite::Suite suite = [] {
     suite::Suite all;
-    for (const auto add : {add_bucketing_checks, add_collectives_checks, add_gossip_checks, add_groups_checks, add_pass_checks,
-                           add_race_checks, add_interpreter_checks, add_recorded_run_checks, add_scaler_checks,
-                           add_schedules_checks, add_slowmo_checks, add_topology_checks})
+    for (const auto add : {add_bucketing_checks, add_collectives_checks, add_gossip_checks, add_groups_checks,
+                           add_pass_checks, add_race_checks, add_interpreter_checks, add_recorded_run_checks,
+                           add_scaler_checks, add_schedules_checks, add_slowmo_checks, add_topology_checks})
       add(all);
     return all;
   }();
@@ -69,10 +69,10 @@ const std::map<std::string, AdapterService::Entry>& table() { return subject::op
 // What was seen of an operation's questions and answers.
 struct Seen {
   Words read, answered;
-  Words paths;   // of all fields that were read, of objects inside too
-  Words errors;  // kinds
+  Words paths;                               // of all fields that were read, of objects inside too
+  Words errors;                              // kinds
   suite::OptionValues::mapped_type options;  // that were answered
-  std::vector<json> questions;  // the first that were answered
+  std::vector<json> questions;               // the first that were answered
 };
 
 // The arguments that an operation reads itself. What only a reader that several operations share looks for is refused
@@ -191,11 +191,10 @@ struct WholeRun {
 
 // A case on the reference, of which it has these operations, for what the case declares, and no more.
 void run_partially(const suite::Case& one, const std::vector<std::string>& operations, WholeRun& run) {
-  Partial adapter(run.reference,
-                  [&, options = one.options()](const std::string& op, const json& args) {
-                    return std::ranges::count(operations, op) == 0 || asks_beyond(options, op, args) ||
-                           adapter::convention_asked(args) != one.check->convention;
-                  });
+  Partial adapter(run.reference, [&, options = one.options()](const std::string& op, const json& args) {
+    return std::ranges::count(operations, op) == 0 || asks_beyond(options, op, args) ||
+           adapter::convention_asked(args) != one.check->convention;
+  });
   for (const Failure& failure : run_in_process(one, adapter)) run.failures.push_back(one.id() + ": " + failure.text);
   for (const std::string& operation : adapter.refused()) run.refused.push_back(one.id() + " asks " + operation);
 }
@@ -251,7 +250,8 @@ TEST(Operations, HaveARowThatIsWhole) {
     const OperationRow& row = entry.row;
     EXPECT_FALSE(row.what.empty() || row.conventions.empty() || row.arguments.empty() || row.results.empty()) << name;
     for (const adapter::RefusalRow& one : row.refusals)
-      EXPECT_TRUE(std::ranges::count(adapter::kErrorKinds, one.kind) == 1 && !one.when.empty()) << name << ": " << one.kind;
+      EXPECT_TRUE(std::ranges::count(adapter::kErrorKinds, one.kind) == 1 && !one.when.empty())
+          << name << ": " << one.kind;
     for (const std::string& convention : row.conventions) EXPECT_TRUE(conventions.contains(convention)) << name;
     Words names;
     for (const ArgumentRow& argument : row.arguments) {
@@ -265,7 +265,8 @@ TEST(Operations, HaveARowThatIsWhole) {
       EXPECT_TRUE(otherwise.is_null() || is_of_type(otherwise, argument.type)) << words << " = " << argument.otherwise;
       EXPECT_NO_THROW((void)is_of_type(json(), argument.type)) << words;
     }
-    for (const adapter::ResultRow& result : row.results) EXPECT_FALSE(result.what.empty()) << name << ": " << result.name;
+    for (const adapter::ResultRow& result : row.results)
+      EXPECT_FALSE(result.what.empty()) << name << ": " << result.name;
     const json example = json::parse(row.example);
     EXPECT_NO_THROW(expect_of_row(row, example, reference.ask(name, example))) << name;
     for (const adapter::FormRow& form : row.forms)
@@ -316,7 +317,8 @@ std::optional<json> with_value(json args, const std::string& argument, const std
 std::vector<json> further_questions(const std::string& operation) {
   static const std::map<std::string, json> questions{
       {"gossip.topology", json::parse(R"({"topology": "ring", "args": {"size": 4, "peers": 1, "mixing": "uniform"}})")},
-      {"schedules.partition_costs", json::parse(R"({"schedule": "1f1b", "pp": 2, "microbatches": 8, "stages_per_rank": 2,
+      {"schedules.partition_costs",
+       json::parse(R"({"schedule": "1f1b", "pp": 2, "microbatches": 8, "stages_per_rank": 2,
         "layers": [{"forward": 1, "backward": 2, "weight_gradient": 1}, {"forward": 1, "backward": 2, "weight_gradient": 1},
                    {"forward": 1, "backward": 2, "weight_gradient": 1}, {"forward": 1, "backward": 2, "weight_gradient": 1}]})")},
       {"slowmo.trace", json::parse(R"({"world_size": 1, "nprocs_per_node": 1, "base": "localsgd",
@@ -337,7 +339,8 @@ TEST(Operations, AnswerEveryValueOfTheirOptions) {
     for (const auto& [argument, values] : entry.row.options())
       for (const std::string& value : values) {
         const Seen& seen = whole_run().reference.seen().at(name);
-        if (const auto asked = seen.options.find(argument); asked != seen.options.end() && asked->second.contains(value))
+        if (const auto asked = seen.options.find(argument);
+            asked != seen.options.end() && asked->second.contains(value))
           continue;
         if (is_only_refused(name, argument, value)) continue;
         const auto answers = [&, &name = name, &argument = argument](const json& args) {
@@ -422,8 +425,8 @@ TEST(AnAdapterThatSaysNothingOfOptions, IsSkippedWhereItLacksOne) {
   const suite::Case one{.check = &check, .parameters = {}};
   const auto ask = [&](bool names_options, const char* style) {
     Silent silent(names_options);
-    (void)subject::DeclaredAdapter(silent, one).ask("schedules.stage_to_rank",
-                                                    {{"pp", 2}, {"num_stages", 4}, {"style", style}});
+    (void)subject::DeclaredAdapter(silent, one)
+        .ask("schedules.stage_to_rank", {{"pp", 2}, {"num_stages", 4}, {"style", style}});
   };
   EXPECT_THROW(ask(false, "v"), suite::UnclaimedQuestion);
   EXPECT_THROW(ask(false, "loop"), suite::AdapterError);
@@ -451,8 +454,9 @@ TEST(ACheck, FailsThatAsksWhatItDoesNotDeclare) {
   EXPECT_THAT(failures_of({.operations = {"topology.prime_factors"}, .body = asks_for_factors}), IsEmpty());
   EXPECT_THAT(failures_of({.operations = {"topology.grid"}, .body = asks_for_factors}),
               says("asks operation topology.prime_factors, which check toys.asks does not declare"));
-  EXPECT_THAT(failures_of({.operations = {"topology.prime_factors"}, .convention = "deepspeed", .body = asks_for_factors}),
-              says("topology.prime_factors in convention plumbline"));
+  EXPECT_THAT(
+      failures_of({.operations = {"topology.prime_factors"}, .convention = "deepspeed", .body = asks_for_factors}),
+      says("topology.prime_factors in convention plumbline"));
   EXPECT_THAT(failures_of({.operations = {"schedules.stage_to_rank"}, .body = asks_for_a_style}),
               says("asks style v of schedules.stage_to_rank"));
 }

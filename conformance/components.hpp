@@ -1,5 +1,5 @@
-// conformance/components.hpp: what each component contributes: its requirements, the checks that verify them, and the mutants that
-// violate them. Each is defined in <component>/<component>.cpp.
+// conformance/components.hpp: what each component contributes: its requirements, the checks that verify them, and the
+// mutants that violate them. Each is defined in <component>/<component>.cpp.
 #pragma once
 
 #include "harness/suite/suite.hpp"

@@ -1,4 +1,5 @@
-// Training records that are hollow fail what is not true of them: the reference's executor on threads, and its record changed.
+// Training records that are hollow fail what is not true of them: the reference's executor on threads, and its record
+// changed.
 // Here each check has few cases; `plumbline mutants --full` runs all of them.
 #include <cctype>
 #include <map>
@@ -44,8 +45,9 @@ TEST_P(HollowRecords, PassOnlyWhatIsTrueOfThem) {
   ASSERT_FALSE(cases.empty());
   mutants::HollowMatrix matrix(suite->hollow_truths);
   for (const auto& [check, of_check] : cases)
-    meet_hollow(GetParam(), *suite, of_check,
-                [&](const suite::Case& one) { return split(failures_of(one, {.record = change})); }, matrix);
+    meet_hollow(
+        GetParam(), *suite, of_check,
+        [&](const suite::Case& one) { return split(failures_of(one, {.record = change})); }, matrix);
   expect_truths_alone(matrix);
 }
 INSTANTIATE_TEST_SUITE_P(Of, HollowRecords, testing::ValuesIn(hollow_records()),

@@ -1,5 +1,7 @@
-// Hollow subjects fail what is not true of them: adapters in the checks of all components, and communicators that skip calls in
-// those of collectives. Here each check has few cases; `plumbline mutants --full` runs all of them.
+// Hollow subjects fail what is not true of them: adapters in the checks of all components, and communicators that skip
+// calls in those of collectives. Here each check has few cases; `plumbline mutants --full` runs all of them.
+#include "conformance/support/hollow.hpp"
+
 #include <algorithm>
 #include <set>
 #include <variant>
@@ -9,7 +11,6 @@
 
 #include "conformance/suite.hpp"
 #include "conformance/support/component_tests.hpp"
-#include "conformance/support/hollow.hpp"
 #include "conformance/support/in_process.hpp"
 #include "harness/mutants/hollow.hpp"
 #include "harness/mutants/mutants.hpp"
@@ -112,7 +113,8 @@ RememberingAdapter& reference() {
   return adapter;
 }
 
-// Ends a case that asks many questions, as one that found nothing, where the subject has so far answered as the right one does.
+// Ends a case that asks many questions, as one that found nothing, where the subject has so far answered as the right
+// one does.
 class Impatient final : public suite::Adapter {
  public:
   explicit Impatient(suite::Adapter& inner) : inner_(inner) {}

@@ -1,5 +1,5 @@
-// How large the largest question of each sized check is, as counted in the question itself. An operation of the adapter door without
-// such a check, a check without a row and a row whose number is no longer asked fail.
+// How large the largest question of each sized check is, as counted in the question itself. An operation of the adapter
+// door without such a check, a check without a row and a row whose number is no longer asked fail.
 #include <algorithm>
 #include <functional>
 #include <map>

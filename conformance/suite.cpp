@@ -16,8 +16,8 @@ namespace plumbline::conformance {
 std::unique_ptr<suite::Suite> make_suite() {
   auto suite = std::make_unique<suite::Suite>();
   add_profiles(*suite, plumbline_profiles_text, "conformance/profiles/profiles.toml");
-  for (const auto add : {add_collectives, add_topology, add_schedules, add_bucketing, add_pass, add_pipeline, add_scaler,
-                         add_gossip, add_groups, add_slowmo, add_training})
+  for (const auto add : {add_collectives, add_topology, add_schedules, add_bucketing, add_pass, add_pipeline,
+                         add_scaler, add_gossip, add_groups, add_slowmo, add_training})
     add(*suite);
   suite->bugs = suite::bugs_of_toml(plumbline_bugs_text, "conformance/bugs.toml");
   suite->waivers = suite::waivers_of_toml(plumbline_waivers_text, "conformance/waivers.toml");

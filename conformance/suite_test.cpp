@@ -45,7 +45,8 @@ std::vector<std::string> coverage(const suite::Suite& one) {
   return suite::dead_checks(one, subject::known_subjects());
 }
 
-// har.dead_check: coverage that looks at citations alone, so that a check that everybody skips counts as one that is there.
+// har.dead_check: coverage that looks at citations alone, so that a check that everybody skips counts as one that is
+// there.
 std::vector<std::string> coverage_without_skips(const suite::Suite& one) { return one.problems(); }
 
 // The whole suite with one check more of a door, which needs what nobody has.

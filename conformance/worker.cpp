@@ -1,5 +1,5 @@
-// lib/plumbline/libplumbline_worker.so: the suite, and what a worker process does with it. Opened by the executable, so that
-// commands which need neither start at once.
+// lib/plumbline/libplumbline_worker.so: the suite, and what a worker process does with it. Opened by the executable, so
+// that commands which need neither start at once.
 #include "harness/worker/worker.hpp"
 
 #include "conformance/suite.hpp"

@@ -1,5 +1,5 @@
-// requirements.toml and the tests know each other: every row names tests that are there and cite it, every citation is of a
-// row's sentence as it is now, and every fault that a row names is planted by one of its tests.
+// requirements.toml and the tests know each other: every row names tests that are there and cite it, every citation is
+// of a row's sentence as it is now, and every fault that a row names is planted by one of its tests.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -1,7 +1,7 @@
 // What anchors/gpu_kernels_torch.py calls in turns with PyTorch's kernels: ninja anchor_gpu_kernels
 //
-// Model   A library with C's calling convention, so that both sides run step by step in one process, on one stream, over the same
-//         memory of GPU 0. Lists are of f32 unless a kind says 16 bits.
+// Model   A library with C's calling convention, so that both sides run step by step in one process, on one stream,
+//         over the same memory of GPU 0. Lists are of f32 unless a kind says 16 bits.
 #include <cstdint>
 #include <vector>
 
@@ -36,7 +36,8 @@ int tried(const Step& step) {
 
 }  // namespace
 
-/// Divides lists of kind f32, f16 or bf16 (0, 1, 2) into f32. *found is of the GPU. -1 where that is refused: so all here.
+/// Divides lists of kind f32, f16 or bf16 (0, 1, 2) into f32. *found is of the GPU. -1 where that is refused: so all
+/// here.
 PLUMBLINE_ANCHOR plumbline_gpu_unscale(void* const* from, void* const* to, const std::int64_t* counts,
                                        std::int64_t lists, int kind, float inverse, float* found, void* stream) {
   std::vector<plumbline::scaler::Unscaling> work;

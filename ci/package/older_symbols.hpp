@@ -1,5 +1,5 @@
-// Included before every file of a wheel: takes functions of libstdc++ under the oldest version of their symbols, so that what GCC 12
-// and newer compile also runs where libstdc++ is of GCC 11 (RHEL 9, manylinux_2_34).
+// Included before every file of a wheel: takes functions of libstdc++ under the oldest version of their symbols, so
+// that what GCC 12 and newer compile also runs where libstdc++ is of GCC 11 (RHEL 9, manylinux_2_34).
 //
 // condition_variable::wait  has a new version since it may be cancelled (GCC 12); its code serves both.
 #pragma once

@@ -90,7 +90,8 @@ std::string limits_in_turn(const BucketQuestion& question, const Assigned& got) 
   return {};
 }
 
-// By the limits of the question: a bucket without its last gradient is below its own, and with it not, unless it is the last.
+// By the limits of the question: a bucket without its last gradient is below its own, and with it not, unless it is the
+// last.
 std::string closed_on_reaching(const BucketQuestion& question, const Assigned& got) {
   const auto positions = question.positions();
   for (const auto& [key, buckets] : filled(question, got))
@@ -249,8 +250,8 @@ void ask(Context& context, const char* op, const json& args, const json& expecte
   if (expected.is_null()) {
     const Answer answer = answer_to(context.adapter(), op, args);
     if (!refuses_bad_value(answer, args))
-      report_words(words + " is refused in the record, here " + (answer.is_refused() ? answer.kind : "answered") + ": " +
-                   answer.result.dump().substr(0, 120));
+      report_words(words + " is refused in the record, here " + (answer.is_refused() ? answer.kind : "answered") +
+                   ": " + answer.result.dump().substr(0, 120));
     return;
   }
   const std::string problem =
@@ -319,8 +320,9 @@ void runs_recorded(Context& context, const char* convention) {
 void ddp_recorded(Context& context) { runs_recorded(context, "torch"); }
 void default_runs(Context& context) { runs_recorded(context, "plumbline"); }
 
-// Sizes and an order that were drawn: the first buckets are PyTorch's of the registration turned round, the rebuilt ones those
-// of the ready order. Both are asked of the same subject. All parameters of a model that DDP takes are on one kind of device.
+// Sizes and an order that were drawn: the first buckets are PyTorch's of the registration turned round, the rebuilt
+// ones those of the ready order. Both are asked of the same subject. All parameters of a model that DDP takes are on
+// one kind of device.
 void rebuilt_once(Context& context) {
   const std::string &options = context.parameters().text("options"), &device = context.parameters().text("device");
   const bool searches = options != "static_graph" && options != "neither";
@@ -417,11 +419,7 @@ void add_assign_checks(suite::Suite& suite) {
       {kAssign, "dtype", {}, "gradients", of_each(drawn, one_type, {{"types", any_type}, {"ordered", any_type}})},
       {kAssign, "device", {}, "gradients", of_each(drawn, here, {{"types", both}, {"ordered", both}})}};
   const std::vector<AskedOption> of_runs{
-      {runs,
-       "dtype",
-       {},
-       "options",
-       {{"neither", two_types}, {"find_unused", two_types}, {"static_graph", one_type}}},
+      {runs, "dtype", {}, "options", {{"neither", two_types}, {"find_unused", two_types}, {"static_graph", one_type}}},
       {runs, "device", here}};
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations, suite::Axis axis,
                        void (*body)(Context&), std::vector<AskedOption> options, const char* convention = "plumbline",
@@ -448,11 +446,7 @@ void add_assign_checks(suite::Suite& suite) {
   add("launches_follow_the_limit", "BUCKET-008@e34b", {kAssign}, {"dtype", {"f16", "f32", "f64", "c64"}},
       launches_follow_the_limit, {{kAssign, "dtype", {}, "dtype"}, {kAssign, "device", here}});
   add("bad_arguments", "BUCKET-009@e46a", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments,
-      {{kAssign,
-        "dtype",
-        {},
-        "fault",
-        of_each(faults_of(bad_assignments(), {kAssign}), one_type, {})},
+      {{kAssign, "dtype", {}, "fault", of_each(faults_of(bad_assignments(), {kAssign}), one_type, {})},
        {kAssign, "device", here}});
   add("torch_recorded", "BUCKET-010@20b2", {kAssign},
       {"gradients", {"one_type", "limits", "types", "sparse", "ordered", "refused"}}, torch_recorded,

@@ -1,8 +1,8 @@
 // Component "bucketing": its requirements, the checks that verify them, and the mutants that violate them.
-#include "conformance/components.hpp"
 #include "conformance/bucketing/bucketing_checks.hpp"
 #include "conformance/bucketing/bucketing_mutants.hpp"
 #include "conformance/bucketing/reducer_checks.hpp"
+#include "conformance/components.hpp"
 
 extern const std::string_view plumbline_bucketing_requirements;
 extern const std::string_view plumbline_bucketing_hollow;

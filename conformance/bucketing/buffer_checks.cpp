@@ -453,24 +453,21 @@ void add_bucket_buffer_checks(suite::Suite& suite) {
   const suite::Axis gradients{"gradients", {"equal", "one_group", "groups_of_one_type", "types", "ordered"}};
   const std::vector<std::string> any_type{"bf16", "c64", "f16", "f32", "f64"}, one_type{"f32"}, here{"cpu"},
       both{"cpu", "cuda:1"};
-  const std::vector<AskedOption> of_drawn{{kFlatten,
-                                           "dtype",
-                                           {},
-                                           "gradients",
-                                           {{"equal", one_type},
-                                            {"one_group", any_type},
-                                            {"groups_of_one_type", one_type},
-                                            {"types", any_type},
-                                            {"ordered", any_type}}},
-                                          {kFlatten,
-                                           "device",
-                                           {},
-                                           "gradients",
-                                           {{"equal", here},
-                                            {"one_group", both},
-                                            {"groups_of_one_type", here},
-                                            {"types", both},
-                                            {"ordered", both}}}};
+  const std::vector<AskedOption> of_drawn{
+      {kFlatten,
+       "dtype",
+       {},
+       "gradients",
+       {{"equal", one_type},
+        {"one_group", any_type},
+        {"groups_of_one_type", one_type},
+        {"types", any_type},
+        {"ordered", any_type}}},
+      {kFlatten,
+       "device",
+       {},
+       "gradients",
+       {{"equal", here}, {"one_group", both}, {"groups_of_one_type", here}, {"types", both}, {"ordered", both}}}};
   const std::vector<AskedOption> plain{{kFlatten, "dtype", one_type}, {kFlatten, "device", here}};
   const auto add = [&](const char* name, const char* requirement, const char* operation, suite::Axis axis,
                        void (*body)(Context&), const char* convention = "plumbline",
@@ -495,8 +492,8 @@ void add_bucket_buffer_checks(suite::Suite& suite) {
   add("layout.megatron_recorded", "BUCKET-021@6583", kLayout, {"kind", {"ddp_layout", "distributed_optimizer_layout"}},
       megatron_recorded, "megatron");
   add("layout.bad_arguments", "BUCKET-022@aac0", kLayout, faults_of(bad_buffers(), {kLayout}), refuses_bad_buffers);
-  add("flat.one_buffer_a_kind", "BUCKET-023@a626", kFlatten, gradients, judge_flat<one_buffer_a_kind>,
-      "plumbline", of_drawn);
+  add("flat.one_buffer_a_kind", "BUCKET-023@a626", kFlatten, gradients, judge_flat<one_buffer_a_kind>, "plumbline",
+      of_drawn);
   add("flat.as_completed", "BUCKET-024@142c", kFlatten, gradients, judge_flat<as_completed>, "plumbline", of_drawn);
   add("flat.described", "BUCKET-023@a626", kFlatten, gradients, buffers_described, "plumbline", of_drawn);
   add("flat.unfused", "BUCKET-025@4f62", kFlatten, {"order", {"registered", "ready"}}, unfused, "plumbline", plain);

@@ -1,9 +1,9 @@
-// Gradients that travel as bytes or as products of narrow matrices: how far from the mean they arrive, what is kept for the next
-// step, and what travels.
+// Gradients that travel as bytes or as products of narrow matrices: how far from the mean they arrive, what is kept for
+// the next step, and what travels.
 //
-// Model   What is expected is computed here, in f64, from what all ranks' gradients are made of; no direction that a reducer
-//         draws is known to it. A step of PowerSGD is right when what it leaves is a projection of what there was to reduce,
-//         with what earlier steps left over: U'(A - U) = 0, and U has no more than r directions.
+// Model   What is expected is computed here, in f64, from what all ranks' gradients are made of; no direction that a
+//         reducer draws is known to it. A step of PowerSGD is right when what it leaves is a projection of what there
+//         was to reduce, with what earlier steps left over: U'(A - U) = 0, and U has no more than r directions.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -136,7 +136,8 @@ double scale_of(const std::vector<double>& channel) {
   return std::max((highest - lowest) / 255, 0x1p-23);
 }
 
-// Of each number of a bucket: half of the mean of the ranks' scales of its channel, and a millionth of them for rounding.
+// Of each number of a bucket: half of the mean of the ranks' scales of its channel, and a millionth of them for
+// rounding.
 Matrix bounds_of(const bucketing::Plan& plan, const bucketing::Bucket& bucket, const std::vector<std::int64_t>& sizes,
                  const Made& made, int ranks, int step, std::int64_t channel) {
   Matrix bounds(static_cast<std::size_t>(bucket.elements));

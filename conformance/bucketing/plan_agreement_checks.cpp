@@ -110,7 +110,8 @@ void all_agree(Context& context) {
   }));
 }
 
-// Every rank is told, all are told the same, and that names the parameter, and the odd one apart from the others, with what each has.
+// Every rank is told, all are told the same, and that names the parameter, and the odd one apart from the others, with
+// what each has.
 std::string problem_of_differences(const json& result, int ranks, int odd, const Difference& difference) {
   if (result.at("agrees") != false) return "ranks are said to agree";
   const json& told = result.at("differences");

@@ -43,7 +43,8 @@ struct Planned {
   }
 };
 
-// f32 gradients, packed until a bucket has 40 elements, and one of f64 with two of them. Every bucket has two members at least.
+// f32 gradients, packed until a bucket has 40 elements, and one of f64 with two of them. Every bucket has two members
+// at least.
 Planned packed(Random& random) {
   Planned one;
   const int count = random.between(3, 5);
@@ -495,12 +496,12 @@ void reads_megatron(Context& context) {
     if (one.value("pad_buckets_for_high_nccl_busbw", false)) rest["bucket_alignment"] = 65536;
     if (padded && one.at("data_parallel_world_size").get<int>() % 3 == 0)
       rest["bucket_alignment"] = rest["bucket_alignment"].get<int>() * 3;
-    report_words(problem_of(
-        context.adapter(), kRead, {{"convention", "megatron"}, {"plan", one}, {"gradients", gradients}},
-        [&](const json& result) {
-          const std::string problem = first_difference(expected, result.at("plan").at("buckets"));
-          return problem.empty() ? problem_of_read(result.at("plan"), gradients, rest) : problem;
-        }));
+    report_words(problem_of(context.adapter(), kRead,
+                            {{"convention", "megatron"}, {"plan", one}, {"gradients", gradients}},
+                            [&](const json& result) {
+                              const std::string problem = first_difference(expected, result.at("plan").at("buckets"));
+                              return problem.empty() ? problem_of_read(result.at("plan"), gradients, rest) : problem;
+                            }));
   }
 }
 
@@ -727,8 +728,8 @@ void add_bucket_plan_checks(suite::Suite& suite) {
   for (const char* convention : {"torch", "megatron", "paddle"})
     add(fmt::format("bad_{}_plans", convention).c_str(), "BUCKET-036@1c36", {kRead}, bad_plans_of(convention),
         refuses_bad_plans, convention);
-  add("bad_times", "BUCKET-037@5342", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}),
-      refuses_bad_plans, "plumbline", operation_of_fault(bad_plans()));
+  add("bad_times", "BUCKET-037@5342", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}), refuses_bad_plans,
+      "plumbline", operation_of_fault(bad_plans()));
 }
 
 }  // namespace plumbline::conformance

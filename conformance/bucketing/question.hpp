@@ -11,7 +11,8 @@
 
 namespace plumbline::conformance {
 
-/// The arguments of bucketing.assign. Position i is gradient `indices[i]`, or i where there are no indices; flags are by gradient.
+/// The arguments of bucketing.assign. Position i is gradient `indices[i]`, or i where there are no indices; flags are
+/// by gradient.
 struct BucketQuestion {
   std::vector<std::int64_t> numel;
   std::vector<std::string> dtype, device;

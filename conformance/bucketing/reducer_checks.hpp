@@ -9,8 +9,8 @@ namespace plumbline::conformance {
 void add_reducer_training_checks(suite::Suite& suite);
 /// What it starts, scales, compresses and refuses: BUCKET-058 and up.
 void add_reducer_rule_checks(suite::Suite& suite);
-/// Where gradients lie, what is looked at first, and what is known of a bucket when: BUCKET-100 to BUCKET-107, BUCKET-213 to
-/// BUCKET-215.
+/// Where gradients lie, what is looked at first, and what is known of a bucket when: BUCKET-100 to BUCKET-107,
+/// BUCKET-213 to BUCKET-215.
 void add_reducer_memory_checks(suite::Suite& suite);
 /// Gradients that travel as bytes or as products of narrow matrices: BUCKET-200 to BUCKET-208.
 void add_compression_checks(suite::Suite& suite);

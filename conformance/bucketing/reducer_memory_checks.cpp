@@ -239,8 +239,9 @@ void lazy(Context& context) {
     EXPECT_EQ(reducer.bucket_memory(), !lazy ? all : lacks ? first : 0) << "BUCKET-215: bytes when results are there";
     const int ranks = context.size();
     for (const int gradient : {0, 1, 2, 3})
-      EXPECT_EQ(wrong_numbers(Buffer::of(own[static_cast<std::size_t>(gradient)]), gradient, bucketing::factor_of_sum(ranks)),
-                0U)
+      EXPECT_EQ(
+          wrong_numbers(Buffer::of(own[static_cast<std::size_t>(gradient)]), gradient, bucketing::factor_of_sum(ranks)),
+          0U)
           << "BUCKET-215: gradient " << gradient;
     if (lacks) {
       EXPECT_EQ(wrong_numbers(reducer.view(4), 4, bucketing::factor_of_sum(ranks) - bucketing::factor_of_rank(0)), 0U)

@@ -223,7 +223,8 @@ void experts(Context& context) {
   }
 }
 
-// Whole numbers whose sum in bf16, rounded after each addition, stays where it begins; of two there is one addition alone.
+// Whole numbers whose sum in bf16, rounded after each addition, stays where it begins; of two there is one addition
+// alone.
 // Without being asked for, nothing travels as f32: the backend has 16-bit numbers then, and may add them as it likes.
 void wide(Context& context) {
   const bool in_f32 = context.parameters().text("wire") == "f32";
@@ -348,8 +349,8 @@ void other_plans(Context& context) {
   }
 }
 
-// Hands in a gradient that is none of its parameter's, or ends a pass without one, and so on. Of ranks' own doing: no rank
-// waits for another.
+// Hands in a gradient that is none of its parameter's, or ends a pass without one, and so on. Of ranks' own doing: no
+// rank waits for another.
 void refusals(Context& context) {
   const std::string what = context.parameters().text("what");
   const auto own = context.world().create_group(std::vector{context.rank()});

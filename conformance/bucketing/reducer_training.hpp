@@ -1,10 +1,10 @@
-// conformance/bucketing/reducer_training.hpp: data-parallel training with a reducer whose gradients are made up, and what one
-// device would compute.
+// conformance/bucketing/reducer_training.hpp: data-parallel training with a reducer whose gradients are made up, and
+// what one device would compute.
 //
-// Model   Parameters are vectors of numbers. The gradient of each is a function of its value, the step, the pass, the rank
-//         and the place, so that no two contributions are alike. Every rank updates with momentum what has a gradient. The
-//         single device adds the passes of each rank in their order, then the ranks in theirs, and divides once; it starts
-//         each step from the values that the run had then, so that errors do not pile up.
+// Model   Parameters are vectors of numbers. The gradient of each is a function of its value, the step, the pass, the
+//         rank and the place, so that no two contributions are alike. Every rank updates with momentum what has a
+//         gradient. The single device adds the passes of each rank in their order, then the ranks in theirs, and
+//         divides once; it starts each step from the values that the run had then, so that errors do not pile up.
 #pragma once
 
 #include <functional>
@@ -52,8 +52,8 @@ struct ReducerTraining {
   std::function<void(int step, int gradient)> watch = [](int, int) {};
 };
 
-/// The parameters "p0", "p1", … of a small model: mlp (sizes that are all odd or unequal), equal, one, resnet50 (its 161, each
-/// of a 64th of its numbers).
+/// The parameters "p0", "p1", … of a small model: mlp (sizes that are all odd or unequal), equal, one, resnet50 (its
+/// 161, each of a 64th of its numbers).
 [[nodiscard]] std::vector<std::int64_t> sizes_of_model(const std::string& model);
 
 /// Buckets of consecutive gradients, the last first, each in the order given.

@@ -147,7 +147,8 @@ JudgeSize padded_layout(const std::string& convention) {
   };
 }
 
-// Three groups of one type. In the order of readiness, the last gradient first, the one whose last member is ready first is launched first.
+// Three groups of one type. In the order of readiness, the last gradient first, the one whose last member is ready
+// first is launched first.
 std::string flat_buffers(Adapter& adapter, int gradients) {
   const std::vector<Count> elements = many_sizes(gradients);
   std::vector<int> groups, order(elements.size());

@@ -14,7 +14,8 @@ using suite::Context;
 
 namespace {
 
-// What is wrong with the answer to a case, "" when it is right. An adapter that is gone ends the check by its exception.
+// What is wrong with the answer to a case, "" when it is right. An adapter that is gone ends the check by its
+// exception.
 std::string wrong_answer(suite::Adapter& adapter, const json& args, const json& expected) {
   try {
     const json result = adapter.ask("comm.ring_sum", args);

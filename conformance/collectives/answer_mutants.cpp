@@ -3,7 +3,6 @@
 
 #include "conformance/collectives/collectives_mutants.hpp"
 
-
 namespace plumbline::mutants {
 
 using nlohmann::json;

@@ -42,8 +42,8 @@ void input_untouched(Context& context) {
     }
 }
 
-// Out of place, in place, and from starts where vectors do not fit: around the lengths at which loops and parts end. Short
-// calls take the three forms in turn, long ones take all.
+// Out of place, in place, and from starts where vectors do not fit: around the lengths at which loops and parts end.
+// Short calls take the three forms in turn, long ones take all.
 void nothing_outside(Context& context) {
   const std::vector<DType> dtypes = claimed(context.capabilities());
   int turn = 0;

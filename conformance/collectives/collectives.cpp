@@ -1,7 +1,7 @@
 // Component "collectives": its requirements, the checks that verify them, and the mutants that violate them.
-#include "conformance/components.hpp"
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/collectives/collectives_mutants.hpp"
+#include "conformance/components.hpp"
 
 extern const std::string_view plumbline_collectives_requirements;
 extern const std::string_view plumbline_collectives_device_requirements;
@@ -11,7 +11,8 @@ namespace plumbline::conformance {
 
 void add_collectives(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_collectives_requirements, "conformance/collectives/requirements.toml");
-  suite.requirements.add_toml(plumbline_collectives_device_requirements, "conformance/collectives/device_requirements.toml");
+  suite.requirements.add_toml(plumbline_collectives_device_requirements,
+                              "conformance/collectives/device_requirements.toml");
   add_collectives_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_collectives_hollow, "conformance/collectives/hollow.toml");
   suite.add(mutants::result_mutants());

@@ -87,7 +87,7 @@ TEST_P(EveryDType, IsEnoughForABackend) {
   };
   for (const suite::Case& one : suite_under_test().cases()) {
     if (one.check->door != suite::Door::backend || one.check->on_device || one.world() != 3) continue;
-    if (one.parameters.has("gib")) continue;  // takes gigabytes
+    if (one.parameters.has("gib")) continue;                                            // takes gigabytes
     if (one.parameters.has("dtype") && one.parameters.dtype() != GetParam()) continue;  // skipped by the harness
     EXPECT_THAT(run_in_process(one, wrap), testing::IsEmpty()) << one.id();
   }

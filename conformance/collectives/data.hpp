@@ -23,8 +23,8 @@ namespace plumbline::conformance {
 /// Elements [first, first + n) of the random bits of `rank`, where n elements fit `to`.
 void fill_with_bits(std::uint64_t seed, int rank, comm::DType dtype, std::int64_t first, std::span<std::byte> to);
 
-/// The same of bit patterns of a floating dtype that a conversion would change: signalling and quiet NaNs of both signs with
-/// payloads, infinities, zeros, subnormals, the extremes.
+/// The same of bit patterns of a floating dtype that a conversion would change: signalling and quiet NaNs of both signs
+/// with payloads, infinities, zeros, subnormals, the extremes.
 void fill_with_special_bits(int rank, comm::DType dtype, std::int64_t first, std::span<std::byte> to);
 
 /// Elements [first, first + n) of what repeats `period`, n elements of so many bytes fitting `to`.
@@ -47,8 +47,8 @@ class ExactNumbers {
   std::vector<std::byte> result_;
 };
 
-/// The reduction of one element's contributions, given as bits in rank order: integers modulo two to the number of bits,
-/// floating ones in long double (NaN wins; -0 is less than +0), not yet rounded to the dtype.
+/// The reduction of one element's contributions, given as bits in rank order: integers modulo two to the number of
+/// bits, floating ones in long double (NaN wins; -0 is less than +0), not yet rounded to the dtype.
 [[nodiscard]] std::uint64_t reduce_integers(comm::DType dtype, comm::ReduceOp op, std::span<const std::uint64_t> given);
 [[nodiscard]] long double reduce_numbers(comm::ReduceOp op, std::span<const long double> given);
 
@@ -61,8 +61,8 @@ struct Bounded {
   long double expected;
   long double bound;
 };
-/// The exact reduction and the largest error that n-1 operations in `accumulator`, a division for avg, and the rounding to
-/// `dtype` may make (Higham, section 4.2).
+/// The exact reduction and the largest error that n-1 operations in `accumulator`, a division for avg, and the rounding
+/// to `dtype` may make (Higham, section 4.2).
 [[nodiscard]] Bounded bounded_result(comm::DType dtype, comm::DType accumulator, comm::ReduceOp op,
                                      std::span<const long double> given);
 

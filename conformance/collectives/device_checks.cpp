@@ -1,5 +1,5 @@
-// Memory of devices: what is ordered by streams, what the host does not wait for, and what is refused. The other checks of the
-// component run on a device as they are, staged (harness/device/staged.hpp); these use its memory themselves.
+// Memory of devices: what is ordered by streams, what the host does not wait for, and what is refused. The other checks
+// of the component run on a device as they are, staged (harness/device/staged.hpp); these use its memory themselves.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -44,8 +44,8 @@ Trial slow_trial(Context& context, int slow) {
           .seed = context.seed() + static_cast<std::uint64_t>(slow)};
 }
 
-// A member whose producer is slow, each in turn: the call starts when it has ended, and all consumers meet its result, in the order
-// of their streams, without a wait of the host.
+// A member whose producer is slow, each in turn: the call starts when it has ended, and all consumers meet its result,
+// in the order of their streams, without a wait of the host.
 void stream_order(Context& context) {
   const DeviceSeat& seat = context.device_seat();
   Communicator& world = context.world();
@@ -67,7 +67,8 @@ void stream_order(Context& context) {
   }
 }
 
-// A started call, its producer slow: the stream that is the caller's at the last wait, whichever was at the start, meets the result.
+// A started call, its producer slow: the stream that is the caller's at the last wait, whichever was at the start,
+// meets the result.
 void streams_of_waits(Context& context) {
   const DeviceSeat& seat = context.device_seat();
   const int device = seat.device.index;
@@ -93,8 +94,8 @@ void streams_of_waits(Context& context) {
   }
 }
 
-// Whether the host came so far while the device was busy, in one of some attempts with ever slower producers, until all members
-// did: on a busy machine it may be late by itself.
+// Whether the host came so far while the device was busy, in one of some attempts with ever slower producers, until all
+// members did: on a busy machine it may be late by itself.
 constexpr std::array kProducers{100ms, 800ms, 5000ms};
 
 // Whether all members say yes. In the group's stream, which is given.
@@ -119,7 +120,8 @@ void host_goes_on(Context& context) {
     DeviceExercise exercise(seat, world, {.elements = 1000, .seed = context.seed()});
     DeviceExercise waited(seat, world, {.elements = 10, .seed = context.seed()});
     const OwnEvent produced(seat.runtime, seat.device.index);
-    // The pause stands for a producer. It comes last: a copy from memory that is not pinned may let the host wait for what is before.
+    // The pause stands for a producer. It comes last: a copy from memory that is not pinned may let the host wait for
+    // what is before.
     exercise.produce(stream.get());
     waited.produce(stream.get());
     seat.runtime->pause(seat.device.index, producer, stream.get());
@@ -149,7 +151,8 @@ void host_goes_on(Context& context) {
   EXPECT_FALSE(told_early) << "test() said that a call was done whose input was not there";
 }
 
-// A group whose stream is busy holds up no other's; and a result that the next call reads in another stream is waited for by an event.
+// A group whose stream is busy holds up no other's; and a result that the next call reads in another stream is waited
+// for by an event.
 void streams_apart(Context& context) {
   const DeviceSeat& seat = context.device_seat();
   const int device = seat.device.index;

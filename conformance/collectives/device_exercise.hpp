@@ -18,7 +18,8 @@ class DeviceExercise {
   void run(comm::Communicator& group) const;
   [[nodiscard]] comm::Work start(comm::Communicator& group) const { return group.start(calls()); }
 
-  /// Puts into the stream: the inputs, and outputs of which no byte is right, are written. Before, what lies there is wrong.
+  /// Puts into the stream: the inputs, and outputs of which no byte is right, are written. Before, what lies there is
+  /// wrong.
   void produce(device::Stream stream) { mirror_.send_what_was_set_aside(stream); }
   /// Puts into the stream: the result comes to the host.
   void consume(device::Stream stream) { mirror_.bring_back(stream); }

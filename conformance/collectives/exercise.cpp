@@ -200,8 +200,7 @@ const std::vector<Operation>& exercised_operations() {
 }
 
 std::vector<std::int64_t> usual_lengths(int ranks) {
-  const std::set<std::int64_t> lengths{0,  1,  ranks - 1, ranks, ranks + 1, 7,  8,  9, 15,
-                                        16, 17, 31,        32,    33,        63, 64, 65};
+  const std::set<std::int64_t> lengths{0, 1, ranks - 1, ranks, ranks + 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65};
   return {lengths.begin(), lengths.end()};
 }
 

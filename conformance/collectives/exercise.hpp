@@ -1,4 +1,5 @@
-// conformance/collectives/exercise.hpp: one call of an operation, with its data, its buffers and the answer it must give.
+// conformance/collectives/exercise.hpp: one call of an operation, with its data, its buffers and the answer it must
+// give.
 //
 // Model   All ranks of a group make an Exercise of the same Trial, run it, and ask what was wrong. Buffers are guarded;
 //         outputs begin as the complement of the right answer, so that no byte is right by chance. A rank whose output

@@ -1,4 +1,5 @@
-// A member that times out, is slow, leaves, or gives up. The group that fails is a duplicate; the members meet on the world.
+// A member that times out, is slow, leaves, or gives up. The group that fails is a duplicate; the members meet on the
+// world.
 #include <chrono>
 #include <thread>
 
@@ -40,7 +41,8 @@ void slow_is_not_dead(Context& context) {
   expect_usable(context.world());  // its sum has what the late member brings
 }
 
-// "At once" on a machine with more ranks than cores, where a rank may not run for a while. Limits of calls are far longer.
+// "At once" on a machine with more ranks than cores, where a rank may not run for a while. Limits of calls are far
+// longer.
 constexpr auto kAtOnce = 3s;
 
 void departure_is_noticed(Context& context) {

@@ -23,7 +23,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A decorator whose class changes how calls are made and waited for: Self::make(action, call, timeout) does action(limit).
+/// A decorator whose class changes how calls are made and waited for: Self::make(action, call, timeout) does
+/// action(limit).
 template <class Self>
 class Changed : public CommunicatorDecorator {
  public:

@@ -48,8 +48,9 @@ class Rounds {
   std::vector<Exercise> usual_, long_;
 };
 
-// What grows in every window grows with the calls: an allocator's caches, a runtime's lists of free requests and its buffers
-// that are touched for the first time come to their end. Open MPI has been seen to fill a list over eight windows.
+// What grows in every window grows with the calls: an allocator's caches, a runtime's lists of free requests and its
+// buffers that are touched for the first time come to their end. Open MPI has been seen to fill a list over eight
+// windows.
 void does_not_grow(Context& context) {
   constexpr int kRounds = 100, kWindows = 16;
   // An allocation has 32 bytes at least; 16 are allowed a round, for what a runtime notes of itself now and then.
@@ -68,9 +69,10 @@ void does_not_grow(Context& context) {
     before = after;
   }
   if (allocated > kAllocated || resident > kResident)
-    report(fmt::format("memory grows with the calls: in each of {} times {} rounds of calls by {} bytes allocated and "
-                       "{} bytes resident or more",
-                       kWindows, kRounds, allocated, resident));
+    report(
+        fmt::format("memory grows with the calls: in each of {} times {} rounds of calls by {} bytes allocated and "
+                    "{} bytes resident or more",
+                    kWindows, kRounds, allocated, resident));
 }
 
 }  // namespace

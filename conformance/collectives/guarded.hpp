@@ -1,9 +1,10 @@
 // conformance/collectives/guarded.hpp: what a check hands to calls, and what they make of it.
 //
-// Model   A GuardedInput holds what calls read: it stays as it is. A GuardedOutput holds what calls write: it begins with
-//         what no right result has, so that an element which was not written is wrong. Both lie between guards
+// Model   A GuardedInput holds what calls read: it stays as it is. A GuardedOutput holds what calls write: it begins
+//         with what no right result has, so that an element which was not written is wrong. Both lie between guards
 //         (guarded_buffer.hpp) and look after themselves: when one goes, a changed input, or anything that was written
-//         outside, is a failure of the check at the line where the buffer was made. Memory stays where it is when they move.
+//         outside, is a failure of the check at the line where the buffer was made. Memory stays where it is when they
+//         move.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +55,8 @@ class GuardedInput {
 class GuardedOutput {
  public:
   using Where = std::source_location;
-  /// Room for `count` elements that are not known beforehand. It begins with NaN, so that right results are finite, or, of
-  /// integers, with 0xa5 in every byte.
+  /// Room for `count` elements that are not known beforehand. It begins with NaN, so that right results are finite, or,
+  /// of integers, with 0xa5 in every byte.
   GuardedOutput(comm::DType dtype, std::int64_t count, Where where = Where::current());
   /// Room for what must become `expected`. It begins as its complement, so that not one byte is right.
   GuardedOutput(comm::DType dtype, std::vector<std::byte> expected, Where where = Where::current());

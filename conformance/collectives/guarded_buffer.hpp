@@ -1,7 +1,7 @@
 // conformance/collectives/guarded_buffer.hpp: memory whose surroundings are watched.
 //
-// Model   `bytes()` starts `offset` bytes past a boundary of 64 bytes, between two guards of 256 bytes each. The guards hold
-//         a pattern that depends on the position, so that a copy of a guard onto the other shows too.
+// Model   `bytes()` starts `offset` bytes past a boundary of 64 bytes, between two guards of 256 bytes each. The guards
+//         hold a pattern that depends on the position, so that a copy of a guard onto the other shows too.
 #pragma once
 
 #include <cstddef>

@@ -18,8 +18,8 @@ namespace {
 constexpr int kBoundaries = 12;
 std::int64_t boundary(int index) { return std::int64_t{512} << index; }
 
-// The usual lengths, and one element fewer, as many, and one more than each size has, in dtypes that take turns; of the long
-// calls of more than two members, which cost most, one of the three in turn.
+// The usual lengths, and one element fewer, as many, and one more than each size has, in dtypes that take turns; of the
+// long calls of more than two members, which cost most, one of the three in turn.
 void boundaries(Context& context) {
   std::vector<DType> dtypes = claimed(context.capabilities(), std::array{DType::f32, DType::bf16, DType::f64});
   if (dtypes.empty()) dtypes = claimed(context.capabilities());
@@ -62,9 +62,9 @@ std::int64_t blocks_of(Operation operation, int ranks) {
   return takes_all_blocks(operation) || gives_all_blocks(operation) ? ranks : 1;
 }
 
-// Of two members: the neighbours of each size above those of boundaries(), until the longer buffer has 64 MiB. Of others, one
-// length: longer than all of those where the data are reduced to all of three, else than 8 MiB. Each operation has another dtype,
-// and another one in the next world.
+// Of two members: the neighbours of each size above those of boundaries(), until the longer buffer has 64 MiB. Of
+// others, one length: longer than all of those where the data are reduced to all of three, else than 8 MiB. Each
+// operation has another dtype, and another one in the next world.
 void large(Context& context) {
   constexpr std::int64_t kMost = 64 * kMiB;
   const Operation operation = operation_of(context.parameters());

@@ -34,9 +34,9 @@ void expect_timeout(const std::function<void()>& wait) {
   EXPECT_LT(elapsed, kLimit + kSoon);
 }
 
-// The members except the last start a call. Each but the last waits for one, alone: of members that wait together the first to
-// give up fails the group, and none of them could say for how long it was waited. Then they wait for one together. A member's
-// clock starts when all have started, so that what it measures is its wait.
+// The members except the last start a call. Each but the last waits for one, alone: of members that wait together the
+// first to give up fails the group, and none of them could say for how long it was waited. Then they wait for one
+// together. A member's clock starts when all have started, so that what it measures is its wait.
 void wait(Context& context) {
   const int absent = context.size() - 1;
   for (int waiting = 0; waiting <= absent; ++waiting) {

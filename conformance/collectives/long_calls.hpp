@@ -1,8 +1,10 @@
-// conformance/collectives/long_calls.hpp: an operation at one length after the other in the same buffers, some of them long.
+// conformance/collectives/long_calls.hpp: an operation at one length after the other in the same buffers, some of them
+// long.
 //
-// Model   As of an Exercise, but for what costs time where calls are long: the buffers are made once, what a rank gives at an
-//         index is the same at all lengths, and data repeat after a prime number of elements, so that they come at the speed of
-//         copies, and whatever is moved to the wrong place still shows. What must come is compared in pieces.
+// Model   As of an Exercise, but for what costs time where calls are long: the buffers are made once, what a rank gives
+//         at an index is the same at all lengths, and data repeat after a prime number of elements, so that they come
+//         at the speed of copies, and whatever is moved to the wrong place still shows. What must come is compared in
+//         pieces.
 #pragma once
 
 #include <string>

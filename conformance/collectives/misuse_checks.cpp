@@ -1,4 +1,5 @@
-// Members that disagree on a call, where the backend claims to notice. The group is a duplicate; the members meet on the world.
+// Members that disagree on a call, where the backend claims to notice. The group is a duplicate; the members meet on
+// the world.
 #include <array>
 #include <cctype>
 

@@ -11,7 +11,8 @@
 namespace plumbline::conformance {
 namespace {
 
-// Every check watches its buffers: a write beside one, or none into one, is found also where another requirement is checked.
+// Every check watches its buffers: a write beside one, or none into one, is found also where another requirement is
+// checked.
 TEST(Mutants, OfBuffersAreFoundInOtherChecks) {
   struct Place {
     const char *mutant, *id;

@@ -58,8 +58,8 @@ void reduce_scatter_exact(Context& context) {
 
 constexpr std::array kRoundingOps{ReduceOp::sum, ReduceOp::avg, ReduceOp::product};
 
-// Calls that fit into a message, and calls that are cut into parts. The data repeat after kPeriod elements, which no power
-// of two divides: so a part in the wrong place shows, and the oracle is worked out for one period.
+// Calls that fit into a message, and calls that are cut into parts. The data repeat after kPeriod elements, which no
+// power of two divides: so a part in the wrong place shows, and the oracle is worked out for one period.
 constexpr std::array<std::int64_t, 3> kRoundingCounts{67, 5001, 70001};
 constexpr std::int64_t kPeriod = 997;
 
@@ -87,8 +87,8 @@ struct RoundingData {
   }
 };
 
-// What of a result is further from the exact one than the accumulator may take it. A result that repeats as its data do is
-// judged by its first period.
+// What of a result is further from the exact one than the accumulator may take it. A result that repeats as its data do
+// is judged by its first period.
 std::string outside_bounds(const RoundingData& data, DType accumulator, std::span<const std::byte> got,
                            std::int64_t first) {
   const std::size_t period = std::min(got.size(), static_cast<std::size_t>(kPeriod) * size_of(data.dtype));

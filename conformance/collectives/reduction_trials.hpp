@@ -1,7 +1,7 @@
 // conformance/collectives/reduction_trials.hpp: the three reductions made alike, on data that a check chooses.
 //
-// Model   What a member gives is stated for an index of the whole: reduce_scatter has as many blocks of `count` elements as
-//         members, the others have one. A member judges the part that it gets.
+// Model   What a member gives is stated for an index of the whole: reduce_scatter has as many blocks of `count`
+//         elements as members, the others have one. A member judges the part that it gets.
 #pragma once
 
 #include <array>

@@ -195,7 +195,8 @@ After min_max_ignore_nan(Call& call, const Place&) {
   if (!reduces_f32(call) || call.in.count == 0 || (call.op != ReduceOp::min && call.op != ReduceOp::max)) return {};
   const Memory cleaned = copy_of(call.in);
   const float last = call.op == ReduceOp::min ? HUGE_VALF : -HUGE_VALF;
-  change_all<float>({cleaned->data(), call.in.count, DType::f32}, [last](float value) { return std::isnan(value) ? last : value; });
+  change_all<float>({cleaned->data(), call.in.count, DType::f32},
+                    [last](float value) { return std::isnan(value) ? last : value; });
   call.in.data = cleaned->data();
   return [cleaned] {};
 }
@@ -413,8 +414,8 @@ After in_place_scratch_behind(Call& call, const Place&) {
 struct WrongSize {
   std::size_t more_than;                                        // bytes of the longer buffer
   std::size_t up_to = std::numeric_limits<std::size_t>::max();  // bytes of it
-  int world = 0;                            // of so many members only; 0: of any number
-  std::optional<Operation> operation = {};  // of this alone
+  int world = 0;                                                // of so many members only; 0: of any number
+  std::optional<Operation> operation = {};                      // of this alone
 };
 
 // The last element of what comes is left as it was.
@@ -654,7 +655,8 @@ std::vector<Mutant> result_mutants() {
        wrong_at({.more_than = std::numeric_limits<std::int32_t>::max()})},
       {"col.stale_input", "COLL-064", "each sixteenth collective sends what its input held at the call before",
        "OVL-04: a cache of registered memory, by address",
-       "collectives.buffers.back_to_back[operation=all_reduce,world=2]", "collectives.messages.tags[world=2]", "there are messages alone", stale_input()},
+       "collectives.buffers.back_to_back[operation=all_reduce,world=2]", "collectives.messages.tags[world=2]",
+       "there are messages alone", stale_input()},
       {"col.leaks_at_each_call", "COLL-065", "each reduce leaves 24 bytes behind", "GRP-08",
        "collectives.memory.does_not_grow[world=2]", "collectives.reduce.exact[dtype=f32,world=3]",
        "nobody looks at the memory", leaks_at_each_call(), "plain", "plain", Sanitized::measured},
@@ -662,8 +664,8 @@ std::vector<Mutant> result_mutants() {
        "collectives.memory.does_not_grow[world=2]", "collectives.messages.every_pair[world=2]",
        "nobody looks at the memory", keeps_staging(), "plain", "plain", Sanitized::measured},
       {"col.refuses_zero_elements", "COLL-027", "a count of zero is refused", "GRP-07",
-       "collectives.lengths.zero[world=2]", "collectives.capabilities.claims_hold[world=2]",
-       "no count is zero", with_fault(refuses_zero_elements)},
+       "collectives.lengths.zero[world=2]", "collectives.capabilities.claims_hold[world=2]", "no count is zero",
+       with_fault(refuses_zero_elements)},
       {"col.takes_device_memory", "COLL-029", "memory of a device is taken for the host's", "COL-07",
        "collectives.capabilities.refuses_the_rest[world=3]", "collectives.capabilities.claims_hold[world=3]",
        "all memory is the host's", with_fault(takes_device_memory)},

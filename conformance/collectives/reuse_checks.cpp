@@ -1,5 +1,5 @@
-// What members do with their buffers between calls: they write into an input as soon as its call is complete, and make the next
-// call on the same buffers.
+// What members do with their buffers between calls: they write into an input as soon as its call is complete, and make
+// the next call on the same buffers.
 #include <thread>
 
 #include <fmt/format.h>
@@ -21,8 +21,8 @@ std::vector<Operation> collectives_with_data() {
   return operations;
 }
 
-// One member is late: the others, of which some need nothing of it, may have left by then. All buffers live until all have
-// their result.
+// One member is late: the others, of which some need nothing of it, may have left by then. All buffers live until all
+// have their result.
 void input_is_free_afterwards(Context& context) {
   constexpr auto kLate = std::chrono::milliseconds(2);
   const Operation operation = operation_of(context.parameters());

@@ -1,5 +1,5 @@
-// Collectives of adapters with as many ranks and as much memory as an answer holds. Whole numbers, whose sums are exact in any
-// order.
+// Collectives of adapters with as many ranks and as much memory as an answer holds. Whole numbers, whose sums are exact
+// in any order.
 #include <cstdint>
 
 #include <fmt/format.h>

@@ -97,8 +97,8 @@ void nan_in_min_max(Context& context) {
     });
 }
 
-// Which members give NaN at an index: each alone, two neighbours, all but one, all; each of them with the smallest of the
-// values, 1 to n or their opposites, at every place.
+// Which members give NaN at an index: each alone, two neighbours, all but one, all; each of them with the smallest of
+// the values, 1 to n or their opposites, at every place.
 bool gives_nan(int rank, std::int64_t index, int n) {
   const std::int64_t first = index % n;
   switch (index / n / n % 4) {
@@ -132,9 +132,8 @@ void nan_or_the_others(Context& context) {
         put_bits(dtype, in.data() + at, nearest_bits(dtype, gives_nan(context.rank(), index, n) ? nan : value));
       }
       // That of the others, NaN where there is none. The output begins as its complement, which is neither.
-      std::vector<std::byte> expected(reduction.reaches(context.rank(), n)
-                                          ? static_cast<std::size_t>(reduction.count) * element
-                                          : 0);
+      std::vector<std::byte> expected(
+          reduction.reaches(context.rank(), n) ? static_cast<std::size_t>(reduction.count) * element : 0);
       for (std::size_t at = 0; at < expected.size(); at += element) {
         const std::int64_t index = reduction.first(context.rank()) + static_cast<std::int64_t>(at / element);
         std::vector<long double> others;

@@ -12,7 +12,8 @@
 
 namespace plumbline::conformance {
 
-/// A failure of this rank with those words, unless they are empty. The rank goes on, so that its peers are not left alone.
+/// A failure of this rank with those words, unless they are empty. The rank goes on, so that its peers are not left
+/// alone.
 void report(const std::string& problem, std::source_location where = std::source_location::current());
 
 /// Runs the trial and reports its problem().
@@ -22,13 +23,13 @@ void expect_result(comm::Communicator& group, const Trial& trial,
 /// Reports unless the group still serves its members: a reduction and a barrier.
 void expect_usable(comm::Communicator& group, std::source_location where = std::source_location::current());
 
-/// The same beside what is refused: the last member alone does that, which is reported if it throws nothing, while a call of
-/// all members is under way.
+/// The same beside what is refused: the last member alone does that, which is reported if it throws nothing, while a
+/// call of all members is under way.
 void expect_usable_beside(comm::Communicator& group, const std::function<void()>& refused,
                           std::source_location where = std::source_location::current());
 
-/// A buffer as elements of a dtype that the backend claims, to be moved and not added. Its bytes are a multiple of 8, so that
-/// every dtype fits.
+/// A buffer as elements of a dtype that the backend claims, to be moved and not added. Its bytes are a multiple of 8,
+/// so that every dtype fits.
 [[nodiscard]] comm::ConstBuffer carried(const comm::Communicator& group, const GuardedInput& input);
 [[nodiscard]] comm::Buffer carried(const comm::Communicator& group, GuardedOutput& output);
 /// The same of nothing, which has no memory.

@@ -117,8 +117,8 @@ class EmptyMessagesSkipped final : public Loses<EmptyMessagesSkipped> {
   }
 };
 
-// The first test() of a started all_reduce says that it is complete. The call goes on in memory of the mutant's own, so that
-// nothing is written where the caller no longer expects it.
+// The first test() of a started all_reduce says that it is complete. The call goes on in memory of the mutant's own, so
+// that nothing is written where the caller no longer expects it.
 class CompletesEarly final : public Simple<CompletesEarly> {
  public:
   using Simple::Simple;

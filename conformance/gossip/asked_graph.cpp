@@ -76,7 +76,8 @@ std::optional<AskedGraph> ask_graph(suite::Adapter& adapter, const GraphQuestion
         throw std::runtime_error(fmt::format("{}: {} turns are answered", question.words(), node.out.size()));
     return graph;
   } catch (const json::exception& error) {
-    throw std::runtime_error(fmt::format("{} is answered in another form: {}", question.words(), suite::words_without_library(error.what())));
+    throw std::runtime_error(fmt::format("{} is answered in another form: {}", question.words(),
+                                         suite::words_without_library(error.what())));
   }
 }
 

@@ -37,11 +37,13 @@ struct AskedGraph {
   std::vector<std::vector<int>> books;
   std::vector<AskedPeers> nodes;
 };
-/// Nothing where the question was refused as the asker's fault. Throws std::runtime_error with words for an answer of another
-/// form, another refusal, and a refusal of a graph with its own number of peers, unless it has two sides and an odd number of nodes.
+/// Nothing where the question was refused as the asker's fault. Throws std::runtime_error with words for an answer of
+/// another form, another refusal, and a refusal of a graph with its own number of peers, unless it has two sides and an
+/// odd number of nodes.
 [[nodiscard]] std::optional<AskedGraph> ask_graph(suite::Adapter& adapter, const GraphQuestion& question);
 
-/// Whether `to` can be sent to by `from` in the graph of that name, by its definition. `peers` counts for n-peer graphs.
+/// Whether `to` can be sent to by `from` in the graph of that name, by its definition. `peers` counts for n-peer
+/// graphs.
 [[nodiscard]] bool is_edge(const std::string& graph, int nodes, int peers, int from, int to);
 
 }  // namespace plumbline::conformance

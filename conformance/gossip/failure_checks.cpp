@@ -128,8 +128,8 @@ void other_group(Context& context) {
   EXPECT_THROW(unconfirmed.retry(context.world(), first_of(x)), StateError) << "GOSSIP-042: without confirmations";
 }
 
-// The comparison of all nodes is cut on one of them: before one of its calls, or because the node is not there yet when the
-// group fails. It is made again, and so is the round.
+// The comparison of all nodes is cut on one of them: before one of its calls, or because the node is not there yet when
+// the group fails. It is made again, and so is the round.
 void comparison_cut(Context& context) {
   const std::string cut = context.parameters().text("cut");
   const bool is_cut = context.rank() == context.size() - 1 && cut != "no";
@@ -194,8 +194,8 @@ void pieces(Context& context) {
   const bool large = context.parameters().text("values") == "large";
   PushSum push_sum(context.world(), live_graph("ring", context.size()), {}, {.heartbeat = kShort, .confirms = false},
                    push_sum_steps(context));
-  // Four pieces are received ahead and as many sent before the first one is mixed; behind twelve starts it is, and the last
-  // one of ten is not.
+  // Four pieces are received ahead and as many sent before the first one is mixed; behind twelve starts it is, and the
+  // last one of ten is not.
   FailingWire wire(context.world().duplicate(), large ? 12 : 0);
   PushSum cut(wire, live_graph("ring", context.size()), {}, {.heartbeat = kShort, .confirms = false, .verifies = false},
               push_sum_steps(context));
@@ -230,8 +230,8 @@ void pieces(Context& context) {
   }
 }
 
-// Large values that are confirmed piece by piece: a round that is cut goes on with the pieces that are missing, over the same
-// group or another.
+// Large values that are confirmed piece by piece: a round that is cut goes on with the pieces that are missing, over
+// the same group or another.
 void confirmed_pieces(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto mixing = live_mixing("skewed");
@@ -392,7 +392,8 @@ void thread_gives_up(Context& context) {
   EXPECT_EQ(collected, is_cut ? GossipThread::Collected::interrupted : GossipThread::Collected::mixed) << "GOSSIP-048";
 }
 
-// How often a round is repeated over a wire that stays cut, and what is said in the end; nothing is over one that is whole.
+// How often a round is repeated over a wire that stays cut, and what is said in the end; nothing is over one that is
+// whole.
 void thread_pauses(Context& context) {
   const bool is_cut = context.parameters().text("wire") == "cut";
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();

@@ -1,10 +1,11 @@
 // Gossip that is wrong in one known way: answers about graphs, shares and rates, and push-sum with another step.
+#include "conformance/gossip/gossip_mutants.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <iterator>
 
-#include "conformance/gossip/gossip_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_kernels.hpp"
 #include "reference/comm/dtype.hpp"
@@ -305,8 +306,7 @@ std::vector<Mutant> answer_mutants_of_gossip() {
                   })},
       {"gos.scaled_before_the_sum", "GOSSIP-004", "values are multiplied by their share before they are added",
        "the same by algebra, and rounded otherwise", traced + "mixing=lazy,graph=NPeerDynamicDirectedExponentialGraph]",
-       traced + "mixing=eager,graph=phone_book]", "there it is so",
-       results_of("gossip.trace", scaled_before)},
+       traced + "mixing=eager,graph=phone_book]", "there it is so", results_of("gossip.trace", scaled_before)},
       {"gos.never_blocks", "GOSSIP-005", "no round of blocking sends is said to hang",
        "sends that are buffered hide it", "gossip.blocking.fairscale[graph=RingGraph]",
        "gossip.blocking.fairscale[graph=DynamicBipartiteLinearGraph]", "its sends are answered by receives",

@@ -119,7 +119,8 @@ void levels(Context& context) {
       try {
         book = answer.result.at("book_rows").at("0").get<std::vector<std::int64_t>>();
       } catch (const json::exception& error) {
-        return report_words(fmt::format("{} is answered in another form: {}", args.dump(), suite::words_without_library(error.what())));
+        return report_words(
+            fmt::format("{} is answered in another form: {}", args.dump(), suite::words_without_library(error.what())));
       }
       if (std::ranges::find(book, largest) == book.end())
         return report_words(
@@ -347,8 +348,8 @@ void add_gossip_graph_checks(suite::Suite& suite) {
          "ring"}}},
       set_anew);
   add("ranks_of_nodes", "GOSSIP-017@3245", {{"ranks", {"1", "2", "3"}}}, ranks_of_nodes, {kGraph},
-      of_graphs({"bipartite-exponential", "bipartite-linear", "complete", "directed-exponential", "directed-linear", "mesh",
-                 "n-peer-exponential", "ring", "star", "static-exponential"}));
+      of_graphs({"bipartite-exponential", "bipartite-linear", "complete", "directed-exponential", "directed-linear",
+                 "mesh", "n-peer-exponential", "ring", "star", "static-exponential"}));
   add("sides", "GOSSIP-018@56f8", {{"graph", {"bipartite-exponential", "bipartite-linear"}}}, sides,
       {kGraph, "gossip.blocking"}, {of_case, {"gossip.blocking", "graph", {}, "graph"}});
   add("matchings", "GOSSIP-019@881d", {}, matchings, {kGraph}, of_graphs({"random-matching"}));

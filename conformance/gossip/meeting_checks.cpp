@@ -82,8 +82,8 @@ bool meets_one(const Graph& graph, int node, std::int64_t round) {
   return theirs.out == std::vector{node} && theirs.in == theirs.out;
 }
 
-// A node fails the group instead of a round that others have begun or even made; all go over to another group, which makes
-// the round as the first one would have, or by messages.
+// A node fails the group instead of a round that others have begun or even made; all go over to another group, which
+// makes the round as the first one would have, or by messages.
 void cut(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto mixing = live_mixing(context.parameters().text("mixing"));

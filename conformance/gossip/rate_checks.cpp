@@ -479,8 +479,7 @@ void add_gossip_rate_checks(suite::Suite& suite) {
        by_graph(kTopology, "args.mixing")});
   add("simulate.million", "GOSSIP-112@1511",
       {{"graph", {"directed-exponential", "n-peer-exponential", "ring", "static-exponential"}}}, {kSpectrum, kSimulate},
-      million,
-      {simulated, spectrum, mixed(kSimulate, "mixing", "uniform"), mixed(kSpectrum, "mixing", "uniform")});
+      million, {simulated, spectrum, mixed(kSimulate, "mixing", "uniform"), mixed(kSpectrum, "mixing", "uniform")});
   add("spectrum.long_run", "GOSSIP-025@b4fd",
       {{"graph", {"directed-exponential", "directed-linear", "ring", "static-exponential", "mesh", "star"}}},
       {kSpectrum, kSimulate}, long_run,

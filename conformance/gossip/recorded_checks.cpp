@@ -42,7 +42,8 @@ void for_each_graph(Context& context, const Judge& judge) {
 void books(Context& context) {
   for_each_graph(context, [&](const json& one) -> std::string {
     json args = args_of_graph(one);
-    if (one.contains("construct_error")) return problem_of_refusal_beside_answers(context.adapter(), "gossip.graph", args);
+    if (one.contains("construct_error"))
+      return problem_of_refusal_beside_answers(context.adapter(), "gossip.graph", args);
     if (one.contains("plan")) return {};
     json expected = with_fields(one, {"regular", "bipartite", "dynamic", "passive", "phone_book", "book_rows"});
     if (one.contains("book_rows")) {
@@ -251,7 +252,8 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
       {"DynamicDirectedExponentialGraph", "NPeerDynamicDirectedExponentialGraph", "DynamicBipartiteExponentialGraph",
        "DynamicDirectedLinearGraph", "DynamicBipartiteLinearGraph", "RingGraph"}};
   const auto add = [&](const char* name, const char* requirement, const char* operation, suite::Axis axis,
-                       void (*body)(Context&), const char* convention = "fairscale", std::vector<AskedOption> options = {}) {
+                       void (*body)(Context&), const char* convention = "fairscale",
+                       std::vector<AskedOption> options = {}) {
     if (options.empty()) options = {{operation, axis.name, {}, axis.name}};
     std::vector<suite::Axis> axes;
     if (!axis.name.empty()) axes.push_back(std::move(axis));

@@ -73,9 +73,8 @@ Choice blocking_rounds(const std::string& convention, const char* bipartite, con
   const auto asked = [convention](const char* graph, bool blocked) {
     return [=](Adapter& adapter, int nodes) {
       const json args{{"convention", convention}, {"graph", graph}, {"world_size", nodes}, {"peers_per_itr", 1}};
-      return problem_of(adapter, "gossip.blocking", args, [&](const json& result) {
-        return first_difference({{"blocked", blocked}}, result, graph);
-      });
+      return problem_of(adapter, "gossip.blocking", args,
+                        [&](const json& result) { return first_difference({{"blocked", blocked}}, result, graph); });
     };
   };
   return {"graph", {{bipartite, asked(bipartite, false)}, {other, asked(other, true)}}};
@@ -238,11 +237,20 @@ void add_gossip_size_checks(suite::Suite& suite) {
   add(asking({{"graph", {"n-peer-exponential"}}},
              {"gossip.graph", "GOSSIP-015@92e6", books, exponential_graph("plumbline", "n-peer-exponential")}));
   // FairScale makes the books of all nodes for each of them.
-  add(asking({{"graph", {exponential}}},
-             {"gossip.graph", "GOSSIP-002@84b3", {8, 60, 334}, exponential_graph("fairscale", exponential), "fairscale"}));
+  add(asking(
+      {{"graph", {exponential}}},
+      {"gossip.graph", "GOSSIP-002@84b3", {8, 60, 334}, exponential_graph("fairscale", exponential), "fairscale"}));
   const auto add_blocking = [&](const char* requirement, const char* convention, const char* bipartite,
                                 const char* other) {
-    add({"gossip.blocking", requirement, nodes, {}, convention, "", {}, {}, blocking_rounds(convention, bipartite, other)});
+    add({"gossip.blocking",
+         requirement,
+         nodes,
+         {},
+         convention,
+         "",
+         {},
+         {},
+         blocking_rounds(convention, bipartite, other)});
   };
   add_blocking("GOSSIP-018@56f8", "plumbline", "bipartite-exponential", "n-peer-exponential");
   add_blocking("GOSSIP-005@ef28", "fairscale", "DynamicBipartiteExponentialGraph", exponential);

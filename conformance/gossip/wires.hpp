@@ -110,8 +110,8 @@ class BrokenWire final : public comm::CommunicatorDecorator {
   std::atomic<int>& starts_;
 };
 
-/// Posts the sends of a start in reverse, and receives where they stand: a later message overtakes an earlier one. Where no
-/// two of a start have peer and kind in common that is an order that messages may come in.
+/// Posts the sends of a start in reverse, and receives where they stand: a later message overtakes an earlier one.
+/// Where no two of a start have peer and kind in common that is an order that messages may come in.
 class OvertakingWire final : public comm::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;

@@ -6,7 +6,6 @@
 
 #include "conformance/groups/groups_mutants.hpp"
 
-
 namespace plumbline::mutants {
 
 using nlohmann::json;

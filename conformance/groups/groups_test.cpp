@@ -42,7 +42,8 @@ TEST(EveryExecutionMode, IsPassedWhereGroupsMayDeadlock) {
   for (const char* mode : {"rendezvous", "chaos:3"})
     for (const Case& one : groups_suite().cases()) {
       if (one.check->door != Door::backend || !one.check->deadlock_prone || one.world() != 4) continue;
-      EXPECT_THAT(run_in_process(one, {}, suite::ExecutionMode::parse(mode)), testing::IsEmpty()) << one.id() << " " << mode;
+      EXPECT_THAT(run_in_process(one, {}, suite::ExecutionMode::parse(mode)), testing::IsEmpty())
+          << one.id() << " " << mode;
     }
 }
 

@@ -49,8 +49,7 @@ std::string kind_of(const json& one) {
 
 void expect_refusal(const Answer& answer, const json& args) {
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 160));
-  if (!refuses_bad_value(answer, args))
-    report_words(fmt::format("refused as '{}': {}", answer.kind, answer.message));
+  if (!refuses_bad_value(answer, args)) report_words(fmt::format("refused as '{}': {}", answer.kind, answer.message));
 }
 
 void recorded_shared(Context& context) {

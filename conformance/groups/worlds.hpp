@@ -1,7 +1,7 @@
 // conformance/groups/worlds.hpp: sizes of parallel axes, lists of ranks, and contexts over the case's world.
 //
-// Model   What a group must hold is said here by arithmetic on rank numbers alone: a rank's coordinates by division, its
-//         group by the coordinates that it has in common with others.
+// Model   What a group must hold is said here by arithmetic on rank numbers alone: a rank's coordinates by division,
+//         its group by the coordinates that it has in common with others.
 #pragma once
 
 #include <functional>

@@ -19,8 +19,8 @@ inline const char* const kRaces = "bucketing.race_check";
 
 [[nodiscard]] bool is_reduction(const nlohmann::json& op);
 [[nodiscard]] bool is_scale(const nlohmann::json& op);
-/// "" when the program after the pass has each op of the one before it that neither reduces, scales nor waits: one that is empty has
-/// no race, and computes nothing wrong.
+/// "" when the program after the pass has each op of the one before it that neither reduces, scales nor waits: one that
+/// is empty has no race, and computes nothing wrong.
 [[nodiscard]] std::string problem_of_lost_ops(const nlohmann::json& before, const nlohmann::json& after);
 /// Whether the slot has just these names.
 [[nodiscard]] bool has_names(const nlohmann::json& slots, const std::string& slot, const nlohmann::json& names);

@@ -14,8 +14,8 @@ struct Comparison {
   bool bit_for_bit = true;  // in the types of the program; else in float64, up to the rounding of a float32 factor
 };
 
-/// "" when a run of either leaves the same gradients, as optimizers use them, and the same values in what persists: parameters,
-/// velocities, moments; else the first that differs. Both run on ranks that are threads of this process.
+/// "" when a run of either leaves the same gradients, as optimizers use them, and the same values in what persists:
+/// parameters, velocities, moments; else the first that differs. Both run on ranks that are threads of this process.
 [[nodiscard]] std::string difference_in_runs(const program::Program& before, const program::Program& after,
                                              const program::Rings& rings, const Comparison& how);
 

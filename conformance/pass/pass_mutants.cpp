@@ -1,10 +1,12 @@
-// Data-parallel passes that are wrong, each in one step, and adapters that read their questions or tell their answers wrong.
+// Data-parallel passes that are wrong, each in one step, and adapters that read their questions or tell their answers
+// wrong.
+#include "conformance/pass/pass_mutants.hpp"
+
 #include <algorithm>
 #include <functional>
 #include <iterator>
 #include <map>
 
-#include "conformance/pass/pass_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/program/pass_json.hpp"
 #include "reference/program/program_json.hpp"

@@ -1,4 +1,5 @@
-// The checks of the data-parallel pass: the reference passes all of them, and each of them finds the source's own answer to a program that the source breaks.
+// The checks of the data-parallel pass: the reference passes all of them, and each of them finds the source's own
+// answer to a program that the source breaks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

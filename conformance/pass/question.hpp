@@ -53,7 +53,8 @@ struct PassQuestion {
   [[nodiscard]] std::string words() const;
 };
 
-/// "plain", "types", "rings", "around_limit", "touched", "degrees", "large", "many_rings", "higher", "sharding", "unscaled", "forward".
+/// "plain", "types", "rings", "around_limit", "touched", "degrees", "large", "many_rings", "higher", "sharding",
+/// "unscaled", "forward".
 /// Throws NotFound for another.
 [[nodiscard]] PassQuestion draw_step(const std::string& kind, Random& random);
 [[nodiscard]] std::vector<PassQuestion> smaller_steps(const PassQuestion& question);

@@ -405,14 +405,15 @@ std::string one_in_long_programs(suite::Adapter& adapter, int ops) {
   const int gradients = ops / 4, made = 3 * (gradients - 2);
   const Program program = erased(overlapped(gradients), static_cast<std::size_t>(made) + 1);
   return problem_of(adapter, kRaces, question_of(program), [&](const json& result) -> std::string {
-    if (result.at("races").size() != 1) return fmt::format("{} races are reported, there is one", result["races"].size());
+    if (result.at("races").size() != 1)
+      return fmt::format("{} races are reported, there is one", result["races"].size());
     return first_difference({{"variable", "g" + std::to_string(gradients - 2)}, {"first", made}, {"second", made + 1}},
                             result["races"][0], "race");
   });
 }
 
-// As many ops as asked for, about: one order by waits, the other by names. Who finds no race anywhere has found none here: one in a
-// small program is.
+// As many ops as asked for, about: one order by waits, the other by names. Who finds no race anywhere has found none
+// here: one in a small program is.
 std::string none_in_long_programs(suite::Adapter& adapter, int ops) {
   for (const Program& program : {overlapped(ops / 4), fused(ops / 2)}) {
     const std::string words = problem_of(adapter, kRaces, question_of(program), [](const json& result) {

@@ -1,4 +1,5 @@
-// conformance/pass/race_checks.hpp: checks of what says whether a pass changed anything, and of what the pass leaves behind.
+// conformance/pass/race_checks.hpp: checks of what says whether a pass changed anything, and of what the pass leaves
+// behind.
 #pragma once
 
 #include "harness/suite/suite.hpp"

@@ -1,4 +1,5 @@
-// Adapters whose checkers of order are wrong, or whose pass leaves races or changes values; interpreters with one wrong step.
+// Adapters whose checkers of order are wrong, or whose pass leaves races or changes values; interpreters with one wrong
+// step.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -112,8 +113,7 @@ std::vector<Mutant> checker_mutants() {
        "a message without its subject", check + "reduced_before_produced[copies=no,late=0]",
        check + "bad_programs[fault=negative_shape]", "the refusal alone is asked for",
        [](const std::string& op, const json&, json reply) {
-         if (op == kRaces && reply.contains("error"))
-           reply["error"]["message"] = "race_check: an op is out of order";
+         if (op == kRaces && reply.contains("error")) reply["error"]["message"] = "race_check: an op is out of order";
          return reply;
        }},
       {"pass.race_one_issuing_stream", "PASS-090", "all ops are issued to one stream", "execution_stream is not read",

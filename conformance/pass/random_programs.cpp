@@ -296,7 +296,8 @@ class StepWriter {
     }
   }
 
-  // Over the other ring, on that ring's own stream, between its waits. With ops of further streams names alone order those.
+  // Over the other ring, on that ring's own stream, between its waits. With ops of further streams names alone order
+  // those.
   void send(const std::string& name, bool with_names = false) {
     for (const char* type : {"c_wait_compute", "", "c_wait_comm"}) {
       const bool is_wait = *type != '\0';

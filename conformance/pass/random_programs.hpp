@@ -14,8 +14,8 @@ namespace plumbline::conformance {
 
 // ---- order ----
 
-/// "names": ops on streams; "waits": communication that left the calculation stream, and waits; "fused": members of fused
-/// variables and dependency ops; "messages": sends, which read; "all".
+/// "names": ops on streams; "waits": communication that left the calculation stream, and waits; "fused": members of
+/// fused variables and dependency ops; "messages": sends, which read; "all".
 [[nodiscard]] const std::vector<std::string>& kinds_of_order();
 /// Up to 14 ops on a few variables, streams and rings, in any order.
 [[nodiscard]] program::Program draw_order(const std::string& kind, Random& random);
@@ -62,9 +62,9 @@ struct DrawnStep {
   [[nodiscard]] program::Rings rings() const;
 };
 
-/// "plain", "late", "accumulated", "read", "averaged", "unreduced", "unscaled", "other_factor", "two_rings", "tensor_parallel",
-/// "streams", "no_loss", "two_losses", "forward_op", "second_derivative", "foreign_wait", "foreign_memory", "out_of_place", "sent",
-/// "any".
+/// "plain", "late", "accumulated", "read", "averaged", "unreduced", "unscaled", "other_factor", "two_rings",
+/// "tensor_parallel", "streams", "no_loss", "two_losses", "forward_op", "second_derivative", "foreign_wait",
+/// "foreign_memory", "out_of_place", "sent", "any".
 [[nodiscard]] const std::vector<std::string>& kinds_of_steps();
 [[nodiscard]] DrawnStep draw_training_step(const std::string& kind, Random& random);
 [[nodiscard]] std::vector<DrawnStep> smaller_training_steps(const DrawnStep& step);

@@ -1,4 +1,5 @@
-// What Paddle's pass made of 180 programs; that the default changes nothing that they compute; what is refused; when nothing is done.
+// What Paddle's pass made of 180 programs; that the default changes nothing that they compute; what is refused; when
+// nothing is done.
 #include <algorithm>
 #include <functional>
 

@@ -1,4 +1,5 @@
-// Recorded programs are ordered and compute the same before the pass and behind it; and which of Paddle's own results race.
+// Recorded programs are ordered and compute the same before the pass and behind it; and which of Paddle's own results
+// race.
 #include <algorithm>
 #include <bit>
 #include <chrono>

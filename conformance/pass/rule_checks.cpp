@@ -55,7 +55,9 @@ bool is_touched_between(const PassQuestion& question, std::size_t gradient, std:
 }
 
 // The number of the ring over which the program that is asked about reduces a gradient.
-int ring_number(const PassQuestion& question, std::size_t gradient) { return 10 + question.gradients.at(gradient).ring; }
+int ring_number(const PassQuestion& question, std::size_t gradient) {
+  return 10 + question.gradients.at(gradient).ring;
+}
 
 // ---- analysis ----
 
@@ -546,7 +548,8 @@ void add_pass_rule_checks(suite::Suite& suite) {
   // An op of the forward among those of the backward hides reductions from the source.
   std::vector<std::string> all = kinds();
   all.emplace_back("forward");
-  const auto add = [&](const char* name, const char* requirement, void (*body)(Context&), const char* convention = "plumbline") {
+  const auto add = [&](const char* name, const char* requirement, void (*body)(Context&),
+                       const char* convention = "plumbline") {
     suite.add({.id = std::string("pass.rule.") + name,
                .verifies = {requirement},
                .door = Door::adapter,

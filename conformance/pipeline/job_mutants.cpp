@@ -1,8 +1,9 @@
 // Training records of jobs that train by a schedule, with a fault.
+#include "conformance/training/job_mutants.hpp"
+
 #include <fmt/format.h>
 
 #include "conformance/pipeline/pipeline_mutants.hpp"
-#include "conformance/training/job_mutants.hpp"
 
 namespace plumbline::mutants {
 

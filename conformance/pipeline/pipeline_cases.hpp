@@ -1,4 +1,5 @@
-// conformance/pipeline/pipeline_cases.hpp: what the cases of component "pipeline" ask for, and the checks in their two files.
+// conformance/pipeline/pipeline_cases.hpp: what the cases of component "pipeline" ask for, and the checks in their two
+// files.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ inline constexpr int kJudge = 0;  // the rank that prepares and judges
 /// Axis "chunks", or what the schedule must have, at least two where it can have several.
 [[nodiscard]] int chunks_of(const suite::Parameters& parameters);
 
-/// The run that a case's axes describe: by plain SGD unless they say otherwise, so that a wrong scale of the gradient shows in
-/// the values.
+/// The run that a case's axes describe: by plain SGD unless they say otherwise, so that a wrong scale of the gradient
+/// shows in the values.
 [[nodiscard]] training::DigitsRun settings_of(suite::Context& context);
 /// Writes it.
 job::RunSpec written(suite::Context& context, const training::DigitsRun& settings, const std::filesystem::path& folder);

@@ -66,8 +66,9 @@ std::map<std::string, std::size_t> shared_parameters(const job::RunSpec& spec) {
   return shared;
 }
 
-// What the judge finds, by the requirements of a pipeline. A gradient or an update of a shared parameter that is wrong violates
-// what is asked of all parameters, and what is asked of shared ones; copies that lie on several stages are those of shared ones.
+// What the judge finds, by the requirements of a pipeline. A gradient or an update of a shared parameter that is wrong
+// violates what is asked of all parameters, and what is asked of shared ones; copies that lie on several stages are
+// those of shared ones.
 std::vector<Finding> of_pipelines(const std::vector<Finding>& findings, const job::RunSpec& spec) {
   const std::map<std::string, std::size_t> shared = shared_parameters(spec);
   std::vector<Finding> list;
@@ -136,8 +137,8 @@ void refusal(Context& context) {
 
 // ---- the cases ----
 
-// Every schedule at two sizes and beside data parallelism. One micro-batch, as many as ranks or one more or less, accumulation
-// and three data ranks where they tell more.
+// Every schedule at two sizes and beside data parallelism. One micro-batch, as many as ranks or one more or less,
+// accumulation and three data ranks where they tell more.
 bool is_planned(const suite::Parameters& parameters) {
   const std::string schedule = parameters.text("schedule"), micro_batches = parameters.text("micro_batches");
   const auto is_one_of = [&](std::initializer_list<std::string_view> names) {

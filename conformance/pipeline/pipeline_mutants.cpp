@@ -1,4 +1,6 @@
 // Pipelines that train with one wrong step. Each is the smallest change that a real fault would make.
+#include "conformance/pipeline/pipeline_mutants.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -8,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "conformance/pipeline/pipeline_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/training/steps.hpp"
 

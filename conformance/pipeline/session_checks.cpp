@@ -1,5 +1,5 @@
-// Pipelines batch by batch: shapes and numbers of micro-batches that change, evaluation between, what is kept and counted, lists
-// of tensors, shared parameters by themselves.
+// Pipelines batch by batch: shapes and numbers of micro-batches that change, evaluation between, what is kept and
+// counted, lists of tensors, shared parameters by themselves.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -60,8 +60,8 @@ double unit_roundoff_of(const job::RunSpec& spec) { return unit_roundoff(compute
 
 // ---- a step on a single device ----
 
-// All calls of a step, at the given weights. Where every call has as many micro-batches as the others, one device that takes
-// them all in one go makes the same operations in the same order.
+// All calls of a step, at the given weights. Where every call has as many micro-batches as the others, one device that
+// takes them all in one go makes the same operations in the same order.
 class SingleStep {
  public:
   SingleStep(Context& context, const job::RunSpec& spec, const std::vector<Rows>& calls)

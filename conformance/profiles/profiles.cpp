@@ -31,8 +31,7 @@ suite::Profile profile_of(const suite::TomlRow& row) {
 void add_profiles(suite::Suite& suite, std::string_view text, std::string_view origin) {
   const toml::table file = suite::parse_toml(text, origin);
   for (const auto& [key, node] : file)
-    if (key.str() != "profile")
-      suite::refuse_at(origin, key.source(), fmt::format("unknown field '{}'", key.str()));
+    if (key.str() != "profile") suite::refuse_at(origin, key.source(), fmt::format("unknown field '{}'", key.str()));
   const auto tables = suite::tables_of(file, "profile", origin);
   if (tables.empty()) throw InvalidArgument(fmt::format("{}: no [[profile]] in it", origin));
   for (const toml::table* table : tables) {

@@ -151,8 +151,7 @@ class Trainer {
     Fp16Options options = training.options;
     options.scale = scaler::HysteresisScale{
         .rule = {.initial_scale = training.first_scale, .growth_interval = 3, .hysteresis = training.hysteresis}};
-    optimizer =
-        std::make_unique<Fp16Optimizer>(model, scaler::sgd(training.sgd), options, groups.view);
+    optimizer = std::make_unique<Fp16Optimizer>(model, scaler::sgd(training.sgd), options, groups.view);
   }
 
   // Gradients of a step, scaled. `bad` replaces an element of this rank's.
@@ -299,7 +298,8 @@ void empty_ranks_take_part(Context& context) {
   }
 }
 
-// Replica 0 has an overflow, the others not: each does the same calls in all steps, of as many elements in as large a group.
+// Replica 0 has an overflow, the others not: each does the same calls in all steps, of as many elements in as large a
+// group.
 void same_calls_in_every_step(Context& context) {
   const bool clips = context.parameters().text("norm") != "none";
   const double p = context.parameters().text("norm") == "inf" ? HUGE_VAL : 2;
@@ -380,11 +380,10 @@ void injected_anywhere(Context& context) {
     const int stage = place.of(rank).stage();
     if (moment == scaler::Moment::in_tied_module && stage > 0 && stage + 1 < place.pipeline) continue;
     const scaler::InjectedRank did =
-        inject_on_rank(groups,
-                       {.moment = moment,
-                        .deciding = is_reduced ? Deciding::model : Deciding::model_and_data,
-                        .rank = rank,
-                        .value = context.parameters().text("value") == "nan" ? std::nan("") : HUGE_VAL});
+        inject_on_rank(groups, {.moment = moment,
+                                .deciding = is_reduced ? Deciding::model : Deciding::model_and_data,
+                                .rank = rank,
+                                .value = context.parameters().text("value") == "nan" ? std::nan("") : HUGE_VAL});
     ASSERT_TRUE(did.skipped) << "SCALER-082: it is on rank " << rank;
     ASSERT_FALSE(did.touched) << "SCALER-082: masters, with it on rank " << rank;
     ASSERT_EQ(did.scale, scaler::kInjectionScale / 2) << "SCALER-082: it is on rank " << rank;

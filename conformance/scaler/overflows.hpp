@@ -45,8 +45,8 @@ inline constexpr std::size_t kNoEnd = std::numeric_limits<std::size_t>::max();
 /// "" when the first scale is the initial one: all later ones are compared with those before them.
 [[nodiscard]] std::string problem_of_first(const ScaleRows& rows, const nlohmann::json& init);
 
-/// The rows of a rule with counters (megatron, colossalai, deepspeed), which end with an error at row `end` alone, or what is
-/// wrong with the answer.
+/// The rows of a rule with counters (megatron, colossalai, deepspeed), which end with an error at row `end` alone, or
+/// what is wrong with the answer.
 [[nodiscard]] std::string ask_for_rows(suite::Adapter& adapter, const std::string& convention, const Overflows& asked,
                                        std::size_t end, const std::function<std::string(const ScaleRows&)>& judge);
 

@@ -1,5 +1,5 @@
-// What PyTorch, Megatron-LM, ColossalAI and DeepSpeed answered, as recorded: scales, counters, decisions exactly, gradients and
-// norms within a rounding or two.
+// What PyTorch, Megatron-LM, ColossalAI and DeepSpeed answered, as recorded: scales, counters, decisions exactly,
+// gradients and norms within a rounding or two.
 #include <cmath>
 
 #include <fmt/format.h>

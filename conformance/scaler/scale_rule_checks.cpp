@@ -314,14 +314,10 @@ void bound_is_refused(Context& context, const std::string& convention) {
   json init{{"initial_scale", 16.0}, {"min_scale", 1.0},     {"growth_factor", 2.0},
             {"backoff_factor", 0.5}, {"growth_interval", 3}, {"hysteresis", 2}};
   const std::vector<std::pair<std::string, std::pair<const char*, json>>> changes{
-      {"minimum_vanishes", {"min_scale", 1e-60}},
-      {"scale_infinite", {"initial_scale", "inf"}},
-      {"scale_overflows", {"initial_scale", 1e39}},
-      {"growth_vanishes", {"growth_factor", 1 + 0x1p-40}},
-      {"growth_overflows", {"growth_factor", 1e39}},
-      {"backoff_vanishes", {"backoff_factor", 1 - 0x1p-40}},
-      {"maximum_infinite", {"max_scale", "inf"}},
-      {"maximum_nan", {"max_scale", "nan"}},
+      {"minimum_vanishes", {"min_scale", 1e-60}},    {"scale_infinite", {"initial_scale", "inf"}},
+      {"scale_overflows", {"initial_scale", 1e39}},  {"growth_vanishes", {"growth_factor", 1 + 0x1p-40}},
+      {"growth_overflows", {"growth_factor", 1e39}}, {"backoff_vanishes", {"backoff_factor", 1 - 0x1p-40}},
+      {"maximum_infinite", {"max_scale", "inf"}},    {"maximum_nan", {"max_scale", "nan"}},
       {"maximum_overflows", {"max_scale", 1e39}},
   };
   for (const auto& [name, change] : changes)
@@ -340,16 +336,20 @@ void add_scale_rule_checks(suite::Suite& suite) {
   const auto add = [&](const std::string& convention, const char* name, const char* requirement,
                        std::vector<suite::Axis> axes, std::function<void(Context&)> body) {
     // FP16_Optimizer has a constant scale, and unscales.
-    const bool is_fused = name == std::string_view("constant_stays") || name == std::string_view("unscales_with_the_new_scale");
-    suite.add({.id = "scaler." + convention + "." + name,
-               .verifies = {requirement},
-               .door = Door::adapter,
-               .axes = std::move(axes),
-               .operations = {kTrace},
-               .convention = convention,
-               .options = convention != "deepspeed" ? OptionsOfCase()
-                          : options_of({{kTrace, "scaler", {is_fused ? "FP16_Optimizer._update_scale" : "DynamicLossScaler"}}}),
-               .body = std::move(body)});
+    const bool is_fused =
+        name == std::string_view("constant_stays") || name == std::string_view("unscales_with_the_new_scale");
+    suite.add(
+        {.id = "scaler." + convention + "." + name,
+         .verifies = {requirement},
+         .door = Door::adapter,
+         .axes = std::move(axes),
+         .operations = {kTrace},
+         .convention = convention,
+         .options =
+             convention != "deepspeed"
+                 ? OptionsOfCase()
+                 : options_of({{kTrace, "scaler", {is_fused ? "FP16_Optimizer._update_scale" : "DynamicLossScaler"}}}),
+         .body = std::move(body)});
   };
   for (const std::string convention : {"deepspeed", "megatron", "colossalai"})
     add(convention, "constant_stays", "SCALER-035@f008", {{"scale", {"1", "128", "0.5"}}},
@@ -359,8 +359,8 @@ void add_scale_rule_checks(suite::Suite& suite) {
         {"nothing", "scale_zero", "scale_infinite", "scale_nan", "minimum_zero", "interval_zero", "no_chances",
          "unknown_field"}}},
       [](Context& context) { rule_is_refused(context, "deepspeed"); });
-  std::vector<std::string> wrong{"nothing",       "scale_zero", "scale_nan",     "minimum_zero",
-                                 "growth_one",    "interval_zero", "no_chances", "unknown_field",
+  std::vector<std::string> wrong{"nothing",       "scale_zero",    "scale_nan",   "minimum_zero",
+                                 "growth_one",    "interval_zero", "no_chances",  "unknown_field",
                                  "minimum_above", "backoff_one",   "backoff_zero"};
   for (const std::string convention : {"megatron", "colossalai"}) {
     if (convention == "colossalai") wrong.insert(wrong.end(), {"maximum_below", "maximum_one"});

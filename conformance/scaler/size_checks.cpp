@@ -1,4 +1,5 @@
-// Loss scales over 10,000 steps, decisions of 4,096 ranks, norms of 100,000 elements: each derived a second time in one walk.
+// Loss scales over 10,000 steps, decisions of 4,096 ranks, norms of 100,000 elements: each derived a second time in one
+// walk.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -21,7 +22,8 @@ namespace {
 
 // ---- scales ----
 
-// Powers of two between 2^4 and 2^24, so that all is exact: at the ends a step overflows, or does not, whatever was drawn.
+// Powers of two between 2^4 and 2^24, so that all is exact: at the ends a step overflows, or does not, whatever was
+// drawn.
 bool overflows_at(int step, double scale) {
   return scale >= 0x1p24 || (scale > 16 && (step * 7919 % 13 == 0 || step % 101 > 97));
 }
@@ -175,8 +177,8 @@ JudgeSize many_decisions(const std::string& convention) {
 
 // ---- optimizers ----
 
-// A model group of four by four, as many ranks as there may be, takes steps of an eighth forth and back; a step that one of its ranks
-// finds an infinity in is skipped by all.
+// A model group of four by four, as many ranks as there may be, takes steps of an eighth forth and back; a step that
+// one of its ranks finds an infinity in is skipped by all.
 JudgeSize many_optimizers(const std::string& convention) {
   return [convention](Adapter& adapter, int steps) {
     constexpr int ranks = 16;

@@ -238,7 +238,8 @@ void non_finite_is_told(Context& context) {
   report_words(problem_of_control(context.adapter(), kClip, args));
   const Answer answer = answer_to(context.adapter(), kClip, args);
   if (value != "2" && raises) {
-    if (!answer.is_refused() || answer.kind == "unsupported") report_words("a norm that is not finite is clipped by: " + answer.result.dump());
+    if (!answer.is_refused() || answer.kind == "unsupported")
+      report_words("a norm that is not finite is clipped by: " + answer.result.dump());
     return;
   }
   if (answer.is_refused()) return report_words("refused: " + answer.message);
@@ -257,8 +258,8 @@ void non_finite_is_told(Context& context) {
 
 // ---- norms over ranks ----
 
-// Gradients of each rank of a tensor x pipeline x data world: the first is cut over the tensor group, which has the others alike,
-// and replicas have what their like has.
+// Gradients of each rank of a tensor x pipeline x data world: the first is cut over the tensor group, which has the
+// others alike, and replicas have what their like has.
 struct RankGradients {
   Grid grid;
   std::vector<Gradients> ranks;
@@ -368,8 +369,7 @@ void add_skipping_checks(suite::Suite& suite) {
   const std::vector<AskedOption> of_one_process{of_one_type, {kClip, "form", {"gradients"}}};
   const suite::Axis lists{"lists", {"none", "one", "several"}};
   add("clipping.norm_is_of_all", "SCALER-050@882f", {orders, lists}, kClip, norms<norm_is_of_all>, of_one_process);
-  add("clipping.all_shrink_alike", "SCALER-051@2d66", {orders, lists}, kClip, norms<all_shrink_alike>,
-      of_one_process);
+  add("clipping.all_shrink_alike", "SCALER-051@2d66", {orders, lists}, kClip, norms<all_shrink_alike>, of_one_process);
   add("clipping.non_finite_is_told", "SCALER-052@6a05",
       {{"value", {"2", "inf", "-inf", "nan"}}, {"raise", {"no", "yes"}}}, kClip, non_finite_is_told, of_one_process);
   add("clipping.norm_over_ranks", "SCALER-081@4d77",

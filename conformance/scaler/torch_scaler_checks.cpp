@@ -87,8 +87,9 @@ void steps(Context& context) {
       .problem =
           [&](const Overflows& asked) {
             const Calls calls = calls_of(asked.found);
-            return problem_of(context.adapter(), kTrace, question(asked.init, calls),
-                              [&](const json& result) { return problem_of_steps<judge>(asked, rows_of(result, calls)); });
+            return problem_of(context.adapter(), kTrace, question(asked.init, calls), [&](const json& result) {
+              return problem_of_steps<judge>(asked, rows_of(result, calls));
+            });
           },
       .smaller =
           [](const Overflows& asked) {

@@ -21,8 +21,8 @@ double bubble_of_the_busiest(const Run& run) { return run.makespan - *std::range
 
 // ---- V-Half and V-Min ----
 
-// In computations of a stage: of 1F1B's bubble, 6(p-1), half, or two thirds and one; of its 2p activations, half and two, or
-// a third of 2p + 4, rounded up to pairs.
+// In computations of a stage: of 1F1B's bubble, 6(p-1), half, or two thirds and one; of its 2p activations, half and
+// two, or a third of 2p + 4, rounded up to pairs.
 std::string problem_of_memory(const PlanShape& shape, const Schedule& schedule) {
   const int p = shape.ranks;
   const bool half = shape.schedule == "v-half";
@@ -156,8 +156,8 @@ void says_the_least_limit(Context& context) {
 }  // namespace
 
 void add_automatic_checks(suite::Suite& suite) {
-  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
-                       void (*body)(Context&), AskedOption schedules = {"schedules.generate", "schedule", {"auto"}}) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       AskedOption schedules = {"schedules.generate", "schedule", {"auto"}}) {
     suite.add({.id = std::string("schedules.memory.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
@@ -175,8 +175,7 @@ void add_automatic_checks(suite::Suite& suite) {
        "schedule",
        {},
        "chunks",
-       {{"1",
-         {"1f1b", "auto", "gpipe", "interleaved", "interleaved-zero-bubble", "looped-bfs", "zb-h1", "zb-h2"}},
+       {{"1", {"1f1b", "auto", "gpipe", "interleaved", "interleaved-zero-bubble", "looped-bfs", "zb-h1", "zb-h2"}},
         {"2",
          {"auto", "dualpipev", "interleaved", "interleaved-zero-bubble", "looped-bfs", "v-half", "v-min", "zbv"}}}});
   add("says_the_least_limit", "SCHED-070@31ec", {chunks}, says_the_least_limit);

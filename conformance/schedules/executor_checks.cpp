@@ -119,7 +119,8 @@ class Model {
 Schedule schedule_of_case(Context& context) {
   const suite::Parameters& parameters = context.parameters();
   const schedules::ScheduleKind schedule_kind = schedules::schedule_kind_of(parameters.text("schedule"));
-  const bool one_chunk = schedule_kind != schedules::ScheduleKind::interleaved && schedule_kind != schedules::ScheduleKind::zbv;
+  const bool one_chunk =
+      schedule_kind != schedules::ScheduleKind::interleaved && schedule_kind != schedules::ScheduleKind::zbv;
   return schedules::generate(schedule_kind,
                              {.ranks = context.size(),
                               .micro_batches = micro_batches_named(parameters.text("micro_batches"), context.size()),
@@ -152,9 +153,9 @@ void keeps_no_more(Context& context) {
   });
 }
 
-// Two stages on each of p ranks, two micro-batches, forwards alone. The ranks behind the first take the second micro-batch
-// when they are through with the first one in both of their stages. Until then rank 0's send of it is not over; and the
-// first one, which rank 0 has to compute for that, comes beside that send.
+// Two stages on each of p ranks, two micro-batches, forwards alone. The ranks behind the first take the second
+// micro-batch when they are through with the first one in both of their stages. Until then rank 0's send of it is not
+// over; and the first one, which rank 0 has to compute for that, comes beside that send.
 Schedule one_through_before_the_other(int ranks, bool together) {
   Schedule schedule{.stages = 2 * ranks, .micro_batches = 2, .stage_to_rank = {}, .ranks = {}};
   for (int stage = 0; stage < 2 * ranks; ++stage) schedule.stage_to_rank.push_back(stage % ranks);

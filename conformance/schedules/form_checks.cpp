@@ -1,5 +1,5 @@
-// Plans in the forms of others, whatever schedule they are of: places of stages, instructions with buffers, traces with peers,
-// rows that are loaded. Each is judged by what follows from it when ranks do what it says.
+// Plans in the forms of others, whatever schedule they are of: places of stages, instructions with buffers, traces with
+// peers, rows that are loaded. Each is judged by what follows from it when ranks do what it says.
 #include <algorithm>
 #include <charconv>
 #include <deque>
@@ -46,7 +46,8 @@ struct Places {
   int extra = 0;
 };
 
-// From stage to stage one rank on, and round; or there and back, where the last rank of a chunk is the first of the next.
+// From stage to stage one rank on, and round; or there and back, where the last rank of a chunk is the first of the
+// next.
 std::string problem_of_places(const std::vector<int>& places, const Places& asked, bool turns) {
   const int stages = asked.ranks * asked.chunks + asked.extra;
   if (static_cast<int>(places.size()) != stages) return fmt::format("{} places of {} stages", places.size(), stages);
@@ -130,8 +131,8 @@ struct StreamQuestion {
   int stages = 1, micro_batches = 1;
 };
 
-// What stages do with their buffers when they follow their streams, and what they tell each other. A transfer is over when both
-// sides have come to it.
+// What stages do with their buffers when they follow their streams, and what they tell each other. A transfer is over
+// when both sides have come to it.
 class Streams {
  public:
   Streams(const json& answer, const StreamQuestion& asked)
@@ -162,8 +163,8 @@ class Streams {
 
  private:
   static constexpr int kNone = -1;
-  // What is in a buffer: whose input, whose labels or samples, whether it went forward, whose output's gradient, and whether
-  // its own gradient is still to be sent.
+  // What is in a buffer: whose input, whose labels or samples, whether it went forward, whose output's gradient, and
+  // whether its own gradient is still to be sent.
   struct Buffer {
     int input = kNone, loaded = kNone, gradient = kNone;
     bool forward = false, backward = false;
@@ -352,8 +353,8 @@ std::vector<TraceCell> cells_of(const std::string& row) {
   return cells;
 }
 
-// The ranks take their cells one after the other. Messages that are posted together are over when each has met its other side;
-// of one kind from one rank to another, the first sent is the first received.
+// The ranks take their cells one after the other. Messages that are posted together are over when each has met its
+// other side; of one kind from one rank to another, the first sent is the first received.
 class Traces {
  public:
   Traces(const json& trace, const PlanShape& shape, bool forward_only) : shape_(shape), forward_only_(forward_only) {

@@ -1,4 +1,5 @@
-// Generated schedules: all of the work once, in an order that can be run, with the bubbles and activations of the papers.
+// Generated schedules: all of the work once, in an order that can be run, with the bubbles and activations of the
+// papers.
 #include <algorithm>
 #include <cmath>
 
@@ -265,14 +266,15 @@ void add_generate_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
                        bool (*applies)(const suite::Parameters&) = nullptr, std::vector<std::string> schedules = {}) {
     const bool named = schedules.empty();  // by the case
-    suite.add({.id = std::string("schedules.plans.") + name,
-               .verifies = {requirement},
-               .door = Door::adapter,
-               .axes = std::move(axes),
-               .applies = applies,
-               .operations = {"schedules.generate"},
-               .options = options_of({{"schedules.generate", "schedule", std::move(schedules), named ? "schedule" : ""}}),
-               .body = body});
+    suite.add(
+        {.id = std::string("schedules.plans.") + name,
+         .verifies = {requirement},
+         .door = Door::adapter,
+         .axes = std::move(axes),
+         .applies = applies,
+         .operations = {"schedules.generate"},
+         .options = options_of({{"schedules.generate", "schedule", std::move(schedules), named ? "schedule" : ""}}),
+         .body = body});
   };
   const std::vector<suite::Axis> shapes{schedules_axis(), micro_batches_axis()};
   add("complete", "SCHED-014@77ec", shapes, complete, some_allowed);
@@ -280,9 +282,10 @@ void add_generate_checks(suite::Suite& suite) {
   add("one_first_and_one_last", "SCHED-016@a983", shapes, one_first_and_one_last, some_allowed);
   add("answered", "SCHED-017@20ab", shapes, answered, some_allowed);
   add("refused_by_rule", "SCHED-018@4a1c", shapes, refused_by_rule, some_refused);
-  add("nothing_is_refused", "SCHED-019@31d9", {{"zero", {"pp", "microbatches", "stages_per_rank"}}},
-      nothing_is_refused, nullptr, schedule_names());
-  add("one_chunk_is_plain", "SCHED-020@3177", {micro_batches_axis()}, one_chunk_is_plain, nullptr, {"1f1b", "interleaved"});
+  add("nothing_is_refused", "SCHED-019@31d9", {{"zero", {"pp", "microbatches", "stages_per_rank"}}}, nothing_is_refused,
+      nullptr, schedule_names());
+  add("one_chunk_is_plain", "SCHED-020@3177", {micro_batches_axis()}, one_chunk_is_plain, nullptr,
+      {"1f1b", "interleaved"});
   add("bubble", "SCHED-021@0dcb", shapes, bubble, some_allowed);
   add("no_span_bubble", "SCHED-022@a3ad", {{"schedule", {"zb-h2", "zbv"}}}, no_span_bubble);
   add("activations", "SCHED-023@ab31", shapes, activations, some_allowed);

@@ -1,4 +1,5 @@
-// Adapters that answer most plans right: what is wrong shows in other shapes, rows, places and costs than the usual ones.
+// Adapters that answer most plans right: what is wrong shows in other shapes, rows, places and costs than the usual
+// ones.
 #include <algorithm>
 
 #include "conformance/schedules/mutated_operations.hpp"

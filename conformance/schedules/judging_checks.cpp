@@ -1,4 +1,5 @@
-// A checker of schedules says of any plan, right or wrong, what a walk over its ranks says, and where each fault stands.
+// A checker of schedules says of any plan, right or wrong, what a walk over its ranks says, and where each fault
+// stands.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -30,7 +31,6 @@ namespace {
 
 constexpr int kNowhere = -1;   // the position of what is not there
 constexpr int kAnywhere = -2;  // the rank of what several are part of
-
 
 std::string name_of_action(const Action& action) {
   return to_string(

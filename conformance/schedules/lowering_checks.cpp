@@ -1,4 +1,5 @@
-// Messages in a schedule of computations: each once, between the right ranks, where it is due, and nobody waits for ever.
+// Messages in a schedule of computations: each once, between the right ranks, where it is due, and nobody waits for
+// ever.
 #include <algorithm>
 #include <set>
 #include <stdexcept>
@@ -140,9 +141,9 @@ void nobody_waits_for_ever(Context& context) {
   });
 }
 
-// A rank goes on when what it has posted has come: a receive that is posted ahead of its turn holds up what stands behind
-// it. Where the orders of two ranks cross (ZB-H2, the schedules that turn round) some have to be. Whole numbers, so that
-// times are exact.
+// A rank goes on when what it has posted has come: a receive that is posted ahead of its turn holds up what stands
+// behind it. Where the orders of two ranks cross (ZB-H2, the schedules that turn round) some have to be. Whole numbers,
+// so that times are exact.
 void holds_nobody_up(Context& context) {
   judge_lowered(context, [](const PlanShape&, const Schedule& computations, const Schedule& lowered) -> std::string {
     for (const Times& times : {Times{}, Times{.forward = 2, .input_gradient = 3, .weight_gradient = 1}}) {
@@ -219,7 +220,8 @@ void shapes_without_deadlock(Context& context) {
 
 // ---- waits ----
 
-// Of a row: each send once waited for, behind it, and never more than `most` under way but those that are posted together.
+// Of a row: each send once waited for, behind it, and never more than `most` under way but those that are posted
+// together.
 std::string problem_of_waits(const Actions& actions, int most) {
   std::set<std::string> under_way;
   int together = 0;

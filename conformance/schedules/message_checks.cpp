@@ -1,5 +1,5 @@
-// What a pipeline's messages carry: lists of tensors whose dtypes and shapes are told, promised, or change; in pieces, over
-// one group or two; and their memory.
+// What a pipeline's messages carry: lists of tensors whose dtypes and shapes are told, promised, or change; in pieces,
+// over one group or two; and their memory.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -218,7 +218,8 @@ void shapes(Context& context) {
         return {{DType::f32, {}}};
     }
   };
-  mail(context, {.schedule_kind = schedules::schedule_kind_of(context.parameters().text("schedule")), .payload = payload});
+  mail(context,
+       {.schedule_kind = schedules::schedule_kind_of(context.parameters().text("schedule")), .payload = payload});
 }
 
 std::int64_t size_named(const std::string& name, std::int64_t threshold) {
@@ -254,8 +255,8 @@ void two_groups(Context& context) {
         .options = {.gradients = both ? gradients.get() : nullptr}});
 }
 
-// Whether a send reads its memory at once or when its receive is there is the transport's to choose: long messages and a
-// late transport choose the second.
+// Whether a send reads its memory at once or when its receive is there is the transport's to choose: long messages and
+// a late transport choose the second.
 void memory(Context& context) {
   const std::int64_t length = context.parameters().text("size") == "large" ? 20000 : 3;
   mail(context, {.payload = [length](int, int) { return TensorDescriptions{{DType::f32, {length}}}; },

@@ -381,8 +381,8 @@ std::string problem_of_order(const json& parts, int stages, int chunks, int item
   for (int chunk = 0; chunk < chunks; ++chunk)
     for (int stage = 0; stage < stages; ++stage) {
       const json& part = parts.at(static_cast<std::size_t>(stage)).at(static_cast<std::size_t>(chunk));
-      if (part.at(0) != next) return fmt::format("chunk {} of stage {} begins at {}, not at {}", chunk, stage,
-                                                 part.at(0).dump(), next);
+      if (part.at(0) != next)
+        return fmt::format("chunk {} of stage {} begins at {}, not at {}", chunk, stage, part.at(0).dump(), next);
       next = part.at(1);
     }
   return next == items ? "" : fmt::format("{} of {} items have an owner", next, items);
@@ -461,8 +461,7 @@ void add_partition_checks(suite::Suite& suite) {
   const suite::Axis kinds{"kind", {"uniform", "balanced"}}, weights{"weights", {"equal", "divisible", "random"}};
   add("every_item_once", "SCHED-001@8c0f", uniform, {items, parts}, every_item_once, by_rank);
   add("even_sizes", "SCHED-002@2812", uniform, {items, parts}, even_sizes, by_parts);
-  add("ends_act_alone", "SCHED-003@1760", uniform, {{"given", {"first", "last", "both"}}}, ends_act_alone,
-      by_parts);
+  add("ends_act_alone", "SCHED-003@1760", uniform, {{"given", {"first", "last", "both"}}}, ends_act_alone, by_parts);
   add("ends_that_do_not_fit", "SCHED-004@2842", uniform,
       {suite::Axis{"fault", {"ends_too_large", "rest_without_owner"}}}, refuses_bad_partitions, by_parts);
   add("chunks_in_turn", "SCHED-005@c270", uniform, {{"stages", {"1", "3"}}, {"chunks", {"1", "2", "4"}}},
@@ -485,7 +484,8 @@ void add_partition_checks(suite::Suite& suite) {
       {suite::Axis{"fault",
                    {"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"}}},
       refuses_bad_partitions,
-      {{in_uniform, "form", {}, "fault", {{"no_parts", {"num_parts"}}, {"negative_items", {"num_parts"}}}}}, "plumbline",
+      {{in_uniform, "form", {}, "fault", {{"no_parts", {"num_parts"}}, {"negative_items", {"num_parts"}}}}},
+      "plumbline",
       operations_by("fault", {{"no_parts", uniform},
                               {"negative_items", uniform},
                               {"no_optimal_parts", optimal},

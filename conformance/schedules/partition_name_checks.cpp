@@ -223,8 +223,9 @@ void add_partition_name_checks(suite::Suite& suite) {
       unknown_methods, "deepspeed", {{kMethod, "method", {"parameters"}}});
   add("colossalai_methods", "SCHED-102@d08c", {kMethod, uniform, balanced}, {{"convention", {"colossalai"}}, methods},
       dealt_by_weight, "colossalai", methods_and_form("layer", "parameters", "parameter", "pp"), by_method);
-  add("deepspeed_06_methods", "SCHED-102@d08c", {kMethod, uniform, balanced}, {{"convention", {"deepspeed-0.6"}}, methods},
-      dealt_by_weight, "deepspeed-0.6", methods_and_form("uniform", "parameter", "parameter", "num_parts"), by_method);
+  add("deepspeed_06_methods", "SCHED-102@d08c", {kMethod, uniform, balanced},
+      {{"convention", {"deepspeed-0.6"}}, methods}, dealt_by_weight, "deepspeed-0.6",
+      methods_and_form("uniform", "parameter", "parameter", "num_parts"), by_method);
   add("layouts", "SCHED-103@540b", {kLayout}, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
   add("refused_layouts", "SCHED-104@4e70", {kLayout}, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
   add("counted_as_megatron", "SCHED-105@cb2b", {kCounted}, {counted}, counted_as_megatron, "megatron");

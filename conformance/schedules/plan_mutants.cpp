@@ -552,8 +552,8 @@ void straggler_is_imbalance(const json&, json& result) {
   }
 }
 
-// Receives of outputs are posted in front of the computation before the one that needs them, unless that sends something for
-// it.
+// Receives of outputs are posted in front of the computation before the one that needs them, unless that sends
+// something for it.
 void front_loaded_receives(const json&, int, Actions& actions) {
   for (std::size_t i = 1; i < actions.size(); ++i) {
     if (actions[i].kind != ActionKind::recv_forward) continue;
@@ -895,9 +895,8 @@ std::vector<Mutant> judging_mutants() {
 
 std::vector<Mutant> plan_mutants() {
   std::vector<Mutant> all;
-  for (const auto kind :
-       {generate_mutants, memory_mutants, form_mutants, plan_convention_mutants, planned_message_mutants,
-        judging_mutants})
+  for (const auto kind : {generate_mutants, memory_mutants, form_mutants, plan_convention_mutants,
+                          planned_message_mutants, judging_mutants})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

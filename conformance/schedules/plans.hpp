@@ -1,8 +1,9 @@
-// conformance/schedules/plans.hpp: what the checks of plans have in common: shapes to ask for, rows to read, runs to count.
+// conformance/schedules/plans.hpp: what the checks of plans have in common: shapes to ask for, rows to read, runs to
+// count.
 //
-// Model   A shape names a schedule and the pipeline that it is for. The checks know which shapes a schedule has, and what a
-//         right plan does, from definitions alone: they count what is in the rows, and let the ranks take their actions one
-//         after the other until nobody can go on.
+// Model   A shape names a schedule and the pipeline that it is for. The checks know which shapes a schedule has, and
+//         what a right plan does, from definitions alone: they count what is in the rows, and let the ranks take their
+//         actions one after the other until nobody can go on.
 // Cost    A run goes over the ranks until nothing moves: fine for the small shapes of checks.
 #pragma once
 
@@ -82,14 +83,14 @@ struct Run {
   std::vector<double> work, first_start, last_end;  // by rank
   std::vector<std::vector<double>> starts;          // of each action
 };
-/// A schedule of computations, each as soon as its rank is free and what it needs has come. A result is sent at once; a link
-/// between two ranks takes one message after the other.
+/// A schedule of computations, each as soon as its rank is free and what it needs has come. A result is sent at once; a
+/// link between two ranks takes one message after the other.
 [[nodiscard]] Run run_of(const schedules::Schedule& schedule, const Times& times = {});
 /// Whether ranks that wait for each message, or group of joined ones, come to their end: with sends that wait for their
 /// receive, or that are over at once. "" or who waits where.
 [[nodiscard]] std::string problem_of_waiting(const schedules::Schedule& lowered, bool buffered);
-/// When the last rank of a lowered schedule ends whose ranks wait for each receive, or group of joined ones, before they go
-/// on. Sends return at once and take no time. Below 0 where the ranks do not come to their end.
+/// When the last rank of a lowered schedule ends whose ranks wait for each receive, or group of joined ones, before
+/// they go on. Sends return at once and take no time. Below 0 where the ranks do not come to their end.
 [[nodiscard]] double makespan_in_line(const schedules::Schedule& lowered, const Times& times = {});
 /// The most activations at once, by rank: from F to the end of B or W.
 [[nodiscard]] std::vector<int> peaks_of(const schedules::Schedule& schedule);

@@ -29,8 +29,8 @@ std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
 // ---- one walk over a plan ----
 
-// The computations of a schedule, each as soon as its rank is free and what it needs is done. Whoever waits is looked at again
-// when a neighbouring stage has done something: linear in the actions.
+// The computations of a schedule, each as soon as its rank is free and what it needs is done. Whoever waits is looked
+// at again when a neighbouring stage has done something: linear in the actions.
 class Course {
  public:
   Course(const Schedule& schedule, double forward, double backward)
@@ -219,8 +219,8 @@ Row all_at_once(const std::vector<int>& stages, int micro_batches, bool last_fir
   return row;
 }
 
-// Forwards go through a rank's stages round by round, and backwards through them from the last; the first backward comes after
-// as many forwards as the other stages of a round have and twice the ranks that follow.
+// Forwards go through a rank's stages round by round, and backwards through them from the last; the first backward
+// comes after as many forwards as the other stages of a round have and twice the ranks that follow.
 Row interleaved(const PlanShape& shape, int rank) {
   const int rounds = std::max(1, shape.micro_batches / shape.ranks), of_round = shape.micro_batches / rounds;
   const int all = shape.micro_batches * shape.chunks;
@@ -228,10 +228,8 @@ Row interleaved(const PlanShape& shape, int rank) {
   std::vector<int> forwards(index(shape.chunks)), backwards(index(shape.chunks));
   Row row;
   const auto add = [&](ActionKind kind, int chunk, std::vector<int>& next) {
-    row.push_back({.kind = kind,
-                   .joined = false,
-                   .stage = chunk * shape.ranks + rank,
-                   .micro_batch = next[index(chunk)]++});
+    row.push_back(
+        {.kind = kind, .joined = false, .stage = chunk * shape.ranks + rank, .micro_batch = next[index(chunk)]++});
   };
   for (int step = 0; step < all + before; ++step) {
     if (step < all) add(ActionKind::forward, step / of_round % shape.chunks, forwards);
@@ -284,7 +282,8 @@ std::string problem_of_kept_activations(const PlanShape& shape, const Schedule& 
 
 // ---- messages ----
 
-// Computations as they were, and each message that neighbouring stages on two ranks need once, on the ranks of its stages.
+// Computations as they were, and each message that neighbouring stages on two ranks need once, on the ranks of its
+// stages.
 class Messages {
  public:
   explicit Messages(const Schedule& given)
@@ -663,9 +662,8 @@ Choice placed_stages(const std::string& convention) {
         places.push_back(turns && stage / ranks % 2 == 1 ? ranks - 1 - stage % ranks : stage % ranks);
       const json args{
           {"convention", convention}, {"pp", ranks}, {"num_stages", stages}, {"style", turns ? "v" : "loop"}};
-      return problem_of(adapter, "schedules.stage_to_rank", args, [&](const json& result) {
-        return first_difference(places, result.at("result"), "places");
-      });
+      return problem_of(adapter, "schedules.stage_to_rank", args,
+                        [&](const json& result) { return first_difference(places, result.at("result"), "places"); });
     };
   };
   return {"style", {{"loop", placed(false)}, {"v", placed(true)}}};

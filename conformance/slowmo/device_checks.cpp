@@ -1,5 +1,5 @@
-// SlowMo, LocalSGD and stochastic gradient push on parameters in memory of devices: the bits of the host, in the order of streams,
-// without a wait of the host, and by way of the host where that is wanted.
+// SlowMo, LocalSGD and stochastic gradient push on parameters in memory of devices: the bits of the host, in the order
+// of streams, without a wait of the host, and by way of the host where that is wanted.
 #include <array>
 #include <chrono>
 #include <optional>
@@ -19,8 +19,8 @@ namespace plumbline::conformance {
 using comm::Buffer;
 using comm::Communicator;
 using comm::DType;
-using device::OwnStream;
 using device::MemorySpace;
+using device::OwnStream;
 using slowmo::Options;
 using slowmo::SlowMo;
 using slowmo::SlowMoSteps;
@@ -104,7 +104,9 @@ struct Shapes {
         buffers{{DType::f32, 9, 1}, {DType::f64, 2, 0}} {
     if (!has_master_weights(type)) master_weights.clear();
   }
-  [[nodiscard]] const std::vector<TensorShape>& optimized() const { return master_weights.empty() ? parameters : master_weights; }
+  [[nodiscard]] const std::vector<TensorShape>& optimized() const {
+    return master_weights.empty() ? parameters : master_weights;
+  }
   std::vector<TensorShape> parameters, master_weights, buffers;
 };
 
@@ -160,8 +162,8 @@ class BothSides {
   std::vector<HostTensors> given_;
 };
 
-// Trains on both sides, with gradients of which one rank's come late on the device: all steps are put into the streams before
-// anything is looked at.
+// Trains on both sides, with gradients of which one rank's come late on the device: all steps are put into the streams
+// before anything is looked at.
 void train_on_both(Context& context, const std::optional<comm::Device>& communication_device, const char* requirement) {
   const DeviceSeat& seat = context.device_seat();
   const OwnStream stream(seat.runtime, seat.device.index);

@@ -175,8 +175,9 @@ void overlaps(Context& context) {
   EXPECT_EQ(last.parameters, SlowMoValues(master, master + count)) << "SLOWMO-026: what the master of the node has";
 }
 
-// What gossip that lags comes to, all nodes at once: a round takes from each node what it sends when it is handed over, before
-// a forward, and gives it `lag` steps later, behind a backward; the next one is handed over in the step after that.
+// What gossip that lags comes to, all nodes at once: a round takes from each node what it sends when it is handed over,
+// before a forward, and gives it `lag` steps later, behind a backward; the next one is handed over in the step after
+// that.
 std::vector<ExpectedSlowMoStep> lagging_run(const Gossip& gossip, int lag) {
   const auto nodes = static_cast<std::size_t>(gossip.run.ranks);
   ExpectedSlowMoStep now{std::vector<SlowMoValues>(nodes, initial_values(gossip.training)), SlowMoValues(nodes, 1.0)};
@@ -254,8 +255,8 @@ class CutForGood final : public comm::CommunicatorDecorator {
   Wires& wires_;
 };
 
-// Pauses of 1, 2, 4, … 256 and then 500 ms fit 12 times into the heartbeat time of two seconds; who does not pause tries
-// thousands of times. Where nothing is cut, nobody is given up, however late.
+// Pauses of 1, 2, 4, … 256 and then 500 ms fit 12 times into the heartbeat time of two seconds; who does not pause
+// tries thousands of times. Where nothing is cut, nobody is given up, however late.
 void gives_up(Context& context) {
   constexpr int most_tries = 20;
   Gossip gossip = gossip_over("ring", context.size(), 1);

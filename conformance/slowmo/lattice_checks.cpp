@@ -1,4 +1,5 @@
-// Outer optimizers as points of one rule, each by its own paper's recurrence; where they coincide; who averages how often.
+// Outer optimizers as points of one rule, each by its own paper's recurrence; where they coincide; who averages how
+// often.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

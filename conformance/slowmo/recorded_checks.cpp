@@ -59,10 +59,9 @@ class Comparison {
     }
     // Halves round the other way only where they lie next to the middle of two: about one in a thousand.
     constexpr std::size_t few = 4;
-    return beyond * few <= expected.size()
-               ? ""
-               : fmt::format("{}: {} of {} values are off by more than {:.3g}", where, beyond, expected.size(),
-                             single_.*distance);
+    return beyond * few <= expected.size() ? ""
+                                           : fmt::format("{}: {} of {} values are off by more than {:.3g}", where,
+                                                         beyond, expected.size(), single_.*distance);
   }
 
  private:

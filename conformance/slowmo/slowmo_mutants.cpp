@@ -1,4 +1,6 @@
 // SlowMo with one wrong step, and adapters that answer so. Each is the smallest change that a real fault would make.
+#include "conformance/slowmo/slowmo_mutants.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -8,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "conformance/slowmo/slowmo_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_kernels.hpp"
 #include "harness/mutants/wrong_steps.hpp"
@@ -636,8 +637,7 @@ std::vector<Mutant> answers() {
        })},
       {"slo.trace_off_by_a_bit", "SLOWMO-001", "the last parameter is off by its last bit",
        "sums are added in another order", runs("averages", "base", "separate"), runs("averages", "base"),
-       "a fused multiply-add makes a larger difference",
-       rows([](const json&, std::size_t, std::size_t, json& row) {
+       "a fused multiply-add makes a larger difference", rows([](const json&, std::size_t, std::size_t, json& row) {
          if (!row.contains("params")) return;
          const auto value = row["params"].back().get<float>();
          row["params"].back() = std::nextafter(value, 2 * value);

@@ -1,8 +1,8 @@
 // conformance/slowmo/slowmo_training.hpp: small training runs with SlowMo, and what they must come to.
 //
-// Model   Each rank has a few parameters and gradients that differ by rank and step and depend on the parameters that the
-//         forward sees, so that whoever sees others comes to other numbers. The expected run is computed by every rank alone,
-//         for all ranks at once, from the papers' formulas, in double precision.
+// Model   Each rank has a few parameters and gradients that differ by rank and step and depend on the parameters that
+//         the forward sees, so that whoever sees others comes to other numbers. The expected run is computed by every
+//         rank alone, for all ranks at once, from the papers' formulas, in double precision.
 #pragma once
 
 #include <cstddef>
@@ -80,7 +80,8 @@ struct ExpectedSlowMoStep {
 [[nodiscard]] std::vector<ExpectedSlowMoStep> expected_run(const SlowMoTraining& training,
                                                            const ExpectedSlowMoRun& run);
 
-/// Runs the training and says where it first differs from the expected run, in numerators or weights; "" where it does not.
+/// Runs the training and says where it first differs from the expected run, in numerators or weights; "" where it does
+/// not.
 [[nodiscard]] std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& training,
                                          const ExpectedSlowMoRun& run, const slowmo::SlowMoSteps& steps);
 

@@ -1,5 +1,5 @@
-// Of any test program whose checks ask an adapter: whatever it answers, no check falls over it, and what is no answer at all
-// is found.
+// Of any test program whose checks ask an adapter: whatever it answers, no check falls over it, and what is no answer
+// at all is found.
 #include <functional>
 #include <set>
 
@@ -17,7 +17,8 @@ using testing::Field;
 using testing::IsEmpty;
 using testing::Not;
 
-/// Whatever an adapter answers, no check falls over it. Returns the checks that found nothing wrong with what was changed.
+/// Whatever an adapter answers, no check falls over it. Returns the checks that found nothing wrong with what was
+/// changed.
 std::set<std::string> content_with(OtherAnswers::Change change) {
   OtherAnswers adapter(std::move(change));
   std::set<std::string> content, found;
@@ -83,7 +84,8 @@ TEST(ChangedAnswers, OfNullsAreFound) {
               IsEmpty());
 }
 
-// Ranks, stages and times that there are not. A check that asks for one thing of an answer may be content with the rest.
+// Ranks, stages and times that there are not. A check that asks for one thing of an answer may be content with the
+// rest.
 TEST(ChangedAnswers, OfOtherNumbersAreJudged) {
   int number = 1000;
   (void)content_with([&](nlohmann::json right) {

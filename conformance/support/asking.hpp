@@ -24,17 +24,17 @@ struct Answer {
 [[nodiscard]] Answer answer_to(suite::Adapter& adapter, const std::string& op, const nlohmann::json& args);
 
 /// Whether an answer refuses a bad value as the convention of the question does: plumbline as the caller's fault,
-/// invalid_argument, out_of_range or not_found; another system by any kind, for its assertions and runtime errors come as several.
-/// `unsupported` says that there is no such operation, convention or option, and nothing of the value.
+/// invalid_argument, out_of_range or not_found; another system by any kind, for its assertions and runtime errors come
+/// as several. `unsupported` says that there is no such operation, convention or option, and nothing of the value.
 [[nodiscard]] bool refuses_bad_value(const Answer& answer, const nlohmann::json& args);
 
-/// "" when both are the same value, else where they first differ: "groups.pipe[1]: expected [1,4], got [2,5]". Fields that
-/// only `got` has are not looked at.
+/// "" when both are the same value, else where they first differ: "groups.pipe[1]: expected [1,4], got [2,5]". Fields
+/// that only `got` has are not looked at.
 [[nodiscard]] std::string first_difference(const nlohmann::json& expected, const nlohmann::json& got,
                                            const std::string& where = "result");
 
-/// "" when the control question (control.hpp) is answered, and then one that cannot be answered is refused as a bad value; else what
-/// came.
+/// "" when the control question (control.hpp) is answered, and then one that cannot be answered is refused as a bad
+/// value; else what came.
 [[nodiscard]] std::string problem_of_refusal(suite::Adapter& adapter, const std::string& op,
                                              const nlohmann::json& args);
 
@@ -53,7 +53,8 @@ struct BadQuestion {
 [[nodiscard]] suite::Axis faults_of(const std::vector<BadQuestion>& questions,
                                     const std::vector<std::string>& operations);
 
-/// The values of an option that the cases of a check ask for: `values`; or the case's parameter of that name; or `by` its value.
+/// The values of an option that the cases of a check ask for: `values`; or the case's parameter of that name; or `by`
+/// its value.
 struct AskedOption {
   std::string operation, argument;
   std::vector<std::string> values = {};
@@ -72,9 +73,9 @@ using OperationsOfCase = std::function<bool(const suite::Parameters&, std::strin
 /// A failure of the check with those words, unless they are empty.
 void report_words(const std::string& problem, std::source_location where = std::source_location::current());
 
-/// Judges a result; not asked where the question was refused, which is a problem of its own. A result of another form (a
-/// missing field, a text for a number) is one, too, and so is a rank or axis that is not there, for which the judge may
-/// throw std::out_of_range, and what a reader of programs or plans refuses with InvalidArgument.
+/// Judges a result; not asked where the question was refused, which is a problem of its own. A result of another form
+/// (a missing field, a text for a number) is one, too, and so is a rank or axis that is not there, for which the judge
+/// may throw std::out_of_range, and what a reader of programs or plans refuses with InvalidArgument.
 using JudgeResult = std::function<std::string(const nlohmann::json& result)>;
 [[nodiscard]] std::string problem_of(suite::Adapter& adapter, const std::string& op, const nlohmann::json& args,
                                      const JudgeResult& judge);

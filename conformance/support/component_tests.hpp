@@ -1,5 +1,5 @@
-// conformance/support/component_tests.hpp: what the tests of a component's checks begin with. That the checks find each mutant, and only
-// where it shows, `plumbline mutants` shows of all components.
+// conformance/support/component_tests.hpp: what the tests of a component's checks begin with. That the checks find each
+// mutant, and only where it shows, `plumbline mutants` shows of all components.
 #pragma once
 
 #include <string>

@@ -29,8 +29,9 @@ std::string problem_of_control(suite::Adapter& adapter, const std::string& op, c
     most = std::max(most, same);
   }
   if (closest == nullptr) return fmt::format("controls.json has no question of {} for {}", op, convention);
-  const std::string words = problem_of(adapter, op, closest->at("args"),
-                                       [&](const json& result) { return first_difference(closest->at("result"), result); });
+  const std::string words = problem_of(adapter, op, closest->at("args"), [&](const json& result) {
+    return first_difference(closest->at("result"), result);
+  });
   return words.empty() ? "" : fmt::format("{} {} must have an answer: {}", op, closest->at("args").dump(), words);
 }
 

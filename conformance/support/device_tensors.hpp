@@ -1,8 +1,8 @@
 // conformance/support/device_tensors.hpp: tensors of a check, on the host and alike on the rank's device.
 //
-// Model   Values are numbers that differ by tensor, element and seed, rounded to the tensors' types. On the device a tensor begins as
-//         many elements behind a boundary of 16 bytes as it says. What is put into a stream is read and written there when it comes
-//         to it: all memory of the host that is named here lives as long as this.
+// Model   Values are numbers that differ by tensor, element and seed, rounded to the tensors' types. On the device a
+//         tensor begins as many elements behind a boundary of 16 bytes as it says. What is put into a stream is read
+//         and written there when it comes to it: all memory of the host that is named here lives as long as this.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,8 @@ class DeviceTensors {
   void take(const HostTensors& values) const;
   /// Puts into the stream: what they hold there is noted.
   void note();
-  /// Of what was noted first and not asked for yet, once the stream has come so far: the first difference from these bytes, or "".
+  /// Of what was noted first and not asked for yet, once the stream has come so far: the first difference from these
+  /// bytes, or "".
   [[nodiscard]] std::string difference(const HostTensors& expected);
 
  private:
@@ -68,8 +69,9 @@ class DeviceTensors {
 /// Waits until the event is reached, without a wait of the runtime's; false after a minute.
 [[nodiscard]] bool await(const device::OwnEvent& event);
 
-/// Asserts that the host is done with `work`, which it puts into the stream of the rank's device, while a producer ahead of it there
-/// is not. On a busy machine the host may be late by itself, so with ever slower producers, until all ranks have seen it. Collective.
+/// Asserts that the host is done with `work`, which it puts into the stream of the rank's device, while a producer
+/// ahead of it there is not. On a busy machine the host may be late by itself, so with ever slower producers, until all
+/// ranks have seen it. Collective.
 void expect_host_goes_on(suite::Context& context, const char* requirement, device::Stream stream,
                          const std::function<void()>& work);
 

@@ -18,8 +18,8 @@ struct Holdings {
 /// Ranks may share the process: all of the group stand still while one looks, so that nobody sees another's look.
 [[nodiscard]] Holdings holdings_at_rest(comm::Communicator& group);
 
-/// Whether bytes say something: a sanitizer's allocator, of which malloc's own figures know nothing, keeps what is freed for a
-/// while.
+/// Whether bytes say something: a sanitizer's allocator, of which malloc's own figures know nothing, keeps what is
+/// freed for a while.
 [[nodiscard]] bool figures_of_memory_tell();
 
 }  // namespace plumbline::conformance

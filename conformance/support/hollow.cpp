@@ -20,8 +20,8 @@ std::set<std::string> verified_ids(const suite::Check& check) {
   return ids;
 }
 
-// As the harness does it: a failure that names a requirement of the check is of that one alone. What no assertion found, such as a
-// question left unasked, violates none.
+// As the harness does it: a failure that names a requirement of the check is of that one alone. What no assertion
+// found, such as a question left unasked, violates none.
 std::set<std::string> violated_by(const suite::Check& check, const std::vector<Failure>& failures) {
   static const std::regex pattern("(^|\n|: )([A-Z]+-[0-9]{3}): ");
   std::set<std::string> ids;
@@ -59,8 +59,8 @@ void expect_truths_alone(const mutants::HollowMatrix& matrix) {
   std::cout << mutants::to_markdown(rows);
   for (const mutants::HollowRow& row : rows) {
     for (const std::string& id : row.unexplained)
-      ADD_FAILURE() << id << " passes on " << row.subject
-                    << ": its check judges nothing, or conformance/" << row.component << "/hollow.toml lacks the reason";
+      ADD_FAILURE() << id << " passes on " << row.subject << ": its check judges nothing, or conformance/"
+                    << row.component << "/hollow.toml lacks the reason";
     for (const auto& [id, reason] : row.in_vain)
       ADD_FAILURE() << id << " fails on " << row.subject << ", so hollow.toml lists it in vain: " << reason;
     for (const std::string& id : row.unmet)

@@ -21,7 +21,8 @@ using RunHollow = std::function<std::vector<Failure>(const suite::Case&)>;
 void meet_hollow(const std::string& subject, const suite::Suite& suite, const std::vector<const suite::Case*>& cases,
                  const RunHollow& run, mutants::HollowMatrix& matrix);
 
-/// Prints the matrix. What passes and is not listed is a failure of the test, and so is what is listed and does not pass.
+/// Prints the matrix. What passes and is not listed is a failure of the test, and so is what is listed and does not
+/// pass.
 void expect_truths_alone(const mutants::HollowMatrix& matrix);
 
 }  // namespace plumbline::conformance

@@ -30,8 +30,8 @@ using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<c
 /// Why a case of the backend door judges nothing there (suite::Skipped); empty where it does.
 [[nodiscard]] std::string reason_to_skip(const suite::Case& one, const Wrap& wrap = {});
 
-/// Runs a case of the backend door on two emulated devices whose streams dawdle, as `plumbline check --device emulated` does: one that
-/// uses no device itself is staged.
+/// Runs a case of the backend door on two emulated devices whose streams dawdle, as `plumbline check --device emulated`
+/// does: one that uses no device itself is staged.
 [[nodiscard]] std::vector<Failure> run_on_devices(const suite::Case& one, const Wrap& wrap = {});
 
 /// Runs a case of the adapter door on answers that a test makes up. Returns what failed.

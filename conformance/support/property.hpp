@@ -1,8 +1,10 @@
-// conformance/support/property.hpp: looks for a value for which a property does not hold, and makes the one found small.
+// conformance/support/property.hpp: looks for a value for which a property does not hold, and makes the one found
+// small.
 //
 // Model   A property draws values, judges one in a line ("" when it holds), and lists what is smaller than a value. The
 //         search draws `count` values. From the first for which the property does not hold it goes to the first smaller
-//         one for which it does not hold either, until there is none: that one is reported, with the seed that finds it.
+//         one for which it does not hold either, until there is none: that one is reported, with the seed that finds
+//         it.
 // Cost    count judgements, and for a counterexample those of the neighbours on at most kMostSteps steps down.
 // Sources Claessen and Hughes, QuickCheck (ICFP 2000).
 #pragma once

@@ -7,7 +7,8 @@
 
 namespace plumbline::conformance {
 
-/// The file vectors/<name>.json of a component: {"schema", "source", "cases"}. Throws RuntimeFailure when it is not there.
+/// The file vectors/<name>.json of a component: {"schema", "source", "cases"}. Throws RuntimeFailure when it is not
+/// there.
 [[nodiscard]] nlohmann::json recorded(const std::string& component, const std::string& name);
 
 }  // namespace plumbline::conformance

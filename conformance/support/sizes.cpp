@@ -13,8 +13,8 @@ namespace plumbline::conformance {
 
 namespace {
 
-// An adapter that names no options may have no room for a size: it says so by out_of_range, and the case is skipped. The smallest
-// size is asked of every adapter.
+// An adapter that names no options may have no room for a size: it says so by out_of_range, and the case is skipped.
+// The smallest size is asked of every adapter.
 class Roomy final : public suite::Adapter {
  public:
   explicit Roomy(suite::Adapter& inner) : inner_(inner) {}

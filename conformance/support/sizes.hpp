@@ -1,8 +1,8 @@
 // conformance/support/sizes.hpp: checks that ask one operation at sizes from small ones to those of real use.
 //
-// Model   What is right of a world of 8 may be wrong of one of 8,000. A sized check asks its operation at several sizes, which
-//         grow about as a geometric series, and judges each answer by what follows from the question, in time about
-//         proportional to it. The table in largest_sizes_test.cpp says the largest size of each check.
+// Model   What is right of a world of 8 may be wrong of one of 8,000. A sized check asks its operation at several
+//         sizes, which grow about as a geometric series, and judges each answer by what follows from the question, in
+//         time about proportional to it. The table in largest_sizes_test.cpp says the largest size of each check.
 #pragma once
 
 #include <functional>

@@ -20,8 +20,8 @@ namespace {
 const ShapeLimits kGrids{.axes = 4, .ranks = 24, .always = {"pipe", "data"}};
 constexpr int kTrials = 200;
 
-// A shape, the position of each rank, and the lists that follow from them. Throws std::out_of_range for a rank or an axis
-// that is not there: an adapter may name any.
+// A shape, the position of each rank, and the lists that follow from them. Throws std::out_of_range for a rank or an
+// axis that is not there: an adapter may name any.
 class Expected {
  public:
   explicit Expected(const Shape& shape) : shape_(shape), positions_(positions_in(shape, Fastest::last)) {}
@@ -292,7 +292,8 @@ void as_deepspeed(Context& context) {
   judge_ranks(context, told, "deepspeed");
 }
 
-// Each rank asks for the stage of another, with that one's positions on all other axes, and then on the last of them alone.
+// Each rank asks for the stage of another, with that one's positions on all other axes, and then on the last of them
+// alone.
 std::string problem_of_asked_overrides(suite::Adapter& adapter, const Shape& shape, const Expected& expected) {
   const int world = ranks_in(shape);
   for (int rank = 0; rank < world; ++rank) {

@@ -41,8 +41,8 @@ struct ShapeLimits {
 enum class Fastest { last, first };
 /// The position of each rank, as an odometer counts.
 [[nodiscard]] std::vector<Position> positions_in(const Shape& shape, Fastest fastest);
-/// The ranks that share the positions on all axes but those numbered. Lists come in the order of these positions, the first
-/// axis' slowest; ranks ascend.
+/// The ranks that share the positions on all axes but those numbered. Lists come in the order of these positions, the
+/// first axis' slowest; ranks ascend.
 [[nodiscard]] std::vector<Ranks> lists_along(const Shape& shape, const std::vector<Position>& positions,
                                              const std::vector<int>& along);
 /// The first of the lists that holds a rank, which one must.

@@ -1,4 +1,6 @@
 // Adapters whose answers about topologies are wrong, each by a rule of its own.
+#include "conformance/topology/topology_mutants.hpp"
+
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -6,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "conformance/topology/topology_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 
 namespace plumbline::mutants {

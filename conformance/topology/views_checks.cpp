@@ -17,8 +17,8 @@ constexpr const char* kOperation = "topology.hyper_comm_grid";
 // Of a shape, the last axis is the one that grid and view share.
 const ShapeLimits kShapes{.axes = 4, .ranks = 40, .offset = 20, .names = {"tp", "cp", "dp", "ep", "pp"}};
 
-// The same ranks with the unshared axes as one, in front of the shared one: as many groups along the shared axis, and the
-// same ones.
+// The same ranks with the unshared axes as one, in front of the shared one: as many groups along the shared axis, and
+// the same ones.
 Shape view_of(const Shape& base) {
   return {.axes = {"rest", base.axes.back()},
           .dims = {ranks_in(base) / base.dims.back(), base.dims.back()},

@@ -25,22 +25,22 @@ inline constexpr double kSmallestFloat = 0x1p-149;
 /// float32, is from the exact mean. `magnitudes` is the sum of the values' magnitudes.
 [[nodiscard]] double mean_error(int ranks, comm::DType accumulator, double magnitudes);
 
-/// The same of values that are rounded to a 16-bit type before they are summed in any order, in that type or a wider one, and
-/// divided: each value, each sum, the quotient and what is taken off the wire may be rounded.
+/// The same of values that are rounded to a 16-bit type before they are summed in any order, in that type or a wider
+/// one, and divided: each value, each sum, the quotient and what is taken off the wire may be rounded.
 [[nodiscard]] double compressed_mean_error(int ranks, comm::DType wire, double magnitudes);
 
-/// The same of values that travel as bytes, given the largest magnitude of each rank's bucket, or more: half of each rank's
-/// scale, which is a 255th of the distance of its numbers, or 2^-23, and what the arithmetic rounds.
+/// The same of values that travel as bytes, given the largest magnitude of each rank's bucket, or more: half of each
+/// rank's scale, which is a 255th of the distance of its numbers, or 2^-23, and what the arithmetic rounds.
 [[nodiscard]] double quantised_mean_error(const std::vector<double>& largest_of_ranks);
 
 /// The largest magnitude; 0 of none.
 [[nodiscard]] double largest_of(const std::vector<double>& values);
-/// The largest difference of two lists of one length. Infinite where one is not finite: a computation that overflows has no
-/// bound.
+/// The largest difference of two lists of one length. Infinite where one is not finite: a computation that overflows
+/// has no bound.
 [[nodiscard]] double distance(const std::vector<double>& a, const std::vector<double>& b);
-/// How far a right computation whose order of operations is not known may be from float64, `d` being the distance of a plain
-/// one from it, and `largest` the size of what it is made of: max(8 d, 64 u largest), the second for where the plain one
-/// happens to be exact.
+/// How far a right computation whose order of operations is not known may be from float64, `d` being the distance of a
+/// plain one from it, and `largest` the size of what it is made of: max(8 d, 64 u largest), the second for where the
+/// plain one happens to be exact.
 [[nodiscard]] double bound_beside(double d, double largest, double unit_roundoff);
 
 }  // namespace plumbline::conformance

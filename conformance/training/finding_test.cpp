@@ -52,8 +52,9 @@ TEST(Finding, NamesRequirementPlaceValuesAndBound) {
 TEST(Finding, IsReportedWithItsValuesAsFields) {
   const suite::Finding values =
       reported({.requirement = "TRAIN-006", .rank = 1, .what = "is off", .index = 3, .expected = 0.25, .got = kNan});
-  EXPECT_EQ(values.text, text_of({.requirement = "TRAIN-006", .rank = 1, .what = "is off", .index = 3, .expected = 0.25,
-                                  .got = kNan}));
+  EXPECT_EQ(
+      values.text,
+      text_of({.requirement = "TRAIN-006", .rank = 1, .what = "is off", .index = 3, .expected = 0.25, .got = kNan}));
   EXPECT_EQ(values.requirement, "TRAIN-006");
   EXPECT_EQ(values.expected, "0.25");
   EXPECT_EQ(values.got, "nan");

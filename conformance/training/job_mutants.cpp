@@ -9,7 +9,6 @@
 
 #include "conformance/training/training_mutants.hpp"
 
-
 namespace plumbline::mutants {
 
 using job::RunSpec;

@@ -11,8 +11,8 @@
 
 namespace plumbline::conformance {
 
-/// Has the job run what `prepared` writes into a folder, as so many ranks as the case says, and judges its record. Throws
-/// as suite::Job::run(), and MachineFailure where the files cannot be written.
+/// Has the job run what `prepared` writes into a folder, as so many ranks as the case says, and judges its record.
+/// Throws as suite::Job::run(), and MachineFailure where the files cannot be written.
 [[nodiscard]] std::vector<Finding> findings_of_job(
     suite::Context& context, const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared);
 

@@ -9,13 +9,13 @@
 //         that adds in rank order; a pipeline that adds in another order than a single device, as others are.
 //         Any other program is held, tensor by tensor, to a float64 baseline:
 //         max|g - g64| <= max(8 d, 64 u max|gradient of a slice|), d the distance of a plain float32 baseline
-//         from float64, or in 16 bits of a plain one in that type if it is farther off, u the unit round-off of the compute
-//         dtype; loss alike. Gradients that travel compressed may be off
+//         from float64, or in 16 bits of a plain one in that type if it is farther off, u the unit round-off of the
+//         compute dtype; loss alike. Gradients that travel compressed may be off
 //         by those roundings besides, place by place.
-// Scaled  Of a run with a scaler gradients are as if losses had not been multiplied; a skipped step's may be anything where
-//         they are not finite, and is no step of the optimizer (scaling.hpp has what else is asked). In 16 bits, and over
-//         tensor ranks, the reference's executor is held as others are; to the bits where it computes with rounded
-//         parameters on whole layers, over a backend that adds in rank order.
+// Scaled  Of a run with a scaler gradients are as if losses had not been multiplied; a skipped step's may be anything
+//         where they are not finite, and is no step of the optimizer (scaling.hpp has what else is asked). In 16 bits,
+//         and over tensor ranks, the reference's executor is held as others are; to the bits where it computes with
+//         rounded parameters on whole layers, over a backend that adds in rank order.
 // Errors  What a record lacks is a finding of the
 //         coverage, and of each requirement that could not be judged for it: of a rank, its first gap.
 #pragma once
@@ -71,9 +71,9 @@ struct Judgement {
 [[nodiscard]] Judgement judge(const job::RunSpec& spec, const job::TrainingRecord& record, training::Training& training,
                               const JudgeOptions& options);
 
-/// Whether the ranks of the reference's executor add gradients in a single device's order before the reduction over data
-/// ranks. Not over tensor ranks, in a pipeline whose stages back-propagate micro-batches in another order than their own (looped-bfs), nor
-/// where it uses a parameter on several stages, each of which adds for itself.
+/// Whether the ranks of the reference's executor add gradients in a single device's order before the reduction over
+/// data ranks. Not over tensor ranks, in a pipeline whose stages back-propagate micro-batches in another order than
+/// their own (looped-bfs), nor where it uses a parameter on several stages, each of which adds for itself.
 [[nodiscard]] bool adds_as_a_single_device(const job::RunSpec& spec);
 
 /// Where two records of the same specification differ in any value or loss, as findings of that requirement.

@@ -331,13 +331,11 @@ void add_mixed_checks(suite::Suite& suite) {
   suite.add({.id = "scaler.job.single_device",
              .verifies = cited({kTraining, kSkipsTogether, kScale, kSkipLeaves}),
              .door = suite::Door::job,
-             .axes = {{"precision", {"fp16", "bf16"}},
-                      {"overflow", {"none", "inf", "scale"}},
-                      grids(),
-                      all_worlds()},
+             .axes = {{"precision", {"fp16", "bf16"}}, {"overflow", {"none", "inf", "scale"}}, grids(), all_worlds()},
              .applies =
                  [](const Parameters& parameters) {
-                   if ((parameters.text("precision") == "bf16") != (parameters.text("overflow") == "none")) return false;
+                   if ((parameters.text("precision") == "bf16") != (parameters.text("overflow") == "none"))
+                     return false;
                    return is_one_of(kJobs, parameters, "overflow");
                  },
              .modules = {"training"},

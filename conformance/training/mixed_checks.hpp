@@ -5,7 +5,8 @@
 
 namespace plumbline::conformance {
 
-/// They need module "training"; their requirements are in mixed_requirements.toml, those of tensor ranks in requirements.toml.
+/// They need module "training"; their requirements are in mixed_requirements.toml, those of tensor ranks in
+/// requirements.toml.
 void add_mixed_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

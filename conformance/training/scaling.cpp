@@ -22,8 +22,8 @@ Finding found(std::string_view citation, int step, int rank, std::string paramet
           .what = std::move(what)};
 }
 
-// A gradient that is not finite, of any parameter that the rank has a part of: its name, or nothing. Parts are joined in the
-// record, so that a tensor group has it together.
+// A gradient that is not finite, of any parameter that the rank has a part of: its name, or nothing. Parts are joined
+// in the record, so that a tensor group has it together.
 struct NonFinite {
   std::vector<std::string> by_rank;
   NonFinite(const job::RunSpec& spec, const job::TrainingRecord& record, int step)

@@ -1,7 +1,9 @@
-// conformance/training/scaling.hpp: what a run with a loss scale records beside its gradients: who skipped, and the scales.
+// conformance/training/scaling.hpp: what a run with a loss scale records beside its gradients: who skipped, and the
+// scales.
 //
-// Model   Stated here by itself, from the record alone: the scale of a step follows from the steps skipped before it; a step
-//         is skipped where a gradient that some rank of the deciding group was about to use is not finite, and nowhere else.
+// Model   Stated here by itself, from the record alone: the scale of a step follows from the steps skipped before it; a
+//         step is skipped where a gradient that some rank of the deciding group was about to use is not finite, and
+//         nowhere else.
 // Source  job door, What is judged; torch.amp.GradScaler's rule.
 #pragma once
 

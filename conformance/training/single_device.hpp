@@ -34,17 +34,17 @@ class SingleDevice {
   [[nodiscard]] double norm64(double p) const;
   /// Computes the slices in run.dtype, under a scale, once more.
   void compute_scaled(double scale);
-  /// Of these: a data rank's gradient, divided by the scale; the slices' mean as ranks make it that add in rank order in
-  /// float32 and round once to run.dtype, divided by the scale; a data rank's loss.
+  /// Of these: a data rank's gradient, divided by the scale; the slices' mean as ranks make it that add in rank order
+  /// in float32 and round once to run.dtype, divided by the scale; a data rank's loss.
   [[nodiscard]] std::vector<float> scaled_slice(int data, const std::string& parameter) const;
   [[nodiscard]] std::vector<float> scaled_mean(const std::string& parameter) const;
   [[nodiscard]] double scaled_loss(int data) const { return scaled_[static_cast<std::size_t>(data)].loss; }
   /// The gradient of all rows in one piece.
   [[nodiscard]] const std::vector<double>& union64(const std::string& parameter) const;
 
-  /// max(8 d, 64 u max|gradient of a slice|) of the mean, and of one slice; d is the distance from float64 of a plain run in
-  /// float32, or of one in run.dtype where that was computed and is farther off: there activations change sides, and what
-  /// should cancel leaves the roundings of the type.
+  /// max(8 d, 64 u max|gradient of a slice|) of the mean, and of one slice; d is the distance from float64 of a plain
+  /// run in float32, or of one in run.dtype where that was computed and is farther off: there activations change sides,
+  /// and what should cancel leaves the roundings of the type.
   [[nodiscard]] double gradient_bound(const std::string& parameter) const;
   [[nodiscard]] double slice_bound(int data, const std::string& parameter) const;
 

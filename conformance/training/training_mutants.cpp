@@ -1,11 +1,12 @@
 // Data-parallel training with one wrong step. Each is the smallest change that a real fault would make.
+#include "conformance/training/training_mutants.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <memory>
 #include <string>
 
-#include "conformance/training/training_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/device/kernel.hpp"
 #include "reference/device/scaled_copies.hpp"

@@ -81,8 +81,7 @@ void judge_task(worker::TaskRank& rank) {
 
   // One by one: a long run's together would be too much for one message.
   for (const StepSummary& step : judgement.steps) rank.output({{"step", words(step)}});
-  for (const Finding& finding : judgement.findings)
-    rank.output({{"finding", run::failure_of(reported(finding))}});
+  for (const Finding& finding : judgement.findings) rank.output({{"finding", run::failure_of(reported(finding))}});
   json out{{"judged", judgement.judged}};
   if (arguments.value("digits", false))
     if (const auto values = values_of(spec, record, spec.run.steps - 1, job::Moment::after))

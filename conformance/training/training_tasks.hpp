@@ -1,4 +1,5 @@
-// conformance/training/training_tasks.hpp: what the ranks of `plumbline train` do: run a specification, judge the record.
+// conformance/training/training_tasks.hpp: what the ranks of `plumbline train` do: run a specification, judge the
+// record.
 #pragma once
 
 #include "harness/worker/worker.hpp"

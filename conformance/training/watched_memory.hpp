@@ -15,8 +15,9 @@ struct Seen {
   std::atomic<int> on_device = 0, on_host = 0;  // a thread of gossip makes calls, too
 };
 
-/// Keeps the stream of each call on the device's memory busy ahead of it, so that what is not ordered behind it comes first, and counts
-/// the calls on tensors. A thread of gossip has a group, and a stream, of its own. Seat and counts must outlive it.
+/// Keeps the stream of each call on the device's memory busy ahead of it, so that what is not ordered behind it comes
+/// first, and counts the calls on tensors. A thread of gossip has a group, and a stream, of its own. Seat and counts
+/// must outlive it.
 class SlowStream final : public comm::CommunicatorDecorator {
  public:
   SlowStream(std::unique_ptr<comm::Communicator> inner, const suite::DeviceSeat& seat, Seen& seen,

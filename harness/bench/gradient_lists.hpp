@@ -1,7 +1,7 @@
 // harness/bench/gradient_lists.hpp: the parameters of two models that everybody knows, by name and size.
 //
-// Source  torchvision's resnet50: He et al., arXiv:1512.03385. GPT-2 small: Radford et al., 2019; its output layer is the
-//         token embedding, so that this is there once.
+// Source  torchvision's resnet50: He et al., arXiv:1512.03385. GPT-2 small: Radford et al., 2019; its output layer is
+//         the token embedding, so that this is there once.
 #pragma once
 
 #include <cstdint>

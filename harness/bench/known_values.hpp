@@ -1,8 +1,8 @@
 // harness/bench/known_values.hpp: gradients whose sums are known beforehand, to see whether a reduction is right.
 //
-// Model   A number is a factor of the rank's, times a whole number that its gradient and its place in it decide: what is left
-//         out, comes twice, lies beside its place or is another rank's is another number. Sums and means over up to 180 ranks
-//         are exact in f32, in whatever order they are added.
+// Model   A number is a factor of the rank's, times a whole number that its gradient and its place in it decide: what
+//         is left out, comes twice, lies beside its place or is another rank's is another number. Sums and means over
+//         up to 180 ranks are exact in f32, in whatever order they are added.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ namespace plumbline::bucketing {
 
 /// Fills a gradient, of f32.
 void fill_known(comm::Buffer values, int gradient, float factor);
-/// Throws RuntimeFailure, naming `what`, the element and both values, for the first number that is not that of this factor but
-/// for a millionth: a mean may come about by multiplication.
+/// Throws RuntimeFailure, naming `what`, the element and both values, for the first number that is not that of this
+/// factor but for a millionth: a mean may come about by multiplication.
 void require_known(comm::ConstBuffer values, int gradient, float factor, const std::string& what);
 
 /// The same of values at a place, by way of the host: on a device the host waits for its stream.

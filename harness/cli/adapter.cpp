@@ -1,4 +1,5 @@
-// `plumbline adapter`: the reference answers questions on standard input, by the adapter protocol; or says what they are.
+// `plumbline adapter`: the reference answers questions on standard input, by the adapter protocol; or says what they
+// are.
 #include <memory>
 #include <optional>
 
@@ -50,13 +51,13 @@ Command add_adapter(CLI::App& app, const Program&) {
   CLI::App* command = app.add_subcommand(
       "adapter", "Answer the adapter protocol with the reference: JSON lines on standard input and output");
   auto options = std::make_shared<AdapterCommand>();
-  command->add_option("--describe", options->described,
-                      "print what operation OP takes, returns and rejects; without OP a table of all operations")
+  command
+      ->add_option("--describe", options->described,
+                   "print what operation OP takes, returns and rejects; without OP a table of all operations")
       ->type_name("[OP]")
       ->expected(0, 1)
       ->default_str("");
-  command->add_option("--example", options->example,
-                      "print a request to operation OP, and the reply, a line each")
+  command->add_option("--example", options->example, "print a request to operation OP, and the reply, a line each")
       ->type_name("OP");
   command->add_option("--format", options->format, "of --describe: text, md or json (default text)");
   command->footer("Example: plumbline adapter --example topology.prime_factors | head -1 | plumbline adapter");

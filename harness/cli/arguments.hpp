@@ -43,14 +43,15 @@ auto on_behalf_of(const std::string& option, const Body& body) {
   }
 }
 
-/// The bytes of "25MiB", "25Mi", "64KiB", "64Ki", "1GiB", "100"; nothing for another text, a negative number, or one that
-/// 63 bits do not hold.
+/// The bytes of "25MiB", "25Mi", "64KiB", "64Ki", "1GiB", "100"; nothing for another text, a negative number, or one
+/// that 63 bits do not hold.
 [[nodiscard]] std::optional<std::int64_t> parse_bytes(const std::string& text);
 
 /// The same. Throws InvalidArgument, with the option, for what is no number of bytes from 0 on.
 [[nodiscard]] std::int64_t bytes_in(const std::string& option, const std::string& text);
 
-/// The options of a command line by name, with the values that follow them or their '=', whether or not the whole can be parsed.
+/// The options of a command line by name, with the values that follow them or their '=', whether or not the whole can
+/// be parsed.
 class CommandLine {
  public:
   CommandLine(int argc, const char* const* argv);
@@ -76,8 +77,8 @@ using Inputs = std::vector<std::pair<std::string, std::filesystem::path>>;
 /// Throws InvalidArgument where writing `file`, which --out means, would replace one of them.
 void require_apart(const std::string& out, const std::filesystem::path& file, const Inputs& inputs);
 
-/// The file that --out means: `out` itself, or `name` in it where it is a folder, which is made when it ends with '/'. Throws
-/// as require_apart does.
+/// The file that --out means: `out` itself, or `name` in it where it is a folder, which is made when it ends with '/'.
+/// Throws as require_apart does.
 [[nodiscard]] std::filesystem::path output_file(const std::string& out, const std::string& name, const Inputs& inputs);
 
 /// Takes text piece by piece, to standard output or to a file that appears once it is whole.

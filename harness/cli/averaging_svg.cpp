@@ -1,7 +1,8 @@
 // The curves of `plumbline train --averaging`.
 //
-// Layout  Two panels, one above the other, steps from left to right: the loss upwards, by tens; the largest distance of a rank
-//         to the ranks' mean, by tens, nothing below the panel's floor. A colour an algorithm, the mean over its seeds.
+// Layout  Two panels, one above the other, steps from left to right: the loss upwards, by tens; the largest distance of
+//         a rank to the ranks' mean, by tens, nothing below the panel's floor. A colour an algorithm, the mean over its
+//         seeds.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -58,7 +59,7 @@ class LogPanel {
              svg_text(kCurveLeft - 6, y_of(std::pow(10, ten)) + 4, 11, "end", fmt::format("{:g}", std::pow(10, ten)));
     for (std::size_t tick = 0; tick <= 5; ++tick)
       svg += svg_text(x_of(tick * (steps_ - 1) / 5), top_ + kCurveHeight + 16, 11, "middle",
-                        std::to_string(tick * (steps_ - 1) / 5 + 1));
+                      std::to_string(tick * (steps_ - 1) / 5 + 1));
     for (const auto& [values, colour] : curves_) {
       std::string line;
       bool lifted = true;

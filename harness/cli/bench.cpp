@@ -268,8 +268,7 @@ int list_benchmarks(const BenchOptions& options, const bench::Registry& registry
                                fmt::join(options.patterns, " "), benchmark_meant(options.patterns, registry)));
   std::size_t width = 0;
   for (const bench::Benchmark* benchmark : listed) width = std::max(width, benchmark->name.size());
-  for (const bench::Benchmark* benchmark : listed)
-    fmt::print("{:<{}}  {}\n", benchmark->name, width, benchmark->title);
+  for (const bench::Benchmark* benchmark : listed) fmt::print("{:<{}}  {}\n", benchmark->name, width, benchmark->title);
   return 0;
 }
 

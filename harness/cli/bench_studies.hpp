@@ -7,8 +7,8 @@
 
 namespace plumbline::cli {
 
-// Each is written in benchmarks/, beside what it measures, and reports in its own way. Adds itself to `bench`; returns what
-// runs it.
+// Each is written in benchmarks/, beside what it measures, and reports in its own way. Adds itself to `bench`; returns
+// what runs it.
 Command add_bench_fusion(CLI::App& bench, const Program& program);
 Command add_bench_pipeline(CLI::App& bench, const Program& program);
 

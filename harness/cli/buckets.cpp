@@ -104,9 +104,9 @@ NamedGradients gradients_of(const BucketsOptions& options) {
     throw InvalidArgument("--gradients: it names no file; name,elements,dtype begins a table");
   NamedGradients named = read_gradients(options);
   if (named.gradients.empty())
-    throw InvalidArgument(fmt::format(
-        "--gradients {}: it has no gradients; a table has a line for each after name,elements,dtype",
-        options.gradients));
+    throw InvalidArgument(
+        fmt::format("--gradients {}: it has no gradients; a table has a line for each after name,elements,dtype",
+                    options.gradients));
   return named;
 }
 
@@ -152,7 +152,8 @@ bucketing::MegatronOptions megatron_options(const BucketsOptions& options) {
 void require_rule(const std::string& rule) {
   constexpr std::array<std::string_view, 5> kRules{"torch", "megatron", "colossalai", "flat", "unfused"};
   if (std::ranges::find(kRules, rule) == kRules.end())
-    throw InvalidArgument(fmt::format("--rule: there is no '{}'; {}", rule, there_are(rule, {kRules.begin(), kRules.end()})));
+    throw InvalidArgument(
+        fmt::format("--rule: there is no '{}'; {}", rule, there_are(rule, {kRules.begin(), kRules.end()})));
 }
 
 bucketing::Alignment alignment_of(const BucketsOptions& options) {
@@ -246,9 +247,9 @@ void write(const BucketsOptions& options, const std::string& text) {
     fmt::print("{}", text);
     return;
   }
-  const auto file = output_file(
-      options.out, options.format == "text" ? "buckets.txt" : "buckets." + options.format,
-      {{"--gradients", options.gradients}, {"--check", options.check}, {"--order", options.order}});
+  const auto file =
+      output_file(options.out, options.format == "text" ? "buckets.txt" : "buckets." + options.format,
+                  {{"--gradients", options.gradients}, {"--check", options.check}, {"--order", options.order}});
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
 }
@@ -318,7 +319,8 @@ Command add_buckets(CLI::App& app, const Program&) {
       ->type_name("FILE");
   command
       ->add_option("--rule", options->rule,
-                   "torch, megatron, colossalai (commit 96780e6), flat or unfused; with --check, the rule that the plan is held to")
+                   "torch, megatron, colossalai (commit 96780e6), flat or unfused; with --check, the rule that the "
+                   "plan is held to")
       ->capture_default_str();
   command->add_option("--limits", options->limits, "Bytes of torch's buckets, the last for ever: 100, 64KiB, 25MiB")
       ->type_name("LIST")
@@ -329,9 +331,10 @@ Command add_buckets(CLI::App& app, const Program&) {
                    "Megatron-core's layout, DDP's logging data or Paddle's groups")
       ->type_name("FILE");
   command
-      ->add_option("--order", options->order,
-                   "The names of all gradients as a backward makes them, one a line; with --check, buckets that wait for "
-                   "others are warned of")
+      ->add_option(
+          "--order", options->order,
+          "The names of all gradients as a backward makes them, one a line; with --check, buckets that wait for "
+          "others are warned of")
       ->type_name("FILE");
   command
       ->add_option("--distributed-optimizer", options->distributed_optimizer,

@@ -14,7 +14,8 @@ struct BackwardShown {
   double seconds = 0;             // of the backward
 };
 
-/// The gradients over the backward that makes them, the reductions of the buckets beside it, and what each bucket holds.
+/// The gradients over the backward that makes them, the reductions of the buckets beside it, and what each bucket
+/// holds.
 [[nodiscard]] std::string buckets_svg(const bucketing::Plan& plan, const bucketing::NamedGradients& named,
                                       const BackwardShown& backward, const bucketing::Exposure& exposure);
 

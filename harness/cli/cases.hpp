@@ -1,4 +1,5 @@
-// harness/cli/cases.hpp: from a planned case to an assignment of the driver, and from its outcome to a result of a record.
+// harness/cli/cases.hpp: from a planned case to an assignment of the driver, and from its outcome to a result of a
+// record.
 #pragma once
 
 #include <map>
@@ -22,12 +23,14 @@ struct CaseSettings {
   std::string mutant;          // by which the worker breaks the subject
 
   [[nodiscard]] std::chrono::duration<double> limit_of(const suite::Case& one) const;
-  /// The same for the control run on the reference. A time limit that the user sets is for the subject: it may lengthen each
-  /// check's own limit there, and never shortens it, or a limit too short for the reference would excuse a subject that hangs.
+  /// The same for the control run on the reference. A time limit that the user sets is for the subject: it may lengthen
+  /// each check's own limit there, and never shortens it, or a limit too short for the reference would excuse a subject
+  /// that hangs.
   [[nodiscard]] CaseSettings for_control() const;
 };
 
-/// Which modules are not here. Each is looked for once, when a check that needs it is asked about: opening one takes a while.
+/// Which modules are not here. Each is looked for once, when a check that needs it is asked about: opening one takes a
+/// while.
 class ModulesHere {
  public:
   /// "needs module training: why", of the first that is not here; nothing where all are.

@@ -1,5 +1,5 @@
-// `plumbline check`: takes a subject through the checks of a profile and says, requirement by requirement, whether it is
-// right.
+// `plumbline check`: takes a subject through the checks of a profile and says, requirement by requirement, whether it
+// is right.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -157,7 +157,8 @@ Command add_check(CLI::App& app, const Program& program) {
           ->capture_default_str();
   command->add_option("--out", options->out, "Folder of the record (default: results/latest/check-SUBJECT)")
       ->type_name("DIR");
-  command->add_flag("--list", options->list, "Print the planned cases and run nothing; with --adapter also what would be skipped, and why");
+  command->add_flag("--list", options->list,
+                    "Print the planned cases and run nothing; with --adapter also what would be skipped, and why");
   command->add_flag("--fail-fast", options->fail_fast, "Stop at the first failure");
   command->add_flag("--resume", options->resume, "Go on with the record in --out: run what has no result yet");
   command->footer(

@@ -64,7 +64,8 @@ nlohmann::json claims_of(const std::string& adapter, double time_limit) {
   using std::chrono::milliseconds, std::chrono::duration;
   constexpr duration<double> least(10), most(86400), quiet(5);  // a program starts before it answers
   subject::AdapterOptions how;
-  if (time_limit > 0) how.limit = std::chrono::ceil<milliseconds>(std::clamp(duration<double>(time_limit), least, most));
+  if (time_limit > 0)
+    how.limit = std::chrono::ceil<milliseconds>(std::clamp(duration<double>(time_limit), least, most));
   std::mutex mutex;
   std::condition_variable_any answered;
   const std::jthread notice([&](const std::stop_token& stop) {
@@ -181,9 +182,8 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
     driver_.group.attached_processes = attached_processes;
     driver_.jobs = 1;  // the job's ranks are one group
     if (options.subject.jobs > 1)
-      throw InvalidArgument(
-          fmt::format("--jobs {}: the ranks that you started are one group; run it outside mpirun and srun",
-                      options.subject.jobs));
+      throw InvalidArgument(fmt::format(
+          "--jobs {}: the ranks that you started are one group; run it outside mpirun and srun", options.subject.jobs));
     if (options.isolate == "each")
       throw InvalidArgument("--isolate each: the ranks that you started are one group; run it outside mpirun and srun");
   } else {
@@ -318,7 +318,8 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
   if (options_.device != "cpu") words += ", --device=" + options_.device;
   fmt::print("{}: {} of profile {} {}, seed {}{}\n", header_.subject, run::counted(todo_.size(), "case"),
              settings_.profile.name, settings_.profile.version, header_.seed, words);
-  if (options_.selection.profile.empty() && options_.selection.filters.empty() && settings_.profile.name != kUsualProfile)
+  if (options_.selection.profile.empty() && options_.selection.filters.empty() &&
+      settings_.profile.name != kUsualProfile)
     fmt::print("profile {} has the most cases for what the adapter claims; --profile NAME chooses another\n",
                settings_.profile.name);
   std::cout.flush();
@@ -396,8 +397,7 @@ bool CheckRun::run_pass(const Pass& pass) {
   std::vector<launch::Assignment> assignments;
   for (const suite::PlannedCase* planned : pass.cases) {
     const std::string isolation = pass.alone ? fmt::format("{}", assignments.size()) : planned->one->component();
-    assignments.push_back(
-        assignment_of(*planned, pass.is_subject ? settings_ : settings_.for_control(), isolation));
+    assignments.push_back(assignment_of(*planned, pass.is_subject ? settings_ : settings_.for_control(), isolation));
   }
   if (latest_.empty()) assignments.front().command["first"] = true;
   return launch::run(assignments, pass.driver, observer(pass));

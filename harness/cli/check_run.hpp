@@ -1,9 +1,10 @@
 // harness/cli/check_run.hpp: one run of `plumbline check`, from options to exit status.
 //
-// Model   Main pass: every planned case on the subject. Second pass: what crashed or hung runs alone, and what its owner
-//         expects to be a flake runs again; a pass makes it a flake. Control arm: what is still bad runs on the
+// Model   Main pass: every planned case on the subject. Second pass: what crashed or hung runs alone, and what its
+//         owner expects to be a flake runs again; a pass makes it a flake. Control arm: what is still bad runs on the
 //         unmutated reference; where that fails as well, the machine or the check is at fault and the verdict is
-//         inconclusive. All passes are in one record, the later word holding. A resumed run takes up what is owed of each.
+//         inconclusive. All passes are in one record, the later word holding. A resumed run takes up what is owed of
+//         each.
 #pragma once
 
 #include <map>
@@ -120,9 +121,9 @@ class CheckRun {
   record::Header header_;
   std::optional<record::Writer> writer_;
   Console* console_ = nullptr;
-  int hangs_ = 0;  // that are to be tried again
+  int hangs_ = 0;               // that are to be tried again
   std::set<std::string> owed_;  // keys of results that are to be tried again and that nobody has seen
-  bool stopped_ = false;  // by --fail-fast
+  bool stopped_ = false;        // by --fail-fast
 };
 
 }  // namespace plumbline::cli

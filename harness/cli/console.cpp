@@ -142,7 +142,8 @@ void Console::failure(const record::Result& result) {
         text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level), requirement->text);
   text += fmt::format("      repeat: {}", result.repeat);
   line(text);
-  if (failures_ == kMostFailuresShown) line("… of further failures only the first of each requirement is shown; the record has all");
+  if (failures_ == kMostFailuresShown)
+    line("… of further failures only the first of each requirement is shown; the record has all");
 }
 
 void Console::result(const record::Result& result) {

@@ -1,4 +1,5 @@
-// harness/cli/console.hpp: what a person sees of a run: progress while it lasts, failures as they come, a short summary.
+// harness/cli/console.hpp: what a person sees of a run: progress while it lasts, failures as they come, a short
+// summary.
 #pragma once
 
 #include <chrono>

@@ -36,7 +36,8 @@ struct Start {
   int ranks = 1;
 };
 
-// Two, for ranks that meet show more of a backend than one that starts; of one that wants a device a rank as many as there are.
+// Two, for ranks that meet show more of a backend than one that starts; of one that wants a device a rank as many as
+// there are.
 int ranks_to_try(const SubjectOptions& options) {
   if (!options.own_device()) return 2;
   try {
@@ -80,7 +81,8 @@ Start try_start(const std::string& name, const Program& program) {
 
 // What is missing to start the ranks of a backend that needs a launcher; empty: nothing.
 std::string missing_launcher(const std::string& name) {
-  if (!launch::Subject{.backend = name}.needs_launcher() || launch::find_program("mpirun") || launch::find_program("srun"))
+  if (!launch::Subject{.backend = name}.needs_launcher() || launch::find_program("mpirun") ||
+      launch::find_program("srun"))
     return {};
   return "neither 'mpirun' nor 'srun' is in PATH; install openmpi-bin";
 }

@@ -1,5 +1,4 @@
 // `plumbline expectations`: looks after the file in which the owner of a subject says what it does wrong.
-#include "harness/cli/outputs.hpp"
 #include "harness/expectations/expectations.hpp"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/expectations/edit.hpp"
 #include "harness/record/file.hpp"

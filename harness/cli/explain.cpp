@@ -58,9 +58,10 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
   }
   for (const mutants::Mutant& mutant : suite.mutants())
     if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
-  throw NotFound(fmt::format("'{}' is no requirement, check, case, mutant or hollow subject; plumbline requirements "
-                             "and plumbline mutants --list show what there is{}",
-                             id, nearest_to(suite, id)));
+  throw NotFound(
+      fmt::format("'{}' is no requirement, check, case, mutant or hollow subject; plumbline requirements "
+                  "and plumbline mutants --list show what there is{}",
+                  id, nearest_to(suite, id)));
 }
 
 void print_source(const suite::Suite& suite, const std::string& source) {
@@ -166,7 +167,8 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row)
   for (const suite::Profile& profile : suite.profiles())
     if (suite.belongs(row, profile)) {
       if (profiles.empty())
-        fmt::print("  run it     plumbline check {}--profile {} --filter {}\n", subject_for(suite, row), profile.name, row.id);
+        fmt::print("  run it     plumbline check {}--profile {} --filter {}\n", subject_for(suite, row), profile.name,
+                   row.id);
       profiles += (profiles.empty() ? "" : ", ") + profile.name;
     }
   fmt::print("  profiles   {}\n", profiles);

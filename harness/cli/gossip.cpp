@@ -1,4 +1,5 @@
-// `plumbline gossip`: a graph's phone book and shares, how fast its nodes agree, and a simulation, in text or as a picture.
+// `plumbline gossip`: a graph's phone book and shares, how fast its nodes agree, and a simulation, in text or as a
+// picture.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -59,7 +60,8 @@ Graph gossip_graph_of(const GossipCommandOptions& options) {
   if (options.rows > 0 && *kind != GraphKind::mesh)
     throw InvalidArgument(fmt::format("--rows {}: it is of --graph mesh; {} has none", options.rows, options.graph));
   if (options.center > 0 && *kind != GraphKind::star)
-    throw InvalidArgument(fmt::format("--center {}: it is of --graph star; {} has none", options.center, options.graph));
+    throw InvalidArgument(
+        fmt::format("--center {}: it is of --graph star; {} has none", options.center, options.graph));
   try {
     return Graph({.kind = *kind,
                   .nodes = options.nodes,
@@ -186,8 +188,8 @@ std::string gossip_svg(const GossipView& view) {
     for (int from = 0; from < graph.nodes(); ++from) {
       const double share = matrix[static_cast<std::size_t>(to * graph.nodes() + from)];
       const int grey = 255 - static_cast<int>(200 * std::min(1.0, share));
-      svg += svg_rectangle(size * 1.05 + from * cell, size * 0.05 + to * cell, cell, cell,
-                           Colour{grey, grey, 255}.text());
+      svg +=
+          svg_rectangle(size * 1.05 + from * cell, size * 0.05 + to * cell, cell, cell, Colour{grey, grey, 255}.text());
     }
   std::string points;
   constexpr double decades = 16;
@@ -200,8 +202,7 @@ std::string gossip_svg(const GossipView& view) {
   }
   svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"#c33\"/>\n", points) +
          svg_text(size * 2.1, size * 0.97, 11, "start", "consensus error by round, 1 to 1e-16");
-  return svg_page(3 * size, size, svg,
-                  fmt::format("{} of {} nodes", name_of(graph.options().kind), graph.nodes()));
+  return svg_page(3 * size, size, svg, fmt::format("{} of {} nodes", name_of(graph.options().kind), graph.nodes()));
 }
 
 int run_gossip(const GossipCommandOptions& options) {

@@ -1,7 +1,7 @@
 // harness/cli/layer_file.hpp: the layers of a model, and what each was measured to cost, from a file.
 //
-// Model   CSV: the first line names the columns, in any order; every other line is a layer, from the input on. Blanks around
-//         a field and empty lines mean nothing; there are no quotes, so that no name has a comma.
+// Model   CSV: the first line names the columns, in any order; every other line is a layer, from the input on. Blanks
+//         around a field and empty lines mean nothing; there are no quotes, so that no name has a comma.
 //             name              any text
 //             type              "Linear"; empty for a function without a name
 //             parameters        trainable numbers

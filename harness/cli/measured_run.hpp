@@ -20,8 +20,8 @@
 
 namespace plumbline::cli {
 
-/// What the subject and its machine can do is known when it is there: `description`. Throws RuntimeFailure where the machine lacks the
-/// device, InvalidArgument where the backend does not take its memory.
+/// What the subject and its machine can do is known when it is there: `description`. Throws RuntimeFailure where the
+/// machine lacks the device, InvalidArgument where the backend does not take its memory.
 inline void require_device(const std::string& device, const std::string& backend, const nlohmann::json& description) {
   if (device == "cpu") return;
   if (description.contains("device_missing")) throw RuntimeFailure(description.at("device_missing").get<std::string>());
@@ -31,8 +31,9 @@ inline void require_device(const std::string& device, const std::string& backend
         fmt::format("--device {}: backend {} moves memory of {} alone", device, backend, fmt::join(kinds, ", ")));
 }
 
-/// Makes the measurements, which `observer` writes into the record in `folder`, until `budget` seconds are over where that is
-/// not 0, ends it and writes what is made from it. Then calls `tell` with the seconds that all took. Returns the exit status.
+/// Makes the measurements, which `observer` writes into the record in `folder`, until `budget` seconds are over where
+/// that is not 0, ends it and writes what is made from it. Then calls `tell` with the seconds that all took. Returns
+/// the exit status.
 /// Throws what launching and writing throw.
 inline int run_measurements(const std::vector<launch::Assignment>& assignments, const launch::Options& driver,
                             const launch::Observer& observer, record::Writer& writer, const std::string& folder,

@@ -1,6 +1,4 @@
 // `plumbline merge`: the records of all shards of a run become the record of the whole.
-#include "harness/run/shards.hpp"
-
 #include <filesystem>
 #include <utility>
 
@@ -11,6 +9,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/record/environment.hpp"
+#include "harness/run/shards.hpp"
 #include "harness/run/summary.hpp"
 
 namespace plumbline::cli {
@@ -54,8 +53,8 @@ std::string replaced_record(const MergeOptions& options) {
 
 int run_merge(const MergeOptions& options, const Program& program) {
   if (const std::string record = replaced_record(options); !record.empty())
-    throw InvalidArgument(fmt::format("--out '{}': it would replace '{}', which merge reads; give another folder",
-                                      options.out, record));
+    throw InvalidArgument(
+        fmt::format("--out '{}': it would replace '{}', which merge reads; give another folder", options.out, record));
   return with_unfinished_reports(options.out, unmerged_header(), [&] { return merge_shards(options, program); });
 }
 

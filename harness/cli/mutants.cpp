@@ -76,8 +76,9 @@ void print_list(const Chosen& chosen) {
   if (takes_hollow)
     for (const Mutant& subject : mutants::hollow_subjects()) names.insert(subject.name);
   if (!components.empty())
-    throw NotFound(fmt::format("--filter '{}' names no mutant that --component and --backend leave; it is of component {}",
-                               filter, fmt::join(components, ", ")));
+    throw NotFound(
+        fmt::format("--filter '{}' names no mutant that --component and --backend leave; it is of component {}", filter,
+                    fmt::join(components, ", ")));
   throw NotFound(fmt::format("--filter '{}' names no mutant{}; plumbline mutants --list shows what there is{}", filter,
                              did_you_mean(filter, {names.begin(), names.end()}),
                              takes_hollow ? "" : ", of which --full runs the hollow subjects"));
@@ -88,7 +89,8 @@ Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
   for (const auto& [id, row] : suite.requirements.rows()) components.insert(row.component);
   for (const std::string& component : options.components)
     if (!components.contains(component))
-      throw NotFound(fmt::format("--component '{}'; {}", component, there_are(component, {components.begin(), components.end()})));
+      throw NotFound(
+          fmt::format("--component '{}'; {}", component, there_are(component, {components.begin(), components.end()})));
   Chosen chosen;
   std::set<std::string> used;
   const bool takes_hollow = options.full || options.list;
@@ -99,7 +101,8 @@ Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
         used.insert(filter);
         wanted = true;
       }
-    // Some requirements of backends are verified at one world size alone, and over a backend other components judge the reference.
+    // Some requirements of backends are verified at one world size alone, and over a backend other components judge the
+    // reference.
     const bool is_backend = door_of(subject) == Door::backend;
     const bool concerns = options.components.empty() || std::ranges::count(options.components, "collectives") > 0;
     if (is_backend && (!options.worlds.empty() || !concerns)) wanted = false;
@@ -142,12 +145,14 @@ class MutantRun {
         mutants_.push_back(mutant);
     }
     if (mutants_.empty() && hollow_.empty()) {
-      if (left_out_.empty()) throw NotFound("no mutant is left of what was chosen; see --component, --filter and --world-size");
+      if (left_out_.empty())
+        throw NotFound("no mutant is left of what was chosen; see --component, --filter and --world-size");
       throw subject::NotAvailable("no mutant can run here; " + words_of_left_out());
     }
     for (const Mutant* mutant : mutants_) add_trials(*mutant);
     for (const Mutant* subject : hollow_) add_hollow_trials(*subject);
-    if (trials_.empty()) throw NotFound("no case is left of what was chosen; see --component, --filter and --world-size");
+    if (trials_.empty())
+      throw NotFound("no case is left of what was chosen; see --component, --filter and --world-size");
     std::vector<suite::PlannedCase> cases;
     for (const Trial& trial : trials_) cases.push_back(trial.planned);
     require_modules(cases, "what was chosen (--component chooses, --without-missing leaves it out)");
@@ -155,7 +160,8 @@ class MutantRun {
       return std::tuple(trial.planned.one->component(), trial.planned.one->world());
     });
     // Throws where there is no such backend, before a plan is printed.
-    if (std::ranges::any_of(trials_, [](const Trial& trial) { return trial.planned.one->check->door == Door::backend; }))
+    if (std::ranges::any_of(trials_,
+                            [](const Trial& trial) { return trial.planned.one->check->door == Door::backend; }))
       (void)subject_options(Door::backend).subject();
   }
 
@@ -322,8 +328,7 @@ class MutantRun {
     // A machine that stood still for a while is no proof: what hung or crashed must do so again, alone.
     std::erase_if(trials, [&](const Trial* trial) {
       const auto result = results_.find(blank_result(trial->planned, settings_of(*trial)).key());
-      return trial->mutant == nullptr || result == results_.end() ||
-             !run::died(result->second.verdict);
+      return trial->mutant == nullptr || result == results_.end() || !run::died(result->second.verdict);
     });
     return run_trials(door, trials, writer, console);
   }
@@ -396,14 +401,17 @@ class MutantRun {
     const auto bad = std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.good(); });
     const auto undecided =
         std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.undecided.empty(); });
-    fmt::print("{}{}: {} hollow subjects, {} rows, {} of them with requirements that must not pass{}\n", text,
-               bad > 0         ? "NOT OK"
-               : undecided > 0 ? "INCONCLUSIVE"
-                               : "OK",
-               hollow_.size(), rows.size(), bad,
-               undecided == 0 ? "" : fmt::format(", {} with requirements of which no case came to a verdict", undecided));
-    fmt::print("matrix: {}/hollow-matrix.md (fail: found wrong; do not meet it: in no case does it answer otherwise than the right one)\n",
-               options_.out);
+    fmt::print(
+        "{}{}: {} hollow subjects, {} rows, {} of them with requirements that must not pass{}\n", text,
+        bad > 0         ? "NOT OK"
+        : undecided > 0 ? "INCONCLUSIVE"
+                        : "OK",
+        hollow_.size(), rows.size(), bad,
+        undecided == 0 ? "" : fmt::format(", {} with requirements of which no case came to a verdict", undecided));
+    fmt::print(
+        "matrix: {}/hollow-matrix.md (fail: found wrong; do not meet it: in no case does it answer otherwise than the "
+        "right one)\n",
+        options_.out);
     return bad > 0 ? 1 : undecided > 0 ? 3 : 0;
   }
 
@@ -423,8 +431,8 @@ class MutantRun {
     fmt::print(
         "{}: {} of {} mutants killed by a check of the requirement that they violate; {} of {} survive where they "
         "hide; {} inconclusive; {}{:.1f} s\nrecord: {}/run.jsonl (kill-matrix.md beside it)\n",
-        std::ranges::all_of(rows, &run::KillRow::good) ? "OK" : "NOT OK", killed, rows.size(), hidden, with_hiding, unsure,
-        left_out == 0 ? "" : fmt::format("{} left out; ", left_out), seconds, options_.out);
+        std::ranges::all_of(rows, &run::KillRow::good) ? "OK" : "NOT OK", killed, rows.size(), hidden, with_hiding,
+        unsure, left_out == 0 ? "" : fmt::format("{} left out; ", left_out), seconds, options_.out);
     return run::exit_status(rows);
   }
 
@@ -457,10 +465,12 @@ Command add_mutants(CLI::App& app, const Program& program) {
   command->add_option("--jobs", options->jobs, "Worker groups at a time")
       ->check(at_least(1, 64))
       ->capture_default_str();
-  CLI::Option* const full = command->add_flag(
-      "--full", options->full, "Every case of the mutant's door, not only where it shows and hides; and hollow subjects");
-  command->add_option("--world-size", options->worlds,
-                      "With --full: only these numbers of ranks, and no hollow backend, which needs them all")
+  CLI::Option* const full =
+      command->add_flag("--full", options->full,
+                        "Every case of the mutant's door, not only where it shows and hides; and hollow subjects");
+  command
+      ->add_option("--world-size", options->worlds,
+                   "With --full: only these numbers of ranks, and no hollow backend, which needs them all")
       ->delimiter(',')
       ->check(at_least(1))
       ->needs(full);
@@ -471,12 +481,16 @@ Command add_mutants(CLI::App& app, const Program& program) {
       ->capture_default_str();
   command->add_flag("--list", options->list, "Print the mutants and run nothing");
   command->footer(
-      "A hollow subject answers, records or transfers nothing that is right, such as an adapter whose every number is 0.\n"
-      "It must fail every requirement, but for those that a component's hollow.toml lists with the reason. --full runs\n"
+      "A hollow subject answers, records or transfers nothing that is right, such as an adapter whose every number is "
+      "0.\n"
+      "It must fail every requirement, but for those that a component's hollow.toml lists with the reason. --full "
+      "runs\n"
       "them all and writes hollow-matrix.md; tests run each check on them with few cases.\n"
       "Example: plumbline mutants --component collectives\n"
       "         plumbline mutants --full --filter 'hollow.*' --component scaler");
-  const auto header = [options] { return header_of("mutants", fmt::format("mutants of backend {}", options->backend)); };
+  const auto header = [options] {
+    return header_of("mutants", fmt::format("mutants of backend {}", options->backend));
+  };
   const auto run = [options, header, &program] {
     const suite::Suite& suite = program.suite();
     const auto chosen = chosen_by(*options, suite);

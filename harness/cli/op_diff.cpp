@@ -40,7 +40,8 @@ std::string line_of(const Op& op) {
 
 namespace {
 
-/// How far one comes in the first list with a number of changes, by diagonal (position in the first less that in the second).
+/// How far one comes in the first list with a number of changes, by diagonal (position in the first less that in the
+/// second).
 class Furthest {
  public:
   explicit Furthest(std::ptrdiff_t most) : most_(most), at_(static_cast<std::size_t>(2 * most + 3)) {}
@@ -51,7 +52,8 @@ class Furthest {
   std::vector<std::ptrdiff_t> at_;
 };
 
-// Whether the way with `changes` changes that ends on a diagonal comes from the diagonal above: an op of the second is new.
+// Whether the way with `changes` changes that ends on a diagonal comes from the diagonal above: an op of the second is
+// new.
 bool comes_from_above(Furthest& furthest, std::ptrdiff_t diagonal, std::ptrdiff_t changes) {
   return diagonal == -changes || (diagonal != changes && furthest[diagonal - 1] < furthest[diagonal + 1]);
 }

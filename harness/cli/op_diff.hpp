@@ -9,7 +9,8 @@
 
 namespace plumbline::cli {
 
-/// "all_reduce(w@GRAD) -> (w@GRAD) ring 12 sum on gradient_sync_stream scale=0.5": all that an op has, but for its scope.
+/// "all_reduce(w@GRAD) -> (w@GRAD) ring 12 sum on gradient_sync_stream scale=0.5": all that an op has, but for its
+/// scope.
 [[nodiscard]] std::string line_of(const program::Op& op);
 
 struct OpChange {
@@ -18,8 +19,10 @@ struct OpChange {
   std::string line;
 };
 
-/// The fewest changes that make one list of ops of the other, in program order. Ops are the same that are in all fields.
-/// Method  Myers, An O(ND) Difference Algorithm, 1986: the time of the number of changes, not of the product of lengths.
+/// The fewest changes that make one list of ops of the other, in program order. Ops are the same that are in all
+/// fields.
+/// Method  Myers, An O(ND) Difference Algorithm, 1986: the time of the number of changes, not of the product of
+///         lengths.
 [[nodiscard]] std::vector<OpChange> changes_between(const std::vector<program::Op>& before,
                                                     const std::vector<program::Op>& after);
 

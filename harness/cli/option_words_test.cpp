@@ -6,7 +6,9 @@ namespace plumbline::cli {
 namespace {
 
 TEST(OptionWords, NameTheOptionsOfFields) {
-  const auto is = [](const char* given, const char* expected) { EXPECT_EQ(in_options_of_train(std::string(given)), expected); };
+  const auto is = [](const char* given, const char* expected) {
+    EXPECT_EQ(in_options_of_train(std::string(given)), expected);
+  };
   is("BATCH_SIZE = 10; it must be a multiple of NUM_MICRO_BATCHES = 4",
      "--batch 10; it must be a multiple of --micro-batches 4");
   is("run.global_batch = 7; it must be a multiple of parallel.data x run.micro_batches = 4",

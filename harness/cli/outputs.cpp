@@ -8,10 +8,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "harness/junit/junit.hpp"
 #include "harness/metrics/metrics.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/run/summary.hpp"
-#include "harness/junit/junit.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {

@@ -19,7 +19,8 @@ namespace plumbline::cli {
 [[nodiscard]] record::Header header_of(std::string command, const launch::Subject& subject, const std::string& device,
                                        const ReportOptions& reports, int world = 0);
 
-/// The files that write_outputs() puts beside the record in that folder; of metrics.prom a build without prometheus-cpp makes none.
+/// The files that write_outputs() puts beside the record in that folder; of metrics.prom a build without prometheus-cpp
+/// makes none.
 [[nodiscard]] std::string names_of_outputs(const std::filesystem::path& folder);
 
 /// The last line of a run, where its record is, with its duration.
@@ -29,21 +30,23 @@ void tell_record(const std::string& folder, double seconds);
 /// The record that is meant: a file, or the run.jsonl of a folder.
 [[nodiscard]] std::filesystem::path record_file(const std::filesystem::path& given);
 
-/// The record in a file, or in the run.jsonl of a folder. Throws NotFound where there is none, InvalidArgument for what is none.
+/// The record in a file, or in the run.jsonl of a folder. Throws NotFound where there is none, InvalidArgument for what
+/// is none.
 [[nodiscard]] record::Run read_record(const std::filesystem::path& given);
 
 /// junit.xml and metrics.prom, each replaced at once. Throws RuntimeFailure.
 void write_outputs(const std::filesystem::path& folder, const record::Run& run);
 
-/// Ends a record and reads it back, with the run's duration; nothing when this run left none (record::Writer::in_place).
+/// Ends a record and reads it back, with the run's duration; nothing when this run left none
+/// (record::Writer::in_place).
 /// Throws what writing and reading throw.
 [[nodiscard]] std::optional<record::Run> close_record(record::Writer& writer, bool complete, double seconds);
 
 /// junit.xml and metrics.prom of a run that has not finished: write_outputs() replaces them at its end.
 class UnfinishedReports {
  public:
-  /// Writes them in place of those of an earlier run, unless another run is writing in the folder. Throws RuntimeFailure where
-  /// they cannot be written; then those of the earlier run are gone.
+  /// Writes them in place of those of an earlier run, unless another run is writing in the folder. Throws
+  /// RuntimeFailure where they cannot be written; then those of the earlier run are gone.
   UnfinishedReports(std::filesystem::path folder, record::Header header);
   /// Has them count the cases of the plan that the header has.
   void planned(record::Header header);
@@ -59,13 +62,14 @@ class UnfinishedReports {
   std::string written_;  // junit.xml, the last; empty: another run's is there
 };
 
-/// Has the reports in the folders of --out, or those that there are in `usual` where the line has no --out, say that this run was
-/// refused before it began, and why: under the labels and the subject's name of the line, whether or not the rest can be parsed. Does nothing for --list, which writes no reports, nor for an empty folder.
+/// Has the reports in the folders of --out, or those that there are in `usual` where the line has no --out, say that
+/// this run was refused before it began, and why: under the labels and the subject's name of the line, whether or not
+/// the rest can be parsed. Does nothing for --list, which writes no reports, nor for an empty folder.
 void refuse_in_reports(const CommandLine& line, const std::filesystem::path& usual, record::Header header,
                        const std::string& why);
 
-/// Runs `body` with reports that say that the run has not finished, from before it on, and why where it throws. `header` needs
-/// no more than command and subject.
+/// Runs `body` with reports that say that the run has not finished, from before it on, and why where it throws.
+/// `header` needs no more than command and subject.
 template <class Body>
 int with_unfinished_reports(const std::filesystem::path& folder, const record::Header& header, const Body& body) {
   UnfinishedReports reports(folder, header);

@@ -167,15 +167,15 @@ int report_order(const PassCommand& command, const std::vector<program::ProgramP
   std::string text;
   for (const program::ProgramProblem& problem : problems)
     text += fmt::format("error: {}: {}\n", name_of(problem.fault), problem.message);
-  write(command, text + fmt::format("NOT OK: {} error{} in the order of ops; the pass is not applied\n", problems.size(),
-                                    problems.size() == 1 ? "" : "s"));
+  write(command, text + fmt::format("NOT OK: {} error{} in the order of ops; the pass is not applied\n",
+                                    problems.size(), problems.size() == 1 ? "" : "s"));
   return 1;
 }
 
 int run_pass(const PassCommand& command) {
   if (command.format != "text" && command.format != "json")
-    throw InvalidArgument(fmt::format("--format: there is no '{}'; {}", command.format,
-                                      there_are(command.format, {"text", "json"})));
+    throw InvalidArgument(
+        fmt::format("--format: there is no '{}'; {}", command.format, there_are(command.format, {"text", "json"})));
   const program::PassOptions options = options_of(command);
   const Asked asked = asked_in(command);
   if (command.check)
@@ -196,8 +196,8 @@ int run_pass(const PassCommand& command) {
     text += summary_of(result);
     if (command.check)
       text += text_of(before, "before the pass") + text_of(after, "after the pass") +
-              fmt::format("{}: {} races before the pass, {} after it\n", after.empty() ? "OK" : "NOT OK",
-                          before.size(), after.size());
+              fmt::format("{}: {} races before the pass, {} after it\n", after.empty() ? "OK" : "NOT OK", before.size(),
+                          after.size());
     write(command, text);
   }
   return after.empty() ? 0 : 1;
@@ -219,19 +219,19 @@ Command add_pass(CLI::App& app, const Program&) {
   CLI::Option* const fused =
       command->add_option("--max-fuse-numel", options->max_fuse_numel, "Elements that are fused at most")
           ->capture_default_str();
-  CLI::Option* const overlapped =
-      command
-      ->add_option("--max-overlap-rings", options->max_overlap_rings,
-                   "Rings from which on nothing is overlapped, less one")
-      ->capture_default_str();
+  CLI::Option* const overlapped = command
+                                      ->add_option("--max-overlap-rings", options->max_overlap_rings,
+                                                   "Rings from which on nothing is overlapped, less one")
+                                      ->capture_default_str();
   command->add_flag("--use-sharding", options->use_sharding, "Parameters are sharded: neither overlap nor fusion")
       ->excludes(fused)
       ->excludes(overlapped);
   command->add_flag("--keep-scaling", options->keeps_scaling, "Leave the scaling of gradients where it is");
   command->add_flag("--diff", options->diff, "Show the ops that are gone and those that are new in place of all");
-  command->add_flag("--check", options->check,
-                    "Whether ops read what is written later, or touch memory in an order that nothing keeps; 1 where some "
-                    "do");
+  command->add_flag(
+      "--check", options->check,
+      "Whether ops read what is written later, or touch memory in an order that nothing keeps; 1 where some "
+      "do");
   command->add_option("--format", options->format, "text or json")->capture_default_str();
   command->add_option("--out", options->out, "A file in place of standard output; in a folder, pass.txt or .json");
   command->footer("Example: plumbline pass program.json --diff --check");

@@ -84,11 +84,13 @@ void require_command(const CLI::App& app, int argc, char** argv) {
     for (const CLI::App* command : inner) names.push_back(command->get_name());
     if (at == argc) {
       if (outer->get_require_subcommand_min() == 0) return;
-      throw NotFound(fmt::format("no command is given{}; {}", before.empty() ? "" : " after" + before, there_are("", names)));
+      throw NotFound(
+          fmt::format("no command is given{}; {}", before.empty() ? "" : " after" + before, there_are("", names)));
     }
     const auto named = std::ranges::find(names, std::string(argv[at]));
     if (named == names.end())
-      throw NotFound(fmt::format("no command '{}'; {}", (before + " " + argv[at]).substr(1), there_are(argv[at], names)));
+      throw NotFound(
+          fmt::format("no command '{}'; {}", (before + " " + argv[at]).substr(1), there_are(argv[at], names)));
     outer = inner.at(static_cast<std::size_t>(named - names.begin()));
     before += " " + *named;
   }

@@ -127,7 +127,8 @@ InjectionView injection_view(const ScalerCommandOptions& options) {
   if (options.value == "inf" || options.value == "both") values.push_back(inf);
   if (options.value == "nan" || options.value == "both") values.push_back(nan);
   if (values.empty())
-    throw InvalidArgument(fmt::format("--value: there is no '{}'; {}", options.value, there_are(options.value, {"inf", "nan", "both"})));
+    throw InvalidArgument(
+        fmt::format("--value: there is no '{}'; {}", options.value, there_are(options.value, {"inf", "nan", "both"})));
   const scaler::InjectionWorld& world = options.world;
   if (world.size() > kMostInjectedRanks)
     throw InvalidArgument(fmt::format("--tensor {} --pipeline {} --data {}: {} ranks; there are {} at most",

@@ -135,9 +135,9 @@ std::string injections_svg(const InjectionView& view) {
   const auto rows = rows_of(view);
   std::size_t columns = 0;
   for (const InjectionRow& row : rows) columns = std::max(columns, row.second.size());
-  std::string svg = svg_text(12, 24, 15, "start", world_text(view)) +
-                    svg_text(12, 42, 12, "start",
-                             "a cell for each rank and value: green where every rank skipped together", "#555");
+  std::string svg =
+      svg_text(12, 24, 15, "start", world_text(view)) +
+      svg_text(12, 42, 12, "start", "a cell for each rank and value: green where every rank skipped together", "#555");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double y = top + cell * static_cast<double>(i);
     svg += svg_text(12, y + 13, 12, "start", name_of(rows[i].first.first)) +

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "conformance/scaler/oracles/injection.hpp"
 #include "conformance/scaler/oracles/dialects.hpp"
+#include "conformance/scaler/oracles/injection.hpp"
 
 namespace plumbline::cli {
 

@@ -149,8 +149,8 @@ std::vector<int> memory_limits_of(const ScheduleOptions& options, const Schedule
   return numbers_of("--memory-limit", options.memory_limit);
 }
 
-// Not more than some seconds and a few gigabytes take: as much as 1,024 ranks have with 8,192 micro-batches. An idle rank
-// is explained by the ranks that it waits for, one by one, which makes the square of the ranks in all.
+// Not more than some seconds and a few gigabytes take: as much as 1,024 ranks have with 8,192 micro-batches. An idle
+// rank is explained by the ranks that it waits for, one by one, which makes the square of the ranks in all.
 void require_size(const schedules::Shape& shape, const std::string& format) {
   constexpr std::int64_t kMostComputations = std::int64_t{1} << 23;
   constexpr int kMostExplained = 1 << 14;
@@ -176,12 +176,16 @@ void refuse_ignored_costs(const ScheduleOptions& options, schedules::ScheduleKin
                                       options.message_bytes));
   if (options.format != "csv" || schedule_kind == schedules::ScheduleKind::automatic) return;
   const std::string rendezvous = options.rendezvous ? "given" : "";
-  for (const auto& [option, value] :
-       {std::pair{"--durations", &options.durations}, {"--latency", &options.latency},
-        {"--bandwidth", &options.bandwidth}, {"--stragglers", &options.stragglers}, {"--jitter", &options.jitter},
-        {"--layers", &options.layers}, {"--rendezvous", &rendezvous}})
+  for (const auto& [option, value] : {std::pair{"--durations", &options.durations},
+                                      {"--latency", &options.latency},
+                                      {"--bandwidth", &options.bandwidth},
+                                      {"--stragglers", &options.stragglers},
+                                      {"--jitter", &options.jitter},
+                                      {"--layers", &options.layers},
+                                      {"--rendezvous", &rendezvous}})
     if (!value->empty())
-      throw InvalidArgument(fmt::format("{}: --format csv has the order of actions alone, which it does not change", option));
+      throw InvalidArgument(
+          fmt::format("{}: --format csv has the order of actions alone, which it does not change", option));
 }
 
 ScheduleRequest request_of(const ScheduleOptions& options) {
@@ -191,10 +195,11 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
   for (const auto& [option, value] :
        {std::pair{"--stages", &options.stages}, {"--micro-batches", &options.micro_batches}})
     if (value->empty()) throw InvalidArgument(fmt::format("{}: it is needed; --stages 4 --micro-batches 8", option));
-  request.shape = {
-      .ranks = positive("--stages", options.stages),
-      .micro_batches = positive("--micro-batches", options.micro_batches),
-      .stages_per_rank = options.chunks.empty() ? schedules::traits_of(request.schedule_kind).usual_stages_per_rank : positive("--chunks", options.chunks)};
+  request.shape = {.ranks = positive("--stages", options.stages),
+                   .micro_batches = positive("--micro-batches", options.micro_batches),
+                   .stages_per_rank = options.chunks.empty()
+                                          ? schedules::traits_of(request.schedule_kind).usual_stages_per_rank
+                                          : positive("--chunks", options.chunks)};
   require_size(request.shape, options.format);
   request.options = simulation_of(options, request.shape);
   if (options.rendezvous && request.lowering == Lowering::none)
@@ -245,8 +250,9 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
   const std::optional<PartitionChoice> choice = choice_of(options, request);
   if (choice) request = with_partition(std::move(request), *choice);
   const std::filesystem::path file =
-      options.out.empty() ? "" : output_file(options.out, "schedule." + extension_of(options.format),
-                                                   {{"--layers", options.layers}});
+      options.out.empty()
+          ? ""
+          : output_file(options.out, "schedule." + extension_of(options.format), {{"--layers", options.layers}});
   const bool terminal = options.out.empty() && ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   if (options.format == "csv") {
     const Schedule schedule = made_for(request, [&] { return schedule_of(request); });
@@ -270,9 +276,10 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
 void list_schedules() {
   for (const schedules::ScheduleKind schedule_kind : schedules::schedule_kinds())
     fmt::print("{:<24} {}\n", schedules::name_of(schedule_kind), schedules::traits_of(schedule_kind).rule);
-  fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n"
-             "PyTorch's names (1F1B, Interleaved1F1B, ZBVZeroBubble) and those of run specifications (interleaved-1f1b) "
-             "are taken, too, in upper and lower case.\n");
+  fmt::print(
+      "--stages counts ranks; --chunks is how many of the model's stages each of them has.\n"
+      "PyTorch's names (1F1B, Interleaved1F1B, ZBVZeroBubble) and those of run specifications (interleaved-1f1b) "
+      "are taken, too, in upper and lower case.\n");
 }
 
 // Where the stages' ranks are told, nothing has to be inferred, and what does not fit is a finding.

@@ -1,4 +1,5 @@
-// harness/cli/schedule_partition.hpp: `plumbline schedule --layers`: which layers a stage gets, and what the choice costs.
+// harness/cli/schedule_partition.hpp: `plumbline schedule --layers`: which layers a stage gets, and what the choice
+// costs.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ struct PartitionChoice {
   std::optional<std::int64_t> memory;  // bytes a rank
 };
 
-/// The candidates for the requested schedule, of which `method` is chosen: uniform, parameters, optimal or type:EXPRESSION,
-/// a candidate of its own. Throws InvalidArgument that names --partition, or the file and what does not fit.
+/// The candidates for the requested schedule, of which `method` is chosen: uniform, parameters, optimal or
+/// type:EXPRESSION, a candidate of its own. Throws InvalidArgument that names --partition, or the file and what does
+/// not fit.
 [[nodiscard]] PartitionChoice choose_partition(const ScheduleRequest& request, LayerFile layers,
                                                const std::string& method, std::optional<std::int64_t> memory);
 /// The request with the times, messages and activations of the chosen partition's stages.

@@ -1,7 +1,8 @@
 // `plumbline schedule --format svg`: the timeline as the papers draw it, and where each rank's time goes.
 //
 // Layout  A row for each rank over a time axis: a box for each computation, its micro-batch inside, its colour the
-//         action's, the lighter the later the chunk. Computations at once lie one above the other. Idle time is hatched.
+//         action's, the lighter the later the chunk. Computations at once lie one above the other. Idle time is
+//         hatched.
 //         Beside each row, how much of the makespan is work, and what the rest is for.
 #include <algorithm>
 #include <array>

@@ -127,8 +127,9 @@ schedules::AutomaticSchedule automatic_of(const ScheduleRequest& request) {
 }  // namespace
 
 Schedule schedule_of(const ScheduleRequest& request) {
-  return lowered(request.schedule_kind == ScheduleKind::automatic ? automatic_of(request).schedule
-                                                           : schedules::generate(request.schedule_kind, request.shape),
+  return lowered(request.schedule_kind == ScheduleKind::automatic
+                     ? automatic_of(request).schedule
+                     : schedules::generate(request.schedule_kind, request.shape),
                  request.lowering);
 }
 
@@ -156,8 +157,8 @@ std::string options_of(const ScheduleRequest& request) {
   const std::string limits = request.activation_limits.empty()
                                  ? ""
                                  : fmt::format(", --memory-limit {}", fmt::join(request.activation_limits, ","));
-  return fmt::format("--name '{}' with --stages {}, --micro-batches {}, --chunks {}{}", schedules::name_of(request.schedule_kind),
-                     ranks, micro_batches, chunks, limits);
+  return fmt::format("--name '{}' with --stages {}, --micro-batches {}, --chunks {}{}",
+                     schedules::name_of(request.schedule_kind), ranks, micro_batches, chunks, limits);
 }
 
 std::vector<Cell> cells_of(const ScheduleView& view, int rank) {

@@ -1,7 +1,7 @@
 // harness/cli/schedule_view.hpp: what `plumbline schedule` shows: a schedule, when it happens, and why ranks are idle.
 //
-// Model   A request is a family, its shape and what computations and messages cost. A view has what the simulator says of
-//         it, and the bubble that a closed form says there is, where one holds.
+// Model   A request is a family, its shape and what computations and messages cost. A view has what the simulator says
+//         of it, and the bubble that a closed form says there is, where one holds.
 // Cost    O(actions).
 // Sources The closed forms: the papers that reference/schedules/generate.hpp names; schedule_view_test.cpp holds them
 //         against the simulator.
@@ -38,7 +38,8 @@ struct ScheduleRequest {
 };
 
 /// Throws NotFound that says which names are near, and `option`, which gave it.
-[[nodiscard]] schedules::ScheduleKind schedule_kind_named(const std::string& name, const std::string& option = "--name");
+[[nodiscard]] schedules::ScheduleKind schedule_kind_named(const std::string& name,
+                                                          const std::string& option = "--name");
 
 /// A bubble that a formula gives.
 struct ClosedForm {
@@ -77,8 +78,8 @@ struct ScheduleView {
 
 /// "--name 'zbv' with --stages 4, --micro-batches 8, --chunks 3".
 [[nodiscard]] std::string options_of(const ScheduleRequest& request);
-/// What make() returns, which makes the request's schedule. Throws what it throws, with the options that the request is from in
-/// front of an InvalidArgument.
+/// What make() returns, which makes the request's schedule. Throws what it throws, with the options that the request is
+/// from in front of an InvalidArgument.
 template <class Make>
 [[nodiscard]] auto made_for(const ScheduleRequest& request, const Make& make) {
   try {

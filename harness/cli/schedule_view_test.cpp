@@ -54,8 +54,10 @@ TEST(ScheduleView, closed_forms_are_what_the_simulator_finds) {
 TEST(ScheduleView, closed_forms_hold_where_the_papers_say_so) {
   using enum ScheduleKind;
   for (const ScheduleKind schedule_kind : {gpipe, one_f_one_b, interleaved, looped_breadth_first, zb_h1, zb_h2,
-                                    interleaved_zero_bubble, zbv, v_half, v_min, dualpipev}) {
-    EXPECT_TRUE(closed_form(request_of(schedule_kind, 4, 8, schedules::traits_of(schedule_kind).usual_stages_per_rank, 1, 1, 1))) << name_of(schedule_kind);
+                                           interleaved_zero_bubble, zbv, v_half, v_min, dualpipev}) {
+    EXPECT_TRUE(closed_form(
+        request_of(schedule_kind, 4, 8, schedules::traits_of(schedule_kind).usual_stages_per_rank, 1, 1, 1)))
+        << name_of(schedule_kind);
   }
 }
 
@@ -89,7 +91,8 @@ TEST(ScheduleView, no_closed_form_where_something_else_costs_time) {
 
 TEST(ScheduleView, cells_are_all_computations_that_take_time) {
   for (const ScheduleKind schedule_kind : schedules::schedule_kinds()) {
-    const ScheduleView view = view_of(request_of(schedule_kind, 3, 6, schedules::traits_of(schedule_kind).usual_stages_per_rank, 1, 1, 1));
+    const ScheduleView view =
+        view_of(request_of(schedule_kind, 3, 6, schedules::traits_of(schedule_kind).usual_stages_per_rank, 1, 1, 1));
     std::int64_t shown = 0;
     for (int rank = 0; rank < 3; ++rank) {
       double end = 0, work = 0;
@@ -114,8 +117,11 @@ TEST(ScheduleView, ticks_are_round_and_few) {
 }
 
 TEST(ScheduleView, a_wrong_name_is_answered_with_the_nearest) {
-  for (const auto& [wrong, nearest] : {std::pair{"zb-h3", "zb-h1"}, {"ZBVZeroBuble", "zbv"}, {"1F1", "1f1b"},
-                                       {"Interleaved1F1", "interleaved"}, {"ScheduleGPip", "gpipe"}})
+  for (const auto& [wrong, nearest] : {std::pair{"zb-h3", "zb-h1"},
+                                       {"ZBVZeroBuble", "zbv"},
+                                       {"1F1", "1f1b"},
+                                       {"Interleaved1F1", "interleaved"},
+                                       {"ScheduleGPip", "gpipe"}})
     try {
       (void)schedule_kind_named(wrong);
       ADD_FAILURE() << wrong;

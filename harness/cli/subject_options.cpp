@@ -159,7 +159,9 @@ launch::Subject SubjectOptions::subject() const {
   if (!mutant.empty()) (void)mutants::find_mutant(the_suite(), mutant, suite::door_of(adapter, job));
   if (!subject.has_processes()) {
     const std::string why = fmt::format("it is of backends whose ranks are processes; {} {}",
-                                        !adapter.empty() ? "an adapter" : !job.empty() ? "a job" : "backend local",
+                                        !adapter.empty() ? "an adapter"
+                                        : !job.empty()   ? "a job"
+                                                         : "backend local",
                                         !adapter.empty() || !job.empty() ? "is started by itself" : "has threads");
     if (launcher != "auto") throw InvalidArgument(fmt::format("--launcher {}: {}", launcher, why));
     if (control_address != SubjectOptions().control_address)

@@ -31,23 +31,26 @@ struct SubjectOptions {
   int jobs = 1;
   bool needs_host_memory = false;
 
-  /// What a command does with its subject: `cases` may run on adapters and jobs too and in several groups at a time; `one_group` is
-  /// one job on a backend, which must take the host's memory; that of `one_group_anywhere` may take a device's alone.
+  /// What a command does with its subject: `cases` may run on adapters and jobs too and in several groups at a time;
+  /// `one_group` is one job on a backend, which must take the host's memory; that of `one_group_anywhere` may take a
+  /// device's alone.
   enum class Kind { cases, one_group, one_group_anywhere };
   /// --backend, --backend-option, --mutant, --launcher, --control-address; for cases also --adapter, --job,
   /// --job-launches-ranks and --jobs.
   void add_to(CLI::App& app, Kind kind, const Program& program);
   /// The subject as the options say, whether there is such a one or not.
   [[nodiscard]] launch::Subject as_given() const;
-  /// The subject; the backend is `local` when nothing was named. Throws InvalidArgument for a bad option, NotFound for an
-  /// unknown backend or mutant, NotAvailable for one that is not here.
+  /// The subject; the backend is `local` when nothing was named. Throws InvalidArgument for a bad option, NotFound for
+  /// an unknown backend or mutant, NotAvailable for one that is not here.
   [[nodiscard]] launch::Subject subject() const;
-  /// The kind of device, "cuda" or "emulated", whose memory alone the backend moves, each rank that of its own; nothing of others.
+  /// The kind of device, "cuda" or "emulated", whose memory alone the backend moves, each rank that of its own; nothing
+  /// of others.
   [[nodiscard]] std::optional<std::string> own_device() const;
-  /// Where the ranks' memory is: as --device says, which may be a default, or where the backend has it. Throws InvalidArgument where the
-  /// user asked for another one than that.
+  /// Where the ranks' memory is: as --device says, which may be a default, or where the backend has it. Throws
+  /// InvalidArgument where the user asked for another one than that.
   [[nodiscard]] std::string device_of_run(const std::string& device, bool is_given) const;
-  /// Throws InvalidArgument for a process backend inside the user's own mpirun or srun, where `command` cannot start ranks.
+  /// Throws InvalidArgument for a process backend inside the user's own mpirun or srun, where `command` cannot start
+  /// ranks.
   void require_no_job(const std::string& command) const;
   /// How the driver starts it.
   [[nodiscard]] launch::Options driver() const;

@@ -1,4 +1,5 @@
-// harness/cli/svg.hpp: what all pictures are made of: a page, texts, rectangles, and colours that can be read on one another.
+// harness/cli/svg.hpp: what all pictures are made of: a page, texts, rectangles, and colours that can be read on one
+// another.
 #pragma once
 
 #include <cmath>
@@ -57,11 +58,11 @@ struct Colour {
 }
 
 /// `more` are attributes, and the title what is shown where the pointer rests.
-[[nodiscard]] inline std::string svg_rectangle(double x, double y, double width, double height,
-                                               const std::string& fill, const std::string& title = "",
-                                               const std::string& more = "") {
+[[nodiscard]] inline std::string svg_rectangle(double x, double y, double width, double height, const std::string& fill,
+                                               const std::string& title = "", const std::string& more = "") {
   return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"{}{}\n", x, y,
-                     width, height, fill, more, title.empty() ? "/>" : "><title>" + svg_escaped(title) + "</title></rect>");
+                     width, height, fill, more,
+                     title.empty() ? "/>" : "><title>" + svg_escaped(title) + "</title></rect>");
 }
 
 }  // namespace plumbline::cli

@@ -95,9 +95,8 @@ void write(const TopologyOptions& options, const std::string& text) {
     fmt::print("{}", text);
     return;
   }
-  const std::filesystem::path file =
-      output_file(options.out, "topology." + (options.format == "text" ? "txt" : options.format),
-                  {{"--lint", options.lint}});
+  const std::filesystem::path file = output_file(
+      options.out, "topology." + (options.format == "text" ? "txt" : options.format), {{"--lint", options.lint}});
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
 }

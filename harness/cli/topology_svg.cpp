@@ -308,11 +308,12 @@ class Picture {
       for (int column = 0; column < columns(); ++column) {
         const int rank = rank_at(column, row);
         if (joined(rank, rank_at(column + 1, row)))
-          svg += svg_rectangle(layout_.x.end(column) - 6, layout_.y.begin(row) + inset,
-                           layout_.x.begin(column + 1) - layout_.x.end(column) + 12, bar, colour(axis, rank).text());
+          svg +=
+              svg_rectangle(layout_.x.end(column) - 6, layout_.y.begin(row) + inset,
+                            layout_.x.begin(column + 1) - layout_.x.end(column) + 12, bar, colour(axis, rank).text());
         if (joined(rank, rank_at(column, row + 1)))
           svg += svg_rectangle(layout_.x.begin(column) + inset, layout_.y.end(row) - 6, bar,
-                           layout_.y.begin(row + 1) - layout_.y.end(row) + 12, colour(axis, rank).text());
+                               layout_.y.begin(row + 1) - layout_.y.end(row) + 12, colour(axis, rank).text());
       }
     return svg;
   }
@@ -353,7 +354,7 @@ class Picture {
         if (const int node = node_at(column, row); node >= 0) {
           const double x = layout_.x.border(column), y = layout_.y.border(row);
           svg += svg_rectangle(x, y, layout_.x.border(column + 1) - x, layout_.y.border(row + 1) - y,
-                           node % 2 == 0 ? "#f3f4f6" : "#d9dee6");
+                               node % 2 == 0 ? "#f3f4f6" : "#d9dee6");
         }
     return svg;
   }
@@ -395,9 +396,8 @@ class Picture {
         "<rect width=\"34\" height=\"34\" rx=\"4\" fill=\"#56b4e9\"/><text x=\"17\" y=\"19\" font-size=\"12\" "
         "font-weight=\"bold\" text-anchor=\"middle\" fill=\"#111\">5</text><text x=\"17\" y=\"30\" font-size=\"8\" "
         "text-anchor=\"middle\" fill=\"#111\">g1</text>\n";
-    svg +=
-        svg_text(44, 14, 12, "start", "rank 5, in group 1 of the axis") +
-        svg_text(44, 30, 12, "start", "same colour and number: one group");
+    svg += svg_text(44, 14, 12, "start", "rank 5, in group 1 of the axis") +
+           svg_text(44, 30, 12, "start", "same colour and number: one group");
     if (view_.nodes)
       svg += fmt::format(
           "<rect x=\"302\" y=\"2\" width=\"30\" height=\"30\" fill=\"#d9dee6\" stroke=\"#000\" "

@@ -66,7 +66,8 @@ void check_convention(const std::string& convention) {
 }
 
 Topology given_topology(const TopologyRequest& request) {
-  const std::string options = fmt::format("--axes {} --dims {}", fmt::join(request.axes, ","), fmt::join(request.dims, ","));
+  const std::string options =
+      fmt::format("--axes {} --dims {}", fmt::join(request.axes, ","), fmt::join(request.dims, ","));
   return on_behalf_of(options, [&] {
     if (request.convention == "deepspeed" && request.axes.size() == request.dims.size())
       (void)topology::ProcessTopology(request.axes, request.dims);  // refuses names that its coordinates cannot have

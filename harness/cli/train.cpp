@@ -1,5 +1,5 @@
-// `plumbline train`: trains on the digits, or what a run specification says, and holds the run to a single device; or trains
-// a model by names (train_program.hpp).
+// `plumbline train`: trains on the digits, or what a run specification says, and holds the run to a single device; or
+// trains a model by names (train_program.hpp).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -236,9 +236,8 @@ class TrainRun {
       refuse_impossible();
     });
     (void)job::RunFiles(spec_);
-    const RunPlace place{.folder = record_,
-                         .on_one_host = on_one_host,
-                         .steps = fmt::format("--spec {}: run.steps = ", options_.spec)};
+    const RunPlace place{
+        .folder = record_, .on_one_host = on_one_host, .steps = fmt::format("--spec {}: run.steps = ", options_.spec)};
     if (!digits) room = require_room(spec_, place);
     clear_record();
     const std::string what =
@@ -331,7 +330,8 @@ class TrainRun {
     progress(step + 1, spec_.run.steps, fmt::format("step {} of {}, loss {:.4f}", step + 1, spec_.run.steps, *loss));
   }
 
-  // The lines of a step that was skipped, or begins with another scale than the one before it; steps as --overflow-at has them.
+  // The lines of a step that was skipped, or begins with another scale than the one before it; steps as --overflow-at
+  // has them.
   void hear_scale(int step, float scale, bool skipped) {
     const float before = std::exchange(scale_, scale);
     if (!skipped && (step == 0 || before == scale)) return;

@@ -1,5 +1,5 @@
-// harness/cli/train_averaging.hpp: `plumbline train --averaging`: ranks that agree on parameters now and then, in place of
-// gradients in every step, beside one device that sees the same batches.
+// harness/cli/train_averaging.hpp: `plumbline train --averaging`: ranks that agree on parameters now and then, in place
+// of gradients in every step, beside one device that sees the same batches.
 #pragma once
 
 #include <optional>
@@ -20,9 +20,9 @@ class AveragingOptions {
   void add_to(CLI::App& app, CLI::Option* spec);
   [[nodiscard]] const std::vector<CLI::Option*>& own() const { return own_; }
   [[nodiscard]] bool given() const { return own_.front()->count() > 0; }
-  /// One for each algorithm that was named, with or without checkpoints. Throws InvalidArgument with the option: names that
-  /// there are not, options of algorithms that were not named, settings that make no run of so many ranks; and for options
-  /// without --averaging.
+  /// One for each algorithm that was named, with or without checkpoints. Throws InvalidArgument with the option: names
+  /// that there are not, options of algorithms that were not named, settings that make no run of so many ranks; and for
+  /// options without --averaging.
   [[nodiscard]] std::vector<training::AveragingSettings> settings(int world, bool saves) const;
   /// Throws InvalidArgument where any is given without --averaging.
   void require_none() const;

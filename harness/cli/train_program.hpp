@@ -32,8 +32,8 @@ class ProgramOptions {
   [[nodiscard]] bool resume() const { return run_.resume; }
   /// Whether --config is given.
   [[nodiscard]] bool configured() const { return !config_.empty(); }
-  /// The file, then the options over it. Throws what reading the file throws, and InvalidArgument, with the options that were
-  /// given, for what makes no run.
+  /// The file, then the options over it. Throws what reading the file throws, and InvalidArgument, with the options
+  /// that were given, for what makes no run.
   [[nodiscard]] training::PipelineRun run() const;
 
  private:

@@ -58,8 +58,9 @@ TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& given)
 
 void say_how_it_ended(const std::string& name, const TrainingTaskEnd& end) {
   if (end.passed()) return;
-  std::cerr << (end.whole ? fmt::format("plumbline: train: {} {}: {}\n", name, name_of(end.result.verdict), end.result.reason)
-                          : fmt::format("plumbline: train: {}\n", end.result.reason));
+  std::cerr << (end.whole
+                    ? fmt::format("plumbline: train: {} {}: {}\n", name, name_of(end.result.verdict), end.result.reason)
+                    : fmt::format("plumbline: train: {}\n", end.result.reason));
 }
 
 void require_served(const std::string& device, const launch::Subject& subject) {

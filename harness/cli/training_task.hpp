@@ -28,8 +28,8 @@ struct TrainingTaskEnd {
   [[nodiscard]] bool passed() const { return whole && result.verdict == record::Verdict::pass; }
 };
 
-/// Runs it, with the driver's log on standard error; what the machine is to blame for is an error (run::excused_by_machine). Throws
-/// what launch::run() throws.
+/// Runs it, with the driver's log on standard error; what the machine is to blame for is an error
+/// (run::excused_by_machine). Throws what launch::run() throws.
 TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& driver);
 
 /// A line on standard error for a task that has not passed.

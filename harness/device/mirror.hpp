@@ -1,8 +1,8 @@
 // harness/device/mirror.hpp: places on a device for the buffers of calls whose data lie on the host.
 //
-// Model   Buffers that share memory on the host share a place: in place stays in place. A place is as far from a boundary of 64 bytes as
-//         the host's memory is, and lies between guards. Data go there, and come back, in the order of streams that the caller
-//         chooses; the host's buffers must stay meanwhile.
+// Model   Buffers that share memory on the host share a place: in place stays in place. A place is as far from a
+//         boundary of 64 bytes as the host's memory is, and lies between guards. Data go there, and come back, in the
+//         order of streams that the caller chooses; the host's buffers must stay meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@
 
 namespace plumbline::harness {
 
-/// Memory of earlier calls, to be used again: that of a GPU is slow to get. One thread at a time; must outlive its mirrors.
+/// Memory of earlier calls, to be used again: that of a GPU is slow to get. One thread at a time; must outlive its
+/// mirrors.
 class Shelf {
  public:
   Shelf(std::shared_ptr<device::Runtime> runtime, int device) : runtime_(std::move(runtime)), device_(device) {}
@@ -44,15 +45,18 @@ class Mirror {
 
   /// The calls with their buffers on the device.
   [[nodiscard]] const std::vector<comm::Call>& calls() const { return there_; }
-  /// Puts into the stream: what the buffers hold goes to a second memory of the device, and the places hold what no buffer does.
+  /// Puts into the stream: what the buffers hold goes to a second memory of the device, and the places hold what no
+  /// buffer does.
   void set_aside(device::Stream stream);
-  /// Puts into the stream: what was set aside goes to its places. Unlike send(), that lets no host wait, whatever the device.
+  /// Puts into the stream: what was set aside goes to its places. Unlike send(), that lets no host wait, whatever the
+  /// device.
   void send_what_was_set_aside(device::Stream stream);
   /// Puts into the stream: what the buffers hold goes to the device.
   void send(device::Stream stream);
   /// Puts into the stream: what the calls wrote comes back.
   void bring_back(device::Stream stream);
-  /// After that, and a wait for the stream: what was written beside the buffers, or into an input, in a line; "" when nothing.
+  /// After that, and a wait for the stream: what was written beside the buffers, or into an input, in a line; "" when
+  /// nothing.
   [[nodiscard]] std::string damage() const;
 
  private:

@@ -6,8 +6,8 @@
 //           comparison = operand ("==" | "!=" | "<" | "<=" | ">" | ">=") operand      one operand at least is a name
 //           operand    = name | number | "text"
 // Meaning   A number is compared as one. A text that is a version is compared version-wise with another
-//           ("2.10" > "2.9"), any other letter by letter, and only with == and !=. A comparison with a name that has no value here, or one
-//           that is not of the kind asked for, is false, != too.
+//           ("2.10" > "2.9"), any other letter by letter, and only with == and !=. A comparison with a name that has no
+//           value here, or one that is not of the kind asked for, is false, != too.
 #pragma once
 
 #include <map>

@@ -324,7 +324,8 @@ class Updater {
     });
   }
 
-  // All names by which an entry might call the case and others like it: "toys.drop[height=low,*", "toys.drop[*world=2]".
+  // All names by which an entry might call the case and others like it: "toys.drop[height=low,*",
+  // "toys.drop[*world=2]".
   // Of a blank result, for a record keeps no order of the parameters. Where failures name requirements each of those,
   // alone and with such a name: an entry for the whole check would hide what else is violated one day.
   std::vector<std::string> ids_around(const Failing& failing) const {
@@ -421,7 +422,8 @@ Edit prune(const std::string& text, const fs::path& file, const record::Run& run
     const std::string place = fmt::format("{}: '{}'", entry.expectation.origin, entry.id);
     if (const auto verdicts = verdicts_of(found->second); verdicts.size() > 1) {
       if (entry.expectation.verdict != Verdict::flake)
-        edit.left.push_back(fmt::format("{} got {}: narrow it with a longer id, or with 'when'", place, list_of(verdicts)));
+        edit.left.push_back(
+            fmt::format("{} got {}: narrow it with a longer id, or with 'when'", place, list_of(verdicts)));
     } else if (entry.expectation.verdict == Verdict::flake)
       edit.left.push_back(fmt::format("{} passes, but is a flake: see plumbline expectations check --records", place));
     else if (entry.included)

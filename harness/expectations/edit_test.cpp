@@ -386,8 +386,9 @@ verdict = "flake"
 reason = "light"
 )");
   EXPECT_THAT(edit.changes, ElementsAre("e.toml:15: 'toys.look' hang was taken out"));
-  EXPECT_THAT(edit.left, testing::UnorderedElementsAre(HasSubstr("'toys.peek' passes, but is a flake"),
-                                                       AllOf(HasSubstr("toys.drop"), HasSubstr("got pass, fail: narrow it"))));
+  EXPECT_THAT(edit.left,
+              testing::UnorderedElementsAre(HasSubstr("'toys.peek' passes, but is a flake"),
+                                            AllOf(HasSubstr("toys.drop"), HasSubstr("got pass, fail: narrow it"))));
 }
 
 TEST(Prune, TakesOutTheFirstAndTheLast) {

@@ -1,8 +1,9 @@
 // harness/expectations/expectations.hpp: what the owner of a subject knows that it does wrong, from a TOML file.
 //
 // Model   An entry names cases, says how they end, and why. Of the entries that name a case and whose `when` holds, the
-//         most specific counts: the one whose id has the most characters other than * and ?, and of those the one with a
-//         `when`. The order of entries and files means nothing: two that are equally specific and disagree are an error.
+//         most specific counts: the one whose id has the most characters other than * and ?, and of those the one with
+//         a `when`. The order of entries and files means nothing: two that are equally specific and disagree are an
+//         error.
 #pragma once
 
 #include <chrono>
@@ -46,8 +47,9 @@ struct Entry {
 class Expectations {
  public:
   /// Reads a file and those that it includes. Throws NotFound for a file that is not there, and InvalidArgument, with
-  /// file, line and column, for anything that is wrong in it: no TOML, an unknown or missing field, an unknown verdict, a bad
-  /// condition, an id that names no case of the suite, a file that includes itself, entries that contradict each other.
+  /// file, line and column, for anything that is wrong in it: no TOML, an unknown or missing field, an unknown verdict,
+  /// a bad condition, an id that names no case of the suite, a file that includes itself, entries that contradict each
+  /// other.
   static Expectations read(const std::filesystem::path& file, const suite::Suite& suite, std::chrono::sys_days today);
   /// The same, of a file that has `text`.
   static Expectations of_text(const std::string& text, const std::filesystem::path& file, const suite::Suite& suite,
@@ -63,9 +65,10 @@ class Expectations {
   /// Throws InvalidArgument, naming both, where a file was written for another subject.
   void require_subject(const suite::Identity& subject) const;
 
-  /// The entry that counts for a case, or nullptr. Of a result whose failures name requirements each must be covered, by
-  /// an entry for it or for the case: or else something is violated that nobody expects. Where those entries differ, it is
-  /// one that expects another end. Throws InvalidArgument, naming both places, for two that contradict each other.
+  /// The entry that counts for a case, or nullptr. Of a result whose failures name requirements each must be covered,
+  /// by an entry for it or for the case: or else something is violated that nobody expects. Where those entries differ,
+  /// it is one that expects another end. Throws InvalidArgument, naming both places, for two that contradict each
+  /// other.
   [[nodiscard]] const Entry* find(const record::Result& one, const Facts& run) const;
   /// The same for each requirement that the failures name, in their order: nullptr for one that no entry covers. Where
   /// they name none it is one entry, or nullptr.

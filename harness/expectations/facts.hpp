@@ -15,8 +15,8 @@ namespace plumbline::expectations {
 /// os, kernel, cpu, cores, gpus, compiler, of record::capture_environment().
 [[nodiscard]] Facts facts_of_environment(const nlohmann::json& environment);
 
-/// What a subject says of itself when it is ready ({"capabilities", …}): name and version. An adapter and a job, which have
-/// no backend, go by `facts`' word for them: their command.
+/// What a subject says of itself when it is ready ({"capabilities", …}): name and version. An adapter and a job, which
+/// have no backend, go by `facts`' word for them: their command.
 [[nodiscard]] suite::Identity identity_of(const nlohmann::json& description, const Facts& facts);
 
 /// Those of a run that was read back: its header's, its environment's, and what the subject said.

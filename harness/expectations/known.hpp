@@ -8,8 +8,8 @@ namespace plumbline::expectations {
 /// Looks in this order: the suite's issues, the owner's expectations, the suite's waivers.
 class Known {
  public:
-  /// `book` may be nullptr: a statement has no expectations. `run` are the facts of the run. Throws InvalidArgument where
-  /// the book is another subject's. Keeps references to `suite` and `book`.
+  /// `book` may be nullptr: a statement has no expectations. `run` are the facts of the run. Throws InvalidArgument
+  /// where the book is another subject's. Keeps references to `suite` and `book`.
   Known(const suite::Suite& suite, const Expectations* book, suite::Identity subject, Facts run,
         std::chrono::sys_days today);
 

@@ -1,5 +1,5 @@
-// A plumbline whose checks do what a harness must survive: they crash, hang, leave, fail and print, on one rank or on all.
-// faults_test.py runs it and looks at the records.
+// A plumbline whose checks do what a harness must survive: they crash, hang, leave, fail and print, on one rank or on
+// all. faults_test.py runs it and looks at the records.
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -141,8 +141,8 @@ void add_checks_with_state(Suite& suite) {
   });
 }
 
-// Rank 0 enters group A then B, rank 1 B then A. Each is the root of what it enters first, which some backends let return
-// at once.
+// Rank 0 enters group A then B, rank 1 B then A. Each is the root of what it enters first, which some backends let
+// return at once.
 void cross_groups(Context& context) {
   const std::vector<int> members{0, 1};
   const auto a = context.world().create_group(members), b = context.world().create_group(members);

@@ -58,7 +58,8 @@ std::string valid_utf8(const std::string& text) {
   return valid;
 }
 
-// As XML, in at most `most` bytes: what does not fit is left out at the end, or at the beginning, with an ellipsis there.
+// As XML, in at most `most` bytes: what does not fit is left out at the end, or at the beginning, with an ellipsis
+// there.
 enum class Keep { beginning, end };
 std::string escaped(const std::string& any_bytes, std::size_t most = std::string::npos, Keep keep = Keep::beginning) {
   constexpr std::string_view ellipsis = "…";
@@ -334,9 +335,8 @@ TestCase case_of(const std::string& id, const run::RequirementVerdict& verdict, 
   const std::string first =
       evidence.worst == nullptr ? "" : fmt::format("{}: {}", identity_of(*evidence.worst), words_of(*evidence.worst));
   if (one.how == Shown::failed)
-    one.message =
-        fmt::format("{}: {} of {} {}; first: {}", sentence_of(header, id), evidence.bad,
-                    run::counted(evidence.cases, "case"), evidence.bad == 1 ? "fails" : "fail", first);
+    one.message = fmt::format("{}: {} of {} {}; first: {}", sentence_of(header, id), evidence.bad,
+                              run::counted(evidence.cases, "case"), evidence.bad == 1 ? "fails" : "fail", first);
   else if (one.how == Shown::error)
     one.message = fmt::format("{}: {}", sentence_of(header, id), first);
   else if (judgement == Judgement::warn)  // of all that servers list, the nearest to a warning

@@ -153,7 +153,8 @@ TEST(Junit, ShowsAWarningAndFailsByItOnlyOnDemand) {
   EXPECT_EQ(run::exit_status(run), 1);
 }
 
-const Expectation kExpected{.verdict = Verdict::fail, .reason = "odd counts", .link = "https://x/1", .origin = "e.toml:4"};
+const Expectation kExpected{
+    .verdict = Verdict::fail, .reason = "odd counts", .link = "https://x/1", .origin = "e.toml:4"};
 const Expectation kWaiver{.kind = Expectation::Kind::waiver, .reason = "granted", .origin = "w.toml:2"};
 
 record::Run run_of(Verdict verdict, std::optional<Expectation> expectation = {}) {

@@ -1,9 +1,9 @@
 // harness/launch/attach.hpp: plumbline inside the user's own mpirun or srun: every rank runs the same command line.
 //
 // Model   Rank 0 forks the driver before its backend's runtime starts; then all ranks, 0 too, become workers. Endpoint
-//         and token go through a file that only the user can read, in the folder that all ranks share, named by the job;
-//         it is gone once all ranks have joined. A driver that ends without them leaves its exit status there instead,
-//         so that nobody waits for it.
+//         and token go through a file that only the user can read, in the folder that all ranks share, named by the
+//         job; it is gone once all ranks have joined. A driver that ends without them leaves its exit status there
+//         instead, so that nobody waits for it.
 #pragma once
 
 #include <filesystem>

@@ -1,8 +1,8 @@
 // harness/launch/control.hpp: how ranks and driver talk, beside the subject and never over it.
 //
 // Model   JSON objects, one a line, over TCP on loopback or a given address. A worker's first line presents the run's
-//         token; whoever does not is dropped and logged. A line that is too long or no JSON ends its connection, nothing
-//         else. Workers end themselves when the driver is gone.
+//         token; whoever does not is dropped and logged. A line that is too long or no JSON ends its connection,
+//         nothing else. Workers end themselves when the driver is gone.
 #pragma once
 
 #include <atomic>
@@ -55,7 +55,8 @@ class ControlServer {
     std::string why;         // of `left`: why the server ended the connection; empty when the worker did
   };
 
-  /// Listens on `address` (an IPv4 or IPv6 address of this host). `log` gets a line for each connection that is refused.
+  /// Listens on `address` (an IPv4 or IPv6 address of this host). `log` gets a line for each connection that is
+  /// refused.
   /// Throws InvalidArgument for a bad address, RuntimeFailure.
   ControlServer(const std::string& address, std::string token, std::function<void(const std::string&)> log);
   ~ControlServer();

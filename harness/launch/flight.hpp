@@ -1,8 +1,8 @@
 // harness/launch/flight.hpp: what each rank was doing, readable after its death.
 //
-// Model   A rank writes an event when it enters and leaves a call into a ring in a memory-mapped file. The file outlives
-//         the process; the driver reads the window that is still held. Nothing blocks on it. Several threads of a rank
-//         may write.
+// Model   A rank writes an event when it enters and leaves a call into a ring in a memory-mapped file. The file
+//         outlives the process; the driver reads the window that is still held. Nothing blocks on it. Several threads
+//         of a rank may write.
 #pragma once
 
 #include <array>

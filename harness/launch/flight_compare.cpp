@@ -104,7 +104,8 @@ std::map<std::uint64_t, std::uint64_t> oldest(const Sequence& entered) {
   return first;
 }
 
-// Of `entered` what is of groups that both ranks use, from where both remember them, and what both entered and blocked in.
+// Of `entered` what is of groups that both ranks use, from where both remember them, and what both entered and blocked
+// in.
 Sequence shared_part(const Sequence& entered, const std::map<std::uint64_t, std::uint64_t>& mine,
                      const std::map<std::uint64_t, std::uint64_t>& theirs, const Places& without) {
   Sequence shared;

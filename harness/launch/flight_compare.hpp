@@ -15,14 +15,15 @@ enum class Compared { all, completed };  // or only collectives that failed on n
 [[nodiscard]] std::string first_difference(const std::vector<FlightLog>& logs, Compared compared = Compared::all);
 
 /// Where two ranks entered blocking collectives of two groups, of which both are members, in different orders: each may
-/// wait for the other, whether it came to that this time or not. Empty where there is none: "ranks 0 and 1 enter blocking
-/// collectives of two groups in different orders: rank 0 barrier() #3 on world, rank 1 all_reduce(f32 x 5, sum) #1 on
-/// [0 1]". A call that one of them only started, or that failed, is left out, and so is what a ring no longer holds.
+/// wait for the other, whether it came to that this time or not. Empty where there is none: "ranks 0 and 1 enter
+/// blocking collectives of two groups in different orders: rank 0 barrier() #3 on world, rank 1 all_reduce(f32 x 5,
+/// sum) #1 on [0 1]". A call that one of them only started, or that failed, is left out, and so is what a ring no
+/// longer holds.
 [[nodiscard]] std::string crossed_order(const std::vector<FlightLog>& logs);
 
-/// Of a hang: two ranks that stand in blocking collectives of two groups, of which both are members, and neither of which
-/// has been where the other stands. Empty where there are none: "ranks 0 and 1 wait for each other in two groups: rank 0
-/// barrier() #1 on world, rank 1 all_reduce(f32 x 5, sum) #1 on [0 1]".
+/// Of a hang: two ranks that stand in blocking collectives of two groups, of which both are members, and neither of
+/// which has been where the other stands. Empty where there are none: "ranks 0 and 1 wait for each other in two groups:
+/// rank 0 barrier() #1 on world, rank 1 all_reduce(f32 x 5, sum) #1 on [0 1]".
 [[nodiscard]] std::string crosswise_wait(const std::vector<FlightLog>& logs);
 
 }  // namespace plumbline::launch

@@ -279,7 +279,8 @@ std::optional<std::string> WorkerGroup::end_of(int rank) {
 
 std::optional<std::string> end_in_words_of_launcher(const std::string& words, int rank) {
   // Open MPI: "mpirun noticed that process rank 1 with PID 77 on node a exited on signal 9 (Killed)." and, of a status,
-  // "Process name: [[4711,1],1]" with "Exit code:    7". Slurm: "srun: error: a: task 1: Killed", "…: task 1: Exited with exit code 7".
+  // "Process name: [[4711,1],1]" with "Exit code:    7". Slurm: "srun: error: a: task 1: Killed", "…: task 1: Exited
+  // with exit code 7".
   std::smatch parts;
   const std::regex by_signal(fmt::format(R"(process rank {} .*exited on signal ([0-9]+) \(([^)]*)\))", rank));
   if (std::regex_search(words, parts, by_signal))

@@ -64,8 +64,8 @@ struct GroupOptions {
   std::vector<std::string> worker_options;
   int attached_processes = 0;  // of Launcher::attached
 
-  /// Whether ranks may be on other hosts than the driver's: the launcher has an allocation or a list of hosts, as the environment
-  /// says, or is the user's own.
+  /// Whether ranks may be on other hosts than the driver's: the launcher has an allocation or a list of hosts, as the
+  /// environment says, or is the user's own.
   [[nodiscard]] bool may_span_hosts() const;
 };
 

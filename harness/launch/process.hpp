@@ -59,8 +59,8 @@ class ProcessHandle {
   int pidfd_;
 };
 
-/// A folder in $PLUMBLINE_TMPDIR, else on a memory file system where there is one, removed with everything in it when this
-/// ends. What an earlier process left behind, because it was killed, is removed first.
+/// A folder in $PLUMBLINE_TMPDIR, else on a memory file system where there is one, removed with everything in it when
+/// this ends. What an earlier process left behind, because it was killed, is removed first.
 class ScratchFolder {
  public:
   ScratchFolder();  // throws RuntimeFailure

@@ -31,8 +31,8 @@ std::vector<Ended> ended_calls(const FlightLog& log) {
   return calls;
 }
 
-// When a rank with that log came to the call, or last came to any in the group before its end: 0 for no member. Nothing where
-// the log no longer says.
+// When a rank with that log came to the call, or last came to any in the group before its end: 0 for no member. Nothing
+// where the log no longer says.
 std::optional<std::uint64_t> arrival(const FlightLog& log, const Ended& call) {
   const bool is_collective = call.begin->collective != 0;
   bool is_member = false;
@@ -82,11 +82,10 @@ std::vector<std::string> slow_calls(const std::vector<FlightLog>& logs, std::chr
       std::ranges::nth_element(others, middle);
       const std::uint64_t median = std::max<std::uint64_t>(*middle, 1);
       if (*took / median < kSlowFactor) continue;
-      lines.push_back(
-          fmt::format("rank {}: {} #{} on {} took {:.2f} s, {} times the median of {} such calls ({:.6f} s)", rank,
-                      call.begin->describe_call(), call.begin->call,
-                      name_of_group(call.begin->group, logs[rank].events), seconds(*took), *took / median,
-                      others.size(), seconds(median)));
+      lines.push_back(fmt::format(
+          "rank {}: {} #{} on {} took {:.2f} s, {} times the median of {} such calls ({:.6f} s)", rank,
+          call.begin->describe_call(), call.begin->call, name_of_group(call.begin->group, logs[rank].events),
+          seconds(*took), *took / median, others.size(), seconds(median)));
     }
   }
   return lines;

@@ -48,9 +48,10 @@ std::vector<FlightLog> logs_with(std::chrono::nanoseconds took, std::chrono::nan
 }
 
 TEST(SlowCallsTest, AreNamedWithRankCallAndMedian) {
-  EXPECT_THAT(slow_calls(logs_with(1500ms)),
-              testing::ElementsAre("rank 1: all_reduce(f32 x 5, sum) #12 on world took 1.50 s, 1500000 times the median "
-                                   "of 19 such calls (0.000001 s)"));
+  EXPECT_THAT(
+      slow_calls(logs_with(1500ms)),
+      testing::ElementsAre("rank 1: all_reduce(f32 x 5, sum) #12 on world took 1.50 s, 1500000 times the median "
+                           "of 19 such calls (0.000001 s)"));
 }
 
 TEST(SlowCallsTest, ThatAreNotFarFromOthersOrShortAreNot) {
@@ -75,7 +76,8 @@ TEST(SlowCallsTest, AreNotJudgedWhereALogIsMissing) {
   EXPECT_THAT(slow_calls(logs), IsEmpty());
 }
 
-// Stands still in its call after the others are through, once: 5,000 times as long as its calls before took, however busy the machine.
+// Stands still in its call after the others are through, once: 5,000 times as long as its calls before took, however
+// busy the machine.
 class StallsOnce final : public comm::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;

@@ -85,8 +85,8 @@ bool answering(const fs::path& thread) {
   return subject::status_has(thread.string(), {"SigPnd:", "SigBlk:"}, stack_signal());
 }
 
-// One after the other, since they share a file. Who is stopped, or keeps the signal blocked, never answers; who does not
-// catch it yet would die of it.
+// One after the other, since they share a file. Who is stopped, or keeps the signal blocked, never answers; who does
+// not catch it yet would die of it.
 void ask_threads(pid_t process, Clock::time_point limit) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/task", process), error)) {

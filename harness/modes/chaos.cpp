@@ -164,4 +164,4 @@ std::unique_ptr<comm::Communicator> disturb(std::unique_ptr<comm::Communicator> 
   return std::make_unique<Chaos>(std::move(inner), std::move(disturbance));
 }
 
-}  // namespace plumbline::arms
+}  // namespace plumbline::modes

@@ -1,9 +1,10 @@
 // harness/modes/chaos.hpp: another timing than the usual one, decided by a seed.
 //
-// Model   Before a call a rank may sleep; some ranks sleep more than others. A started call may begin only when its rank
-//         next blocks, waits or asks: until then its buffers are not read. Whether a Work is complete may be answered
-//         with no a few times after it is, so that calls seem to complete in another order. All of it is legal: a program
-//         that keeps the rules of communicator.hpp and makes progress through it alone does not notice.
+// Model   Before a call a rank may sleep; some ranks sleep more than others. A started call may begin only when its
+//         rank next blocks, waits or asks: until then its buffers are not read. Whether a Work is complete may be
+//         answered with no a few times after it is, so that calls seem to complete in another order. All of it is
+//         legal: a program that keeps the rules of communicator.hpp and makes progress through it alone does not
+//         notice.
 // Limits  What the backend does not claim begins at once, so that it is refused at once; another refusal of a call that
 //         began late comes out of its wait.
 #pragma once
@@ -61,4 +62,4 @@ class Disturbance {
 [[nodiscard]] std::unique_ptr<comm::Communicator> disturb(std::unique_ptr<comm::Communicator> inner,
                                                           std::shared_ptr<Disturbance> disturbance);
 
-}  // namespace plumbline::arms
+}  // namespace plumbline::modes

@@ -18,4 +18,4 @@ std::unique_ptr<comm::Communicator> under(const suite::ExecutionMode& mode, std:
   }
 }
 
-}  // namespace plumbline::arms
+}  // namespace plumbline::modes

@@ -23,4 +23,4 @@ namespace plumbline::modes {
                                                         const std::filesystem::path& folder,
                                                         std::chrono::nanoseconds limit);
 
-}  // namespace plumbline::arms
+}  // namespace plumbline::modes

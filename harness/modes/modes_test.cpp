@@ -274,11 +274,12 @@ TEST(PostingBoard, CountsEachKindOfMessageForAllThatOpenIt) {
 }
 
 TEST(ExecutionMode, HasANameThatIsReadBack) {
-  for (const ExecutionMode& mode : {ExecutionMode{}, kRendezvous, ExecutionMode{.kind = ExecutionMode::Kind::chaos, .seed = 18446744073709551615u}})
+  for (const ExecutionMode& mode :
+       {ExecutionMode{}, kRendezvous, ExecutionMode{.kind = ExecutionMode::Kind::chaos, .seed = 18446744073709551615u}})
     EXPECT_EQ(ExecutionMode::parse(mode.name()), mode);
   for (const char* wrong : {"", "chaos", "chaos:", "chaos:x", "chaos:1 ", "Plain"})
     EXPECT_THROW((void)ExecutionMode::parse(wrong), InvalidArgument) << wrong;
 }
 
 }  // namespace
-}  // namespace plumbline::arms
+}  // namespace plumbline::modes

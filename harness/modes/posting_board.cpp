@@ -52,4 +52,4 @@ std::atomic<std::uint64_t>& PostingBoard::entry(std::uint64_t key) {
   throw RuntimeFailure(fmt::format("the rendezvous arm counts {} kinds of messages, and there are more", kSlots));
 }
 
-}  // namespace plumbline::arms
+}  // namespace plumbline::modes

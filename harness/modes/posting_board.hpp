@@ -1,4 +1,5 @@
-// harness/modes/posting_board.hpp: how many receives of each kind the ranks of a case have posted, in a file that all map.
+// harness/modes/posting_board.hpp: how many receives of each kind the ranks of a case have posted, in a file that all
+// map.
 #pragma once
 
 #include <atomic>
@@ -34,4 +35,4 @@ class PostingBoard {
   Slot* slots_ = nullptr;
 };
 
-}  // namespace plumbline::arms
+}  // namespace plumbline::modes

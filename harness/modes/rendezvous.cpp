@@ -213,4 +213,4 @@ std::unique_ptr<comm::Communicator> hold_sends(std::unique_ptr<comm::Communicato
   return std::make_unique<Rendezvous>(std::move(inner), std::make_shared<RankState>(file, limit));
 }
 
-}  // namespace plumbline::arms
+}  // namespace plumbline::modes

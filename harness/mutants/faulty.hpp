@@ -1,4 +1,5 @@
-// harness/mutants/faulty.hpp: a communicator that changes single calls: before they are made, or their result afterwards.
+// harness/mutants/faulty.hpp: a communicator that changes single calls: before they are made, or their result
+// afterwards.
 #pragma once
 
 #include <cstring>

@@ -65,7 +65,8 @@ std::vector<HollowRow> HollowMatrix::rows() const {
 
 std::string to_markdown(const std::vector<HollowRow>& rows) {
   std::string text =
-      "| hollow subject | component | fail | pass | do not meet it | undecided | pass because it is true of the subject | "
+      "| hollow subject | component | fail | pass | do not meet it | undecided | pass because it is true of the "
+      "subject | "
       "must not pass |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
   std::map<std::string, std::map<std::string, std::set<std::string>>> reasons;  // by subject: requirements by reason
   for (const HollowRow& row : rows) {

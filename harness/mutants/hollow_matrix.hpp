@@ -15,11 +15,11 @@ namespace plumbline::mutants {
 struct HollowRow {
   std::string subject, component;
   std::set<std::string> failed;
-  std::set<std::string> unmet;                   // in their cases the subject did what the right one does
-  std::map<std::string, std::string> allowed;    // pass, and why they may
-  std::set<std::string> unexplained;             // pass without a reason: their checks judge nothing
-  std::map<std::string, std::string> in_vain;    // fail, and have a reason why they pass
-  std::set<std::string> undecided;               // none of their cases came to a verdict
+  std::set<std::string> unmet;                 // in their cases the subject did what the right one does
+  std::map<std::string, std::string> allowed;  // pass, and why they may
+  std::set<std::string> unexplained;           // pass without a reason: their checks judge nothing
+  std::map<std::string, std::string> in_vain;  // fail, and have a reason why they pass
+  std::set<std::string> undecided;             // none of their cases came to a verdict
   [[nodiscard]] bool good() const { return unexplained.empty() && in_vain.empty(); }
 };
 
@@ -29,7 +29,8 @@ class HollowMatrix {
   explicit HollowMatrix(suite::HollowTruths truths) : truths_(std::move(truths)) {}
   /// Why the requirement is true of the subject; null where the truths do not list it.
   [[nodiscard]] const std::string* reason_of(const std::string& subject, const std::string& requirement) const;
-  /// A case that verifies the requirement was run. `deviated`: the subject did something other than the right one would.
+  /// A case that verifies the requirement was run. `deviated`: the subject did something other than the right one
+  /// would.
   void add(const std::string& subject, const std::string& component, const std::string& requirement, bool deviated,
            bool violated);
   /// A case that verifies the requirement was to run, and came to no verdict.
@@ -50,8 +51,8 @@ class HollowMatrix {
   std::map<std::pair<std::string, std::string>, Seen> seen_;  // by subject and requirement
 };
 
-/// A table in Markdown: subject, component, how many requirements failed, passed, did not meet it and were not decided; then the
-/// reasons for which requirements pass.
+/// A table in Markdown: subject, component, how many requirements failed, passed, did not meet it and were not decided;
+/// then the reasons for which requirements pass.
 [[nodiscard]] std::string to_markdown(const std::vector<HollowRow>& rows);
 
 }  // namespace plumbline::mutants

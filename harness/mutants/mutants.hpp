@@ -1,4 +1,5 @@
-// harness/mutants/mutants.hpp: what the mutants of a component (suite::Mutant) are written with, and how one is found by name.
+// harness/mutants/mutants.hpp: what the mutants of a component (suite::Mutant) are written with, and how one is found
+// by name.
 #pragma once
 
 #include <string>
@@ -28,8 +29,8 @@ using suite::WrapRuntime;
 
 /// Why this build cannot run the mutant, an edit of the source: nothing of it is in the product. Nothing where it can.
 [[nodiscard]] std::string why_not_woven(const Mutant& mutant);
-/// Chooses an edit: for children of this process, and for what it does itself: of a backend from now on, of an adapter while there
-/// is a WovenHere. Null, and a mutant that is none: the right source.
+/// Chooses an edit: for children of this process, and for what it does itself: of a backend from now on, of an adapter
+/// while there is a WovenHere. Null, and a mutant that is none: the right source.
 void choose_woven(const Mutant* mutant);
 class WovenHere {
  public:
@@ -39,12 +40,14 @@ class WovenHere {
   WovenHere& operator=(const WovenHere&) = delete;
 };
 
-/// Subjects whose answers, records or calls have the right form and nothing in it ("hollow.zero"): they violate every requirement that
-/// is not true of them, so `violates`, `shows` and `hides` are empty. `plumbline check --mutant` takes them, too.
+/// Subjects whose answers, records or calls have the right form and nothing in it ("hollow.zero"): they violate every
+/// requirement that is not true of them, so `violates`, `shows` and `hides` are empty. `plumbline check --mutant` takes
+/// them, too.
 [[nodiscard]] const std::vector<Mutant>& hollow_subjects();
 /// One of the suite's, or a hollow subject. Throws NotFound, naming the nearest names.
 [[nodiscard]] const Mutant& find_mutant(const suite::Suite& suite, const std::string& name);
-/// The same for a subject behind that door. Throws also InvalidArgument, for a mutant of another door, or of a woven build alone.
+/// The same for a subject behind that door. Throws also InvalidArgument, for a mutant of another door, or of a woven
+/// build alone.
 [[nodiscard]] const Mutant& find_mutant(const suite::Suite& suite, const std::string& name, suite::Door door);
 
 }  // namespace plumbline::mutants

@@ -24,7 +24,8 @@ class RewrittenAdapter final : public suite::Adapter {
   RewriteAnswer rewrite_;
 };
 
-/// The reference's adapter in this process, with the edit that was chosen (choose_woven) while it answers: what judges is right.
+/// The reference's adapter in this process, with the edit that was chosen (choose_woven) while it answers: what judges
+/// is right.
 class EditedAdapter final : public suite::Adapter {
  public:
   /// `inner` must outlive it.

@@ -8,8 +8,8 @@
 
 namespace plumbline::mutants {
 
-/// The right steps with `change` made to them, for each rank and case anew. `change` takes the steps by reference: their
-/// type says whose they are, as in with([](ReducerSteps& steps) { ... }).
+/// The right steps with `change` made to them, for each rank and case anew. `change` takes the steps by reference:
+/// their type says whose they are, as in with([](ReducerSteps& steps) { ... }).
 template <class Steps>
 [[nodiscard]] MakeSteps with(std::function<void(Steps&)> change) {
   return [change = std::move(change)] {

@@ -9,8 +9,8 @@
 
 namespace plumbline::record {
 
-/// What tells hosts apart. Names collide in clouds and in clones of an image; the machine's and the boot's ids do not. Where
-/// process ids are counted apart, in a container, is another host for whoever means processes.
+/// What tells hosts apart. Names collide in clouds and in clones of an image; the machine's and the boot's ids do not.
+/// Where process ids are counted apart, in a container, is another host for whoever means processes.
 struct HostFacts {
   std::string name;
   std::string machine;    // id of the installation
@@ -22,8 +22,8 @@ struct HostFacts {
 /// 16 digits, equal where all facts are.
 [[nodiscard]] std::string host_identity(const HostFacts& facts);
 
-/// Host (by more than its name), CPU, cores, memory, kernel, frequency governor, container, load before the run, compiler,
-/// and the variables that change what communication libraries and LibTorch do.
+/// Host (by more than its name), CPU, cores, memory, kernel, frequency governor, container, load before the run,
+/// compiler, and the variables that change what communication libraries and LibTorch do.
 [[nodiscard]] nlohmann::json capture_environment();
 
 /// Bytes of memory that this process and its children can still have, by the kernel and by the container's limit.

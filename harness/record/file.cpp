@@ -175,7 +175,9 @@ Run read(const fs::path& file) {
     }
     begin = end + 1;
   }
-  if (number == 0) throw InvalidArgument(fmt::format("{}: there is no line of a run record in it; give the run.jsonl of a run", file.string()));
+  if (number == 0)
+    throw InvalidArgument(
+        fmt::format("{}: there is no line of a run record in it; give the run.jsonl of a run", file.string()));
   return run;
 }
 
@@ -208,7 +210,7 @@ void write_file(const fs::path& file, const std::string& text) {
     throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(error)));
   };
   const fs::path target = target_of(file);
-  struct stat there {};
+  struct stat there{};
   const bool exists = ::stat(target.c_str(), &there) == 0;
   if (exists && !S_ISREG(there.st_mode)) {  // a device or a pipe stays one
     const int descriptor = ::open(target.c_str(), O_WRONLY | O_CLOEXEC);

@@ -11,8 +11,8 @@ namespace plumbline::record {
 /// Appends lines to a record. Each write reaches the file before it returns.
 class Writer {
  public:
-  /// Creates `folder` and begins a new record with the header, which takes the place of folder/run.jsonl when it has its
-  /// first result, measurement or step: a run that does not come to that leaves the record that was there. Throws
+  /// Creates `folder` and begins a new record with the header, which takes the place of folder/run.jsonl when it has
+  /// its first result, measurement or step: a run that does not come to that leaves the record that was there. Throws
   /// RuntimeFailure where it cannot be written, or another run is writing there.
   Writer(const std::filesystem::path& folder, const Header& header);
   /// Continues the record that is in `folder`, after cutting a torn last line; appends a `resumed` line. Throws
@@ -51,8 +51,8 @@ class Writer {
   bool described_ = false;  // subject() was called
 };
 
-/// Reads a record; a torn or missing end is accepted. Throws InvalidArgument naming file and line for anything else that
-/// is wrong, RuntimeFailure when the file cannot be read.
+/// Reads a record; a torn or missing end is accepted. Throws InvalidArgument naming file and line for anything else
+/// that is wrong, RuntimeFailure when the file cannot be read.
 [[nodiscard]] Run read(const std::filesystem::path& file);
 
 /// Writes a whole file, replacing it at once. Throws RuntimeFailure.

@@ -158,7 +158,8 @@ TEST_F(Record, SaysWhereItCannotBeRead) {
   std::ofstream(file(), std::ios::app) << "{\"type\":\"result\"}\n";
   EXPECT_THAT(words_of<InvalidArgument>([&] { (void)read(file()); }), HasSubstr("run.jsonl:3: "));
   std::ofstream(file()) << "no record\n";
-  EXPECT_THAT(words_of<InvalidArgument>([&] { (void)read(file()); }), HasSubstr("run.jsonl:1: no JSON from byte 2 on; "));
+  EXPECT_THAT(words_of<InvalidArgument>([&] { (void)read(file()); }),
+              HasSubstr("run.jsonl:1: no JSON from byte 2 on; "));
 }
 
 TEST_F(Record, NamesWhatCannotBeWritten) {

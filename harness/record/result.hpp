@@ -16,9 +16,9 @@ namespace plumbline::record {
 
 inline constexpr int kSchema = 1;
 
-/// Of a case, and of one rank in it: the subject's own word, whatever anybody expected. `aborted`: ended because another
-/// rank failed. `error`: the harness failed. `missing`: planned, but no result. `flake`: of several tries some passed and
-/// some failed. `not_run`: planned, and the run was stopped on purpose before it.
+/// Of a case, and of one rank in it: the subject's own word, whatever anybody expected. `aborted`: ended because
+/// another rank failed. `error`: the harness failed. `missing`: planned, but no result. `flake`: of several tries some
+/// passed and some failed. `not_run`: planned, and the run was stopped on purpose before it.
 enum class Verdict {
   pass,
   warn,
@@ -60,8 +60,8 @@ struct RankResult {
   std::string last_event;             // from the flight ring, where it says something
 };
 
-/// What was known of a case before it ran: said by the subject's owner (expectation), granted by the suite's maintainers
-/// (waiver), or a fault of the check itself (suite issue).
+/// What was known of a case before it ran: said by the subject's owner (expectation), granted by the suite's
+/// maintainers (waiver), or a fault of the check itself (suite issue).
 struct Expectation {
   enum class Kind { expectation, waiver, suite_issue };
   Kind kind = Kind::expectation;
@@ -93,7 +93,8 @@ struct Result {
   /// Those of `requirements` that its failures name, where every failure does; empty: the verdict is about all of them.
   std::vector<std::string> violated;
   std::optional<Expectation> expectation;
-  std::string judgement;       // what it counts as with its expectation, for readers without the rules (run::judge); else empty
+  std::string
+      judgement;  // what it counts as with its expectation, for readers without the rules (run::judge); else empty
   std::vector<Verdict> tries;  // where it ran more than once: how each ended
   std::vector<RankResult> ranks;
   double seconds = 0;

@@ -84,7 +84,8 @@ TEST(Levels, AFailureOfWhatOnlyShouldBeIsAWarning) {
 
 TEST(Excuses, AreOfTheMachineAndNotOfTheSubject) {
   const auto with = [](const std::string& message, bool uncaught) {
-    return std::vector<RankResult>{{.rank = 0, .verdict = fail, .failures = {{.message = message, .uncaught = uncaught}}}};
+    return std::vector<RankResult>{
+        {.rank = 0, .verdict = fail, .failures = {{.message = message, .uncaught = uncaught}}}};
   };
   struct Row {
     const char* rule;

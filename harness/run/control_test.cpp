@@ -12,11 +12,16 @@ using record::Verdict;
 using enum record::Verdict;
 
 Result result(Verdict verdict) {
-  return {.check = "a.b", .case_id = "a.b", .verdict = verdict, .reason = "why", .ranks = {{.rank = 0, .verdict = verdict}}};
+  return {.check = "a.b",
+          .case_id = "a.b",
+          .verdict = verdict,
+          .reason = "why",
+          .ranks = {{.rank = 0, .verdict = verdict}}};
 }
 
 TEST(Control, RunsWhatIsBadAndWasExecuted) {
-  for (const Verdict bad : {fail, refuse, hang, crash, flake}) EXPECT_TRUE(wants_control(result(bad), {})) << name_of(bad);
+  for (const Verdict bad : {fail, refuse, hang, crash, flake})
+    EXPECT_TRUE(wants_control(result(bad), {})) << name_of(bad);
   for (const Verdict other : {pass, skip, error, inconclusive, warn})
     EXPECT_FALSE(wants_control(result(other), {})) << name_of(other);
   EXPECT_TRUE(wants_control(result(warn), Header{.warnings_fail = true}));

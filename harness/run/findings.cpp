@@ -63,10 +63,8 @@ std::vector<Result> results_of_judging(const std::string& check, std::set<std::s
   for (const Failure& finding : findings) judged.insert(finding.requirement);
   std::vector<Result> results;
   for (const std::string& id : judged) {
-    Result result{.check = check,
-                  .case_id = fmt::format("{}[{}]", check, id),
-                  .requirements = {id},
-                  .verdict = Verdict::pass};
+    Result result{
+        .check = check, .case_id = fmt::format("{}[{}]", check, id), .requirements = {id}, .verdict = Verdict::pass};
     std::map<int, RankResult> ranks;  // that the findings are about
     std::size_t number = 0;
     for (const Failure& finding : findings) {

@@ -15,8 +15,9 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 TEST(Findings, KeepTheirFields) {
-  const Failure all = failure_of({.text = "TOY-001: off", .requirement = "TOY-001", .expected = "1", .got = "nan", .bound = "0", .rank = 2},
-                                 "a.cpp:3");
+  const Failure all = failure_of(
+      {.text = "TOY-001: off", .requirement = "TOY-001", .expected = "1", .got = "nan", .bound = "0", .rank = 2},
+      "a.cpp:3");
   EXPECT_EQ(all.where, "a.cpp:3");
   EXPECT_EQ(all.message, "TOY-001: off");
   EXPECT_EQ(all.requirement, "TOY-001");

@@ -32,8 +32,8 @@ enum class Judgement {
 };
 [[nodiscard]] std::string_view name_of(Judgement judgement);
 
-/// An expectation of another end than the one that came changes nothing: a crash in the place of a failure is a crash. Of
-/// what the owner did not want executed the skip is an expected failure, so that no requirement passes by it. Of an
+/// An expectation of another end than the one that came changes nothing: a crash in the place of a failure is a crash.
+/// Of what the owner did not want executed the skip is an expected failure, so that no requirement passes by it. Of an
 /// expected flake a pass is a pass, and a flake is a flake (is_bad() tells it from one that nobody expected).
 [[nodiscard]] Judgement judge(record::Verdict verdict, const std::optional<record::Expectation>& expectation);
 [[nodiscard]] inline Judgement judge(const record::Result& result) { return judge(result.verdict, result.expectation); }

@@ -63,7 +63,8 @@ TEST(Judge, LetsNoRequirementPassByWhatIsNotExecuted) {
   Expectation unrun = expects(hang);
   unrun.run = false;
   EXPECT_EQ(judge(skip, unrun), Judgement::expected_fail);
-  EXPECT_EQ(requirement_verdicts({result(pass), result(skip, unrun)}).at("COLL-001").judgement, Judgement::expected_fail);
+  EXPECT_EQ(requirement_verdicts({result(pass), result(skip, unrun)}).at("COLL-001").judgement,
+            Judgement::expected_fail);
   EXPECT_EQ(exit_status(run_of(result(skip, unrun))), 3) << "nothing ran";
   EXPECT_EQ(why_not_run(unrun), "not executed, it would hang: odd counts (e.toml:4, https://x/1)");
   const Expectation issue{
@@ -117,7 +118,8 @@ TEST(Judge, IsInTheRecordAndReadBack) {
 TEST(Judgement, ARequirementThatAFailureDoesNotNamePasses) {
   Result result{
       .check = "toys.all", .case_id = "toys.all", .requirements = {"TOY-001", "TOY-002"}, .verdict = Verdict::fail};
-  EXPECT_EQ(requirement_verdicts({result}).at("TOY-001").judgement, Judgement::fail) << "it names none: it is about all";
+  EXPECT_EQ(requirement_verdicts({result}).at("TOY-001").judgement, Judgement::fail)
+      << "it names none: it is about all";
   result.violated = {"TOY-002"};
   EXPECT_EQ(requirement_verdicts({result}).at("TOY-001").judgement, Judgement::pass);
   EXPECT_EQ(requirement_verdicts({result}).at("TOY-002").judgement, Judgement::fail);

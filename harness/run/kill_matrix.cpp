@@ -118,8 +118,8 @@ std::vector<KillRow> kill_matrix(const std::vector<const Mutant*>& mutants, cons
 }
 
 mutants::HollowMatrix hollow_matrix(const std::vector<const Mutant*>& subjects, const std::vector<Result>& results,
-                                    const std::set<std::string>& deviating,
-                                    const suite::RequirementTable& requirements, const suite::HollowTruths& truths) {
+                                    const std::set<std::string>& deviating, const suite::RequirementTable& requirements,
+                                    const suite::HollowTruths& truths) {
   const auto usual = without_mutant(results);
   std::set<std::string> names;
   for (const Mutant* subject : subjects) names.insert(subject->name);

@@ -13,9 +13,10 @@
 
 namespace plumbline::run {
 
-/// What a mutant's case is expected to end like, given how it ended: where the mutant must show, a failure of any kind. Where
-/// it may show or not, a failure is no surprise, and a pass neither. Where it hides, nothing: it must pass.
-[[nodiscard]] std::optional<record::Expectation> expected_of(const mutants::Mutant& mutant, const record::Result& result);
+/// What a mutant's case is expected to end like, given how it ended: where the mutant must show, a failure of any kind.
+/// Where it may show or not, a failure is no surprise, and a pass neither. Where it hides, nothing: it must pass.
+[[nodiscard]] std::optional<record::Expectation> expected_of(const mutants::Mutant& mutant,
+                                                             const record::Result& result);
 
 /// What became of one mutant.
 struct KillRow {
@@ -33,15 +34,16 @@ struct KillRow {
 [[nodiscard]] std::vector<KillRow> kill_matrix(const std::vector<const mutants::Mutant*>& mutants,
                                                const std::vector<record::Result>& results);
 
-/// Of the results of hollow subjects, and those of the same cases without one. `deviating`: the keys of results in which the subject
-/// did something other than the right one; one that ended its case by a crash or a hang did, too.
+/// Of the results of hollow subjects, and those of the same cases without one. `deviating`: the keys of results in
+/// which the subject did something other than the right one; one that ended its case by a crash or a hang did, too.
 [[nodiscard]] mutants::HollowMatrix hollow_matrix(const std::vector<const mutants::Mutant*>& subjects,
                                                   const std::vector<record::Result>& results,
                                                   const std::set<std::string>& deviating,
                                                   const suite::RequirementTable& requirements,
                                                   const suite::HollowTruths& truths);
 
-/// 0 when every mutant was killed where it must be and survived where it hides; 1 when one was not; 3 when one is inconclusive.
+/// 0 when every mutant was killed where it must be and survived where it hides; 1 when one was not; 3 when one is
+/// inconclusive.
 [[nodiscard]] int exit_status(const std::vector<KillRow>& rows);
 
 /// A table in Markdown: mutant, requirement, killed by it, by others, hiding place, time to kill.

@@ -144,8 +144,8 @@ TEST(KillMatrix, AnotherArmIsAnotherPlace) {
   EXPECT_TRUE(kill_matrix({&mutant}, plain).at(0).inconclusive);
 }
 
-// A crash, a hang and a failure of an assertion say something; a pass says something where the subject did anything else than the
-// right one; what fails without it, and what no assertion judged, says nothing.
+// A crash, a hang and a failure of an assertion say something; a pass says something where the subject did anything
+// else than the right one; what fails without it, and what no assertion judged, says nothing.
 TEST(HollowMatrix, HasWhatFailsWhatPassesAndWhatIsNotMet) {
   suite::RequirementTable requirements;
   requirements.add_toml(R"(

@@ -96,7 +96,10 @@ TEST(WordOfCase, IsThatOfTheFirstRuleThatHolds) {
        {.ranks = {ended(0, crash), ended(1, hang, "rank 2 of the job waits")}},
        hang,
        "rank 1: a.cpp:3: rank 2 of the job waits"},
-      {"a job's one rank is not named", {.ranks = {ended(0, crash, "exit 1")}, .is_job = true}, crash, "a.cpp:3: exit 1"},
+      {"a job's one rank is not named",
+       {.ranks = {ended(0, crash, "exit 1")}, .is_job = true},
+       crash,
+       "a.cpp:3: exit 1"},
       {"ranks that ended in one way are named together",
        {.ranks = {ended(0, crash, "", "entered send"), ended(1, crash), ended(2, aborted)},
         .death = true,
@@ -112,7 +115,9 @@ TEST(WordOfCase, IsThatOfTheFirstRuleThatHolds) {
        {.ranks = {fine}, .strays = {{"b.cpp:9", "late"}}},
        fail,
        "on a thread that is no rank: b.cpp:9: late"},
-      {"a worker that does not come back", {.ranks = {fine}, .all_back = false}, hang,
+      {"a worker that does not come back",
+       {.ranks = {fine}, .all_back = false},
+       hang,
        "all ranks reported, but a worker did not come back"},
   };
   for (const Row& row : rows) {
@@ -128,8 +133,8 @@ TEST(WordOfCase, OfRanksThatGaveUpAPeerWhichDidNotFailTheyFail) {
   EXPECT_EQ(found.word.reason, "rank 1: a.cpp:3: rank 0 left");
   EXPECT_EQ(found.ranks.at(1).verdict, Verdict::fail);
   EXPECT_EQ(found.ranks.at(0).verdict, Verdict::pass);
-  const CaseWord beside =
-      word_of_case({.ranks = {ended(0, Verdict::fail, "wrong"), ended(1, Verdict::aborted, "rank 0 left")}, .reported = {0}});
+  const CaseWord beside = word_of_case(
+      {.ranks = {ended(0, Verdict::fail, "wrong"), ended(1, Verdict::aborted, "rank 0 left")}, .reported = {0}});
   EXPECT_EQ(beside.ranks.at(1).verdict, Verdict::aborted) << "it suffered";
 }
 
@@ -143,7 +148,8 @@ TEST(WordOfCase, OnlyAPassIsJudgedByTheOrderOfCalls) {
   using enum Verdict;
   const std::vector<Row> rows{
       {pass, "", "", pass, ""},
-      {pass, "rank 1 has broadcast", "", fail, "it got through, but its ranks called differently: rank 1 has broadcast"},
+      {pass, "rank 1 has broadcast", "", fail,
+       "it got through, but its ranks called differently: rank 1 has broadcast"},
       {pass, "", "two groups cross", fail, "it got through, but two groups cross"},
       {pass, "rank 1 has broadcast", "two groups cross", fail,
        "it got through, but its ranks called differently: rank 1 has broadcast"},

@@ -1,5 +1,5 @@
-// The rules by which a run is judged, each beside a faulty variant of itself (har.…), which the same examples must find: so it
-// is known that the test can fail.
+// The rules by which a run is judged, each beside a faulty variant of itself (har.…), which the same examples must
+// find: so it is known that the test can fail.
 #include <functional>
 
 #include <gmock/gmock.h>

@@ -33,7 +33,8 @@ int badness(Judgement judgement) {
 std::string name_of_subject(const Run& run) {
   if (!run.header.subject_name.empty()) return run.header.subject_name;
   if (const auto name = run.subject.value("name", ""); !name.empty()) return name;
-  // "backend mpi segment_elements=7", "adapter python3 my_adapter.py", "job 'python3 train.py'", "mutants of backend local"
+  // "backend mpi segment_elements=7", "adapter python3 my_adapter.py", "job 'python3 train.py'", "mutants of backend
+  // local"
   std::istringstream words(run.header.subject);
   std::string kind, name;
   words >> kind;

@@ -10,12 +10,12 @@
 
 namespace plumbline::run {
 
-/// The name that reports give the run's subject, never a command line: the one that was chosen (--subject-name), that by which
-/// it called itself, the backend's, or what kind of subject it is.
+/// The name that reports give the run's subject, never a command line: the one that was chosen (--subject-name), that
+/// by which it called itself, the backend's, or what kind of subject it is.
 [[nodiscard]] std::string name_of_subject(const record::Run& run);
 
-/// The results in the plan's order, with `missing`, or `not_run` of a run that was stopped on purpose, for what was planned
-/// and has none.
+/// The results in the plan's order, with `missing`, or `not_run` of a run that was stopped on purpose, for what was
+/// planned and has none.
 [[nodiscard]] std::vector<record::Result> with_missing(const record::Run& run);
 
 /// What the cases of a requirement come to: the worst of them; skip when all were skipped.
@@ -40,7 +40,8 @@ struct RequirementVerdict {
 [[nodiscard]] std::map<Judgement, int> count_judgements(const std::vector<record::Result>& results);
 
 /// 0 all as it was expected; 1 a result is bad (is_bad), a planned case without one among them; 3 the harness failed,
-/// nothing ran, the run was stopped on purpose before all had run, or a signal interrupted it, whatever the results are.
+/// nothing ran, the run was stopped on purpose before all had run, or a signal interrupted it, whatever the results
+/// are.
 [[nodiscard]] int exit_status(const record::Run& run, bool interrupted = false);
 
 }  // namespace plumbline::run

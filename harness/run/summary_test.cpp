@@ -36,7 +36,8 @@ TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[1].verdict, Verdict::missing);
   EXPECT_EQ(results[1].key(), run.header.plan[1].key());
-  EXPECT_EQ(requirement_verdicts(results).at("COLL-001").judgement, Judgement::missing) << "half of its cases prove nothing";
+  EXPECT_EQ(requirement_verdicts(results).at("COLL-001").judgement, Judgement::missing)
+      << "half of its cases prove nothing";
   EXPECT_EQ(exit_status(run), 1);
 }
 

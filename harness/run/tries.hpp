@@ -1,7 +1,8 @@
 // harness/run/tries.hpp: which cases run once more, how often, and what several tries of one come to.
 //
 // Model   What crashed or hung runs once more, alone: whether what ran before it is to blame shows then. What its owner
-//         expects to be a flake runs until it passes. Tries of one case come to one result, whose verdict is theirs together.
+//         expects to be a flake runs until it passes. Tries of one case come to one result, whose verdict is theirs
+//         together.
 #pragma once
 
 #include <span>
@@ -25,16 +26,16 @@ inline constexpr std::size_t kMostHangsRunAgain = 5;
 /// How the tries of a result ended: a result that ran once has one.
 [[nodiscard]] std::vector<record::Verdict> tries_of(const record::Result& result);
 
-/// Whether the case is owed another try by a run with these options: an expected flake that failed until now, and a first
-/// crash or hang that is bad (is_bad).
+/// Whether the case is owed another try by a run with these options: an expected flake that failed until now, and a
+/// first crash or hang that is bad (is_bad).
 [[nodiscard]] bool wants_another_try(const record::Result& result, const record::Header& header);
 
-/// Of tries that ended alike: that. `flake` when some passed and some failed. When all failed in different ways the worst,
-/// for it never passed. `missing` without any.
+/// Of tries that ended alike: that. `flake` when some passed and some failed. When all failed in different ways the
+/// worst, for it never passed. `missing` without any.
 [[nodiscard]] record::Verdict verdict_of(std::span<const record::Verdict> tries);
 
-/// The result after another try: verdict_of() all of them. A verdict comes with its own reason and evidence; a flake with those of
-/// the try that failed.
+/// The result after another try: verdict_of() all of them. A verdict comes with its own reason and evidence; a flake
+/// with those of the try that failed.
 [[nodiscard]] record::Result after_another_try(const record::Result& before, record::Result latest);
 
 /// Which of the results that are owed another try get one, in their order.

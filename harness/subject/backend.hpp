@@ -1,7 +1,7 @@
 // harness/subject/backend.hpp: what a backend module gives the harness.
 //
-// Model   A module lib/plumbline/libplumbline_<name>.so exports one factory, opened when the backend is asked for, in each
-//         process of a worker group. Opening it starts its runtime (MPI_Init); destroying the Backend ends it.
+// Model   A module lib/plumbline/libplumbline_<name>.so exports one factory, opened when the backend is asked for, in
+//         each process of a worker group. Opening it starts its runtime (MPI_Init); destroying the Backend ends it.
 #pragma once
 
 #include <map>
@@ -31,7 +31,8 @@ class Backend {
   [[nodiscard]] virtual std::unique_ptr<comm::Communicator> world(int ranks) = 0;
   /// The runtime's own words on itself: name, version, settings; kept in the record's environment.
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
-  /// The device whose memory this process' calls are on, and what it is asked by; no runtime for a backend of host memory.
+  /// The device whose memory this process' calls are on, and what it is asked by; no runtime for a backend of host
+  /// memory.
   struct OwnDevice {
     std::shared_ptr<device::Runtime> runtime;
     comm::Device device;

@@ -54,8 +54,8 @@ bool read_whole(int from, T& value) {
 
 // ---- the guard ----
 //
-// It is a fork of a process of many threads, and makes only async-signal-safe calls: no allocation, no locks. Calls that
-// an old kernel or a sandbox may refuse have another way each.
+// It is a fork of a process of many threads, and makes only async-signal-safe calls: no allocation, no locks. Calls
+// that an old kernel or a sandbox may refuse have another way each.
 
 struct Start {
   const char* command;
@@ -284,8 +284,9 @@ std::optional<ProcessEnd> GuardedProcess::ended(std::chrono::milliseconds wait) 
     if (ready <= 0) return std::nullopt;
     ProcessEnd end;
     // A guard that says nothing was killed itself, and the program with it.
-    end_ = read_whole(news_.get(), end) ? end : ProcessEnd{
-                                              .by_signal = true, .number = SIGKILL, .at = std::chrono::steady_clock::now()};
+    end_ = read_whole(news_.get(), end)
+               ? end
+               : ProcessEnd{.by_signal = true, .number = SIGKILL, .at = std::chrono::steady_clock::now()};
   }
   return end_;
 }
@@ -294,8 +295,7 @@ void GuardedProcess::signal(int number) const { ::kill(-pid_, number); }
 
 std::vector<pid_t> GuardedProcess::processes() const {
   std::map<pid_t, pid_t> parents;
-  for_each_number_in("/proc",
-                     [&parents](const char* name, pid_t pid, int) { parents.emplace(pid, parent_of(name)); });
+  for_each_number_in("/proc", [&parents](const char* name, pid_t pid, int) { parents.emplace(pid, parent_of(name)); });
   std::vector<pid_t> found{guard_};
   for (std::size_t next = 0; next < found.size(); ++next)
     for (const auto& [pid, parent] : parents)

@@ -60,8 +60,8 @@ class GuardedProcess {
     std::vector<std::string> environment;  // all of it: NAME=value
     int input = -1, output = -1, errors = -1;
   };
-  /// Starts it, in our working directory and in a process group of its own. Throws RuntimeFailure when no process can be
-  /// made.
+  /// Starts it, in our working directory and in a process group of its own. Throws RuntimeFailure when no process can
+  /// be made.
   explicit GuardedProcess(const Options& options);
   /// Kills what is left, and returns when it is gone.
   ~GuardedProcess();
@@ -88,8 +88,8 @@ class GuardedProcess {
 /// Our environment as GuardedProcess takes it.
 [[nodiscard]] std::vector<std::string> our_environment();
 
-/// Whether one of these lines of a process' status has the signal: "SigCgt:", "SigPnd:". `folder` is "/proc/42", or that
-/// of one of its threads.
+/// Whether one of these lines of a process' status has the signal: "SigCgt:", "SigPnd:". `folder` is "/proc/42", or
+/// that of one of its threads.
 [[nodiscard]] bool status_has(const std::string& folder, std::initializer_list<std::string_view> lines, int signal);
 
 }  // namespace plumbline::subject

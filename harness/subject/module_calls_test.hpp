@@ -1,8 +1,8 @@
 // harness/subject/module_calls_test.hpp: what calls do over any module, written once for the tests of all of them.
 //
-// Model   A module's tests run in every process of its job, in lock-step. Its kind of memory is the parameter: Elements of a
-//         dtype, made of values, or of a count and poison; they compare with what is around them. Values are small whole numbers,
-//         so that results are exact in every dtype.
+// Model   A module's tests run in every process of its job, in lock-step. Its kind of memory is the parameter: Elements
+//         of a dtype, made of values, or of a count and poison; they compare with what is around them. Values are small
+//         whole numbers, so that results are exact in every dtype.
 #pragma once
 
 #include <algorithm>
@@ -62,8 +62,8 @@ inline std::vector<double> gift(int rank, std::size_t count, std::size_t first =
   return values;
 }
 
-/// What the ranks' elements [first, first + count) make. For avg each rank gives its elements times the number of ranks, so
-/// the mean is the sum of the elements.
+/// What the ranks' elements [first, first + count) make. For avg each rank gives its elements times the number of
+/// ranks, so the mean is the sum of the elements.
 inline std::vector<double> folded(comm::ReduceOp op, int ranks, std::size_t count, std::size_t first = 0) {
   using comm::ReduceOp;
   std::vector<double> result = gift(0, count, first);
@@ -276,8 +276,7 @@ class Calls {
  private:
   using Operation = comm::Operation;
 
-  void each_reduction(
-      const std::function<void(Mode, comm::DType, comm::ReduceOp, std::size_t)>& body) const {
+  void each_reduction(const std::function<void(Mode, comm::DType, comm::ReduceOp, std::size_t)>& body) const {
     each_movement([&](Mode mode, comm::DType dtype, std::size_t count) {
       for (const comm::ReduceOp op : comm::kAllReduceOps)
         if (is_defined(dtype, op)) {

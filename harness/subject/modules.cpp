@@ -32,8 +32,8 @@ fs::path own_file() {
 
 constexpr const char* kNotHere = " is not on this machine";
 
-// "libmpi.so.40 is not on this machine" where the loader did not find it, else the loader's own words: a library that is
-// there may be unreadable or of another machine.
+// "libmpi.so.40 is not on this machine" where the loader did not find it, else the loader's own words: a library that
+// is there may be unreadable or of another machine.
 std::string what_is_missing(const std::string& message) {
   const auto colon = message.find(": cannot open shared object file: No such file or directory");
   return colon == std::string::npos ? message : message.substr(0, colon) + kNotHere;
@@ -53,7 +53,8 @@ std::string remedy(const std::string& module, bool is_built) {
   return module == "training" ? "pip install torch, then configure and build again" : "configure and build again";
 }
 
-// Why the LibTorch that module training was loaded with is not the one that it was built for; empty where it is, or does not say.
+// Why the LibTorch that module training was loaded with is not the one that it was built for; empty where it is, or
+// does not say.
 std::string problem_of_torch() {
 #ifdef PLUMBLINE_TORCH_VERSION
   void* const torch = dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
@@ -61,7 +62,9 @@ std::string problem_of_torch() {
   if (torch == nullptr || dlinfo(torch, RTLD_DI_LINKMAP, &map) != 0) return {};
   const fs::path folder = fs::path(map->l_name).parent_path().parent_path();
   static constexpr std::string_view kBegin = "__version__ = '";
-  const auto minor = [](const std::string& version) { return version.substr(0, version.find('.', version.find('.') + 1)); };
+  const auto minor = [](const std::string& version) {
+    return version.substr(0, version.find('.', version.find('.') + 1));
+  };
   std::ifstream file(folder / "version.py");
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with(kBegin)) continue;
@@ -121,9 +124,10 @@ std::string problem_of_interface(void* module, const fs::path& file) {
                        file.string(), own);
   const std::string others = words(function());
   if (others == own) return {};
-  return fmt::format("'{}' was built with interface {}, and this program has interface {}; build it again with these "
-                     "headers",
-                     file.string(), others, own);
+  return fmt::format(
+      "'{}' was built with interface {}, and this program has interface {}; build it again with these "
+      "headers",
+      file.string(), others, own);
 }
 
 void* open_module(const std::string& name, const std::string& symbol, const std::string& what) {
@@ -157,7 +161,8 @@ namespace {
 
 constexpr const char* kCrashes = "it crashes when it is loaded";
 
-// Runs `look` in a child process, and returns what it returned or threw, after a letter that says which. Empty: the child died.
+// Runs `look` in a child process, and returns what it returned or threw, after a letter that says which. Empty: the
+// child died.
 std::string in_child(const std::function<std::string()>& look) {
   int channel[2];
   if (::pipe(channel) != 0) return "-no pipe";

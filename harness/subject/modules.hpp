@@ -1,4 +1,5 @@
-// harness/subject/modules.hpp: optional runtimes as shared modules, found beside the executable and opened when asked for.
+// harness/subject/modules.hpp: optional runtimes as shared modules, found beside the executable and opened when asked
+// for.
 #pragma once
 
 #include <filesystem>
@@ -28,8 +29,8 @@ class NotAvailable : public RuntimeFailure {
 /// The file of module `name`; it need not exist.
 [[nodiscard]] std::filesystem::path module_file(const std::string& name);
 
-/// Why an opened module, which lies in `file`, must not be called, in words that follow its name: it was compiled with another
-/// interface than this program (interface.hpp), or says nothing of one. Empty when it may be.
+/// Why an opened module, which lies in `file`, must not be called, in words that follow its name: it was compiled with
+/// another interface than this program (interface.hpp), or says nothing of one. Empty when it may be.
 [[nodiscard]] std::string problem_of_interface(void* module, const std::filesystem::path& file);
 
 /// Opens module `name` (once per process) and returns the address of `symbol`. `what` names it for the user: "backend

@@ -14,9 +14,7 @@ std::string problem_of(const std::filesystem::path& file) {
   return module == nullptr ? "" : problem_of_interface(module, file);
 }
 
-std::string own_words() {
-  return fmt::format("{}-{:04x}", comm::kInterfaceVersion, comm::own_interface() & 0xffff);
-}
+std::string own_words() { return fmt::format("{}-{:04x}", comm::kInterfaceVersion, comm::own_interface() & 0xffff); }
 
 TEST(Modules, OfAnotherInterfaceAreRefusedWithBothInterfaces) {
   const std::filesystem::path folder(PLUMBLINE_MODULES_OF_TEST);

@@ -1,5 +1,5 @@
-// harness/subject/pipeline_run_json.hpp: a pipeline training run, and what its epochs come to, on the way between driver and
-// workers.
+// harness/subject/pipeline_run_json.hpp: a pipeline training run, and what its epochs come to, on the way between
+// driver and workers.
 #pragma once
 
 #include <algorithm>

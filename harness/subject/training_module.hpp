@@ -9,7 +9,8 @@ class Training;  // reference/training/training.hpp
 
 namespace plumbline::subject {
 
-/// The training module of this process, opened at the first call; any thread. Throws NotAvailable where LibTorch is absent.
+/// The training module of this process, opened at the first call; any thread. Throws NotAvailable where LibTorch is
+/// absent.
 [[nodiscard]] training::Training& training_module();
 /// Why it cannot be opened here; "": it can.
 [[nodiscard]] std::string why_no_training();

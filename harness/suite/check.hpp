@@ -3,8 +3,8 @@
 // Model   A check verifies requirements. Its axes (dtype, op, world, …) span cases; a case is one line of a record:
 //         "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]". The body runs once on every rank and asserts with
 //         GoogleTest; a failed assertion belongs to the rank that made it. ASSERT ends that rank's body.
-// Doors   A backend check gets a communicator. An adapter check runs on one rank and asks questions. A job check runs on
-//         one rank and has whole training programs run, of as many ranks as its parameter "world" says.
+// Doors   A backend check gets a communicator. An adapter check runs on one rank and asks questions. A job check runs
+//         on one rank and has whole training programs run, of as many ranks as its parameter "world" says.
 #pragma once
 
 #include <chrono>
@@ -74,7 +74,8 @@ class Adapter {
   [[nodiscard]] virtual const std::set<std::string>& operations() const = 0;
   /// The conventions that it knows, where it says so.
   [[nodiscard]] virtual std::optional<std::set<std::string>> conventions() const { return {}; }
-  /// What its greeting claims: "operations", and where it says so "name", "version", "conventions" (name to version), "options".
+  /// What its greeting claims: "operations", and where it says so "name", "version", "conventions" (name to version),
+  /// "options".
   [[nodiscard]] virtual nlohmann::json claims() const { return {{"operations", operations()}}; }
   /// Answers that have not come by then are no more waited for. Said anew for each case, and when it makes progress.
   virtual void answer_by(std::chrono::steady_clock::time_point) {}
@@ -136,12 +137,13 @@ struct Check {
   std::function<bool(const Parameters&)> applies = {};  // cases of the axes' product that make sense; all by default
   std::vector<comm::Capability> needs = {};             // beside those of its requirements
   std::vector<std::string> modules = {};                // "training": what must be there to run it
-  // Of an adapter check: what it asks. A case that ends without having asked one of its operations is `missing`; one that asks
-  // anything else is an `error`.
+  // Of an adapter check: what it asks. A case that ends without having asked one of its operations is `missing`; one
+  // that asks anything else is an `error`.
   std::vector<std::string> operations = {};
-  std::function<bool(const Parameters&, std::string_view operation)> asks = {};  // where not every case asks all of them
-  std::string convention = "plumbline";                                          // whose rule
-  std::function<OptionValues(const Parameters&)> options = {};                   // which values of options
+  std::function<bool(const Parameters&, std::string_view operation)> asks =
+      {};                                                       // where not every case asks all of them
+  std::string convention = "plumbline";                         // whose rule
+  std::function<OptionValues(const Parameters&)> options = {};  // which values of options
   std::chrono::milliseconds limit = std::chrono::seconds(20);
   bool deadlock_prone = false;  // runs in all arms: see execution_mode.hpp
   bool on_device = false;       // uses memory of a device itself; others' is staged where a run has a device

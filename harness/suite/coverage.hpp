@@ -18,8 +18,8 @@ struct KnownSubject {
   std::string device = "cpu";  // of the run
 };
 
-/// The checks of which no known subject runs a case, a line each that says what every one of them lacks. Such a check may
-/// be wrong, or may not work at all, and nobody would see it. Empty is good.
+/// The checks of which no known subject runs a case, a line each that says what every one of them lacks. Such a check
+/// may be wrong, or may not work at all, and nobody would see it. Empty is good.
 [[nodiscard]] std::vector<std::string> dead_checks(const Suite& suite, const std::vector<KnownSubject>& known);
 
 }  // namespace plumbline::suite

@@ -5,9 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/support/nearest_name.hpp"
-
 #include "reference/adapter/operation_row.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::suite {
 namespace {

@@ -33,13 +33,15 @@ TEST_F(Eligibility, AsksAnAdapterThatNamesNoConventionsForAll) {
 }
 
 TEST_F(Eligibility, TakesConventionsWithTheVersionThatEachMeans) {
-  EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {{"megatron", "0.19"}}}}), "convention deepspeed");
+  EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {{"megatron", "0.19"}}}}),
+            "convention deepspeed");
   EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {{"deepspeed", "0.19"}}}}), "");
 }
 
 // HARNESS-050@4079
 TEST_F(Eligibility, AsksForOurOwnConventionOnlyWhoClaimsIt) {
-  const Check check{.id = "grid.stages", .door = Door::adapter, .operations = {"topology.grid"}, .body = [](Context&) {}};
+  const Check check{
+      .id = "grid.stages", .door = Door::adapter, .operations = {"topology.grid"}, .body = [](Context&) {}};
   const auto lacks_ours = [&](const nlohmann::json& conventions) {
     const auto lack = lacking(suite_, {}, Case{.check = &check, .parameters = {}},
                               {{"operations", {"topology.grid"}}, {"conventions", conventions}});
@@ -107,12 +109,13 @@ TEST_F(Eligibility, AsksAnAdapterOnlyForValuesOfOptionsThatItHas) {
 }
 
 TEST_F(Eligibility, AsksForTheOperationsOfACaseAlone) {
-  const Check check{.id = "refusals",
-                    .door = Door::adapter,
-                    .axes = {{"of", {"a", "b"}}},
-                    .operations = {"a", "b"},
-                    .asks = [](const Parameters& parameters, std::string_view op) { return parameters.text("of") == op; },
-                    .body = [](Context&) {}};
+  const Check check{
+      .id = "refusals",
+      .door = Door::adapter,
+      .axes = {{"of", {"a", "b"}}},
+      .operations = {"a", "b"},
+      .asks = [](const Parameters& parameters, std::string_view op) { return parameters.text("of") == op; },
+      .body = [](Context&) {}};
   Case one{.check = &check, .parameters = {}};
   one.parameters.set("of", "b");
   EXPECT_FALSE(lacking(suite_, {}, one, {{"operations", {"b"}}}));

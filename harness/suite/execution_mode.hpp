@@ -1,8 +1,9 @@
 // harness/suite/execution_mode.hpp: the conditions under which a case runs.
 //
-// Model   plain: as the subject is. rendezvous: a send returns only after its receive is posted, so that what only works
-//         because of buffers hangs. chaos: delays, late reads of send buffers and late news of completion, decided by a
-//         seed, so that what only works because of equal timing fails. A check that may deadlock runs in all three.
+// Model   plain: as the subject is. rendezvous: a send returns only after its receive is posted, so that what only
+//         works because of buffers hangs. chaos: delays, late reads of send buffers and late news of completion,
+//         decided by a seed, so that what only works because of equal timing fails. A check that may deadlock runs in
+//         all three.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // harness/suite/finding.hpp: what a check found wrong, as fields that stay fields up to the record and its reports.
 //
-// Model   A check reports a failure through GoogleTest, which carries words alone. While a Reporting lives, the failed assertions
-//         of its thread are about its finding: whoever collects them takes requirement, values and rank from there.
+// Model   A check reports a failure through GoogleTest, which carries words alone. While a Reporting lives, the failed
+//         assertions of its thread are about its finding: whoever collects them takes requirement, values and rank from
+//         there.
 #pragma once
 
 #include <string>

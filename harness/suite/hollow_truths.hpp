@@ -1,5 +1,5 @@
-// harness/suite/hollow_truths.hpp: the requirements whose sentence is true of a hollow subject (harness/mutants/hollow.cpp), so that
-// they may pass on it.
+// harness/suite/hollow_truths.hpp: the requirements whose sentence is true of a hollow subject
+// (harness/mutants/hollow.cpp), so that they may pass on it.
 #pragma once
 
 #include <map>

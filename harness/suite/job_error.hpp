@@ -24,8 +24,8 @@ class JobCrashed : public JobFailure {
   using JobFailure::JobFailure;
 };
 
-/// On every rank the shell did not find the program, or could not execute it. Where that is so of the first run, nothing
-/// is known of any program.
+/// On every rank the shell did not find the program, or could not execute it. Where that is so of the first run,
+/// nothing is known of any program.
 class JobAbsent : public JobCrashed {
  public:
   using JobCrashed::JobCrashed;

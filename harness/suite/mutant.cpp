@@ -34,8 +34,9 @@ std::vector<Mutant> mutants_of_toml(std::string_view text, std::string_view orig
   (void)TomlRow(file, origin, "the file", {"mutant"});
   std::vector<Mutant> mutants;
   for (const toml::table* table : tables_of(file, "mutant", origin)) {
-    const TomlRow row(*table, origin, "a mutant",
-                      {"id", "violates", "what", "source", "shows", "shows_arm", "hides", "hides_arm", "because", "edit"});
+    const TomlRow row(
+        *table, origin, "a mutant",
+        {"id", "violates", "what", "source", "shows", "shows_arm", "hides", "hides_arm", "because", "edit"});
     mutants.push_back({.name = row.text("id"),
                        .violates = row.text("violates"),
                        .what = row.text("what"),

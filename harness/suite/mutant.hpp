@@ -1,8 +1,9 @@
 // harness/suite/mutant.hpp: a subject that is wrong on purpose in one known way, to prove that the checks can fail.
 //
 // Model   A mutant names the requirement that it violates, a case in which it must show, and one in which it cannot. It
-//         changes what a subject does behind one door: a communicator around the backend's; a runtime around that of its devices; steps of the reference's
-//         components in place of the right ones; the source of the reference, in a woven build (harness/weave); a job's training record after it was written; an adapter's answers, which
+//         changes what a subject does behind one door: a communicator around the backend's; a runtime around that of
+//         its devices; steps of the reference's components in place of the right ones; the source of the reference, in
+//         a woven build (harness/weave); a job's training record after it was written; an adapter's answers, which
 //         counts only for requirements about answers.
 #pragma once
 
@@ -45,7 +46,8 @@ using RewriteAnswer =
 /// Makes the RewriteAnswer of one case, which may remember answers, and may ask `inner` again, which outlives it.
 using MakeRewrite = std::function<RewriteAnswer(Adapter& inner, std::uint64_t seed)>;
 
-/// A change of the reference's source: text that stands once in the file, or in that function of it, in the body of a function.
+/// A change of the reference's source: text that stands once in the file, or in that function of it, in the body of a
+/// function.
 struct SourceEdit {
   std::string file;      // "reference/scaler/loss_scale.cpp"
   std::string function;  // may be empty

@@ -107,7 +107,8 @@ namespace {
 std::vector<ExecutionMode> arms_of(const Case& one, const std::vector<ExecutionMode>& wanted, std::uint64_t seed) {
   if (!wanted.empty()) return wanted;
   if (!one.check->deadlock_prone) return {ExecutionMode{}};
-  return {ExecutionMode{}, ExecutionMode{.kind = ExecutionMode::Kind::rendezvous}, ExecutionMode{.kind = ExecutionMode::Kind::chaos, .seed = seed}};
+  return {ExecutionMode{}, ExecutionMode{.kind = ExecutionMode::Kind::rendezvous},
+          ExecutionMode{.kind = ExecutionMode::Kind::chaos, .seed = seed}};
 }
 
 std::vector<PlannedCase> part_of(std::vector<PlannedCase> plan, const Shard& shard) {
@@ -183,10 +184,10 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i]) throw NotFound(no_match(suite, selection, selection.filters[i]));
   if (chosen.empty())
-    throw NotFound(fmt::format("nothing to run: no case of profile {} for the {} door at the world sizes asked for; {}",
-                               profile.name, name_of(selection.door),
-                               sizes.empty() ? "--list shows what there is"
-                                             : fmt::format("--world-size has {}", fmt::join(sizes, ", "))));
+    throw NotFound(fmt::format(
+        "nothing to run: no case of profile {} for the {} door at the world sizes asked for; {}", profile.name,
+        name_of(selection.door),
+        sizes.empty() ? "--list shows what there is" : fmt::format("--world-size has {}", fmt::join(sizes, ", "))));
   if (selection.shuffle) std::ranges::shuffle(chosen, std::mt19937_64(*selection.shuffle));
   std::ranges::stable_sort(chosen, {}, [](const Case* one) { return std::tuple(one->component(), one->ranks()); });
   std::vector<PlannedCase> plan;

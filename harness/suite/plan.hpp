@@ -23,8 +23,10 @@ struct Shard {
 struct Selection {
   Door door = Door::backend;
   std::string profile = "collectives";
-  /// Any of these must match, where there are any: a case or check id, a requirement id, component:X, tag:X or source:X;
-  /// * and ? stand for any text and any character. A check whose requirements are all tagged "huge" is in no profile's plan: it
+  /// Any of these must match, where there are any: a case or check id, a requirement id, component:X, tag:X or
+  /// source:X;
+  /// * and ? stand for any text and any character. A check whose requirements are all tagged "huge" is in no profile's
+  ///   plan: it
   /// runs only where a filter is tag:huge, or names the check or its requirement in full.
   std::vector<std::string> filters;
   std::vector<int> worlds;  // only these, where there are any
@@ -48,13 +50,14 @@ struct PlannedCase {
 /// Whether `pattern` with * and ? matches all of `text`.
 [[nodiscard]] bool matches(std::string_view pattern, std::string_view text);
 
-/// Whether a pattern with * and ? names the case: its own id, its check's, or that of a requirement that it verifies; or,
-/// as "COLL-031/PATTERN", both such a requirement and its own or its check's id.
+/// Whether a pattern with * and ? names the case: its own id, its check's, or that of a requirement that it verifies;
+/// or, as "COLL-031/PATTERN", both such a requirement and its own or its check's id.
 [[nodiscard]] bool names_case(std::string_view pattern, std::string_view check, std::string_view case_id,
                               const std::vector<std::string>& requirements);
 
-/// The selected cases: by component, world size and number, or shuffled within each component and world size; of a shard
-/// its part. Throws NotFound when the profile is unknown, or when a filter or the whole selection matches nothing.
+/// The selected cases: by component, world size and number, or shuffled within each component and world size; of a
+/// shard its part. Throws NotFound when the profile is unknown, or when a filter or the whole selection matches
+/// nothing.
 [[nodiscard]] std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selection);
 
 /// Sixteen hexadecimal digits that change when anything of the plan does.

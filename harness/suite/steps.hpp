@@ -1,7 +1,9 @@
-// harness/suite/steps.hpp: the steps with which the reference's components run in a case: the right ones, or a mutant's.
+// harness/suite/steps.hpp: the steps with which the reference's components run in a case: the right ones, or a
+// mutant's.
 //
-// Model   A component takes its steps as a struct of functions whose defaults are the right ones (ExecutorSteps of training,
-//         ContextSteps of groups). This holds those that a mutant replaced, by type; all others are the defaults.
+// Model   A component takes its steps as a struct of functions whose defaults are the right ones (ExecutorSteps of
+//         training, ContextSteps of groups). This holds those that a mutant replaced, by type; all others are the
+//         defaults.
 #pragma once
 
 #include <any>

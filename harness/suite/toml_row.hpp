@@ -1,4 +1,5 @@
-// harness/suite/toml_row.hpp: one table of a TOML file, read strictly: what is wrong is said with file, line and column.
+// harness/suite/toml_row.hpp: one table of a TOML file, read strictly: what is wrong is said with file, line and
+// column.
 #pragma once
 
 #include <chrono>
@@ -28,7 +29,8 @@ namespace plumbline::suite {
 
 class TomlRow {
  public:
-  /// `what` is the table's name in messages: "an expectation". Throws InvalidArgument for a field that is none of `known`.
+  /// `what` is the table's name in messages: "an expectation". Throws InvalidArgument for a field that is none of
+  /// `known`.
   TomlRow(const toml::table& table, std::string_view origin, std::string_view what,
           std::initializer_list<std::string_view> known);
 

@@ -1,7 +1,7 @@
 // harness/suite/waiver.hpp: what the suite's maintainers know of subjects and of their own checks.
 //
-// Model   A waiver (conformance/waivers.toml) says that a subject may fail some checks for a time, with a public issue, a
-//         reason and who granted it; it counts in a statement and is listed there. A suite issue
+// Model   A waiver (conformance/waivers.toml) says that a subject may fail some checks for a time, with a public issue,
+//         a reason and who granted it; it counts in a statement and is listed there. A suite issue
 //         (conformance/suite-issues.toml) takes a check out for everybody, because the check itself is at fault.
 #pragma once
 

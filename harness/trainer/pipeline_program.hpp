@@ -1,17 +1,18 @@
 // harness/trainer/pipeline_program.hpp: a model that several ranks train as a pipeline, as a program of the
 // trainer's.
 //
-// Model   The world is pipeline x data ranks, row-major. Each pipeline trains on batches of its own; gradients of shared
-//         parameters are summed over the stages that hold them, then all gradients averaged over the data ranks in buckets,
-//         then every rank updates what it has. Where no schedule is named: with one chunk 1F1B, with several ColossalAI's interleaved one.
+// Model   The world is pipeline x data ranks, row-major. Each pipeline trains on batches of its own; gradients of
+//         shared parameters are summed over the stages that hold them, then all gradients averaged over the data ranks
+//         in buckets, then every rank updates what it has. Where no schedule is named: with one chunk 1F1B, with
+//         several ColossalAI's interleaved one.
 // Result  All ranks get the same: the mean loss over the data ranks, and counts over all of them.
 // Threads One intra-operation thread on the thread that makes it, which is the one that uses it.
-// Uneven  With task.gradients.join, a data rank without rows for a batch takes part in what is collective, with zeros; its
-//         gradients are the mean of the batches of the update that it has.
+// Uneven  With task.gradients.join, a data rank without rows for a batch takes part in what is collective, with zeros;
+//         its gradients are the mean of the batches of the update that it has.
 // Updates After gradient_accumulation batches, whose gradients are their mean, and at the end of an epoch.
 // Loss    Where it is no number on any rank, no rank updates anything.
-// Errors  Unsupported for parallel.tensor other than 1; InvalidArgument for a world of another size, and for batches that the
-//         micro-batches do not divide.
+// Errors  Unsupported for parallel.tensor other than 1; InvalidArgument for a world of another size, and for batches
+//         that the micro-batches do not divide.
 // Source  ColossalAI's pipeline example.
 #pragma once
 
@@ -52,13 +53,14 @@ struct TrainingData {
   std::function<BatchTensors(int epoch, std::int64_t batch)> training;
   std::function<BatchTensors(std::int64_t batch)> test;
 };
-/// Of images, which must outlive it: augmented ones to train on. The test is not shared out: every data rank does all of it.
-/// The last batch of either has as many rows as the micro-batches divide, and is left out where a shape is promised. Data
-/// ranks have equally many batches, or, where they are uneven, as their rows give.
+/// Of images, which must outlive it: augmented ones to train on. The test is not shared out: every data rank does all
+/// of it.
+/// The last batch of either has as many rows as the micro-batches divide, and is left out where a shape is promised.
+/// Data ranks have equally many batches, or, where they are uneven, as their rows give.
 [[nodiscard]] TrainingData image_data(const data::Cifar10& images, const TrainerSettings& settings, int data_rank,
                                       bool uneven = false);
-/// Of a text, in windows of `length` tokens: so many batches an epoch, a tenth as many, and at least one, to test. The text
-/// must outlive it.
+/// Of a text, in windows of `length` tokens: so many batches an epoch, a tenth as many, and at least one, to test. The
+/// text must outlive it.
 [[nodiscard]] TrainingData text_data(const data::Text& text, const TrainerSettings& settings, int data_rank,
                                      std::int64_t length, std::int64_t batches);
 
@@ -87,8 +89,8 @@ struct UpdateBatches {
 /// One rank of it.
 class PipelineProgram {
  public:
-  /// Collective over `world`, which must outlive it. `timers`, where there are some, measure "forward and backward", "reduce"
-  /// and "update". The steps are the right ones unless the run shall be wrong.
+  /// Collective over `world`, which must outlive it. `timers`, where there are some, measure "forward and backward",
+  /// "reduce" and "update". The steps are the right ones unless the run shall be wrong.
   PipelineProgram(const TrainerSettings& settings, const PipelineTask& task, comm::Communicator& world,
                   Timers* timers = nullptr, ExecutorSteps steps = {});
   ~PipelineProgram();

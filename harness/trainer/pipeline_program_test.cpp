@@ -143,8 +143,8 @@ PlainTraining plain_training(const TrainerSettings& settings, const PipelineTask
   return done;
 }
 
-// Equal values after steps of plain SGD are equal gradients in each of them; the statistics of the normalisations are those
-// of the micro-batches.
+// Equal values after steps of plain SGD are equal gradients in each of them; the statistics of the normalisations are
+// those of the micro-batches.
 TEST_F(PipelineRuns, OfResNet50HaveTheBitsOfPlainTraining) {
   constexpr double rate = 0.0078125;  // a power of two: multiplied and subtracted with one rounding in any order
   constexpr int steps = 3;

@@ -69,7 +69,8 @@ Configuration configuration_of(const PipelineRun& run) {
   configuration.emplace_back("model", run.model);
   configuration.emplace_back("data", run.data);
   const auto schedule_kind = schedules::find_schedule_kind(run.schedule);
-  configuration.emplace_back("schedule", schedule_kind ? std::string(schedules::name_of(*schedule_kind)) : run.schedule);
+  configuration.emplace_back("schedule",
+                             schedule_kind ? std::string(schedules::name_of(*schedule_kind)) : run.schedule);
   configuration.emplace_back("most_digits", std::to_string(run.most_digits));
   configuration.emplace_back("text_batches", std::to_string(run.text_batches));
   // What changes the numbers; buckets and when they are reduced do not.

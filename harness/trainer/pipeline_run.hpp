@@ -1,11 +1,12 @@
 // harness/trainer/pipeline_run.hpp: a whole training run over a pipeline, by names. Free of LibTorch.
 //
-// Model   What ColossalAI's pipeline example does, from plain values: the model cut into stages, its data, Adam with linear
-//         warm-up by epoch, hooks, a log, checkpoints, and going on from the last one.
-// Models  resnet50: the example's, for images, with its 1000 classes. resnet_small: four basic blocks of 8 to 64 planes.
-//         perceptron: 3072-128-64-32-10, for images. gpt: a transformer of two blocks of width 64, for text, in windows of 64 bytes.
-// Data    cifar10: the files of `data_folder`. digits: the digits that are compiled in, as such images. text: the text that
-//         is compiled in.
+// Model   What ColossalAI's pipeline example does, from plain values: the model cut into stages, its data, Adam with
+//         linear warm-up by epoch, hooks, a log, checkpoints, and going on from the last one.
+// Models  resnet50: the example's, for images, with its 1000 classes. resnet_small: four basic blocks of 8 to 64
+//         planes. perceptron: 3072-128-64-32-10, for images. gpt: a transformer of two blocks of width 64, for text, in
+//         windows of 64 bytes.
+// Data    cifar10: the files of `data_folder`. digits: the digits that are compiled in, as such images. text: the text
+//         that is compiled in.
 #pragma once
 
 #include <array>
@@ -92,8 +93,8 @@ struct PipelineSinks {
   std::function<void(const std::vector<RankTimeline>& ranks)> timeline = [](const std::vector<RankTimeline>&) {};
 };
 
-/// The computations of the schedule of that name, or the settings' own, for so many micro-batches. Throws InvalidArgument for a
-/// shape that the schedule does not have.
+/// The computations of the schedule of that name, or the settings' own, for so many micro-batches. Throws
+/// InvalidArgument for a shape that the schedule does not have.
 [[nodiscard]] schedules::Schedule schedule_of(const TrainerSettings& settings, const std::string& name,
                                               int micro_batches);
 
@@ -101,7 +102,8 @@ struct PipelineSinks {
 /// settings that make no run, a schedule that does not have the shape, and a run that resumes without checkpoints.
 void require_possible(const PipelineRun& run);
 
-/// One rank of the run, with the devices of Training::use_devices(). Collective over `world`. The steps are the right ones unless the run shall be wrong. Returns what the epochs that were run came to, the same on all ranks.
+/// One rank of the run, with the devices of Training::use_devices(). Collective over `world`. The steps are the right
+/// ones unless the run shall be wrong. Returns what the epochs that were run came to, the same on all ranks.
 /// Throws what require_possible() throws; InvalidArgument for a folder with checkpoints
 /// where the run does not resume, or of another run; NonFiniteLoss; and what PipelineProgram throws.
 std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,

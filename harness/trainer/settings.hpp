@@ -5,8 +5,10 @@
 //           BATCH_SIZE = 64            # rows of a data rank's batch
 //           NUM_EPOCHS = 60
 //           NUM_MICRO_BATCHES = 4      # of a batch
-//           NUM_CHUNKS = 1             # stages of a pipeline rank; more than one: the interleaved schedule, unless another is named
-//           tensor_shape = [16, 512]   # what every stage sends, where all send the same; left out: stages tell each other
+//           NUM_CHUNKS = 1             # stages of a pipeline rank; more than one: the interleaved schedule, unless
+//                                      another is named
+//           tensor_shape = [16, 512]   # what every stage sends, where all send the same; left out: stages tell each
+//                                      other
 //           LEARNING_RATE = 1e-3
 //           WARMUP_EPOCHS = 5
 //           SEED = 1
@@ -27,10 +29,11 @@
 //           replace_stride_with_dilation = [false, false, false]
 //           planes = 64                # of the first layer; each further one has twice as many
 //
-//         Every field may be left out; the values above are the defaults, but for tensor_shape and both modes, which have none.
-//         [zero] is known, to be refused: a sharded optimizer gives gradients away while a pipeline still adds to them.
-// Errors  InvalidArgument of one line: file:line:column, the field, its value and what would be right; for an unknown field
-//         the nearest known one. NotFound for a file that cannot be read.
+//         Every field may be left out; the values above are the defaults, but for tensor_shape and both modes, which
+//         have none. [zero] is known, to be refused: a sharded optimizer gives gradients away while a pipeline still
+//         adds to them.
+// Errors  InvalidArgument of one line: file:line:column, the field, its value and what would be right; for an unknown
+//         field the nearest known one. NotFound for a file that cannot be read.
 // Source  ColossalAI v0.1.9: its configuration of pipelines, and its rules for schedules (a batch is divided by its
 //         micro-batches).
 #pragma once

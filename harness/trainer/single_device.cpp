@@ -391,7 +391,8 @@ class SingleDeviceCheck::Implementation {
     return result;
   }
 
-  // Where the ranks' loss is no number there is no update: then only whether the single device has one, of the batches so far.
+  // Where the ranks' loss is no number there is no update: then only whether the single device has one, of the batches
+  // so far.
   void compare_losses(int epoch, std::int64_t first, std::int64_t batch,
                       const std::function<void(const UpdateComparison&)>& tell) {
     const Alone single = alone(*whole_, epoch, first, std::ssize(losses_));
@@ -502,9 +503,9 @@ class SingleDeviceCheck::Implementation {
     const auto rank = static_cast<int>(std::min<std::int64_t>({options->rank, shape.rows, shape.columns}));
     return bucketing::is_worth_compressing(shape, rank, options->least_rate);
   }
-  // U is to be a projection on a few directions of A, the mean and what earlier updates left over of it: U'(A - U) = 0, and
-  // further singular values are none. Zeros are one, too: so none of its singular values is to be far below A's, which they
-  // are not where directions are A times any. `spread` is what the mean may be off by.
+  // U is to be a projection on a few directions of A, the mean and what earlier updates left over of it: U'(A - U) = 0,
+  // and further singular values are none. Zeros are one, too: so none of its singular values is to be far below A's,
+  // which they are not where directions are A times any. `spread` is what the mean may be off by.
   template <class Find>
   void compare_projection(UpdateComparison& result, const std::string& name, const at::Tensor& got,
                           const at::Tensor& mean, double spread, const Find& find) {
@@ -535,8 +536,8 @@ class SingleDeviceCheck::Implementation {
                                      name, has, i + 1, rank, least));
     }
   }
-  // How far a gradient is off whose parts were rounded on the way, and how far it may be, where it is off the most in parts of
-  // that: each part is rounded, then each addition, the division and the result.
+  // How far a gradient is off whose parts were rounded on the way, and how far it may be, where it is off the most in
+  // parts of that: each part is rounded, then each addition, the division and the result.
   std::pair<double, double> of_wire(comm::DType wire, const std::string& name, const at::Tensor& got,
                                     const Alone& single, double bound) const {
     const bool is_half = wire == comm::DType::f16;

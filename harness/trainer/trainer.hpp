@@ -1,12 +1,13 @@
 // harness/trainer/trainer.hpp: epochs over a training program, with hooks. Free of LibTorch.
 //
-// Model   The trainer knows when what happens, the program how: it is given as functions that run one batch. Hooks look on:
-//         they gather metrics, set the learning rate, tell people, save. Metrics are plain numbers by name.
-// Ranks   Every rank has a trainer of its own and calls the same functions in the same order; a batch's result must be the
-//         same on all ranks that fit() shall stop together (the loss is known on one of them: it has to tell the others).
+// Model   The trainer knows when what happens, the program how: it is given as functions that run one batch. Hooks look
+//         on: they gather metrics, set the learning rate, tell people, save. Metrics are plain numbers by name.
+// Ranks   Every rank has a trainer of its own and calls the same functions in the same order; a batch's result must be
+//         the same on all ranks that fit() shall stop together (the loss is known on one of them: it has to tell the
+//         others).
 // Order   At each point hooks are called by rank(), lowest first, of equal ones in the order in which they were given.
-// Errors  NonFiniteLoss where a loss is infinite or not a number: before any hook sees that batch, so that nothing is saved
-//         of it and the last checkpoint stays.
+// Errors  NonFiniteLoss where a loss is infinite or not a number: before any hook sees that batch, so that nothing is
+//         saved of it and the last checkpoint stays.
 // Source  ColossalAI's Trainer.fit and hooks.
 #pragma once
 
@@ -102,9 +103,9 @@ class NonFiniteLoss : public Error {
   int rank_;
 };
 
-/// Runs the epochs and returns what each came to. Throws InvalidArgument for a program without batches or functions, for
-/// options that make no run, and for a position behind the run's end; NonFiniteLoss; and what the program throws. An epoch
-/// that is continued in its middle has metrics of the batches that were run now.
+/// Runs the epochs and returns what each came to. Throws InvalidArgument for a program without batches or functions,
+/// for options that make no run, and for a position behind the run's end; NonFiniteLoss; and what the program throws.
+/// An epoch that is continued in its middle has metrics of the batches that were run now.
 std::vector<EpochResult> fit(const TrainingProgram& program, const FitOptions& options, Timers& timers,
                              std::span<Hook* const> hooks);
 

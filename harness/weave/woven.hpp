@@ -1,4 +1,5 @@
-// harness/weave/woven.hpp: which mutant a woven build runs. Included by woven copies of sources, and by mutants' edits in them.
+// harness/weave/woven.hpp: which mutant a woven build runs. Included by woven copies of sources, and by mutants' edits
+// in them.
 #pragma once
 
 #include <algorithm>  // this and some of the others for the edits alone
@@ -23,7 +24,8 @@ namespace plumbline::woven {
   return name != nullptr && std::strcmp(name, mutant) == 0;
 }
 
-/// What a mutant remembers of `whose` (an object of the code that it edits) from call to call; forgotten when one is chosen.
+/// What a mutant remembers of `whose` (an object of the code that it edits) from call to call; forgotten when one is
+/// chosen.
 [[nodiscard, gnu::visibility("default")]] std::any& remembered(const void* whose);
 template <class T>
 [[nodiscard]] T& state(const void* whose) {
@@ -35,7 +37,8 @@ template <class T>
 }  // namespace plumbline::woven
 
 // A build that has no woven code has no such functions: declare them weak.
-/// Chooses a mutant, by the environment also for children of this process; "": none. What the last one remembered is forgotten.
+/// Chooses a mutant, by the environment also for children of this process; "": none. What the last one remembered is
+/// forgotten.
 extern "C" [[gnu::visibility("default")]] void plumbline_woven_choose(const char* mutant);
 /// Whether this process itself is that mutant from now on.
 extern "C" [[gnu::visibility("default")]] void plumbline_woven_apply(bool here);

@@ -97,7 +97,8 @@ record::Failure failure(std::string where, std::string message) {
 }
 
 record::Failure uncaught(const std::optional<std::string>& what) {
-  record::Failure out = failure("", what ? "uncaught exception: " + suite::words_without_library(*what) : "uncaught exception of an unknown type");
+  record::Failure out = failure("", what ? "uncaught exception: " + suite::words_without_library(*what)
+                                         : "uncaught exception of an unknown type");
   out.uncaught = true;
   return out;
 }

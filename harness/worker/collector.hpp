@@ -1,8 +1,8 @@
 // harness/worker/collector.hpp: GoogleTest with ranks: each failure belongs to the rank that made it.
 //
-// Model   A rank's thread opens a RankCollector; assertions made on that thread land in it. A failed ASSERT ends the rank's
-//         body by an exception (GoogleTest itself only returns from the current function, and the rank would go on while
-//         its peers wait). GoogleTest's own verdict is of the process and not used.
+// Model   A rank's thread opens a RankCollector; assertions made on that thread land in it. A failed ASSERT ends the
+//         rank's body by an exception (GoogleTest itself only returns from the current function, and the rank would go
+//         on while its peers wait). GoogleTest's own verdict is of the process and not used.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,8 @@ class TestPartResult;
 
 namespace plumbline::worker {
 
-/// Of an assertion that failed: with the fields of the finding that its thread reports (suite::Reporting), or else with the
-/// requirement that its words name.
+/// Of an assertion that failed: with the fields of the finding that its thread reports (suite::Reporting), or else with
+/// the requirement that its words name.
 [[nodiscard]] record::Failure failure_of(const testing::TestPartResult& part);
 /// A failure with its message cut to what a record should hold: subjects and adapters write what they like.
 [[nodiscard]] record::Failure failure(std::string where, std::string message);
@@ -53,8 +53,8 @@ class CaseRunner {
  public:
   /// Prepares GoogleTest for this process, once; `cases` is how many there are in the suite.
   explicit CaseRunner(int cases);
-  /// Runs `body` as the GoogleTest test of that case. Returns the failures on threads that are no rank's, among them, if it
-  /// comes to that, that GoogleTest ran another number of tests than one.
+  /// Runs `body` as the GoogleTest test of that case. Returns the failures on threads that are no rank's, among them,
+  /// if it comes to that, that GoogleTest ran another number of tests than one.
   std::vector<record::Failure> run(int number, const std::function<void()>& body);
 
  private:

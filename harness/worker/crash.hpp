@@ -5,9 +5,9 @@
 
 namespace plumbline::worker {
 
-/// From now on SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT print rank and stack before they end the process as they would
-/// have done. Not under AddressSanitizer and ThreadSanitizer, whose reports say more. At launch::stack_signal() a thread
-/// prints the same and goes on.
+/// From now on SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT print rank and stack before they end the process as they
+/// would have done. Not under AddressSanitizer and ThreadSanitizer, whose reports say more. At launch::stack_signal() a
+/// thread prints the same and goes on.
 void install_crash_handlers();
 
 /// While it lives, the calling thread is `rank`, and its death is noted in `ring`.

@@ -1,4 +1,5 @@
-// harness/worker/host.hpp: the ranks that a worker process hosts: threads of `local`, or this process as one rank of a job.
+// harness/worker/host.hpp: the ranks that a worker process hosts: threads of `local`, or this process as one rank of a
+// job.
 #pragma once
 
 #include <functional>
@@ -29,12 +30,13 @@ class Host {
   virtual ~Host() = default;
   [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
-  /// What the ranks of runs from now on are to serve memory of devices with; nothing where they know no device, or know it
-  /// themselves.
+  /// What the ranks of runs from now on are to serve memory of devices with; nothing where they know no device, or know
+  /// it themselves.
   virtual void serve_devices(std::shared_ptr<comm::DeviceCalls> /*calls*/) {}
   /// The device of a backend that has one of its own; no runtime for others.
   [[nodiscard]] virtual subject::Backend::OwnDevice own_device() const { return {}; }
-  /// Runs body(seat) for each rank of `world` that is here, at once, and returns when all have ended. `body` must not throw.
+  /// Runs body(seat) for each rank of `world` that is here, at once, and returns when all have ended. `body` must not
+  /// throw.
   virtual void run(int world, std::chrono::nanoseconds timeout, const std::function<void(Seat&)>& body) = 0;
 };
 

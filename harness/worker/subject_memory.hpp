@@ -8,14 +8,15 @@
 
 namespace plumbline::worker {
 
-/// std::bad_alloc out of a call of the backend, of the start of one, or of a later test or wait. The words name the call.
+/// std::bad_alloc out of a call of the backend, of the start of one, or of a later test or wait. The words name the
+/// call.
 class SubjectOutOfMemory : public Error {
  public:
   using Error::Error;
 };
 
-/// The communicator, whose calls throw SubjectOutOfMemory where the backend's throw std::bad_alloc. What else a rank's body throws
-/// as std::bad_alloc is then of the program, to which the machine denied memory.
+/// The communicator, whose calls throw SubjectOutOfMemory where the backend's throw std::bad_alloc. What else a rank's
+/// body throws as std::bad_alloc is then of the program, to which the machine denied memory.
 [[nodiscard]] std::unique_ptr<comm::Communicator> naming_memory(std::unique_ptr<comm::Communicator> backend);
 
 }  // namespace plumbline::worker

@@ -55,7 +55,8 @@ TEST(NamingMemory, NamesTheCallInWhichTheBackendHadNone) {
   EXPECT_NE(words_of([&] { group->all_reduce(all, all, ReduceOp::sum); }), "nothing") << "in its groups, too";
   EXPECT_EQ(words_of([&] { world->broadcast(all, 0); }), "nothing");
   Work broadcast = world->start({.operation = Operation::broadcast, .root = 0, .out = all});
-  EXPECT_EQ(words_of([&] { broadcast.wait(); }), "wait of broadcast(f32 x 3, root 0): the backend threw std::bad_alloc");
+  EXPECT_EQ(words_of([&] { broadcast.wait(); }),
+            "wait of broadcast(f32 x 3, root 0): the backend threw std::bad_alloc");
   EXPECT_EQ(words_of([&] { (void)broadcast.test(); }),
             "test of broadcast(f32 x 3, root 0): the backend threw std::bad_alloc");
   Work barrier = world->start({.operation = Operation::barrier});

@@ -220,8 +220,8 @@ class Worker {
     }
   }
 
-  // Emulated ones are fresh: what another run has left in them, an error in a default stream or devices that it connected, is none of
-  // this one's. A backend's own stay as they are.
+  // Emulated ones are fresh: what another run has left in them, an error in a default stream or devices that it
+  // connected, is none of this one's. A backend's own stay as they are.
   void open_devices_of_run(comm::Device::Kind kind) {
     if (host_->own_device().runtime == nullptr) runtime_ = harness::open_runtime(kind);
   }
@@ -233,7 +233,8 @@ class Worker {
     host_->serve_devices(device::make_calls(wrapped(runtime_)));
     return runtime_;
   }
-  // The same for ranks that train. What LibTorch has on a device goes through the host's memory where the backend takes no other.
+  // The same for ranks that train. What LibTorch has on a device goes through the host's memory where the backend takes
+  // no other.
   std::shared_ptr<device::Runtime> train_on(const std::string& device) {
     if (device == "cpu") return serve_devices(device);
     const comm::Device::Kind kind = comm::DeviceChoice::parse(device).kind;
@@ -372,7 +373,8 @@ class Worker {
         driver_->send({{"type", "output"}, {"run", run}, {"rank", rank}, {"value", value}});
       };
       TaskRank seat{*communicator, command.at("arguments"), output, steps()};
-      if (runtime != nullptr) seat.place = device::MemorySpace({.runtime = wrapped(runtime)}, device_of(device, rank).index);
+      if (runtime != nullptr)
+        seat.place = device::MemorySpace({.runtime = wrapped(runtime)}, device_of(device, rank).index);
       (*task)(seat);
     });
     driver_->send({{"type", "idle"}, {"run", run}});
@@ -390,8 +392,8 @@ class Worker {
     return *ring;
   }
 
-  // Of a wait that is given none. It may take as long as a case that reports progress: who is missing is the watchdog's to
-  // say.
+  // Of a wait that is given none. It may take as long as a case that reports progress: who is missing is the watchdog's
+  // to say.
   static std::chrono::nanoseconds own_limit(const json& command) {
     const std::chrono::duration<double> limit(command.at("limit").get<double>() * launch::kHardLimitFactor);
     return std::chrono::duration_cast<std::chrono::nanoseconds>(limit);

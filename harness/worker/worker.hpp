@@ -1,11 +1,12 @@
-// harness/worker/worker.hpp: a worker process: takes cases from the driver one at a time, runs them as the ranks that it
-// hosts, and reports rank by rank.
+// harness/worker/worker.hpp: a worker process: takes cases from the driver one at a time, runs them as the ranks that
+// it hosts, and reports rank by rank.
 //
 // Messages driver -> worker: {"type":"run","run":R,"case":N,"world":W,"seed":S,"limit":seconds,"scratch":folder}
 //                            (and "device" where it is not cpu, "arm" where it is not plain)
-//                            {"type":"task","run":R,"name":T,"world":W,"limit":seconds,"arguments":{…}} (and "device" where it is not cpu, "trains" where LibTorch computes there)
-//                            {"type":"quit"}
-//          worker -> driver: hello {"group","pid","host": its identity}; {"type":"ready","rank","size","capabilities","environment"} or
+//                            {"type":"task","run":R,"name":T,"world":W,"limit":seconds,"arguments":{…}} (and "device"
+//                            where it is not cpu, "trains" where LibTorch computes there) {"type":"quit"}
+//          worker -> driver: hello {"group","pid","host": its identity};
+//          {"type":"ready","rank","size","capabilities","environment"} or
 //                            {"type":"cannot_start","kind","message"};
 //                            {"type":"rank","run":R,"result":{…}}; {"type":"progress","run":R,"rank":r,"what":…};
 //                            {"type":"output","run":R,"rank":r,"value":{…}} of a task
@@ -30,7 +31,7 @@ struct TaskRank {
   const nlohmann::json& arguments;
   std::function<void(const nlohmann::json&)> output;  // to the driver
   suite::Steps steps;                                 // a mutant's, where there is one
-  device::MemorySpace place = {};                           // of its data, in the device's default stream
+  device::MemorySpace place = {};                     // of its data, in the device's default stream
 };
 /// A job that ranks run for a command other than check: "train", "bench". Throws to fail.
 using Task = std::function<void(TaskRank&)>;

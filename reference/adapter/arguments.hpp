@@ -138,7 +138,8 @@ class Arguments {
 
   /// The fields that were asked for so far.
   [[nodiscard]] const std::set<std::string, std::less<>>& asked() const { return fields_->asked; }
-  /// The paths of all fields that were asked for in this request, of objects inside it too: "layers.forward" for "layers[3].forward".
+  /// The paths of all fields that were asked for in this request, of objects inside it too: "layers.forward" for
+  /// "layers[3].forward".
   [[nodiscard]] std::set<std::string> paths_asked() const { return reading_->paths_asked(); }
   /// Throws InvalidArgument, naming the field, when the request has one that nobody asked for; looks into all
   /// objects that were read as Arguments.

@@ -20,8 +20,8 @@ const OperationRow& row_of(const AdapterService& service, const std::string& nam
   if (found != service.operations().end()) return found->second.row;
   std::vector<std::string> names;
   for (const auto& [known, entry] : service.operations()) names.push_back(known);
-  throw NotFound(fmt::format("there is no operation {}; the nearest is {}", excerpt(name),
-                             nearest_names(name, names, 1).front()));
+  throw NotFound(
+      fmt::format("there is no operation {}; the nearest is {}", excerpt(name), nearest_names(name, names, 1).front()));
 }
 
 bool is_field(const std::string& name) { return name.find('.') != std::string::npos; }
@@ -81,7 +81,7 @@ json json_of(const OperationRow& row) {
   for (const ResultRow& one : row.results)
     results.push_back({{"name", one.name}, {"type", one.type}, {"what", one.what}});
   for (const RefusalRow& one : refusals_of(row)) errors.push_back({{"kind", one.kind}, {"when", one.when}});
-  return {{"name", row.name},           {"what", row.what},    {"conventions", row.conventions},
+  return {{"name", row.name},       {"what", row.what},  {"conventions", row.conventions},
           {"arguments", arguments}, {"result", results}, {"errors", errors}};
 }
 
@@ -145,14 +145,17 @@ Tables tables_of(const OperationRow& row, std::string (*code)(const std::string&
 std::string words_of_options(const OperationRow& row) {
   Cells names;
   for (const auto& [argument, values] : row.options()) names.push_back(argument);
-  return names.empty() ? "" : fmt::format("\n  an adapter may have some values alone of {}: \"options\" of its greeting names them\n", fmt::join(names, ", "));
+  return names.empty()
+             ? ""
+             : fmt::format("\n  an adapter may have some values alone of {}: \"options\" of its greeting names them\n",
+                           fmt::join(names, ", "));
 }
 
 std::string text_of(const OperationRow& row, const Example& example) {
   const Tables tables = tables_of(row, [](const std::string& name) { return name; });
   return fmt::format("{}: {}\n\narguments\n{}{}\nresult\n{}\nerrors\n{}\nexample\n  {}\n  {}\n", row.name, row.what,
-                     columns(tables.arguments), words_of_options(row), columns(tables.results), columns(tables.errors), example.request,
-                     example.reply);
+                     columns(tables.arguments), words_of_options(row), columns(tables.results), columns(tables.errors),
+                     example.request, example.reply);
 }
 
 std::string markdown_of(const OperationRow& row, const Example& example) {
@@ -160,11 +163,11 @@ std::string markdown_of(const OperationRow& row, const Example& example) {
   return fmt::format("## `{}`\n{}\n\n{}\n{}\n{}\n    {}\n    {}\n", row.name, row.what,
                      markdown({"argument", "type", "need", "meaning"}, tables.arguments),
                      markdown({"result", "type", "meaning"}, tables.results),
-                     markdown({"error", "when"}, tables.errors),
-                     example.request, example.reply);
+                     markdown({"error", "when"}, tables.errors), example.request, example.reply);
 }
 
-// An operation's line in the table of all. The fields of an object are listed by name; describing the operation explains them.
+// An operation's line in the table of all. The fields of an object are listed by name; describing the operation
+// explains them.
 template <class Row>
 std::string fields_below(const std::vector<Row>& rows, const std::string& name) {
   std::vector<std::string> names;
@@ -185,8 +188,8 @@ Cells line_of(const OperationRow& row) {
                                       fields_below(row.arguments, one.name)));
   for (const ResultRow& one : row.results)
     if (!is_field(one.name))
-      results.push_back(fmt::format("`{}` ({}) {}{}", one.name, one.type, one.what,
-                                    fields_below(row.results, one.name)));
+      results.push_back(
+          fmt::format("`{}` ({}) {}{}", one.name, one.type, one.what, fields_below(row.results, one.name)));
   return {fmt::format("`{}`: {}", row.name, row.what), fmt::format("{}", fmt::join(conventions, ", ")),
           fmt::format("{}", fmt::join(arguments, "<br>")), fmt::format("{}", fmt::join(results, "<br>"))};
 }

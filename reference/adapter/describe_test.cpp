@@ -66,14 +66,17 @@ TEST(Description, IsMarkdown) {
   EXPECT_THAT(page, HasSubstr("| `not_found` | there is no box |\n"));
   EXPECT_EQ(describe(toys(), Format::md),
             "| operation | conventions | arguments | result |\n| --- | --- | --- | --- |\n"
-            "| `toys.count`: counts boxes \\| bags | `plumbline`, `torch` | `boxes` (list of object, required) the boxes: `bytes`<br>"
-            "`sort` (text, default \"up\") their order; one of up, down<br>`bags` (integer, optional) of bags (convention torch) "
+            "| `toys.count`: counts boxes \\| bags | `plumbline`, `torch` | `boxes` (list of object, required) the "
+            "boxes: `bytes`<br>"
+            "`sort` (text, default \"up\") their order; one of up, down<br>`bags` (integer, optional) of bags "
+            "(convention torch) "
             "| `count` (integer) how many there are |\n");
 }
 
 TEST(Description, IsJson) {
   const json page = json::parse(describe(toys(), "toys.count", Format::json));
-  EXPECT_EQ(page["arguments"][1], json::parse(R"({"name": "boxes", "type": "list of object", "what": "the boxes", "required": true,
+  EXPECT_EQ(page["arguments"][1],
+            json::parse(R"({"name": "boxes", "type": "list of object", "what": "the boxes", "required": true,
                                                   "default": null, "options": [], "conventions": []})"));
   EXPECT_EQ(page["arguments"][3]["default"], "up");
   EXPECT_EQ(page["errors"].back(), json::parse(R"({"kind": "not_found", "when": "there is no box"})"));

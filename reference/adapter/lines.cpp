@@ -1,7 +1,7 @@
-#include "reference/adapter/protocol.hpp"
-
 #include <new>
 #include <utility>
+
+#include "reference/adapter/protocol.hpp"
 
 namespace plumbline::adapter {
 

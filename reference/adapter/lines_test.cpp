@@ -1,6 +1,6 @@
-#include "reference/adapter/protocol.hpp"
-
 #include <gtest/gtest.h>
+
+#include "reference/adapter/protocol.hpp"
 
 namespace plumbline::adapter {
 namespace {

@@ -1,12 +1,14 @@
 // reference/adapter/operation_row.hpp: what an operation is asked and answers, as a row of one table.
 //
-// Model   Each operation of the reference stands beside its row. The service refuses arguments that the row does not name, hello
-//         lists the options of all rows, and a check's questions are held to what it declares by them.
-// Fields  An argument that is an object, or a list of objects, has rows for its fields: with_fields(). In a service they follow it
-//         under their paths: "layers.forward"; "views.*.shape" of a map, whose names are the caller's. Results likewise.
-// Units   Stand in the type's brackets, as do lengths of lists: "number [s]", "list of list of number [ranks][elements]".
-// Types   boolean, integer (32 bits), long integer (64), number (also "inf", "-inf", "nan"), text, object, any, "list of T", "map of T" (an object whose
-//         fields are Ts), and "T or T".
+// Model   Each operation of the reference stands beside its row. The service refuses arguments that the row does not
+//         name, hello lists the options of all rows, and a check's questions are held to what it declares by them.
+// Fields  An argument that is an object, or a list of objects, has rows for its fields: with_fields(). In a service
+//         they follow it under their paths: "layers.forward"; "views.*.shape" of a map, whose names are the caller's.
+//         Results likewise.
+// Units   Stand in the type's brackets, as do lengths of lists: "number [s]", "list of list of number
+//         [ranks][elements]".
+// Types   boolean, integer (32 bits), long integer (64), number (also "inf", "-inf", "nan"), text, object, any, "list
+//         of T", "map of T" (an object whose fields are Ts), and "T or T".
 #pragma once
 
 #include <algorithm>
@@ -34,16 +36,16 @@ struct ArgumentRow {
   std::string name;  // "schedule"; of a field of objects inside, by its path: "optimizer.name", "calls.operation"
   std::string type;  // "list of number"
   std::string what;  // one line
-  std::string otherwise = kRequired;  // or kOptional, or the default as JSON
-  Words options = {};                 // the values of an option: a subject may have some of them
-  Words conventions = {};             // those that take it, where not all of the operation's do
-  Words unassumed = {};               // values of options that a subject has only where its greeting names them
+  std::string otherwise = kRequired;     // or kOptional, or the default as JSON
+  Words options = {};                    // the values of an option: a subject may have some of them
+  Words conventions = {};                // those that take it, where not all of the operation's do
+  Words unassumed = {};                  // values of options that a subject has only where its greeting names them
   std::vector<ArgumentRow> fields = {};  // of the object; in a service they are rows of their own
 };
 
 /// One of several forms in which an operation is asked. They are the values of its option "form".
 struct FormRow {
-  std::string name;  // "ranks"
+  std::string name;   // "ranks"
   std::string field;  // the argument that only this form has; empty: of all other questions
 };
 
@@ -69,7 +71,7 @@ struct OperationRow {
   Words conventions;
   std::vector<ArgumentRow> arguments;
   std::vector<ResultRow> results;
-  std::string example = "{}";              // arguments of a question that is answered, as JSON
+  std::string example = "{}";             // arguments of a question that is answered, as JSON
   std::vector<RefusalRow> refusals = {};  // besides common_refusals()
   std::vector<FormRow> forms = {};
 
@@ -79,7 +81,8 @@ struct OperationRow {
   [[nodiscard]] bool takes(std::string_view argument, std::string_view convention) const;
   /// All values of all options: by argument.
   [[nodiscard]] Options options() const;
-  /// What is assumed of a subject that does not name the values of an option, where that is not all of them: by argument.
+  /// What is assumed of a subject that does not name the values of an option, where that is not all of them: by
+  /// argument.
   [[nodiscard]] Options assumed_options() const;
   /// The values of options that a question asks for, defaults included.
   [[nodiscard]] Options options_asked(const nlohmann::json& args) const;
@@ -111,8 +114,8 @@ template <class Row>
 [[nodiscard]] std::string convention_asked(const nlohmann::json& args);
 /// Whether one of the values of an option is that one, or the kind of which it is one: cuda of cuda:1.
 [[nodiscard]] bool claims_value(const std::set<std::string>& values, std::string_view value);
-/// What of a result is another number than the integer that its row says: "boundaries: 0.9 is no integer". A fraction of zero may be
-/// written out. Nothing where all are.
+/// What of a result is another number than the integer that its row says: "boundaries: 0.9 is no integer". A fraction
+/// of zero may be written out. Nothing where all are.
 [[nodiscard]] std::optional<std::string> wrong_integer(const OperationRow& row, const nlohmann::json& result);
 /// Whether a value is of a type of a row, whatever its unit. Throws InvalidArgument for a type that is none.
 [[nodiscard]] bool is_of_type(const nlohmann::json& value, std::string_view type);

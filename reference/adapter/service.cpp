@@ -50,8 +50,8 @@ void expect_of_row(const OperationRow& row, const json& args) {
       for (const ArgumentRow& argument : row.arguments)
         if (row.takes(argument.name, convention) && argument.name.find('.') == std::string::npos)
           known.push_back(argument.name);
-      throw InvalidArgument(fmt::format("{}: unknown field {}; in the convention {} there are {}", row.name, excerpt(name),
-                                        convention, fmt::join(known, ", ")));
+      throw InvalidArgument(fmt::format("{}: unknown field {}; in the convention {} there are {}", row.name,
+                                        excerpt(name), convention, fmt::join(known, ", ")));
     }
 }
 
@@ -113,8 +113,8 @@ json AdapterService::hello(const Arguments& arguments) const {
     ops.push_back(name);
     if (const auto values = entry.row.options(); !values.empty()) options[name] = values;
   }
-  return {{"protocol", kAdapterProtocol}, {"name", name_},       {"version", version_},
-          {"ops", ops},                   {"options", options}, {"conventions", conventions_}};
+  return {{"protocol", kAdapterProtocol}, {"name", name_}, {"version", version_}, {"ops", ops}, {"options", options},
+          {"conventions", conventions_}};
 }
 
 json AdapterService::answer(const json& request) const {

@@ -2,7 +2,8 @@
 //
 // Model   Operations are registered by name. Whatever comes in, a line is answered by one line: what an
 //         operation throws becomes an error reply under Error::kind(), and nothing ends the process but the
-//         end of input. Beside each operation stands its row: what it is asked, in which conventions, with which options.
+//         end of input. Beside each operation stands its row: what it is asked, in which conventions, with which
+//         options.
 // Threads One at a time.
 #pragma once
 

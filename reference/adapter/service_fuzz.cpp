@@ -1,8 +1,8 @@
 // Requests that nobody would make: each line gets one reply, of the protocol's form, and nothing ends the process.
 //
-// Inputs are changed as JSON: a number, a word, a list or an object somewhere in a request becomes another, so that most of them
-// are still read by an operation. What a request may cost is the operation's to bound: a list that would need more than kMost bytes
-// at once finds no memory, as it might on any machine.
+// Inputs are changed as JSON: a number, a word, a list or an object somewhere in a request becomes another, so that
+// most of them are still read by an operation. What a request may cost is the operation's to bound: a list that would
+// need more than kMost bytes at once finds no memory, as it might on any machine.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -21,8 +21,11 @@ using testing::ThrowsMessage;
 
 AdapterService service_that(AdapterService::Operation operation) {
   AdapterService service("test", "1", {});
-  service.add({"op", "", {"plumbline"},
-               {{"n", "integer", "a number"}, {"other", "text", "of others", "null", {"a"}, {"torch"}}}, {}},
+  service.add({"op",
+               "",
+               {"plumbline"},
+               {{"n", "integer", "a number"}, {"other", "text", "of others", "null", {"a"}, {"torch"}}},
+               {}},
               std::move(operation));
   return service;
 }
@@ -70,7 +73,8 @@ TEST(AdapterService, RefusesFieldsThatAnOperationDidNotAskFor) {
   EXPECT_EQ(reply_of(service, R"({"n":5,"other":"a"})"),
             error("invalid_argument", "op: unknown field 'other'; in the convention plumbline there are n"));
   EXPECT_EQ(reply_of(service_that([](const Arguments&) { return json(1); }), R"({"n":5})"),
-            error("invalid_argument", "op: unknown field 'n'; there are ")) << "in its row, and not read";
+            error("invalid_argument", "op: unknown field 'n'; there are "))
+      << "in its row, and not read";
 }
 
 TEST(AdapterService, WritesMessagesThatAreNoUtf8) {
@@ -91,15 +95,14 @@ TEST(AdapterService, ListsItsOperationsSorted) {
     service.add({name, "", {"torch"}, {{"dtype", "text", "type", "null", name[0] == 'b' ? Words{"f32"} : Words{}}}, {}},
                 [](const Arguments&) { return json(); });
   const json hello = json::parse(service.handle(R"({"id":1,"op":"hello","args":{"protocol":1}})"));
-  EXPECT_EQ(hello,
-            (json{{"id", 1},
-                  {"result",
-                   {{"protocol", 1},
-                    {"name", "test"},
-                    {"version", "3"},
-                    {"ops", {"a.y", "a.z", "b.x"}},
-                    {"options", {{"b.x", {{"dtype", {"f32"}}}}}},
-                    {"conventions", {{"torch", "2.13"}}}}}}));
+  EXPECT_EQ(hello, (json{{"id", 1},
+                         {"result",
+                          {{"protocol", 1},
+                           {"name", "test"},
+                           {"version", "3"},
+                           {"ops", {"a.y", "a.z", "b.x"}},
+                           {"options", {{"b.x", {{"dtype", {"f32"}}}}}},
+                           {"conventions", {{"torch", "2.13"}}}}}}));
 }
 
 TEST(AdapterService, HasRowsForTheFieldsOfObjectsUnderTheirPaths) {

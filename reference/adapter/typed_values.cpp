@@ -1,9 +1,8 @@
-#include "reference/adapter/arguments.hpp"
-
 #include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "reference/adapter/arguments.hpp"
 #include "reference/comm/dtype.hpp"
 
 namespace plumbline::adapter {

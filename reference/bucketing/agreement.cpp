@@ -29,7 +29,8 @@ std::string printable(std::string name) {
 }
 
 std::string type_words(comm::DType dtype, std::int8_t components_per_element) {
-  return components_per_element == 1 ? std::string(comm::name_of(dtype)) : fmt::format("{} x {}", int{components_per_element}, comm::name_of(dtype));
+  return components_per_element == 1 ? std::string(comm::name_of(dtype))
+                                     : fmt::format("{} x {}", int{components_per_element}, comm::name_of(dtype));
 }
 
 // Where the plan has each gradient, in words; of a plan that is wrong, all places.
@@ -61,17 +62,19 @@ Lines lines_of(const Plan& plan, std::span<const Gradient> gradients, std::span<
                                             : fmt::format("shape [{}]", fmt::join(shapes[i], ", "));
     lines.push_back(
         {names.empty() ? fmt::format("gradient {}", i) : printable(names[i]),
-         fmt::format("{} of {} on {}, group {}, number {}{}{}", size, type_words(gradient.dtype, gradient.components_per_element),
-                     comm::name_of(gradient.device), gradient.group, i, gradient.sparse ? ", sparse" : "", places[i]),
+         fmt::format("{} of {} on {}, group {}, number {}{}{}", size,
+                     type_words(gradient.dtype, gradient.components_per_element), comm::name_of(gradient.device),
+                     gradient.group, i, gradient.sparse ? ", sparse" : "", places[i]),
          true});
   }
   for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
     const Bucket& bucket = plan.buckets[i];
-    lines.push_back({fmt::format("bucket {}", i),
-                     fmt::format("{} elements of {} on {}, group {}{}, limit {} bytes, members{}", bucket.elements,
-                                 type_words(bucket.dtype, bucket.components_per_element), comm::name_of(bucket.device), bucket.group,
-                                 bucket.sparse ? ", sparse" : "", bucket.limit_bytes, members_of(plan, bucket)),
-                     false});
+    lines.push_back(
+        {fmt::format("bucket {}", i),
+         fmt::format("{} elements of {} on {}, group {}{}, limit {} bytes, members{}", bucket.elements,
+                     type_words(bucket.dtype, bucket.components_per_element), comm::name_of(bucket.device),
+                     bucket.group, bucket.sparse ? ", sparse" : "", bucket.limit_bytes, members_of(plan, bucket)),
+         false});
   }
   return lines;
 }

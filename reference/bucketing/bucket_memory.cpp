@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <new>
 
-
 namespace plumbline::bucketing {
 namespace {
 

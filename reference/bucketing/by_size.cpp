@@ -1,5 +1,3 @@
-#include "reference/bucketing/plan.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -9,6 +7,7 @@
 
 #include "reference/bucketing/detail/laying_out.hpp"
 #include "reference/bucketing/detail/torch_table.hpp"
+#include "reference/bucketing/plan.hpp"
 
 namespace plumbline::bucketing {
 namespace {
@@ -25,8 +24,8 @@ struct Filling {
   int last = 0;            // and of the last one
 };
 
-// Buckets in the order in which they are opened, and members as they come. The gradients are looked at once, and mostly that is
-// all: where buckets are filled one after the other, members stand already where they belong.
+// Buckets in the order in which they are opened, and members as they come. The gradients are looked at once, and mostly
+// that is all: where buckets are filled one after the other, members stand already where they belong.
 class Assignment {
  public:
   Assignment(std::span<const Gradient> gradients, std::span<const std::int64_t> limits, std::span<const int> order)
@@ -92,8 +91,9 @@ class Assignment {
 
   // What require_gradients() refuses, which is asked for its words. The sum is of all gradients so far.
   std::int64_t bytes_added(const Gradient& gradient, std::int64_t& sum) const {
-    const bool is_sound =
-        gradient.elements >= 0 && (gradient.components_per_element == 1 || gradient.components_per_element == 2) && gradient.group >= 0;
+    const bool is_sound = gradient.elements >= 0 &&
+                          (gradient.components_per_element == 1 || gradient.components_per_element == 2) &&
+                          gradient.group >= 0;
     const auto each = static_cast<std::int64_t>(comm::size_of(gradient.dtype)) * gradient.components_per_element;
     std::int64_t bytes = 0;
     if (!is_sound || __builtin_mul_overflow(gradient.elements, each, &bytes) ||
@@ -124,7 +124,8 @@ class Assignment {
     buckets_.back().elements = gradient.elements;
   }
 
-  // The gradients from that position on that go into one bucket; where the next one is. Sums stay in registers meanwhile.
+  // The gradients from that position on that go into one bucket; where the next one is. Sums stay in registers
+  // meanwhile.
   int add_run(int position) {
     const Gradient& first = gradient_at(position);
     if (first.sparse) {

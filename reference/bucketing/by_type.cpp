@@ -1,11 +1,10 @@
-#include "reference/bucketing/plan.hpp"
-
 #include <algorithm>
 #include <numeric>
 
 #include <fmt/format.h>
 
 #include "reference/bucketing/detail/laying_out.hpp"
+#include "reference/bucketing/plan.hpp"
 
 namespace plumbline::bucketing {
 namespace {

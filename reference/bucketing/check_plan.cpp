@@ -20,7 +20,8 @@ constexpr std::array<std::string_view, 15> kNames{"range",   "missing", "doubled
                                                   "cap",     "order",   "overflow", "empty",     "waits"};
 
 std::string words_of(ElementType type, comm::Device device, int group) {
-  return fmt::format("{} on {} of group {}", type.components_per_element == 1 || comm::is_floating(type.dtype) ? name_of(type) : "?",
+  return fmt::format("{} on {} of group {}",
+                     type.components_per_element == 1 || comm::is_floating(type.dtype) ? name_of(type) : "?",
                      comm::name_of(device), group);
 }
 
@@ -148,8 +149,8 @@ class Checker {
   void check_kind(int index, const Member& member) {
     const Bucket& bucket = bucket_at(index);
     const Gradient& gradient = gradient_of(member);
-    if (gradient.dtype != bucket.dtype || gradient.components_per_element != bucket.components_per_element || gradient.device != bucket.device ||
-        gradient.group != bucket.group)
+    if (gradient.dtype != bucket.dtype || gradient.components_per_element != bucket.components_per_element ||
+        gradient.device != bucket.device || gradient.group != bucket.group)
       find(PlanFault::mixed, index, member.gradient, "bucket {} is {}, its gradient {} {}", index,
            words_of({bucket.dtype, bucket.components_per_element}, bucket.device, bucket.group), member.gradient,
            words_of({gradient.dtype, gradient.components_per_element}, gradient.device, gradient.group));

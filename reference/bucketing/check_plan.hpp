@@ -1,8 +1,8 @@
 // reference/bucketing/check_plan.hpp: is a plan right, whoever made it?
 //
-// Model   What every plan must hold is checked always: each gradient lies in one bucket, at a place of its own inside it, among
-//         gradients of its type, device and group, sparse ones alone. What a rule promises beyond that is checked where it
-//         is asked for: caps, alignment, gaps, the order. Nothing here knows how plans are made.
+// Model   What every plan must hold is checked always: each gradient lies in one bucket, at a place of its own inside
+//         it, among gradients of its type, device and group, sparse ones alone. What a rule promises beyond that is
+//         checked where it is asked for: caps, alignment, gaps, the order. Nothing here knows how plans are made.
 // Cost    Linear, and a sort of each bucket's members by their places.
 #pragma once
 
@@ -24,17 +24,21 @@ enum class Closing : std::uint8_t {
 };
 
 struct PlanRules {
-  /// Bytes. Of each (type, device, group) the first bucket has the first one, and so on, the last one for ever; empty: no caps.
+  /// Bytes. Of each (type, device, group) the first bucket has the first one, and so on, the last one for ever; empty:
+  /// no caps.
   std::vector<std::int64_t> limits{};
   Closing closing = Closing::after_reaching;
-  /// Buckets were planned from the last to the first, and launched the other way round: the first limit is the last bucket's.
+  /// Buckets were planned from the last to the first, and launched the other way round: the first limit is the last
+  /// bucket's.
   bool planned_in_reverse = false;
-  /// Elements: members start at multiples of the one, buckets are multiples of the other. A gap that these do not explain
-  /// is a problem.
+  /// Elements: members start at multiples of the one, buckets are multiples of the other. A gap that these do not
+  /// explain is a problem.
   std::int64_t member_alignment = 1, bucket_alignment = 1;
-  /// The order in which gradients are planned. Members of a bucket follow it, and so do the buckets of a (type, device, group).
+  /// The order in which gradients are planned. Members of a bucket follow it, and so do the buckets of a (type, device,
+  /// group).
   std::optional<std::vector<int>> order{};
-  /// The order in which gradients become ready: a bucket that is complete before one that is launched ahead of it waits.
+  /// The order in which gradients become ready: a bucket that is complete before one that is launched ahead of it
+  /// waits.
   std::optional<std::vector<int>> ready{};
   std::vector<int> frozen{};  // gradients that no bucket may hold
   /// Gradients that have a bucket of their own although they are dense; the bucket ahead of one may be closed early.
@@ -70,9 +74,9 @@ struct PlanProblem {
   std::string message;
 };
 
-/// All of them, first those of the plan as a whole, then bucket by bucket. Empty for a plan that is right. Never throws on a bad
-/// plan; throws InvalidArgument for rules that no plan can be held against: a limit below 0, an alignment below 1, an order
-/// or frozen gradients that there are not. Gradients that require_gradients() refuses are refused.
+/// All of them, first those of the plan as a whole, then bucket by bucket. Empty for a plan that is right. Never throws
+/// on a bad plan; throws InvalidArgument for rules that no plan can be held against: a limit below 0, an alignment
+/// below 1, an order or frozen gradients that there are not. Gradients that require_gradients() refuses are refused.
 [[nodiscard]] std::vector<PlanProblem> check_plan(const Plan& plan, std::span<const Gradient> gradients,
                                                   const PlanRules& rules = {});
 

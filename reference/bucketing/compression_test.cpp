@@ -1,4 +1,6 @@
 // Bytes in place of numbers, and columns made orthonormal.
+#include "reference/bucketing/compression.hpp"
+
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -7,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "reference/bucketing/bucket_memory.hpp"
-#include "reference/bucketing/compression.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"

@@ -1,10 +1,9 @@
-#include "reference/bucketing/plan.hpp"
-
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/plan.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

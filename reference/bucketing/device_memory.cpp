@@ -1,8 +1,7 @@
-#include "reference/bucketing/bucket_memory.hpp"
-
 #include <algorithm>
 #include <array>
 
+#include "reference/bucketing/bucket_memory.hpp"
 #include "reference/device/scaled_copies.hpp"
 
 namespace plumbline::bucketing {

@@ -1,6 +1,4 @@
 // A reducer whose buckets lie in memory of emulated devices: the numbers of the host's, in the order of slow streams.
-#include "reference/bucketing/bucket_memory.hpp"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -9,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/bucketing/bucket_memory.hpp"
 #include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"

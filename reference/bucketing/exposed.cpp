@@ -65,7 +65,8 @@ Exposure exposed_communication(const Plan& plan, std::span<const double> ready, 
         throw InvalidArgument(fmt::format("gradient {} has no time; {} have", member.gradient, ready.size()));
       launch.ready = std::max(launch.ready, ready[static_cast<std::size_t>(member.gradient)]);
     }
-    const double seconds = all_reduce_seconds(bytes_of(bucket.elements, bucket.dtype, bucket.components_per_element), link);
+    const double seconds =
+        all_reduce_seconds(bytes_of(bucket.elements, bucket.dtype, bucket.components_per_element), link);
     launch.start = std::max(launch.ready, end);
     launch.end = end = launch.start + seconds;
     exposure.communication += seconds;

@@ -1,7 +1,8 @@
-// reference/bucketing/exposed.hpp: how much of the communication a backward does not hide, by the latency-bandwidth model.
+// reference/bucketing/exposed.hpp: how much of the communication a backward does not hide, by the latency-bandwidth
+// model.
 //
-// Model   Buckets are reduced one after the other, in the order of the plan, each as soon as all its gradients are there:
-//         end_j = max(ready_j, end_(j-1)) + c_j. A ring's all-reduce of b bytes over n ranks takes
+// Model   Buckets are reduced one after the other, in the order of the plan, each as soon as all its gradients are
+//         there: end_j = max(ready_j, end_(j-1)) + c_j. A ring's all-reduce of b bytes over n ranks takes
 //         c = 2 (n-1) alpha + 2 ((n-1)/n) b beta. What ends after the backward is exposed.
 // Units   Seconds and bytes.
 // Cost    Linear.
@@ -38,8 +39,8 @@ struct Exposure {
 /// Throws InvalidArgument for fewer than one rank, or times below 0 or not finite.
 [[nodiscard]] double all_reduce_seconds(std::int64_t bytes, const Link& link);
 
-/// When each gradient is ready in a backward of `seconds` that makes bytes at one rate, in the order given (empty: from the last
-/// registered to the first). Throws as require_gradients(), and InvalidArgument for another order or time.
+/// When each gradient is ready in a backward of `seconds` that makes bytes at one rate, in the order given (empty: from
+/// the last registered to the first). Throws as require_gradients(), and InvalidArgument for another order or time.
 [[nodiscard]] std::vector<double> ready_evenly(std::span<const Gradient> gradients, double seconds,
                                                std::span<const int> order = {});
 
@@ -51,8 +52,8 @@ struct Exposure {
 /// The same in closed form for `buckets` equal buckets of gradients that become ready at one rate.
 [[nodiscard]] double exposed_of_equal_buckets(double backward_seconds, double bytes, int buckets, const Link& link);
 
-/// How many equal buckets leave least exposed where communication takes longer than the backward: sqrt(T / (2 (n-1) alpha)),
-/// not rounded. Infinite without latency or with one rank.
+/// How many equal buckets leave least exposed where communication takes longer than the backward: sqrt(T / (2 (n-1)
+/// alpha)), not rounded. Infinite without latency or with one rank.
 [[nodiscard]] double best_bucket_count(double backward_seconds, const Link& link);
 
 }  // namespace plumbline::bucketing

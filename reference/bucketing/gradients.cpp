@@ -1,5 +1,3 @@
-#include "reference/bucketing/plan_json.hpp"
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -7,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/plan_json.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
@@ -66,14 +65,16 @@ void require_gradients(std::span<const Gradient> gradients) {
 }
 
 bool mix(const Gradient& a, const Gradient& b) {
-  return a.dtype == b.dtype && a.components_per_element == b.components_per_element && a.device == b.device && a.group == b.group;
+  return a.dtype == b.dtype && a.components_per_element == b.components_per_element && a.device == b.device &&
+         a.group == b.group;
 }
 
 std::string_view name_of(ElementType type) {
   if (type.components_per_element == 1) return comm::name_of(type.dtype);
   for (const auto& [name, complex] : kComplex)
     if (complex == type) return name;
-  throw InvalidArgument(fmt::format("there is no type of {} {}", int{type.components_per_element}, comm::name_of(type.dtype)));
+  throw InvalidArgument(
+      fmt::format("there is no type of {} {}", int{type.components_per_element}, comm::name_of(type.dtype)));
 }
 
 std::optional<ElementType> parse_element_type(std::string_view name) {

@@ -1,11 +1,10 @@
-#include "reference/bucketing/plan_json.hpp"
-
 #include <limits>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/bucketing/plan_json.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
@@ -29,7 +28,8 @@ TEST(Gradients, AreRefusedByName) {
     return [last] { require_gradients(std::vector<Gradient>{{.elements = 4}, last}); };
   };
   EXPECT_THAT(refused({.elements = -1}), ThrowsMessage<InvalidArgument>(HasSubstr("gradient 1 has -1 elements")));
-  EXPECT_THAT(refused({.elements = 1, .components_per_element = 3}), ThrowsMessage<InvalidArgument>(HasSubstr("3 numbers")));
+  EXPECT_THAT(refused({.elements = 1, .components_per_element = 3}),
+              ThrowsMessage<InvalidArgument>(HasSubstr("3 numbers")));
   EXPECT_THAT(refused({.elements = 1, .group = -1}), ThrowsMessage<InvalidArgument>(HasSubstr("group -1")));
   EXPECT_THAT(refused({.elements = kLargest / 4 + 1}), ThrowsMessage<OutOfRange>(HasSubstr("more bytes than 64 bits")));
   EXPECT_THAT(refused({.elements = kLargest / 4}), ThrowsMessage<OutOfRange>(HasSubstr("the first 2 gradients")));

@@ -1,9 +1,8 @@
-#include "reference/bucketing/plan.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/plan.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

@@ -1,5 +1,3 @@
-#include "reference/bucketing/plan.hpp"
-
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "reference/bucketing/detail/laying_out.hpp"
+#include "reference/bucketing/plan.hpp"
 
 namespace plumbline::bucketing {
 namespace {
@@ -99,7 +98,8 @@ void append(Plan& plan, const MegatronLayout& layout, std::span<const int> param
   for (const Interval& interval : layout.buckets) {
     Bucket bucket = bucket_for(like);
     bucket.elements = interval.end - interval.begin;
-    bucket.limit_bytes = options.bucket_elements ? bytes_of(*options.bucket_elements, like.dtype, like.components_per_element) : 0;
+    bucket.limit_bytes =
+        options.bucket_elements ? bytes_of(*options.bucket_elements, like.dtype, like.components_per_element) : 0;
     plan.buckets.push_back(bucket);
   }
   for (std::size_t i = parameters.size(); i-- > 0;) {

@@ -1,9 +1,9 @@
 // reference/bucketing/plan.hpp: which gradients are reduced together, in what order, and where each lies in its bucket.
 //
-// Model   A plan is a list of buckets in the order in which their reductions start. A bucket is one buffer of one type on one
-//         device that is reduced over one group; its members are gradients, each at its own place. Gradients are known by
-//         their index in the list that the plan was made of, the order of registration. What no bucket holds, such as frozen
-//         parameters, is not reduced.
+// Model   A plan is a list of buckets in the order in which their reductions start. A bucket is one buffer of one type
+//         on one device that is reduced over one group; its members are gradients, each at its own place. Gradients are
+//         known by their index in the list that the plan was made of, the order of registration. What no bucket holds,
+//         such as frozen parameters, is not reduced.
 // Units   Elements, unless a name says bytes. The element of a complex type is two numbers.
 // Cost    Two flat arrays; planning is linear in the gradients.
 #pragma once
@@ -24,7 +24,7 @@ struct Gradient {
   std::int64_t elements = 0;
   comm::DType dtype = comm::DType::f32;
   std::int8_t components_per_element = 1;  // in an element: 2 of complex types
-  bool sparse = false;      // lies in a bucket of its own
+  bool sparse = false;                     // lies in a bucket of its own
   comm::Device device{};
   int group =
       0;  // that it is reduced over, by a number that the caller gives: gradients of different groups do not mix
@@ -68,24 +68,26 @@ struct Plan {
 // ---- Buckets of gradients in the order in which they come.
 //
 // Model   plan_some_by_size() (plan.hpp), where what is left at the end follows as it was begun.
-// Units   Limits are bytes: of the first bucket of each type, device and group the first one, and so on; the last one holds
-//         for ever.
+// Units   Limits are bytes: of the first bucket of each type, device and group the first one, and so on; the last one
+//         holds for ever.
 
 inline constexpr std::int64_t kNoLimit = INT64_MAX;
 
 /// Of the gradients that `order` has, and no others. Throws as plan_some_by_size().
 [[nodiscard]] Plan buckets_in_order(std::span<const Gradient> gradients, std::span<const int> order,
                                     std::span<const std::int64_t> limits);
-/// Behind those, in buckets of their own that the last limit closes, the gradients that `delayed` has: what gets ready early
-/// and must not hold up others, or is to be reduced last. Throws also InvalidArgument for a gradient that both have.
+/// Behind those, in buckets of their own that the last limit closes, the gradients that `delayed` has: what gets ready
+/// early and must not hold up others, or is to be reduced last. Throws also InvalidArgument for a gradient that both
+/// have.
 [[nodiscard]] Plan buckets_in_order(std::span<const Gradient> gradients, std::span<const int> order,
                                     std::span<const std::int64_t> limits, std::span<const int> delayed);
 
 // ---- PyTorch DDP's rule: gradients are gathered until they reach a limit.
 //
-// Model   Gradients come one after the other, in the order of registration or in another one. Each (type, device, group) has a
-//         bucket of its own that is being filled, and walks the list of limits of its own: a bucket closes after the
-//         gradient that reaches its limit, so it may exceed it, and the next one has the next limit, the last limit for ever.
+// Model   Gradients come one after the other, in the order of registration or in another one. Each (type, device,
+//         group) has a bucket of its own that is being filled, and walks the list of limits of its own: a bucket closes
+//         after the gradient that reaches its limit, so it may exceed it, and the next one has the next limit, the last
+//         limit for ever.
 //         A sparse gradient makes a bucket of its own, at once, and moves nobody to another limit.
 // Order   In the order of registration, buckets are sorted by their smallest index. In another one they come as they
 //         close; what is not full at the end follows.
@@ -101,12 +103,13 @@ enum class LastBuckets : std::uint8_t {
 };
 
 /// `order` has the indices of the gradients as they come; empty stands for the order of registration. Throws
-/// InvalidArgument for no limit, a limit below 0, or an order that is none of all gradients; and as require_gradients().
+/// InvalidArgument for no limit, a limit below 0, or an order that is none of all gradients; and as
+/// require_gradients().
 [[nodiscard]] Plan plan_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits,
                                 std::span<const int> order = {}, LastBuckets last = LastBuckets::as_completed);
 
-/// Of the gradients that `order` has, each once, and of no others. Throws InvalidArgument for no limit, a limit below 0, or a
-/// gradient twice, OutOfRange for one that there is not; and as require_gradients().
+/// Of the gradients that `order` has, each once, and of no others. Throws InvalidArgument for no limit, a limit below
+/// 0, or a gradient twice, OutOfRange for one that there is not; and as require_gradients().
 [[nodiscard]] Plan plan_some_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits,
                                      std::span<const int> order, LastBuckets last = LastBuckets::as_completed);
 
@@ -115,32 +118,36 @@ enum class LastBuckets : std::uint8_t {
 
 // ---- Rules without limits: a bucket a gradient, a bucket a type, ColossalAI's handlers.
 //
-// Model   `order` has the indices of the gradients as they become ready, and empty stands for the order of registration; members
-//         lie in that order. All throw InvalidArgument for an order that is none of all gradients, and as require_gradients().
+// Model   `order` has the indices of the gradients as they become ready, and empty stands for the order of
+//         registration; members lie in that order. All throw InvalidArgument for an order that is none of all
+//         gradients, and as require_gradients().
 // Cost    Linear in the gradients; a lookup among the types that there are.
 
 /// No fusion: a bucket a gradient, in the order given.
 [[nodiscard]] Plan plan_unfused(std::span<const Gradient> gradients, std::span<const int> order = {});
 
-/// One flat buffer of each (group, type, device), in the order in which their last gradients become ready; sparse gradients each
-/// alone, at their own place.
+/// One flat buffer of each (group, type, device), in the order in which their last gradients become ready; sparse
+/// gradients each alone, at their own place.
 [[nodiscard]] Plan plan_flat(std::span<const Gradient> gradients, std::span<const int> order = {});
 
-/// ColossalAI's gradient handlers (#94): one buffer of each (group, type), all of the group that came first, then all of the
-/// next one; in a group the types in the order in which they came. It knows no sparse gradients, and one device: throws
-/// Unsupported for others. The handler of data parallelism has one group, that of shared modules one a shared module.
+/// ColossalAI's gradient handlers (#94): one buffer of each (group, type), all of the group that came first, then all
+/// of the next one; in a group the types in the order in which they came. It knows no sparse gradients, and one device:
+/// throws Unsupported for others. The handler of data parallelism has one group, that of shared modules one a shared
+/// module.
 [[nodiscard]] Plan plan_as_colossalai(std::span<const Gradient> gradients, std::span<const int> order = {});
 
 // ---- Which buckets PyTorch's DistributedDataParallel has in which iteration.
 //
-// Model   DDP plans when it is constructed, in the order of registration, and launches those buckets from the last to the
-//         first. Unless it looks for unused parameters it plans once more, in the order in which gradients became ready
-//         on rank 0: before the second iteration, and with a static graph before the third. Then buckets are launched as
-//         they closed. A graph that is static is not searched, so it is planned once more whatever else is asked for.
-//         What it plans first has one bucket a type and device, unless it looks for unused parameters (and the graph is not
-//         static) or a list of caps is given.
+// Model   DDP plans when it is constructed, in the order of registration, and launches those buckets from the last to
+//         the first. Unless it looks for unused parameters it plans once more, in the order in which gradients became
+//         ready on rank 0: before the second iteration, and with a static graph before the third. Then buckets are
+//         launched as they closed. A graph that is static is not searched, so it is planned once more whatever else is
+//         asked for.
+//         What it plans first has one bucket a type and device, unless it looks for unused parameters (and the graph is
+//         not static) or a list of caps is given.
 // Units   MiB where PyTorch has MiB (megabytes by name), truncated to bytes.
-// Source  torch.nn.parallel.DistributedDataParallel and its _BucketCapacityConfig, torch 2.13: equal to the recorded runs.
+// Source  torch.nn.parallel.DistributedDataParallel and its _BucketCapacityConfig, torch 2.13: equal to the recorded
+//         runs.
 
 inline constexpr std::int64_t kDdpFirstBytes = std::int64_t{1} << 20;  // of the bucket that is filled first, by default
 inline constexpr std::int64_t kDdpBytes = std::int64_t{25} << 20;      // of the others
@@ -180,15 +187,16 @@ struct BucketCapacity {
 
 // ---- Megatron-LM's gradient buffer: contiguous, from the last parameter to the first, with padding.
 //
-// Model   A buffer holds the parameters of one type and group from the last one on, since a backward makes their gradients in
-//         that order. A bucket is a stretch of it, and closes after the parameter that reaches the size. For the distributed
-//         optimizer, which gives each rank an equal part of every bucket, parameters start at multiples of 64 elements and buckets
-//         end at multiples of lcm(ranks, 128), for the highest bandwidth of NCCL of lcm(ranks, 128, 65536); and an embedding
-//         that is shared among stages has a bucket of its own. Of several instances of it, ranks are those of one.
+// Model   A buffer holds the parameters of one type and group from the last one on, since a backward makes their
+//         gradients in that order. A bucket is a stretch of it, and closes after the parameter that reaches the size.
+//         For the distributed optimizer, which gives each rank an equal part of every bucket, parameters start at
+//         multiples of 64 elements and buckets end at multiples of lcm(ranks, 128), for the highest bandwidth of NCCL
+//         of lcm(ranks, 128, 65536); and an embedding that is shared among stages has a bucket of its own. Of several
+//         instances of it, ranks are those of one.
 // Units   Elements, also of the bucket size.
-// Source  megatron-core 0.19, megatron/core/distributed/param_and_grad_buffer.py, optimizer/distrib_optimizer.py: equal to the
-//         recorded layouts. It pads in doubles; we in integers, and refuse buffers of more than 2^53 elements, where the two
-//         could differ.
+// Source  megatron-core 0.19, megatron/core/distributed/param_and_grad_buffer.py, optimizer/distrib_optimizer.py: equal
+//         to the recorded layouts. It pads in doubles; we in integers, and refuse buffers of more than 2^53 elements,
+//         where the two could differ.
 
 inline constexpr std::int64_t kMegatronParameterStart = 64;  // elements
 inline constexpr std::int64_t kMegatronBucketEnd = 128;      // elements
@@ -221,18 +229,20 @@ struct MegatronLayout {
   friend bool operator==(const MegatronLayout&, const MegatronLayout&) = default;
 };
 
-/// The elements that every bucket is a multiple of. Throws InvalidArgument for fewer than one rank, and for instances that the
-/// ranks are not divided into.
+/// The elements that every bucket is a multiple of. Throws InvalidArgument for fewer than one rank, and for instances
+/// that the ranks are not divided into.
 [[nodiscard]] std::int64_t megatron_bucket_multiple(const DistributedOptimizer& optimizer);
 
 /// max(40,000,000, 1,000,000 x ranks), the size that is taken by default.
 [[nodiscard]] std::int64_t megatron_default_elements(int ranks);
 
-/// The buffer of parameters of one type and group. Throws InvalidArgument for sizes below 0, fewer than one rank, or a shared
-/// embedding that is no parameter, or instances that the ranks are not divided into; OutOfRange for buffers of more than 2^53 elements.
+/// The buffer of parameters of one type and group. Throws InvalidArgument for sizes below 0, fewer than one rank, or a
+/// shared embedding that is no parameter, or instances that the ranks are not divided into; OutOfRange for buffers of
+/// more than 2^53 elements.
 [[nodiscard]] MegatronLayout megatron_layout(std::span<const std::int64_t> elements, const MegatronOptions& options);
 
-/// A buffer for each (type, device, group), in the order in which a backward comes to them, and its buckets from the first one on.
+/// A buffer for each (type, device, group), in the order in which a backward comes to them, and its buckets from the
+/// first one on.
 /// Throws also Unsupported for sparse gradients.
 [[nodiscard]] Plan plan_as_megatron(std::span<const Gradient> gradients, const MegatronOptions& options);
 

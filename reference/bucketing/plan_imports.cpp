@@ -84,8 +84,8 @@ Plan plan_of_indices(const reading::Object& object, std::span<const Gradient> gr
   return plan;
 }
 
-// The members of buckets that were gathered in the order of registration, of which the sizes are known: each begins with the
-// first gradient that is in none yet, and ends as soon as it has its size.
+// The members of buckets that were gathered in the order of registration, of which the sizes are known: each begins
+// with the first gradient that is in none yet, and ends as soon as it has its size.
 std::vector<int> members_of_size(std::int64_t size, std::span<const Gradient> gradients, std::vector<bool>& taken,
                                  const std::string& where) {
   std::vector<int> members;
@@ -107,7 +107,8 @@ std::vector<int> members_of_size(std::int64_t size, std::span<const Gradient> gr
   return members;
 }
 
-// Gradients without elements behind a bucket that has its size can be its own only where no later bucket has room for them.
+// Gradients without elements behind a bucket that has its size can be its own only where no later bucket has room for
+// them.
 Plan plan_of_sizes(const reading::Object& object, std::span<const Gradient> gradients) {
   const std::vector<std::int64_t> sizes = sizes_in(object, "bucket_sizes");
   std::vector<bool> taken(gradients.size());

@@ -2,9 +2,9 @@
 //
 // Form    {"schema": 1, "buckets": [{"dtype": "f32", "device": "cpu", "group": 0, "sparse": false, "elements": 192,
 //          "limit_bytes": 1048576, "members": [[gradient, begin], ...]}, ...]}
-//         Buckets stand in launch order; places and sizes are elements. device, group, sparse and limit_bytes may be left out (cpu,
-//         0, false, 0). A plan that is padded may say for which alignment, as "member_alignment" and "bucket_alignment". A plan
-//         that is read need not be right: that is for check_plan() to say.
+//         Buckets stand in launch order; places and sizes are elements. device, group, sparse and limit_bytes may be
+//         left out (cpu, 0, false, 0). A plan that is padded may say for which alignment, as "member_alignment" and
+//         "bucket_alignment". A plan that is read need not be right: that is for check_plan() to say.
 // Errors  InvalidArgument that names the field and what it must be; OutOfRange for numbers that 64 bits do not hold.
 #pragma once
 
@@ -33,9 +33,9 @@ struct Alignment {
 [[nodiscard]] Alignment alignment_of_json(const nlohmann::json& value);
 [[nodiscard]] nlohmann::json json_of(const Plan& plan, const Alignment& alignment);
 
-/// What DDP's _get_ddp_logging_data() says of its buckets: those that it rebuilt, by their indices; before that their sizes alone,
-/// from which the members follow, since buckets are launched from the last to the first and gathered in the order of
-/// registration. Throws InvalidArgument also where the sizes are not those of these gradients.
+/// What DDP's _get_ddp_logging_data() says of its buckets: those that it rebuilt, by their indices; before that their
+/// sizes alone, from which the members follow, since buckets are launched from the last to the first and gathered in
+/// the order of registration. Throws InvalidArgument also where the sizes are not those of these gradients.
 [[nodiscard]] Plan plan_of_ddp_logging(const nlohmann::json& value, std::span<const Gradient> gradients);
 
 /// Megatron-core's layout of one buffer: param_index (start, end, bucket of each parameter) and bucket_indices.
@@ -50,14 +50,14 @@ struct NamedGradients {
   std::vector<std::string> names;
   std::vector<Gradient> gradients;
 };
-/// [{"name": "fc.weight", "elements": 1024, "dtype": "f32", "device": "cpu", "group": 0, "sparse": false}, ...]; only `elements`
-/// is needed. Throws InvalidArgument, naming both places, for two gradients of one name.
+/// [{"name": "fc.weight", "elements": 1024, "dtype": "f32", "device": "cpu", "group": 0, "sparse": false}, ...]; only
+/// `elements` is needed. Throws InvalidArgument, naming both places, for two gradients of one name.
 [[nodiscard]] NamedGradients gradients_of_json(const nlohmann::json& value);
 /// The same fields as the columns of a table, whose first line names them: name,elements,dtype.
 [[nodiscard]] NamedGradients gradients_of_csv(std::string_view text);
 
-/// A plan in whichever of these forms it is, and what that is called: empty for our own. Throws InvalidArgument, naming the
-/// forms, for what has none of them.
+/// A plan in whichever of these forms it is, and what that is called: empty for our own. Throws InvalidArgument, naming
+/// the forms, for what has none of them.
 struct ReadPlan {
   Plan plan;
   std::string form;
@@ -72,9 +72,9 @@ struct ReadPlan {
   return bytes_of(gradient.elements, gradient.dtype, gradient.components_per_element);
 }
 
-/// Throws InvalidArgument, naming the gradient by its index, for fewer than no elements, elements of other than one or two
-/// numbers, or a group below 0; OutOfRange where the bytes of one, or of all together, are more than 64 bits hold, or where there are
-/// more gradients than an int counts.
+/// Throws InvalidArgument, naming the gradient by its index, for fewer than no elements, elements of other than one or
+/// two numbers, or a group below 0; OutOfRange where the bytes of one, or of all together, are more than 64 bits hold,
+/// or where there are more gradients than an int counts.
 void require_gradients(std::span<const Gradient> gradients);
 
 /// Whether two gradients may lie in one bucket: of one type, device and group. Sparse ones lie alone.

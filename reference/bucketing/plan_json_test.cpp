@@ -23,8 +23,11 @@ using Indices = std::vector<std::vector<int>>;
 
 TEST(PlanJson, ReadsWhatItWrites) {
   auto gradients = of_sizes({3, 5, 7, 2});
-  gradients[1] = {
-      .elements = 5, .dtype = comm::DType::f32, .components_per_element = 2, .device = {comm::Device::Kind::cuda, 3}, .group = 2};
+  gradients[1] = {.elements = 5,
+                  .dtype = comm::DType::f32,
+                  .components_per_element = 2,
+                  .device = {comm::Device::Kind::cuda, 3},
+                  .group = 2};
   gradients[2].sparse = true;
   const Plan plan = plan_by_size(gradients, std::vector<std::int64_t>{16, 64}, std::vector{3, 2, 1, 0});
   EXPECT_EQ(plan_of_json(json_of(plan)), plan);

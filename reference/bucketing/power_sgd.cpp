@@ -1,5 +1,3 @@
-#include "reference/bucketing/compression.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -9,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "reference/bucketing/bucket_memory.hpp"
+#include "reference/bucketing/compression.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
@@ -296,8 +295,8 @@ class PowerSgd::Impl {
     }
     return times(values, matrix, matrix.directions);
   }
-  // P Q' in place of what this rank had, whose difference from what is written it keeps. All ranks have the same P and Q, and
-  // so remember alike.
+  // P Q' in place of what this rank had, whose difference from what is written it keeps. All ranks have the same P and
+  // Q, and so remember alike.
   void rebuild(Matrix& matrix, std::span<float> values, std::span<const double> narrow, comm::DType dtype) const {
     std::vector<float> product = product_of(matrix, narrow);
     round_to(dtype, product);

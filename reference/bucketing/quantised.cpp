@@ -1,5 +1,3 @@
-#include "reference/bucketing/compression.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "reference/bucketing/bucket_memory.hpp"
+#include "reference/bucketing/compression.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

@@ -201,8 +201,8 @@ class Reducer::Impl {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (!old[i].held || old[i].bucket < 0 || states_[i].bucket < 0 || gradients_[i].sparse) continue;
       const Bucket& bucket = old_plan.buckets[static_cast<std::size_t>(old[i].bucket)];
-      const Buffer whole{old_memory[static_cast<std::size_t>(old[i].bucket)].data(), bucket.elements * bucket.components_per_element,
-                         bucket.dtype, bucket.device};
+      const Buffer whole{old_memory[static_cast<std::size_t>(old[i].bucket)].data(),
+                         bucket.elements * bucket.components_per_element, bucket.dtype, bucket.device};
       const Buffer to = view(static_cast<int>(i));
       place_->copy_divided(part_of(whole, old[i].begin, to.count), to, 1);
     }
@@ -341,7 +341,8 @@ class Reducer::Impl {
     const auto where = [&] { return at("gradients") + fmt::format(": '{}'", name(gradient)); };
     if (one.elements < 0) throw InvalidArgument(where() + fmt::format(" has {} elements", one.elements));
     if (one.components_per_element < 1 || one.components_per_element > 2)
-      throw InvalidArgument(where() + fmt::format(" has {} numbers in an element; 1 or 2 are there", one.components_per_element));
+      throw InvalidArgument(where() +
+                            fmt::format(" has {} numbers in an element; 1 or 2 are there", one.components_per_element));
     if (one.group < 0 || static_cast<std::size_t>(one.group) >= groups_.size())
       throw InvalidArgument(where() + fmt::format(" is of group {}; there are {}", one.group, groups_.size()));
     if (one.sparse && (options_.hook.start || is_sharded()))
@@ -362,7 +363,8 @@ class Reducer::Impl {
     std::ranges::sort(members, {}, &Member::begin);
     std::int64_t end = 0;
     const auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(comm::size_of(bucket.dtype));
-    if (bucket.components_per_element < 1 || bucket.components_per_element > 2 || bucket.elements < 0 || bucket.elements > most / bucket.components_per_element)
+    if (bucket.components_per_element < 1 || bucket.components_per_element > 2 || bucket.elements < 0 ||
+        bucket.elements > most / bucket.components_per_element)
       throw InvalidArgument(at("plan") +
                             fmt::format(": a bucket of {} elements of {} numbers; their bytes are 0 or more, "
                                         "in 64 bits",
@@ -479,7 +481,8 @@ class Reducer::Impl {
   }
   [[nodiscard]] Buffer bucket_buffer(int bucket) const {
     const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
-    return {memory_[static_cast<std::size_t>(bucket)].data(), one.elements * one.components_per_element, one.dtype, one.device};
+    return {memory_[static_cast<std::size_t>(bucket)].data(), one.elements * one.components_per_element, one.dtype,
+            one.device};
   }
   [[nodiscard]] Communicator& group_of(int bucket) const {
     return *groups_[static_cast<std::size_t>(plan_.buckets[static_cast<std::size_t>(bucket)].group)];
@@ -614,7 +617,8 @@ class Reducer::Impl {
   [[nodiscard]] Buffer place_in(int gradient) const {
     const State& state = states_[static_cast<std::size_t>(gradient)];
     const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(state.bucket)];
-    return part_of(bucket_buffer(state.bucket), steps_.place_in(plan_, bucket, state.member) * bucket.components_per_element,
+    return part_of(bucket_buffer(state.bucket),
+                   steps_.place_in(plan_, bucket, state.member) * bucket.components_per_element,
                    reals_of(gradients_[static_cast<std::size_t>(gradient)]));
   }
   // Whether a bucket is reduced in the caller's memory: where that has all of it.

@@ -1,29 +1,32 @@
-// reference/bucketing/reducer.hpp: the gradients of a step, reduced over the ranks bucket by bucket while backward runs.
+// reference/bucketing/reducer.hpp: the gradients of a step, reduced over the ranks bucket by bucket while backward
+// runs.
 //
-// Model   The caller says when a backward pass begins, when each gradient is there, and when the pass is over. A bucket's
-//         reduction is started as soon as its last gradient is there and those of all buckets before it in the plan are
-//         started: in every run and on every rank in the plan's order. finish() waits for all.
-// Step    One or several passes, then clear(). Only a pass that synchronises reduces, and it is the step's last; those before
-//         it accumulate. Their number may differ from step to step and from rank to rank.
-// Memory  The reducer owns the buckets. GradientMemory::views: a gradient is its place in the bucket, view(i); who hands in
-//         other memory has it copied there, and must go on with the view. copies: gradients stay in the caller's memory,
-//         which is read when they are ready and written by finish(), until clear(); a bucket of one is reduced right
-//         there, without a copy, unless it travels compressed or through a hook: ready() says what that asks for.
-// Devices Buckets lie in ReducerOptions::place, the host's memory or a device's: gradients are then there, too, the groups serve
-//         it, and all is done in the order of the groups' stream. What a pass tells and agrees on beside gradients goes through
-//         host memory. Hooks, sparse gradients and ReducerOptions::largest are of the host's memory.
-// Sparse  A gradient that is planned as sparse has a bucket of its own, without memory, and no view: its rows are handed in,
-//         copied, and their sum is in rows() until clear(). It takes no hook and no wire.
+// Model   The caller says when a backward pass begins, when each gradient is there, and when the pass is over. A
+//         bucket's reduction is started as soon as its last gradient is there and those of all buckets before it in the
+//         plan are started: in every run and on every rank in the plan's order. finish() waits for all.
+// Step    One or several passes, then clear(). Only a pass that synchronises reduces, and it is the step's last; those
+//         before it accumulate. Their number may differ from step to step and from rank to rank.
+// Memory  The reducer owns the buckets. GradientMemory::views: a gradient is its place in the bucket, view(i); who
+//         hands in other memory has it copied there, and must go on with the view. copies: gradients stay in the
+//         caller's memory, which is read when they are ready and written by finish(), until clear(); a bucket of one is
+//         reduced right there, without a copy, unless it travels compressed or through a hook: ready() says what that
+//         asks for.
+// Devices Buckets lie in ReducerOptions::place, the host's memory or a device's: gradients are then there, too, the
+//         groups serve it, and all is done in the order of the groups' stream. What a pass tells and agrees on beside
+//         gradients goes through host memory. Hooks, sparse gradients and ReducerOptions::largest are of the host's
+//         memory.
+// Sparse  A gradient that is planned as sparse has a bucket of its own, without memory, and no view: its rows are
+//         handed in, copied, and their sum is in rows() until clear(). It takes no hook and no wire.
 // Lacking A gradient that this rank has not in this step counts as zeros where another rank has it: the result is in
 //         view(i). What no rank has is absent: Outcome::produced, and the caller's memory is not written.
-// Numbers The default average is the communicator's: the sum, then one division. A split divides each rank's values before
-//         and the sum after. A bucket compressed on the wire is divided before it is rounded.
-// Errors  InvalidArgument, StateError and OutOfRange name the parameters; a bucket's TimeoutError and PeerFailed say which
-//         gradients it holds. After an error in a pass that synchronises the groups cannot be used any more.
+// Numbers The default average is the communicator's: the sum, then one division. A split divides each rank's values
+//         before and the sum after. A bucket compressed on the wire is divided before it is rounded.
+// Errors  InvalidArgument, StateError and OutOfRange name the parameters; a bucket's TimeoutError and PeerFailed say
+//         which gradients it holds. After an error in a pass that synchronises the groups cannot be used any more.
 // Threads One at a time.
 // Source  Li et al., PyTorch Distributed, VLDB 2020; ColossalAI's gradient handlers, which are plans of several groups;
-//         Megatron-LM's distributed optimizer (results that are shared out, among instances too), and its checks ahead of a
-//         reduction.
+//         Megatron-LM's distributed optimizer (results that are shared out, among instances too), and its checks ahead
+//         of a reduction.
 #pragma once
 
 #include <cstdint>
@@ -42,11 +45,11 @@ namespace plumbline::bucketing {
 
 // ---- Gradients of which only some rows are there, added over ranks.
 //
-// Model   A gradient of rows of equally many numbers is a list of rows by index; others are zero. An index may come several
-//         times: its rows are added. Ranks may have other indices, other numbers of rows, and none. Each rank adds up its own
-//         rows of an index, in their order; then all gather everybody's, padded to as many as the longest list has, and add
-//         them in rank order, divide once, and have each index once, in ascending order. So the sum is the dense gradients',
-//         bit for bit where those are added in rank order, but for the sign of zero.
+// Model   A gradient of rows of equally many numbers is a list of rows by index; others are zero. An index may come
+//         several times: its rows are added. Ranks may have other indices, other numbers of rows, and none. Each rank
+//         adds up its own rows of an index, in their order; then all gather everybody's, padded to as many as the
+//         longest list has, and add them in rank order, divide once, and have each index once, in ascending order. So
+//         the sum is the dense gradients', bit for bit where those are added in rank order, but for the sign of zero.
 // Types   f32 and f64, in which they are added.
 // Source  PyTorch: torch.nn.Embedding(sparse=True) under DistributedDataParallel, whose sums are coalesced likewise.
 
@@ -80,13 +83,13 @@ class SparseSum {
   SparseSum(SparseSum&&) noexcept;
   SparseSum& operator=(SparseSum&&) noexcept;
 
-  /// This rank's rows, which are copied; none unless it is called. Throws InvalidArgument for another type, numbers that are not
-  /// equally many a row or do not divide the gradient's, and an index below 0 or beyond the last row.
+  /// This rank's rows, which are copied; none unless it is called. Throws InvalidArgument for another type, numbers
+  /// that are not equally many a row or do not divide the gradient's, and an index below 0 or beyond the last row.
   void take(const SparseRows& rows);
   /// Tells the ranks how many rows there are. Collective, with finish().
   [[nodiscard]] comm::Work start(comm::Communicator& group);
-  /// Gathers them when that is complete, and adds: each rank's divided by `before`, the sum by `after`. Throws MismatchError,
-  /// naming the ranks, where rows are not of equally many numbers.
+  /// Gathers them when that is complete, and adds: each rank's divided by `before`, the sum by `after`. Throws
+  /// MismatchError, naming the ranks, where rows are not of equally many numbers.
   void finish(comm::Communicator& group, double before, double after, comm::Timeout timeout = {});
   /// The sum, until clear(); after take() and before finish(), this rank's rows, each index once.
   [[nodiscard]] SparseRows rows() const;
@@ -102,8 +105,8 @@ class SparseSum {
 
 // ---- What decides the numbers of a reducer, as functions.
 //
-// Model   A value made without arguments has the right ones; a reducer with another one in place of one of them is wrong in
-//         one known way, which is how the checks are tested.
+// Model   A value made without arguments has the right ones; a reducer with another one in place of one of them is
+//         wrong in one known way, which is how the checks are tested.
 
 /// A division in two parts, whose product is the number of ranks.
 struct Split {
@@ -176,12 +179,13 @@ struct ReducerSteps {
   std::function<comm::Work(comm::Communicator& group, comm::Buffer values, comm::ReduceOp op)> start_sharded;
   /// Which of the equal parts is a rank's.
   std::function<int(int rank, int ranks)> part_of_rank = [](int rank, int) { return rank; };
-  /// Whether memory that is handed in, and that stays the caller's, is taken, given whether another gradient of the step lies
-  /// in a part of it.
+  /// Whether memory that is handed in, and that stays the caller's, is taken, given whether another gradient of the
+  /// step lies in a part of it.
   std::function<bool(bool is_shared)> takes_memory = [](bool is_shared) { return !is_shared; };
   /// Whether a bucket of so many gradients is reduced where the caller has them.
   std::function<bool(int members)> reduces_in_place = [](int members) { return members == 1; };
-  /// Whether a bucket's memory is given back when its results are where its gradients are, given whether all are this rank's.
+  /// Whether a bucket's memory is given back when its results are where its gradients are, given whether all are this
+  /// rank's.
   std::function<bool(bool has_all)> gives_back = [](bool has_all) { return has_all; };
   /// What is reduced across instances of a bucket, of this rank's part and the whole; empty: nothing is.
   std::function<comm::Buffer(comm::Buffer part, comm::Buffer whole)> inter_instance = [](comm::Buffer part,
@@ -190,8 +194,8 @@ struct ReducerSteps {
   std::function<std::optional<std::int64_t>(comm::ConstBuffer values, double largest)> outside;
   /// Whether the caller is told of a bucket, when it is started and when its results are there.
   std::function<bool(bool is_reduced)> tells = [](bool is_reduced) { return is_reduced; };
-  /// Whether a bucket may be completed as soon as its exchange is over, which no two ranks see at once: a hook that finishes it
-  /// may exchange more.
+  /// Whether a bucket may be completed as soon as its exchange is over, which no two ranks see at once: a hook that
+  /// finishes it may exchange more.
   std::function<bool(bool hook_finishes)> may_complete_early = [](bool hook_finishes) { return !hook_finishes; };
   /// Whether a pass may end although so many gradients never got ready.
   std::function<bool(int late)> may_end = [](int late) { return late == 0; };
@@ -241,19 +245,20 @@ enum class Results : std::uint8_t {
 
 /// What a hook is given of a bucket.
 struct HookedBucket {
-  int index = 0;                          // in the plan
-  comm::Buffer values{};                  // numbers
-  std::span<const Member> members{};      // where its gradients lie, in elements
-  std::int8_t components_per_element = 1;                // in an element
-  std::span<const Gradient> gradients{};  // all of the reducer, by number
+  int index = 0;                           // in the plan
+  comm::Buffer values{};                   // numbers
+  std::span<const Member> members{};       // where its gradients lie, in elements
+  std::int8_t components_per_element = 1;  // in an element
+  std::span<const Gradient> gradients{};   // all of the reducer, by number
 };
 
-/// An exchange of the caller's in place of the all-reduce; nothing is divided around it. compression.hpp and compression.hpp have some.
+/// An exchange of the caller's in place of the all-reduce; nothing is divided around it. compression.hpp and
+/// compression.hpp have some.
 struct CommunicationHook {
   /// Starts the exchange of a bucket's values. Called in launch order.
   std::function<comm::Work(comm::Communicator& group, const HookedBucket& bucket)> start;
-  /// Makes the results of it, in the same place, when the work is complete; may be empty. Called in launch order, on every rank
-  /// between the same exchanges, so that it may exchange more.
+  /// Makes the results of it, in the same place, when the work is complete; may be empty. Called in launch order, on
+  /// every rank between the same exchanges, so that it may exchange more.
   std::function<void(comm::Communicator& group, const HookedBucket& bucket)> finish;
 };
 
@@ -261,21 +266,22 @@ struct ReducerOptions {
   std::vector<std::string> names{};       // of the gradients, for messages; else they are numbered
   std::shared_ptr<BucketMemory> place{};  // where gradients and buckets lie; none: the host's memory
   GradientMemory memory = GradientMemory::views;
-  /// With copies: a bucket has memory from its first gradient of a pass that synchronises until its results are where the
-  /// gradients are, or until clear() where this rank lacks one of them; a bucket that is reduced in the caller's memory, none.
+  /// With copies: a bucket has memory from its first gradient of a pass that synchronises until its results are where
+  /// the gradients are, or until clear() where this rank lacks one of them; a bucket that is reduced in the caller's
+  /// memory, none.
   bool lazy = false;
   bool average = true;           // else sum
   std::optional<Split> split{};  // of an average: its product is the size of every group
-  /// By what an average divides the sum, for each group: how many ranks had the samples. Empty: the groups' sizes. The ranks
-  /// that hold an expert are fewer than those whose samples it saw.
+  /// By what an average divides the sum, for each group: how many ranks had the samples. Empty: the groups' sizes. The
+  /// ranks that hold an expert are fewer than those whose samples it saw.
   std::vector<int> divisors{};
   Unused unused = Unused::none;
-  /// Shared out, for optimizers that hold a part of their state on each rank: views alone, of buckets that are padded to equal
-  /// parts. Which gradients there are is not looked at then: Unused::none or zeros.
+  /// Shared out, for optimizers that hold a part of their state on each rank: views alone, of buckets that are padded
+  /// to equal parts. Which gradients there are is not looked at then: Unused::none or zeros.
   Results results = Results::everywhere;
-  /// Of results that are shared out, where each group is one instance of several that hold the same parts: for each group, that
-  /// of the ranks with this rank's part. What an instance has reduced is then reduced across: two levels, and the mean is of all
-  /// ranks, whose number a split multiplies to.
+  /// Of results that are shared out, where each group is one instance of several that hold the same parts: for each
+  /// group, that of the ranks with this rank's part. What an instance has reduced is then reduced across: two levels,
+  /// and the mean is of all ranks, whose number a split multiplies to.
   std::vector<comm::Communicator*> inter_instance{};
   bool overlap = true;  // else reductions start when the pass is over, one after the other
   /// Floating buckets travel as this type.
@@ -291,13 +297,14 @@ struct ReducerOptions {
   bool join = false;  // join() will be called on every rank: passes that synchronise begin with counting the ranks
   JoinDivisor join_divisor = JoinDivisor::initial_world;
   comm::Timeout timeout{};
-  /// Gradients of floating types whose numbers are larger than that in magnitude, or are no numbers, are an error ahead of
-  /// their reduction; the largest finite number lets all finite ones pass.
+  /// Gradients of floating types whose numbers are larger than that in magnitude, or are no numbers, are an error ahead
+  /// of their reduction; the largest finite number lets all finite ones pass.
   std::optional<double> largest{};
-  /// Told of each bucket of a pass that synchronises, in launch order, as soon as it is seen that its results are where its
-  /// gradients lie: in any call of the pass, begin(), mark_unused() and join_step() too. What an optimizer does with them then
-  /// overlaps with what is still under way. Not where only finish() knows which gradients are there: Unused::find_unused and
-  /// static_graph. May call plan(), view(), rows() and results(), and nothing else of the reducer.
+  /// Told of each bucket of a pass that synchronises, in launch order, as soon as it is seen that its results are where
+  /// its gradients lie: in any call of the pass, begin(), mark_unused() and join_step() too. What an optimizer does
+  /// with them then overlaps with what is still under way. Not where only finish() knows which gradients are there:
+  /// Unused::find_unused and static_graph. May call plan(), view(), rows() and results(), and nothing else of the
+  /// reducer.
   std::function<void(int bucket)> reduced{};
 };
 
@@ -332,10 +339,10 @@ struct Outcome {
 
 class Reducer {
  public:
-  /// `groups[g]` reduces gradients of group g. They must outlive it. Throws InvalidArgument for a plan that does not fit
-  /// the gradients, splits that are no group's size, names of another number, and options that exclude each other;
-  /// Unsupported for sparse gradients of other types than f32 and f64, or with a hook or results that are shared out, memory of
-  /// another device than ReducerOptions::place, what a device's memory has not, and averages of integers.
+  /// `groups[g]` reduces gradients of group g. They must outlive it. Throws InvalidArgument for a plan that does not
+  /// fit the gradients, splits that are no group's size, names of another number, and options that exclude each other;
+  /// Unsupported for sparse gradients of other types than f32 and f64, or with a hook or results that are shared out,
+  /// memory of another device than ReducerOptions::place, what a device's memory has not, and averages of integers.
   Reducer(std::vector<comm::Communicator*> groups, std::vector<Gradient> gradients, Plan plan,
           ReducerOptions options = {}, const ReducerSteps& steps = {});
   ~Reducer();
@@ -343,21 +350,23 @@ class Reducer {
   Reducer& operator=(const Reducer&) = delete;
 
   /// A pass begins. Collective if it synchronises and there is something to agree on: a plan that no rank has seen yet,
-  /// buffers, ranks that join; the first one, too, where there are initial values. Throws StateError while a pass is under way, and after one that synchronised in this step;
+  /// buffers, ranks that join; the first one, too, where there are initial values. Throws StateError while a pass is
+  /// under way, and after one that synchronised in this step;
   /// MismatchError where the ranks' plans differ.
   void begin(const Pass& pass = {});
-  /// A gradient is there, in its view. Throws OutOfRange for an index that there is not, StateError outside a pass, for one
-  /// that was ready, or unused, and InvalidArgument for one that no bucket holds.
+  /// A gradient is there, in its view. Throws OutOfRange for an index that there is not, StateError outside a pass, for
+  /// one that was ready, or unused, and InvalidArgument for one that no bucket holds.
   void ready(int gradient);
-  /// The same of a gradient that the step has accumulated so far in `values`. With GradientMemory::views they are copied
-  /// before this returns. With copies they must stay where they are, and in a pass that synchronises as they are, until
-  /// finish() returns: the gradient of a bucket of one is reduced there, by other ranks' additions too, while others are still
-  /// made. So no two gradients of a step may share memory then. Throws also InvalidArgument for another number of elements or
-  /// type than the gradient has, for memory in which another gradient of the step lies, and with ReducerOptions::largest,
-  /// naming the element, for numbers that are not to be reduced; ready(gradient) throws that, too.
+  /// The same of a gradient that the step has accumulated so far in `values`. With GradientMemory::views they are
+  /// copied before this returns. With copies they must stay where they are, and in a pass that synchronises as they
+  /// are, until finish() returns: the gradient of a bucket of one is reduced there, by other ranks' additions too,
+  /// while others are still made. So no two gradients of a step may share memory then. Throws also InvalidArgument for
+  /// another number of elements or type than the gradient has, for memory in which another gradient of the step lies,
+  /// and with ReducerOptions::largest, naming the element, for numbers that are not to be reduced; ready(gradient)
+  /// throws that, too.
   void ready(int gradient, comm::Buffer values);
-  /// The same of a sparse gradient: the rows that the step has accumulated so far. Throws also InvalidArgument for one that is
-  /// planned as dense, and what SparseSum::take() throws, naming the gradient.
+  /// The same of a sparse gradient: the rows that the step has accumulated so far. Throws also InvalidArgument for one
+  /// that is planned as dense, and what SparseSum::take() throws, naming the gradient.
   void ready(int gradient, const SparseRows& rows);
   /// A gradient will not be produced in this pass: Pass::unused, said when it is known. Throws as ready(), and
   /// InvalidArgument where that is not looked at.
@@ -367,20 +376,22 @@ class Reducer {
   /// The step is over: all gradients are absent.
   void clear();
 
-  /// This rank has no rows for a step: takes part in the others' reductions with zeros, in place of a pass. Returns false,
-  /// and nothing is reduced, where no rank has rows. Else the results are in the views, until clear().
+  /// This rank has no rows for a step: takes part in the others' reductions with zeros, in place of a pass. Returns
+  /// false, and nothing is reduced, where no rank has rows. Else the results are in the views, until clear().
   bool join_step();
-  /// This rank has no more rows: join_step() until none has rows left; `after_each` is called after each step. Returns the
-  /// steps.
+  /// This rank has no more rows: join_step() until none has rows left; `after_each` is called after each step. Returns
+  /// the steps.
   int join(const std::function<void(const Outcome&)>& after_each = {});
 
   /// The sum of a sparse gradient, from when it is reduced until clear(). Throws OutOfRange for an index that there is
   /// not, and InvalidArgument for a dense one.
   [[nodiscard]] SparseRows rows(int gradient) const;
-  /// The place of a gradient in its bucket. Throws InvalidArgument for a sparse one, StateError where the bucket has no memory.
+  /// The place of a gradient in its bucket. Throws InvalidArgument for a sparse one, StateError where the bucket has no
+  /// memory.
   [[nodiscard]] comm::Buffer view(int gradient) const;
-  /// The part of a bucket that this rank has the results of: all of it, unless they are shared out. Throws OutOfRange for a
-  /// bucket that there is not, InvalidArgument for a sparse gradient's, which has rows(), and StateError for one without memory.
+  /// The part of a bucket that this rank has the results of: all of it, unless they are shared out. Throws OutOfRange
+  /// for a bucket that there is not, InvalidArgument for a sparse gradient's, which has rows(), and StateError for one
+  /// without memory.
   [[nodiscard]] comm::Buffer results(int bucket) const;
   /// Bytes that buckets have now.
   [[nodiscard]] std::int64_t bucket_memory() const;

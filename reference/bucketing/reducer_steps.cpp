@@ -1,5 +1,3 @@
-#include "reference/bucketing/reducer.hpp"
-
 #include <cmath>
 #include <numeric>
 #include <span>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "reference/bucketing/detail/agreement.hpp"
+#include "reference/bucketing/reducer.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
 

@@ -1,9 +1,8 @@
-#include "reference/bucketing/bucket_memory.hpp"
-
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/bucket_memory.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/kernels.hpp"
 

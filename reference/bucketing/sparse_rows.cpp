@@ -1,11 +1,10 @@
-#include "reference/bucketing/reducer.hpp"
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

@@ -48,8 +48,9 @@ inline constexpr int kLeastRounds = 3;
 
 // ---- Which size of buckets is the fastest over a communicator, by trying.
 //
-// Model   A reducer's gradients live in their buckets, which each candidate lays out anew. Rounds go through all candidates,
-//         each in another order, so that what disturbs the machine disturbs all alike; of a round the slowest rank counts.
+// Model   A reducer's gradients live in their buckets, which each candidate lays out anew. Rounds go through all
+//         candidates, each in another order, so that what disturbs the machine disturbs all alike; of a round the
+//         slowest rank counts.
 //         A candidate's time is the median of its rounds.
 // Cost    Twice as many steps as rounds a candidate, and once the gradients' memory.
 // Choice  chosen_limit() of the times. One bucket a gradient is a candidate always.
@@ -70,9 +71,10 @@ struct Tuning {
   BucketTime per_tensor;  // blocking all-reduces without a reducer, in the same rounds, where they were asked for
 };
 
-/// Of the candidates that are not slower than the upper quartile of the fastest one, which the rounds do not tell apart, nor a
-/// tenth slower than it, the one with the smallest buckets, whose reductions begin earliest. So it is never slower than one bucket a gradient was, where
-/// that is among them. Throws InvalidArgument where there are none, and for times that are no numbers.
+/// Of the candidates that are not slower than the upper quartile of the fastest one, which the rounds do not tell
+/// apart, nor a tenth slower than it, the one with the smallest buckets, whose reductions begin earliest. So it is
+/// never slower than one bucket a gradient was, where that is among them. Throws InvalidArgument where there are none,
+/// and for times that are no numbers.
 [[nodiscard]] std::int64_t chosen_limit(std::span<const BucketTime> times);
 
 /// 0, 1, 4, 10, 25 and 100 MiB, and all in one.
@@ -87,13 +89,13 @@ struct TuningOptions {
   std::shared_ptr<BucketMemory> place{};  // where gradients lie; none: the host's memory
   /// None: by the host's clock, with a wait for what was begun in `place`.
   Timing timing{};
-  /// Called once for each candidate, before its first step: with the reducer, whose gradients are all zeros, the candidate in
-  /// words, and what does a step of it. It leaves zeros.
+  /// Called once for each candidate, before its first step: with the reducer, whose gradients are all zeros, the
+  /// candidate in words, and what does a step of it. It leaves zeros.
   std::function<void(const Reducer& reducer, const std::string& candidate, const std::function<void()>& step)> before{};
 };
 
-/// Collective: all ranks get the same choice and give the same options. Throws InvalidArgument for fewer than one round,
-/// limits below 0, seconds below 0 or NaN, and names of another number.
+/// Collective: all ranks get the same choice and give the same options. Throws InvalidArgument for fewer than one
+/// round, limits below 0, seconds below 0 or NaN, and names of another number.
 [[nodiscard]] Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients,
                                    TuningOptions options = {});
 

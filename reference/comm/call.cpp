@@ -42,8 +42,8 @@ void check_alike(const Call& call) {
                              name_of(call.out.device)));
 }
 
-// The two views may share memory only as the in-place form: `in` at byte `in_place_in` of the common buffer and `out` at
-// byte `in_place_out`.
+// The two views may share memory only as the in-place form: `in` at byte `in_place_in` of the common buffer and `out`
+// at byte `in_place_out`.
 void check_overlap(const Call& call, std::size_t in_place_in, std::size_t in_place_out) {
   const auto in = reinterpret_cast<std::uintptr_t>(call.in.data);
   const auto out = reinterpret_cast<std::uintptr_t>(call.out.data);

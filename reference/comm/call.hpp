@@ -26,8 +26,8 @@
 namespace plumbline::comm {
 
 struct Device {
-  /// `emulated` stands for a device on machines without one: its memory is apart from the host's, which it lies in, and its
-  /// streams are threads (reference/device).
+  /// `emulated` stands for a device on machines without one: its memory is apart from the host's, which it lies in, and
+  /// its streams are threads (reference/device).
   enum class Kind : std::uint8_t { cpu, cuda, emulated };
   Kind kind = Kind::cpu;
   std::int16_t index = 0;
@@ -133,7 +133,8 @@ struct Call {
         operation == Operation::broadcast || operation == Operation::scatter || operation == Operation::recv;
     return by_out ? out.device : in.device;
   }
-  /// Whether `rank`, which makes the call, gives `in`, and whether it gets `out`. The root of a broadcast gives its out.
+  /// Whether `rank`, which makes the call, gives `in`, and whether it gets `out`. The root of a broadcast gives its
+  /// out.
   [[nodiscard]] constexpr bool uses_in(int rank) const {
     return operation != Operation::barrier && operation != Operation::broadcast && operation != Operation::recv &&
            (operation != Operation::scatter || rank == root);
@@ -184,7 +185,8 @@ void validate(const Call& call, int rank, int ranks);
 
 // ---- Which device each rank has, as a user says it.
 
-/// "cpu"; "cuda" and "emulated", a device for each rank, as far as there are so many; "cuda:1", "emulated:0", that one for all.
+/// "cpu"; "cuda" and "emulated", a device for each rank, as far as there are so many; "cuda:1", "emulated:0", that one
+/// for all.
 struct DeviceChoice {
   Device::Kind kind = Device::Kind::cpu;
   int index = -1;  // -1: a rank's

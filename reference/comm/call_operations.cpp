@@ -182,10 +182,10 @@ json calls(const Arguments& arguments) {
 }  // namespace
 
 void add_call_operations(AdapterService& service) {
-  const std::vector<ArgumentRow> window{{"first", "integer", "first element; null: a null pointer", kOptional},
-                                        {"count", "integer", "elements, at least 0 in a legal call"},
-                                        {"dtype", "text", "element type: the memory's, or another that is no wider",
-                                         kOptional}};
+  const std::vector<ArgumentRow> window{
+      {"first", "integer", "first element; null: a null pointer", kOptional},
+      {"count", "integer", "elements, at least 0 in a legal call"},
+      {"dtype", "text", "element type: the memory's, or another that is no wider", kOptional}};
   service.add(
       {"comm.calls",
        "makes a sequence of calls on one group of ranks, and reports errors and memory after each",
@@ -193,17 +193,20 @@ void add_call_operations(AdapterService& service) {
        {{"world_size", "integer", "number of ranks, 1 to 16"},
         {"dtype", "text", "element type of the memory", R"("float32")", {"float32", "float64", "int32", "int64"}},
         {"memory", "list of list of number [world_size][elements]", "each rank's memory before the first call"},
-        with_fields({"calls", "list of object", "the calls, each made by all ranks"},
-                    {{"operation", "text", "all_reduce, …, as in reference/comm/call.hpp, or create_group"},
-                     {"ranks", "list of list of integer [world_size][members]",
-                      "of create_group: the group that each rank asks for", kOptional},
-                     {"op", "text", "sum, product, min, max or avg", R"("sum")"},
-                     {"root", "integer", "root rank; null: none", kOptional},
-                     {"tag", "integer", "message tag", "0"},
-                     with_fields({"in", "object", "input window of the memory; null: a null pointer and count 0",
-                                  kOptional}, window),
-                     with_fields({"out", "object", "output window of the memory, likewise", kOptional}, window)})},
-       {{"calls", "list of object", "the outcome of each call",
+        with_fields(
+            {"calls", "list of object", "the calls, each made by all ranks"},
+            {{"operation", "text", "all_reduce, …, as in reference/comm/call.hpp, or create_group"},
+             {"ranks", "list of list of integer [world_size][members]",
+              "of create_group: the group that each rank asks for", kOptional},
+             {"op", "text", "sum, product, min, max or avg", R"("sum")"},
+             {"root", "integer", "root rank; null: none", kOptional},
+             {"tag", "integer", "message tag", "0"},
+             with_fields({"in", "object", "input window of the memory; null: a null pointer and count 0", kOptional},
+                         window),
+             with_fields({"out", "object", "output window of the memory, likewise", kOptional}, window)})},
+       {{"calls",
+         "list of object",
+         "the outcome of each call",
          {{"errors", "list of any [world_size]", "of each rank the kind of the error, or null"},
           {"memory", "list of list of number [world_size][elements]",
            "each rank's memory after the call; a rejected call leaves it as it was"}}}},

@@ -10,9 +10,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-json ask_calls(const json& args) {
-  return ask("comm.calls", args);
-}
+json ask_calls(const json& args) { return ask("comm.calls", args); }
 
 std::string error_of_calls(const json& args) {
   try {

@@ -12,11 +12,11 @@
 //         they must stay until the process ends.
 //         A Work that outlives its communicator throws PeerFailed, unless its call is complete or the backend can
 //         complete it all the same.
-// Devices A call on memory of a device is done in the order of the caller's stream: it starts when all members' streams have
-//         reached their calls, and what is put into the stream afterwards meets the result. The host waits for the other
-//         members to make the call, never for the device: run() and wait() return when the stream is going to wait, and the
-//         buffers may be used again in the stream's order. test() of a Work is true when the device is done. The stream is
-//         the device's default one, or that of use_stream(). A barrier orders hosts, not streams.
+// Devices A call on memory of a device is done in the order of the caller's stream: it starts when all members' streams
+//         have reached their calls, and what is put into the stream afterwards meets the result. The host waits for the
+//         other members to make the call, never for the device: run() and wait() return when the stream is going to
+//         wait, and the buffers may be used again in the stream's order. test() of a Work is true when the device is
+//         done. The stream is the device's default one, or that of use_stream(). A barrier orders hosts, not streams.
 // Errors  InvalidArgument and Unsupported before anything happened; MismatchError, TimeoutError, PeerFailed,
 //         RuntimeFailure afterwards: then the group is unusable, and every later call on it throws PeerFailed.
 // Rounding Each backend declares its accumulator (Capabilities::accumulator). avg is the sum, then one division in the
@@ -106,8 +106,9 @@ class [[nodiscard]] Work {
 
   /// Whether the call is complete, without blocking. A Work without a call is complete.
   [[nodiscard]] bool test();
-  /// Returns when complete; of calls on memory of a device, when the stream that is the caller's now is going to wait for them, also
-  /// at a second wait. Throws TimeoutError, naming whom it waited for, MismatchError, PeerFailed, RuntimeFailure.
+  /// Returns when complete; of calls on memory of a device, when the stream that is the caller's now is going to wait
+  /// for them, also at a second wait. Throws TimeoutError, naming whom it waited for, MismatchError, PeerFailed,
+  /// RuntimeFailure.
   void wait(Timeout timeout = {});
 
  private:
@@ -128,8 +129,8 @@ class Communicator {
   [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
 
   /// The group of `ranks` (ranks of this group, in the order that the new one shall have). Collective over the members
-  /// of the new group only; all give the same list. Throws InvalidArgument for an empty list, a repeated rank, a rank out
-  /// of range, or a list without the caller.
+  /// of the new group only; all give the same list. Throws InvalidArgument for an empty list, a repeated rank, a rank
+  /// out of range, or a list without the caller.
   [[nodiscard]] std::unique_ptr<Communicator> create_group(std::span<const int> ranks);
   /// A fresh group of the same ranks. Collective.
   [[nodiscard]] std::unique_ptr<Communicator> duplicate();
@@ -155,9 +156,10 @@ class Communicator {
   void send(ConstBuffer in, int to, int tag = 0, Timeout timeout = {});
   void recv(Buffer out, int from, int tag = 0, Timeout timeout = {});
 
-  /// The stream in whose order calls on device memory are done from now on: the runtime's own handle (a cudaStream_t), of the
-  /// device that holds the buffers; null: that device's default stream. It must outlive the calls made in it. Groups made from
-  /// this one begin with it. Of calls on the host's memory, and of backends that know no other, it changes nothing.
+  /// The stream in whose order calls on device memory are done from now on: the runtime's own handle (a cudaStream_t),
+  /// of the device that holds the buffers; null: that device's default stream. It must outlive the calls made in it.
+  /// Groups made from this one begin with it. Of calls on the host's memory, and of backends that know no other, it
+  /// changes nothing.
   virtual void use_stream(void* /*stream*/) {}
 
   /// Exchanges of two members in place (communicator.hpp), as part of this group, or null where there are none: then
@@ -208,16 +210,16 @@ class CommunicatorDecorator : public Communicator {
 
 // ---- An exchange of two members in place, which some backends have.
 //
-// Model   Two members bring values: as many parts each, of the same types and counts. Behind the exchange every element of
-//         both is what `update` makes of the two that were there, as if each had sent its values to the other and worked out
-//         its new ones from its own and from those that came. Both name the same tag and update; exchanges of one tag meet
-//         in their order, and never meet messages.
+// Model   Two members bring values: as many parts each, of the same types and counts. Behind the exchange every element
+//         of both is what `update` makes of the two that were there, as if each had sent its values to the other and
+//         worked out its new ones from its own and from those that came. Both name the same tag and update; exchanges
+//         of one tag meet in their order, and never meet messages.
 // Whole   It is made on both sides or on neither: where a wait ends with an error, nothing has changed on either.
-// Cost    Over shared memory each element of both sides is read once and written once, and copied nowhere. Each member does
-//         half of both sides, in every exchange the same half, which so stays in its cache; a member that is elsewhere
-//         leaves its half to the other.
-// Where   Communicator::pair_exchanges(). Backends and decorators have none unless they say so: there messages do the same,
-//         and whoever decorates sees them.
+// Cost    Over shared memory each element of both sides is read once and written once, and copied nowhere. Each member
+//         does half of both sides, in every exchange the same half, which so stays in its cache; a member that is
+//         elsewhere leaves its half to the other.
+// Where   Communicator::pair_exchanges(). Backends and decorators have none unless they say so: there messages do the
+//         same, and whoever decorates sees them.
 // Threads, memory, errors  As communicator.hpp says of started calls.
 
 /// Numbers that an update is given of either side.
@@ -229,8 +231,8 @@ struct PairPart {
   PairFactors factors{1, 1, 1};
 };
 
-/// Makes a[i] and b[i] anew for all i below `count`, each pair from nothing but itself and the factors. `a` is of the member
-/// of the lower rank. Called for pieces, by either member's thread. Does not throw.
+/// Makes a[i] and b[i] anew for all i below `count`, each pair from nothing but itself and the factors. `a` is of the
+/// member of the lower rank. Called for pieces, by either member's thread. Does not throw.
 using PairUpdate = void (*)(DType dtype, void* a, const PairFactors& of_a, void* b, const PairFactors& of_b,
                             std::int64_t count);
 
@@ -241,16 +243,17 @@ struct PairExchange {
   PairUpdate update = nullptr;
 };
 
-/// How records write an exchange down: as messages, of each part one to the peer and one back, naming the same buffer. They say what
-/// moves between whom. To be made they are not: they would read and write one buffer at once, and nothing would update it.
+/// How records write an exchange down: as messages, of each part one to the peer and one back, naming the same buffer.
+/// They say what moves between whom. To be made they are not: they would read and write one buffer at once, and nothing
+/// would update it.
 [[nodiscard]] std::vector<Call> messages_of(const PairExchange& exchange);
 
 class PairExchanges {
  public:
   virtual ~PairExchanges() = default;
 
-  /// Begins the exchange. Throws InvalidArgument for a peer that is no other rank of the group, a negative tag, no update,
-  /// or a part that has elements and no memory; Unsupported for memory that is not the host's. Its Work throws
+  /// Begins the exchange. Throws InvalidArgument for a peer that is no other rank of the group, a negative tag, no
+  /// update, or a part that has elements and no memory; Unsupported for memory that is not the host's. Its Work throws
   /// MismatchError where the two members bring different parts or updates.
   Work start(const PairExchange& exchange);
 

@@ -1,7 +1,6 @@
-#include "reference/comm/call.hpp"
-
 #include <fmt/format.h>
 
+#include "reference/comm/call.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::comm {

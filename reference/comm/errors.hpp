@@ -1,6 +1,7 @@
 // reference/comm/errors.hpp: what goes wrong, as types. Every error that Plumbline throws on purpose is an Error.
 //
-// Model   The type says whose fault it is and what a caller can do; the message names operation, group, rank and values.
+// Model   The type says whose fault it is and what a caller can do; the message names operation, group, rank and
+//         values.
 //         Error::kind() is the word under which the adapter protocol reports it.
 #pragma once
 
@@ -59,13 +60,15 @@ class RuntimeFailure : public Error {
   using Error::Error;
 };
 
-/// What the runtime of a device says of it, with its name for the error. It lasts: of CUDA's, most are the device's from then on.
+/// What the runtime of a device says of it, with its name for the error. It lasts: of CUDA's, most are the device's
+/// from then on.
 class DeviceFailure : public RuntimeFailure {
  public:
   using RuntimeFailure::RuntimeFailure;
 };
 
-/// No memory for what was asked of a device; the message says how much was asked for, how much is free and how much there is.
+/// No memory for what was asked of a device; the message says how much was asked for, how much is free and how much
+/// there is.
 class OutOfMemory : public DeviceFailure {
  public:
   using DeviceFailure::DeviceFailure;

@@ -1,11 +1,10 @@
-#include "reference/comm/dtype.hpp"
-
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include <gtest/gtest.h>
 
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::comm {
 namespace {

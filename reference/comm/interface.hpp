@@ -1,10 +1,10 @@
 // reference/comm/interface.hpp: which interface a program and a module that it opens were compiled with.
 //
-// Model   Modules (backends, LibTorch's side, runtimes of devices) are opened at run time and called by virtual functions, so both
-//         sides must lay objects out in the same way. A module says which interface it was compiled with: a version, which
-//         ci/check_interface.py has increased with each change of the headers that modules are compiled with, and a digest of
-//         what a communicator and its calls look like in memory, which tells also headers apart that somebody changed.
-//         subject::open_module() refuses another interface than its own.
+// Model   Modules (backends, LibTorch's side, runtimes of devices) are opened at run time and called by virtual
+//         functions, so both sides must lay objects out in the same way. A module says which interface it was compiled
+//         with: a version, which ci/check_interface.py has increased with each change of the headers that modules are
+//         compiled with, and a digest of what a communicator and its calls look like in memory, which tells also
+//         headers apart that somebody changed. subject::open_module() refuses another interface than its own.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct OneMore : Base {
 /// What a pointer to that function holds: its place in the table, which is the size of the base's.
 template <class Base>
 [[nodiscard]] std::uint64_t table_of() {
-  void (OneMore<Base>::*const last)() = &OneMore<Base>::last;
+  void (OneMore<Base>::* const last)() = &OneMore<Base>::last;
   std::uint64_t words[2] = {};
   static_assert(sizeof last <= sizeof words);
   std::memcpy(words, &last, sizeof last);
@@ -39,9 +39,10 @@ template <class Base>
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::uint64_t part :
        {table_of<Communicator>(), table_of<Work::State>(), std::uint64_t{sizeof(Communicator)},
-        std::uint64_t{sizeof(Work)}, std::uint64_t{sizeof(Group)}, std::uint64_t{sizeof(Capabilities)}, std::uint64_t{sizeof(Call)},
-        std::uint64_t{sizeof(Buffer)}, std::uint64_t{sizeof(ConstBuffer)}, std::uint64_t{kCapabilityCount},
-        std::uint64_t{kOperationCount}, std::uint64_t{kAllDTypes.size()}, std::uint64_t{kAllReduceOps.size()}})
+        std::uint64_t{sizeof(Work)}, std::uint64_t{sizeof(Group)}, std::uint64_t{sizeof(Capabilities)},
+        std::uint64_t{sizeof(Call)}, std::uint64_t{sizeof(Buffer)}, std::uint64_t{sizeof(ConstBuffer)},
+        std::uint64_t{kCapabilityCount}, std::uint64_t{kOperationCount}, std::uint64_t{kAllDTypes.size()},
+        std::uint64_t{kAllReduceOps.size()}})
     hash = (hash ^ part) * 0x100000001b3u;
   return (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) & 0xffff;
 }
@@ -60,9 +61,9 @@ extern "C" __attribute__((visibility("default"))) inline std::uint64_t plumbline
   return plumbline::comm::own_interface();
 }
 
-// Libraries that a module is linked with may include this header, too: their copies would be hidden, and the module's with
-// them. So the function is there only where it is named.
-#define PLUMBLINE_NAMES_INTERFACE_(counter)                        \
+// Libraries that a module is linked with may include this header, too: their copies would be hidden, and the module's
+// with them. So the function is there only where it is named.
+#define PLUMBLINE_NAMES_INTERFACE_(counter) \
   __attribute__((used)) static std::uint64_t (*const plumbline_names_interface_##counter)() = &plumbline_interface;
 #define PLUMBLINE_NAMES_INTERFACE(counter) PLUMBLINE_NAMES_INTERFACE_(counter)
 

@@ -28,8 +28,8 @@ using ReduceKernel = void (*)(const ReduceRange& range);
 /// Copies `bytes`, around the cache where `streaming`.
 using CopyKernel = void (*)(std::byte* to, const std::byte* from, std::size_t bytes, bool streaming);
 
-/// to[i] = from[i] / divisor, in f64 where `from` is that and else in f32, rounded to the type of `to`. In place, where both
-/// are of one type.
+/// to[i] = from[i] / divisor, in f64 where `from` is that and else in f32, rounded to the type of `to`. In place, where
+/// both are of one type.
 using ConvertKernel = void (*)(std::byte* to, const std::byte* from, std::size_t count, double divisor);
 
 struct Kernels {

@@ -5,8 +5,9 @@
 //         ones are cut into one part per rank; a rank works on its own part and then helps with parts of others, so a
 //         call is completed by whoever is running, also when there are more ranks than cores, or when a rank that
 //         started a call is busy elsewhere. Sends and receives are matched by whichever side comes second.
-// Devices With LocalOptions::device_calls calls on a device's memory are posted and compared in the same way; then whoever first
-//         sees that all have posted launches the whole call, and each member's stream follows it (local.hpp).
+// Devices With LocalOptions::device_calls calls on a device's memory are posted and compared in the same way; then
+//         whoever first sees that all have posted launches the whole call, and each member's stream follows it
+//         (local.hpp).
 // Results Reductions add in rank order, half formats in f32 rounded once: the same bits on all ranks, in every run.
 // Waiting Spin while ranks fit on cores, then yield, then sleep ever longer; never a scheduler slice spent spinning.
 // Errors  As communicator.hpp says; this backend claims every capability.
@@ -74,9 +75,9 @@ void run_ranks(int size, const std::function<void(Communicator&)>& body, LocalOp
 
 // ---- What backend local asks of devices, so that it can serve memory of theirs.
 //
-// Model   A Mark is a place in a stream: of a member, where its buffers are ready; of a call, where it is done. A Lane is a group's
-//         own stream on each of its devices. A call of all members is one launch: it waits, on the devices, for the marks of all,
-//         and leaves one that all streams then follow. Nothing here lets the host wait.
+// Model   A Mark is a place in a stream: of a member, where its buffers are ready; of a call, where it is done. A Lane
+//         is a group's own stream on each of its devices. A call of all members is one launch: it waits, on the
+//         devices, for the marks of all, and leaves one that all streams then follow. Nothing here lets the host wait.
 // Threads Any thread may call, also of one Lane.
 // Errors  Those of reference/device/runtime.hpp, which implements this on any runtime (reference/device/runtimes.hpp).
 
@@ -118,8 +119,8 @@ class DeviceCalls {
 
   virtual ~DeviceCalls() = default;
   [[nodiscard]] virtual Device::Kind kind() const = 0;
-  /// Throws InvalidArgument, naming the buffer, unless what `rank` gives and gets lies where the call says: on a device that there
-  /// is, or on the host, at a multiple of the elements' size. Looks at calls on the host's memory, too.
+  /// Throws InvalidArgument, naming the buffer, unless what `rank` gives and gets lies where the call says: on a device
+  /// that there is, or on the host, at a multiple of the elements' size. Looks at calls on the host's memory, too.
   virtual void expect_memory(const Call& call, int rank) const = 0;
   /// The most ranks whose elements one reduction adds.
   [[nodiscard]] virtual int most_added() const = 0;

@@ -650,12 +650,15 @@ TEST(LocalFailure, ABatchThatFailsHalfPostedIsTakenBack) {
         if (world.rank() == 0) {
           std::vector<Call> calls;
           for (std::size_t tag = 0; tag < room.size(); ++tag)
-            calls.push_back(
-                {.operation = Operation::recv, .root = 1, .tag = static_cast<int>(tag), .out = {&room[tag], 1, DType::f32}});
+            calls.push_back({.operation = Operation::recv,
+                             .root = 1,
+                             .tag = static_cast<int>(tag),
+                             .out = {&room[tag], 1, DType::f32}});
           return world.start(calls).wait();
         }
         std::jthread other([&] { world.abort("a test says so"); });
-        for (std::size_t tag = 0; tag < room.size(); ++tag) world.send({&room[tag], 1, DType::f32}, 0, static_cast<int>(tag));
+        for (std::size_t tag = 0; tag < room.size(); ++tag)
+          world.send({&room[tag], 1, DType::f32}, 0, static_cast<int>(tag));
       } catch (const PeerFailed&) {
       }
     });

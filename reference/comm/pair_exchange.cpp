@@ -1,7 +1,6 @@
-#include "reference/comm/communicator.hpp"
-
 #include <fmt/format.h>
 
+#include "reference/comm/communicator.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::comm {

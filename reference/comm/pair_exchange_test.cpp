@@ -1,5 +1,3 @@
-#include "reference/comm/communicator.hpp"
-
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -9,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/comm/communicator.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 

@@ -142,23 +142,24 @@ json ring_sum(const Arguments& arguments) {
 }  // namespace
 
 void add_comm_operations(AdapterService& service) {
-  service.add({"comm.ring_sum",
-               "sums lists in the order of additions of the convention, bit for bit",
-               {"plumbline", "gloo"},
-               {{"world_size", "integer", "number of ranks, 1 to 2^20"},
-                {"elements", "integer", "elements of each rank's input"},
-                {"dtype", "text", "element type", kRequired, {"float16", "bfloat16", "float32", "float64"}},
-                {"op", "text", "all_reduce or reduce"},
-                {"dst", "integer", "of reduce: the rank that receives the sum; null of all_reduce", kOptional},
-                {"group", "list of integer", "ranks that take part, in group order; null: all", kOptional},
-                {"inputs", "list of list of number [world_size][elements]", "input of each rank of the world"}},
-               {{"output", "list of number [elements]", "the sum"}},
-               R"({"world_size": 3, "elements": 2, "dtype": "float32", "op": "all_reduce", "inputs": [[1, 2], [3, 4], [5, 6]]})",
-               {{"invalid_argument",
-                 "inputs does not have world_size lists of elements numbers, group is empty or repeats a rank, or dst "
-                 "does not suit op"},
-                {"out_of_range", "a rank of group or dst does not exist, or an input is too large for dtype"}}},
-              ring_sum);
+  service.add(
+      {"comm.ring_sum",
+       "sums lists in the order of additions of the convention, bit for bit",
+       {"plumbline", "gloo"},
+       {{"world_size", "integer", "number of ranks, 1 to 2^20"},
+        {"elements", "integer", "elements of each rank's input"},
+        {"dtype", "text", "element type", kRequired, {"float16", "bfloat16", "float32", "float64"}},
+        {"op", "text", "all_reduce or reduce"},
+        {"dst", "integer", "of reduce: the rank that receives the sum; null of all_reduce", kOptional},
+        {"group", "list of integer", "ranks that take part, in group order; null: all", kOptional},
+        {"inputs", "list of list of number [world_size][elements]", "input of each rank of the world"}},
+       {{"output", "list of number [elements]", "the sum"}},
+       R"({"world_size": 3, "elements": 2, "dtype": "float32", "op": "all_reduce", "inputs": [[1, 2], [3, 4], [5, 6]]})",
+       {{"invalid_argument",
+         "inputs does not have world_size lists of elements numbers, group is empty or repeats a rank, or dst "
+         "does not suit op"},
+        {"out_of_range", "a rank of group or dst does not exist, or an input is too large for dtype"}}},
+      ring_sum);
 }
 
 }  // namespace plumbline::adapter

@@ -1,5 +1,3 @@
-#include "reference/device/runtimes.hpp"
-
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -11,6 +9,7 @@
 #include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
 #include "reference/device/runtime.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::device {
 namespace {

@@ -1,6 +1,5 @@
-// Backend local on memory of emulated devices: what the conformance checks do not see, since they know no backend's inside.
-#include "reference/device/runtimes.hpp"
-
+// Backend local on memory of emulated devices: what the conformance checks do not see, since they know no backend's
+// inside.
 #include <array>
 #include <chrono>
 #include <latch>
@@ -19,6 +18,7 @@
 #include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
 #include "reference/device/runtime.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::device {
 namespace {
@@ -148,7 +148,8 @@ TEST_F(CallsTest, ADroppedCallIsOverForTheCallersStream) {
                comm::PeerFailed);
 }
 
-// The same of a message that the other side has met: the copy, which waits for the receiver's stream, reads what was sent.
+// The same of a message that the other side has met: the copy, which waits for the receiver's stream, reads what was
+// sent.
 TEST_F(CallsTest, ADroppedMessageIsOverForTheCallersStream) {
   for (const bool tested : {false, true}) {
     std::latch met(2);
@@ -172,7 +173,8 @@ TEST_F(CallsTest, ADroppedMessageIsOverForTheCallersStream) {
   }
 }
 
-// Another call completes the first one in another stream: the one that is current at the wait meets the result all the same.
+// Another call completes the first one in another stream: the one that is current at the wait meets the result all the
+// same.
 TEST_F(CallsTest, TheStreamOfAWaitFollowsACallThatIsComplete) {
   on_ranks(2, [&](Communicator& world, Numbers& numbers) {
     Numbers others(runtime_, world.rank());
@@ -372,7 +374,8 @@ class Reaches final : public RuntimeDecorator {
   bool refuses_;
 };
 
-// Memory of a pool or a mapping has access of its own: each address of another device is asked for, before a kernel gets it.
+// Memory of a pool or a mapping has access of its own: each address of another device is asked for, before a kernel
+// gets it.
 TEST_F(CallsTest, MemoryOfAnotherDeviceIsReachedFirst) {
   const auto runtime = std::make_shared<Reaches>(runtime_, false);
   std::array<const void*, 3> data{};

@@ -1,5 +1,3 @@
-#include "reference/device/runtimes.hpp"
-
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -13,6 +11,7 @@
 #include "reference/device/detail/driver_version.hpp"
 #include "reference/device/kernel.hpp"
 #include "reference/device/launch.cuh"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::device {
 namespace {
@@ -263,8 +262,8 @@ class Cuda final : public Runtime {
     }
   }
 
-  // One that this process has a context on, first of all the current one: what is asked of pointers and events opens one on the
-  // device that is current.
+  // One that this process has a context on, first of all the current one: what is asked of pointers and events opens
+  // one on the device that is current.
   [[nodiscard]] std::optional<int> device_in_use() const {
     int current = 0;
     expect(cudaGetDevice(&current), "cudaGetDevice");
@@ -281,16 +280,15 @@ class Cuda final : public Runtime {
         device, address, why, device));
   }
 
-  // What the driver says of a pointer, seen from the device that is current; false where it does not know the question, or no
-  // answer for this pointer. Throws DeviceFailure where it says that something is wrong.
+  // What the driver says of a pointer, seen from the device that is current; false where it does not know the question,
+  // or no answer for this pointer. Throws DeviceFailure where it says that something is wrong.
   static bool tell(CUpointer_attribute what, const void* address, void* answer) {
     using Get = CUresult(void*, CUpointer_attribute, CUdeviceptr);
     static Get* const get = driver_function<Get>("cuPointerGetAttribute", 4000);
     if (get == nullptr) return false;
     const CUresult status = get(answer, what, reinterpret_cast<CUdeviceptr>(address));
     if (status == CUDA_SUCCESS || status == CUDA_ERROR_INVALID_VALUE) return status == CUDA_SUCCESS;
-    throw DeviceFailure(
-        fmt::format("CUDA: cuPointerGetAttribute for {}: error {}", address, static_cast<int>(status)));
+    throw DeviceFailure(fmt::format("CUDA: cuPointerGetAttribute for {}: error {}", address, static_cast<int>(status)));
   }
 
   const int count_;

@@ -1,6 +1,5 @@
-// On a GPU what emulated_test.cpp and kernels_test.cpp hold the emulated device to; skipped, with the reason, where there is none.
-#include "reference/device/runtimes.hpp"
-
+// On a GPU what emulated_test.cpp and kernels_test.cpp hold the emulated device to; skipped, with the reason, where
+// there is none.
 #include <chrono>
 #include <cstring>
 #include <random>
@@ -15,6 +14,7 @@
 #include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
 #include "reference/device/runtime.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::device {
 namespace {

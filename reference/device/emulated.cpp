@@ -1,5 +1,3 @@
-#include "reference/device/runtimes.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -21,6 +19,7 @@
 #include "reference/device/detail/fold_chunk.hpp"
 #include "reference/device/detail/move_chunk.hpp"
 #include "reference/device/kernel.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::device {
 namespace {

@@ -1,6 +1,4 @@
 // Streams, events and memory of the emulated device: what is ordered, and what is not.
-#include "reference/device/runtimes.hpp"
-
 #include <atomic>
 #include <cstring>
 
@@ -11,6 +9,7 @@
 #include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
 #include "reference/device/runtime.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::device {
 namespace {

@@ -1,12 +1,15 @@
-// reference/device/fold.hpp: a reduction of many inputs to many outputs as a table, for a device that does it in one launch.
+// reference/device/fold.hpp: a reduction of many inputs to many outputs as a table, for a device that does it in one
+// launch.
 //
-// Model   Element i of all inputs is folded in their order, in the accumulator of the dtype (f32 of f16 and bf16), rounded once,
-//         and written to the outputs, each of which may be one of the inputs: of an all_reduce the reduce-scatter and the
-//         all-gather in one pass. `scattered`: output o gets segment[o] of the inputs, each of `stride` elements.
-//         A table is handed to a kernel by value: nothing is copied before, nobody waits. Each chunk is the work of one block.
+// Model   Element i of all inputs is folded in their order, in the accumulator of the dtype (f32 of f16 and bf16),
+//         rounded once, and written to the outputs, each of which may be one of the inputs: of an all_reduce the
+//         reduce-scatter and the all-gather in one pass. `scattered`: output o gets segment[o] of the inputs, each of
+//         `stride` elements.
+//         A table is handed to a kernel by value: nothing is copied before, nobody waits. Each chunk is the work of one
+//         block.
 // Results Those of reference/comm/local's kernels, bit for bit, but for which NaN.
-// Cost    Each input is read once and each output written once, 16 bytes at a time where inputs and outputs agree in how far they are
-//         from a boundary of 16 bytes; else element by element.
+// Cost    Each input is read once and each output written once, 16 bytes at a time where inputs and outputs agree in
+//         how far they are from a boundary of 16 bytes; else element by element.
 #pragma once
 
 #include <cstddef>

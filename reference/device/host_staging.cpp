@@ -1,10 +1,9 @@
-#include "reference/device/memory_space.hpp"
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "reference/comm/errors.hpp"
+#include "reference/device/memory_space.hpp"
 
 namespace plumbline::device {
 

@@ -1,6 +1,4 @@
 // Calls on a device's memory by way of the host: their results, their order, and how long memory is kept.
-#include "reference/device/memory_space.hpp"
-
 #include <algorithm>
 #include <array>
 #include <thread>
@@ -10,6 +8,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/device/memory_space.hpp"
 #include "reference/device/runtimes.hpp"
 
 namespace plumbline::device {
@@ -254,8 +253,8 @@ class FailsToBringBack final : public RuntimeDecorator {
   Event behind_first = nullptr;
 };
 
-// The first copy still reads the host's memory when the second one cannot be made: none is used again, or freed, before it has ended,
-// whichever stream is the caller's by then.
+// The first copy still reads the host's memory when the second one cannot be made: none is used again, or freed, before
+// it has ended, whichever stream is the caller's by then.
 TEST(HostStaging, KeepsWhatAFailedWaitReads) {
   const auto emulated = make_emulated();
   const auto runtime = std::make_shared<FailsToBringBack>(emulated);

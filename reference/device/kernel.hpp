@@ -1,8 +1,9 @@
 // reference/device/kernel.hpp: kernels that components bring along, each on tables of many tensors (elementwise.hpp).
 //
-// Model   A work is a plain value, a table with what is done to its entries: work(chunk, thread, threads) does one thread's part of
-//         one block. A runtime is given its bytes, and knows it by name: the emulated one runs the body that is named here, module
-//         cuda its own build of the same body (launch.cuh). What a work uses that is no entry of its table it says by beside().
+// Model   A work is a plain value, a table with what is done to its entries: work(chunk, thread, threads) does one
+//         thread's part of one block. A runtime is given its bytes, and knows it by name: the emulated one runs the
+//         body that is named here, module cuda its own build of the same body (launch.cuh). What a work uses that is no
+//         entry of its table it says by beside().
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The kernels' bodies on the host: the bits of the local backend's kernels, for every dtype and op, wherever the addresses lie.
+// The kernels' bodies on the host: the bits of the local backend's kernels, for every dtype and op, wherever the
+// addresses lie.
 #include "reference/comm/kernels.hpp"
 
 #include <algorithm>

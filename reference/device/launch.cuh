@@ -15,16 +15,16 @@ namespace plumbline::device {
 // ---- What all that calls CUDA's runtime needs: errors as exceptions, a device that is current for a
 // while.
 
-/// Throws DeviceFailure, with CUDA's own words and name for it, unless it is success. The error is told here, and not to whoever
-/// asks next.
+/// Throws DeviceFailure, with CUDA's own words and name for it, unless it is success. The error is told here, and not
+/// to whoever asks next.
 inline void expect(cudaError_t status, const std::string& what) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();
   throw DeviceFailure("CUDA: " + what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
 }
 
-/// A function of the driver, which is not linked: the runtime looks it up. `since` is the version of CUDA (7000: 7.0) that has it in the
-/// form of `Function`. Null where there is none.
+/// A function of the driver, which is not linked: the runtime looks it up. `since` is the version of CUDA (7000: 7.0)
+/// that has it in the form of `Function`. Null where there is none.
 template <class Function>
 Function* driver_function(const char* name, [[maybe_unused]] unsigned since) {
   void* found = nullptr;
@@ -39,8 +39,8 @@ Function* driver_function(const char* name, [[maybe_unused]] unsigned since) {
   return nullptr;
 }
 
-/// Whether this process has a context on the device; yes where the driver does not tell. To make one current that has none opens it,
-/// which takes some hundred megabytes there.
+/// Whether this process has a context on the device; yes where the driver does not tell. To make one current that has
+/// none opens it, which takes some hundred megabytes there.
 inline bool has_context(int device) {
   using GetState = CUresult(CUdevice, unsigned*, int*);
   static GetState* const get_state = driver_function<GetState>("cuDevicePrimaryCtxGetState", 7000);
@@ -49,7 +49,8 @@ inline bool has_context(int device) {
   return get_state == nullptr || get_state(device, &flags, &active) != CUDA_SUCCESS || active != 0;
 }
 
-/// Makes a device current for as long as it lives. Then that is current again which was before, but for a device that has no context:
+/// Makes a device current for as long as it lives. Then that is current again which was before, but for a device that
+/// has no context:
 /// CUDA says of a thread that has chosen none that it has device 0.
 class Current {
  public:
@@ -71,7 +72,8 @@ class Current {
 
 inline constexpr int kThreads = 256;
 
-/// Does what `work(chunk, thread, threads)` says. Parameters lie in the kernel's own memory, where all threads read them at once.
+/// Does what `work(chunk, thread, threads)` says. Parameters lie in the kernel's own memory, where all threads read
+/// them at once.
 template <class Work>
 __global__ void __launch_bounds__(kThreads) on_chunks(const __grid_constant__ Work work) {
   work(static_cast<std::int32_t>(blockIdx.x), static_cast<int>(threadIdx.x), kThreads);
@@ -93,8 +95,9 @@ template <class Work>
           }};
 }
 
-/// A launch for each of `works`, in stream order: nothing is waited for. The device that was current is current again, if it has a context. Throws
-/// InvalidArgument unless `device` is a GPU, DeviceFailure where CUDA refuses; both name `what`.
+/// A launch for each of `works`, in stream order: nothing is waited for. The device that was current is current again,
+/// if it has a context. Throws InvalidArgument unless `device` is a GPU, DeviceFailure where CUDA refuses; both name
+/// `what`.
 template <class Works>
 void launch(const std::string& what, const Works& works, comm::Device device, void* stream) {
   if (device.kind != comm::Device::Kind::cuda)

@@ -13,7 +13,8 @@
 
 namespace plumbline::device {
 
-/// Each device is lost when so many allocations were made on it, as CUDA's are after an access that was illegal: the next one says so.
+/// Each device is lost when so many allocations were made on it, as CUDA's are after an access that was illegal: the
+/// next one says so.
 class LosesDevices final : public RuntimeDecorator {
  public:
   LosesDevices(std::shared_ptr<Runtime> inner, int allocations)

@@ -1,7 +1,9 @@
-// reference/device/memory_space.hpp: where tensors lie and are worked on: the host's memory, at once; or a device's, in the order of a stream.
+// reference/device/memory_space.hpp: where tensors lie and are worked on: the host's memory, at once; or a device's, in
+// the order of a stream.
 //
-// Model   A plain value that functions on tensors are given: on the host they are done when the call returns, on a device they are
-//         put into the stream, and the host waits for nothing. What is in other streams is ordered by the caller.
+// Model   A plain value that functions on tensors are given: on the host they are done when the call returns, on a
+//         device they are put into the stream, and the host waits for nothing. What is in other streams is ordered by
+//         the caller.
 // Errors  Those of runtime.hpp.
 #pragma once
 
@@ -19,8 +21,8 @@
 
 namespace plumbline::device {
 
-/// What works on tensors that are in a device's memory, and in which stream (null: the device's default one), which must outlive
-/// whatever is given this. Without a runtime tensors are in the host's.
+/// What works on tensors that are in a device's memory, and in which stream (null: the device's default one), which
+/// must outlive whatever is given this. Without a runtime tensors are in the host's.
 struct DeviceUse {
   std::shared_ptr<Runtime> runtime = nullptr;
   Stream stream = nullptr;
@@ -48,8 +50,9 @@ class MemorySpace {
   }
   /// Copies bytes within this place's memory, or between the host's and it.
   void copy(void* to, const void* from, std::size_t bytes) const;
-  /// Each `from` to its `to`, byte for byte, all at this place: on a device in one launch of as many as a table holds. Pairs are the
-  /// same memory or do not overlap, and are of one type and length: else throws InvalidArgument, on a device what scaled_copy_work() throws.
+  /// Each `from` to its `to`, byte for byte, all at this place: on a device in one launch of as many as a table holds.
+  /// Pairs are the same memory or do not overlap, and are of one type and length: else throws InvalidArgument, on a
+  /// device what scaled_copy_work() throws.
   void copy(std::span<const ScaledCopy> pairs) const;
   void fill(void* to, std::byte value, std::size_t bytes) const;
   /// Waits until all that was put into the stream is done.
@@ -60,15 +63,16 @@ class MemorySpace {
   int index_ = 0;
 };
 
-/// Where all of the tensors are; of none, the host. Throws, beginning with `what`, in one line: InvalidArgument where they are in
-/// several memories or on a device that there is not, Unsupported on a device that `use` has no runtime of.
+/// Where all of the tensors are; of none, the host. Throws, beginning with `what`, in one line: InvalidArgument where
+/// they are in several memories or on a device that there is not, Unsupported on a device that `use` has no runtime of.
 [[nodiscard]] MemorySpace place_of(std::string_view what, std::span<const comm::Buffer> tensors, const DeviceUse& use);
 /// Throws InvalidArgument, naming the first tensor that is not at the place.
 void require_at(std::string_view what, std::span<const comm::Buffer> tensors, const MemorySpace& place);
 /// Throws Unsupported unless the group's backend takes memory of the place.
 void require_served(std::string_view what, const comm::Communicator& group, const MemorySpace& place);
 
-/// The bytes of a tensor at a place, on the host, and back. Returns when they are there: on a device the host waits for the stream.
+/// The bytes of a tensor at a place, on the host, and back. Returns when they are there: on a device the host waits for
+/// the stream.
 [[nodiscard]] std::vector<std::byte> bytes_of(const MemorySpace& place, comm::ConstBuffer tensor);
 /// Throws InvalidArgument for another number of bytes than the tensor has.
 void set_bytes(const MemorySpace& place, comm::Buffer tensor, std::span<const std::byte> bytes);
@@ -93,13 +97,13 @@ class ScratchBuffer {
 
 // ---- Calls on a device's memory over a group that takes the host's, by way of the host.
 //
-// Model   What a call gives is copied to the host in the order of the caller's stream, and waited for; then the call is made on the
-//         host's memory; what it got is copied back in the order of the stream that is the caller's at the wait,
-//         behind all that was in the one of the start; at a further wait the stream of then goes on behind it. Calls on the
-//         host's memory go through as they are. Groups made from this one are staged alike.
+// Model   What a call gives is copied to the host in the order of the caller's stream, and waited for; then the call is
+//         made on the host's memory; what it got is copied back in the order of the stream that is the caller's at the
+//         wait, behind all that was in the one of the start; at a further wait the stream of then goes on behind it.
+//         Calls on the host's memory go through as they are. Groups made from this one are staged alike.
 // Bits    Those of the group on the host's memory.
-// Cost    The host waits for the stream at each call that gives something, and for the call itself. Memory of the host is kept,
-//         and used again once the copies out of it are done.
+// Cost    The host waits for the stream at each call that gives something, and for the call itself. Memory of the host
+//         is kept, and used again once the copies out of it are done.
 // Threads, errors  As communicator.hpp says; and the runtime's.
 
 class HostStaging final : public comm::Communicator {

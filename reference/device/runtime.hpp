@@ -1,18 +1,19 @@
 // reference/device/runtime.hpp: what we ask of a device with memory, streams and kernels of its own.
 //
-// Model   A device has memory that the host does not touch, and streams: queues of work, each done in its order, all of them beside
-//         the host and beside each other. An event is a point in a stream that others may wait for. Calls here return before their
-//         work is done. These may let the host wait for it: synchronize(), which always does; release(), which a runtime may let
-//         wait for all work of the device (cudaFree does); copy() from or to memory of the host that is not pinned.
-//         There are two: `cuda` (lib/plumbline/libplumbline_cuda.so, opened when it is asked for) and `emulated`, whose memory is
-//         the host's and whose streams are threads: the same communicator and the same kernels' bodies, on machines without a
-//         GPU. The emulated one is there to show faults of order; its speed says nothing.
-// Handles Streams and events are the runtime's own (cudaStream_t, cudaEvent_t), so that those of others (LibTorch's) serve, too;
-//         the null stream is the device's default stream. runtime.hpp owns them.
-// Threads Any thread may call; what the host's thread has as its current device stays as it is, unless nothing in the process uses
-//         that device: to go back to it would start to.
-// Errors  InvalidArgument: no such device. OutOfMemory (with figures). DeviceFailure: what the runtime says, with its name for the
-//         error.
+// Model   A device has memory that the host does not touch, and streams: queues of work, each done in its order, all of
+//         them beside the host and beside each other. An event is a point in a stream that others may wait for. Calls
+//         here return before their work is done. These may let the host wait for it: synchronize(), which always does;
+//         release(), which a runtime may let wait for all work of the device (cudaFree does); copy() from or to memory
+//         of the host that is not pinned.
+//         There are two: `cuda` (lib/plumbline/libplumbline_cuda.so, opened when it is asked for) and `emulated`, whose
+//         memory is the host's and whose streams are threads: the same communicator and the same kernels' bodies, on
+//         machines without a GPU. The emulated one is there to show faults of order; its speed says nothing.
+// Handles Streams and events are the runtime's own (cudaStream_t, cudaEvent_t), so that those of others (LibTorch's)
+//         serve, too; the null stream is the device's default stream. runtime.hpp owns them.
+// Threads Any thread may call; what the host's thread has as its current device stays as it is, unless nothing in the
+//         process uses that device: to go back to it would start to.
+// Errors  InvalidArgument: no such device. OutOfMemory (with figures). DeviceFailure: what the runtime says, with its
+//         name for the error.
 #pragma once
 
 #include <chrono>
@@ -51,24 +52,26 @@ class Runtime {
   [[nodiscard]] virtual comm::Device::Kind kind() const = 0;
   /// Of this process, devices 0 to count() - 1.
   [[nodiscard]] virtual int count() const = 0;
-  /// Does not start to use it: that takes memory there, which a device that others use may not have. So what is free now is not told
-  /// here, but by allocate(), where it is not enough.
+  /// Does not start to use it: that takes memory there, which a device that others use may not have. So what is free
+  /// now is not told here, but by allocate(), where it is not enough.
   [[nodiscard]] virtual Description describe(int device) const = 0;
-  /// The runtime's own words on itself: versions of driver, runtime and toolkit, settings; kept in the record's environment.
+  /// The runtime's own words on itself: versions of driver, runtime and toolkit, settings; kept in the record's
+  /// environment.
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
 
-  /// Memory of `device`, aligned to 256 bytes; null for 0 bytes. Throws OutOfMemory, which says how much was asked for, how much is
-  /// free and how much there is.
+  /// Memory of `device`, aligned to 256 bytes; null for 0 bytes. Throws OutOfMemory, which says how much was asked for,
+  /// how much is free and how much there is.
   [[nodiscard]] virtual void* allocate(int device, std::size_t bytes) = 0;
   /// Work that uses it must have been waited for.
   virtual void release(int device, void* memory) noexcept = 0;
   /// The device whose memory holds `address`; nothing for memory of the host.
   [[nodiscard]] virtual std::optional<int> holder_of(const void* address) const = 0;
-  /// From now on kernels of `device` may use memory of `other` that was allocated one by one, as allocate() does. Throws Unsupported where
-  /// they cannot.
+  /// From now on kernels of `device` may use memory of `other` that was allocated one by one, as allocate() does.
+  /// Throws Unsupported where they cannot.
   virtual void connect(int device, int other) = 0;
-  /// The same of the memory of another device that holds `address`, however it came about: that of a pool is opened to `device`. Once
-  /// the two are connected. Throws Unsupported, saying what would be right, for memory that stays closed.
+  /// The same of the memory of another device that holds `address`, however it came about: that of a pool is opened to
+  /// `device`. Once the two are connected. Throws Unsupported, saying what would be right, for memory that stays
+  /// closed.
   virtual void reach(int device, const void* address) = 0;
 
   [[nodiscard]] virtual Stream create_stream(int device) = 0;
@@ -81,8 +84,8 @@ class Runtime {
   virtual void destroy_event(int device, Event event) noexcept = 0;
   /// The event is where the stream stands now.
   virtual void record(int device, Event event, Stream stream) = 0;
-  /// What is put into `stream` from now on starts when the event (of any device), as last recorded, is reached. One that was never
-  /// recorded counts as reached.
+  /// What is put into `stream` from now on starts when the event (of any device), as last recorded, is reached. One
+  /// that was never recorded counts as reached.
   virtual void wait(int device, Stream stream, Event event) = 0;
   /// Whether the event, as last recorded, is reached. Does not wait.
   [[nodiscard]] virtual bool is_reached(int device, Event event) = 0;
@@ -96,7 +99,8 @@ class Runtime {
   // Kernels: each a launch, its table passed by value.
   virtual void fold(int device, const FoldTable& table, Stream stream) = 0;
   virtual void move(int device, const MoveTable& table, Stream stream) = 0;
-  /// Blocks 0 to `chunks` - 1 of a component's kernel, on a copy of `work`. Throws Unsupported where the runtime has no such kernel.
+  /// Blocks 0 to `chunks` - 1 of a component's kernel, on a copy of `work`. Throws Unsupported where the runtime has no
+  /// such kernel.
   virtual void launch(int device, const Kernel& kernel, const void* work, std::int32_t chunks, Stream stream) = 0;
   /// Keeps the stream busy for at least that long: a producer that is slow on purpose.
   virtual void pause(int device, std::chrono::nanoseconds duration, Stream stream) = 0;
@@ -143,8 +147,8 @@ class RuntimeDecorator : public Runtime {
   std::shared_ptr<Runtime> inner_;
 };
 
-/// The factory's name in module cuda, and its type. Throws RuntimeFailure in one line where there is no driver, no device, or a
-/// driver older than the toolkit.
+/// The factory's name in module cuda, and its type. Throws RuntimeFailure in one line where there is no driver, no
+/// device, or a driver older than the toolkit.
 inline constexpr const char* kRuntimeFactory = "plumbline_open_device";
 using RuntimeFactory = Runtime*();
 

@@ -1,9 +1,9 @@
-// reference/device/scaled_copies.hpp: many copies that scale and change types, as work for a device that takes them all in one
-// launch: gradients into buckets and out of them, what is sent of a tensor, de-biasing.
+// reference/device/scaled_copies.hpp: many copies that scale and change types, as work for a device that takes them all
+// in one launch: gradients into buckets and out of them, what is sent of a tensor, de-biasing.
 //
-// Model   to[i] = from[i] * factor, or from[i] / divisor, in f64 where `from` is that and else in f32, rounded to the type of
-//         `to` (of f64 to 16 bits by way of f32). By 1 between buffers of one type it is a copy of bytes. In place where both start at
-//         one address and have elements of one size.
+// Model   to[i] = from[i] * factor, or from[i] / divisor, in f64 where `from` is that and else in f32, rounded to the
+//         type of `to` (of f64 to 16 bits by way of f32). By 1 between buffers of one type it is a copy of bytes. In
+//         place where both start at one address and have elements of one size.
 #pragma once
 
 #include <span>
@@ -90,9 +90,9 @@ struct ScaledCopyWork {
   }
 };
 
-/// What there is to do, in order; nothing for copies without elements or of an element to itself. All must be in memory of
-/// `device`. Throws InvalidArgument for other counts than each other's, for memory of another device and for any other overlap, Unsupported for integers
-/// that would be scaled or change their type.
+/// What there is to do, in order; nothing for copies without elements or of an element to itself. All must be in memory
+/// of `device`. Throws InvalidArgument for other counts than each other's, for memory of another device and for any
+/// other overlap, Unsupported for integers that would be scaled or change their type.
 [[nodiscard]] std::vector<ScaledCopyWork> scaled_copy_work(std::span<const ScaledCopy> copies, Scaling scaling,
                                                            comm::Device device);
 
@@ -102,8 +102,9 @@ struct ScaledCopyWork {
 // Bits    Those of the host (bucketing::copy_divided(), gossip::scaled_copy()), but for which NaN.
 // Needs   A driver for the toolkit that this was built with. The program starts without one.
 
-/// Makes all copies, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch for each 1000 of
-/// them. The device that was current is current again, if it has a context. Throws what scaled_copy_work() throws; DeviceFailure where CUDA refuses.
+/// Makes all copies, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch for
+/// each 1000 of them. The device that was current is current again, if it has a context. Throws what scaled_copy_work()
+/// throws; DeviceFailure where CUDA refuses.
 void copy_on_device(std::span<const ScaledCopy> copies, Scaling scaling, void* stream = nullptr);
 
 /// ScaledCopyWork for make_cuda().

@@ -1,10 +1,9 @@
 // The kernel on a GPU, held to the loops of the host.
-#include "reference/device/scaled_copies.hpp"
-
 #include <array>
 
 #include "reference/bucketing/bucket_memory.hpp"
 #include "reference/device/gpu_test.hpp"
+#include "reference/device/scaled_copies.hpp"
 
 namespace plumbline::device {
 namespace {

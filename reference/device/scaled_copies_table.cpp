@@ -1,8 +1,8 @@
-#include "reference/device/scaled_copies.hpp"
-
 #include <functional>
 
 #include <fmt/format.h>
+
+#include "reference/device/scaled_copies.hpp"
 
 namespace plumbline::device {
 namespace {

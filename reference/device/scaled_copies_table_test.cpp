@@ -1,7 +1,5 @@
-// The kernel's work, thread by thread on this processor: every element of every copy once, whatever its alignment and length, with
-// the bits of the host's own loops.
-#include "reference/device/scaled_copies.hpp"
-
+// The kernel's work, thread by thread on this processor: every element of every copy once, whatever its alignment and
+// length, with the bits of the host's own loops.
 #include <array>
 
 #include <gmock/gmock.h>
@@ -9,6 +7,7 @@
 
 #include "reference/bucketing/bucket_memory.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/device/scaled_copies.hpp"
 #include "reference/device/tensor_samples_test.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
 

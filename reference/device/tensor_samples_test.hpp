@@ -27,7 +27,8 @@ inline void put(std::byte* at, comm::DType dtype, double value) {
   if (dtype == comm::DType::f64) store(value);
 }
 
-/// Elements that start `shift` of them behind a boundary of 16 bytes. Equal to another when elements and the bytes around them are.
+/// Elements that start `shift` of them behind a boundary of 16 bytes. Equal to another when elements and the bytes
+/// around them are.
 class ShiftedTensor {
  public:
   ShiftedTensor(comm::DType dtype, std::int64_t count, std::size_t shift, int seed = 0)

@@ -180,7 +180,8 @@ int floor_of_logarithm(int number) { return static_cast<int>(std::bit_width(stat
 
 int round_the_end(std::int64_t place, int places) { return static_cast<int>(((place % places) + places) % places); }
 
-// One rank of each machine goes outside, to the rank of its number of another machine; the others stay, and leave it out.
+// One rank of each machine goes outside, to the rank of its number of another machine; the others stay, and leave it
+// out.
 struct Machines {
   int machines, ranks;  // a machine
   std::int64_t step;

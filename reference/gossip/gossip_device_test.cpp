@@ -58,7 +58,8 @@ class Numbers {
   device::MemorySpace place_;
 };
 
-// One rank's values come only when the other rank's stream has gone on behind its hand-over: the exchange is in no caller's way.
+// One rank's values come only when the other rank's stream has gone on behind its hand-over: the exchange is in no
+// caller's way.
 TEST(GossipThreadOnADevice, LetsTheCallersStreamGoOn) {
   const auto runtime = device::make_emulated();
   std::latch went_on(1);

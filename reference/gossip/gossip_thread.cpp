@@ -117,8 +117,8 @@ struct GossipThread::Shared {
     for (std::size_t i = 0; i < x.size() && copies; ++i) pairs.push_back({x[i], sent[i]});
     place.copy(pairs);
   }
-  // Nothing is under way any more in memory that goes. A stream that tells of an error has come to its end as well; whoever
-  // collected the round was told of it.
+  // Nothing is under way any more in memory that goes. A stream that tells of an error has come to its end as well;
+  // whoever collected the round was told of it.
   void await_device() const noexcept {
     const auto await = [](const auto& stream) {
       try {

@@ -1,21 +1,22 @@
 // reference/gossip/gossip_thread.hpp: push-sum rounds on a thread of their own, beside the caller's work.
 //
-// Model   The caller hands its values over and goes on; the thread exchanges a copy of what is sent; the caller collects what
-//         came and adds it. At most one round is under way. Two flags say who may touch what: handed over (the thread's
-//         turn) and ready (the caller's), under one lock. The thread's group is its own.
-// Devices Values in a device's memory are mixed, copied and added in the caller's stream (PushSumOptions::device), and exchanged
-//         in one of the thread's own, beside it (use_streams). Events order the two: the exchange begins behind the copy, what
-//         came is added behind the exchange. The host waits for the thread, which waits for other nodes' calls; neither waits
-//         for the device. What a failed exchange put into the thread's stream comes before its repetition.
-// Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same values
-//         over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the thread
-//         pauses before each such try (gossip_thread.hpp). Not one that failed on a device, or found no memory there: its DeviceFailure
-//         comes from collect() at once.
-// Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the round, its peers and
-//         what cut it last. PeerFailed and others of the exchange come from collect(), too. After them only close() and
-//         the destructor may be called.
-// Threads One caller. The destructor, like close(), lets the round under way end or, when it does not within the heartbeat
-//         time, aborts the thread's group, and joins.
+// Model   The caller hands its values over and goes on; the thread exchanges a copy of what is sent; the caller
+//         collects what came and adds it. At most one round is under way. Two flags say who may touch what: handed over
+//         (the thread's turn) and ready (the caller's), under one lock. The thread's group is its own.
+// Devices Values in a device's memory are mixed, copied and added in the caller's stream (PushSumOptions::device), and
+//         exchanged in one of the thread's own, beside it (use_streams). Events order the two: the exchange begins
+//         behind the copy, what came is added behind the exchange. The host waits for the thread, which waits for other
+//         nodes' calls; neither waits for the device. What a failed exchange put into the thread's stream comes before
+//         its repetition.
+// Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same
+//         values over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the
+//         thread pauses before each such try (gossip_thread.hpp). Not one that failed on a device, or found no memory
+//         there: its DeviceFailure comes from collect() at once.
+// Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the round, its peers
+//         and what cut it last. PeerFailed and others of the exchange come from collect(), too. After them only close()
+//         and the destructor may be called.
+// Threads One caller. The destructor, like close(), lets the round under way end or, when it does not within the
+//         heartbeat time, aborts the thread's group, and joins.
 // Source  The gossip thread of FairScale's SlowMoDistributedDataParallel.
 #pragma once
 
@@ -47,12 +48,12 @@ class GossipThread {
   GossipThread(const GossipThread&) = delete;
   GossipThread& operator=(const GossipThread&) = delete;
 
-  /// Hands x over: leaves in it what this node keeps, and begins a round. False, with x as it was, when the round before
-  /// was not collected yet, or gossip is off. Throws what PushSum::prepare() throws, and OutOfMemory, with x and the weight as
-  /// they were.
+  /// Hands x over: leaves in it what this node keeps, and begins a round. False, with x as it was, when the round
+  /// before was not collected yet, or gossip is off. Throws what PushSum::prepare() throws, and OutOfMemory, with x and
+  /// the weight as they were.
   [[nodiscard]] bool hand_over(std::span<const comm::Buffer> x);
-  /// Takes the memory that hand_over(x) needs of a device, which it does otherwise itself, before x is changed: for who changes
-  /// something along with x. Nothing while a round is under way. Throws as hand_over().
+  /// Takes the memory that hand_over(x) needs of a device, which it does otherwise itself, before x is changed: for who
+  /// changes something along with x. Nothing while a round is under way. Throws as hand_over().
   void reserve(std::span<const comm::Buffer> x);
   /// Adds to x what came. `waits`: until the round is ready, or the heartbeat time since its hand-over has passed.
   [[nodiscard]] Collected collect(std::span<const comm::Buffer> x, bool waits);
@@ -82,8 +83,8 @@ class GossipThread {
 
 // ---- Whether a round of gossip that was interrupted is made again, and how long to wait before that.
 //
-// Model   1 ms, then each time twice as long: what passes soon costs little time, and what lasts little work. At most 1 s, and
-//         a fourth of the heartbeat time, so that there are several tries in it.
+// Model   1 ms, then each time twice as long: what passes soon costs little time, and what lasts little work. At most 1
+//         s, and a fourth of the heartbeat time, so that there are several tries in it.
 
 /// Whether it may go better the next time: a wire may hold again, but no memory comes back by itself, and no device.
 [[nodiscard]] inline bool may_pass(const RuntimeFailure& error) {

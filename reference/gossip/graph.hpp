@@ -1,9 +1,9 @@
 // reference/gossip/graph.hpp: which nodes send to which in each round of gossip.
 //
-// Model   n nodes; a node is one rank, or several that act as one (ranks_per_node). Each node has a phone book, a list of
-//         nodes that it can send to. In round t (from 0) with p peers it sends to the entries t*p, t*p + 1, … t*p + p - 1 of
-//         it, counted round its end. It receives from exactly those that send to it. A node is never told who sends: it
-//         computes that from the same graph, so all nodes must be in the same round.
+// Model   n nodes; a node is one rank, or several that act as one (ranks_per_node). Each node has a phone book, a list
+//         of nodes that it can send to. In round t (from 0) with p peers it sends to the entries t*p, t*p + 1, … t*p +
+//         p - 1 of it, counted round its end. It receives from exactly those that send to it. A node is never told who
+//         sends: it computes that from the same graph, so all nodes must be in the same round.
 // Books   f(d) is the node d further on, b(d) the one d back, both round the ring of all nodes:
 //           directed exponential    f(1) b(1) f(2) b(2) f(4) b(4) …
 //           n-peer exponential      f(1) … f(p)  f(q) … f(p q)  f(q q) …, q = p + 1: the default
@@ -14,13 +14,14 @@
 //           mesh, star, complete    the neighbours, by their distance further on
 //           random matching         another matching in each round: pairs, and one node alone where n is odd
 //         Of the exponential ones distances go up to the largest power that is at most n - 1.
-// Here    plumbline: an entry is another node and stands in the book once. One node gossips with nobody. Bipartite books
-//         need an even number of nodes; more peers than entries are refused.
-//         fairscale: what FairScale 0.4.13 builds: doubled entries (f(n/2) and b(n/2)), entries that name the node itself,
-//         empty books over an odd number of nodes, levels by a quotient of two logarithms in double precision.
-// Cost    Books of a ring's distances are kept as distances: peers() of a node is O(p), whatever n. Others are kept as rows.
-// Sources Assran et al., Stochastic Gradient Push (ICML 2019); FairScale's graphs, recorded; Boyd et al., Randomized Gossip
-//         Algorithms (2006) for matchings.
+// Here    plumbline: an entry is another node and stands in the book once. One node gossips with nobody. Bipartite
+//         books need an even number of nodes; more peers than entries are refused.
+//         fairscale: what FairScale 0.4.13 builds: doubled entries (f(n/2) and b(n/2)), entries that name the node
+//         itself, empty books over an odd number of nodes, levels by a quotient of two logarithms in double precision.
+// Cost    Books of a ring's distances are kept as distances: peers() of a node is O(p), whatever n. Others are kept as
+//         rows.
+// Sources Assran et al., Stochastic Gradient Push (ICML 2019); FairScale's graphs, recorded; Boyd et al., Randomized
+//         Gossip Algorithms (2006) for matchings.
 #pragma once
 
 #include <array>
@@ -79,8 +80,8 @@ struct GraphOptions {
   friend bool operator==(const GraphOptions&, const GraphOptions&) = default;
 };
 
-/// Nodes that one node sends to and receives from in a round. `out` is in the order of the phone book and may name a node
-/// twice. `in` is by the place of the entry among the p of the round, then by rising node.
+/// Nodes that one node sends to and receives from in a round. `out` is in the order of the phone book and may name a
+/// node twice. `in` is by the place of the entry among the p of the round, then by rising node.
 struct Peers {
   std::vector<int> out;
   std::vector<int> in;
@@ -90,12 +91,13 @@ struct Peers {
 /// A plain value; equal on all nodes.
 class Graph {
  public:
-  /// Throws InvalidArgument: nodes, ranks or peers below 1, more peers than the book has entries, an odd number of nodes of
-  /// a bipartite graph, rows that do not divide the nodes, a center that is no node. As fairscale only what that refuses:
-  /// one node of an exponential graph, a kind that it lacks. There, too many peers and empty books fail in peers().
+  /// Throws InvalidArgument: nodes, ranks or peers below 1, more peers than the book has entries, an odd number of
+  /// nodes of a bipartite graph, rows that do not divide the nodes, a center that is no node. As fairscale only what
+  /// that refuses: one node of an exponential graph, a kind that it lacks. There, too many peers and empty books fail
+  /// in peers().
   explicit Graph(const GraphOptions& options);
-  /// A graph of rows that are given, taken in turn by `peers` entries; 0: all in every round. `regular` says that every node
-  /// sends and receives equally much; as fairscale it is believed.
+  /// A graph of rows that are given, taken in turn by `peers` entries; 0: all in every round. `regular` says that every
+  /// node sends and receives equally much; as fairscale it is believed.
   Graph(std::vector<std::vector<int>> rows, int peers, Convention convention, bool regular);
 
   [[nodiscard]] const GraphOptions& options() const { return options_; }
@@ -112,8 +114,8 @@ class Graph {
 
   /// The nodes that `node` can send to, in order. Of a random matching: all others. Throws OutOfRange.
   [[nodiscard]] std::vector<int> phone_book(int node) const;
-  /// The peers of `node` in `round`. Throws OutOfRange for a node or round that is none, and as fairscale for books with
-  /// fewer entries than peers.
+  /// The peers of `node` in `round`. Throws OutOfRange for a node or round that is none, and as fairscale for books
+  /// with fewer entries than peers.
   [[nodiscard]] Peers peers(int node, std::int64_t round) const;
   /// Whom each node sends to in `round`, by node: the `out` of all peers().
   [[nodiscard]] std::vector<std::vector<int>> sends(std::int64_t round) const;
@@ -123,8 +125,8 @@ class Graph {
   [[nodiscard]] std::int64_t round_after(std::int64_t steps) const { return is_dynamic() ? steps : 0; }
   /// The same graph with another number of peers per round, which starts at round 0 anew. The phone book stays.
   [[nodiscard]] Graph with_peers(int peers) const;
-  /// Rounds after which the same peers come again; 1 for static graphs, 0 where they never do (random matchings). Throws
-  /// Unsupported where rows of many lengths come together only behind 2^53 rounds or more.
+  /// Rounds after which the same peers come again; 1 for static graphs, 0 where they never do (random matchings).
+  /// Throws Unsupported where rows of many lengths come together only behind 2^53 rounds or more.
   [[nodiscard]] std::int64_t period() const;
   /// Distances that every node has alike, nodes further on, in the order of its book; nothing of other graphs.
   [[nodiscard]] const std::vector<int>& distances() const { return distances_; }
@@ -150,12 +152,13 @@ class Graph {
   std::vector<std::vector<int>> senders_;  // who names the node anywhere in its row, rising
 };
 
-/// Pairs of nodes that send to or hear from each other without the other knowing: "node 2 sends to node 5, which receives
-/// from [1, 3]", the first of them; "" when every receive list is the exact inverse of the send lists. peers[i] is node i's.
+/// Pairs of nodes that send to or hear from each other without the other knowing: "node 2 sends to node 5, which
+/// receives from [1, 3]", the first of them; "" when every receive list is the exact inverse of the send lists.
+/// peers[i] is node i's.
 [[nodiscard]] std::string first_mismatch(const std::vector<Peers>& peers);
 
-/// Whether a round never ends when each message is sent by a blocking call that waits for its receiver, one entry after the
-/// other: nodes that are not passive send first, passive ones receive first.
+/// Whether a round never ends when each message is sent by a blocking call that waits for its receiver, one entry after
+/// the other: nodes that are not passive send first, passive ones receive first.
 [[nodiscard]] bool blocks_one_at_a_time(const Graph& graph, std::int64_t round);
 
 }  // namespace plumbline::gossip

@@ -1,10 +1,10 @@
 // reference/gossip/mixing.hpp: how much of its mass a node keeps in a round, and how much each peer gets.
 //
-// Model   Shares are fractions of the node's mass and add up to 1, so the mixing matrix P (to, from) is column-stochastic:
-//         nothing is lost. Where rows add up to 1 too, weights stay 1 and need not travel.
+// Model   Shares are fractions of the node's mass and add up to 1, so the mixing matrix P (to, from) is
+//         column-stochastic: nothing is lost. Where rows add up to 1 too, weights stay 1 and need not travel.
 //           uniform               each of the p peers and the node itself 1/(p + 1)
-//           Metropolis-Hastings   a peer 1/(1 + the larger number of peers of the two), the node the rest; for rounds in
-//                                 which whoever sends to a node hears from it
+//           Metropolis-Hastings   a peer 1/(1 + the larger number of peers of the two), the node the rest; for rounds
+//                                 in which whoever sends to a node hears from it
 //           skewed                node i keeps 1/(2 + i mod 3), its peers get the rest as 1 : 2 : 3 : …
 // Lazy    Uniform mixing over a regular graph: values travel unscaled, and the sum is multiplied by 1/(p + 1).
 // Sources Assran et al. (2019); Xiao and Boyd, Fast Linear Iterations for Distributed Averaging (2004).
@@ -37,8 +37,8 @@ struct Mixing {
   std::vector<std::vector<Shares>> shares{};
 };
 
-/// What `node` keeps and sends in `round`. Throws InvalidArgument where Metropolis-Hastings is asked for and a peer does not
-/// answer, or where shares that were given do not fit the peers.
+/// What `node` keeps and sends in `round`. Throws InvalidArgument where Metropolis-Hastings is asked for and a peer
+/// does not answer, or where shares that were given do not fit the peers.
 [[nodiscard]] Shares shares_of(const Graph& graph, const Mixing& mixing, int node, std::int64_t round);
 
 /// The same where it is known whom every node sends to (Graph::sends()).

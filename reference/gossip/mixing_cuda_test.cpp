@@ -1,7 +1,6 @@
 // The kernel on a GPU, held to the loops of the host.
-#include "reference/gossip/mixing_kernel.hpp"
-
 #include "reference/device/gpu_test.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::gossip {

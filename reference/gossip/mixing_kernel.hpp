@@ -1,7 +1,8 @@
-// reference/gossip/mixing_kernel.hpp: what push-sum adds up of what came, as work for a device that takes many tensors in one launch.
+// reference/gossip/mixing_kernel.hpp: what push-sum adds up of what came, as work for a device that takes many tensors
+// in one launch.
 //
-// Model   Of a tensor x and what came for it: x = x + (came 0 + came 1 + …), and where mixing is lazy x = that * kept. Each
-//         operation is rounded to the tensor's type, in this order: so PushSum mixes on the host.
+// Model   Of a tensor x and what came for it: x = x + (came 0 + came 1 + …), and where mixing is lazy x = that * kept.
+//         Each operation is rounded to the tensor's type, in this order: so PushSum mixes on the host.
 #pragma once
 
 #include <array>
@@ -79,26 +80,29 @@ struct MixWork {
   }
 };
 
-/// How mixing ends: what came is added (nothing), or the sum is multiplied with what a node keeps of itself (lazy mixing).
+/// How mixing ends: what came is added (nothing), or the sum is multiplied with what a node keeps of itself (lazy
+/// mixing).
 struct Kept {
   double factor = 1;
   bool is_lazy = false;
 };
 
-/// What there is to do, in order; nothing for tensors without elements, nor for those that nothing came for and that are
-/// not multiplied. All must be in
-/// memory of `device`. Throws InvalidArgument for other counts or types than each other's and for memory of another device,
-/// Unsupported for types that are not floating.
+/// What there is to do, in order; nothing for tensors without elements, nor for those that nothing came for and that
+/// are not multiplied. All must be in
+/// memory of `device`. Throws InvalidArgument for other counts or types than each other's and for memory of another
+/// device, Unsupported for types that are not floating.
 [[nodiscard]] std::vector<MixWork> mix_work(std::span<const Arrivals> tensors, Kept kept, comm::Device device);
 
 // ---- Push-sum's mixing for tensors in memory of a GPU: one launch for all of them.
 //
-// Model   As mixing_kernel.hpp, in stream order: nothing is waited for, and the host may forget the list when the call returns.
+// Model   As mixing_kernel.hpp, in stream order: nothing is waited for, and the host may forget the list when the call
+//         returns.
 // Bits    Those of the host, but for which NaN.
 // Needs   A driver for the toolkit that this was built with. The program starts without one.
 
-/// Mixes all tensors, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch for each 666
-/// tensors. The device that was current is current again, if it has a context. Throws what mix_work() throws; DeviceFailure where CUDA refuses.
+/// Mixes all tensors, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch for
+/// each 666 tensors. The device that was current is current again, if it has a context. Throws what mix_work() throws;
+/// DeviceFailure where CUDA refuses.
 void mix_on_device(std::span<const Arrivals> tensors, Kept kept, void* stream = nullptr);
 
 /// MixWork for device::make_cuda().

@@ -1,6 +1,6 @@
-#include "reference/gossip/mixing_kernel.hpp"
-
 #include <fmt/format.h>
+
+#include "reference/gossip/mixing_kernel.hpp"
 
 namespace plumbline::gossip {
 

@@ -1,11 +1,10 @@
 // The kernel's work, thread by thread on this processor, held to the loops of the host.
-#include "reference/gossip/mixing_kernel.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/device/tensor_samples_test.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::gossip {

@@ -117,8 +117,8 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
                                             (!options.lazy && gossip::is_lazy(graph_, mixing_)))) {
   options_.heartbeat = steps_.patience(options_.heartbeat);
   transfer_ = std::make_unique<Transfer>();
-  // Where rounds come again, so do their plans; shares that are given need not. The period of rows is a common multiple, which
-  // may be any number.
+  // Where rounds come again, so do their plans; shares that are given need not. The period of rows is a common
+  // multiple, which may be any number.
   constexpr std::int64_t most_plans = 64;
   const bool comes_again = graph_.is_dynamic() && !graph_.distances().empty() && mixing_.kind != MixingKind::given;
   const std::int64_t period = comes_again ? graph_.period() : 0;
@@ -577,8 +577,8 @@ void PushSum::make_round(std::span<const Buffer> x, bool was_interrupted) {
   absorb(x, incoming_);
 }
 
-// Whether the next round is made in place. Fairscale rounds what stays and weights to the tensors' type where they are not 1,
-// and has a round for each type.
+// Whether the next round is made in place. Fairscale rounds what stays and weights to the tensors' type where they are
+// not 1, and has a round for each type.
 bool PushSum::meets_one() {
   if (!all_meet_ || !place_.is_host() || group_->pair_exchanges() == nullptr || lanes_.empty() ||
       (is_fairscale() && (!is_lazy_ || lanes_.size() > 1)))
@@ -624,12 +624,12 @@ bool PushSum::mixes_in_pieces(std::span<const Buffer> x) const {
       x, [](const Buffer& tensor) { return tensor.bytes() > static_cast<std::size_t>(kPieceBytes); });
 }
 
-// Receives are posted some pieces ahead, so that whoever sends moves the values, while they are in its cache, and is done
-// with them. A piece is mixed when the next one has been sent: by then its peers' are mostly here. Where they are not, more
-// are sent, up to as many as are posted; and where the wait is longer than a piece takes in memory, more are posted for the
-// rest of the round, so that a long way is filled.
-// With confirmations a piece is mixed when those that it was sent to have said that they have it: until then it can be sent
-// again. What was cut goes on where it was: each count goes up when what it counts is done.
+// Receives are posted some pieces ahead, so that whoever sends moves the values, while they are in its cache, and is
+// done with them. A piece is mixed when the next one has been sent: by then its peers' are mostly here. Where they are
+// not, more are sent, up to as many as are posted; and where the wait is longer than a piece takes in memory, more are
+// posted for the rest of the round, so that a long way is filled.
+// With confirmations a piece is mixed when those that it was sent to have said that they have it: until then it can be
+// sent again. What was cut goes on where it was: each count goes up when what it counts is done.
 class PushSum::Pieces {
  public:
   Pieces(PushSum& push_sum, std::span<const Buffer> x)
@@ -669,8 +669,8 @@ class PushSum::Pieces {
 
   /// How many pieces of all peers are here.
   [[nodiscard]] std::size_t come() const { return come_; }
-  /// Begins anew over another group what is not done, where so many pieces are with each peer that they are sent to; their
-  /// number here was told.
+  /// Begins anew over another group what is not done, where so many pieces are with each peer that they are sent to;
+  /// their number here was told.
   void go_over(const std::vector<std::size_t>& had) {
     for (Piece& piece : pieces_)
       for (comm::Work* work : {&piece.came, &piece.sent, &piece.told}) *work = comm::Work();

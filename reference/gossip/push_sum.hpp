@@ -1,40 +1,43 @@
 // reference/gossip/push_sum.hpp: nodes average their values by messages to a few peers a round.
 //
-// Model   Each node has a numerator x (the caller's tensors) and a weight w, 1 at first. A round of node i with shares a
-//         (mixing.hpp): x_i becomes the sum over all j of a_ij x_j, w_i alike. The sums of all x and of all w stay what they
-//         are, w stays above 0, and the estimate x / w goes to the mean.
-// Turns   Push-pull has the same values. Over bipartite graphs its nodes take turns: the passive ones receive first and then
-//         send, the others send first, so that blocking sends end; over others, where they never would, and in push-sum, all
-//         messages of a round are under way at once.
+// Model   Each node has a numerator x (the caller's tensors) and a weight w, 1 at first. A round of node i with shares
+//         a (mixing.hpp): x_i becomes the sum over all j of a_ij x_j, w_i alike. The sums of all x and of all w stay
+//         what they are, w stays above 0, and the estimate x / w goes to the mean.
+// Turns   Push-pull has the same values. Over bipartite graphs its nodes take turns: the passive ones receive first and
+//         then send, the others send first, so that blocking sends end; over others, where they never would, and in
+//         push-sum, all messages of a round are under way at once.
 // Lazy    Where weights cannot differ from 1 they do not travel; see mixing.hpp.
-// Parts   mix() is prepare(), exchange() and absorb(); who overlaps a round with other work calls the parts, on all nodes.
-//         prepare() leaves in x and w what the node keeps and says what is sent.
-// Meeting Where two nodes meet only each other, mix() makes their round in place (comm::PairExchange), if the group's members
-//         all said in the comparison before the first round that they can: no messages then, no confirmations, and the same
-//         bits. Such a round is made by both nodes or by neither, so one that was cut is made anew, with whichever means;
-//         over another group with `confirms` alone, as any round: see Failure.
-// Failure An exchange that ends with an error is interrupted: what was to be sent is kept, x and w are what the node keeps,
-//         and the weight says -1 in interrupted(). retry() sends the same values again without mixing anew. With
-//         `confirms`, a node is done with a round only when all its peers have said that they have its values; then over a
-//         new group retry() repeats exactly the messages that are missing, whichever nodes are a round ahead, and mass is
-//         neither lost nor doubled. Large tensors are mixed piece by piece, and with confirmations none before its peers
-//         have it: x is then what the node keeps but for pieces that are done, and retry() makes the others. Without
-//         confirmations a node may be done while its peer is not: after an error over a group the job cannot go on, and
-//         retry() over a new group throws StateError; so does any retry() of tensors that are mixed piece by piece.
+// Parts   mix() is prepare(), exchange() and absorb(); who overlaps a round with other work calls the parts, on all
+//         nodes. prepare() leaves in x and w what the node keeps and says what is sent.
+// Meeting Where two nodes meet only each other, mix() makes their round in place (comm::PairExchange), if the group's
+//         members all said in the comparison before the first round that they can: no messages then, no confirmations,
+//         and the same bits. Such a round is made by both nodes or by neither, so one that was cut is made anew, with
+//         whichever means; over another group with `confirms` alone, as any round: see Failure.
+// Failure An exchange that ends with an error is interrupted: what was to be sent is kept, x and w are what the node
+//         keeps, and the weight says -1 in interrupted(). retry() sends the same values again without mixing anew. With
+//         `confirms`, a node is done with a round only when all its peers have said that they have its values; then
+//         over a new group retry() repeats exactly the messages that are missing, whichever nodes are a round ahead,
+//         and mass is neither lost nor doubled. Large tensors are mixed piece by piece, and with confirmations none
+//         before its peers have it: x is then what the node keeps but for pieces that are done, and retry() makes the
+//         others. Without confirmations a node may be done while its peer is not: after an error over a group the job
+//         cannot go on, and retry() over a new group throws StateError; so does any retry() of tensors that are mixed
+//         piece by piece.
 // Numbers Operations are of the tensors' type; halves are computed in float and rounded once. Convention fairscale: the
-//         kept share multiplies first, sent values are x times share/kept, the kept share is that of the round before, and
-//         weights are rounded to the tensors' type. plumbline: shares of this round, weights in double.
-// Types   Tensors of several types travel as messages of their own, in one round; the weight goes with the first type. As
-//         fairscale each type has a gossiper, and all turn one graph: each mix of one moves it on, and a gossiper keeps the
-//         peers that it saw last, so the first of two types is in rounds 0, 1, 3, 5, …, the second in 0, 2, 4, …. Each sends
-//         the weight as well, to its own peers and in its own type; that of the last one counts, and so does its share.
-// Devices Tensors may be in a device's memory, over a group that takes it (or device::HostStaging around one that does not): then
-//         all of a round is put into one stream, and the host waits for the other nodes' calls, never for the device. Weights
-//         and confirmations are the host's: a peer that confirms has the values in the order of its stream. Whole tensors are
-//         sent, and nothing is exchanged in place. The bits are those of the host. Messages' memory there is kept (README.md,
-//         Memory).
+//         kept share multiplies first, sent values are x times share/kept, the kept share is that of the round before,
+//         and weights are rounded to the tensors' type. plumbline: shares of this round, weights in double.
+// Types   Tensors of several types travel as messages of their own, in one round; the weight goes with the first type.
+//         As fairscale each type has a gossiper, and all turn one graph: each mix of one moves it on, and a gossiper
+//         keeps the peers that it saw last, so the first of two types is in rounds 0, 1, 3, 5, …, the second in 0, 2,
+//         4, …. Each sends the weight as well, to its own peers and in its own type; that of the last one counts, and
+//         so does its share.
+// Devices Tensors may be in a device's memory, over a group that takes it (or device::HostStaging around one that does
+//         not): then all of a round is put into one stream, and the host waits for the other nodes' calls, never for
+//         the device. Weights and confirmations are the host's: a peer that confirms has the values in the order of its
+//         stream. Whole tensors are sent, and nothing is exchanged in place. The bits are those of the host. Messages'
+//         memory there is kept (README.md, Memory).
 // Threads One at a time. The group is the nodes' (one rank a node), and used by nobody else meanwhile.
-// Errors  MismatchError when nodes have other graphs, mixings or rounds, before anything is sent, with both sides' peers;
+// Errors  MismatchError when nodes have other graphs, mixings or rounds, before anything is sent, with both sides'
+//         peers;
 //         InvalidArgument; what the communicator throws, with round and peers.
 // Sources Kempe, Dobra, Gehrke, Gossip-Based Computation of Aggregate Information (FOCS 2003); Assran et al. (2019);
 //         FairScale's PushSum and PushPull, recorded.
@@ -63,8 +66,8 @@ namespace plumbline::gossip {
 
 // ---- What decides the numbers of push-sum, as functions.
 //
-// Model   A value made without arguments has the right ones; push-sum with another one in place of one of them is wrong in
-//         one known way, which is how the checks are tested.
+// Model   A value made without arguments has the right ones; push-sum with another one in place of one of them is wrong
+//         in one known way, which is how the checks are tested.
 
 struct PushSumSteps {
   std::function<Peers(const Graph& graph, int node, std::int64_t round)> peers =
@@ -121,8 +124,8 @@ struct PushSumSteps {
   std::function<std::size_t(std::size_t has)> resumes_at = [](std::size_t has) { return has; };
   /// Whether the gossip thread takes values, given whether gossip is on.
   std::function<bool(bool is_on)> takes_values = [](bool is_on) { return is_on; };
-  /// Of a gossip thread on a device: whether its stream waits for the caller's when values are handed over, and the caller's for
-  /// it when they are collected.
+  /// Of a gossip thread on a device: whether its stream waits for the caller's when values are handed over, and the
+  /// caller's for it when they are collected.
   std::function<bool()> follows_the_caller = [] { return true; };
   std::function<bool()> leads_the_caller = [] { return true; };
   /// Throws where the group does not take the tensors' memory.
@@ -146,8 +149,8 @@ enum class Algorithm : std::uint8_t { push_sum, push_pull };
 struct PushSumOptions {
   Algorithm algorithm = Algorithm::push_sum;
   std::chrono::nanoseconds heartbeat = kHeartbeat;
-  /// Lazy mixing where it can be. Off where values change between prepare() and absorb(): what is added meanwhile would be
-  /// multiplied by the share as well. The weight then travels, since it is not 1 in between.
+  /// Lazy mixing where it can be. Off where values change between prepare() and absorb(): what is added meanwhile would
+  /// be multiplied by the share as well. The weight then travels, since it is not 1 in between.
   bool lazy = true;
   /// All tensors as one message to a peer, else a message each. The values are the same.
   bool fuse = false;
@@ -161,8 +164,8 @@ struct PushSumOptions {
   bool use_streams = true;
 };
 
-/// What was received in a round: of each tensor the messages' sum, on a device up to three terms of it, which absorb() adds in one
-/// launch; and the sum of the weights. The values lie in the PushSum's memory until its next exchange.
+/// What was received in a round: of each tensor the messages' sum, on a device up to three terms of it, which absorb()
+/// adds in one launch; and the sum of the weights. The values lie in the PushSum's memory until its next exchange.
 struct Incoming {
   std::vector<Messages> values;
   double weight = 0;
@@ -171,8 +174,8 @@ struct Incoming {
 /// "sends to [1] and receives from [2]".
 [[nodiscard]] std::string words_of(const Peers& peers);
 
-/// Of a round that did not come within the heartbeat time: `round` as PushSum::words_of_round() says it, `interruption` the
-/// error of its last try, or "" where there was none.
+/// Of a round that did not come within the heartbeat time: `round` as PushSum::words_of_round() says it, `interruption`
+/// the error of its last try, or "" where there was none.
 [[nodiscard]] comm::TimeoutError late_round(const std::string& round, const std::string& interruption,
                                             std::chrono::nanoseconds heartbeat);
 
@@ -202,7 +205,8 @@ class PushSum {
   /// rounds among several sets it.
   [[nodiscard]] std::int64_t round() const { return round_; }
   void set_round(std::int64_t round);  // throws OutOfRange below 0
-  /// That round in words, for messages: "round 3 of gossip over group world: node 1 sends to [2] and receives from [0]".
+  /// That round in words, for messages: "round 3 of gossip over group world: node 1 sends to [2] and receives from
+  /// [0]".
   [[nodiscard]] std::string words_of_round() const;
   /// w.
   [[nodiscard]] double weight() const { return weight_; }
@@ -214,16 +218,17 @@ class PushSum {
   [[nodiscard]] bool carries_weight() const { return carries_weight_; }
 
   /// One round on x in place: tensors of floating types in one memory, the same in every round. Throws Unsupported for
-  /// others, and for memory that the group does not take; InvalidArgument where they are in several memories, or their number,
-  /// types or memory are not those of the rounds before; nothing has happened then.
+  /// others, and for memory that the group does not take; InvalidArgument where they are in several memories, or their
+  /// number, types or memory are not those of the rounds before; nothing has happened then.
   void mix(std::span<const comm::Buffer> x);
   void mix(comm::Buffer x) { mix(std::span(&x, 1)); }
 
   // The parts.
-  /// Leaves in x and w what the node keeps. With `mixes` false x and w stay: what a retry of an interrupted round hands over.
+  /// Leaves in x and w what the node keeps. With `mixes` false x and w stay: what a retry of an interrupted round hands
+  /// over.
   void prepare(std::span<const comm::Buffer> x, bool mixes = true);
-  /// Sends what x is now to the peers of the round, receives theirs, and goes on to the next round. Does not write x, which
-  /// must not change until it returns. After an error it may be called again: see retry().
+  /// Sends what x is now to the peers of the round, receives theirs, and goes on to the next round. Does not write x,
+  /// which must not change until it returns. After an error it may be called again: see retry().
   [[nodiscard]] Incoming exchange(std::span<const comm::Buffer> x);
   /// Adds to x and w what was received.
   void absorb(std::span<const comm::Buffer> x, const Incoming& incoming);
@@ -235,16 +240,16 @@ class PushSum {
   /// Repeats an interrupted round on the same x: where the error came before anything was sent.
   void retry(std::span<const comm::Buffer> x);
   void retry(comm::Buffer x) { retry(std::span(&x, 1)); }
-  /// Goes over to another group of the same ranks, which all nodes must do, interrupted or not, and completes this node's
-  /// round if it is interrupted. Throws StateError without `confirms`.
+  /// Goes over to another group of the same ranks, which all nodes must do, interrupted or not, and completes this
+  /// node's round if it is interrupted. Throws StateError without `confirms`.
   void retry(comm::Communicator& group, std::span<const comm::Buffer> x);
   void retry(comm::Communicator& group, comm::Buffer x) { retry(group, std::span(&x, 1)); }
-  /// The first half of that, for who calls the parts: exchange() then sends what is missing. Where the comparison before the
-  /// first exchange was cut on any node, all nodes make it here.
+  /// The first half of that, for who calls the parts: exchange() then sends what is missing. Where the comparison
+  /// before the first exchange was cut on any node, all nodes make it here.
   void reconnect(comm::Communicator& group);
 
-  /// The stream in which tensors on a device are worked on from now on, in place of the options'. What was put into another one is
-  /// ordered by the caller.
+  /// The stream in which tensors on a device are worked on from now on, in place of the options'. What was put into
+  /// another one is ordered by the caller.
   void use_stream(device::Stream stream);
 
   /// Bytes that this node sends in a round of `elements` values.
@@ -264,12 +269,12 @@ class PushSum {
     double kept_before = 1;  // the share of the round before
     double kept = 1;         // of the round that was exchanged last
     // Of a round under way, by the place among Peers::out; empty: nothing was done yet.
-    std::vector<bool> has_sent;        // has the values
-    std::vector<bool> awaits;          // has still to confirm them
-    bool has_come = false;             // the values of all Peers::in
-    bool tells = true;                 // they have still to be told so
-    MessageMemory sent{}, received{};  // what is not sent from x; what came
-    std::vector<ScratchSlot> places{};       // of pieces
+    std::vector<bool> has_sent;         // has the values
+    std::vector<bool> awaits;           // has still to confirm them
+    bool has_come = false;              // the values of all Peers::in
+    bool tells = true;                  // they have still to be told so
+    MessageMemory sent{}, received{};   // what is not sent from x; what came
+    std::vector<ScratchSlot> places{};  // of pieces
   };
   // Whom the node deals with in a round, and how it shares.
   static constexpr std::int64_t kNoRound = std::numeric_limits<std::int64_t>::min();
@@ -344,13 +349,14 @@ class PushSum {
   std::unique_ptr<Pieces> pieces_;  // of a round under way
   std::size_t next_lane_ = 0;       // of the round under way
   Incoming incoming_;               // of it
-  device::MemorySpace place_;             // of the tensors, from the first round on
+  device::MemorySpace place_;       // of the tensors, from the first round on
   std::int64_t round_ = 0, exchanges_ = 0;
   std::int64_t first_round_ = 0;  // that was set, which nodes that are a round apart have in common
   double weight_ = 1;
 };
 
-/// Divides x, in the host's memory, by w: the estimate. multiply() takes it back. Both throw InvalidArgument for other memory.
+/// Divides x, in the host's memory, by w: the estimate. multiply() takes it back. Both throw InvalidArgument for other
+/// memory.
 void divide(std::span<const comm::Buffer> x, double weight);
 void multiply(std::span<const comm::Buffer> x, double weight);
 

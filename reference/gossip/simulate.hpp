@@ -1,8 +1,8 @@
 // reference/gossip/simulate.hpp: push-sum of all nodes at once, one value a node, without messages.
 //
 // Model   The same peers and shares as PushSum, in double precision: what a plan does at sizes that no machine has. The
-//         consensus error is the distance of the estimates from the mean of the start, root of the sum of squares, over that
-//         of the start.
+//         consensus error is the distance of the estimates from the mean of the start, root of the sum of squares, over
+//         that of the start.
 // Cost    O(n · peers) a round; 2^20 nodes take a few tens of milliseconds a round.
 #pragma once
 
@@ -51,13 +51,13 @@ void require_simulable(const Graph& graph, std::int64_t rounds);
 
 // ---- How fast gossip agrees, by the matrices of its rounds.
 //
-// Model   J takes every node's value to the mean. A round with a doubly stochastic P takes the distance to the mean to at most
-//         the norm |P - J| of it (largest singular value); a period to at most that of the product. Where P is only
-//         column-stochastic the rate is the second largest modulus of the product's eigenvalues: what the distance is
-//         multiplied with in a period in the long run, and no bound of a single one.
-// Exact   Graphs that look alike from every node have circulant matrices, whose eigenvalues are sums of roots of unity. Of
-//         others the norm of a high power is taken, |A^k|^(1/k) with k = 2^30, which is never below the largest modulus but
-//         for rounding.
+// Model   J takes every node's value to the mean. A round with a doubly stochastic P takes the distance to the mean to
+//         at most the norm |P - J| of it (largest singular value); a period to at most that of the product. Where P is
+//         only column-stochastic the rate is the second largest modulus of the product's eigenvalues: what the distance
+//         is multiplied with in a period in the long run, and no bound of a single one.
+// Exact   Graphs that look alike from every node have circulant matrices, whose eigenvalues are sums of roots of unity.
+//         Of others the norm of a high power is taken, |A^k|^(1/k) with k = 2^30, which is never below the largest
+//         modulus but for rounding.
 // Cost    Alike: O(n · peers · period), any n. Others: O(n^3) some thirty times and once a round, up to 512 nodes.
 // Source  Boyd et al. (2006); Horn and Johnson, Matrix Analysis (Gelfand's formula).
 
@@ -72,8 +72,8 @@ struct Spectrum {
 /// Contractions below this are none but rounding: such a period takes every node to the mean.
 inline constexpr double kExactConsensus = 1e-12;
 
-/// Of a period from round 0 on; of random matchings, which have none, of 64 rounds. Throws Unsupported above 512 nodes of
-/// graphs that do not look alike from every node, and for what would take minutes, with the figure.
+/// Of a period from round 0 on; of random matchings, which have none, of 64 rounds. Throws Unsupported above 512 nodes
+/// of graphs that do not look alike from every node, and for what would take minutes, with the figure.
 [[nodiscard]] Spectrum spectrum_of(const Graph& graph, const Mixing& mixing);
 /// |product of the rounds first … first + rounds - 1, less J|: a bound of what is left of the distance, for doubly
 /// stochastic rounds. Throws as spectrum_of(), and InvalidArgument where a round is not doubly stochastic.

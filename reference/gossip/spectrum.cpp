@@ -1,5 +1,3 @@
-#include "reference/gossip/simulate.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -9,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/gossip/simulate.hpp"
 
 namespace plumbline::gossip {
 namespace {

@@ -1,9 +1,10 @@
 // reference/gossip/tensor_kernels.hpp: what push-sum does to tensors, element by element.
 //
-// Model   Each operation is rounded to the tensor's type; halves are widened to float, computed, and rounded once an operation.
+// Model   Each operation is rounded to the tensor's type; halves are widened to float, computed, and rounded once an
+//         operation.
 //         Buffers of one call have the same type and count, and are the same or do not overlap.
-// Cost    The loops exist once per instruction set (AVX-512, AVX2, baseline), from one source; the machine's best is chosen at
-//         run time, all give the same bits.
+// Cost    The loops exist once per instruction set (AVX-512, AVX2, baseline), from one source; the machine's best is
+//         chosen at run time, all give the same bits.
 #pragma once
 
 #include <array>
@@ -30,7 +31,8 @@ void scaled_copy(comm::ConstBuffer x, comm::Buffer out, double factor);
 void add(comm::Buffer x, comm::ConstBuffer other);
 /// x = (x + other) * factor, rounded twice.
 void add_and_scale(comm::Buffer x, comm::ConstBuffer other, double factor);
-/// Two nodes' values at once, with factors {kept, sent, by} of each: x *= kept, and then x = (x + other's x * its sent) * by.
+/// Two nodes' values at once, with factors {kept, sent, by} of each: x *= kept, and then x = (x + other's x * its sent)
+/// * by.
 /// The bits are those of scale(), scaled_copy() and add_and_scale(). A comm::PairUpdate.
 void meet(comm::DType dtype, void* a, const comm::PairFactors& of_a, void* b, const comm::PairFactors& of_b,
           std::int64_t count);
@@ -100,9 +102,10 @@ void with_type(comm::DType dtype, const Take& take) {
 
 // ---- What push-sum does to lists of tensors, wherever they are.
 //
-// Model   On the host tensor by tensor, as tensor_kernels.hpp says, and done at the return; on a device all of a list in one launch,
-//         in the order of the place's stream. The bits are the same, but for which NaN a NaN is.
-//         All of a list lie at the place; the two of a pair have one type and length, and are the same or do not overlap.
+// Model   On the host tensor by tensor, as tensor_kernels.hpp says, and done at the return; on a device all of a list
+//         in one launch, in the order of the place's stream. The bits are the same, but for which NaN a NaN is.
+//         All of a list lie at the place; the two of a pair have one type and length, and are the same or do not
+//         overlap.
 // Errors  On a device InvalidArgument for what does not go together, and the runtime's.
 
 using device::MemorySpace;

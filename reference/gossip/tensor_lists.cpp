@@ -1,6 +1,5 @@
 #include "reference/gossip/tensor_kernels.hpp"
 
-
 namespace plumbline::gossip {
 namespace {
 

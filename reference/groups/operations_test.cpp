@@ -58,10 +58,10 @@ TEST(ParallelGroups, ColossalaiLeavesFieldsUnreadThatItDoesNotKnow) {
         R"({"pipeline": {"size": 2, "chunks": 3}, "tensor": {"size": 2, "mode": null, "depth": "x", "rows": 1}})"})
     EXPECT_EQ(ask("groups.parallel_groups", asked(parallel).c_str()), plain) << parallel;
   // What stands beside a mode goes to its initializer.
-  for (const char* parallel : {R"({"tensor": {"size": 2, "mode": "1d", "rows": 1}})",
-                               R"({"tensor": {"size": 2, "mode": "1d", "depth": 1}})",
-                               R"({"tensor": {"size": 2, "mode": "1d", "depth": null}})",
-                               R"({"tensor": {"size": 4, "mode": "2.5d", "depth": 1, "rows": 1}})"})
+  for (const char* parallel :
+       {R"({"tensor": {"size": 2, "mode": "1d", "rows": 1}})", R"({"tensor": {"size": 2, "mode": "1d", "depth": 1}})",
+        R"({"tensor": {"size": 2, "mode": "1d", "depth": null}})",
+        R"({"tensor": {"size": 4, "mode": "2.5d", "depth": 1, "rows": 1}})"})
     EXPECT_THAT(error_of("groups.parallel_groups", asked(parallel).c_str()), HasSubstr("parallel.tensor.")) << parallel;
   EXPECT_EQ(ask("groups.shared_module", R"({"convention": "colossalai", "world_size": 8, "pipeline_ranks": [1, 3],
                                             "parallel": {"pipeline": 4, "data": 1}})")

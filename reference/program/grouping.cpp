@@ -150,7 +150,8 @@ class SourceGrouping : public GroupWalk {
 
 // ---- the default ----
 
-// Gradients that a group may have beside others, and where each is first written: its memory must be the group's from then on.
+// Gradients that a group may have beside others, and where each is first written: its memory must be the group's from
+// then on.
 class Fusible {
  public:
   explicit Fusible(const Program& program) : program_(program), kept_(kept_on_stream(program)) {

@@ -17,8 +17,8 @@ bool is_elsewhere(const Op& op) { return !op.stream.empty() && op.stream != "def
 
 bool is_wait_for_calculation(const Op& op, RingId ring) { return op.type == "c_wait_compute" && op.ring == ring; }
 
-// What ops of other streams than the default one touch. A wait is for the stream that it stands on, the default one: with those it
-// is ordered by their names, so it has to have them.
+// What ops of other streams than the default one touch. A wait is for the stream that it stands on, the default one:
+// with those it is ordered by their names, so it has to have them.
 std::set<std::string> touched_elsewhere(const Program& program) {
   std::set<std::string> touched;
   for (const Op& op : program.ops) {
@@ -39,7 +39,8 @@ void give_names(Op& wait, const Op& reduction, const std::set<std::string>& else
   give(reduction.outputs, wait.outputs, "Out");
 }
 
-// Each reduction waits for what is calculated ahead of it: for the default stream, and for those that touch what is in `elsewhere`.
+// Each reduction waits for what is calculated ahead of it: for the default stream, and for those that touch what is in
+// `elsewhere`.
 Program leave_calculation_stream(const Program& program, Convention convention,
                                  const std::set<std::string>& elsewhere) {
   Program result = program;
@@ -64,7 +65,8 @@ Program leave_calculation_stream(const Program& program, Convention convention,
   return result;
 }
 
-// Where a wait for what an op touches has to stand: a reduction's stream waits for the calculation, which has to have waited by then.
+// Where a wait for what an op touches has to stand: a reduction's stream waits for the calculation, which has to have
+// waited by then.
 std::ptrdiff_t ahead_of(const Program& program, int position) {
   const auto at = static_cast<std::size_t>(position);
   const Op& op = program.ops[at];

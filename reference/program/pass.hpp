@@ -1,10 +1,11 @@
 // reference/program/pass.hpp: the data-parallel pass: prune scaling, overlap, fuse, and say what depends on what.
 //
-// Model   A program computes a gradient, sums it over its ring of ranks, and scales it by one over the ring's size. The pass takes
-//         the scaling out where another number can hold the factor, puts the reductions on a stream of their own, and makes
-//         one reduction of many. Nothing that is trained may change by it. Each step is a function of its own, from program to
-//         program; apply_data_parallel_pass() makes them in turn and keeps what each one made.
-// Conventions  `paddle` does what the source does, defects included; `plumbline` keeps what a program computes. README.md
+// Model   A program computes a gradient, sums it over its ring of ranks, and scales it by one over the ring's size. The
+//         pass takes the scaling out where another number can hold the factor, puts the reductions on a stream of their
+//         own, and makes one reduction of many. Nothing that is trained may change by it. Each step is a function of
+//         its own, from program to program; apply_data_parallel_pass() makes them in turn and keeps what each one made.
+// Conventions  `paddle` does what the source does, defects included; `plumbline` keeps what a program computes.
+//              README.md
 //         lists where they differ, each with the program that the source breaks.
 // Errors  PassError, which says in which step.
 // Source  PaddlePaddle 3.3.1, auto_parallel_data_parallel_optimization.
@@ -44,8 +45,8 @@ struct PassOptions {
   int max_overlap_rings = kMostOverlappedRings;
   /// The executor runs ops one by one, and has no use for dependencies.
   bool sequential_run = false;
-  /// Where nothing is to be done: without a context, with a rank that is none (nothing: it is no integer) or below 0, or behind
-  /// passes that this one does not follow.
+  /// Where nothing is to be done: without a context, with a rank that is none (nothing: it is no integer) or below 0,
+  /// or behind passes that this one does not follow.
   bool has_context = true;
   std::optional<std::int64_t> global_rank = 0;
   std::vector<std::string> context_passes{};
@@ -88,21 +89,23 @@ struct Analysis {
   bool is_applied = false;                                            // there is a data-parallel reduction
   bool same_degree = false;                                           // all rings have one size
   bool prunable = false, overlappable = false, fusible = false;
-  /// Lines that begin with what is not done: "pruning: …", "overlap: 17 rings, at most 16", "fusion: parameters are sharded".
+  /// Lines that begin with what is not done: "pruning: …", "overlap: 17 rings, at most 16", "fusion: parameters are
+  /// sharded".
   std::vector<std::string> refused{};
   [[nodiscard]] std::optional<RingId> find(std::string_view gradient) const;
   friend bool operator==(const Analysis&, const Analysis&) = default;
 };
-/// Throws PassError: a reduction without a ring or with one that there is not, a gradient that is scaled and not reduced.
+/// Throws PassError: a reduction without a ring or with one that there is not, a gradient that is scaled and not
+/// reduced.
 [[nodiscard]] Analysis analyze(const Program& program, const Rings& rings, const PassOptions& options);
 
-/// The scale ops' factor goes into the gradient of the loss or into the optimizer's rescale_grad, and the ops are gone; unchanged
-/// where that is not possible.
+/// The scale ops' factor goes into the gradient of the loss or into the optimizer's rescale_grad, and the ops are gone;
+/// unchanged where that is not possible.
 [[nodiscard]] Program prune_scaling(const Program& program, const Analysis& analysis, const Rings& rings,
                                     const PassOptions& options);
 
-/// Reductions leave the calculation stream, each with a wait for the calculation ahead of it; the default also puts in the waits of
-/// readers, where no later step orders them.
+/// Reductions leave the calculation stream, each with a wait for the calculation ahead of it; the default also puts in
+/// the waits of readers, where no later step orders them.
 [[nodiscard]] Program overlap(const Program& program, const Analysis& analysis, const PassOptions& options);
 
 /// Ahead of an op all communication of a ring must have ended.
@@ -149,8 +152,8 @@ struct GradientGroup {
 /// One reduction a group. Sets the groups' is_fused and fused_variable.
 [[nodiscard]] Program fuse(const Program& program, std::vector<GradientGroup>& groups, const PassOptions& options);
 
-/// Ops that say what a fused reduction waits for and who waits for it; reductions go to the gradient stream, waits that are
-/// not needed any more are gone. Unchanged without groups.
+/// Ops that say what a fused reduction waits for and who waits for it; reductions go to the gradient stream, waits that
+/// are not needed any more are gone. Unchanged without groups.
 [[nodiscard]] Program add_dependencies(const Program& program, const std::vector<GradientGroup>& groups,
                                        const PassOptions& options);
 

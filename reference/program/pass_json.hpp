@@ -7,8 +7,8 @@
 //          "groups": [{"gradients", "numel", "dtype", "ring_id", "coalesce_op_idx", ...}],
 //          "summary": {"info": [lines], "debug": [lines], "allreduce_ops", "coalesce_allreduce_ops", "not_fused"},
 //          "final": a program or {"same_as": "before"}}
-//         "skipped" stands in place of all but "final" where nothing was done; groups and stages are missing where nothing
-//         is data parallel.
+//         "skipped" stands in place of all but "final" where nothing was done; groups and stages are missing where
+//         nothing is data parallel.
 #pragma once
 
 #include <string>
@@ -25,8 +25,9 @@ namespace plumbline::program {
 /// `before` is the program that the pass was applied to.
 [[nodiscard]] nlohmann::json json_of(const PassResult& result, const Program& before);
 
-/// {"use_sharding": false, "gradient_scale": true, "global_rank": 0, "sequential_run": false, "context_passes": [names],
-/// "dist_context": null where there is none}; each may be left out, and further ones are not looked at, as the source does.
+/// {"use_sharding": false, "gradient_scale": true, "global_rank": 0, "sequential_run": false, "context_passes":
+/// [names], "dist_context": null where there is none}; each may be left out, and further ones are not looked at, as the
+/// source does.
 /// Throws InvalidArgument that names the field.
 [[nodiscard]] PassOptions pass_options_of_json(const nlohmann::json& value, const std::string& where = "options");
 

@@ -1,10 +1,11 @@
 // reference/program/program.hpp: a training step written down as a list of operations, for passes to rewrite.
 //
-// Model   A program has variables and operations ("ops") that run in order. An op reads and writes variables through named
-//         slots, each a list of names. Its role says which part of the step it belongs to; a communication op names the ring,
-//         the group of ranks, that it runs over; an op may be put on a stream of its own. What else an op needs are
-//         attributes by name.
-// Values  A program is a plain value: passes take one and return another. Nothing here checks one; that is validate.hpp's.
+// Model   A program has variables and operations ("ops") that run in order. An op reads and writes variables through
+//         named slots, each a list of names. Its role says which part of the step it belongs to; a communication op
+//         names the ring, the group of ranks, that it runs over; an op may be put on a stream of its own. What else an
+//         op needs are attributes by name.
+// Values  A program is a plain value: passes take one and return another. Nothing here checks one; that is
+//         validate.hpp's.
 // Source  The static programs of PaddlePaddle 3.3.1, reduced to what a data-parallel pass looks at.
 #pragma once
 
@@ -29,7 +30,8 @@ enum class DataType : std::uint8_t { boolean, u8, i8, i16, i32, i64, f16, bf16, 
 /// How many elements the dimension has is known only in a run.
 inline constexpr std::int64_t kUnknownDimension = -1;
 
-/// Where a variable lies: on which ranks, and along which axis of their mesh each of its dimensions is split (-1: none).
+/// Where a variable lies: on which ranks, and along which axis of their mesh each of its dimensions is split (-1:
+/// none).
 struct Placement {
   std::vector<int> process_mesh{};  // ranks
   std::vector<int> dims_mapping{};
@@ -45,12 +47,14 @@ struct Variable {
   friend bool operator==(const Variable&, const Variable&) = default;
 };
 
-/// What part of a step an op belongs to. Bits: the op that starts the backward with the gradient of the loss is backward | loss.
+/// What part of a step an op belongs to. Bits: the op that starts the backward with the gradient of the loss is
+/// backward | loss.
 namespace role {
 inline constexpr int forward = 0, backward = 1, optimize = 2, loss = 256;
 }  // namespace role
 
-/// Slot by slot the names of variables. "The" input or output of an op is the first name of the first slot that has any.
+/// Slot by slot the names of variables. "The" input or output of an op is the first name of the first slot that has
+/// any.
 using Slots = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
@@ -60,7 +64,8 @@ using Attributes = std::map<std::string, Attribute, std::less<>>;
 /// Of a communication op: who runs it, over whom.
 using RingId = int;
 
-/// How an op that a pass puts in is spread over ranks: those that run it, and the splitting of each variable that it names.
+/// How an op that a pass puts in is spread over ranks: those that run it, and the splitting of each variable that it
+/// names.
 struct OpPlacement {
   std::vector<int> process_mesh{};
   std::map<std::string, std::vector<int>, std::less<>> input_dims_mappings{}, output_dims_mappings{};

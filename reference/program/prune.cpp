@@ -98,9 +98,9 @@ std::optional<double> divisor_of(const Op& scale) {
   return as_float32(1 / divisor) == *factor ? std::optional(divisor) : std::nullopt;
 }
 
-// Follows what is made of the gradient of the loss. If that were divided, everything made of it by linear ops would be; a scale
-// op's output is right again once the op is gone. So each value is known by what the scale ops on its way divide by together, and
-// the division may move to the loss when that is the same number at all ops that use gradients.
+// Follows what is made of the gradient of the loss. If that were divided, everything made of it by linear ops would be;
+// a scale op's output is right again once the op is gone. So each value is known by what the scale ops on its way
+// divide by together, and the division may move to the loss when that is the same number at all ops that use gradients.
 class DivisionByLoss {
   // Linear in all their inputs together.
   static constexpr std::array<std::string_view, 14> kOfAllInputs{
@@ -190,8 +190,8 @@ class DivisionByLoss {
     return op.type.ends_with("_grad") && only_gradients_are_divided(op);
   }
 
-  // A derivative is linear in the gradients of what its op wrote, all of them together; second ones call them DDX, DDY. It multiplies
-  // them with what stands in its other slots.
+  // A derivative is linear in the gradients of what its op wrote, all of them together; second ones call them DDX, DDY.
+  // It multiplies them with what stands in its other slots.
   [[nodiscard]] bool only_gradients_are_divided(const Op& op) const {
     return std::ranges::all_of(op.inputs, [&](const auto& slot) {
       const bool is_gradient = slot.first.ends_with("@GRAD") || slot.first.starts_with("DD");
@@ -271,8 +271,8 @@ class DivisionByOptimizers {
   // What touches a gradient behind its scale op sees the difference; what does so ahead of it does not.
   void spoil(const std::string& name) { divisors_.erase(name); }
 
-  // An optimizer with several gradients has one factor: if one of them cannot be folded, none can. Nor can one that no optimizer
-  // reads.
+  // An optimizer with several gradients has one factor: if one of them cannot be folded, none can. Nor can one that no
+  // optimizer reads.
   bool drop_shared() {
     std::set<std::string> kept;
     for (const Op* optimizer : optimizers_)

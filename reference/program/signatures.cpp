@@ -154,7 +154,8 @@ std::optional<OpSignature> listed(std::string_view type) {
   for (const std::span<const Known> table : std::initializer_list<std::span<const Known>>{
            kForward, kOptimizers, kCommunication, kMemory, kSecondDerivatives})
     for (const Known& known : table)
-      if (known.type == type) return OpSignature{.inputs = split_words(known.inputs), .outputs = split_words(known.outputs)};
+      if (known.type == type)
+        return OpSignature{.inputs = split_words(known.inputs), .outputs = split_words(known.outputs)};
   return std::nullopt;
 }
 

@@ -132,8 +132,8 @@ struct NotCopied {
   ReadName read;
 };
 
-// One walk through the ops: who is the first to give a variable a value that is not made of an older one, which parts an op
-// reads by the names of fused variables, and which values are lost.
+// One walk through the ops: who is the first to give a variable a value that is not made of an older one, which parts
+// an op reads by the names of fused variables, and which values are lost.
 class MemoryWalk {
  public:
   explicit MemoryWalk(const Program& program) : program_(program) {
@@ -214,8 +214,8 @@ class MemoryWalk {
   std::vector<NotCopied> not_copied_;                // in the order of their readers
 };
 
-// Which ops need each other, each directly or by others: ops of one number do. A number is that of the cycle's op that a
-// walk along needs meets first (Tarjan, "Depth-first search and linear graph algorithms", 1972), without recursion.
+// Which ops need each other, each directly or by others: ops of one number do. A number is that of the cycle's op that
+// a walk along needs meets first (Tarjan, "Depth-first search and linear graph algorithms", 1972), without recursion.
 class Cycles {
  public:
   explicit Cycles(const std::vector<std::vector<int>>& needs)

@@ -1,9 +1,9 @@
 // reference/program/validate.hpp: is a program one that can run?
 //
-// Model   A reader knows the form of a program; what is checked here is its sense: every name stands for a variable, every op
-//         is known and has the slots that it may have, rings are there, and what is read was written before, or comes from
-//         outside: a variable that persists, or one that no op writes, such as a batch. Who reads or writes a fused variable
-//         does so with all parts that coalesce_tensor gave it; a nop and a wait touch nothing.
+// Model   A reader knows the form of a program; what is checked here is its sense: every name stands for a variable,
+//         every op is known and has the slots that it may have, rings are there, and what is read was written before,
+//         or comes from outside: a variable that persists, or one that no op writes, such as a batch. Who reads or
+//         writes a fused variable does so with all parts that coalesce_tensor gave it; a nop and a wait touch nothing.
 // Cost    About linear in the names of all ops, and a search for a cycle where something is read too early.
 #pragma once
 
@@ -27,7 +27,7 @@ enum class ProgramFault : std::uint8_t {
   unknown_ring,         // one that there is not
   used_before_written,  // a variable is read, and an op behind that is the first to write it
   cyclic_dependency,    // the same, and no other order of the ops helps
-  not_copied,           // coalesce_tensor made it a part without its value, and an op reads it before it is written again
+  not_copied,  // coalesce_tensor made it a part without its value, and an op reads it before it is written again
 };
 /// "undeclared_variable", …
 [[nodiscard]] std::string_view name_of(ProgramFault fault);
@@ -43,8 +43,8 @@ struct ProgramProblem {
 struct OpSignature {
   std::vector<std::string> inputs, outputs;
 };
-/// Nothing for a type that is not known. Of `T_grad` it follows from T: reads what T reads and writes and the gradients of
-/// what T writes, and writes the gradients of what T reads.
+/// Nothing for a type that is not known. Of `T_grad` it follows from T: reads what T reads and writes and the gradients
+/// of what T writes, and writes the gradients of what T reads.
 [[nodiscard]] std::optional<OpSignature> op_signature(std::string_view type);
 
 struct ValidationRules {

@@ -1,4 +1,5 @@
-// Run specifications that nobody would write: one that is read can be run, and is read again from what it is written as.
+// Run specifications that nobody would write: one that is read can be run, and is read again from what it is written
+// as.
 #include <cstdint>
 #include <cstdlib>
 

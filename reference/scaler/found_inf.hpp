@@ -1,12 +1,14 @@
 // reference/scaler/found_inf.hpp: who skips a step when some rank found an infinity or NaN.
 //
-// Model   Ranks whose parameters step together must skip together, and their scales must move together. Each rank has one or
-//         several flags, above 0 where it found something; the deciding group makes them the group's by a maximum.
+// Model   Ranks whose parameters step together must skip together, and their scales must move together. Each rank has
+//         one or several flags, above 0 where it found something; the deciding group makes them the group's by a
+//         maximum.
 // Groups  local                 nobody is asked: for a group of one
 //         tensor                a pipeline's other stages do not hear of it, and hang or diverge
-//         tensor_then_pipeline  the tensor group, then the pipeline's: two reductions, the same answer as the model group's
-//         model                 tensor x pipeline in one reduction. Enough where data-parallel gradients were reduced before:
-//                               then every replica has the infinity that one had
+//         tensor_then_pipeline  the tensor group, then the pipeline's: two reductions, the same answer as the model
+//                               group's
+//         model                 tensor x pipeline in one reduction. Enough where data-parallel gradients were reduced
+//                               before: then every replica has the infinity that one had
 //         model_and_data        all of them: right also where gradients were not reduced, or only sharded
 // Cost    A reduction of 4 bytes a flag. A group of one costs nothing.
 // Sources ColossalAI, commit 96780e6 (#94, with #86): TENSOR and then PIPELINE became MODEL, and the flags one message.
@@ -31,8 +33,8 @@ struct ModelGroups {
   RankLists tensor, pipeline, model, data;
 };
 
-/// A row-major world, tensor fastest, then stages, then replicas. Throws InvalidArgument unless all sizes are at least 1 and
-/// their product is at most `most`.
+/// A row-major world, tensor fastest, then stages, then replicas. Throws InvalidArgument unless all sizes are at least
+/// 1 and their product is at most `most`.
 [[nodiscard]] ModelGroups model_groups(int tensor, int pipeline, int data, int most = 1 << 20);
 
 /// True for each rank that has a true one in its list. Throws OutOfRange for a rank that `found` does not have.
@@ -50,7 +52,8 @@ void agree_on_found_inf(comm::Communicator& group, std::span<float> flags, comm:
 /// The same over several groups, one after the other: the tensor group, then the pipeline's.
 void agree_on_found_inf(std::span<comm::Communicator* const> groups, std::span<float> flags,
                         comm::Timeout timeout = {});
-/// The same of flags of f32 in any memory that the groups serve: in a device's, what is behind in the groups' stream may read them.
+/// The same of flags of f32 in any memory that the groups serve: in a device's, what is behind in the groups' stream
+/// may read them.
 void agree_on_found_inf(std::span<comm::Communicator* const> groups, const comm::Buffer& flags,
                         comm::Timeout timeout = {});
 

@@ -1,4 +1,5 @@
-// scaler.fp16_optimizer and clip_grad_norm over ranks: a world of ranks in this process, each with its optimizer or gradients.
+// scaler.fp16_optimizer and clip_grad_norm over ranks: a world of ranks in this process, each with its optimizer or
+// gradients.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -194,51 +195,52 @@ json clip_over_ranks(const Arguments& arguments, bool as_colossalai) {
 }
 
 void add_fp16_operations(AdapterService& service) {
-  service.add({"scaler.fp16_optimizer",
-               "steps an optimizer with fp32 master weights and a loss scale over ranks",
-               {"plumbline", "colossalai"},
-               {{"world_size", "integer", "number of ranks, 1 to 16"},
-                {"tensor", "integer", "tensor-parallel ranks"},
-                {"pipeline", "integer", "pipeline stages"},
-                {"data", "integer", "data-parallel replicas"},
-                with_fields({"scaler", "object", "arguments of the loss scale"},
-                            {{"initial_scale", "number", "initial scale; null: the default", kOptional},
-                             {"min_scale", "number", "least scale; null: the default", kOptional},
-                             {"max_scale", "number", "largest scale; null: none", kOptional},
-                             {"growth_factor", "number", "factor of a growth, above 1", "2.0"},
-                             {"backoff_factor", "number", "factor of a backoff, below 1", "0.5"},
-                             {"growth_interval", "integer [steps]", "finite steps before a growth; null: the default",
-                              kOptional},
-                             {"hysteresis", "integer [steps]", "overflows before a backoff; null: the default",
-                              kOptional}}),
-                {"clip_grad", "number", "the largest norm; 0: no clipping", "0.0"},
-                {"params0", "list of list of list of number [world_size][2][elements]",
-                 "initial parameters of each rank: one sharded over the tensor group, one replicated"},
-                with_fields({"steps", "list of list of object [steps][world_size]", "what each rank has in each step"},
-                            {{"grads_scaled", "list of list of number [2][elements]",
-                              "gradients, multiplied by the scale"}}),
-                {"lr", "number", "learning rate", "0.25"},
-                {"momentum", "number", "of the optimizer, which is SGD", "0.5"},
-                {"bad", "any", "ignored", kOptional},
-                {"groups", "any", "ignored", kOptional}},
-               {{"steps", "list of list of object [steps][world_size]", "each rank's outcome of each step",
-                 {{"scale_before", "number", "scale that the gradients had"},
-                  {"grads_scaled", "list of list of number", "gradients as given"},
-                  {"stepped", "boolean", "the optimizer stepped"},
-                  {"found_inf", "number", "1 where a gradient of the model was non-finite, else 0"},
-                  {"grad_norm", "any", "norm of the unscaled gradients; null where there is none"},
-                  {"scale", "number", "scale afterwards"},
-                  {"growth_tracker", "integer", "finite steps since the last change"},
-                  {"hysteresis_tracker", "integer", "overflows left before a backoff"},
-                  {"params", "list of list of number", "fp16 parameters"},
-                  {"main_params", "list of list of number", "fp32 master weights"},
-                  {"main_grads", "list of list of number", "fp32 gradients"}}}},
-               R"({"world_size": 1, "tensor": 1, "pipeline": 1, "data": 1, "scaler": {"initial_scale": 4}, "params0": [[[1], [2]]],
+  service.add(
+      {"scaler.fp16_optimizer",
+       "steps an optimizer with fp32 master weights and a loss scale over ranks",
+       {"plumbline", "colossalai"},
+       {{"world_size", "integer", "number of ranks, 1 to 16"},
+        {"tensor", "integer", "tensor-parallel ranks"},
+        {"pipeline", "integer", "pipeline stages"},
+        {"data", "integer", "data-parallel replicas"},
+        with_fields(
+            {"scaler", "object", "arguments of the loss scale"},
+            {{"initial_scale", "number", "initial scale; null: the default", kOptional},
+             {"min_scale", "number", "least scale; null: the default", kOptional},
+             {"max_scale", "number", "largest scale; null: none", kOptional},
+             {"growth_factor", "number", "factor of a growth, above 1", "2.0"},
+             {"backoff_factor", "number", "factor of a backoff, below 1", "0.5"},
+             {"growth_interval", "integer [steps]", "finite steps before a growth; null: the default", kOptional},
+             {"hysteresis", "integer [steps]", "overflows before a backoff; null: the default", kOptional}}),
+        {"clip_grad", "number", "the largest norm; 0: no clipping", "0.0"},
+        {"params0", "list of list of list of number [world_size][2][elements]",
+         "initial parameters of each rank: one sharded over the tensor group, one replicated"},
+        with_fields({"steps", "list of list of object [steps][world_size]", "what each rank has in each step"},
+                    {{"grads_scaled", "list of list of number [2][elements]", "gradients, multiplied by the scale"}}),
+        {"lr", "number", "learning rate", "0.25"},
+        {"momentum", "number", "of the optimizer, which is SGD", "0.5"},
+        {"bad", "any", "ignored", kOptional},
+        {"groups", "any", "ignored", kOptional}},
+       {{"steps",
+         "list of list of object [steps][world_size]",
+         "each rank's outcome of each step",
+         {{"scale_before", "number", "scale that the gradients had"},
+          {"grads_scaled", "list of list of number", "gradients as given"},
+          {"stepped", "boolean", "the optimizer stepped"},
+          {"found_inf", "number", "1 where a gradient of the model was non-finite, else 0"},
+          {"grad_norm", "any", "norm of the unscaled gradients; null where there is none"},
+          {"scale", "number", "scale afterwards"},
+          {"growth_tracker", "integer", "finite steps since the last change"},
+          {"hysteresis_tracker", "integer", "overflows left before a backoff"},
+          {"params", "list of list of number", "fp16 parameters"},
+          {"main_params", "list of list of number", "fp32 master weights"},
+          {"main_grads", "list of list of number", "fp32 gradients"}}}},
+       R"({"world_size": 1, "tensor": 1, "pipeline": 1, "data": 1, "scaler": {"initial_scale": 4}, "params0": [[[1], [2]]],
                    "steps": [[{"grads_scaled": [[4], [8]]}]]})",
-               {{"invalid_argument",
-                 "tensor x pipeline x data is not world_size, a list has another length, or the loss scale is out of "
-                 "bounds"}}},
-              fp16_optimizer);
+       {{"invalid_argument",
+         "tensor x pipeline x data is not world_size, a list has another length, or the loss scale is out of "
+         "bounds"}}},
+      fp16_optimizer);
 }
 
 }  // namespace plumbline::adapter

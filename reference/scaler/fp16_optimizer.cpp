@@ -248,8 +248,8 @@ void Fp16Optimizer::load(const Fp16State& state) {
         fmt::format("the state has a {} scale, the optimizer a {} one", kind_of(state.scale), kind_of(scale_)));
   scaler::check(state.scale);
   if (state.master_weights.size() != master_weights_.size())
-    throw InvalidArgument(
-        fmt::format("the state has {} parameters, the optimizer {}", state.master_weights.size(), master_weights_.size()));
+    throw InvalidArgument(fmt::format("the state has {} parameters, the optimizer {}", state.master_weights.size(),
+                                      master_weights_.size()));
   for (std::size_t i = 0; i < master_weights_.size(); ++i)
     if (state.master_weights[i].size() != master_weights_[i].size())
       throw InvalidArgument(fmt::format("parameter '{}' has {} elements, in the state {}", parameters_[i].name,

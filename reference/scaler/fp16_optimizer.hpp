@@ -1,14 +1,16 @@
 // reference/scaler/fp16_optimizer.hpp: training with parameters in 16 bits and an optimizer in 32, over a model group.
 //
-// Model   Each parameter has a master copy in f32, which the optimizer steps. A step: gradients are copied to f32 and unscaled
-//         in one pass; what was found is agreed on; the scale is updated; unless something was found, gradients are clipped by
-//         their norm over the model group, the optimizer steps the masters, and they are rounded back.
+// Model   Each parameter has a master copy in f32, which the optimizer steps. A step: gradients are copied to f32 and
+//         unscaled in one pass; what was found is agreed on; the scale is updated; unless something was found,
+//         gradients are clipped by their norm over the model group, the optimizer steps the masters, and they are
+//         rounded back.
 // Skip    A skipped step leaves parameters, masters and the optimizer's state as they were; only the scale has moved.
-// Group   The collectives of a step are the same on every rank, whatever was found and whatever a rank holds: the decision,
-//         then one message with norm and zeros where they are asked for.
+// Group   The collectives of a step are the same on every rank, whatever was found and whatever a rank holds: the
+//         decision, then one message with norm and zeros where they are asked for.
 // Counted Once: a parameter that every tensor rank has is counted by tensor rank 0, a tied one by its first owner.
 // Norm    Of order p: sums of |g|^p in f64, added up over the model group; the largest magnitude for infinity.
-// Errors  InvalidArgument names the parameter. ScaleAtMinimum comes to all ranks of the deciding group, before anything steps.
+// Errors  InvalidArgument names the parameter. ScaleAtMinimum comes to all ranks of the deciding group, before anything
+//         steps.
 // Sources ColossalAI, commit 96780e6 (amp/naive_amp); Megatron-LM (MixedPrecisionOptimizer, clip_grads).
 #pragma once
 
@@ -103,19 +105,22 @@ struct Fp16State {
 /// Multiplies every element by most / (norm + 1e-6) where that is below 1.
 void clip_by_norm(std::span<const std::span<float>> gradients, double most, double norm);
 
-/// Gradients of this rank, and the views of those among them that it counts: what several ranks have alike, one of them does.
+/// Gradients of this rank, and the views of those among them that it counts: what several ranks have alike, one of them
+/// does.
 struct GroupGradients {
   std::vector<std::span<float>> all;
   std::vector<std::span<const float>> counted;
 };
-/// Clips in place by the norm of order p over the group; null: of this rank alone. Returns the norm before. Collective, also for
-/// a rank without gradients. Throws InvalidArgument unless p is above 0 and `most` at least 0; what the communicator throws.
+/// Clips in place by the norm of order p over the group; null: of this rank alone. Returns the norm before. Collective,
+/// also for a rank without gradients. Throws InvalidArgument unless p is above 0 and `most` at least 0; what the
+/// communicator throws.
 double clip_over_group(comm::Communicator* group, const GroupGradients& gradients, double most, double p,
                        comm::Timeout timeout = {});
 
-/// What lies between a decision and the optimizer's step: adds to the outcome, where the options ask for them, the norm of the
-/// whole model's unscaled gradients and the number of their zeros, and clips all by the norm. Of a step that found something
-/// nothing is told or clipped. Collective over the norm's group, whatever was found and whatever a rank holds.
+/// What lies between a decision and the optimizer's step: adds to the outcome, where the options ask for them, the norm
+/// of the whole model's unscaled gradients and the number of their zeros, and clips all by the norm. Of a step that
+/// found something nothing is told or clipped. Collective over the norm's group, whatever was found and whatever a rank
+/// holds.
 void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> master_weights,
                      const Fp16Options& options, const ScalerGroups& groups, StepOutcome& outcome);
 
@@ -129,8 +134,8 @@ class Fp16Optimizer {
   /// What a loss is multiplied by.
   [[nodiscard]] double scale() const { return value_of(scale_); }
   [[nodiscard]] const LossScale& loss_scale() const { return scale_; }
-  /// Gradients of scaled losses, one a parameter; null data: none. Collective over the groups. Throws InvalidArgument for
-  /// another number of them or of elements; ScaleAtMinimum; what the communicator throws.
+  /// Gradients of scaled losses, one a parameter; null data: none. Collective over the groups. Throws InvalidArgument
+  /// for another number of them or of elements; ScaleAtMinimum; what the communicator throws.
   StepOutcome step(std::span<const comm::Buffer> gradients);
   /// Every element zero, of these and of the masters' gradients.
   void zero_grad(std::span<const comm::Buffer> gradients);
@@ -138,8 +143,8 @@ class Fp16Optimizer {
   [[nodiscard]] std::span<const float> master(std::size_t parameter) const { return master_weights_[parameter]; }
   [[nodiscard]] std::span<const float> master_gradient(std::size_t parameter) const { return gradients_[parameter]; }
   [[nodiscard]] Fp16State state() const;
-  /// Goes on from a state, parameters rounded from its masters. Throws InvalidArgument for one of another kind of scale or
-  /// other sizes; then nothing has changed.
+  /// Goes on from a state, parameters rounded from its masters. Throws InvalidArgument for one of another kind of scale
+  /// or other sizes; then nothing has changed.
   void load(const Fp16State& state);
 
  private:

@@ -1,13 +1,15 @@
 // reference/scaler/grad_scaler.hpp: PyTorch's GradScaler: one scale for several optimizers, unscaled once a step each.
 //
-// Model   scaled(loss); backward; for each optimizer unscale() where gradients are to be seen, and step(); update() ends the
-//         step. An optimizer whose gradients had an infinity or NaN skips, the others do not; update() backs off if any had.
+// Model   scaled(loss); backward; for each optimizer unscale() where gradients are to be seen, and step(); update()
+//         ends the step. An optimizer whose gradients had an infinity or NaN skips, the others do not; update() backs
+//         off if any had.
 //         Gradients that are changed after they were unscaled are not looked at again.
-// Group   With `agree`, what an optimizer's ranks found is agreed on before it counts: it is called once per unscale(), also
-//         on a rank that has no gradients.
-// State   The scale exists from the first scaled() on. A disabled scaler multiplies by nothing, skips nothing, has no state.
-// Errors  InvalidArgument: factors, intervals, gradients in f16, a state of another kind. StateError: a call out of order;
-//         nothing has changed then, but that a step() without gradients has tried to unscale.
+// Group   With `agree`, what an optimizer's ranks found is agreed on before it counts: it is called once per unscale(),
+//         also on a rank that has no gradients.
+// State   The scale exists from the first scaled() on. A disabled scaler multiplies by nothing, skips nothing, has no
+//         state.
+// Errors  InvalidArgument: factors, intervals, gradients in f16, a state of another kind. StateError: a call out of
+//         order; nothing has changed then, but that a step() without gradients has tried to unscale.
 // Sources torch 2.13, torch.amp.GradScaler; ColossalAI #94: agreement over the model group.
 #pragma once
 

@@ -1,19 +1,21 @@
 // reference/scaler/loss_scale.hpp: by how much a loss is multiplied, and how that number follows overflows.
 //
-// Model   fp16 loses small gradients, so the loss is multiplied by a scale before the backward pass and the gradients are
-//         divided by it afterwards. Each step either found a gradient that is not finite or was clean. A scale is a plain
-//         value, a rule with its state: update() is the transition. Who finds, unscales and skips is not its business.
+// Model   fp16 loses small gradients, so the loss is multiplied by a scale before the backward pass and the gradients
+//         are divided by it afterwards. Each step either found a gradient that is not finite or was clean. A scale is a
+//         plain value, a rule with its state: update() is the transition. Who finds, unscales and skips is not its
+//         business.
 // Rules   Torch       found: x backoff. The growth_interval-th clean step in a row: x growth, unless that is infinite.
-//         Hysteresis  found: one of `hysteresis` chances is spent; when none is left, x backoff, at least min_scale. The
-//                     growth_interval-th clean step in a row gives all chances back, and grows below max_scale. A clean
-//                     step alone gives none back.
-//         DeepSpeed   counts steps since the last overflow from -1 on: grows one clean step later than the others. The last
-//                     chance is never spent: it backs off and stays. consecutive: every clean step gives the chances back.
+//         Hysteresis  found: one of `hysteresis` chances is spent; when none is left, x backoff, at least min_scale.
+//                     The growth_interval-th clean step in a row gives all chances back, and grows below max_scale. A
+//                     clean step alone gives none back.
+//         DeepSpeed   counts steps since the last overflow from -1 on: grows one clean step later than the others. The
+//                     last chance is never spent: it backs off and stays. consecutive: every clean step gives the
+//                     chances back.
 //                     At min_scale it throws, unless told to hold.
-// Numbers Torch and Hysteresis keep the scale in f32, DeepSpeed in f64. Torch multiplies in f64 and rounds once; Hysteresis
-//         rounds the factor to f32 first.
-// Sources torch 2.13 (_amp_update_scale_); Megatron-LM and ColossalAI (DynamicGradScaler); DeepSpeed 0.19 (DynamicLossScaler,
-//         FP16_Optimizer); Micikevicius et al., Mixed Precision Training, ICLR 2018.
+// Numbers Torch and Hysteresis keep the scale in f32, DeepSpeed in f64. Torch multiplies in f64 and rounds once;
+//         Hysteresis rounds the factor to f32 first.
+// Sources torch 2.13 (_amp_update_scale_); Megatron-LM and ColossalAI (DynamicGradScaler); DeepSpeed 0.19
+//         (DynamicLossScaler, FP16_Optimizer); Micikevicius et al., Mixed Precision Training, ICLR 2018.
 #pragma once
 
 #include <cstdint>
@@ -93,16 +95,16 @@ using LossScale = std::variant<ConstantScale, TorchScale, HysteresisScale, DeepS
 [[nodiscard]] std::string_view kind_of(const LossScale& scale);
 
 // Each throws InvalidArgument, naming field and value, for a rule that makes no sense: a scale or minimum that is not
-// finite and above 0, a growth factor not above 1, a backoff factor not between 0 and 1, an interval, window or number of
-// chances below 1, and of hysteresis a minimum above the first scale, a maximum that is not finite, not above 1 or below the
-// first scale. What is kept in f32 must be a finite number above 0 there, too.
+// finite and above 0, a growth factor not above 1, a backoff factor not between 0 and 1, an interval, window or number
+// of chances below 1, and of hysteresis a minimum above the first scale, a maximum that is not finite, not above 1 or
+// below the first scale. What is kept in f32 must be a finite number above 0 there, too.
 // DeepSpeed takes such a minimum: the first overflow lifts the scale to it.
 void check(const ConstantScale& scale);
 void check(const TorchRule& rule);
 void check(const HysteresisRule& rule);
 void check(const DeepSpeedRule& rule);
-/// The rule, and its state: a scale that is finite and not below 0 (PyTorch's may have fallen to 0, the others' not), and counts
-/// of steps not below 0.
+/// The rule, and its state: a scale that is finite and not below 0 (PyTorch's may have fallen to 0, the others' not),
+/// and counts of steps not below 0.
 void check(const LossScale& scale);
 /// PyTorch looks at two of them: growth above 1, backoff below 1.
 void check_as_torch(const TorchRule& rule);

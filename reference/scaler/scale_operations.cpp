@@ -60,8 +60,8 @@ scaler::TorchRule torch_rule(const Arguments& init) {
           .growth_interval = init.get<std::int64_t>("growth_interval", usual.growth_interval)};
 }
 
-// A scaler and its optimizers, driven by a list of operations. What the scaler refuses is told in the row, and the list goes
-// on; what is no operation at all is refused as a whole.
+// A scaler and its optimizers, driven by a list of operations. What the scaler refuses is told in the row, and the list
+// goes on; what is no operation at all is refused as a whole.
 class TorchTrace {
  public:
   TorchTrace(const Arguments& arguments, bool as_torch)
@@ -495,14 +495,14 @@ scaler::HysteresisRule hysteresis_rule(const Arguments& init, HasMaximum has_max
 }
 
 void add_scaler_operations(AdapterService& service) {
-  const Words torch{"plumbline", "torch"}, colossalai{"plumbline", "colossalai"}, over_ranks = colossalai,
-      by_flags{"megatron", "colossalai"}, by_overflow{"deepspeed"};
+  const Words torch{"plumbline", "torch"}, colossalai{"plumbline", "colossalai"},
+      over_ranks = colossalai, by_flags{"megatron", "colossalai"}, by_overflow{"deepspeed"};
   const Words dtypes{"float16", "bfloat16", "float32", "float64"};
   const ArgumentRow norm_type{"norm_type", "number", R"(order of the norm, above 0 or "inf")", "2.0"},
       max_norm{"max_norm", "number", "the largest norm that is not clipped"};
   const ArgumentRow world{"world_size", "integer", "number of ranks"},
-      tensor{"tensor", "integer", "tensor-parallel ranks"},
-      pipeline{"pipeline", "integer", "pipeline stages"}, data{"data", "integer", "data-parallel replicas"};
+      tensor{"tensor", "integer", "tensor-parallel ranks"}, pipeline{"pipeline", "integer", "pipeline stages"},
+      data{"data", "integer", "data-parallel replicas"};
   const auto of = [](ArgumentRow row, const Words& conventions, const char* otherwise = nullptr) {
     row.conventions = conventions;
     if (otherwise != nullptr) row.otherwise = otherwise;
@@ -540,27 +540,48 @@ void add_scaler_operations(AdapterService& service) {
       {"scaler.trace",
        "traces a loss scale step by step; each convention is asked in the form of its own system",
        {"plumbline", "torch", "megatron", "colossalai", "deepspeed"},
-       {with_fields({"init", "object",
-                     "arguments of the scaler's constructor; required but in conventions plumbline and torch",
-                     kOptional},
-                    init),
+       {with_fields(
+            {"init", "object", "arguments of the scaler's constructor; required but in conventions plumbline and torch",
+             kOptional},
+            init),
         {"dtype", "text", "element type of gradients and parameters", R"("float32")", dtypes, torch},
-        {"sizes", "list of list of integer [optimizers][parameters]",
-         "elements of each optimizer's parameters; required", kOptional, {}, torch},
+        {"sizes",
+         "list of list of integer [optimizers][parameters]",
+         "elements of each optimizer's parameters; required",
+         kOptional,
+         {},
+         torch},
         {"lr", "number", "learning rate of the optimizers, which are plain SGD", "0.5", {}, torch},
-        {"ops", "list of list of any",
+        {"ops",
+         "list of list of any",
          R"(calls, required: ["scale", values], ["grads", optimizer, lists], ["unscale", optimizer], ["clip", optimizer, max_norm, p], )"
          R"(["step", optimizer], ["update"], ["update", scale], ["save"], ["load", init], ["load_empty"], ["set", name, value])",
-         kOptional, {}, torch},
+         kOptional,
+         {},
+         torch},
         {"ops.*", "any", "of the init of load: as the field of init", kOptional, {}, torch},
-        {"found_inf", "list of boolean [steps]", "whether each step's gradients are non-finite; required", kOptional,
-         {}, by_flags},
-        {"constant", "boolean", "the scale never changes; null: exactly where init has initial_scale alone", kOptional,
-         {}, by_flags},
-        {"scaler", "text", "DeepSpeed's class or method", R"("DynamicLossScaler")",
-         {"DynamicLossScaler", "FP16_Optimizer._update_scale"}, {"deepspeed"}},
+        {"found_inf",
+         "list of boolean [steps]",
+         "whether each step's gradients are non-finite; required",
+         kOptional,
+         {},
+         by_flags},
+        {"constant",
+         "boolean",
+         "the scale never changes; null: exactly where init has initial_scale alone",
+         kOptional,
+         {},
+         by_flags},
+        {"scaler",
+         "text",
+         "DeepSpeed's class or method",
+         R"("DynamicLossScaler")",
+         {"DynamicLossScaler", "FP16_Optimizer._update_scale"},
+         {"deepspeed"}},
         {"overflow", "list of boolean [steps]", "whether each step overflows; required", kOptional, {}, {"deepspeed"}}},
-       {{"results", "list of object [ops]", "of ops: outcome of each call and the state after it",
+       {{"results",
+         "list of object [ops]",
+         "of ops: outcome of each call and the state after it",
          {{"scale", "any", "the scale, or null while there is none"},
           {"growth_tracker", "integer or null", "finite steps since the last change, or null"},
           {"scale_created", "boolean", "the scale exists"},
@@ -573,7 +594,9 @@ void add_scaler_operations(AdapterService& service) {
           {"stage", "text", "what it has done since the last update"},
           {"found_inf", "any", "whether its gradients were non-finite, or null"},
           {"error", "object", "kind and message of a rejected call; the list continues"}}},
-        {"trace", "list of object [steps + 1]", "of flags: the state before the first step and after each",
+        {"trace",
+         "list of object [steps + 1]",
+         "of flags: the state before the first step and after each",
          {{"scale", "number", "the scale"},
           {"inv_scale", "number", "its inverse"},
           {"growth_tracker", "integer", "finite steps since the last change"},
@@ -590,51 +613,56 @@ void add_scaler_operations(AdapterService& service) {
          "elements"},
         {"out_of_range", "a call names an optimizer or a gradient that does not exist"}}},
       trace);
-  service.add({"scaler.found_inf",
-               "which ranks skip a step when some find non-finite gradients, by policy",
-               colossalai,
-               {world, tensor, pipeline, data,
-                {"local_found_inf", "list of integer", "ranks with non-finite gradients"}},
-               {{"skips_local_only", "list of integer", "ranks that skip when each decides alone"},
-                {"skips_tensor_only", "list of integer", "when tensor groups decide"},
-                {"skips_tensor_then_pipeline", "list of integer", "when tensor groups decide, then pipeline groups"},
-                {"skips_model", "list of integer", "when model groups decide"},
-                {"skips_model_if_data_parallel_gradients_were_reduced_first", "list of integer",
-                 "when model groups decide after gradients were reduced over replicas"},
-                {"skips_model_and_data", "list of integer", "when model groups decide, then replicas"}},
-               R"({"world_size": 4, "tensor": 2, "pipeline": 1, "data": 2, "local_found_inf": [1]})",
-               {bad_world, {"out_of_range", "local_found_inf names a rank that does not exist"}}},
-              found_inf);
-  service.add({"scaler.clip_grad_norm",
-               "clips gradients by their norm, of one process or over the ranks of model groups",
-               {"plumbline", "torch", "colossalai"},
-               {of({"grads", "list of list of number", "gradients of one process; required without ranks"}, torch,
-                   kOptional),
-                {"dtype", "text", "element type of grads", R"("float32")", dtypes, torch},
-                max_norm,
-                norm_type,
-                {"error_if_nonfinite", "boolean", "reject a norm that is non-finite", "false", {}, torch},
-                with_fields({"ranks", "list of object [world_size]", "gradients of each rank, in place of grads",
-                             kOptional, {}, over_ranks},
-                            {{"grads", "list of list of number",
-                              "the gradient that is sharded over the tensor group, then replicated ones"}}),
-                of(world, over_ranks, kOptional),
-                of(tensor, over_ranks, kOptional),
-                of(pipeline, over_ranks, kOptional),
-                of({"data", "integer", "data-parallel replicas; null: what is left of world_size"}, over_ranks,
-                   kOptional)},
-               {{"total_norm", "number", "of grads: the norm"},
-                {"clipped", "list of list of number", "of grads: the clipped gradients"},
-                {"ranks", "list of object [world_size]", "of ranks: each rank's outcome",
-                 {{"norm", "number", "the norm"}, {"clipped", "list of list of number", "the clipped gradients"}}}},
-               R"({"grads": [[3], [4]], "max_norm": 1})",
-               {bad_world,
-                {"invalid_argument",
-                 "max_norm is negative, norm_type is not above 0, or in convention colossalai neither 2 nor infinity "
-                 "over ranks"},
-                {"failed", "the norm is non-finite and error_if_nonfinite is true"}},
-               {{"ranks", "ranks"}, {"gradients", ""}}},
-              clip_grad_norm);
+  service.add(
+      {"scaler.found_inf",
+       "which ranks skip a step when some find non-finite gradients, by policy",
+       colossalai,
+       {world, tensor, pipeline, data, {"local_found_inf", "list of integer", "ranks with non-finite gradients"}},
+       {{"skips_local_only", "list of integer", "ranks that skip when each decides alone"},
+        {"skips_tensor_only", "list of integer", "when tensor groups decide"},
+        {"skips_tensor_then_pipeline", "list of integer", "when tensor groups decide, then pipeline groups"},
+        {"skips_model", "list of integer", "when model groups decide"},
+        {"skips_model_if_data_parallel_gradients_were_reduced_first", "list of integer",
+         "when model groups decide after gradients were reduced over replicas"},
+        {"skips_model_and_data", "list of integer", "when model groups decide, then replicas"}},
+       R"({"world_size": 4, "tensor": 2, "pipeline": 1, "data": 2, "local_found_inf": [1]})",
+       {bad_world, {"out_of_range", "local_found_inf names a rank that does not exist"}}},
+      found_inf);
+  service.add(
+      {"scaler.clip_grad_norm",
+       "clips gradients by their norm, of one process or over the ranks of model groups",
+       {"plumbline", "torch", "colossalai"},
+       {of({"grads", "list of list of number", "gradients of one process; required without ranks"}, torch, kOptional),
+        {"dtype", "text", "element type of grads", R"("float32")", dtypes, torch},
+        max_norm,
+        norm_type,
+        {"error_if_nonfinite", "boolean", "reject a norm that is non-finite", "false", {}, torch},
+        with_fields({"ranks",
+                     "list of object [world_size]",
+                     "gradients of each rank, in place of grads",
+                     kOptional,
+                     {},
+                     over_ranks},
+                    {{"grads", "list of list of number",
+                      "the gradient that is sharded over the tensor group, then replicated ones"}}),
+        of(world, over_ranks, kOptional),
+        of(tensor, over_ranks, kOptional),
+        of(pipeline, over_ranks, kOptional),
+        of({"data", "integer", "data-parallel replicas; null: what is left of world_size"}, over_ranks, kOptional)},
+       {{"total_norm", "number", "of grads: the norm"},
+        {"clipped", "list of list of number", "of grads: the clipped gradients"},
+        {"ranks",
+         "list of object [world_size]",
+         "of ranks: each rank's outcome",
+         {{"norm", "number", "the norm"}, {"clipped", "list of list of number", "the clipped gradients"}}}},
+       R"({"grads": [[3], [4]], "max_norm": 1})",
+       {bad_world,
+        {"invalid_argument",
+         "max_norm is negative, norm_type is not above 0, or in convention colossalai neither 2 nor infinity "
+         "over ranks"},
+        {"failed", "the norm is non-finite and error_if_nonfinite is true"}},
+       {{"ranks", "ranks"}, {"gradients", ""}}},
+      clip_grad_norm);
 }
 
 }  // namespace plumbline::adapter

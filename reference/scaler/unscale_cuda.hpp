@@ -1,6 +1,7 @@
 // reference/scaler/unscale_cuda.hpp: unscale() for gradients in memory of a GPU: one launch for all of them.
 //
-// Model   As unscale.hpp, in stream order: nothing is waited for, and the host may forget the list when the call returns.
+// Model   As unscale.hpp, in stream order: nothing is waited for, and the host may forget the list when the call
+//         returns.
 // Bits    Those of unscale(), but for which NaN.
 // Needs   A driver for the toolkit that this was built with. The program starts without one.
 #pragma once
@@ -12,9 +13,11 @@
 
 namespace plumbline::scaler {
 
-/// to = from * inverse, of all of them, on a stream (a cudaStream_t; null: the default one) of the device that they are on, and
-/// *found_inf = 1, in its memory, where an element is infinite or NaN; else *found_inf stays. A launch for each 1000 gradients.
-/// The device that was current is current again, if it has a context. Throws what unscale_work() throws; DeviceFailure where CUDA refuses.
+/// to = from * inverse, of all of them, on a stream (a cudaStream_t; null: the default one) of the device that they are
+/// on, and *found_inf = 1, in its memory, where an element is infinite or NaN; else *found_inf stays. A launch for each
+/// 1000 gradients.
+/// The device that was current is current again, if it has a context. Throws what unscale_work() throws; DeviceFailure
+/// where CUDA refuses.
 void unscale_on_device(std::span<const Unscaling> gradients, float inverse, float* found_inf, void* stream = nullptr);
 
 /// For device::make_cuda().

@@ -1,4 +1,5 @@
-// The kernel on a GPU, held to unscale(): bits, every place of what is not finite, many gradients in one launch, another stream.
+// The kernel on a GPU, held to unscale(): bits, every place of what is not finite, many gradients in one launch,
+// another stream.
 #include "reference/scaler/unscale_cuda.hpp"
 
 #include <array>

@@ -1,5 +1,5 @@
-// reference/scaler/unscale_table.hpp: unscale() as work for a device that takes many gradients in one launch, with what one of its
-// threads does, written once for the device and for tests without one.
+// reference/scaler/unscale_table.hpp: unscale() as work for a device that takes many gradients in one launch, with what
+// one of its threads does, written once for the device and for tests without one.
 #pragma once
 
 #include <array>
@@ -70,8 +70,8 @@ struct UnscaleWork {
 };
 
 /// What there is to do, in order; nothing for gradients without elements. All must be in memory of `device`. Throws
-/// InvalidArgument for other counts than each other's and for memory of another device, Unsupported for types that do not go
-/// together.
+/// InvalidArgument for other counts than each other's and for memory of another device, Unsupported for types that do
+/// not go together.
 [[nodiscard]] std::vector<UnscaleWork> unscale_work(std::span<const Unscaling> gradients, float inverse,
                                                     float* found_inf, comm::Device device);
 

@@ -1,5 +1,5 @@
-// The kernel's work, thread by thread on this processor: every element of every gradient once, whatever its alignment and length,
-// with the bits of unscale().
+// The kernel's work, thread by thread on this processor: every element of every gradient once, whatever its alignment
+// and length, with the bits of unscale().
 #include "reference/scaler/unscale_table.hpp"
 
 #include <array>

@@ -1,5 +1,3 @@
-#include "reference/schedules/simulator.hpp"
-
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -9,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/simulator.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -1,6 +1,4 @@
 // Slots are as many as the peak, no two activations share one while they live, and none is missing.
-#include "reference/schedules/simulator.hpp"
-
 #include <map>
 #include <set>
 
@@ -11,6 +9,7 @@
 #include "reference/schedules/checker.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/schedule_samples_test.hpp"
+#include "reference/schedules/simulator.hpp"
 
 namespace plumbline::schedules {
 namespace {
@@ -91,7 +90,8 @@ TEST(ActivationSlots, AreThePeakOfAnyOrder) {
 
 TEST(ActivationSlots, OfTheSchedulesThereAre) {
   for (const ScheduleKind schedule_kind : schedule_kinds()) {
-    if (schedule_kind == ScheduleKind::forward_only || schedule_kind == ScheduleKind::dualpipev) continue;  // joined: counted above
+    if (schedule_kind == ScheduleKind::forward_only || schedule_kind == ScheduleKind::dualpipev)
+      continue;  // joined: counted above
     for (const int chunks : {1, 2}) {
       Schedule schedule;
       try {

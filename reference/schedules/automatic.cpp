@@ -1,5 +1,3 @@
-#include "reference/schedules/generate.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,6 +11,7 @@
 #include "reference/schedules/detail/building_block.hpp"
 #include "reference/schedules/detail/generate_rows.hpp"
 #include "reference/schedules/detail/list_scheduler.hpp"
+#include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
 
 namespace plumbline::schedules {

@@ -1,6 +1,4 @@
 // Whatever the times and the memory: valid, within the limits, no longer than the families, no shorter than the bound.
-#include "reference/schedules/generate.hpp"
-
 #include <random>
 
 #include <gmock/gmock.h>
@@ -8,6 +6,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/checker.hpp"
+#include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
 #include "reference/schedules/schedule_samples_test.hpp"
 

@@ -13,7 +13,8 @@ using testing::HasSubstr;
 TEST(ScheduleCheck, ProvesASchedule) {
   const json result = ask("schedules.check", R"({"ranks": ["0F0,0F1,,0B0,0B1", ",1F0,1B0,1F1,1B1"],
                                                  "stage_to_rank": [0, 1], "num_stages": 2, "microbatches": 2})");
-  EXPECT_EQ(result, json::parse(R"({"valid": true, "problems": [], "errors": 0, "warnings": 0, "peak_activations": [2, 1],
+  EXPECT_EQ(result,
+            json::parse(R"({"valid": true, "problems": [], "errors": 0, "warnings": 0, "peak_activations": [2, 1],
                                     "deadlock_free": {"buffered": true, "rendezvous": true}})"));
 }
 

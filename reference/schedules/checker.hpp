@@ -11,7 +11,8 @@
 //           no deadlock each rank takes its actions one after the other; joined ones are posted at once. Under
 //                       rendezvous a message is over when both sides have posted it; buffered, a send is over at once.
 //                       A schedule that needs buffers is not valid, but the report says that they save it
-//         waits       where a schedule waits for sends (WAIT_SEND), for each of an output or a gradient once, and behind it.
+//         waits       where a schedule waits for sends (WAIT_SEND), for each of an output or a gradient once, and
+//                     behind it.
 //                     Such a send does not hold its rank up, its wait does until the receive is posted
 //         Messages meet by name. Where first-in-first-out matching between two ranks would deliver another message,
 //         that is a warning, or an error when it is the matching asked for.
@@ -94,7 +95,7 @@ struct CheckOptions {
 
 struct CheckReport {
   std::vector<Problem> problems;
-  std::size_t omitted = 0;  // problems beyond most_of_a_kind
+  std::size_t omitted = 0;               // problems beyond most_of_a_kind
   std::size_t errors = 0, warnings = 0;  // all of them, omitted ones included
   /// False also where other problems leave it unproved.
   bool deadlock_free_buffered = false;

@@ -249,8 +249,8 @@ TEST(Checker, RefusesWhatIsNoSchedule) {
   EXPECT_THAT(refusal(from_rows({"0F0,0B0"}, 1), {.activation_limits = {1, 2}}), HasSubstr("2 entries for 1"));
 }
 
-// Runs a schedule as a machine would, on values with names, which messages move, or, without messages, are at once where
-// they are needed: a second opinion that shares nothing with the
+// Runs a schedule as a machine would, on values with names, which messages move, or, without messages, are at once
+// where they are needed: a second opinion that shares nothing with the
 // checker.
 class Machine {
  public:

@@ -434,8 +434,8 @@ void EmulatedDevice::compute(const Action& action) {
   if (ends) --live_;
 }
 
-// A device does not wake late. What this one did, after the computation before, is not counted again; unless it would have
-// had to wait for the input anyway, or nothing is known of that.
+// A device does not wake late. What this one did, after the computation before, is not counted again; unless it would
+// have had to wait for the input anyway, or nothing is known of that.
 Clock::time_point EmulatedDevice::begin_of(const Action& action) {
   const Clock::time_point now = Clock::now();
   const Kind receive = action.kind == Kind::forward ? Kind::recv_forward : Kind::recv_backward;

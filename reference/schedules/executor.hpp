@@ -65,12 +65,12 @@ struct StageCallbacks {
 [[nodiscard]] std::vector<Action> actions_of_row(const Schedule& schedule, int rank);
 /// A number that no other message of a schedule with so many stages has, the same on both sides.
 [[nodiscard]] int tag_of(const Action& message, int stages);
-/// Each tensor that has more than so many bytes in pieces of as many whole elements as fit, one at least; the last piece is
-/// what is left. The others as they are, also those without elements.
+/// Each tensor that has more than so many bytes in pieces of as many whole elements as fit, one at least; the last
+/// piece is what is left. The others as they are, also those without elements.
 [[nodiscard]] std::vector<comm::Buffer> pieces_of(const Action& message, std::span<const comm::Buffer> tensors,
                                                   std::optional<std::int64_t> most_bytes);
-/// Starts each call by itself, without waiting in between: a handle for each. As one where one would go behind the other:
-/// on the memory of devices, and over communicators without Capability::nonblocking.
+/// Starts each call by itself, without waiting in between: a handle for each. As one where one would go behind the
+/// other: on the memory of devices, and over communicators without Capability::nonblocking.
 [[nodiscard]] std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls,
                                                  comm::Timeout timeout);
 /// Starts all calls as one.
@@ -112,17 +112,18 @@ struct ExecutorOptions {
 /// Runs this rank's part. Collective: all ranks of the communicator, which are the schedule's, run the same one; it
 /// begins with a barrier. Returns when each action happened, in seconds from then, as Period says: a computation lasts
 /// as its callback, a send until its end was seen. Throws InvalidArgument for communicators of another size, for a
-/// schedule whose stages have no rank each or that has more messages than tags, and for callbacks that it needs and that
-/// are empty.
+/// schedule whose stages have no rank each or that has more messages than tags, and for callbacks that it needs and
+/// that are empty.
 [[nodiscard]] std::vector<Period> run_rank(comm::Communicator& communicator, const Schedule& schedule,
                                            const StageCallbacks& callbacks, const ExecutorOptions& options = {},
                                            const PipelineSteps& steps = {});
 
 /// A device that computes nothing: each computation waits until its time has passed and leaves the core to other ranks,
-/// so that a machine has more devices than cores. Messages are real and have the given sizes. Times, bytes and straggling
-/// are those of `options` (not its links, overlap and jitter), each time multiplied by `seconds`.
-/// Where the system wakes a rank late, the next computation is that much shorter, for a device is not late; but none begins
-/// before its input was sent, which messages of 8 bytes and more say by the clock of the machine: the ranks share one.
+/// so that a machine has more devices than cores. Messages are real and have the given sizes. Times, bytes and
+/// straggling are those of `options` (not its links, overlap and jitter), each time multiplied by `seconds`.
+/// Where the system wakes a rank late, the next computation is that much shorter, for a device is not late; but none
+/// begins before its input was sent, which messages of 8 bytes and more say by the clock of the machine: the ranks
+/// share one.
 class EmulatedDevice {
  public:
   /// Throws InvalidArgument for options that simulate() refuses.

@@ -152,9 +152,8 @@ Schedule forward_only(const Shape& shape) {
 
 // Of one stage a rank nothing is interleaved, and no rounds are needed.
 Schedule interleaved_in_rounds(const Shape& shape) {
-  return shape.stages_per_rank == 1
-             ? one_f_one_b(shape)
-             : interleaved(shape, micro_batches_of_round(ScheduleKind::interleaved, shape));
+  return shape.stages_per_rank == 1 ? one_f_one_b(shape)
+                                    : interleaved(shape, micro_batches_of_round(ScheduleKind::interleaved, shape));
 }
 
 }  // namespace detail

@@ -1,8 +1,8 @@
 // reference/schedules/generate.hpp: the schedules that there are, each a pure function of the pipeline's shape.
 //
 // Model   A schedule of computations alone. p ranks, m micro-batches, v stages on each rank. Stages lie in turn (stage
-//         s on rank s mod p) but for the V shapes (zbv, v-half, v-min, dualpipev, auto of two: stage s and stage 2p-1-s on
-//         rank s). Cells are equal
+//         s on rank s mod p) but for the V shapes (zbv, v-half, v-min, dualpipev, auto of two: stage s and stage 2p-1-s
+//         on rank s). Cells are equal
 //         to PyTorch's compute_only rows where PyTorch has the schedule, idle cells included; they carry no meaning for
 //         the order, and without_idle() drops them.
 // Cost    O(actions), a few ns each.
@@ -49,13 +49,13 @@ struct Shape {
 // ---- A schedule for given times and a given memory.
 //
 // Model   Backwards in halves, one stage on each rank or two in a V. Tried are: the fixed families; their orders of F
-//         and I, and those of blocks that repeat (building_block.hpp), with the weight gradients where these times leave
-//         gaps; and orders that come about while the pipeline runs, by which of forward and backward goes first, how far
-//         ranks run ahead, and whether a weight gradient may keep a message waiting. Each is simulated; of those that
-//         keep to the limits, the shortest is taken, then the one with the lowest peak. Nothing is random.
+//         and I, and those of blocks that repeat (building_block.hpp), with the weight gradients where these times
+//         leave gaps; and orders that come about while the pipeline runs, by which of forward and backward goes first,
+//         how far ranks run ahead, and whether a weight gradient may keep a message waiting. Each is simulated; of
+//         those that keep to the limits, the shortest is taken, then the one with the lowest peak. Nothing is random.
 // Holds   The result is valid (check()), keeps to the limits, and is not longer than any fixed family with the same
-//         stages on the same ranks that keeps to them. It need not be the shortest there is: the lower bound says how far
-//         it can be from that.
+//         stages on the same ranks that keeps to them. It need not be the shortest there is: the lower bound says how
+//         far it can be from that.
 // Cost    About 100 times that of simulating.
 // Source  Qi et al., arXiv:2401.10241 (heuristics, each simulated), 2405.15362 (blocks).
 
@@ -73,8 +73,8 @@ struct AutomaticSchedule {
   double lower_bound = 0;  // of the makespan of any schedule with these stages, ranks, times and limits
 };
 
-/// Throws InvalidArgument for other than 1 or 2 stages a rank, more than 2^17 computations of a kind, what generate() and
-/// simulate() refuse, and for limits of another length than the ranks' or below what any schedule needs: 1 with one
+/// Throws InvalidArgument for other than 1 or 2 stages a rank, more than 2^17 computations of a kind, what generate()
+/// and simulate() refuse, and for limits of another length than the ranks' or below what any schedule needs: 1 with one
 /// stage a rank, 2 with two.
 [[nodiscard]] AutomaticSchedule automatic(const Shape& shape, const AutomaticOptions& options = {});
 

@@ -13,7 +13,8 @@ namespace plumbline::schedules {
 namespace {
 
 std::string rows(ScheduleKind schedule_kind, int ranks, int micro_batches, int stages_per_rank) {
-  return to_csv(generate(schedule_kind, {.ranks = ranks, .micro_batches = micro_batches, .stages_per_rank = stages_per_rank}));
+  return to_csv(
+      generate(schedule_kind, {.ranks = ranks, .micro_batches = micro_batches, .stages_per_rank = stages_per_rank}));
 }
 
 std::string refusal_of(ScheduleKind schedule_kind, int ranks, int micro_batches, int stages_per_rank) {
@@ -102,11 +103,15 @@ TEST(Generate, RefusesWithTheRule) {
   EXPECT_EQ(refusal_of(ScheduleKind::dualpipev, 4, 7, 2),
             "dualpipev: there are at least as many micro-batches as stages, got 7 micro-batches and 8 stages");
   for (const ScheduleKind schedule_kind : schedule_kinds()) {
-    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 0, .micro_batches = 4, .stages_per_rank = 2}), InvalidArgument);
-    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 2, .micro_batches = 0, .stages_per_rank = 2}), InvalidArgument);
-    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 0}), InvalidArgument);
-    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 1 << 16, .micro_batches = 1 << 30, .stages_per_rank = 1 << 16}),
+    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 0, .micro_batches = 4, .stages_per_rank = 2}),
                  InvalidArgument);
+    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 2, .micro_batches = 0, .stages_per_rank = 2}),
+                 InvalidArgument);
+    EXPECT_THROW((void)generate(schedule_kind, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 0}),
+                 InvalidArgument);
+    EXPECT_THROW(
+        (void)generate(schedule_kind, {.ranks = 1 << 16, .micro_batches = 1 << 30, .stages_per_rank = 1 << 16}),
+        InvalidArgument);
     EXPECT_EQ(schedule_kind_of(name_of(schedule_kind)), schedule_kind);
   }
   EXPECT_THROW((void)schedule_kind_of("1f2b"), NotFound);

@@ -12,8 +12,8 @@
 //         - add_send_recv(), PyTorch's: the receive stands where its rank is when the sender sends. All actions of all
 //           ranks have one common order in which each send is followed by its receive, so this is free of deadlock too.
 //         Computations that wait for each other in a cycle are refused by both.
-// Cost    Linear in the actions, about 7 ns each of the result while they are in the cache. PyTorch's passes have the same
-//         results, not the same growth.
+// Cost    Linear in the actions, about 7 ns each of the result while they are in the cache. PyTorch's passes have the
+//         same results, not the same growth.
 // Sources torch.distributed.pipelining.schedules (orders and actions); Megatron-LM's and ColossalAI's fused exchanges;
 //         ColossalAI's shape protocol.
 #pragma once
@@ -55,7 +55,8 @@ enum class Metadata {
 /// < 1.
 [[nodiscard]] Schedule add_unshard_reshard(const Schedule& schedule, int most_gathered = 3);
 /// REDUCE_GRAD behind a stage's last weight gradient: the one that makes it schedule.micro_batches. Idle cells are
-/// dropped. Throws InvalidArgument for a backward of a stage or micro-batch that there is not, or on another rank than its stage.
+/// dropped. Throws InvalidArgument for a backward of a stage or micro-batch that there is not, or on another rank than
+/// its stage.
 [[nodiscard]] Schedule add_reduce_gradients(const Schedule& schedule);
 /// Moves receives, of a schedule with messages, to what needs them; in front of a send to a higher rank, though, those
 /// that are due from it. Throws InvalidArgument where nothing needs a receive.
@@ -64,8 +65,8 @@ enum class Metadata {
 [[nodiscard]] Schedule merge_backward_halves(const Schedule& schedule);
 
 /// A WAIT_SEND for each send of an output or a gradient, in the order of the sends: so late that at most
-/// `most_outstanding` are under way, those that are posted together aside, and the rest at the end. What comes to its end
-/// where each send waits for its receive does so with these, which wait later. Throws InvalidArgument for
+/// `most_outstanding` are under way, those that are posted together aside, and the rest at the end. What comes to its
+/// end where each send waits for its receive does so with these, which wait later. Throws InvalidArgument for
 /// most_outstanding < 1 and for a schedule that has waits.
 [[nodiscard]] Schedule add_send_waits(const Schedule& schedule, int most_outstanding);
 
@@ -88,7 +89,8 @@ enum class Metadata {
 // Errors  DescriptionMismatch, before anything is sent, where an output is not what was promised or told; the
 //         communicator can go on. InvalidArgument for what no tensor is, for words that are no description, and where
 //         the words of a message do not suffice. StateError where nothing was told yet.
-// Sources ColossalAI communication/utils.py (number of dimensions, then dimensions, as int64, once a boundary and chunk);
+// Sources ColossalAI communication/utils.py (number of dimensions, then dimensions, as int64, once a boundary and
+//         chunk);
 //         Megatron-LM's variable sequence lengths; stage metadata of torch.distributed.pipelining.
 
 /// Without dimensions: a scalar, which has one element.
@@ -106,7 +108,8 @@ using TensorDescriptions = std::vector<TensorDescription>;
 [[nodiscard]] std::string to_string(const TensorDescriptions& tensors);
 /// The product of the dimensions. Throws InvalidArgument for one below 0, and for more elements than int64 counts.
 [[nodiscard]] std::int64_t elements_of(const TensorDescription& tensor);
-/// The floating tensors that require a gradient, and those of a type of the program's that do: of the others there is none.
+/// The floating tensors that require a gradient, and those of a type of the program's that do: of the others there is
+/// none.
 /// Gradients themselves require none.
 [[nodiscard]] TensorDescriptions gradients_of(const TensorDescriptions& tensors);
 
@@ -172,8 +175,9 @@ class DescriptionExchange {
 
 // ---- Who sends what to whom: the stage at a message's other end, and which way it goes.
 //
-// Model   Stages are a chain. A stage's output, and the shape of it, go to the next stage; the gradient of its input goes to
-//         the stage before it. The stage of a message's action is that of the rank which has the action in its row.
+// Model   Stages are a chain. A stage's output, and the shape of it, go to the next stage; the gradient of its input
+//         goes to the stage before it. The stage of a message's action is that of the rank which has the action in its
+//         row.
 
 [[nodiscard]] constexpr bool is_metadata(ActionKind kind) {
   return kind == ActionKind::send_metadata || kind == ActionKind::recv_metadata;

@@ -127,10 +127,10 @@ TEST(Lowering, RefusesWhatCannotBeKept) {
 
 TEST(Lowering, SizesRowsAheadSoThatNoneIsCopiedWhileItGrows) {
   for (const auto& [schedule_kind, chunks] : {std::pair{ScheduleKind::one_f_one_b, 1},
-                                       {ScheduleKind::zb_h2, 1},
-                                       {ScheduleKind::interleaved, 2},
-                                       {ScheduleKind::zbv, 2},
-                                       {ScheduleKind::dualpipev, 2}}) {
+                                              {ScheduleKind::zb_h2, 1},
+                                              {ScheduleKind::interleaved, 2},
+                                              {ScheduleKind::zbv, 2},
+                                              {ScheduleKind::dualpipev, 2}}) {
     const Schedule schedule = generate(schedule_kind, {.ranks = 4, .micro_batches = 16, .stages_per_rank = chunks});
     for (const auto& row : lower(schedule).ranks) EXPECT_EQ(row.capacity(), row.size()) << name_of(schedule_kind);
   }

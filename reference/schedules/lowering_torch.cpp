@@ -380,9 +380,8 @@ Schedule defer_receives(const Schedule& schedule) {
       const auto group = detail::group_at(schedule.ranks[rank], begin);
       const Action& first = group.front();
       if (first.kind == ActionKind::recv_forward || first.kind == ActionKind::recv_backward) {
-        put_off.put({.micro_batch = first.micro_batch,
-                     .direction = direction_of_message(first.kind),
-                     .receiver = first.stage});
+        put_off.put(
+            {.micro_batch = first.micro_batch, .direction = direction_of_message(first.kind), .receiver = first.stage});
         continue;
       }
       if (first.kind == ActionKind::send_forward || first.kind == ActionKind::send_backward) {

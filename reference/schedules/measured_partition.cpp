@@ -1,11 +1,10 @@
-#include "reference/schedules/partition.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "reference/schedules/partition.hpp"
 #include "reference/schedules/simulator.hpp"
 
 namespace plumbline::schedules {

@@ -1,5 +1,3 @@
-#include "reference/schedules/partition.hpp"
-
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/schedules/generate.hpp"
+#include "reference/schedules/partition.hpp"
 #include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {
@@ -110,11 +109,12 @@ TEST(Measured, IsTheBestThatFitsOrSaysWhatIsMissing) {
   EXPECT_GT(refused, 100);
 }
 
-// By every end of every stage, each stage's seconds summed in the order of its layers; of several best partitions the one whose stages, from
-// the first on, have the most layers.
+// By every end of every stage, each stage's seconds summed in the order of its layers; of several best partitions the
+// one whose stages, from the first on, have the most layers.
 Boundaries by_every_end(const std::vector<LayerCost>& layers, const StageLimits& limits) {
   const std::size_t n = layers.size(), stages = limits.kept.size();
-  std::vector<std::vector<double>> least(stages + 1, std::vector<double>(n + 1, std::numeric_limits<double>::infinity()));
+  std::vector<std::vector<double>> least(stages + 1,
+                                         std::vector<double>(n + 1, std::numeric_limits<double>::infinity()));
   least[stages][n] = 0;
   const auto worst_of = [&](std::size_t stage, std::size_t begin, std::size_t end) {
     double seconds = 0;
@@ -129,7 +129,8 @@ Boundaries by_every_end(const std::vector<LayerCost>& layers, const StageLimits&
   for (std::size_t stage = stages; stage-- > 0;)
     for (std::size_t begin = 0; begin < n; ++begin)
       for (std::size_t end = begin + 1; end <= n; ++end)
-        least[stage][begin] = std::min(least[stage][begin], std::max(worst_of(stage, begin, end), least[stage + 1][end]));
+        least[stage][begin] =
+            std::min(least[stage][begin], std::max(worst_of(stage, begin, end), least[stage + 1][end]));
   Boundaries boundaries{0};
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const auto begin = static_cast<std::size_t>(boundaries.back());
@@ -141,7 +142,8 @@ Boundaries by_every_end(const std::vector<LayerCost>& layers, const StageLimits&
   return boundaries;
 }
 
-// Of times that are no whole numbers, whose sums depend on where they begin; the many equal ones make many partitions as good.
+// Of times that are no whole numbers, whose sums depend on where they begin; the many equal ones make many partitions
+// as good.
 TEST(Measured, HasTheBoundariesOfEveryEndToTheBit) {
   std::mt19937 random(12);
   const auto between = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
@@ -156,7 +158,8 @@ TEST(Measured, HasTheBoundariesOfEveryEndToTheBit) {
                .output_bytes = between(0, 30)};
     StageLimits limits{.kept = kept_by_1f1b(between(1, 6), 4)};
     if (between(0, 1) == 1) limits.bandwidth = 0.3 * between(1, 9);
-    if (between(0, 1) == 1) limits.memory = 25 * static_cast<std::int64_t>(layers.size()) / static_cast<int>(limits.kept.size());
+    if (between(0, 1) == 1)
+      limits.memory = 25 * static_cast<std::int64_t>(layers.size()) / static_cast<int>(limits.kept.size());
     try {
       EXPECT_EQ(partition_measured(layers, limits), by_every_end(layers, limits));
     } catch (const NoPartitionFits&) {

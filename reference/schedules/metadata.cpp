@@ -1,11 +1,11 @@
-#include "reference/schedules/lowering.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "reference/schedules/lowering.hpp"
 
 namespace plumbline::schedules {
 namespace {
@@ -45,10 +45,10 @@ std::string to_string(const TensorDescriptions& tensors) {
   if (tensors.empty()) return "nothing";
   std::string words;
   for (const TensorDescription& tensor : tensors)
-    words += fmt::format("{}{}[{}]", words.empty() ? "" : " ",
-                         tensor.program_type == 0 ? std::string(name_of(tensor.dtype))
-                                                  : fmt::format("type{}", tensor.program_type),
-                         fmt::join(tensor.shape, ","));
+    words += fmt::format(
+        "{}{}[{}]", words.empty() ? "" : " ",
+        tensor.program_type == 0 ? std::string(name_of(tensor.dtype)) : fmt::format("type{}", tensor.program_type),
+        fmt::join(tensor.shape, ","));
   return words;
 }
 

@@ -1,9 +1,9 @@
-#include "reference/schedules/lowering.hpp"
-
 #include <algorithm>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "reference/schedules/lowering.hpp"
 
 namespace plumbline::schedules {
 namespace {
@@ -74,7 +74,8 @@ TEST(TensorDescriptions, OfOtherWordsAreRefused) {
   EXPECT_THAT(refusal({3, 1, 7, 0}), HasSubstr("the number of dimensions is 7"));
   EXPECT_THAT(refusal({4, 1, 1, -5, 0}), HasSubstr("a dimension is -5"));
   EXPECT_THAT(refusal({7, 1, 1, 5, 2, -1, 1, 0}), HasSubstr("the program's type is -1"));
-  EXPECT_THAT(refusal({7, 1, 1, 5, 2, 0, 2, 0}), HasSubstr("whether it requires a gradient is 2, it must be in [0, 1]"));
+  EXPECT_THAT(refusal({7, 1, 1, 5, 2, 0, 2, 0}),
+              HasSubstr("whether it requires a gradient is 2, it must be in [0, 1]"));
   EXPECT_THAT(refusal({7, 1, 1, 5, 2, 0, 1, 1}), HasSubstr("they end before a stride"));
   EXPECT_THAT(refusal({8, 1, 1, 5, 2, 0, 1, 1, -3}), HasSubstr("a stride is -3"));
   EXPECT_THAT(refusal({4, 1, 1, 5, 7}), HasSubstr("the dtype is 7, it must be in [0, 6]"));

@@ -42,7 +42,7 @@ constexpr std::array kSchedules{
                    .torch = "Interleaved1F1B",
                    .usual_stages_per_rank = 2,
                    .rule = "1f1b through all chunks, in rounds; max(1, micro-batches / stages) divides the "
-                            "micro-batches"},
+                           "micro-batches"},
                   detail::interleaved_in_rounds},
     KnownSchedule{{.kind = ScheduleKind::looped_breadth_first,
                    .name = "looped-bfs",
@@ -91,7 +91,7 @@ constexpr std::array kSchedules{
                    .placement = Placement::v,
                    .splits_backward = true,
                    .rule = "half the bubble and about half the memory of 1f1b, for equal times, there and back; "
-                            "exactly 2 chunks"},
+                           "exactly 2 chunks"},
                   detail::v_half},
     KnownSchedule{{.kind = ScheduleKind::v_min,
                    .name = "v-min",
@@ -101,7 +101,7 @@ constexpr std::array kSchedules{
                    .placement = Placement::v,
                    .splits_backward = true,
                    .rule = "two thirds of the bubble and about a third of the memory of 1f1b, there and back; "
-                            "exactly 2 chunks"},
+                           "exactly 2 chunks"},
                   detail::v_min},
     KnownSchedule{{.kind = ScheduleKind::dualpipev,
                    .name = "dualpipev",
@@ -112,7 +112,7 @@ constexpr std::array kSchedules{
                    .placement = Placement::v,
                    .splits_backward = true,
                    .rule = "forward and backward at once, there and back; exactly 2 chunks, micro-batches >= 2 x "
-                            "stages"},
+                           "stages"},
                   detail::dualpipev},
     KnownSchedule{{.kind = ScheduleKind::forward_only,
                    .name = "forward-only",
@@ -122,7 +122,7 @@ constexpr std::array kSchedules{
                    .name = "auto",
                    .splits_backward = true,
                    .rule = "made for given times, messages and a memory limit, never longer than the others; 1 "
-                            "chunk, or 2 there and back"},
+                           "chunk, or 2 there and back"},
                   automatic_of_equal_times}};
 constexpr std::array kAllScheduleKinds = [] {
   std::array<ScheduleKind, kSchedules.size()> schedule_kinds{};
@@ -152,7 +152,9 @@ const ScheduleTraits& traits_of(ScheduleKind schedule_kind) { return known_sched
 
 std::string_view name_of(ScheduleKind schedule_kind) { return traits_of(schedule_kind).name; }
 
-std::string_view name_in_specifications(ScheduleKind schedule_kind) { return traits_of(schedule_kind).in_specifications; }
+std::string_view name_in_specifications(ScheduleKind schedule_kind) {
+  return traits_of(schedule_kind).in_specifications;
+}
 
 std::vector<std::string> names_in_specifications() {
   std::vector<std::string> names;
@@ -163,7 +165,8 @@ std::vector<std::string> names_in_specifications() {
 
 std::string as_in_specifications(std::string_view name) {
   const auto schedule_kind = find_schedule_kind(name);
-  return std::string(schedule_kind && !name_in_specifications(*schedule_kind).empty() ? name_in_specifications(*schedule_kind) : name);
+  return std::string(
+      schedule_kind && !name_in_specifications(*schedule_kind).empty() ? name_in_specifications(*schedule_kind) : name);
 }
 
 std::vector<std::string> torch_class_names() {

@@ -1,9 +1,9 @@
-// reference/schedules/names.hpp: the schedules that there are, what is true of each, and every name by which one is asked
-// for. A new one has an enumerator here, a row in names.cpp, and its generator (generate_rows.hpp).
+// reference/schedules/names.hpp: the schedules that there are, what is true of each, and every name by which one is
+// asked for. A new one has an enumerator here, a row in names.cpp, and its generator (generate_rows.hpp).
 //
-// Names   Ours ("interleaved"), PyTorch's as get_schedule_class() takes them ("Interleaved1F1B", also with "Schedule" before
-//         it, as its classes are called), and those of run specifications ("interleaved-1f1b"). All are taken in upper and
-//         lower case, wherever a schedule is named.
+// Names   Ours ("interleaved"), PyTorch's as get_schedule_class() takes them ("Interleaved1F1B", also with "Schedule"
+//         before it, as its classes are called), and those of run specifications ("interleaved-1f1b"). All are taken in
+//         upper and lower case, wherever a schedule is named.
 #pragma once
 
 #include <optional>
@@ -50,12 +50,13 @@ struct ScheduleTraits {
 /// "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "v-half", "v-min",
 /// "dualpipev", "forward-only", "auto".
 [[nodiscard]] std::string_view name_of(ScheduleKind schedule_kind);
-/// The name that a run specification has, "interleaved-1f1b" for interleaved and "interleaved-zb" for its zero bubble; empty
-/// for forward_only and automatic, which train nothing of a specification.
+/// The name that a run specification has, "interleaved-1f1b" for interleaved and "interleaved-zb" for its zero bubble;
+/// empty for forward_only and automatic, which train nothing of a specification.
 [[nodiscard]] std::string_view name_in_specifications(ScheduleKind schedule_kind);
 /// All of those.
 [[nodiscard]] std::vector<std::string> names_in_specifications();
-/// The name in specifications of the schedule that has this name, whichever of its names it is; any other name as it is.
+/// The name in specifications of the schedule that has this name, whichever of its names it is; any other name as it
+/// is.
 [[nodiscard]] std::string as_in_specifications(std::string_view name);
 
 /// What PyTorch's classes are called: "ScheduleGPipe", "Schedule1F1B", …

@@ -33,7 +33,8 @@ TEST(ScheduleNames, ArePytorchsInAnyCaseThoseOfSpecificationsAndOurs) {
   }
   EXPECT_EQ(schedule_kind_of("interleaved-1f1b"), ScheduleKind::interleaved);
   EXPECT_EQ(schedule_kind_of("interleaved-zb"), ScheduleKind::interleaved_zero_bubble);
-  for (const ScheduleKind schedule_kind : schedule_kinds()) EXPECT_EQ(schedule_kind_of(name_of(schedule_kind)), schedule_kind);
+  for (const ScheduleKind schedule_kind : schedule_kinds())
+    EXPECT_EQ(schedule_kind_of(name_of(schedule_kind)), schedule_kind);
 }
 
 TEST(ScheduleNames, AreEachOfOneFamily) {
@@ -42,7 +43,8 @@ TEST(ScheduleNames, AreEachOfOneFamily) {
     EXPECT_TRUE(seen.insert(name).second) << name;
     EXPECT_EQ(find_schedule_kind(name), schedule_kind) << name;
   }
-  for (const std::string& name : names_in_specifications()) EXPECT_EQ(name_in_specifications(schedule_kind_of(name)), name);
+  for (const std::string& name : names_in_specifications())
+    EXPECT_EQ(name_in_specifications(schedule_kind_of(name)), name);
   EXPECT_EQ(names_in_specifications().size(), schedule_kinds().size() - 2) << "all that train";
 }
 

@@ -35,8 +35,8 @@ std::vector<double> prefix_sums(std::span<const double> weights, double scale = 
 }
 
 // The least largest sum of `parts` parts, none of them empty. least[i], for the first i items and one part more than in
-// the round before, is the least over k of max(least[k], sums[i] - sums[k]): the first grows with k and the second falls, so
-// the best k is where they cross, and moves to the right with i.
+// the round before, is the least over k of max(least[k], sums[i] - sums[k]): the first grows with k and the second
+// falls, so the best k is where they cross, and moves to the right with i.
 double least_bottleneck(const std::vector<double>& sums, int parts) {
   const std::size_t items = sums.size() - 1;
   std::vector<double> least(sums), next(sums.size());

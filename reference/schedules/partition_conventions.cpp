@@ -1,5 +1,3 @@
-#include "reference/schedules/partition.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -1,8 +1,8 @@
-#include "reference/schedules/partition.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>
+
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::schedules {
 namespace {

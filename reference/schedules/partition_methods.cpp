@@ -1,5 +1,3 @@
-#include "reference/schedules/partition.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <regex>
@@ -8,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::schedules {
 namespace {

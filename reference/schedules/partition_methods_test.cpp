@@ -1,9 +1,8 @@
-#include "reference/schedules/partition.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::schedules {
 namespace {

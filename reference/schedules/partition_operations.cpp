@@ -163,19 +163,23 @@ void add_schedule_operations(AdapterService& service) {
     arguments.insert(arguments.end(), parts.begin(), parts.end());
     return arguments;
   };
-  service.add({"schedules.partition_uniform", "partitions items into parts of nearly equal size", all,
-               with_parts({{"num_items", "integer", "items"},
-                           {"first", "integer", "size of the first part; null: as the others", kOptional, {},
-                            {"plumbline"}},
-                           {"last", "integer", "size of the last part; null: as the others", kOptional, {},
-                            {"plumbline"}}}),
+  service.add(
+      {"schedules.partition_uniform",
+       "partitions items into parts of nearly equal size",
+       all,
+       with_parts({{"num_items", "integer", "items"},
+                   {"first", "integer", "size of the first part; null: as the others", kOptional, {}, {"plumbline"}},
+                   {"last", "integer", "size of the last part; null: as the others", kOptional, {}, {"plumbline"}}}),
+       results,
+       R"({"num_items": 10, "num_parts": 4})",
+       {too_many, {"invalid_argument", "num_items is negative, or first and last do not fit"}},
+       forms},
+      partition_uniform);
+  service.add({"schedules.partition_balanced",
+               "partitions weighted items as evenly as the convention does",
+               all,
+               with_parts({{"weights", "list of number", "weight of each item"}}),
                results,
-               R"({"num_items": 10, "num_parts": 4})",
-               {too_many, {"invalid_argument", "num_items is negative, or first and last do not fit"}},
-               forms},
-              partition_uniform);
-  service.add({"schedules.partition_balanced", "partitions weighted items as evenly as the convention does", all,
-               with_parts({{"weights", "list of number", "weight of each item"}}), results,
                R"({"weights": [1, 2, 3, 4], "pp": 2})",
                {too_many, bad_weight, large_sum},
                forms},
@@ -188,18 +192,19 @@ void add_schedule_operations(AdapterService& service) {
                R"({"weights": [1, 2, 3, 4], "parts": 2})",
                {too_many, bad_weight}},
               partition_optimal);
-  service.add({"schedules.count_layer_params",
-               "counts the trainable parameters of layers",
-               {"plumbline", "colossalai"},
-               {with_fields({"layers", "list of object", "the layers"},
-                            {{"type", "text", "name of its class in torch.nn, as Linear"},
-                             {"*", "any", "argument of that name of its constructor", kOptional}})},
-               {{"counts", "list of integer [layers]", "trainable parameters of each"}},
-               R"({"layers": [{"type": "Linear", "in_features": 4, "out_features": 2}, {"type": "LayerNorm", "normalized_shape": [2]}]})",
-               {{"invalid_argument", "the constructor has no such argument, lacks one, or rejects its value"},
-                {"not_found", "the type is unknown"},
-                {"out_of_range", "the count exceeds 63 bits"}}},
-              count_layer_params);
+  service.add(
+      {"schedules.count_layer_params",
+       "counts the trainable parameters of layers",
+       {"plumbline", "colossalai"},
+       {with_fields({"layers", "list of object", "the layers"},
+                    {{"type", "text", "name of its class in torch.nn, as Linear"},
+                     {"*", "any", "argument of that name of its constructor", kOptional}})},
+       {{"counts", "list of integer [layers]", "trainable parameters of each"}},
+       R"({"layers": [{"type": "Linear", "in_features": 4, "out_features": 2}, {"type": "LayerNorm", "normalized_shape": [2]}]})",
+       {{"invalid_argument", "the constructor has no such argument, lacks one, or rejects its value"},
+        {"not_found", "the type is unknown"},
+        {"out_of_range", "the count exceeds 63 bits"}}},
+      count_layer_params);
 }
 
 }  // namespace plumbline::adapter

@@ -1,5 +1,3 @@
-#include "reference/schedules/partition.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -151,9 +151,10 @@ bool are_rows_of_torch(const Schedule& schedule) {
 // the choice is this operation's and no rule of the lowering.
 bool drops_idle_cells(const Arguments& arguments, const Schedule& schedule) {
   enum class Idle { steps, dropped };
-  const auto asked = arguments.has("idle") ? std::optional(arguments.choice<Idle>(
-                                                 "idle", {{"steps", Idle::steps}, {"dropped", Idle::dropped}}))
-                                           : std::nullopt;
+  const auto asked =
+      arguments.has("idle")
+          ? std::optional(arguments.choice<Idle>("idle", {{"steps", Idle::steps}, {"dropped", Idle::dropped}}))
+          : std::nullopt;
   if (asked) return *asked == Idle::dropped;
   const bool has_idle =
       std::ranges::any_of(schedule.ranks, [](const auto& row) { return std::ranges::any_of(row, is_idle); });
@@ -169,8 +170,7 @@ json lower(const Arguments& arguments) {
     const Schedule lowered = schedules::lower_as_torch(schedule);
     return {{"with_comms", rows_of(lowered)},
             {"with_comms_defer_recv", rows_of(schedules::defer_receives(lowered))},
-            {"send_recv",
-             rows_of(schedules::add_send_recv(drops_idle ? schedules::without_idle(schedule) : schedule))},
+            {"send_recv", rows_of(schedules::add_send_recv(drops_idle ? schedules::without_idle(schedule) : schedule))},
             {"merge_bw", rows_of(schedules::merge_backward_halves(schedule))}};
   }
   const auto metadata = arguments.choice<Metadata>(
@@ -246,9 +246,8 @@ void add_schedule_plan_operations(AdapterService& service) {
       micro_batches{"microbatches", "integer", "micro-batches of a step"},
       chunks{"stages_per_rank", "integer", "stages of each rank", "1"}, stages{"num_stages", "integer", "stages"},
       computations{"compute_only", "list of text [ranks]", "CSV row of each rank's computations, as 0F0,0B0"},
-      durations = with_fields({"durations", "object", "of auto: times of the kinds of computation", kOptional, {},
-                               ours},
-                              duration_rows());
+      durations = with_fields(
+          {"durations", "object", "of auto: times of the kinds of computation", kOptional, {}, ours}, duration_rows());
   const ResultRow places{"stage_to_rank", "list of integer [stages]", "rank of each stage"};
   const RefusalRow bad_shape{"invalid_argument", "the schedule does not have the shape, or a size is below 1"},
       bad_row{"invalid_argument", "a row is malformed; the message names line and column"},
@@ -271,10 +270,18 @@ void add_schedule_plan_operations(AdapterService& service) {
                 durations,
                 {"latency", "number [s]", "of auto: of a message", kOptional, {}, ours},
                 {"bandwidth", "number [bytes/s]", "of auto: of a link", kOptional, {}, ours},
-                {"message_bytes", "number or list of number [bytes]",
-                 "of auto: of every message, or of each stage boundary", kOptional, {}, ours},
-                {"memory_limit", "integer or list of integer",
-                 "of auto: activations that every rank, or each, may keep", kOptional, {}, ours}},
+                {"message_bytes",
+                 "number or list of number [bytes]",
+                 "of auto: of every message, or of each stage boundary",
+                 kOptional,
+                 {},
+                 ours},
+                {"memory_limit",
+                 "integer or list of integer",
+                 "of auto: activations that every rank, or each, may keep",
+                 kOptional,
+                 {},
+                 ours}},
                {{"compute_only", "list of text [pp]", "CSV row of each rank's computations"},
                 places,
                 {"makespan", "number [s]", "of auto: time of a step"},
@@ -294,43 +301,53 @@ void add_schedule_plan_operations(AdapterService& service) {
                 micro_batches,
                 chunks},
                {{"accepted", "boolean", "true; a rejected schedule is an error"},
-                {"result", "object", "the schedule",
+                {"result",
+                 "object",
+                 "the schedule",
                  {{"with_comms", "list of text [pp]", "CSV row of each rank with communication"}, places}}},
                R"({"csv": ["0F0,0B0"], "pp": 1, "microbatches": 1})",
                {bad_row, bad_shape, {"invalid_argument", "the rows are not a schedule of that shape"}}},
               load_csv);
-  service.add({"schedules.lower",
-               "adds communication to the computations of a schedule",
-               both,
-               {computations,
-                {"stage_to_rank", "list of integer [num_stages]", "rank of each stage"},
-                stages,
-                {"idle", "text",
-                 "of send_recv: steps counts idle cells as steps, dropped removes them first; null: dropped of "
-                 "PyTorch's own schedules", kOptional, {}, {"torch"}},
-                {"metadata", "text", "shape messages before tensors: none, once or each", R"("none")", {}, ours},
-                {"max_outstanding_sends", "integer", "sends in flight before a wait; null: unlimited", kOptional, {},
-                 ours}},
-               {{"send_recv", "list of text [ranks]", "rows with sends and receives"},
-                {"with_comms", "list of text [ranks]", "rows with unshard, reshard and gradient reduction as well"},
-                {"with_comms_defer_recv", "list of text [ranks]",
-                 "of torch: with_comms with receives as late as possible"},
-                {"merge_bw", "list of text [ranks]", "of torch: adjacent I and W of a backward merged"}},
-               R"({"compute_only": ["0F0,0B0", "1F0,1B0"], "stage_to_rank": [0, 1], "num_stages": 2})",
-               {bad_row,
-                bad_places,
-                {"invalid_argument",
-                 "the computations are incomplete, repeated or cannot be ordered, or max_outstanding_sends is below "
-                 "1"}}},
-              lower);
+  service.add(
+      {"schedules.lower",
+       "adds communication to the computations of a schedule",
+       both,
+       {computations,
+        {"stage_to_rank", "list of integer [num_stages]", "rank of each stage"},
+        stages,
+        {"idle",
+         "text",
+         "of send_recv: steps counts idle cells as steps, dropped removes them first; null: dropped of "
+         "PyTorch's own schedules",
+         kOptional,
+         {},
+         {"torch"}},
+        {"metadata", "text", "shape messages before tensors: none, once or each", R"("none")", {}, ours},
+        {"max_outstanding_sends", "integer", "sends in flight before a wait; null: unlimited", kOptional, {}, ours}},
+       {{"send_recv", "list of text [ranks]", "rows with sends and receives"},
+        {"with_comms", "list of text [ranks]", "rows with unshard, reshard and gradient reduction as well"},
+        {"with_comms_defer_recv", "list of text [ranks]", "of torch: with_comms with receives as late as possible"},
+        {"merge_bw", "list of text [ranks]", "of torch: adjacent I and W of a backward merged"}},
+       R"({"compute_only": ["0F0,0B0", "1F0,1B0"], "stage_to_rank": [0, 1], "num_stages": 2})",
+       {bad_row,
+        bad_places,
+        {"invalid_argument",
+         "the computations are incomplete, repeated or cannot be ordered, or max_outstanding_sends is below "
+         "1"}}},
+      lower);
   service.add({"schedules.instruction_stream",
                "DeepSpeed's instructions of each stage",
                {"plumbline", "deepspeed", "deepspeed-0.6"},
-               {{"schedule", "text", "DeepSpeed's class", kRequired,
+               {{"schedule",
+                 "text",
+                 "DeepSpeed's class",
+                 kRequired,
                  {"TrainSchedule", "InferenceSchedule", "DataParallelSchedule"}},
                 pp,
                 micro_batches},
-               {{"stages", "list of object [pp]", "each stage's stream",
+               {{"stages",
+                 "list of object [pp]",
+                 "each stage's stream",
                  {{"stage", "integer", "the stage"},
                   {"num_pipe_buffers", "integer", "buffers it needs"},
                   {"is_first_stage", "boolean", "it is the first stage"},
@@ -342,17 +359,23 @@ void add_schedule_plan_operations(AdapterService& service) {
   service.add({"schedules.trace",
                "the computations and messages of each rank as a framework issues them",
                {"plumbline", "colossalai", "megatron"},
-               {{"schedule", "text",
+               {{"schedule",
+                 "text",
                  "1F1B, or PipelineSchedule in convention colossalai; of several stages a rank interleaved, or "
-                 "InterleavedPipelineSchedule", kRequired,
+                 "InterleavedPipelineSchedule",
+                 kRequired,
                  {"1F1B", "interleaved", "PipelineSchedule", "InterleavedPipelineSchedule"}},
                 pp,
                 micro_batches,
                 chunks,
                 {"forward_only", "boolean", "without backward passes", "false"},
                 {"tensor_shape_given", "boolean", "shapes are known, so that none is sent", "true", {}, {"colossalai"}},
-                {"microbatch_group_size", "integer", "micro-batches of a virtual pipeline group; null: pp", kOptional,
-                 {}, {"plumbline", "megatron"}}},
+                {"microbatch_group_size",
+                 "integer",
+                 "micro-batches of a virtual pipeline group; null: pp",
+                 kOptional,
+                 {},
+                 {"plumbline", "megatron"}}},
                {{"trace", "list of text [pp]", "row of each rank, cells separated by commas"}},
                R"({"schedule": "1F1B", "pp": 2, "microbatches": 2})",
                {bad_shape, {"invalid_argument", "the name does not suit stages_per_rank"}}},

@@ -69,22 +69,21 @@ TEST(SchedulePlans, IdleCellsAreStepsAsForPytorchsPass) {
     args["convention"] = "torch";
     return ask("schedules.lower", args.dump().c_str()).at("send_recv");
   };
-  json plain = {{"compute_only", {"0F0,0F1,,0B0,,0B1", ",1F0,1B0,1F1,1B1,"}},
-                {"stage_to_rank", {0, 1}},
-                {"num_stages", 2}};
+  json plain = {
+      {"compute_only", {"0F0,0F1,,0B0,,0B1", ",1F0,1B0,1F1,1B1,"}}, {"stage_to_rank", {0, 1}}, {"num_stages", 2}};
   EXPECT_EQ(sent(plain), json::parse(R"(["0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
                                          "1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1"])"));
   plain["idle"] = "dropped";
   EXPECT_EQ(sent(plain)[1], "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1");
-  EXPECT_EQ(sent({{"compute_only",
-                   {"0F0,0F1,,,3F0,3B0,3F1,0B0,,3B1,0B1", ",1F0,,2F0,1F1,,2F1,2B0,1B0,,2B1,1B1"}},
+  EXPECT_EQ(sent({{"compute_only", {"0F0,0F1,,,3F0,3B0,3F1,0B0,,3B1,0B1", ",1F0,,2F0,1F1,,2F1,2B0,1B0,,2B1,1B1"}},
                   {"stage_to_rank", {0, 1, 1, 0}},
                   {"num_stages", 4}})[1],
             "1RECV_F0,1RECV_F1,1F0,2F0,2SEND_F0,1F1,2RECV_B0,2F1,2SEND_F1,2B0,1B0,1SEND_B0,2RECV_B1,2B1,1B1,1SEND_B1");
-  EXPECT_EQ(sent({{"compute_only", {"0F0,0F1,,(0F2;0B0)OVERLAP_F_B,,0B1,0B2", ",1F0,1B0,,1F1,1B1,1F2,1B2"}},
-                  {"stage_to_rank", {0, 1}},
-                  {"num_stages", 2}}),
-            json::parse(R"(["0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,(0F2;0B0)OVERLAP_F_B,0SEND_F2,0RECV_B1,0B1,0RECV_B2,0B2",
+  EXPECT_EQ(
+      sent({{"compute_only", {"0F0,0F1,,(0F2;0B0)OVERLAP_F_B,,0B1,0B2", ",1F0,1B0,,1F1,1B1,1F2,1B2"}},
+            {"stage_to_rank", {0, 1}},
+            {"num_stages", 2}}),
+      json::parse(R"(["0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,(0F2;0B0)OVERLAP_F_B,0SEND_F2,0RECV_B1,0B1,0RECV_B2,0B2",
                             "1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1RECV_F2,1F1,1B1,1SEND_B1,1F2,1B2,1SEND_B2"])"));
   // A schedule of PyTorch's own goes through its runtime, which drops idle cells first.
   json own = {{"compute_only", {"0F0,0F1,2F0,2F1,,,2B1,2B0,0B1,0B0", ",1F0,1F1,3F0,3F1,3B1,3B0,1B1,1B0"}},

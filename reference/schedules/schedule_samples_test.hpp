@@ -1,4 +1,5 @@
-// reference/schedules/schedule_samples_test.hpp: schedules for tests, from rows of text or at random and valid; refusals as words.
+// reference/schedules/schedule_samples_test.hpp: schedules for tests, from rows of text or at random and valid;
+// refusals as words.
 #pragma once
 
 #include <cstdint>

@@ -123,8 +123,8 @@ struct Timeline {
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const SimulationOptions& options = {});
 
 /// A timeline from measured periods, one list a rank, an entry an action: what simulate() says of it otherwise. Joined
-/// computations have the period of all of them. Links are left out. Throws InvalidArgument for lists of other lengths than
-/// the schedule's.
+/// computations have the period of all of them. Links are left out. Throws InvalidArgument for lists of other lengths
+/// than the schedule's.
 [[nodiscard]] Timeline timeline_of(const Schedule& schedule, const std::vector<std::vector<Period>>& periods,
                                    const SimulationOptions& options = {});
 
@@ -145,9 +145,10 @@ struct IdleTime {
 /// bubble.
 [[nodiscard]] std::vector<IdleTime> attribute_idle_time(const Schedule& schedule, const SimulationOptions& options,
                                                         const Timeline& timeline);
-/// The same of a measured timeline: that of timeline_of(), by one clock. Nothing is known of a message but the computations
-/// before and behind it: from the end of the first, or of what the receiver computed meanwhile, whichever is later, it is
-/// `transfer` or the receiver's `overhead`. The nominal times are those of `options`, in the timeline's unit.
+/// The same of a measured timeline: that of timeline_of(), by one clock. Nothing is known of a message but the
+/// computations before and behind it: from the end of the first, or of what the receiver computed meanwhile, whichever
+/// is later, it is `transfer` or the receiver's `overhead`. The nominal times are those of `options`, in the timeline's
+/// unit.
 [[nodiscard]] std::vector<IdleTime> attribute_measured_idle_time(const Schedule& schedule,
                                                                  const SimulationOptions& options,
                                                                  const Timeline& timeline);
@@ -155,8 +156,8 @@ struct IdleTime {
 // ---- In which buffer each activation is kept.
 //
 // Model   What a stage keeps of a micro-batch is in a slot of its rank from its forward to the end of its backward or
-//         weight gradient. A forward takes the lowest slot that is free; of computations at once, forwards come first. A
-//         rank needs as many slots as it keeps activations at its peak, and no more: intervals on a line.
+//         weight gradient. A forward takes the lowest slot that is free; of computations at once, forwards come first.
+//         A rank needs as many slots as it keeps activations at its peak, and no more: intervals on a line.
 // Cost    O(actions x log slots).
 
 inline constexpr int kNoSlot = -1;

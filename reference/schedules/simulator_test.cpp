@@ -286,7 +286,7 @@ TEST(ClosedForms, DoNotHoldForChunksOfUnequalTimes) {
   // A chunk's forward, input and weight gradient take 5, 6 and 4.
   const Timeline zbv = run(ScheduleKind::zbv, {4, 8, 2, 10, 12, 8});
   EXPECT_EQ(std::ranges::max(by_rank(zbv, &RankTimes::span_bubble)), 12);
-  EXPECT_EQ(zbv.barrier_bubble(), 18);                                           // the form says 15
+  EXPECT_EQ(zbv.barrier_bubble(), 18);                                                 // the form says 15
   EXPECT_EQ(run(ScheduleKind::dualpipev, {4, 8, 2, 10, 12, 8}).barrier_bubble(), 36);  // and 39
 }
 

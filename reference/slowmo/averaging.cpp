@@ -75,9 +75,10 @@ bool is_ring_known(const Buffer& values, int ranks) {
   return values.bytes() <= (std::size_t{2} << 20) * static_cast<std::size_t>(ranks);
 }
 
-// A part of a message from element `first` on; the ranks' lie one behind the other. Chunk by chunk of the message's ring: first a
-// copy, and then a sum of two for each further rank.
-void ring_sum_into(const MemorySpace& place, Buffer part, Buffer all, std::int64_t first, std::int64_t chunk, int ranks) {
+// A part of a message from element `first` on; the ranks' lie one behind the other. Chunk by chunk of the message's
+// ring: first a copy, and then a sum of two for each further rank.
+void ring_sum_into(const MemorySpace& place, Buffer part, Buffer all, std::int64_t first, std::int64_t chunk,
+                   int ranks) {
   for (int step = 1; step <= ranks; ++step) {
     std::vector<TensorPair> pairs;
     for (std::int64_t begin = 0, count = 0; begin < part.count; begin += count) {
@@ -93,7 +94,8 @@ void ring_sum_into(const MemorySpace& place, Buffer part, Buffer all, std::int64
   }
 }
 
-// The ranks' sum where `gather` brings theirs, if it does so here; part by part, since all of them take as many times the memory.
+// The ranks' sum where `gather` brings theirs, if it does so here; part by part, since all of them take as many times
+// the memory.
 void ring_sum(int ranks, Buffer values, bool is_here, Workspace& workspace,
               const std::function<void(Buffer part, Buffer all)>& gather) {
   const std::int64_t most = kRingPartBytes / static_cast<std::int64_t>(comm::size_of(values.dtype));

@@ -1,12 +1,13 @@
 // reference/slowmo/averaging.hpp: means and broadcasts of lists of tensors, a message a type.
 //
-// Model   Tensors of one type are laid one behind the other, and travel as one message; types in the order in which they
-//         appear.
-// Numbers plumbline: f32 and f64 are added, in the communicator's order, and divided once; f16 and bf16 are divided first, so
-//         that their sums stay in range. fairscale: all are divided first, and added in the order of gloo's ring
-//         (reference/comm/ring_sum.hpp; beyond the lengths that it is known for, in the communicator's).
-// Devices Tensors of one call are in one memory: that of the workspace's place. On a device all is put into the place's stream, which
-//         is the group's as well, and the host waits for the other ranks' calls alone. The bits are those of the host.
+// Model   Tensors of one type are laid one behind the other, and travel as one message; types in the order in which
+//         they appear.
+// Numbers plumbline: f32 and f64 are added, in the communicator's order, and divided once; f16 and bf16 are divided
+//         first, so that their sums stay in range. fairscale: all are divided first, and added in the order of gloo's
+//         ring (reference/comm/ring_sum.hpp; beyond the lengths that it is known for, in the communicator's).
+// Devices Tensors of one call are in one memory: that of the workspace's place. On a device all is put into the place's
+//         stream, which is the group's as well, and the host waits for the other ranks' calls alone. The bits are those
+//         of the host.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ class Workspace {
   explicit Workspace(device::MemorySpace place = {}) : place_(std::move(place)) {}
 
   [[nodiscard]] const device::MemorySpace& place() const { return place_; }
-  /// Of a message; of what all ranks give. What was taken before may be overwritten behind it, in the order of the stream.
+  /// Of a message; of what all ranks give. What was taken before may be overwritten behind it, in the order of the
+  /// stream.
   [[nodiscard]] comm::Buffer message(std::int64_t count, comm::DType dtype) { return taken(message_, count, dtype); }
   [[nodiscard]] comm::Buffer of_all(std::int64_t count, comm::DType dtype) { return taken(of_all_, count, dtype); }
   /// Behind a call that used it.
@@ -51,11 +53,11 @@ void broadcast(comm::Communicator& group, std::span<const comm::Buffer> tensors,
 
 // ---- Parameters averaged every few steps, in groups that grow with the period.
 //
-// Model   Calls count from 0. From call `warmup` on, the call t averages where a level's period divides t - warmup: the one
-//         level of the longest such period, in groups of its size, consecutive ranks each. One level of all ranks is
-//         periodic averaging, several are hierarchical.
-//         Post-local SGD averages gradients over all ranks until the warmup is over, and then inside the smallest groups, if
-//         at all.
+// Model   Calls count from 0. From call `warmup` on, the call t averages where a level's period divides t - warmup: the
+//         one level of the longest such period, in groups of its size, consecutive ranks each. One level of all ranks
+//         is periodic averaging, several are hierarchical.
+//         Post-local SGD averages gradients over all ranks until the warmup is over, and then inside the smallest
+//         groups, if at all.
 // Source  Lin et al., Don't Use Large Mini-Batches, Use Local SGD (ICLR 2020); PyTorch's PeriodicModelAverager and
 //         HierarchicalModelAverager.
 
@@ -70,8 +72,8 @@ struct AveragingSchedule {
   int warmup = 0;                      // calls
 };
 
-/// Throws InvalidArgument, with level and values: no levels, periods or groups below 1 or not rising, groups that do not
-/// divide the next one, a last group that is not the world, a warmup below 0.
+/// Throws InvalidArgument, with level and values: no levels, periods or groups below 1 or not rising, groups that do
+/// not divide the next one, a last group that is not the world, a warmup below 0.
 void require_schedule(const AveragingSchedule& schedule, int world);
 /// The level that averages in call `call`, or -1.
 [[nodiscard]] int level_due(const AveragingSchedule& schedule, std::int64_t call);
@@ -83,7 +85,8 @@ class ModelAverager {
   /// Collective: makes the groups. Throws as require_schedule().
   ModelAverager(comm::Communicator& world, AveragingSchedule schedule, Due due = level_due);
 
-  /// Call number calls(): averages all tensors, of all groups of an optimizer, if a level is due, and returns it, or -1.
+  /// Call number calls(): averages all tensors, of all groups of an optimizer, if a level is due, and returns it, or
+  /// -1.
   /// Collective over the level's group.
   int average(std::span<const comm::Buffer> parameters);
   [[nodiscard]] std::int64_t calls() const { return calls_; }

@@ -1,9 +1,9 @@
 // reference/slowmo/elements.hpp: arithmetic on buffers of any floating type, an element at a time.
 //
-// Numbers f32 and f64 compute in their own type, f16 and bf16 in f32, then round once. A scalar is rounded to the type of the
-//         computation first.
-// Memory  Of single buffers the host's. Of lists that of a place: on a device all of a list in one launch, in the order of the
-//         place's stream, with the bits of the host, but for which NaN a NaN is.
+// Numbers f32 and f64 compute in their own type, f16 and bf16 in f32, then round once. A scalar is rounded to the type
+//         of the computation first.
+// Memory  Of single buffers the host's. Of lists that of a place: on a device all of a list in one launch, in the order
+//         of the place's stream, with the bits of the host, but for which NaN a NaN is.
 // Errors  Unsupported for types that are not floating, InvalidArgument for other numbers of elements; the runtime's.
 #pragma once
 

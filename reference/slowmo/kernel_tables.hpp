@@ -1,4 +1,5 @@
-// reference/slowmo/kernel_tables.hpp: what kernels do to many tensors, an entry a tensor: the bodies, for the host and for a GPU.
+// reference/slowmo/kernel_tables.hpp: what kernels do to many tensors, an entry a tensor: the bodies, for the host and
+// for a GPU.
 #pragma once
 
 #include <span>
@@ -81,8 +82,9 @@ struct SlowStepWork {
   }
 };
 
-/// What there is to do, in order; nothing for tensors without elements. All must be in memory of `device`. Throws InvalidArgument
-/// for other counts or types than each other's and for memory of another device, Unsupported for other types than f32 and f64.
+/// What there is to do, in order; nothing for tensors without elements. All must be in memory of `device`. Throws
+/// InvalidArgument for other counts or types than each other's and for memory of another device, Unsupported for other
+/// types than f32 and f64.
 [[nodiscard]] device::TensorTables<3> slow_step_tables(std::span<const SlowTensor> tensors, comm::Device device);
 
 template <template <class> class Step>
@@ -97,8 +99,8 @@ template <template <class> class Step>
 // ---- Sums and differences of tensors of any two floating types, as work for a device that takes many in
 // one launch: what halves lose in averages, and their masters keep.
 //
-// Model   to[i] = to[i] + from[i], or to[i] - from[i]: `from` is converted to what the type of `to` computes in, and the result is
-//         rounded once.
+// Model   to[i] = to[i] + from[i], or to[i] - from[i]: `from` is converted to what the type of `to` computes in, and
+//         the result is rounded once.
 
 struct SumStep {
   bool subtracts;
@@ -154,8 +156,9 @@ struct SumWork {
   }
 };
 
-/// What there is to do, in order; nothing for tensors without elements. All must be in memory of `device`. Throws InvalidArgument for
-/// other counts than each other's and for memory of another device, Unsupported for types that are not floating.
+/// What there is to do, in order; nothing for tensors without elements. All must be in memory of `device`. Throws
+/// InvalidArgument for other counts than each other's and for memory of another device, Unsupported for types that are
+/// not floating.
 [[nodiscard]] std::vector<SumWork> sum_work(std::span<const device::ScaledCopy> pairs, bool subtracts,
                                             comm::Device device);
 

@@ -16,13 +16,14 @@ namespace plumbline::slowmo {
 
 // ---- Slow_step() for tensors in memory of a GPU: one launch for all of them.
 //
-// Model   As slow_step.hpp, in stream order: nothing is waited for, and the host may forget the list when the call returns.
+// Model   As slow_step.hpp, in stream order: nothing is waited for, and the host may forget the list when the call
+//         returns.
 // Bits    Those of slow_step(): no two operations are fused.
 // Needs   A driver for the toolkit that this was built with. The program starts without one.
 
-/// Applies the rule to all tensors, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch
-/// for each 800 tensors. The device that was current is current again, if it has a context. Throws what slow_step_tables() throws; DeviceFailure
-/// where CUDA refuses.
+/// Applies the rule to all tensors, on a stream (a cudaStream_t; null: the default one) of the device that they are on.
+/// A launch for each 800 tensors. The device that was current is current again, if it has a context. Throws what
+/// slow_step_tables() throws; DeviceFailure where CUDA refuses.
 void slow_step_on_device(const SlowRule& rule, std::span<const SlowTensor> tensors, void* stream = nullptr);
 
 /// SlowStepWork, of both conventions, for device::make_cuda().

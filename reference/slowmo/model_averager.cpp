@@ -1,10 +1,9 @@
-#include "reference/slowmo/averaging.hpp"
-
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/slowmo/averaging.hpp"
 
 namespace plumbline::slowmo {
 

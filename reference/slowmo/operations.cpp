@@ -1,14 +1,15 @@
 // slowmo.trace: ranks that are given their gradients, and what they have after each step.
 //
-// Model   Every rank of a world in this process has a SlowMo and an optimizer; a step takes the gradients as they are given,
-//         whatever the parameters. Parameters of 16 bits have masters, which the optimizer works on.
+// Model   Every rank of a world in this process has a SlowMo and an optimizer; a step takes the gradients as they are
+//         given, whatever the parameters. Parameters of 16 bits have masters, which the optimizer works on.
 // Source  The recorded runs of FairScale, which hold the gradients of each step.
+#include "reference/adapter/operations.hpp"
+
 #include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
 
-#include "reference/adapter/operations.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/slowmo/detail/optimizer.hpp"
@@ -37,8 +38,8 @@ struct Trace {
   enum class MastersAs : std::uint8_t { none, flat, list };
   slowmo::Options options;
   slowmo::OptimizerRule optimizer;
-  std::vector<std::int64_t> elements;   // of each parameter
-  std::vector<DType> dtypes;      // of each
+  std::vector<std::int64_t> elements;          // of each parameter
+  std::vector<DType> dtypes;                   // of each
   MastersAs master_weights = MastersAs::none;  // of parameters of 16 bits
   // Rates of each step, by group.
   std::vector<std::vector<double>> rates;
@@ -59,8 +60,8 @@ int peers_in(const Arguments& arguments) {
   return arguments.has("peers_per_itr") ? static_cast<int>(arguments.integer_in("peers_per_itr", 1, kMostPeers)) : 1;
 }
 
-// The phone book of FairScale's recorded test graph "Hub": everybody's first peer is node 0, whose own is node 1; the second
-// is the next one of a ring.
+// The phone book of FairScale's recorded test graph "Hub": everybody's first peer is node 0, whose own is node 1; the
+// second is the next one of a ring.
 gossip::Graph hub_graph(int nodes, int peers) {
   std::vector<std::vector<int>> rows;
   for (int node = 0; node < nodes; ++node) rows.push_back({node == 0 ? 1 % nodes : 0, (node + 1) % nodes});
@@ -486,7 +487,10 @@ void add_slowmo_operations(AdapterService& service) {
                     {{"split", "integer", "parameters from this one on are the first group"},
                      {"lrs", "list of number [2]", "learning rate of each group"}}),
         {"dims", "list of integer [3]", "widths of two linear layers with biases; null: one parameter", kOptional},
-        {"fp16", "text", "parameters are fp16: how fp32 master weights are kept; null: parameters are fp32", kOptional,
+        {"fp16",
+         "text",
+         "parameters are fp16: how fp32 master weights are kept; null: parameters are fp32",
+         kOptional,
          {"flat", "list", "none"}},
         {"double_tail", "boolean", "with dims: the last layer is fp64", "false"},
         {"init_first", "boolean", "the state is created before the first step", "false"},
@@ -502,14 +506,18 @@ void add_slowmo_operations(AdapterService& service) {
         {"buffer", "boolean", "ignored", "false"},
         with_fields({"ranks", "list of object [world_size]", "each rank's start"},
                     {{"init_params", "list of number [elements]", "values of all parameters, concatenated"}}),
-        with_fields({"steps", "list of list of object [steps][world_size]", "each rank's input to each step"},
-                    {{"grads", "list of number [elements]",
-                      "gradients, averaged over the node; required without grads_local", kOptional},
-                     {"grads_local", "list of number [elements]", "gradients still to be averaged over the node",
-                      kOptional},
-                     {"buffer_before", "list of number", "buffer of the model before the step", kOptional}})},
-       {{"steps", "list of list of object [steps][world_size]", "each rank's state after each step",
-         {{"plan", "object", "what the step does",
+        with_fields(
+            {"steps", "list of list of object [steps][world_size]", "each rank's input to each step"},
+            {{"grads", "list of number [elements]", "gradients, averaged over the node; required without grads_local",
+              kOptional},
+             {"grads_local", "list of number [elements]", "gradients still to be averaged over the node", kOptional},
+             {"buffer_before", "list of number", "buffer of the model before the step", kOptional}})},
+       {{"steps",
+         "list of list of object [steps][world_size]",
+         "each rank's state after each step",
+         {{"plan",
+           "object",
+           "what the step does",
            {{"slowmo", "boolean", "a slow update"},
             {"localsgd", "boolean", "an average of LocalSGD"},
             {"allreduce_params", "boolean", "an exact average before a slow update"},
@@ -522,7 +530,9 @@ void add_slowmo_operations(AdapterService& service) {
           {"fp32", "any", "fp32 master weights; of fp16"},
           {"ps_weight", "number", "push-sum weight; of sgp"},
           {"is_numerator", "boolean", "params are numerators, to be divided by ps_weight; of sgp"},
-          {"slow", "object", "slow state of this rank's shard; after a slow update",
+          {"slow",
+           "object",
+           "slow state of this rank's shard; after a slow update",
            {{"start", "integer", "its first element"},
             {"end", "integer", "its end"},
             {"old_params", "list of number", "parameters of the last slow update"},

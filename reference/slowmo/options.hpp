@@ -1,13 +1,15 @@
 // reference/slowmo/options.hpp: how a model is trained with SlowMo: what may be asked for, and what comes of it.
 //
-// Model   Ranks are grouped in nodes of consecutive ranks, and a node acts as one: its gradients are averaged in every step,
-//         its first rank, the master, speaks for it. Between nodes parameters are averaged now and then (LocalSGD), or a
-//         little in every step (stochastic gradient push), or not, where there is one node. Every slow_frequency steps slow
-//         momentum is applied to how far the average has come (SlowMo).
-// Off     Slow momentum 0 with slow learning rate 1 changes nothing: SlowMo is off then. With one node so are both others.
-// Here    plumbline: what the papers say, and what can be resumed. fairscale: what FairScale 0.4.13 does; README.md lists
-//         where they differ.
-// Sources FairScale's SlowMoDistributedDataParallel, whose options and defaults these are; Wang et al., SlowMo (ICLR 2020).
+// Model   Ranks are grouped in nodes of consecutive ranks, and a node acts as one: its gradients are averaged in every
+//         step, its first rank, the master, speaks for it. Between nodes parameters are averaged now and then
+//         (LocalSGD), or a little in every step (stochastic gradient push), or not, where there is one node. Every
+//         slow_frequency steps slow momentum is applied to how far the average has come (SlowMo).
+// Off     Slow momentum 0 with slow learning rate 1 changes nothing: SlowMo is off then. With one node so are both
+//         others.
+// Here    plumbline: what the papers say, and what can be resumed. fairscale: what FairScale 0.4.13 does; README.md
+//         lists where they differ.
+// Sources FairScale's SlowMoDistributedDataParallel, whose options and defaults these are; Wang et al., SlowMo (ICLR
+//         2020).
 #pragma once
 
 #include <chrono>
@@ -36,9 +38,10 @@ namespace plumbline::slowmo {
 //         Lookahead   learning rate alpha; its paper has one worker
 //         LocalSGD    x = x'
 //         DiLoCo      Nesterov, momentum 0.9, learning rate 0.7
-//         With a fast rate that stays the same SlowMo is BMUF with eta = beta, zeta = alpha; where it changes they differ.
-// Sources Wang et al., SlowMo (ICLR 2020); Chen and Huo, BMUF (ICASSP 2016); Zhang et al., Lookahead (NeurIPS 2019); Douillard
-//         et al., DiLoCo (2023).
+//         With a fast rate that stays the same SlowMo is BMUF with eta = beta, zeta = alpha; where it changes they
+//         differ.
+// Sources Wang et al., SlowMo (ICLR 2020); Chen and Huo, BMUF (ICASSP 2016); Zhang et al., Lookahead (NeurIPS 2019);
+//         Douillard et al., DiLoCo (2023).
 
 struct OuterRule {
   double momentum = 0;
@@ -77,9 +80,9 @@ inline constexpr std::int64_t kBroadcastBucketBytes = 10 * 1024 * 1024;
 
 /// Groups that the caller made; those that are absent are made. They must outlive what uses them.
 struct Groups {
-  comm::Communicator* global = nullptr;   // all ranks
+  comm::Communicator* global = nullptr;          // all ranks
   comm::Communicator* master_weights = nullptr;  // the first rank of each node, in order; on masters only
-  comm::Communicator* node = nullptr;     // the ranks of this node, in order
+  comm::Communicator* node = nullptr;            // the ranks of this node, in order
 };
 
 /// What took how long.
@@ -125,12 +128,13 @@ struct Options {
   /// parameters that lack the peers' latest messages; no convergence is proven for it together with slow momentum.
   bool overlap = false;
   bool accepts_stale = false;
-  /// Steps that gossip lags behind, on all nodes alike, when it overlaps. 0: what was begun before a forward is there after its backward.
+  /// Steps that gossip lags behind, on all nodes alike, when it overlaps. 0: what was begun before a forward is there
+  /// after its backward.
   int synch_freq = 0;
   std::chrono::nanoseconds heartbeat = gossip::kHeartbeat;
 
-  /// Where parameters are when they are communicated: where they are (nothing, or its name), or the host (cpu), by way of which
-  /// those in a device's memory go over a communicator that does not take it. The values are the same.
+  /// Where parameters are when they are communicated: where they are (nothing, or its name), or the host (cpu), by way
+  /// of which those in a device's memory go over a communicator that does not take it. The values are the same.
   std::optional<comm::Device> communication_device{};
   /// What works on parameters in a device's memory, and in which stream, which is the groups' as well.
   device::DeviceUse device{};
@@ -146,12 +150,12 @@ struct Options {
 
 struct Warning {
   enum class What : std::uint8_t {
-    one_node,       // LocalSGD and SGP are off
-    no_base,        // slow momentum alone
-    frequencies,    // some LocalSGD steps are no slow steps and the other way round
-    no_master_weights,     // halves are trained without masters of 32 bits
-    not_gossiping,  // what was to be collected was never handed over
-    not_mixed,      // what was handed over is not collected yet
+    one_node,           // LocalSGD and SGP are off
+    no_base,            // slow momentum alone
+    frequencies,        // some LocalSGD steps are no slow steps and the other way round
+    no_master_weights,  // halves are trained without masters of 32 bits
+    not_gossiping,      // what was to be collected was never handed over
+    not_mixed,          // what was handed over is not collected yet
   } what{};
   std::string message;
   friend bool operator==(const Warning&, const Warning&) = default;
@@ -172,9 +176,9 @@ struct Setting {
   [[nodiscard]] bool is_master() const { return local_rank == 0; }
 };
 
-/// Throws InvalidArgument with the option and its value: fewer than one rank a node, a world that is no multiple of the node,
-/// frequencies or shards below 1, rates that are no numbers, a negative lag, overlap without accepts_stale, a rank outside
-/// the world.
+/// Throws InvalidArgument with the option and its value: fewer than one rank a node, a world that is no multiple of the
+/// node, frequencies or shards below 1, rates that are no numbers, a negative lag, overlap without accepts_stale, a
+/// rank outside the world.
 [[nodiscard]] Setting settle(const Options& options, int rank, int world);
 
 /// Throws InvalidArgument unless NCCL_BLOCKING_WAIT, as the environment has it, is absent or "0": waits that block one

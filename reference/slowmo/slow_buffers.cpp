@@ -61,7 +61,8 @@ SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::
   copy(place, begin);
 }
 
-void SlowBuffers::require_groups(const Setting& setting, std::span<const ParameterGroup> groups, const MemorySpace& place) {
+void SlowBuffers::require_groups(const Setting& setting, std::span<const ParameterGroup> groups,
+                                 const MemorySpace& place) {
   for (const ParameterGroup& group : groups) device::require_at("slowmo: the optimizer's", group.parameters, place);
   if (setting.slow) (void)slow_type(setting, groups);
 }

@@ -1,9 +1,8 @@
 // The kernel on a GPU, held to slow_step(): bits, many tensors in one launch, another stream.
-#include "reference/slowmo/kernels_cuda.hpp"
-
 #include <array>
 
 #include "reference/device/gpu_test.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 
 namespace plumbline::slowmo {
 namespace {

@@ -1,6 +1,6 @@
-#include "reference/slowmo/kernel_tables.hpp"
-
 #include <fmt/format.h>
+
+#include "reference/slowmo/kernel_tables.hpp"
 
 namespace plumbline::slowmo {
 

@@ -1,6 +1,4 @@
 // The kernel's work, thread by thread on this processor, held to slow_step(), whose formula checks judge.
-#include "reference/slowmo/kernel_tables.hpp"
-
 #include <array>
 
 #include <gmock/gmock.h>
@@ -8,6 +6,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/device/tensor_samples_test.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
 
 namespace plumbline::slowmo {
 namespace {

@@ -150,7 +150,8 @@ class SlowMo::Impl {
     }
     if (!setting_.sgp) return;
     take_numerator();
-    // Never earlier, though it may be there: nodes that made other numbers of rounds would wait for each other at the end.
+    // Never earlier, though it may be there: nodes that made other numbers of rounds would wait for each other at the
+    // end.
     const auto behind = static_cast<int>(step_ - handed_over_in_);
     if (overlaps() && training_ && !plan().skip_averaging && steps_.collects(behind, options_.synch_freq))
       collect(true);
@@ -334,8 +335,8 @@ class SlowMo::Impl {
         .device = options_.device,
         .use_streams = options_.use_streams};
     if (setting_.overlap)
-      thread_ = std::make_unique<gossip::GossipThread>(master_weights_group_->duplicate(), *graph_, options_.mixing, options,
-                                                       steps_.push_sum);
+      thread_ = std::make_unique<gossip::GossipThread>(master_weights_group_->duplicate(), *graph_, options_.mixing,
+                                                       options, steps_.push_sum);
     else
       push_sum_.emplace(*master_weights_group_, *graph_, options_.mixing, options, steps_.push_sum);
   }
@@ -494,7 +495,8 @@ class SlowMo::Impl {
   }
   [[nodiscard]] std::vector<TensorPair> fp16_to_master_weights() const {
     std::vector<TensorPair> halves;
-    for (std::size_t i = 0; i < master_weights_.size(); ++i) halves.push_back({tensors_.parameters[i], master_weights_[i]});
+    for (std::size_t i = 0; i < master_weights_.size(); ++i)
+      halves.push_back({tensors_.parameters[i], master_weights_[i]});
     return halves;
   }
 

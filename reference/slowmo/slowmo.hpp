@@ -1,29 +1,34 @@
-// reference/slowmo/slowmo.hpp: data-parallel training with SlowMo, LocalSGD or stochastic gradient push, over a communicator.
+// reference/slowmo/slowmo.hpp: data-parallel training with SlowMo, LocalSGD or stochastic gradient push, over a
+// communicator.
 //
 // Use     SlowMo slowmo(world, {.parameters = parameters}, optimizer_groups, options);
 //         every step: before_forward(); forward and backward; after_backward(gradients); the optimizer's step; step().
-// Model   The caller has parameters, gradients and optimizer, this has everything between ranks. Parameters are numerators:
-//         before_forward() divides them by the push-sum weight, after_backward() multiplies again, and the optimizer and
-//         step() work on numerators (lazy mixing: weights stay 1, and neither is done).
+// Model   The caller has parameters, gradients and optimizer, this has everything between ranks. Parameters are
+//         numerators: before_forward() divides them by the push-sum weight, after_backward() multiplies again, and the
+//         optimizer and step() work on numerators (lazy mixing: weights stay 1, and neither is done).
 // Masters Parameters of 16 bits may have masters of f32, which the optimizer works on. What a rank's halves lose in an
 //         average stays in its masters: master - half before communication, master + half after it, then half = master.
 //         Slow momentum works on the masters.
-// Order   Of step(): what halves lose; gossip or average over the nodes' masters; to the other ranks of the node; what halves
-//         lost; slow momentum; halves from masters.
-// Start   plumbline: rank 0's parameters and masters are broadcast when it is made, and its buffers where they are to be
-//         broadcast; slow buffers begin with what all have then. fairscale: nothing is broadcast, and slow buffers begin in the first step(), behind the optimizer's step.
-// Memory  The caller's, which stays where it is: all of it the host's, or all of it one device's (Options::device), over a
-//         communicator that takes it, or by way of the host (Options::communication_device). Slow buffers are there too, 2 L
-//         elements of a shard of L, or of all. On a device the memory of messages is kept for good (README.md, Memory).
-// Devices On a device all of a step is put into one stream, and the host waits for the other ranks' calls, never for the device,
-//         but where memory grows, in the first steps; a communication by way of the host waits for it, and so do
-//         checkpoint(), load() and slow_state(). The bits are those of the host, but for which NaN a NaN is.
-// Errors  InvalidArgument before anything is communicated, with parameter and values: no parameters, several memories, slow momentum on others
-//         than f32 (plumbline: or f64), on several types, a learning rate of 0 in a slow step (fairscale: when the
-//         parameters are divided already), masters that do not fit; Unsupported for other types and memory; StateError.
-//         The optimizer's tensors are looked at when this is made (fairscale: in the first step()), its rates in each slow step.
-//         DeviceFailure, at once: a round of gossip that met it is not made again, and for want of memory (OutOfMemory) one that
-//         overlaps is not begun.
+// Order   Of step(): what halves lose; gossip or average over the nodes' masters; to the other ranks of the node; what
+//         halves lost; slow momentum; halves from masters.
+// Start   plumbline: rank 0's parameters and masters are broadcast when it is made, and its buffers where they are to
+//         be broadcast; slow buffers begin with what all have then. fairscale: nothing is broadcast, and slow buffers
+//         begin in the first step(), behind the optimizer's step.
+// Memory  The caller's, which stays where it is: all of it the host's, or all of it one device's (Options::device),
+//         over a communicator that takes it, or by way of the host (Options::communication_device). Slow buffers are
+//         there too, 2 L elements of a shard of L, or of all. On a device the memory of messages is kept for good
+//         (README.md, Memory).
+// Devices On a device all of a step is put into one stream, and the host waits for the other ranks' calls, never for
+//         the device, but where memory grows, in the first steps; a communication by way of the host waits for it, and
+//         so do checkpoint(), load() and slow_state(). The bits are those of the host, but for which NaN a NaN is.
+// Errors  InvalidArgument before anything is communicated, with parameter and values: no parameters, several memories,
+//         slow momentum on others than f32 (plumbline: or f64), on several types, a learning rate of 0 in a slow step
+//         (fairscale: when the parameters are divided already), masters that do not fit; Unsupported for other types
+//         and memory; StateError.
+//         The optimizer's tensors are looked at when this is made (fairscale: in the first step()), its rates in each
+//         slow step.
+//         DeviceFailure, at once: a round of gossip that met it is not made again, and for want of memory (OutOfMemory)
+//         one that overlaps is not begun.
 //         Of communication: as communicator.hpp says.
 // Threads One at a time; with overlap the thread of gossip is this object's own.
 // Sources FairScale's SlowMoDistributedDataParallel; SlowMo (ICLR 2020); Assran et al. (ICML 2019); Stich (ICLR 2019).
@@ -53,8 +58,8 @@ namespace plumbline::slowmo {
 
 // ---- What decides the numbers of SlowMo, as functions.
 //
-// Model   A value made without arguments has the right ones; SlowMo with another one in place of one of them is wrong in one
-//         known way, which is how the checks are tested.
+// Model   A value made without arguments has the right ones; SlowMo with another one in place of one of them is wrong
+//         in one known way, which is how the checks are tested.
 
 struct Checkpoint;
 
@@ -80,16 +85,16 @@ struct SlowMoSteps {
   std::function<bool(Phase phase)> tells = [](Phase) { return true; };
   std::function<int(const Setting& setting, Mean what)> divisor = divisor_of;
   std::function<Range(std::int64_t elements, int shards, int index)> shard = shard_range;
-  std::function<void(const device::MemorySpace& place, const SlowRule& rule, std::span<const SlowTensor> tensors)> slow =
-      slow_steps;
+  std::function<void(const device::MemorySpace& place, const SlowRule& rule, std::span<const SlowTensor> tensors)>
+      slow = slow_steps;
   /// Whether buffers are broadcast, as the option has it; and so many steps have been made.
   std::function<bool(bool option, std::int64_t step)> broadcasts_buffers = [](bool option, std::int64_t) {
     return option;
   };
   /// Bytes with which a bucket of buffers is full.
   std::function<std::int64_t()> bucket_bytes = [] { return kBroadcastBucketBytes; };
-  /// Whether mixing is lazy, where it can be, given how many steps gossip lags behind: what the optimizer adds meanwhile must
-  /// not be multiplied by a share.
+  /// Whether mixing is lazy, where it can be, given how many steps gossip lags behind: what the optimizer adds
+  /// meanwhile must not be multiplied by a share.
   std::function<bool(bool can_be, int lag)> lazy = [](bool can_be, int lag) { return can_be && lag == 0; };
   /// Whether a step gossips, in training or in evaluation.
   std::function<bool(bool training)> gossips = [](bool training) { return training; };
@@ -149,8 +154,8 @@ struct SlowMoSteps {
   gossip::PushSumSteps push_sum{};
 };
 
-/// Masters of f32: one for each parameter, by list; or one flat buffer, in the parameters' order, by itself or as the only
-/// entry of a dictionary.
+/// Masters of f32: one for each parameter, by list; or one flat buffer, in the parameters' order, by itself or as the
+/// only entry of a dictionary.
 using Masters =
     std::variant<std::monostate, comm::Buffer, std::vector<comm::Buffer>, std::map<std::string, comm::Buffer>>;
 
@@ -193,8 +198,8 @@ class SlowMo {
 
   /// Buffers of rank 0, and the estimate in place of the numerator. Also in evaluation. Collective.
   void before_forward();
-  /// Averages the gradients inside the node, in place, and takes the numerator again. Of those that the backward made, all
-  /// ranks of a node have the same. Collective over the node.
+  /// Averages the gradients inside the node, in place, and takes the numerator again. Of those that the backward made,
+  /// all ranks of a node have the same. Collective over the node.
   void after_backward(std::span<const comm::Buffer> gradients);
   /// Behind the optimizer's step. Collective.
   void step();
@@ -223,7 +228,8 @@ class SlowMo {
   [[nodiscard]] std::optional<SlowState> slow_state() const;
   [[nodiscard]] std::int64_t slow_buffer_bytes() const;
   [[nodiscard]] const std::vector<Warning>& warnings() const;
-  /// Seconds by phase so far, where it is to be profiled: the host's, which on a device are those of putting work into its stream.
+  /// Seconds by phase so far, where it is to be profiled: the host's, which on a device are those of putting work into
+  /// its stream.
   [[nodiscard]] const std::array<double, kPhases>& seconds() const;
 
  private:

@@ -1,5 +1,5 @@
-// How often steps on a device let the host wait: never, once their memory is there; and what is left where there is none. What
-// steps come to is the conformance checks'.
+// How often steps on a device let the host wait: never, once their memory is there; and what is left where there is
+// none. What steps come to is the conformance checks'.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -52,43 +52,44 @@ std::pair<int, int> counted(const Options& options, DType type) {
   constexpr int ranks = 4, warm = 7, steps = 12;
   const auto runtime = std::make_shared<CountsWaits>(device::make_emulated());
   int waits = -1, allocations = -1;
-  comm::run_ranks(ranks,
-                  [&](comm::Communicator& world) {
-                    const int index = world.rank() % runtime->count();
-                    const comm::Device here{comm::Device::Kind::emulated, static_cast<std::int16_t>(index)};
-                    const OwnStream stream(runtime, index);
-                    const device::Memory memory(runtime, index, 4096);
-                    const auto tensor = [&](std::size_t begin, DType dtype) {
-                      return Buffer{memory.data() + begin, 100, dtype, here};
-                    };
-                    const std::vector<Buffer> parameters{tensor(0, type), tensor(512, type)};
-                    const std::vector<Buffer> master_weights{tensor(1024, DType::f32), tensor(1536, DType::f32)};
-                    const std::vector<Buffer> gradients{tensor(2048, type), tensor(2560, type)};
-                    runtime->fill(index, memory.data(), std::byte{0}, 4096, stream.get());
-                    Tensors tensors{.parameters = parameters, .buffers = {tensor(3072, DType::f32)}};
-                    const bool has_master_weights = comm::size_of(type) == 2;
-                    if (has_master_weights) tensors.master_weights = master_weights;
-                    Options here_options = options;
-                    here_options.device = {runtime, stream.get()};
-                    SlowMo slowmo(
-                        world, tensors,
-                        [&] { return std::vector<ParameterGroup>{{has_master_weights ? master_weights : parameters, 0.1}}; },
-                        here_options);
-                    for (int step = 0; step < warm + steps; ++step) {
-                      if (step == warm) {
-                        world.barrier();
-                        if (world.rank() == 0) runtime->waits = runtime->allocations = 0;
-                        world.barrier();
-                      }
-                      slowmo.before_forward();
-                      slowmo.after_backward(gradients);
-                      slowmo.step();
-                    }
-                    world.barrier();
-                    if (world.rank() == 0) waits = runtime->waits, allocations = runtime->allocations;
-                    world.barrier();
-                  },
-                  {.device_calls = device::make_calls(runtime)});
+  comm::run_ranks(
+      ranks,
+      [&](comm::Communicator& world) {
+        const int index = world.rank() % runtime->count();
+        const comm::Device here{comm::Device::Kind::emulated, static_cast<std::int16_t>(index)};
+        const OwnStream stream(runtime, index);
+        const device::Memory memory(runtime, index, 4096);
+        const auto tensor = [&](std::size_t begin, DType dtype) {
+          return Buffer{memory.data() + begin, 100, dtype, here};
+        };
+        const std::vector<Buffer> parameters{tensor(0, type), tensor(512, type)};
+        const std::vector<Buffer> master_weights{tensor(1024, DType::f32), tensor(1536, DType::f32)};
+        const std::vector<Buffer> gradients{tensor(2048, type), tensor(2560, type)};
+        runtime->fill(index, memory.data(), std::byte{0}, 4096, stream.get());
+        Tensors tensors{.parameters = parameters, .buffers = {tensor(3072, DType::f32)}};
+        const bool has_master_weights = comm::size_of(type) == 2;
+        if (has_master_weights) tensors.master_weights = master_weights;
+        Options here_options = options;
+        here_options.device = {runtime, stream.get()};
+        SlowMo slowmo(
+            world, tensors,
+            [&] { return std::vector<ParameterGroup>{{has_master_weights ? master_weights : parameters, 0.1}}; },
+            here_options);
+        for (int step = 0; step < warm + steps; ++step) {
+          if (step == warm) {
+            world.barrier();
+            if (world.rank() == 0) runtime->waits = runtime->allocations = 0;
+            world.barrier();
+          }
+          slowmo.before_forward();
+          slowmo.after_backward(gradients);
+          slowmo.step();
+        }
+        world.barrier();
+        if (world.rank() == 0) waits = runtime->waits, allocations = runtime->allocations;
+        world.barrier();
+      },
+      {.device_calls = device::make_calls(runtime)});
   return {waits, allocations};
 }
 
@@ -111,7 +112,8 @@ TEST(StepsOnADevice, NeverLetTheHostWait) {
     }
 }
 
-// Of a rank that gossips on its device, alike on both ranks: halves, and masters that have more digits; or f32 without masters.
+// Of a rank that gossips on its device, alike on both ranks: halves, and masters that have more digits; or f32 without
+// masters.
 class Gossiping {
  public:
   Gossiping(comm::Communicator& world, std::shared_ptr<device::Runtime> runtime, Options options, DType type)
@@ -148,7 +150,8 @@ class Gossiping {
   std::optional<SlowMo> slowmo_;
 };
 
-// What the masters keep of their halves is not lost where the copy that is sent finds no memory, and the forward can be tried again.
+// What the masters keep of their halves is not lost where the copy that is sent finds no memory, and the forward can be
+// tried again.
 TEST(StepsOnADevice, LeaveMastersForWantOfMemory) {
   constexpr std::size_t memory = 1 << 16;
   const auto runtime = device::make_emulated({.memory_bytes = memory});

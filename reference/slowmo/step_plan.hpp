@@ -1,11 +1,12 @@
 // reference/slowmo/step_plan.hpp: what happens in which step, and who keeps which part of the slow buffers.
 //
 // Model   Steps count from 0; something that happens every f steps happens in step f - 1, 2 f - 1, …
-//         plumbline: a slow step averages over all ranks itself, and then nothing else averages or gossips in that step;
-//         but SGP without sgp_average_params and memory_efficient gossips, and applies slow momentum to each node's estimate
-//         (SlowMo without the exact average).
-//         fairscale: only memory-efficient slow steps average, over all ranks; LocalSGD and SGP skip those steps. The average
-//         of sgp_average_params is not skipped. Without memory_efficient the slow step takes the parameters as they are.
+//         plumbline: a slow step averages over all ranks itself, and then nothing else averages or gossips in that
+//         step; but SGP without sgp_average_params and memory_efficient gossips, and applies slow momentum to each
+//         node's estimate (SlowMo without the exact average).
+//         fairscale: only memory-efficient slow steps average, over all ranks; LocalSGD and SGP skip those steps. The
+//         average of sgp_average_params is not skipped. Without memory_efficient the slow step takes the parameters as
+//         they are.
 // Shards  K shards of L = ceil(E / K) of the E elements, in the order of the optimizer's groups: shard r has
 //         [r L, min((r + 1) L, E)). The last ones may be short, or empty.
 #pragma once

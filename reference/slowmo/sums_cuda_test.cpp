@@ -1,12 +1,11 @@
 // SumWork on a GPU, put into a stream through the runtime, held to the loops of the host.
-#include "reference/slowmo/kernels_cuda.hpp"
-
 #include "reference/device/gpu_test.hpp"
 #include "reference/device/memory_space.hpp"
 #include "reference/device/runtimes.hpp"
 #include "reference/device/scaled_copies.hpp"
 #include "reference/gossip/mixing_kernel.hpp"
 #include "reference/slowmo/elements.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 
 namespace plumbline::slowmo {
 namespace {

@@ -1,8 +1,7 @@
-#include "reference/slowmo/kernel_tables.hpp"
-
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
 
 namespace plumbline::slowmo {
 

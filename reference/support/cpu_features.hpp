@@ -2,9 +2,9 @@
 #pragma once
 
 #if defined(__x86_64__)
-#include <cpuid.h>
-
 #include <vector>
+
+#include <cpuid.h>
 
 namespace plumbline::comm {
 
@@ -14,7 +14,8 @@ namespace plumbline::comm {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-/// The fastest first. The sources of all three are compiled with what CMakeLists.txt gives them: F16C is among that or not.
+/// The fastest first. The sources of all three are compiled with what CMakeLists.txt gives them: F16C is among that or
+/// not.
 template <class Kernels>
 [[nodiscard]] std::vector<const Kernels*> usable_kernels(const Kernels& avx512, const Kernels& avx2,
                                                          const Kernels& baseline, bool with_f16c) {

@@ -13,8 +13,8 @@ namespace plumbline {
 [[nodiscard]] std::vector<std::string> nearest_names(std::string_view name, std::vector<std::string> names,
                                                      std::size_t most);
 
-/// "; did you mean ring?" of the nearest name, where no more than a third of the letters differ, or one, or where one is a part
-/// of the other; else nothing.
+/// "; did you mean ring?" of the nearest name, where no more than a third of the letters differ, or one, or where one
+/// is a part of the other; else nothing.
 [[nodiscard]] std::string did_you_mean(std::string_view name, std::vector<std::string> names);
 
 /// "there are local, mpi, nccl; did you mean local?": all names, and the one that `name` may have meant.

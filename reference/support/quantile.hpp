@@ -8,8 +8,8 @@
 
 namespace plumbline {
 
-/// The value below which a share of the samples lies, interpolated between the two nearest; `share` from 0 to 1. There is one
-/// sample at least.
+/// The value below which a share of the samples lies, interpolated between the two nearest; `share` from 0 to 1. There
+/// is one sample at least.
 [[nodiscard]] inline double quantile(std::vector<double> samples, double share) {
   std::ranges::sort(samples);
   const double place = share * static_cast<double>(samples.size() - 1);

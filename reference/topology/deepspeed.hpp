@@ -34,8 +34,8 @@ namespace plumbline::topology {
 
 class ProcessTopology {
  public:
-  /// Throws InvalidArgument for a name that is no field's or that is there twice, for more axes than sizes unless a size
-  /// is below 1, and for a world that no int counts.
+  /// Throws InvalidArgument for a name that is no field's or that is there twice, for more axes than sizes unless a
+  /// size is below 1, and for a world that no int counts.
   ProcessTopology(std::vector<std::string> axes, std::vector<int> sizes);
 
   [[nodiscard]] const std::vector<std::string>& get_axis_names() const { return names_; }
@@ -58,8 +58,8 @@ class ProcessTopology {
   [[nodiscard]] std::vector<std::vector<int>> get_axis_comm_lists(std::string_view axis) const;
   /// The ranks at a position of an axis; none for a position off it. Throws NotFound.
   [[nodiscard]] std::vector<int> get_axis_list(std::string_view axis, int position) const;
-  /// The ranks at the given positions; none where one is off its axis. Throws NotFound, but neither then nor in an empty
-  /// world.
+  /// The ranks at the given positions; none where one is off its axis. Throws NotFound, but neither then nor in an
+  /// empty world.
   [[nodiscard]] std::vector<int> filter_match(const NamedCoordinate& filter) const;
 
   /// Throws OutOfRange unless all axes are left out.

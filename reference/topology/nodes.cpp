@@ -59,8 +59,8 @@ std::int64_t count_in_both_once(std::int64_t end, const Stretches& a, const Stre
   return count;
 }
 
-// The same, where all repeats after the periods' least common multiple. With m and n as periods, m the longer, it looks at
-// min(end / m, n) stretches, which is sqrt(end) at most.
+// The same, where all repeats after the periods' least common multiple. With m and n as periods, m the longer, it looks
+// at min(end / m, n) stretches, which is sqrt(end) at most.
 std::int64_t count_in_both(std::int64_t end, const Stretches& a, const Stretches& b) {
   if (a.below <= 0 || b.below <= 0) return 0;
   const std::int64_t repeat = std::lcm(a.period, b.period);
@@ -68,8 +68,8 @@ std::int64_t count_in_both(std::int64_t end, const Stretches& a, const Stretches
   return whole + count_in_both_once(end % repeat, a, b);
 }
 
-// A rank and the one `distance` behind it are in one node where the rank is among its node's first R - distance ones; of
-// the last node, which may have fewer, the topology's end already keeps what reaches beyond.
+// A rank and the one `distance` behind it are in one node where the rank is among its node's first R - distance ones;
+// of the last node, which may have fewer, the topology's end already keeps what reaches beyond.
 Inside inside_uniform(std::int64_t stride, std::int64_t reach, const Topology& topology, int ranks_per_node) {
   const std::int64_t period = stride + reach, size = ranks_per_node;
   const auto count = [&](std::int64_t of_period, std::int64_t distance) {

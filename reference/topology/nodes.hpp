@@ -6,9 +6,9 @@
 //         last to the first. In a group of two both send; alone, a rank sends nothing. What is sent to another node
 //         counts. A ring all-reduce of S bytes is bytes = 2 S (n - 1) / n; the activations of a pipeline, sent forward,
 //         are a ring without its last edge and count as one. A score is exact, and says nothing of time.
-// Cost    Of uneven nodes O(nodes) an axis, whatever the number of ranks: in one node, the ranks whose neighbour is there
-//         as well are counted by a formula. Uniform ones are not stored, and repeat: O(sqrt(ranks)) an axis at most.
-//         best_order() needs each axis at each stride once: at most axes x 2^(axes - 1) counts.
+// Cost    Of uneven nodes O(nodes) an axis, whatever the number of ranks: in one node, the ranks whose neighbour is
+//         there as well are counted by a formula. Uniform ones are not stored, and repeat: O(sqrt(ranks)) an axis at
+//         most. best_order() needs each axis at each stride once: at most axes x 2^(axes - 1) counts.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,8 @@ class Nodes {
 
 /// Whether ranks of a group are on different nodes. Throws OutOfRange.
 [[nodiscard]] bool crosses_nodes(std::span<const int> group, const Nodes& nodes);
-/// How many groups along an axis cross nodes. Throws NotFound, and InvalidArgument unless the nodes hold all ranks of the
-/// topology; they may hold others.
+/// How many groups along an axis cross nodes. Throws NotFound, and InvalidArgument unless the nodes hold all ranks of
+/// the topology; they may hold others.
 [[nodiscard]] int crossing_groups(const Topology& topology, std::string_view axis, const Nodes& nodes);
 
 /// What each rank sends along each axis, in bytes. Axes that are left out send nothing.

@@ -1,4 +1,6 @@
 // topology.*: named axes, grids, rank orders, meshes and nodes, under the names that are recorded of the frameworks.
+#include "reference/adapter/operations.hpp"
+
 #include <algorithm>
 #include <concepts>
 #include <limits>
@@ -7,7 +9,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/adapter/operations.hpp"
 #include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/topology/deepspeed.hpp"
@@ -342,8 +343,8 @@ PipelineGrid read_grid(const Arguments& arguments, Convention convention) {
   return {world_size, read_topology(arguments, convention)};
 }
 
-// Nothing in the source asks these: they are what its recorder chose to ask, and a check reads what was asked. The first
-// and the last position of each other axis, from the first stage; then the last of all, from the last stage.
+// Nothing in the source asks these: they are what its recorder chose to ask, and a check reads what was asked. The
+// first and the last position of each other axis, from the first stage; then the last of all, from the last stage.
 json stages_elsewhere(const GridRank& me, const PipelineGrid& grid) {
   json rows = json::array();
   const auto add = [&](int stage, const NamedCoordinate& overrides) {
@@ -606,35 +607,37 @@ void add_topology_operations(AdapterService& service) {
       too_long{"unsupported", "the answer would not fit in a line, or there are more than 64 axes"},
       no_axis{"not_found", "an axis has another name"},
       no_position{"out_of_range", "a rank or a position does not exist"};
-  service.add(
-      {"topology.process_topology",
-       "describes a Cartesian grid of named axes: rank of each coordinate, groups along each axis",
-       deepspeed,
-       {axes,
-        dims,
-        with_fields({"filter_match", "list of object", "queries for the ranks at given positions", kOptional},
-                    {{"filter", "map of integer", "position by axis"}}),
-        with_fields({"rank_repr", "list of object", "queries for the printed name of a rank", kOptional},
-                    {{"rank", "integer", "the rank"}, omitted, inner, outer})},
-       {{"world_size", "integer", "number of ranks"},
-        {"coords", "list of list of integer [ranks][axes]", "coordinate of each rank"},
-        {"rank_of_coord", "list of integer [ranks]", "rank at each of coords"},
-        {"get_dim", "map of integer", "size by axis; in convention deepspeed also of an axis named absent"},
-        {"axis_comm_lists", "map of list of list of integer",
-         "groups along each axis; in convention deepspeed also of an axis named absent"},
-        {"axis_list", "map of list of list of integer",
-         "ranks by axis and position; in convention deepspeed also one position past the last"},
-        {"filter_match", "list of object", "the queries with their answers",
-         {{"filter", "map of integer", "as asked"}, {"ranks", "list of integer", "matching ranks, ascending"}}},
-        {"rank_repr", "list of object", "the queries with their answers",
-         {{"rank", "integer", "as asked"},
-          {"omit_axes", "any", "as asked"},
-          {"inner_sep", "any", "as asked"},
-          {"outer_sep", "any", "as asked"},
-          {"repr", "text", "the printed name"}}}},
-       R"({"axes": ["pipe", "data"], "dims": [2, 2], "filter_match": [{"filter": {"pipe": 1}}]})",
-       {bad_grid, no_axis, no_position, too_long}},
-      process_topology);
+  service.add({"topology.process_topology",
+               "describes a Cartesian grid of named axes: rank of each coordinate, groups along each axis",
+               deepspeed,
+               {axes, dims,
+                with_fields({"filter_match", "list of object", "queries for the ranks at given positions", kOptional},
+                            {{"filter", "map of integer", "position by axis"}}),
+                with_fields({"rank_repr", "list of object", "queries for the printed name of a rank", kOptional},
+                            {{"rank", "integer", "the rank"}, omitted, inner, outer})},
+               {{"world_size", "integer", "number of ranks"},
+                {"coords", "list of list of integer [ranks][axes]", "coordinate of each rank"},
+                {"rank_of_coord", "list of integer [ranks]", "rank at each of coords"},
+                {"get_dim", "map of integer", "size by axis; in convention deepspeed also of an axis named absent"},
+                {"axis_comm_lists", "map of list of list of integer",
+                 "groups along each axis; in convention deepspeed also of an axis named absent"},
+                {"axis_list", "map of list of list of integer",
+                 "ranks by axis and position; in convention deepspeed also one position past the last"},
+                {"filter_match",
+                 "list of object",
+                 "the queries with their answers",
+                 {{"filter", "map of integer", "as asked"}, {"ranks", "list of integer", "matching ranks, ascending"}}},
+                {"rank_repr",
+                 "list of object",
+                 "the queries with their answers",
+                 {{"rank", "integer", "as asked"},
+                  {"omit_axes", "any", "as asked"},
+                  {"inner_sep", "any", "as asked"},
+                  {"outer_sep", "any", "as asked"},
+                  {"repr", "text", "the printed name"}}}},
+               R"({"axes": ["pipe", "data"], "dims": [2, 2], "filter_match": [{"filter": {"pipe": 1}}]})",
+               {bad_grid, no_axis, no_position, too_long}},
+              process_topology);
   service.add({"topology.query",
                "calls one method of a grid of named axes",
                deepspeed,
@@ -647,7 +650,8 @@ void add_topology_operations(AdapterService& service) {
                  kRequired},
                 with_fields({"kwargs", "object",
                              "the method's keyword arguments; get_rank, filter_match and stage_to_global take "
-                             "positions by axis", kOptional},
+                             "positions by axis",
+                             kOptional},
                             {{"rank", "integer", "of get_coord and get_rank_repr; of stage_to_global the calling rank",
                               kOptional},
                              {"stage_id", "integer", "of stage_to_global: the stage", kOptional},
@@ -686,7 +690,8 @@ void add_topology_operations(AdapterService& service) {
                 {"slice_parallel_size", "integer", "model_parallel_size under its other name"},
                 {"p2p_groups", "list of list of integer", "each rank with the rank of the next stage"},
                 {"new_group_calls", "list of list of integer", "groups in creation order"},
-                {"ranks", "list of object [world_size]",
+                {"ranks",
+                 "list of object [world_size]",
                  "of each rank every getter of the grid by name, dp_group, pp_group and slice_group",
                  {{"rank", "integer", "the rank"},
                   {"stage_to_global", "list of integer", "rank of each stage in this rank's pipeline"},
@@ -701,25 +706,25 @@ void add_topology_operations(AdapterService& service) {
                 no_position,
                 too_long}},
               grid);
-  service.add({"topology.rank_generator",
-               "derives groups from an order of parallelisms",
-               megatron,
-               {with_fields({"sizes", "map of integer", "size by parallelism"},
-                            {{"*", "integer", "size of tp, pp, dp, ep, cp or gtp_remat", kOptional}}),
-                {"order", "text", "parallelisms joined by -, the fastest-varying first, as tp-cp-ep-dp-pp"},
-                offset,
-                {"tokens", "list of text", "parallelisms joined by - whose groups are wanted; null: each one",
-                 kOptional}},
-               {{"normalized_order", "text", "the order with every parallelism"},
-                {"ordered_size", "list of integer", "sizes in that order"},
-                {"world_size", "integer", "number of ranks"},
-                {"groups", "map of list of list of integer", "groups by token"}},
-               R"({"sizes": {"tp": 2, "dp": 2}, "order": "tp-dp", "tokens": ["tp", "dp"]})",
-               {{"invalid_argument",
-                 "a size is below 1, an order repeats a name or lacks one of size above 1, or ep and cp both exceed 1"},
-                {"not_found", "a token or order names another parallelism"},
-                too_long}},
-              rank_generator);
+  service.add(
+      {"topology.rank_generator",
+       "derives groups from an order of parallelisms",
+       megatron,
+       {with_fields({"sizes", "map of integer", "size by parallelism"},
+                    {{"*", "integer", "size of tp, pp, dp, ep, cp or gtp_remat", kOptional}}),
+        {"order", "text", "parallelisms joined by -, the fastest-varying first, as tp-cp-ep-dp-pp"},
+        offset,
+        {"tokens", "list of text", "parallelisms joined by - whose groups are wanted; null: each one", kOptional}},
+       {{"normalized_order", "text", "the order with every parallelism"},
+        {"ordered_size", "list of integer", "sizes in that order"},
+        {"world_size", "integer", "number of ranks"},
+        {"groups", "map of list of list of integer", "groups by token"}},
+       R"({"sizes": {"tp": 2, "dp": 2}, "order": "tp-dp", "tokens": ["tp", "dp"]})",
+       {{"invalid_argument",
+         "a size is below 1, an order repeats a name or lacks one of size above 1, or ep and cp both exceed 1"},
+        {"not_found", "a token or order names another parallelism"},
+        too_long}},
+      rank_generator);
   service.add({"topology.hyper_comm_grid",
                "groups along dimensions of a grid and of views of it",
                megatron,
@@ -734,7 +739,9 @@ void add_topology_operations(AdapterService& service) {
                              {"*.shared", "list of text", "dimensions that it shares with the grid", kOptional},
                              {"*.dims", "list of text", "as dims, of the view", kOptional}})},
                {{"groups", "map of list of list of integer", "groups by dimensions"},
-                {"views", "map of object", "by name",
+                {"views",
+                 "map of object",
+                 "by name",
                  {{"*.groups", "map of list of list of integer", "groups by dimensions"},
                   {"*.owners", "map of text", "by dimensions the view that owns the groups: its name, or base"}}}},
                R"({"shape": [2, 2], "dim_names": ["dp", "tp"], "dims": ["tp", "dp-tp"]})",
@@ -752,7 +759,9 @@ void add_topology_operations(AdapterService& service) {
                 {"world_size", "integer", "ranks of the world; null: the mesh's", kOptional}},
                {{"mesh", "any", "ranks, nested by dimension"},
                 {"groups", "map of list of list of integer", "groups by dimension"},
-                {"ranks", "list of object [world_size]", "each rank's place",
+                {"ranks",
+                 "list of object [world_size]",
+                 "each rank's place",
                  {{"rank", "integer", "the rank"},
                   {"coordinate", "list of integer", "position on each dimension"},
                   {"group_ranks", "map of list of integer", "its group by dimension"},
@@ -767,26 +776,27 @@ void add_topology_operations(AdapterService& service) {
                 {"not_found", "a dimension has another name"},
                 too_long}},
               device_mesh);
-  service.add({"topology.placement",
-               "what groups send between nodes under a placement, and the best order of axes",
-               {"plumbline"},
-               {axes,
-                dims,
-                {"ranks_per_node", "integer or list of integer [nodes]", "ranks of every node, or of each"},
-                with_fields({"bytes", "map of number [bytes]", "what each rank sends along its group's ring, by axis"},
-                            {{"*", "number [bytes]", "of the axis of that name", kOptional}})},
-               {{"crossing_groups", "map of integer", "groups that span nodes, by axis"},
-                {"crossing_bytes", "map of number [bytes]", "bytes between nodes, by axis"},
-                {"total", "number [bytes]", "sum of crossing_bytes"},
-                {"best_order", "list of text", "order of axes with the least total, the slowest-varying first"},
-                {"best_total", "number [bytes]", "total of best_order"}},
-               R"({"axes": ["data", "model"], "dims": [2, 2], "ranks_per_node": 2, "bytes": {"data": 100, "model": 1000}})",
-               {bad_grid,
-                {"invalid_argument", "the nodes do not hold exactly the grid's ranks, or bytes are negative"},
-                {"not_found", "bytes names another axis"},
-                {"out_of_range", "bytes exceed 63 bits"},
-                too_long}},
-              placement);
+  service.add(
+      {"topology.placement",
+       "what groups send between nodes under a placement, and the best order of axes",
+       {"plumbline"},
+       {axes,
+        dims,
+        {"ranks_per_node", "integer or list of integer [nodes]", "ranks of every node, or of each"},
+        with_fields({"bytes", "map of number [bytes]", "what each rank sends along its group's ring, by axis"},
+                    {{"*", "number [bytes]", "of the axis of that name", kOptional}})},
+       {{"crossing_groups", "map of integer", "groups that span nodes, by axis"},
+        {"crossing_bytes", "map of number [bytes]", "bytes between nodes, by axis"},
+        {"total", "number [bytes]", "sum of crossing_bytes"},
+        {"best_order", "list of text", "order of axes with the least total, the slowest-varying first"},
+        {"best_total", "number [bytes]", "total of best_order"}},
+       R"({"axes": ["data", "model"], "dims": [2, 2], "ranks_per_node": 2, "bytes": {"data": 100, "model": 1000}})",
+       {bad_grid,
+        {"invalid_argument", "the nodes do not hold exactly the grid's ranks, or bytes are negative"},
+        {"not_found", "bytes names another axis"},
+        {"out_of_range", "bytes exceed 63 bits"},
+        too_long}},
+      placement);
 }
 
 }  // namespace plumbline::adapter

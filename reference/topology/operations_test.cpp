@@ -107,7 +107,8 @@ TEST(ProcessTopologyOperation, LooksBeyondTheEndInOneConventionAlone) {
 
 TEST(ProcessTopologyOperation, HasCornersInOneConventionAlone) {
   const auto world_size = [](const std::string& axes_and_dims, const char* convention) {
-    return error_of_topology("query", "{" + axes_and_dims + R"(,"call":"world_size","convention":")" + convention + "\"}");
+    return error_of_topology("query",
+                             "{" + axes_and_dims + R"(,"call":"world_size","convention":")" + convention + "\"}");
   };
   const auto both = [&](const std::string& axes_and_dims, const char* deepspeed, const char* plumbline) {
     EXPECT_THAT(world_size(axes_and_dims, "deepspeed"), HasSubstr(deepspeed)) << axes_and_dims;
@@ -160,10 +161,13 @@ TEST(TopologyOperations, RefuseAnswersThatNoLineHoldsBeforeTheyAreMade) {
 }
 
 TEST(TopologyOperations, AnswerWhatALineHolds) {
-  const json world = ask_topology("query", R"({"axes":["a","b"],"dims":[1048576,2047],"call":"filter_match","kwargs":{"a":5}})");
+  const json world =
+      ask_topology("query", R"({"axes":["a","b"],"dims":[1048576,2047],"call":"filter_match","kwargs":{"a":5}})");
   EXPECT_EQ(world["result"].size(), 2047u);
-  EXPECT_EQ(ask_topology("query", R"({"axes":["a","b"],"dims":[2147483647,1],"call":"__str__"})")["result"], "a=2147483647 b=1");
-  EXPECT_EQ(ask_topology("placement", R"({"axes":["a","b"],"dims":[2,536870912],"ranks_per_node":1,"bytes":{"a":1}})")["total"],
+  EXPECT_EQ(ask_topology("query", R"({"axes":["a","b"],"dims":[2147483647,1],"call":"__str__"})")["result"],
+            "a=2147483647 b=1");
+  EXPECT_EQ(ask_topology("placement",
+                         R"({"axes":["a","b"],"dims":[2,536870912],"ranks_per_node":1,"bytes":{"a":1}})")["total"],
             1073741824);
 }
 
@@ -180,11 +184,13 @@ TEST(TopologyOperations, EstimateNoLessThanTheLength) {
 
 TEST(PrimeFactorsOperation, Answers) {
   EXPECT_EQ(ask_topology("prime_factors", R"({"n":360})"), json::parse(R"({"factors":[2,2,2,3,3,5]})"));
-  EXPECT_THAT(error_of_topology("prime_factors", R"({"n":0,"convention":"deepspeed"})"), HasSubstr("at least 1, got 0"));
+  EXPECT_THAT(error_of_topology("prime_factors", R"({"n":0,"convention":"deepspeed"})"),
+              HasSubstr("at least 1, got 0"));
 }
 
 TEST(GridOperation, TellsEveryRankItsPlace) {
-  const json grid = ask_topology("grid", R"({"world_size":8,"axes":["pipe","data","model","expert"],"dims":[2,2,1,2]})");
+  const json grid =
+      ask_topology("grid", R"({"world_size":8,"axes":["pipe","data","model","expert"],"dims":[2,2,1,2]})");
   EXPECT_EQ(grid["new_group_calls"], json::parse("[[0,1,4,5],[2,3,6,7],[0,2],[1,3],[4,6],[5,7],[0,4],[1,5],[2,6],[3,7],"
                                                  "[0],[1],[2],[3],[4],[5],[6],[7]]"));
   EXPECT_EQ(grid["p2p_groups"][5], json::parse("[5,1]"));
@@ -204,14 +210,15 @@ TEST(GridOperation, TakesSurplusSizesOfOneAsDeepSpeedDoes) {
   EXPECT_EQ(ask_topology("grid", four + "[2,2,1]}"), ask_topology("grid", four + "[2,2]}"));
   EXPECT_THAT(error_of_topology("grid", four + "[2,2,2]}"), HasSubstr("are not counted from 0 on"));
   EXPECT_THAT(error_of_topology("grid", four + "[-2,-2]}"), HasSubstr("are not counted from 0 on"));
-  EXPECT_THAT(error_of_topology("grid", R"({"world_size":4,"axes":["pipe","data"],"dims":[2,2,1]})"), HasSubstr("3 sizes"));
+  EXPECT_THAT(error_of_topology("grid", R"({"world_size":4,"axes":["pipe","data"],"dims":[2,2,1]})"),
+              HasSubstr("3 sizes"));
 }
 
 TEST(StageToGlobal, RefusesAxesNamedAsItsArguments) {
   for (const std::string axis : {"rank", "stage_id"})
     EXPECT_THAT(error_of_topology("query", R"({"axes":["pipe","data",")" + axis +
-                                      R"("],"dims":[2,2,2],)"
-                                      R"("call":"stage_to_global","kwargs":{"rank":0,"stage_id":1}})"),
+                                               R"("],"dims":[2,2,2],)"
+                                               R"("call":"stage_to_global","kwargs":{"rank":0,"stage_id":1}})"),
                 HasSubstr("takes '" + axis + "' for its own argument"));
 }
 
@@ -219,7 +226,8 @@ TEST(GridOperation, Refuses) {
   EXPECT_THAT(error_of_topology("grid", R"({"world_size":3,"axes":["pipe","data"],"dims":[2,2]})"),
               HasSubstr("Invalid Grid: pipe 2 x data 2 = 4 ranks, the world has 3"));
   EXPECT_THAT(error_of_topology("grid", R"({"world_size":4,"axes":["pipe"],"dims":[4]})"), HasSubstr("no axis 'data'"));
-  EXPECT_THAT(error_of_topology("grid", R"({"world_size":4,"axes":["pipe"]})"), HasSubstr("axes and dims must both be there"));
+  EXPECT_THAT(error_of_topology("grid", R"({"world_size":4,"axes":["pipe"]})"),
+              HasSubstr("axes and dims must both be there"));
   EXPECT_THAT(error_of_topology("grid", R"({"world_size":1048576})"), HasSubstr("fit in a line"));
 }
 
@@ -236,8 +244,9 @@ TEST(RankGeneratorOperation, Answers) {
 }
 
 TEST(HyperCommGridOperation, AnswersForNamesAndPairs) {
-  EXPECT_EQ(ask_topology("hyper_comm_grid", R"({"shape":[2,2],"dim_names":["tp","dp"],"world_size":8,"rank_offset":4})"),
-            json::parse(R"({"groups":{"tp":[[4,5],[6,7]],"dp":[[4,6],[5,7]],"tp-dp":[[4,5,6,7]]},"views":{}})"));
+  EXPECT_EQ(
+      ask_topology("hyper_comm_grid", R"({"shape":[2,2],"dim_names":["tp","dp"],"world_size":8,"rank_offset":4})"),
+      json::parse(R"({"groups":{"tp":[[4,5],[6,7]],"dp":[[4,6],[5,7]],"tp-dp":[[4,5,6,7]]},"views":{}})"));
   EXPECT_THAT(error_of_topology("hyper_comm_grid", R"({"shape":[4,4],"dim_names":["tp","dp"],"world_size":8})"),
               HasSubstr("has 16 ranks"));
 }
@@ -265,13 +274,14 @@ TEST(HyperCommGridOperation, AnswersForViews) {
 }
 
 TEST(HyperCommGridOperation, RefusesWorldsBelowNothing) {
-  EXPECT_THAT(
-      error_of_topology("hyper_comm_grid", R"({"shape":[2],"dim_names":["tp"],"world_size":-2147483648,"rank_offset":1})"),
-      HasSubstr("the world has -2147483648 ranks"));
+  EXPECT_THAT(error_of_topology("hyper_comm_grid",
+                                R"({"shape":[2],"dim_names":["tp"],"world_size":-2147483648,"rank_offset":1})"),
+              HasSubstr("the world has -2147483648 ranks"));
 }
 
 TEST(DeviceMeshOperation, SlicesAndFlattens) {
-  const json mesh = ask_topology("device_mesh", R"({"shape":[2,2,2],"dim_names":["pp","dp","tp"],"slices":["dp","pp-tp"]})");
+  const json mesh =
+      ask_topology("device_mesh", R"({"shape":[2,2,2],"dim_names":["pp","dp","tp"],"slices":["dp","pp-tp"]})");
   EXPECT_EQ(mesh["mesh"], json::parse("[[[0,1],[2,3]],[[4,5],[6,7]]]"));
   EXPECT_EQ(mesh["groups"]["dp"], json::parse("[[0,2],[1,3],[4,6],[5,7]]"));
   EXPECT_EQ(mesh["ranks"][6], json::parse(R"({"rank":6,"coordinate":[1,1,0],
@@ -279,13 +289,14 @@ TEST(DeviceMeshOperation, SlicesAndFlattens) {
     "slices":{"dp":[4,6],"pp-tp":[[2,3],[6,7]]},"flatten":{"pp-tp":[2,3,6,7],"pp-dp-tp":[0,1,2,3,4,5,6,7]}})"));
   EXPECT_FALSE(ask_topology("device_mesh", R"({"shape":[2],"dim_names":["dp"]})")["ranks"][0].contains("flatten"));
   for (const char* slice : {"tp-pp", "x"})
-    EXPECT_THAT(
-        error_of_topology("device_mesh", std::string(R"({"shape":[2,2],"dim_names":["pp","tp"],"slices":[")") + slice + "\"]}"),
-        HasSubstr("[pp, tp]"));
+    EXPECT_THAT(error_of_topology("device_mesh", std::string(R"({"shape":[2,2],"dim_names":["pp","tp"],"slices":[")") +
+                                                     slice + "\"]}"),
+                HasSubstr("[pp, tp]"));
   EXPECT_THAT(error_of_topology("device_mesh", R"({"shape":[2,4],"dim_names":["a","b"],"world_size":4})"),
               HasSubstr("has 8 ranks"));
   EXPECT_THAT(error_of_topology("device_mesh", R"({"shape":[2,2],"dim_names":["a","a"]})"), HasSubstr("twice"));
-  EXPECT_THAT(error_of_topology("device_mesh", R"({"shape":[2,2],"dim_names":["a"]})"), HasSubstr("1 axes [a] but 2 sizes"));
+  EXPECT_THAT(error_of_topology("device_mesh", R"({"shape":[2,2],"dim_names":["a"]})"),
+              HasSubstr("1 axes [a] but 2 sizes"));
 }
 
 TEST(PlacementOperation, ScoresAndFindsTheBestOrder) {
@@ -294,21 +305,26 @@ TEST(PlacementOperation, ScoresAndFindsTheBestOrder) {
             json::parse(R"({
     "crossing_groups":{"a":2,"b":0},"crossing_bytes":{"a":400,"b":0},"total":400,
     "best_order":["b","a"],"best_total":4})"));
-  EXPECT_EQ(ask_topology("placement", R"({"axes":["a"],"dims":[3],"ranks_per_node":[1,2],"bytes":{"a":5}})")["total"], 10);
+  EXPECT_EQ(ask_topology("placement", R"({"axes":["a"],"dims":[3],"ranks_per_node":[1,2],"bytes":{"a":5}})")["total"],
+            10);
   EXPECT_THAT(error_of_topology("placement", R"({"axes":["a"],"dims":[3],"ranks_per_node":[1,3],"bytes":{}})"),
               HasSubstr("the 2 nodes have 4 ranks"));
-  EXPECT_THAT(error_of_topology("placement", R"({"axes":["a"],"dims":[3],"ranks_per_node":0,"bytes":{}})"), HasSubstr("got 0"));
+  EXPECT_THAT(error_of_topology("placement", R"({"axes":["a"],"dims":[3],"ranks_per_node":0,"bytes":{}})"),
+              HasSubstr("got 0"));
 }
 
 TEST(TopologyOperations, NameTheConventionsThatThereAre) {
   const auto with = [](const char* fields) { return std::string(R"({"convention":"nobody",)") + fields + "}"; };
   const std::string world = with(R"("axes":["a"],"dims":[2],"call":"world_size")");
-  EXPECT_THAT(error_of_topology("query", world), HasSubstr("'nobody' is not known here; there are plumbline, deepspeed"));
-  EXPECT_THAT(error_of_topology("process_topology", with(R"("axes":["a"],"dims":[2])")), HasSubstr("plumbline, deepspeed"));
+  EXPECT_THAT(error_of_topology("query", world),
+              HasSubstr("'nobody' is not known here; there are plumbline, deepspeed"));
+  EXPECT_THAT(error_of_topology("process_topology", with(R"("axes":["a"],"dims":[2])")),
+              HasSubstr("plumbline, deepspeed"));
   EXPECT_THAT(error_of_topology("prime_factors", with(R"("n":2)")), HasSubstr("plumbline, deepspeed"));
   EXPECT_THAT(error_of_topology("grid", with(R"("world_size":2)")), HasSubstr("plumbline, deepspeed"));
   EXPECT_THAT(error_of_topology("rank_generator", with(R"("sizes":{},"order":"")")), HasSubstr("plumbline, megatron"));
-  EXPECT_THAT(error_of_topology("hyper_comm_grid", with(R"("shape":[],"dim_names":[])")), HasSubstr("plumbline, megatron"));
+  EXPECT_THAT(error_of_topology("hyper_comm_grid", with(R"("shape":[],"dim_names":[])")),
+              HasSubstr("plumbline, megatron"));
   EXPECT_THAT(error_of_topology("device_mesh", with(R"("shape":[],"dim_names":[])")), HasSubstr("plumbline, torch"));
   EXPECT_THAT(error_of_topology("placement", with(R"("axes":[],"dims":[],"ranks_per_node":1,"bytes":{})")),
               HasSubstr("there are plumbline"));

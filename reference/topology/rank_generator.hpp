@@ -22,7 +22,8 @@ namespace plumbline::topology {
 /// gtp_remat. Megatron-LM looks for a name in the text of the order, so that "gtp_remat" counts as "tp" too: there a tp
 /// of size 1 is then left out, and asking for its groups is an error. It also looks for a last "pp" in small letters
 /// alone (see expert_generator()), takes an empty order for one that names nothing it knows, and no notice of an offset
-/// below 0. Ours goes by whole names, in letters of either size; an empty order names none, an offset below 0 is an error.
+/// below 0. Ours goes by whole names, in letters of either size; an empty order names none, an offset below 0 is an
+/// error.
 enum class OrderRule { plumbline, megatron };
 
 /// An order with a place for the weight axis: gtp_remat after the name `neighbour`, else after tp, else first; as it is

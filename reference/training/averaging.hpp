@@ -1,4 +1,5 @@
-// reference/training/averaging.hpp: training whose ranks average parameters: settings, a run step by step, and its files.
+// reference/training/averaging.hpp: training whose ranks average parameters: settings, a run step by step, and its
+// files.
 #pragma once
 
 #include <array>
@@ -21,8 +22,8 @@ namespace plumbline::training {
 
 // ---- Training whose ranks agree on parameters now and then, by names. Free of LibTorch.
 //
-// Model   What a run specification does not say: which algorithm of reference/slowmo stands in the place of the all-reduce of
-//         gradients, and how often it does something.
+// Model   What a run specification does not say: which algorithm of reference/slowmo stands in the place of the
+//         all-reduce of gradients, and how often it does something.
 //           localsgd       parameters are averaged every local_sgd_frequency steps
 //           post-localsgd  the same, behind local_sgd_begin steps that average each
 //           sgp            every step mixes a little with the peers of a graph: stochastic gradient push
@@ -59,11 +60,11 @@ struct AveragingSettings {
 
 /// Throws InvalidArgument for settings that make no run of so many ranks.
 void require_possible(const AveragingSettings& settings, int world);
-/// Throws InvalidArgument for a run specification that cannot be trained so: pipelines, tensor parallelism, scalers, injected
-/// values.
+/// Throws InvalidArgument for a run specification that cannot be trained so: pipelines, tensor parallelism, scalers,
+/// injected values.
 void require_averageable(const job::RunSpec& spec);
-/// Throws InvalidArgument for what a specification and settings do not make together: learning rates that float32 does not
-/// hold in some step.
+/// Throws InvalidArgument for what a specification and settings do not make together: learning rates that float32 does
+/// not hold in some step.
 void require_together(const job::RunSpec& spec, const AveragingSettings& settings);
 /// Whether a round of gossip may be under way between steps.
 [[nodiscard]] bool lags(const AveragingSettings& settings);
@@ -78,13 +79,16 @@ void require_together(const job::RunSpec& spec, const AveragingSettings& setting
 // ---- One rank of training that averages parameters, step by step. Free of LibTorch.
 //
 // Model   The model, batches and optimizer are those of a run specification; what is between ranks is reference/slowmo,
-//         bound to the model by averaged_module.hpp. Data rank d of D computes on its slice of each batch, as in data-parallel
-//         training, but changes its own parameters with its own gradients.
+//         bound to the model by averaged_module.hpp. Data rank d of D computes on its slice of each batch, as in
+//         data-parallel training, but changes its own parameters with its own gradients.
 // Types   run.dtype float32: forward, backward and optimizer work on the parameters. float16 and bfloat16: forward and
-//         backward do, the optimizer works on masters of float32. Gradients of float16 are those of 1024 times the loss.
-// Memory  Batch normalisations keep running statistics, for evaluation: the model's buffers, those of rank 0 in each forward.
+//         backward do, the optimizer works on masters of float32. Gradients of float16 are those of 1024 times the
+//         loss.
+// Memory  Batch normalisations keep running statistics, for evaluation: the model's buffers, those of rank 0 in each
+//         forward.
 
-/// What decides the numbers of such a run beside back-propagation and the optimizer, as functions that a wrong one replaces.
+/// What decides the numbers of such a run beside back-propagation and the optimizer, as functions that a wrong one
+/// replaces.
 struct AveragedSteps {
   slowmo::SlowMoSteps slowmo;
   /// Whether what is behind a batch is done, in training or in evaluation.
@@ -97,8 +101,8 @@ struct AveragedSteps {
   std::function<Configuration(Configuration)> same = [](Configuration all) { return all; };
 };
 
-/// What one rank had in a step. Values are of all parameters, one behind the other in the order of job::parameters_of(), each
-/// row-major; "the optimizer's" are the parameters, or their masters.
+/// What one rank had in a step. Values are of all parameters, one behind the other in the order of
+/// job::parameters_of(), each row-major; "the optimizer's" are the parameters, or their masters.
 struct AveragedStep {
   std::vector<float> before;          // the optimizer's: numerators
   std::vector<float> seen;            // the parameters in the forward and backward: the estimate
@@ -153,9 +157,9 @@ struct ConsensusDistance {
 
 // ---- What ranks that average had in each step, as files. Free of LibTorch.
 //
-// Model   A safetensors file a rank, folder/averaging<R>.safetensors: step<S>/before, seen, gradient, updated, after, and
-//         where there are some mixed, halves, buffers_seen and buffers, F32 of one dimension; step<S>/numbers, F64: loss, weight
-//         before, weight behind the step.
+// Model   A safetensors file a rank, folder/averaging<R>.safetensors: step<S>/before, seen, gradient, updated, after,
+//         and where there are some mixed, halves, buffers_seen and buffers, F32 of one dimension; step<S>/numbers, F64:
+//         loss, weight before, weight behind the step.
 // Errors  InvalidArgument, NotFound, RuntimeFailure: the file and what is wrong.
 
 [[nodiscard]] std::filesystem::path averaging_file(const std::filesystem::path& folder, int rank);

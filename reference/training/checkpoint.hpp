@@ -1,10 +1,11 @@
 // reference/training/checkpoint.hpp: a run's state as files, to be continued to the last bit. Free of LibTorch.
 //
 // Model   Each rank writes a safetensors file of its own, folder/step-<S>/rank<R>.safetensors: parameters, buffers and
-//         optimizer moments as tensors; step, epoch, batch, seed, the states of generators and the run's configuration as
-//         metadata. A checkpoint is complete when all ranks' files are there; a file takes its name when it is written in
-//         full, so one that is cut short is never taken for one.
-// Same run A checkpoint of another configuration is refused, with the first field that differs; one whose configuration does
+//         optimizer moments as tensors; step, epoch, batch, seed, the states of generators and the run's configuration
+//         as metadata. A checkpoint is complete when all ranks' files are there; a file takes its name when it is
+//         written in full, so one that is cut short is never taken for one.
+// Same run A checkpoint of another configuration is refused, with the first field that differs; one whose configuration
+// does
 //         not have the hash that was written beside it is damaged.
 // Errors  InvalidArgument, NotFound, RuntimeFailure: one line with the file and what is wrong.
 #pragma once
@@ -61,8 +62,8 @@ struct Checkpoint {
 /// Writes a rank's file, makes the folders. Returns its path. Throws InvalidArgument for tensors whose bytes do not fit
 /// their shape, and configurations or states with line ends.
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder);
-/// Reads a file. Throws InvalidArgument for one that is no checkpoint, is damaged, or is of another configuration, rank or
-/// number of ranks.
+/// Reads a file. Throws InvalidArgument for one that is no checkpoint, is damaged, or is of another configuration, rank
+/// or number of ranks.
 [[nodiscard]] Checkpoint read_checkpoint(const std::filesystem::path& file, const Configuration& configuration,
                                          int rank, int ranks);
 /// folder/step-<S>/rank<R>.safetensors.

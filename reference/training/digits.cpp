@@ -1,5 +1,3 @@
-#include "reference/training/digits_run.hpp"
-
 #include <charconv>
 #include <fstream>
 #include <sstream>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/training/digits_run.hpp"
 
 // data/digits.csv, compiled in.
 extern const std::string_view plumbline_digits_csv;

@@ -27,8 +27,8 @@ struct Layout {
   std::vector<int> stages;
 };
 
-// One linear layer with its tanh after the other. `hidden` ones have as many outputs as inputs; so many more have the weight
-// of the first of these.
+// One linear layer with its tanh after the other. `hidden` ones have as many outputs as inputs; so many more have the
+// weight of the first of these.
 std::vector<job::Layer> perceptron_of(int hidden, int tied) {
   using namespace job;
   constexpr std::int64_t width = 32;
@@ -51,8 +51,8 @@ Layout mlp(int stages) {
   return {perceptron_of(stages - 2, 0), every_second_layer(stages)};
 }
 
-// Where there are more stages than uses, or two of each, the last tied layer begins the last stage, and none is on the stage of
-// the layer whose weight it has. Of fewer stages the last one has several uses.
+// Where there are more stages than uses, or two of each, the last tied layer begins the last stage, and none is on the
+// stage of the layer whose weight it has. Of fewer stages the last one has several uses.
 Layout tied(int stages, int uses) {
   Layout layout{perceptron_of(std::max(1, stages - uses), uses - 1), every_second_layer(stages)};
   if (stages == 2) layout.stages = {0, 4};

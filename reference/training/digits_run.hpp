@@ -45,9 +45,9 @@ struct Digits {
 
 /// mlp: 64-128-10 with relu; for more than two stages 64-32-...-32-10 with tanh, a linear layer a stage. conv: two
 /// convolutions (8 and 16 channels) with relu, then linear. conv_norm: conv with batch normalisation after the first
-/// convolution. tied: 64-32-...-32-10 with tanh, whose last hidden layer has the weight of the first, without bias. pairs: two linear layers a
-/// stage with gelu between, 64-25-24, 24-25-24, ..., 24-25-10, layer normalisation and tanh from one pair to the next, where
-/// both layers of a pair are cut over tensor ranks.
+/// convolution. tied: 64-32-...-32-10 with tanh, whose last hidden layer has the weight of the first, without bias.
+/// pairs: two linear layers a stage with gelu between, 64-25-24, 24-25-24, ..., 24-25-10, layer normalisation and tanh
+/// from one pair to the next, where both layers of a pair are cut over tensor ranks.
 inline constexpr std::array<std::string_view, 5> kDigitsModels{"mlp", "conv", "conv_norm", "tied", "pairs"};
 /// sgd: momentum 0.9. sgd_decay: the same with Nesterov's rule and weight decay. adam: torch's defaults but for
 /// the rate. With their learning rates each model passes 0.95 of the held-out digits in 200 steps of 96 rows.

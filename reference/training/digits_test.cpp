@@ -1,5 +1,3 @@
-#include "reference/training/digits_run.hpp"
-
 #include <fstream>
 #include <set>
 
@@ -10,6 +8,7 @@
 #include "reference/record/run_files.hpp"
 #include "reference/support/fnv1a.hpp"
 #include "reference/support/temporary_folder.hpp"
+#include "reference/training/digits_run.hpp"
 
 namespace plumbline::training {
 namespace {

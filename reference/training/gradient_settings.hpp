@@ -1,8 +1,9 @@
-// reference/training/gradient_settings.hpp: how the gradients of data ranks are reduced, as a user says it. Free of LibTorch.
+// reference/training/gradient_settings.hpp: how the gradients of data ranks are reduced, as a user says it. Free of
+// LibTorch.
 //
-// Model   Plain values. What they change is when and as what numbers gradients travel; results stay a single device's, with
-//         compression within the rounding of its type; but PowerSGD's are projections of a single device's and of what
-//         earlier ones left over.
+// Model   Plain values. What they change is when and as what numbers gradients travel; results stay a single device's,
+//         with compression within the rounding of its type; but PowerSGD's are projections of a single device's and of
+//         what earlier ones left over.
 // Source  torch.nn.parallel.DistributedDataParallel: bucket_cap_mb, its compression hooks, static_graph, join,
 //         broadcast_buffers.
 #pragma once
@@ -34,7 +35,8 @@ struct GradientSettings {
   friend bool operator==(const GradientSettings&, const GradientSettings&) = default;
 };
 
-/// Throws InvalidArgument for names that there are not, settings that exclude each other, and buckets of less than 0 bytes.
+/// Throws InvalidArgument for names that there are not, settings that exclude each other, and buckets of less than 0
+/// bytes.
 void require_possible(const GradientSettings& settings);
 
 /// The type as which gradients travel, u8 where they are quantised. Throws as require_possible().
@@ -54,8 +56,8 @@ void require_possible(const GradientSettings& settings);
 // Model   run.dtype says in which numbers layers compute, [scaler] by what losses are multiplied. Two ways lead there:
 //           rounded    parameters are numbers of run.dtype, rounded from masters in float32 that the optimizer steps
 //                      (ColossalAI's naive AMP, Megatron-LM's mixed precision)
-//           autocast   parameters stay in float32; LibTorch rounds what each layer takes, and some layers stay in float32
-//                      (torch.amp)
+//           autocast   parameters stay in float32; LibTorch rounds what each layer takes, and some layers stay in
+//                      float32 (torch.amp)
 //         Both leave the same record: masters, gradients divided by the scale, whether the step was skipped.
 // Source  Micikevicius et al., Mixed Precision Training, ICLR 2018; torch.amp.
 
@@ -72,8 +74,8 @@ struct PrecisionSettings {
 /// Whether ranks run by the engine of pipelines: their model is cut, or the run is mixed.
 [[nodiscard]] bool is_staged(const job::RunSpec& spec, const PrecisionSettings& settings);
 
-/// Throws InvalidArgument, naming the setting, for a norm that is none, and autocast in float32; Unsupported for autocast with
-/// a schedule that splits the backward pass.
+/// Throws InvalidArgument, naming the setting, for a norm that is none, and autocast in float32; Unsupported for
+/// autocast with a schedule that splits the backward pass.
 void require_possible(const job::RunSpec& spec, const PrecisionSettings& settings);
 
 }  // namespace plumbline::training

@@ -1,11 +1,10 @@
-#include "reference/training/gradient_settings.hpp"
-
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/names.hpp"
+#include "reference/training/gradient_settings.hpp"
 
 namespace plumbline::training {
 namespace {

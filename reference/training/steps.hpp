@@ -1,4 +1,5 @@
-// reference/training/steps.hpp: what decides the numbers of a run beside back-propagation, as functions. Free of LibTorch.
+// reference/training/steps.hpp: what decides the numbers of a run beside back-propagation, as functions. Free of
+// LibTorch.
 //
 // Model   Training::run() calls these at each step. A value made without arguments has the right ones; a program with
 //         another one in place of one of them is wrong in one known way, which is how the judge is tested.
@@ -25,8 +26,8 @@ namespace plumbline::training {
 // ---- What decides the numbers of a pipeline beside its layers, as functions. Free of
 // LibTorch.
 //
-// Model   The engine calls these. A value made without arguments has the right ones; a program with another one in place of
-//         one of them is wrong in one known way, which is how the checks are tested.
+// Model   The engine calls these. A value made without arguments has the right ones; a program with another one in
+//         place of one of them is wrong in one known way, which is how the checks are tested.
 // Threads A value serves one rank.
 
 /// The gradients that the parameters of a rank's stages have so far, in any order in memory; one that has none is left
@@ -99,8 +100,8 @@ struct PipelineTrainingSteps {
 // ---- What decides the numbers of layers that are cut over tensor ranks, as functions. Free of
 // LibTorch.
 //
-// Model   The layers call these. A value made without arguments has the right ones; a program with another one in place of
-//         one of them is wrong in one known way, which is how the checks are tested.
+// Model   The layers call these. A value made without arguments has the right ones; a program with another one in place
+//         of one of them is wrong in one known way, which is how the checks are tested.
 
 /// Adds up over the group, in place.
 void sum_over(comm::Communicator& group, const comm::Buffer& values);
@@ -141,8 +142,8 @@ void add_to_record(job::RecordWriter& record, int step, job::Moment moment, cons
 /// The mean.
 [[nodiscard]] double mean_loss(std::span<const double> micro_batches);
 
-/// Throws InvalidArgument for a specification that is impossible to run, rows that would be left over and schedules that
-/// its pipeline does not have included.
+/// Throws InvalidArgument for a specification that is impossible to run, rows that would be left over and schedules
+/// that its pipeline does not have included.
 void refuse_impossible(const job::RunSpec& spec);
 
 /// Throws Unsupported for settings of gradients that runs of this kind do not have: a static graph, where the engine of
@@ -158,8 +159,8 @@ struct ExecutorSteps {
   std::function<Values(const job::RunSpec& spec, int rank)> weights = given_weights;
   /// What the loss of a micro-batch is divided by before its gradient is added to the others', without a pipeline.
   std::function<double(const job::RunSpec& spec)> divisor = micro_batches_of_a_step;
-  /// Makes of the rank's own gradients, all in one bucket, those that it uses, in place. Collective over the group. Empty:
-  /// they are averaged in buckets of run.bucket_bytes; without a pipeline while back-propagation runs.
+  /// Makes of the rank's own gradients, all in one bucket, those that it uses, in place. Collective over the group.
+  /// Empty: they are averaged in buckets of run.bucket_bytes; without a pipeline while back-propagation runs.
   std::function<void(const job::RunSpec& spec, comm::Communicator& group, const Bucket& bucket)> reduce = {};
   /// Of those buckets.
   bucketing::ReducerSteps reducer;

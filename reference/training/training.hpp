@@ -2,15 +2,15 @@
 // LibTorch.
 //
 // Model   Everything is decided by a job::RunSpec and its files. run() is the reference's executor of a
-//         specification: one rank's part of a run, data-parallel or a pipeline's, which leaves a training record. baseline()
-//         and union_batch() compute one step's gradient in one process without any distribution, at parameter
-//         values that the caller gives.
+//         specification: one rank's part of a run, data-parallel or a pipeline's, which leaves a training record.
+//         baseline() and union_batch() compute one step's gradient in one process without any distribution, at
+//         parameter values that the caller gives.
 // Threads One Training serves any number of threads at once, each as a rank; every call uses one
 //         intra-operation thread. No generator is used: a run has no randomness of its own.
-// Devices "cpu", "cuda" (the GPU of number rank modulo their count), "cuda:1", and likewise "emulated". On a GPU: no TF32,
-//         deterministic algorithms. What ranks exchange lies in the device's memory, from LibTorch to the communicator, where
-//         use_devices() was given its runtime and the world serves its memory; else it goes through the host's. On emulated
-//         devices LibTorch computes on the host, and what ranks exchange is in their memory.
+// Devices "cpu", "cuda" (the GPU of number rank modulo their count), "cuda:1", and likewise "emulated". On a GPU: no
+//         TF32, deterministic algorithms. What ranks exchange lies in the device's memory, from LibTorch to the
+//         communicator, where use_devices() was given its runtime and the world serves its memory; else it goes through
+//         the host's. On emulated devices LibTorch computes on the host, and what ranks exchange is in their memory.
 // Errors  Unsupported in one line for what this executor does not do, InvalidArgument, NotFound,
 //         RuntimeFailure.
 #pragma once
@@ -143,8 +143,8 @@ struct SharedCopy {
   std::optional<std::vector<double>> gradient = {};  // of this rank's uses
 };
 
-/// The layers that are cut over tensor ranks. column: its outputs are cut, then gathered. row: its inputs are. perceptron:
-/// column, gelu, row. block: a transformer's, attention and perceptron.
+/// The layers that are cut over tensor ranks. column: its outputs are cut, then gathered. row: its inputs are.
+/// perceptron: column, gelu, row. block: a transformer's, attention and perceptron.
 inline constexpr std::array<std::string_view, 4> kCutLayers{"column", "row", "perceptron", "block"};
 
 /// One layer, its input, and what its outputs are multiplied by for gradients: functions of the seed.
@@ -172,13 +172,14 @@ class Training {
   /// change results.
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
 
-  /// The devices whose memory the worlds of calls from now on may serve; null: none but the host's. Before any rank starts.
+  /// The devices whose memory the worlds of calls from now on may serve; null: none but the host's. Before any rank
+  /// starts.
   virtual void use_devices(std::shared_ptr<device::Runtime> /*devices*/) {}
 
   /// Runs `spec` as rank world.rank(), on spec.run.device, and writes folder/rank<R>.safetensors, local_grad
   /// included. Collective over `world`, whose size is the specification's. `steps` are the right ones unless the
-  /// run shall be wrong. Throws InvalidArgument for a specification that is impossible to run, Unsupported for settings that
-  /// do not go together.
+  /// run shall be wrong. Throws InvalidArgument for a specification that is impossible to run, Unsupported for settings
+  /// that do not go together.
   virtual void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
                    const Progress& progress, const ExecutorSteps& steps) = 0;
 
@@ -197,15 +198,16 @@ class Training {
                                                    const std::vector<std::vector<job::RowRange>>& /*calls*/) {
     throw Unsupported("this executor has no list models");
   }
-  /// Makes copies equal at first, and sums their gradients, as a pipeline does with what its stages share. Returns both.
+  /// Makes copies equal at first, and sums their gradients, as a pipeline does with what its stages share. Returns
+  /// both.
   /// Collective over the ranks that hold any. Throws InvalidArgument for copies that cannot be shared.
   [[nodiscard]] virtual std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>&, comm::Communicator&,
                                                            const ExecutorSteps&) {
     throw Unsupported("this executor shares no parameters");
   }
 
-  /// The layer cut over the group, in float32; its outputs and gradients are put together on all ranks. Collective over the
-  /// group. Throws NotFound for a kind that there is not.
+  /// The layer cut over the group, in float32; its outputs and gradients are put together on all ranks. Collective over
+  /// the group. Throws NotFound for a kind that there is not.
   [[nodiscard]] virtual LayerOutcome cut_layer(const CutLayer&, comm::Communicator&, const ExecutorSteps&) {
     throw Unsupported("this executor has no tensor ranks");
   }
@@ -214,8 +216,8 @@ class Training {
     throw Unsupported("this executor has no tensor ranks");
   }
 
-  /// run_pipeline() of trainer/pipeline_run.hpp: a whole training run by names, one rank of it. Collective over `world`. Throws
-  /// what that throws, and Unsupported where it is not part of this executor.
+  /// run_pipeline() of trainer/pipeline_run.hpp: a whole training run by names, one rank of it. Collective over
+  /// `world`. Throws what that throws, and Unsupported where it is not part of this executor.
   virtual std::vector<EpochResult> program(const PipelineRun&, comm::Communicator&, const PipelineSinks&,
                                            const ExecutorSteps&) {
     throw Unsupported("this executor has no training by names");
@@ -228,29 +230,30 @@ class Training {
     throw Unsupported("this executor averages no parameters");
   }
 
-  /// A single device's training, step by step: what averaged runs are held against. Throws InvalidArgument for what it cannot
-  /// train, and Unsupported where it is not part of this executor.
+  /// A single device's training, step by step: what averaged runs are held against. Throws InvalidArgument for what it
+  /// cannot train, and Unsupported where it is not part of this executor.
   [[nodiscard]] virtual Values alone(const job::RunSpec&, double /*rate_decay*/,
                                      const std::function<void(int step, double loss)>& /*told*/) {
     throw Unsupported("this executor trains on no single device");
   }
 
-  /// The gradient and loss of one step at the parameter values `before`, rounded to run.dtype, of the data ranks' slices. In
-  /// float32 bitwise what the executor's ranks compute of such rows, and with a backend that adds in rank order, what
-  /// they use, if that is their dtype. For any layout of ranks. Throws OutOfRange for rows that are not there.
+  /// The gradient and loss of one step at the parameter values `before`, rounded to run.dtype, of the data ranks'
+  /// slices. In float32 bitwise what the executor's ranks compute of such rows, and with a backend that adds in rank
+  /// order, what they use, if that is their dtype. For any layout of ranks. Throws OutOfRange for rows that are not
+  /// there.
   [[nodiscard]] virtual Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices,
                                           const Values& before, Arithmetic arithmetic, const std::string& device) = 0;
 
-  /// The same of each slice alone, computed in run.dtype as the executor's ranks do with rounded parameters: the gradients are
-  /// those of losses multiplied by the scale, in numbers of that type.
+  /// The same of each slice alone, computed in run.dtype as the executor's ranks do with rounded parameters: the
+  /// gradients are those of losses multiplied by the scale, in numbers of that type.
   [[nodiscard]] virtual std::vector<LossGradient> scaled_slices(const job::RunSpec&, const std::vector<Slice>&,
                                                                 const Values&, double /*scale*/,
                                                                 const std::string& /*device*/) {
     throw Unsupported("this executor has no training in 16 bits");
   }
 
-  /// The baseline's gradient of all rows of a step's batches together, each batch in one piece. Where batch normalisation
-  /// is in the model this is another function of the parameters than the baseline's.
+  /// The baseline's gradient of all rows of a step's batches together, each batch in one piece. Where batch
+  /// normalisation is in the model this is another function of the parameters than the baseline's.
   [[nodiscard]] virtual LossGradient union_batch(const job::RunSpec& spec, int step, const Values& before,
                                                  Arithmetic arithmetic, const std::string& device) = 0;
 

@@ -43,8 +43,8 @@ double mean_of(const Array& array) {
   return array.elements.empty() ? 0 : sum / static_cast<double>(array.elements.size());
 }
 
-// "Out@GRAD" of a gradient op; of one of second order only what comes from the loss: its forward op is a gradient op, whose
-// own gradient inputs ("grad_out", "DOut") are as constant for it as an activation is for others.
+// "Out@GRAD" of a gradient op; of one of second order only what comes from the loss: its forward op is a gradient op,
+// whose own gradient inputs ("grad_out", "DOut") are as constant for it as an activation is for others.
 bool is_gradient_slot(std::string_view type, std::string_view slot) {
   if (type.ends_with("_grad_grad") && slot.starts_with("DD")) return true;
   return type.ends_with("_grad") && slot.ends_with("@GRAD");

@@ -1,13 +1,14 @@
 // conformance/pass/oracles/arithmetic.hpp: what one op of a program computes, on the arrays of one rank.
 //
-// Model   An op reads arrays by slot and fills arrays whose shapes the program declares. Arithmetic is in double; who keeps
-//         an array rounds it to its variable's type. Ops whose attributes a program does not state (axes, hyper-parameters)
-//         take what the shapes leave, and the usual defaults: README.md lists them.
-// General An op that has no arithmetic of its own, or whose shapes do not fit it, is computed by the general model: each
-//         element depends on every input, its slot and place in it, and on every number among the attributes. A gradient op
-//         (one that reads gradients: "…_grad") is linear in the gradients that it reads, as every derivative is.
-// Scaling Multiplying a gradient op's gradients by a power of two multiplies its outputs by the same, bit for bit, as long as
-//         nothing overflows or becomes subnormal.
+// Model   An op reads arrays by slot and fills arrays whose shapes the program declares. Arithmetic is in double; who
+//         keeps an array rounds it to its variable's type. Ops whose attributes a program does not state (axes,
+//         hyper-parameters) take what the shapes leave, and the usual defaults: README.md lists them.
+// General An op that has no arithmetic of its own, or whose shapes do not fit it, is computed by the general model:
+//         each element depends on every input, its slot and place in it, and on every number among the attributes. A
+//         gradient op (one that reads gradients: "…_grad") is linear in the gradients that it reads, as every
+//         derivative is.
+// Scaling Multiplying a gradient op's gradients by a power of two multiplies its outputs by the same, bit for bit, as
+//         long as nothing overflows or becomes subnormal.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,8 @@ TEST(Arithmetic, MultipliesMatricesTransposedWhereItFitsInNoOtherWay) {
   EXPECT_THAT(turned.outputs.at("Out")[0].elements, ElementsAre(-2, -2));
 }
 
-// A forward op with its arrays; the gradient of each differentiated input is held against the slope of sum(weights * out).
+// A forward op with its arrays; the gradient of each differentiated input is held against the slope of sum(weights *
+// out).
 struct Differentiated {
   std::string type;
   ArraySlots inputs;

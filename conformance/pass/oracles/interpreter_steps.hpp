@@ -12,8 +12,8 @@
 
 namespace plumbline::program {
 
-/// Where the members of a fused variable begin, given their elements, and after the last one where the whole ends. `alignment` in
-/// elements.
+/// Where the members of a fused variable begin, given their elements, and after the last one where the whole ends.
+/// `alignment` in elements.
 [[nodiscard]] inline std::vector<std::int64_t> places_of(const std::vector<std::int64_t>& elements,
                                                          std::int64_t alignment) {
   std::vector<std::int64_t> places{0};
@@ -22,7 +22,8 @@ namespace plumbline::program {
   return places;
 }
 
-/// What decides the numbers, as functions: an interpreter with another one in place of one of them is wrong in one known way.
+/// What decides the numbers, as functions: an interpreter with another one in place of one of them is wrong in one
+/// known way.
 struct InterpreterSteps {
   /// In place, over a ring.
   std::function<void(comm::Communicator& ring, comm::Buffer values, comm::ReduceOp op)> all_reduce =

@@ -23,7 +23,7 @@ using testing::Not;
 using testing::ThrowsMessage;
 
 std::vector<Execution> executed(const Program& program, const Rings& rings, int ranks,
-                           const ExecutionOptions& options = {}) {
+                                const ExecutionOptions& options = {}) {
   std::vector<Execution> results(static_cast<std::size_t>(ranks));
   std::mutex mutex;
   comm::run_ranks(ranks,
@@ -70,9 +70,9 @@ TEST(Interpreter, AddsOverTheRingAndNoOther) {
 }
 
 TEST(Interpreter, MembersArePartsOfTheWhole) {
-  const auto ranks =
-      executed(with_fused(program_of({made_one({"g", "h"}), filling("g", 1), filling("h", 2), samples::reduction_of("f", 0)})),
-          {{0, {0, 1, 2}}}, 3);
+  const auto ranks = executed(
+      with_fused(program_of({made_one({"g", "h"}), filling("g", 1), filling("h", 2), samples::reduction_of("f", 0)})),
+      {{0, {0, 1, 2}}}, 3);
   for (const Execution& one : ranks) {
     EXPECT_THAT(one.variables.at("g"), Each(3));
     EXPECT_THAT(one.variables.at("h"), Each(6));
@@ -83,7 +83,8 @@ TEST(Interpreter, MembersArePartsOfTheWhole) {
 TEST(Interpreter, ValuesAreLostUnlessTheyAreCopied) {
   const auto lost = executed(with_fused(program_of({filling("g", 1), made_one({"g", "h"})})), {}, 1);
   EXPECT_THAT(lost[0].variables.at("g"), Each(IsNan()));
-  const auto kept = executed(with_fused(program_of({filling("g", 1), filling("h", 2), made_one({"g", "h"}, true)})), {}, 1);
+  const auto kept =
+      executed(with_fused(program_of({filling("g", 1), filling("h", 2), made_one({"g", "h"}, true)})), {}, 1);
   EXPECT_THAT(kept[0].variables.at("h"), Each(2));
 }
 
@@ -130,7 +131,8 @@ TEST(Interpreter, StagesSendToEachOther) {
 TEST(Interpreter, RefusesRingsThatCannotBe) {
   const Program one = program_of({samples::reduction_of("g", 12)});
   EXPECT_THAT([&] { executed(one, {}, 1); }, ThrowsMessage<InvalidArgument>(HasSubstr("ring 12, which there is not")));
-  EXPECT_THAT([&] { executed(one, {{12, {0, 5}}}, 1); }, ThrowsMessage<InvalidArgument>(HasSubstr("there are 1 ranks")));
+  EXPECT_THAT([&] { executed(one, {{12, {0, 5}}}, 1); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("there are 1 ranks")));
 }
 
 TEST(RingsOfRank, AreThoseOfAMesh) {

@@ -30,8 +30,8 @@ std::int64_t chances_of(const LossScale& scale) {
   return 0;
 }
 
-// Whether an overflow that left the scale as it was has cost a chance: those of Megatron-LM and ColossalAI go on falling when
-// there are none.
+// Whether an overflow that left the scale as it was has cost a chance: those of Megatron-LM and ColossalAI go on
+// falling when there are none.
 bool has_spent(const LossScale& before, const LossScale& after) {
   if (chances_of(after) >= chances_of(before)) return false;
   return !std::holds_alternative<HysteresisScale>(after) || chances_of(after) > 0;

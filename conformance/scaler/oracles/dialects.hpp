@@ -1,7 +1,9 @@
-// conformance/scaler/oracles/dialects.hpp: one sequence of overflows through the rules of several systems, side by side.
+// conformance/scaler/oracles/dialects.hpp: one sequence of overflows through the rules of several systems, side by
+// side.
 //
-// Model   A dialect is a name and a scale that follows its system's rule. All are given the same steps; what a step did to each
-//         is told, and where two of them do something else they part. A constant scale never parts from anybody.
+// Model   A dialect is a name and a scale that follows its system's rule. All are given the same steps; what a step did
+//         to each is told, and where two of them do something else they part. A constant scale never parts from
+//         anybody.
 // Steps   Are counted from 1. A rule that gives up takes no further step.
 // Sources As loss_scale.hpp says.
 #pragma once
@@ -29,7 +31,8 @@ struct DialectSettings {
   std::optional<double> max_scale{};
   bool raise_at_minimum = true;
 };
-/// All of them with the same settings: they part by their rules alone. Throws InvalidArgument for settings that make no sense.
+/// All of them with the same settings: they part by their rules alone. Throws InvalidArgument for settings that make no
+/// sense.
 [[nodiscard]] std::vector<Dialect> dialects(const DialectSettings& settings);
 /// All of them as their systems set them.
 [[nodiscard]] std::vector<Dialect> dialects_as_published();
@@ -46,8 +49,8 @@ enum class Transition {
   gives_up,    // an overflow at the lowest scale, which ends the run
   is_constant  // nothing ever happens
 };
-/// "counts", "grows", "stays at its bound", "gets its chances back", "spends a chance", "backs off", "holds its minimum",
-/// "gives up", "is constant".
+/// "counts", "grows", "stays at its bound", "gets its chances back", "spends a chance", "backs off", "holds its
+/// minimum", "gives up", "is constant".
 [[nodiscard]] std::string_view name_of(Transition deed);
 
 /// One step of a scale, which is changed by it. What gives up stays as it was.

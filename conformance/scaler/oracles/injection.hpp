@@ -56,10 +56,10 @@ struct InjectionOutcome {
 
 /// What one rank did in an injection's two steps.
 struct InjectedRank {
-  bool skipped = false;        // the step with the injection
-  bool touched = false;        // its masters changed in that step
-  bool skipped_next = false;   // the clean step
-  double scale = 0;            // behind the first
+  bool skipped = false;               // the step with the injection
+  bool touched = false;               // its masters changed in that step
+  bool skipped_next = false;          // the clean step
+  double scale = 0;                   // behind the first
   std::vector<float> master_weights;  // of all its parameters in a row, behind both
 };
 constexpr double kInjectionScale = 64;  // before the first step; an overflow halves it

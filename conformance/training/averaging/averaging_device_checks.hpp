@@ -1,5 +1,5 @@
-// conformance/training/averaging/averaging_device_checks.hpp: the checks of training whose ranks average what lies in a device's
-// memory.
+// conformance/training/averaging/averaging_device_checks.hpp: the checks of training whose ranks average what lies in a
+// device's memory.
 #pragma once
 
 #include "harness/suite/suite.hpp"

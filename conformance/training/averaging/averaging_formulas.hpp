@@ -1,5 +1,5 @@
-// conformance/training/averaging/averaging_formulas.hpp: what is due in which step, who is mixed with whom, and how far that
-// lets nodes be apart: from the papers, without the components that are judged.
+// conformance/training/averaging/averaging_formulas.hpp: what is due in which step, who is mixed with whom, and how far
+// that lets nodes be apart: from the papers, without the components that are judged.
 #pragma once
 
 #include <vector>
@@ -17,8 +17,8 @@ struct DueAveraging {
   bool slow_averages = false;  // which begins with the mean of all
 };
 
-/// Steps count from 0; what happens every f steps happens in f - 1, 2 f - 1, … A slow step that averages stands for what
-/// else was due.
+/// Steps count from 0; what happens every f steps happens in f - 1, 2 f - 1, … A slow step that averages stands for
+/// what else was due.
 class AveragingCalendar {
  public:
   AveragingCalendar(const training::AveragingSettings& settings, int nodes);
@@ -38,8 +38,8 @@ using MixingMatrix = std::vector<std::vector<double>>;
 [[nodiscard]] MixingMatrix no_mixing(int nodes);
 /// All become the mean.
 [[nodiscard]] MixingMatrix complete_mixing(int nodes);
-/// Uniform shares over the graph of the settings, whose peers are written out here by its definition; the pairs of random
-/// matchings alone, which are a generator's, are as the reference has them.
+/// Uniform shares over the graph of the settings, whose peers are written out here by its definition; the pairs of
+/// random matchings alone, which are a generator's, are as the reference has them.
 [[nodiscard]] MixingMatrix uniform_mixing(const training::AveragingSettings& settings, int nodes, int round);
 /// Whether each node mixes half and half with one other, which does so with it, or with nobody.
 [[nodiscard]] bool is_matching(const MixingMatrix& matrix);
@@ -50,8 +50,8 @@ using MixingMatrix = std::vector<std::vector<double>>;
 /// The 2-norm.
 [[nodiscard]] double norm_of(const MixingMatrix& matrix);
 
-/// The most that nodes can be from their mean by what they did, step after step. Of what is older than 32 mixings it takes
-/// the norms of each mixing in place of that of their product: more, and less to compute.
+/// The most that nodes can be from their mean by what they did, step after step. Of what is older than 32 mixings it
+/// takes the norms of each mixing in place of that of their product: more, and less to compute.
 class DistanceBound {
  public:
   explicit DistanceBound(int nodes) : nodes_(nodes) {}

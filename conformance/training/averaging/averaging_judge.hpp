@@ -1,20 +1,25 @@
 // conformance/training/averaging/averaging_judge.hpp: judges training whose ranks average parameters, step by step.
 //
-// Model   A pure function of a specification, the settings and what all ranks had in each step. Every step is judged from the
-//         values that were recorded before it, so that errors do not pile up; carried along are the optimizer's moments and
-//         the slow momentum alone, in float64. When something is due, what is mixed with what, and slow momentum are written
-//         out here from the papers. Shared with the executor is the gradient of given rows.
-// Bounds  Of an average or a round over n ranks (n + 4) u of the largest value, u = 2^-24; of slow momentum 16 for each slow
-//         step so far, of the largest term. Over a backend that adds in rank order gradients have the single device's bits.
-// Distance The nodes' values X, a row a node, keep X - mean = P (X - mean + D - mean of D) in a step whose own changes are D and
-//         whose mixing is P. So the distance is at most the sum of the norms of all D's deviations, each times the norm of
-//         the product of the mixing since, on what has mean 0: an average gives 0, nothing 1. Of doubly stochastic P.
-// Overlap Where gossip overlaps, the optimizer changes what a node kept ahead of a forward and what came for it behind the
-//         backward `lag` steps later; both are judged from the values before those forwards. Then no distance is known. What
-//         is under way at a checkpoint is in the values ahead of the next step.
+// Model   A pure function of a specification, the settings and what all ranks had in each step. Every step is judged
+//         from the values that were recorded before it, so that errors do not pile up; carried along are the
+//         optimizer's moments and the slow momentum alone, in float64. When something is due, what is mixed with what,
+//         and slow momentum are written out here from the papers. Shared with the executor is the gradient of given
+//         rows.
+// Bounds  Of an average or a round over n ranks (n + 4) u of the largest value, u = 2^-24; of slow momentum 16 for each
+//         slow step so far, of the largest term. Over a backend that adds in rank order gradients have the single
+//         device's bits.
+// Distance The nodes' values X, a row a node, keep X - mean = P (X - mean + D - mean of D) in a step whose own changes
+// are D and
+//         whose mixing is P. So the distance is at most the sum of the norms of all D's deviations, each times the norm
+//         of the product of the mixing since, on what has mean 0: an average gives 0, nothing 1. Of doubly stochastic
+//         P.
+// Overlap Where gossip overlaps, the optimizer changes what a node kept ahead of a forward and what came for it behind
+//         the backward `lag` steps later; both are judged from the values before those forwards. Then no distance is
+//         known. What is under way at a checkpoint is in the values ahead of the next step.
 // Halves  Gossip of 16 bits is judged within their rounding, and what it changes a float32 master by, exactly: it is a
 //         difference of numbers of 16 bits, whatever the halves lacked before.
-// Source  Stich (ICLR 2019), Wang et al., SlowMo (ICLR 2020), Assran et al. (ICML 2019), Douillard et al., DiLoCo (2023).
+// Source  Stich (ICLR 2019), Wang et al., SlowMo (ICLR 2020), Assran et al. (ICML 2019), Douillard et al., DiLoCo
+//         (2023).
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// Training whose ranks average parameters, with one wrong step. Each is the smallest change that a real fault would make.
+// Training whose ranks average parameters, with one wrong step. Each is the smallest change that a real fault would
+// make.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -98,7 +99,8 @@ void overwrite_masters(const device::MemorySpace& place, std::span<const gossip:
 void overwrite_masters_at_checkpoints(AveragedSteps& steps) {
   const auto is_draining = std::make_shared<bool>(false);
   steps.slowmo.drains = [is_draining] { return *is_draining = true; };
-  steps.slowmo.error_after = [is_draining](const device::MemorySpace& place, std::span<const gossip::TensorPair> halves) {
+  steps.slowmo.error_after = [is_draining](const device::MemorySpace& place,
+                                           std::span<const gossip::TensorPair> halves) {
     (std::exchange(*is_draining, false) ? overwrite_masters : slowmo::add_errors_of)(place, halves);
   };
 }

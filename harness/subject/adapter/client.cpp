@@ -1,11 +1,11 @@
 #include "harness/subject/adapter/client.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>

@@ -198,10 +198,12 @@ TEST(AdapterClient, ReadsWhatAnAdapterClaims) {
 }
 
 TEST(AdapterClient, NamesWhatIsWrongWithAGreeting) {
-  EXPECT_THAT(greeting_with(R"("conventions":"torch")"),
-              HasSubstr("hello: conventions must be an object with the version that each means, {\"torch\": \"2.13\"}, or "
-                        "a list, got 'torch'"));
-  EXPECT_THAT(greeting_with(R"("conventions":{"torch":2.13})"), HasSubstr("conventions.torch must be a text, got 2.13"));
+  EXPECT_THAT(
+      greeting_with(R"("conventions":"torch")"),
+      HasSubstr("hello: conventions must be an object with the version that each means, {\"torch\": \"2.13\"}, or "
+                "a list, got 'torch'"));
+  EXPECT_THAT(greeting_with(R"("conventions":{"torch":2.13})"),
+              HasSubstr("conventions.torch must be a text, got 2.13"));
   EXPECT_THAT(greeting_with(R"("conventions":[1])"), HasSubstr("conventions[0] must be a text, got 1"));
   EXPECT_THAT(greeting_with(R"("options":[])"), HasSubstr("options must be an object, got a list of 0"));
   EXPECT_THAT(greeting_with(R"("options":{"a.b":["ring"]})"), HasSubstr("options.a.b must be an object"));
@@ -495,12 +497,12 @@ TEST(LocalAdapter, AgreesWithTheSampleOnRandomSums) {
 
 // What the helper makes of a function, beside what adapter_test.py asks of every adapter.
 TEST(PythonHelper, ReportsExceptionsByKind) {
-  AdapterClient client(
-      python_adapter("\"value\": lambda: int(\"x\"), \"index\": lambda: [][1], \"key\": lambda: {}[1], "
-                     "\"not_implemented\": lambda: (_ for _ in ()).throw(NotImplementedError(\"later\")), "
-                     "\"exit\": sys.exit, \"zero\": lambda: 1 / 0, \"unwritable\": lambda: {1, 2}, "
-                     "\"attribute\": lambda: os.nothing, \"state\": lambda: (_ for _ in ()).throw(RuntimeError(\"now\")), "
-                     "\"assertion\": lambda: (_ for _ in ()).throw(AssertionError())"));
+  AdapterClient client(python_adapter(
+      "\"value\": lambda: int(\"x\"), \"index\": lambda: [][1], \"key\": lambda: {}[1], "
+      "\"not_implemented\": lambda: (_ for _ in ()).throw(NotImplementedError(\"later\")), "
+      "\"exit\": sys.exit, \"zero\": lambda: 1 / 0, \"unwritable\": lambda: {1, 2}, "
+      "\"attribute\": lambda: os.nothing, \"state\": lambda: (_ for _ in ()).throw(RuntimeError(\"now\")), "
+      "\"assertion\": lambda: (_ for _ in ()).throw(AssertionError())"));
   const auto kind = [&](const std::string& op) -> std::string {
     try {
       return "result " + client.ask(op, json::object()).dump();
@@ -530,9 +532,8 @@ TEST(PythonHelper, TakesTheSignatureForTheFields) {
 }
 
 TEST(PythonHelper, ClaimsAndRefusesConventions) {
-  AdapterClient client(
-      python_adapter(R"("f": lambda n: n, "g": lambda convention="plumbline": convention)",
-                     R"(, conventions={"torch": "2.13"}, options={"f": {"n": ["1"]}})"));
+  AdapterClient client(python_adapter(R"("f": lambda n: n, "g": lambda convention="plumbline": convention)",
+                                      R"(, conventions={"torch": "2.13"}, options={"f": {"n": ["1"]}})"));
   EXPECT_EQ(client.claims().at("conventions"), (json{{"torch", "2.13"}}));
   EXPECT_EQ(client.claims().at("options"), json::parse(R"({"f":{"n":["1"]}})"));
   EXPECT_EQ(client.ask("f", {{"n", 1}, {"convention", "torch"}}), 1);

@@ -1,4 +1,5 @@
-// harness/subject/adapter/declared.hpp: holds the questions of a case to what its check declares and what the subject claims.
+// harness/subject/adapter/declared.hpp: holds the questions of a case to what its check declares and what the subject
+// claims.
 #pragma once
 
 #include <set>
@@ -15,18 +16,18 @@ class DeclaredAdapter final : public suite::Adapter {
   /// `inner` and `one` must outlive it.
   DeclaredAdapter(suite::Adapter& inner, const suite::Case& one);
 
-  /// Throws suite::UndeclaredQuestion for an operation, a convention or a value of an option that the check does not declare,
-  /// suite::UnclaimedQuestion for a value of an option that the subject does not claim; those are not asked. The latter also
-  /// where a subject that says nothing of options answers `unsupported`. suite::AnswerInAnotherForm where the operation's row has
-  /// an integer in place of a number. Else as `inner`.
+  /// Throws suite::UndeclaredQuestion for an operation, a convention or a value of an option that the check does not
+  /// declare, suite::UnclaimedQuestion for a value of an option that the subject does not claim; those are not asked.
+  /// The latter also where a subject that says nothing of options answers `unsupported`. suite::AnswerInAnotherForm
+  /// where the operation's row has an integer in place of a number. Else as `inner`.
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
   [[nodiscard]] const std::set<std::string>& operations() const override { return inner_.operations(); }
   [[nodiscard]] std::optional<std::set<std::string>> conventions() const override { return inner_.conventions(); }
   [[nodiscard]] nlohmann::json claims() const override { return inner_.claims(); }
   void answer_by(std::chrono::steady_clock::time_point deadline) override { inner_.answer_by(deadline); }
 
-  /// Throws suite::UnaskedQuestion where the check declares an operation or an option that the case has not asked so far. A case that
-  /// draws its questions may not come to every value.
+  /// Throws suite::UnaskedQuestion where the check declares an operation or an option that the case has not asked so
+  /// far. A case that draws its questions may not come to every value.
   enum class Values { some, all };
   void expect_all_asked(Values values = Values::some) const;
 

@@ -15,8 +15,9 @@ TEST(Readme, HasTheTableOfTheRows) {
   std::ifstream file(ADAPTER_README);
   std::ostringstream text;
   text << file.rdbuf();
-  EXPECT_THAT(text.str(), testing::HasSubstr("<!-- operations -->\n" + describe(adapter::reference_service(), adapter::Format::md) +
-                                             "<!-- end of operations -->\n"));
+  EXPECT_THAT(text.str(),
+              testing::HasSubstr("<!-- operations -->\n" + describe(adapter::reference_service(), adapter::Format::md) +
+                                 "<!-- end of operations -->\n"));
 }
 
 }  // namespace

@@ -346,7 +346,7 @@ class JobRun {
   std::vector<RankProcess*> ended_by_us_;
   Clock::time_point grace_end_;
   Clock::time_point gave_up_;  // what still ran then, we ended
-  bool ending_ = false;         // what ends from now on is no failure
+  bool ending_ = false;        // what ends from now on is no failure
 };
 
 }  // namespace

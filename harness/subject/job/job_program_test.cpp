@@ -205,16 +205,17 @@ TEST_F(JobProgramTest, AsksHungRanksWhereTheyStand) {
   std::ofstream(file("b.py")) << python + "reduce()\n";
   const std::string why = failure_of<suite::JobHung>(
       "echo step$RANK/grad/0.bias > $PLUMBLINE_RECORD/rank$RANK.progress; "
-      "case $RANK in 0) " PYTHON " -S $PLUMBLINE_RECORD/a.py; true;; 1) exec " PYTHON " -S $PLUMBLINE_RECORD/b.py;; "
+      "case $RANK in 0) " PYTHON " -S $PLUMBLINE_RECORD/a.py; true;; 1) exec " PYTHON
+      " -S $PLUMBLINE_RECORD/b.py;; "
       "2) sleep 60;; *) exit 0;; esac",
       4, false, 5s);
-  EXPECT_THAT(why, AllOf(HasSubstr("no end within 5.0 s: rank 0, rank 1, rank 2 still ran and were ended"),
-                         HasSubstr("80 % of the --time-limit"), HasSubstr("rank 0 last recorded step0/grad/0.bias"),
-                         HasSubstr("rank 2 last recorded step2/grad/0.bias"),
-                         HasSubstr("rank 0 stood in reduce (a.py:4) < <module> (a.py:6); rank 0 last wrote: waiting;"),
-                         HasSubstr("rank 1 stood in reduce (b.py:4) < <module> (b.py:5); rank 1 last wrote: waiting;"),
-                         HasSubstr("rank 2 stood in wait4; rank 2 wrote nothing"),
-                         HasSubstr("rank 3 exited with status 0")));
+  EXPECT_THAT(
+      why, AllOf(HasSubstr("no end within 5.0 s: rank 0, rank 1, rank 2 still ran and were ended"),
+                 HasSubstr("80 % of the --time-limit"), HasSubstr("rank 0 last recorded step0/grad/0.bias"),
+                 HasSubstr("rank 2 last recorded step2/grad/0.bias"),
+                 HasSubstr("rank 0 stood in reduce (a.py:4) < <module> (a.py:6); rank 0 last wrote: waiting;"),
+                 HasSubstr("rank 1 stood in reduce (b.py:4) < <module> (b.py:5); rank 1 last wrote: waiting;"),
+                 HasSubstr("rank 2 stood in wait4; rank 2 wrote nothing"), HasSubstr("rank 3 exited with status 0")));
   EXPECT_THAT(why, Not(HasSubstr("rank 3 last recorded")));
   EXPECT_THAT(output_, AllOf(HasSubstr("---- rank 0\nwaiting\n---- rank 0, asked where it stood\n"),
                              HasSubstr("a.py\", line 4 in reduce"), HasSubstr("seen from outside")));

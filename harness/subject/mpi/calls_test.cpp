@@ -19,14 +19,18 @@ using MpiNumbers = MpiTest;
 using MpiUnderWay = MpiTest;
 using MpiMessages = MpiTest;
 
-TEST_F(MpiReductions, AllReduceGivesEveryRankTheResultInAndOutOfPlace) { common.all_reduce_gives_every_rank_the_result(); }
+TEST_F(MpiReductions, AllReduceGivesEveryRankTheResultInAndOutOfPlace) {
+  common.all_reduce_gives_every_rank_the_result();
+}
 TEST_F(MpiReductions, ReduceGivesTheRootTheResultInAndOutOfPlace) { common.reduce_gives_the_root_the_result(); }
 TEST_F(MpiReductions, ReduceScatterGivesEachRankItsPartAndInPlaceLeavesTheOthers) {
   common.reduce_scatter_gives_each_rank_its_part();
 }
 
 TEST_F(MpiMovement, BroadcastGivesEveryRankTheRootsElements) { common.broadcast_gives_every_rank_the_roots_elements(); }
-TEST_F(MpiMovement, AllGatherGivesEveryRankAllBlocksInAndOutOfPlace) { common.all_gather_gives_every_rank_all_blocks(); }
+TEST_F(MpiMovement, AllGatherGivesEveryRankAllBlocksInAndOutOfPlace) {
+  common.all_gather_gives_every_rank_all_blocks();
+}
 TEST_F(MpiMovement, GatherGivesTheRootAllBlocksInAndOutOfPlace) { common.gather_gives_the_root_all_blocks(); }
 TEST_F(MpiMovement, ScatterGivesEachRankItsBlockInAndOutOfPlace) { common.scatter_gives_each_rank_its_block(); }
 TEST_F(MpiMovement, AllToAllExchangesBlocksInAndOutOfPlace) { common.all_to_all_exchanges_blocks(); }

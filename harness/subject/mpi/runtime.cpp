@@ -70,8 +70,8 @@ void Runtime::look_at_job() {
 }
 
 Runtime::~Runtime() {
-  // Calls that nobody will complete may hold MPI_Finalize up for ever, and a launcher takes a process that ends without it
-  // for one that failed: so it is tried for a while, and then the process ends.
+  // Calls that nobody will complete may hold MPI_Finalize up for ever, and a launcher takes a process that ends without
+  // it for one that failed: so it is tried for a while, and then the process ends.
   if (failed_ && started_here_)
     std::thread([] {
       std::this_thread::sleep_for(std::chrono::seconds(2));

@@ -1,10 +1,11 @@
 // harness/subject/nccl/board.hpp: what the ranks of a job tell each other beside NCCL.
 //
-// Model   NCCL does not say who is missing, cannot end a call on other ranks, knows no tags, and leaves it to its users to
-//         bring a unique id from one rank to the others. All that goes over memory that the processes share: files in the
-//         folder of the job, zero where nobody wrote yet. So all ranks are on one host.
+// Model   NCCL does not say who is missing, cannot end a call on other ranks, knows no tags, and leaves it to its users
+//         to bring a unique id from one rank to the others. All that goes over memory that the processes share: files
+//         in the folder of the job, zero where nobody wrote yet. So all ranks are on one host.
 //         A member of a group writes its own seat; all read.
-//         Of messages, a pair of processes has two queues for each direction: what is to be sent, and what of it is taken.
+//         Of messages, a pair of processes has two queues for each direction: what is to be sent, and what of it is
+//         taken.
 #pragma once
 
 #include <array>

@@ -209,7 +209,8 @@ class NcclProgress : public NcclTest {
     while (!end.is_reached() && std::chrono::steady_clock::now() < limit) std::this_thread::sleep_for(1ms);
     return end.is_reached();
   }
-  // A message from rank 0 to rank 1: `elsewhere` starts its half and makes no call, while the other one waits for its stream.
+  // A message from rank 0 to rank 1: `elsewhere` starts its half and makes no call, while the other one waits for its
+  // stream.
   void arrives_while_elsewhere(int elsewhere) {
     if (n < 2) return;
     OnDevice data(me == 0 ? gift(0, 20000) : std::vector<float>(20000));

@@ -1,7 +1,9 @@
 // harness/subject/nccl/declarations.hpp: what we use of NCCL's C interface, in our own words.
 //
-// Model   NCCL is opened when the backend is asked for (library.hpp), so neither its header nor its library is needed to build.
-//         What stands here are facts of its binary interface; nccl_header_check.cpp holds them against nccl.h wherever that is.
+// Model   NCCL is opened when the backend is asked for (library.hpp), so neither its header nor its library is needed
+//         to build.
+//         What stands here are facts of its binary interface; nccl_header_check.cpp holds them against nccl.h wherever
+//         that is.
 // Source  NCCL's user guide, "NCCL API"; nccl.h 2.32.3.
 #pragma once
 
@@ -51,8 +53,8 @@ inline constexpr int kOldestVersion = version_code(2, 18, 1);
 
 inline constexpr int kUndefined = INT_MIN;  // leave it to the library
 
-/// ncclConfig_t as it was in kOldestVersion. Later ones are longer; a library takes the fields that its caller knows, by
-/// `size` and `version`.
+/// ncclConfig_t as it was in kOldestVersion. Later ones are longer; a library takes the fields that its caller knows,
+/// by `size` and `version`.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned int magic = 0xcafebeef;

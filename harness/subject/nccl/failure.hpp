@@ -1,4 +1,5 @@
-// harness/subject/nccl/failure.hpp: why something failed, kept for whoever it concerns, and told with the place where it does.
+// harness/subject/nccl/failure.hpp: why something failed, kept for whoever it concerns, and told with the place where
+// it does.
 //
 // Model   The kind of the error stays: who tries again where a wire was cut must not do so on a device that is lost.
 #pragma once

@@ -254,8 +254,8 @@ class NcclWithdrawal : public NcclTest {
     };
     await(are_all_here, "the other ranks to come to their barrier");
   }
-  // Rank 0 starts a message to rank 1, meets all ranks and gives it up, and then its buffer changes: what rank 1 receives is what
-  // was there.
+  // Rank 0 starts a message to rank 1, meets all ranks and gives it up, and then its buffer changes: what rank 1
+  // receives is what was there.
   void give_up_a_send(const std::function<void(comm::ConstBuffer data)>& start_and_give_up) {
     OnDevice data(me == 0 ? gift(0, 5) : std::vector<float>(5));
     if (me == 0) {

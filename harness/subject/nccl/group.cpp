@@ -106,7 +106,8 @@ bool Group::begin_lane() {
   return lane_->is_settled();
 }
 
-// NCCL connects the ranks at their first call, and a call that was started would wait for that where nobody looks at it.
+// NCCL connects the ranks at their first call, and a call that was started would wait for that where nobody looks at
+// it.
 bool Group::is_connected() {
   if (first_ == nullptr) {
     first_ = std::make_shared<Batch>(job->process);

@@ -1,8 +1,8 @@
 // harness/subject/nccl/group.hpp: what a communicator of a group shares with the calls that it started.
 //
-// Model   A group has a lane for its collectives, a seat for each member on its board, and its part in the messages of the
-//         process. All ranks of the job split NCCL's communicator of the job (ncclCommSplit is collective over all of its ranks);
-//         other lists get a unique id over the board.
+// Model   A group has a lane for its collectives, a seat for each member on its board, and its part in the messages of
+//         the process. All ranks of the job split NCCL's communicator of the job (ncclCommSplit is collective over all
+//         of its ranks); other lists get a unique id over the board.
 //         The first failure stays. The others learn of it from the board, at their next look.
 #pragma once
 
@@ -18,8 +18,9 @@ namespace plumbline::subject::nccl {
 
 class Group : public std::enable_shared_from_this<Group> {
  public:
-  /// Makes the group of those world ranks, the caller among them; `parent` is null for a world. Collective over them. An empty
-  /// name stands for "[0 2]", or "[0 2] #2" for the second group of that list and parent. Throws PeerFailed, RuntimeFailure, DeviceFailure.
+  /// Makes the group of those world ranks, the caller among them; `parent` is null for a world. Collective over them.
+  /// An empty name stands for "[0 2]", or "[0 2] #2" for the second group of that list and parent. Throws PeerFailed,
+  /// RuntimeFailure, DeviceFailure.
   static std::shared_ptr<Group> create(std::shared_ptr<Job> job, std::shared_ptr<Group> parent,
                                        std::vector<int> world_ranks, std::string name);
   ~Group();
@@ -39,8 +40,9 @@ class Group : public std::enable_shared_from_this<Group> {
   [[nodiscard]] std::vector<int> missing(std::uint64_t number) const;
   /// Moves on whatever can move. Throws RuntimeFailure, of the device DeviceFailure, having failed the group.
   void pump();
-  /// Moves on this group's calls, for whoever looks. Tells the others of an error, which this rank meets in its next pump(). Where
-  /// another member has failed, ends what this rank has under way: its stream goes on, and its next look meets has_ended().
+  /// Moves on this group's calls, for whoever looks. Tells the others of an error, which this rank meets in its next
+  /// pump(). Where another member has failed, ends what this rank has under way: its stream goes on, and its next look
+  /// meets has_ended().
   Left move_on() noexcept;
   /// Whether its calls were ended: what their events say since is nothing.
   [[nodiscard]] bool has_ended() const { return lane_->is_dead(); }
@@ -59,8 +61,8 @@ class Group : public std::enable_shared_from_this<Group> {
   void expect_sound();
   /// Fails the group; ends what it has under way on this rank. In a Turn.
   void fail(Status status, const std::string& reason) noexcept;
-  /// Fails it and the groups made from it. Any thread; the process' thread ends what is under way, and what waits for NCCL stays out of
-  /// it.
+  /// Fails it and the groups made from it. Any thread; the process' thread ends what is under way, and what waits for
+  /// NCCL stays out of it.
   void abort(const std::string& reason) noexcept;
   /// The handle is gone: no calls will come.
   void leave() noexcept;

@@ -1,7 +1,7 @@
 // harness/subject/nccl/issue.hpp: a call of call.hpp as calls of NCCL.
 //
-// Model   NCCL has no gather, scatter, all_to_all or barrier: the first three are sends and receives in one group call, a rank's own
-//         block being copied; a barrier is the reduction of one word.
+// Model   NCCL has no gather, scatter, all_to_all or barrier: the first three are sends and receives in one group call,
+//         a rank's own block being copied; a barrier is the reduction of one word.
 //         An all_to_all in place sends from a copy, since NCCL may write what it has not read yet.
 //         A call without elements asks nothing of NCCL.
 // Source  NCCL's user guide: "In-place Operations", "Point-to-point communication".

@@ -1,5 +1,5 @@
-// harness/subject/nccl/job_test.hpp: what the NCCL backend's tests share. Every process runs all, in lock-step, over the double: they
-// prove our side of NCCL's interface, and nothing of NCCL.
+// harness/subject/nccl/job_test.hpp: what the NCCL backend's tests share. Every process runs all, in lock-step, over
+// the double: they prove our side of NCCL's interface, and nothing of NCCL.
 #pragma once
 
 #include <chrono>
@@ -134,7 +134,8 @@ inline std::vector<float> sums(int ranks, std::size_t count, std::size_t first =
   return all;
 }
 
-/// Looks until it is so. Throws with whom it waited for, so that one that never comes costs a test and not the whole run.
+/// Looks until it is so. Throws with whom it waited for, so that one that never comes costs a test and not the whole
+/// run.
 inline void await(const std::function<bool()>& is_so, const std::string& whom,
                   std::chrono::seconds limit = std::chrono::seconds(60)) {
   const auto end = std::chrono::steady_clock::now() + limit;
@@ -180,7 +181,8 @@ class NcclTest : public testing::Test {
       world, {{comm::DType::f32}, {0, 5, 20000}, {module_test::Mode::started}}};  // the double takes its time
 };
 
-/// Of this process, as long as it lives. Its threads ask for it, too: no variable of the environment may be set meanwhile.
+/// Of this process, as long as it lives. Its threads ask for it, too: no variable of the environment may be set
+/// meanwhile.
 class DoubleFault {
  public:
   explicit DoubleFault(const char* name) { choose(name); }

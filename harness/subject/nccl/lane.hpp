@@ -1,8 +1,10 @@
 // harness/subject/nccl/lane.hpp: one NCCL communicator and the stream in which its calls are done.
 //
-// Model   The communicator does not block: a call of NCCL may come back while it is still at work (making connections), and until
-//         it is through, no other may be made. So batches wait here and are put into NCCL one after the other, as it allows.
-//         The caller's stream is held against ours by events: a batch starts when its `ready` is reached, and is through at `done`.
+// Model   The communicator does not block: a call of NCCL may come back while it is still at work (making connections),
+//         and until it is through, no other may be made. So batches wait here and are put into NCCL one after the
+//         other, as it allows.
+//         The caller's stream is held against ours by events: a batch starts when its `ready` is reached, and is
+//         through at `done`.
 #pragma once
 
 #include <atomic>
@@ -50,12 +52,13 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // All of these in a Turn. Those that throw throw RuntimeFailure with the words of NCCL, or DeviceFailure with those of the device; the
-  // lane is then dead, and is_settled() and pump() throw the same again: whose lane it is learns of it, whoever has met it.
+  // All of these in a Turn. Those that throw throw RuntimeFailure with the words of NCCL, or DeviceFailure with those
+  // of the device; the lane is then dead, and is_settled() and pump() throw the same again: whose lane it is learns of
+  // it, whoever has met it.
 
-  /// Begins to make the communicator: with all that call with the same id; or with all ranks of `parent`, which must be settled
-  /// and never carries calls. Of a split NCCL says on the parent how it goes, and gives the new communicator only at its end: until
-  /// the parent is settled again, neither may go.
+  /// Begins to make the communicator: with all that call with the same id; or with all ranks of `parent`, which must be
+  /// settled and never carries calls. Of a split NCCL says on the parent how it goes, and gives the new communicator
+  /// only at its end: until the parent is settled again, neither may go.
   void join(const UniqueId& id);
   void split(Lane& parent);
   [[nodiscard]] bool is_begun() const { return comm() != nullptr; }

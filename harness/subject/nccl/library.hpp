@@ -11,8 +11,8 @@ namespace plumbline::subject::nccl {
 
 class Library {
  public:
-  /// Opens the shared library `file`: a path, or a name that the loader looks for. Throws RuntimeFailure in one line: it is not
-  /// there, lacks a function, or is older than kOldestVersion. Needs no driver.
+  /// Opens the shared library `file`: a path, or a name that the loader looks for. Throws RuntimeFailure in one line:
+  /// it is not there, lacks a function, or is older than kOldestVersion. Needs no driver.
   explicit Library(const std::string& file);
 
   /// NCCL's functions: library->AllReduce(…).
@@ -22,8 +22,8 @@ class Library {
   /// The file that the loader took.
   [[nodiscard]] const std::string& file() const { return file_; }
 
-  /// `what` failed: NCCL's words for a result, and its own on the last error, in one line; `comm` may be null. An error of CUDA is one
-  /// of the device.
+  /// `what` failed: NCCL's words for a result, and its own on the last error, in one line; `comm` may be null. An error
+  /// of CUDA is one of the device.
   [[nodiscard]] Failure failure(Result result, std::string_view what, Comm comm) const;
   /// Throws RuntimeFailure, or DeviceFailure, unless the result is success or in_progress.
   void check(Result result, std::string_view what, Comm comm = nullptr) const;

@@ -1,14 +1,15 @@
 // harness/subject/nccl/messages.hpp: sends and receives by tag, over a transport that knows only order.
 //
-// Model   NCCL carries what two ranks of one communicator exchange in the order in which each side asks for it, and a send that
-//         nobody receives keeps everything behind it waiting. So a sender first offers a message on the board, with its group and
-//         tag; the receiver takes the oldest offer that fits its oldest receive; and only what is taken is given to NCCL, by both
-//         sides in the order in which it was taken. Each direction between two processes has a lane, made when it is first used
-//         and kept: it serves all groups.
-//         A message can be withdrawn until it is issued; its buffers are the caller's again. The receiver may have taken it, or take
-//         it before it learns of that: so of what was offered the bytes are copied aside, and a receive that was taken goes into
-//         memory of the lane, which stays in step. While NCCL connects it holds the buffers: the first call of a lane, which
-//         connects it, carries nothing. Should NCCL hold those of a message all the same, the direction fails.
+// Model   NCCL carries what two ranks of one communicator exchange in the order in which each side asks for it, and a
+//         send that nobody receives keeps everything behind it waiting. So a sender first offers a message on the
+//         board, with its group and tag; the receiver takes the oldest offer that fits its oldest receive; and only
+//         what is taken is given to NCCL, by both sides in the order in which it was taken. Each direction between two
+//         processes has a lane, made when it is first used and kept: it serves all groups.
+//         A message can be withdrawn until it is issued; its buffers are the caller's again. The receiver may have
+//         taken it, or take it before it learns of that: so of what was offered the bytes are copied aside, and a
+//         receive that was taken goes into memory of the lane, which stays in step. While NCCL connects it holds the
+//         buffers: the first call of a lane, which connects it, carries nothing. Should NCCL hold those of a message
+//         all the same, the direction fails.
 //         A direction that fails, fails for both processes, and with it the calls that have messages there; no others.
 //         Of an aborted group nothing more is offered or taken; what was taken goes on, so that the lane stays in step.
 //         To itself a process copies.
@@ -58,8 +59,8 @@ class Messages {
   Step pump();
   /// Why the direction of that message has failed, if it has.
   [[nodiscard]] const Failure& failure(const Message& message) const;
-  /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`; `done`, should it be issued
-  /// by then.
+  /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`; `done`, should
+  /// it be issued by then.
   void withdraw(Message& message) noexcept;
 
  private:

@@ -31,7 +31,8 @@ struct Place {
   int size = 1;
   std::filesystem::path folder;  // that all ranks share
 
-  /// From PLUMBLINE_RANK, PLUMBLINE_RANKS and PLUMBLINE_SCRATCH, which the driver sets, else from what mpirun and srun set.
+  /// From PLUMBLINE_RANK, PLUMBLINE_RANKS and PLUMBLINE_SCRATCH, which the driver sets, else from what mpirun and srun
+  /// set.
   /// Throws RuntimeFailure where they contradict each other.
   static Place from_environment();
 };

@@ -1,8 +1,9 @@
-// harness/subject/nccl/process.hpp: this process as one rank of a job: its library, its GPU, and what it shares with the others.
+// harness/subject/nccl/process.hpp: this process as one rank of a job: its library, its GPU, and what it shares with
+// the others.
 //
-// Model   Shared by the backend and all that it made. A lane that is no longer needed is finalised, which NCCL does together with
-//         the other ranks, whenever they come to it and their devices are through: nobody waits for that, tend() sees to what has
-//         been done. What has not ended with the process is aborted.
+// Model   Shared by the backend and all that it made. A lane that is no longer needed is finalised, which NCCL does
+//         together with the other ranks, whenever they come to it and their devices are through: nobody waits for that,
+//         tend() sees to what has been done. What has not ended with the process is aborted.
 #pragma once
 
 #include <chrono>
@@ -27,8 +28,8 @@ class Lane;
 
 class Process {
  public:
-  /// Opens the library, and a device of `runtime`, or without one of the machine's. Throws RuntimeFailure in one line: no NCCL,
-  /// too old a one, no driver, fewer GPUs than ranks.
+  /// Opens the library, and a device of `runtime`, or without one of the machine's. Throws RuntimeFailure in one line:
+  /// no NCCL, too old a one, no driver, fewer GPUs than ranks.
   Process(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime = nullptr);
   ~Process();
   Process(const Process&) = delete;
@@ -43,8 +44,8 @@ class Process {
   const JobBoard board;
   const comm::Capabilities capabilities;
 
-  /// Held around whatever touches NCCL or changes what waits for it; never while waiting. Makes the device current, which NCCL takes
-  /// its communicators' from.
+  /// Held around whatever touches NCCL or changes what waits for it; never while waiting. Makes the device current,
+  /// which NCCL takes its communicators' from.
   class Turn {
    public:
     explicit Turn(Process& process);
@@ -53,7 +54,8 @@ class Process {
     const std::lock_guard<std::mutex> hold_;
   };
 
-  /// A configuration with calls that return before they are done: none of them keeps its caller where a rank is missing.
+  /// A configuration with calls that return before they are done: none of them keeps its caller where a rank is
+  /// missing.
   [[nodiscard]] static Config configuration();
   /// `stream` goes on when the event is reached.
   void hold_back(device::Stream stream, const device::OwnEvent& event) const {
@@ -64,7 +66,8 @@ class Process {
   int next_creation(std::uint64_t parent, const std::vector<int>& world_ranks);
 
   // In a Turn.
-  /// Begins to end a lane that gets no more batches; its device may still be at work, even on what never ends. Null is nothing.
+  /// Begins to end a lane that gets no more batches; its device may still be at work, even on what never ends. Null is
+  /// nothing.
   void bury(std::unique_ptr<Lane> lane) noexcept;
   /// Takes memory that a lane may use until the process ends.
   void keep(device::Memory memory) { kept_.push_back(std::move(memory)); }
@@ -79,8 +82,9 @@ class Process {
   std::map<std::pair<std::uint64_t, std::vector<int>>, int> creations_;  // of parent and list
 };
 
-/// Lets others run between two looks at what is waited for: first by looking again, then by giving the core away, and from half a
-/// millisecond on by sleeping for a sixteenth of the time waited so far, 0.1 ms at most: on few cores those who are waited for need them.
+/// Lets others run between two looks at what is waited for: first by looking again, then by giving the core away, and
+/// from half a millisecond on by sleeping for a sixteenth of the time waited so far, 0.1 ms at most: on few cores those
+/// who are waited for need them.
 class Patience {
  public:
   /// `limit`: nothing waits without end.

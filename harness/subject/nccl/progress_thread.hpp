@@ -1,11 +1,12 @@
-// harness/subject/nccl/progress_thread.hpp: moves on what has begun while its caller is elsewhere: in its own work, or waiting for a
-// stream.
+// harness/subject/nccl/progress_thread.hpp: moves on what has begun while its caller is elsewhere: in its own work, or
+// waiting for a stream.
 //
-// Model   Sleeps while there is nothing to do. Else it looks again and again, with pauses that double while nothing moves: what happens
-//         soon is met soon, and what lasts costs little. What another process does is met 50 ms late at most (Pauses::longest): a
-//         message that nobody takes costs 20 looks a second. Where NCCL has only to be asked again it is 1 ms, from
-//         the end of the pause on in which somebody else gave it that. A wake ends a pause, but one that only says that something is running. For
-//         an error of what is running it looks every 50 ms.
+// Model   Sleeps while there is nothing to do. Else it looks again and again, with pauses that double while nothing
+//         moves: what happens soon is met soon, and what lasts costs little. What another process does is met 50 ms
+//         late at most (Pauses::longest): a message that nobody takes costs 20 looks a second. Where NCCL has only to
+//         be asked again it is 1 ms, from the end of the pause on in which somebody else gave it that. A wake ends a
+//         pause, but one that only says that something is running. For an error of what is running it looks every 50
+//         ms.
 #pragma once
 
 #include <chrono>
@@ -46,8 +47,8 @@ class ProgressThread {
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
 
-  /// There is something to do, or something else: the next step is made at once. Only that something is running ends a sleep, but no
-  /// pause: each call would cost a step.
+  /// There is something to do, or something else: the next step is made at once. Only that something is running ends a
+  /// sleep, but no pause: each call would cost a step.
   void wake(Left left);
 
  private:

@@ -1,7 +1,7 @@
 // harness/subject/nccl/work.hpp: calls under way.
 //
-// Model   A wait ends when all members have made the call and it is in the stream: what the caller puts into the stream that is its
-//         then comes after it, also at a further wait. Only a barrier waits for the device, too.
+// Model   A wait ends when all members have made the call and it is in the stream: what the caller puts into the stream
+//         that is its then comes after it, also at a further wait. Only a barrier waits for the device, too.
 //         Whom a wait is for is known from the board: collectives are counted there, messages offered and taken.
 #pragma once
 
@@ -38,7 +38,8 @@ class NcclWork final : public comm::Work::State {
   enum class Extent { host, device };
 
   void post_message(const comm::Call& call);
-  /// Looks once. Whether all parts are complete: for the host, or on the device. Throws what a call that ended badly has to.
+  /// Looks once. Whether all parts are complete: for the host, or on the device. Throws what a call that ended badly
+  /// has to.
   bool look(Extent extent);
   [[nodiscard]] bool is_met(const Part& part) const;
   [[nodiscard]] bool is_done() const;

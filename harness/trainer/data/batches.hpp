@@ -1,10 +1,10 @@
 // harness/trainer/data/batches.hpp: rows of a data set in batches, as tensors' values. Free of LibTorch.
 //
-// Model   The order of rows in an epoch is a function of seed and epoch alone, and what is drawn for a row's augmentation one
-//         of seed, epoch and the row's number. So no state needs to be kept: any batch of any epoch can be made again, on any
-//         rank, which is what a run that is continued needs.
-// Ranks   The data ranks deal the rows of an epoch out in turn; the first rows are used again where the ranks do not divide
-//         their number, so that all have equally many batches; or, uneven, each row once.
+// Model   The order of rows in an epoch is a function of seed and epoch alone, and what is drawn for a row's
+//         augmentation one of seed, epoch and the row's number. So no state needs to be kept: any batch of any epoch
+//         can be made again, on any rank, which is what a run that is continued needs.
+// Ranks   The data ranks deal the rows of an epoch out in turn; the first rows are used again where the ranks do not
+//         divide their number, so that all have equally many batches; or, uneven, each row once.
 // Source  torch.utils.data.DistributedSampler for the dealing; ColossalAI's ResNet example for crop and normalisation.
 #pragma once
 
@@ -30,8 +30,8 @@ struct BatchPlan {
   int ranks = 1;
   bool uneven = false;  // no row is used again: the first ranks may have one more
 };
-/// How many batches an epoch has. Throws InvalidArgument for a plan without rows or with a batch of none, for a rank that
-/// there is not, and where no batch is left or `parts` do not divide it.
+/// How many batches an epoch has. Throws InvalidArgument for a plan without rows or with a batch of none, for a rank
+/// that there is not, and where no batch is left or `parts` do not divide it.
 [[nodiscard]] std::size_t batches_per_epoch(const BatchPlan& plan);
 /// The row numbers of each batch. Throws likewise.
 [[nodiscard]] std::vector<std::vector<std::size_t>> batches_of_epoch(const BatchPlan& plan, int epoch);

@@ -1,14 +1,14 @@
 // harness/trainer/data/cifar10.hpp: CIFAR-10 in its binary version. Free of LibTorch.
 //
-// Model   A file is a list of records of 3,073 bytes: a label 0 to 9, then 1,024 bytes each of red, green and blue, row by
-//         row. The data set is six such files: data_batch_1.bin to data_batch_5.bin to train on, test_batch.bin to test,
-//         10,000 records each. Files with another number of records are read as well: a small data set in this form trains
-//         without the real one.
-// Errors  NotFound for a file that cannot be read, InvalidArgument for one that is not of this form; one line that names the
-//         file, what is there and what would be right.
+// Model   A file is a list of records of 3,073 bytes: a label 0 to 9, then 1,024 bytes each of red, green and blue, row
+//         by row. The data set is six such files: data_batch_1.bin to data_batch_5.bin to train on, test_batch.bin to
+//         test, 10,000 records each. Files with another number of records are read as well: a small data set in this
+//         form trains without the real one.
+// Errors  NotFound for a file that cannot be read, InvalidArgument for one that is not of this form; one line that
+//         names the file, what is there and what would be right.
 // Source  A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009;
-//         https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version". 60,000 images, not part of this project: who wants
-//         them downloads cifar-10-binary.tar.gz (162 MB) there.
+//         https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version". 60,000 images, not part of this project: who
+//         wants them downloads cifar-10-binary.tar.gz (162 MB) there.
 #pragma once
 
 #include <cstdint>

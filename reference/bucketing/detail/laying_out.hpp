@@ -1,4 +1,5 @@
-// reference/bucketing/detail/laying_out.hpp: from buckets that gradients were assigned to, to a plan: members one after the other.
+// reference/bucketing/detail/laying_out.hpp: from buckets that gradients were assigned to, to a plan: members one after
+// the other.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ namespace plumbline::bucketing {
 
 /// What tells buckets apart, as one number: type, device and group.
 [[nodiscard]] constexpr std::uint64_t key_of(const Gradient& gradient) {
-  return static_cast<std::uint64_t>(gradient.dtype) << 1 | static_cast<std::uint64_t>(gradient.components_per_element - 1) |
+  return static_cast<std::uint64_t>(gradient.dtype) << 1 |
+         static_cast<std::uint64_t>(gradient.components_per_element - 1) |
          static_cast<std::uint64_t>(gradient.device.kind) << 8 |
          static_cast<std::uint64_t>(static_cast<std::uint16_t>(gradient.device.index)) << 16 |
          static_cast<std::uint64_t>(gradient.group) << 32;
@@ -35,8 +37,8 @@ namespace plumbline::bucketing {
 /// Throws InvalidArgument unless `order` has each of `gradients` indices once.
 void require_order(std::span<const int> order, std::size_t gradients);
 
-/// The plan of buckets that know how many members they have. `bucket_of` says of each position of the order (empty: of each
-/// gradient) which bucket, by its place in `buckets`.
+/// The plan of buckets that know how many members they have. `bucket_of` says of each position of the order (empty: of
+/// each gradient) which bucket, by its place in `buckets`.
 [[nodiscard]] Plan lay_out(std::span<const Gradient> gradients, std::span<const int> order,
                            std::span<const int> bucket_of, std::vector<Bucket> buckets);
 

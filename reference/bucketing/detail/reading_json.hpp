@@ -1,4 +1,5 @@
-// reference/bucketing/detail/reading_json.hpp: objects of JSON, with errors that name the place. Included by sources alone.
+// reference/bucketing/detail/reading_json.hpp: objects of JSON, with errors that name the place. Included by sources
+// alone.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,11 @@
 // reference/bucketing/detail/torch_table.hpp: in which order PyTorch's table of types and devices is walked.
 //
-// Model   The buckets that are not full at the end come in the order of a hash table (libstdc++'s unordered_map, the hash of a
-//         type and a device being c10's): what enters an empty slot goes to the front of all, else to the front of its
-//         slot; a table that grows enters everything again from its front on. With few types on one device that is the order of
-//         entering turned round; where two share a slot it is not.
-// Source  libstdc++ 12, hashtable.h; torch 2.13, c10/util/hash.h. Equal to what torch answers for any types on several devices.
+// Model   The buckets that are not full at the end come in the order of a hash table (libstdc++'s unordered_map, the
+//         hash of a type and a device being c10's): what enters an empty slot goes to the front of all, else to the
+//         front of its slot; a table that grows enters everything again from its front on. With few types on one device
+//         that is the order of entering turned round; where two share a slot it is not.
+// Source  libstdc++ 12, hashtable.h; torch 2.13, c10/util/hash.h. Equal to what torch answers for any types on several
+//         devices.
 #pragma once
 
 #include <vector>
@@ -14,7 +15,8 @@
 namespace plumbline::bucketing {
 
 /// The order in which gradients of these types and devices are found, `entered` being the order of entering, without
-/// repetition: positions in it. A cuda device of an index below 0 stands for another kind of device: that of PyTorch's number -index.
+/// repetition: positions in it. A cuda device of an index below 0 stands for another kind of device: that of PyTorch's
+/// number -index.
 [[nodiscard]] std::vector<int> torch_table_order(const std::vector<Gradient>& entered);
 
 }  // namespace plumbline::bucketing

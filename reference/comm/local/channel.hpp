@@ -1,9 +1,9 @@
 // reference/comm/local/channel.hpp: the messages from one rank of a group to another.
 //
-// Model   Sends and receives are matched by tag, first come first served; whichever side comes second moves the data, so
-//         a posted message needs nothing more from the rank that posted it. Small messages to a receive that is not yet
-//         posted are copied and their send is complete at once; larger ones, and those in memory of a device, wait for their
-//         receive. Then a device does the copy, in the group's stream.
+// Model   Sends and receives are matched by tag, first come first served; whichever side comes second moves the data,
+//         so a posted message needs nothing more from the rank that posted it. Small messages to a receive that is not
+//         yet posted are copied and their send is complete at once; larger ones, and those in memory of a device, wait
+//         for their receive. Then a device does the copy, in the group's stream.
 #pragma once
 
 #include <atomic>
@@ -43,8 +43,8 @@ class Channel {
   void send(const std::shared_ptr<Message>& message);
   /// Matches or posts a receive.
   void receive(const std::shared_ptr<Message>& message);
-  /// Takes an unmatched message back, whose state is `withdrawn` then. False when it is being moved, or was: then its state
-  /// changes soon, or has.
+  /// Takes an unmatched message back, whose state is `withdrawn` then. False when it is being moved, or was: then its
+  /// state changes soon, or has.
   bool withdraw(const std::shared_ptr<Message>& message);
 
  private:

@@ -31,8 +31,8 @@ struct Joined {
   std::size_t side;
 };
 
-/// A started batch, whose collectives end in order, so that the last one's number stands for all, and whose messages end one by
-/// one; or a pair exchange.
+/// A started batch, whose collectives end in order, so that the last one's number stands for all, and whose messages
+/// end one by one; or a pair exchange.
 class LocalWork final : public Work::State {
  public:
   explicit LocalWork(LocalCommunicator& communicator) : communicator_(&communicator) {}
@@ -684,7 +684,8 @@ void LocalCommunicator::end_exchange(const Joined& joined) noexcept {
   PairExchangeSlot& exchange_slot = *joined.exchange_slot;
   if (joined.place->withdraw(*joined.exchange_slot)) return;
   wait_until(
-      group_->policy, [&] { return exchange_slot.state() != PairExchangeSlot::State::waiting; }, [](Clock::time_point) {});
+      group_->policy, [&] { return exchange_slot.state() != PairExchangeSlot::State::waiting; },
+      [](Clock::time_point) {});
   if (exchange_slot.state() != PairExchangeSlot::State::met) return;
   exchange_slot.work(joined.side, group_->policy);
   wait_until(group_->policy, [&] { return exchange_slot.is_complete(); }, [](Clock::time_point) {});

@@ -81,7 +81,8 @@ std::string PairExchangeSlot::mismatch() const {
 }
 
 void PairExchangeSlot::cut_into_pieces() noexcept {
-  // A piece of both sides fits into the nearer caches, and large values do not make so many that looking for their parts costs.
+  // A piece of both sides fits into the nearer caches, and large values do not make so many that looking for their
+  // parts costs.
   // What is small is made by whoever comes second, before the other one could have seen it.
   constexpr std::size_t small = 1024, least = 64 * 1024, most_pieces = 64;
   bytes_ = 0;

@@ -1,10 +1,11 @@
 // reference/comm/local/pair_exchange_queue.hpp: two members that exchange their values in place.
 //
-// Model   Who comes first posts the parts and waits; who comes second meets it, and from then on the exchange is made, by
-//         either of them or both. The parts are cut into pieces. The lower rank takes them from the front, the other one from
-//         the back, until there are none left: so each does half, the same one every time, and who is late is helped.
-// Cost    A lock; then all that both look at is in one word: that they have met, which pieces are taken, which are made. The
-//         memory of encounters is kept for later ones.
+// Model   Who comes first posts the parts and waits; who comes second meets it, and from then on the exchange is made,
+//         by either of them or both. The parts are cut into pieces. The lower rank takes them from the front, the other
+//         one from the back, until there are none left: so each does half, the same one every time, and who is late is
+//         helped.
+// Cost    A lock; then all that both look at is in one word: that they have met, which pieces are taken, which are
+//         made. The memory of encounters is kept for later ones.
 #pragma once
 
 #include <array>
@@ -30,8 +31,8 @@ class alignas(kApart) PairExchangeSlot {
   [[nodiscard]] State state() const;
   /// Of one that is mismatched: how the sides differ, in words.
   [[nodiscard]] std::string mismatch() const;
-  /// Of one that has met: takes pieces until there are none left, and makes them. Before it takes those of the other side it
-  /// looks for it, as often as the policy spins in a tenth of a wait.
+  /// Of one that has met: takes pieces until there are none left, and makes them. Before it takes those of the other
+  /// side it looks for it, as often as the policy spins in a tenth of a wait.
   void work(std::size_t side, WaitPolicy policy) noexcept { take_pieces(side, policy, false); }
   /// Whether it was met and all pieces are made.
   [[nodiscard]] bool is_complete() const;
@@ -41,8 +42,8 @@ class alignas(kApart) PairExchangeSlot {
  private:
   friend class PairExchangeQueue;
   friend struct LeaveSlot;
-  // How the sides differ: in their numbers of parts, in their updates, or in a part. Values, since who has been told may free its
-  // parts before the other one is.
+  // How the sides differ: in their numbers of parts, in their updates, or in a part. Values, since who has been told
+  // may free its parts before the other one is.
   struct Difference {
     enum class In : std::uint8_t { nothing, number, update, part } in = In::nothing;
     std::size_t part = 0;
@@ -58,7 +59,8 @@ class alignas(kApart) PairExchangeSlot {
   [[nodiscard]] Difference difference() const noexcept;
   void make(std::size_t begin, std::size_t end) const noexcept;
 
-  // The word: pieces that are taken, pieces that are made, and the state. More are taken than there are, by at most two.
+  // The word: pieces that are taken, pieces that are made, and the state. More are taken than there are, by at most
+  // two.
   static constexpr std::uint64_t kTaken = 1, kMade = std::uint64_t{1} << 24, kState = std::uint64_t{1} << 48;
   static constexpr std::uint64_t kCountMask = kMade - 1;
   static std::uint64_t taken_in(std::uint64_t word) { return word & kCountMask; }
@@ -76,7 +78,9 @@ class alignas(kApart) PairExchangeSlot {
 
 /// A member's hold on an encounter, which lasts no longer than the group.
 struct LeaveSlot {
-  void operator()(PairExchangeSlot* exchange_slot) const { exchange_slot->users_.fetch_sub(1, std::memory_order_acq_rel); }
+  void operator()(PairExchangeSlot* exchange_slot) const {
+    exchange_slot->users_.fetch_sub(1, std::memory_order_acq_rel);
+  }
 };
 using HeldSlot = std::unique_ptr<PairExchangeSlot, LeaveSlot>;
 

@@ -1,9 +1,9 @@
 // reference/comm/local/posting.hpp: how a rank tells the members of a group what it calls.
 //
-// Model   Each member owns one PostingStream per group: an endless row of slots that it alone fills and all members read
-//         in order. A slot's `sequence` is written last, so a reader that sees number k sees all of posting k. Slots live
-//         in blocks that form a ring; a full ring grows, so posting never blocks. A block is reused when every member
-//         has consumed its last posting, which the poster learns from the postings of the others.
+// Model   Each member owns one PostingStream per group: an endless row of slots that it alone fills and all members
+//         read in order. A slot's `sequence` is written last, so a reader that sees number k sees all of posting k.
+//         Slots live in blocks that form a ring; a full ring grows, so posting never blocks. A block is reused when
+//         every member has consumed its last posting, which the poster learns from the postings of the others.
 //         Small payloads lie in the slot's own cache line: one transfer brings flag, signature and data.
 #pragma once
 
@@ -23,8 +23,8 @@ inline constexpr std::size_t kCacheLine = 64;
 /// Apart by this much, what different ranks write does not share lines, nor pairs of lines that are fetched together.
 inline constexpr std::size_t kApart = 128;
 
-/// What members must agree on, in 64 bits: operation, dtype, op, root, elements, and whether memory is a device's. Equal calls have
-/// equal signatures.
+/// What members must agree on, in 64 bits: operation, dtype, op, root, elements, and whether memory is a device's.
+/// Equal calls have equal signatures.
 class Signature {
  public:
   Signature() = default;

@@ -1,5 +1,5 @@
-// reference/comm/local/shape.hpp: a collective as this backend sees it, computed once from the call: what the members must
-// agree on, and the sizes that follow.
+// reference/comm/local/shape.hpp: a collective as this backend sees it, computed once from the call: what the members
+// must agree on, and the sizes that follow.
 #pragma once
 
 #include <cstddef>

@@ -32,8 +32,8 @@ struct WaitPolicy {
   static WaitPolicy of(int ranks, int cores) { return ranks <= cores ? WaitPolicy{2000, 0} : WaitPolicy{12, 100}; }
 };
 
-/// When to give up. The clock runs from the first wait that outlasts its spin, so short waits never read it. Several waits
-/// may share one.
+/// When to give up. The clock runs from the first wait that outlasts its spin, so short waits never read it. Several
+/// waits may share one.
 class Deadline {
  public:
   explicit Deadline(std::chrono::nanoseconds limit) : limit_(limit) {}

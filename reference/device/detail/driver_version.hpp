@@ -1,4 +1,5 @@
-// reference/device/detail/driver_version.hpp: whether a CUDA driver serves the toolkit that this was built with, in words. Free of CUDA.
+// reference/device/detail/driver_version.hpp: whether a CUDA driver serves the toolkit that this was built with, in
+// words. Free of CUDA.
 #pragma once
 
 #include <optional>

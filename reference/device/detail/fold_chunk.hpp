@@ -1,7 +1,9 @@
-// reference/device/detail/fold_chunk.hpp: what one thread of a block does of a FoldTable's chunk, written once for both sides.
+// reference/device/detail/fold_chunk.hpp: what one thread of a block does of a FoldTable's chunk, written once for both
+// sides.
 //
-// Model   A chunk is cut into a head up to the first boundary of 16 bytes, whole vectors, and a tail. Threads take vectors in turn, so
-//         that neighbours read neighbours, four at once to keep as many reads under way as the memory needs.
+// Model   A chunk is cut into a head up to the first boundary of 16 bytes, whole vectors, and a tail. Threads take
+//         vectors in turn, so that neighbours read neighbours, four at once to keep as many reads under way as the
+//         memory needs.
 #pragma once
 
 #include <cstdint>
@@ -137,8 +139,8 @@ struct Folding {
   }
 };
 
-/// Calls visit(Folding<T, op>()) with what the table asks for. Sums and products of integers are taken unsigned: they wrap. False
-/// where the reduction is not defined.
+/// Calls visit(Folding<T, op>()) with what the table asks for. Sums and products of integers are taken unsigned: they
+/// wrap. False where the reduction is not defined.
 template <class Visit>
 bool with_folding(comm::DType dtype, comm::ReduceOp op, const Visit& visit) {
   using comm::DType;

@@ -1,8 +1,10 @@
-// reference/device/detail/move.hpp: many copies and exchanges as a table, for a device that does them all in one launch.
+// reference/device/detail/move.hpp: many copies and exchanges as a table, for a device that does them all in one
+// launch.
 //
-// Model   A copy reads one range of bytes once and writes it to one place or several. An exchange takes two ranges and writes each to
-//         the other's place; both are read by the thread that writes them, so that the places may be the ranges themselves: of an
-//         all_to_all in place, the block that two ranks hold for each other. No move may write what another one reads or writes.
+// Model   A copy reads one range of bytes once and writes it to one place or several. An exchange takes two ranges and
+//         writes each to the other's place; both are read by the thread that writes them, so that the places may be the
+//         ranges themselves: of an all_to_all in place, the block that two ranks hold for each other. No move may write
+//         what another one reads or writes.
 //         Tables, chunks and blocks as fold.hpp.
 #pragma once
 
@@ -18,7 +20,8 @@ namespace plumbline::device {
 constexpr std::int64_t kMoveChunkBytes = 16384;
 constexpr std::int32_t kMostMoves = 500, kMostAddresses = 3000;
 
-/// Its addresses: of a copy where it is read and where it is written; of an exchange read and written, read and written.
+/// Its addresses: of a copy where it is read and where it is written; of an exchange read and written, read and
+/// written.
 struct Move {
   std::int64_t bytes = 0;
   std::int32_t first_chunk = 0;

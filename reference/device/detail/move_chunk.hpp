@@ -1,7 +1,8 @@
-// reference/device/detail/move_chunk.hpp: what one thread of a block does of a MoveTable's chunk, written once for both sides.
+// reference/device/detail/move_chunk.hpp: what one thread of a block does of a MoveTable's chunk, written once for both
+// sides.
 //
-// Model   A chunk is moved in the widest units, of 16 bytes at most, at whose boundaries all its addresses can be at once; what lies
-//         before the first boundary and behind the last one goes byte by byte.
+// Model   A chunk is moved in the widest units, of 16 bytes at most, at whose boundaries all its addresses can be at
+//         once; what lies before the first boundary and behind the last one goes byte by byte.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct MovePart {
   PLUMBLINE_HOST_DEVICE std::int32_t addresses() const { return copies == 0 ? 4 : copies + 1; }
 };
 
-/// This thread's share of the part's bytes [first, first + count), in units of type Unit, at whose boundaries all addresses are.
+/// This thread's share of the part's bytes [first, first + count), in units of type Unit, at whose boundaries all
+/// addresses are.
 template <class Unit, int at_once>
 PLUMBLINE_HOST_DEVICE inline void move_units(const MovePart& part, std::int64_t first, std::int64_t count, int thread,
                                              int threads) {

@@ -11,8 +11,8 @@
 
 namespace plumbline::program {
 
-/// Whether an optimizer of that type multiplies its gradients by its attribute rescale_grad. The source lists merge_momentum,
-/// which there is not, in place of merged_momentum.
+/// Whether an optimizer of that type multiplies its gradients by its attribute rescale_grad. The source lists
+/// merge_momentum, which there is not, in place of merged_momentum.
 [[nodiscard]] bool takes_rescale(std::string_view type, Convention convention);
 
 /// Whether the factor of scale ops can stand elsewhere without a difference to what the program computes.
@@ -33,8 +33,8 @@ class Parts {
 /// Names of memory that has several: fused variables, their parts, and what share_buffer names.
 [[nodiscard]] std::set<std::string> names_of_shared_memory(const Program& program);
 
-/// What the default neither fuses nor takes to another stream, since names do not order its readers and writers there: shared memory,
-/// that of `groups` apart, and what other communication touches that has left the calculation stream.
+/// What the default neither fuses nor takes to another stream, since names do not order its readers and writers there:
+/// shared memory, that of `groups` apart, and what other communication touches that has left the calculation stream.
 [[nodiscard]] std::set<std::string> kept_on_stream(const Program& program,
                                                    const std::vector<GradientGroup>& groups = {});
 /// Whether the op reads or writes one of them.

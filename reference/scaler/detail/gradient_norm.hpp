@@ -1,11 +1,13 @@
 // reference/scaler/detail/gradient_norm.hpp: the norm of a list of gradients, and clipping by it, in one process.
 //
-// Model   The norm of order p of the list is that of the norms of its members: for 0 < p < inf the same as of all elements in
-//         one row; for p = 0 how many members have an element that is not 0; for inf the largest magnitude. NaN is handed on.
+// Model   The norm of order p of the list is that of the norms of its members: for 0 < p < inf the same as of all
+//         elements in one row; for p = 0 how many members have an element that is not 0; for inf the largest magnitude.
+//         NaN is handed on.
 //         Clipping multiplies every element by max_norm / (norm + 1e-6), or by 1 where that is more; so a norm equal to
 //         max_norm shrinks a little.
-// Numbers In the type of the gradients, f16 and bf16 with f32 between; in f32, or f64 where one is, when types differ. Powers
-//         overflow as the type does: the 2-norm of [3e38] in f32 is infinite. Sums are kept in f64 and rounded once.
+// Numbers In the type of the gradients, f16 and bf16 with f32 between; in f32, or f64 where one is, when types differ.
+//         Powers overflow as the type does: the 2-norm of [3e38] in f32 is infinite. Sums are kept in f64 and rounded
+//         once.
 // Source  torch 2.13, torch.nn.utils.clip_grad_norm_. Over ranks: fp16_optimizer.hpp.
 #pragma once
 
@@ -28,8 +30,8 @@ struct Clipping {
   bool error_if_nonfinite = false;
 };
 
-/// The norm of order `p`; 0 for no gradients. Throws InvalidArgument for a p that is no number, or -inf and inf of a gradient
-/// without elements; Unsupported for integers and memory of other devices.
+/// The norm of order `p`; 0 for no gradients. Throws InvalidArgument for a p that is no number, or -inf and inf of a
+/// gradient without elements; Unsupported for integers and memory of other devices.
 [[nodiscard]] double total_norm(std::span<const comm::ConstBuffer> gradients, double p);
 /// Clips in place. Returns the norm before. Throws as total_norm(), and NonFiniteNorm where that is asked for.
 double clip_grad_norm(std::span<const comm::Buffer> gradients, const Clipping& clipping);

@@ -1,4 +1,5 @@
-// reference/scaler/detail/operation_arguments.hpp: what the operations about scalers read alike, and hand to each other.
+// reference/scaler/detail/operation_arguments.hpp: what the operations about scalers read alike, and hand to each
+// other.
 #pragma once
 
 #include "reference/adapter/arguments.hpp"
@@ -11,8 +12,8 @@ enum class HasMaximum { no, yes };
 /// The rule that `init` names, unchecked. What it leaves out is as usual.
 [[nodiscard]] scaler::HysteresisRule hysteresis_rule(const Arguments& init, HasMaximum has_maximum);
 
-/// scaler.clip_grad_norm of gradients on the ranks of a model group: {"ranks": [{"norm", "clipped"}]}. Throws InvalidArgument,
-/// as ColossalAI also for orders other than 2 and infinity.
+/// scaler.clip_grad_norm of gradients on the ranks of a model group: {"ranks": [{"norm", "clipped"}]}. Throws
+/// InvalidArgument, as ColossalAI also for orders other than 2 and infinity.
 [[nodiscard]] nlohmann::json clip_over_ranks(const Arguments& arguments, bool as_colossalai);
 
 }  // namespace plumbline::adapter

@@ -9,7 +9,8 @@ namespace plumbline::scaler {
 /// Reads `count` elements, writes their products, returns whether any was not finite.
 using UnscaleLoop = bool (*)(const void* from, void* to, std::int64_t count, float inverse);
 
-/// Those that write around the cache, for results that are no inputs and too many to stay in it; null where there is none.
+/// Those that write around the cache, for results that are no inputs and too many to stay in it; null where there is
+/// none.
 struct AroundCache {
   UnscaleLoop f16_to_f32 = nullptr, bf16_to_f32 = nullptr, f32 = nullptr;
 };

@@ -39,8 +39,8 @@ struct Virtual {
 /// per_hop * (p-1-r) + (v-1) * group, at most all of them.
 [[nodiscard]] int depth_first_warmup(const Shape& shape, int group, int per_hop, int rank);
 
-/// Makes the schedule of a shape that require_shape() and the stages per rank of its row allow. Throws InvalidArgument for
-/// one that the schedule does not have.
+/// Makes the schedule of a shape that require_shape() and the stages per rank of its row allow. Throws InvalidArgument
+/// for one that the schedule does not have.
 using Generator = Schedule (*)(const Shape& shape);
 [[nodiscard]] Generator generator_of(ScheduleKind schedule_kind);
 

@@ -1,8 +1,10 @@
-// reference/schedules/detail/layer_parameters.hpp: how many trainable numbers a layer has, from its configuration alone.
+// reference/schedules/detail/layer_parameters.hpp: how many trainable numbers a layer has, from its configuration
+// alone.
 //
 // Model   Balancing stages by parameters needs counts before any layer is built. A layer is described as torch.nn's
 //         constructor takes it: a type and its named arguments; arguments that are left out have torch's defaults.
-// Source  ColossalAI builder/pipeline.py (count_layer_params), which builds each layer to count; torch.nn for the shapes.
+// Source  ColossalAI builder/pipeline.py (count_layer_params), which builds each layer to count; torch.nn for the
+//         shapes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// reference/schedules/detail/list_scheduler.hpp: writes a split schedule down while it lets the pipeline run. Not for others.
+// reference/schedules/detail/list_scheduler.hpp: writes a split schedule down while it lets the pipeline run. Not for
+// others.
 //
 // Model   Forwards and input gradients are begun by a policy, as soon as they can be; a weight gradient fills a time at
 //         which its rank has nothing else to do, or makes room where the activations are at their limit. The weight

@@ -92,8 +92,8 @@ class Routes {
 /// Throws InvalidArgument unless stage_to_rank is one of schedule.stages stages and schedule.ranks ranks, and for many
 /// more stages and micro-batches than actions.
 void require_stages(const Schedule& schedule);
-/// Throws InvalidArgument, with rank and position, unless the rank may have the action, which is in its row and not idle: one of
-/// the schedule's stages and micro-batches, computed where its stage is, and no message.
+/// Throws InvalidArgument, with rank and position, unless the rank may have the action, which is in its row and not
+/// idle: one of the schedule's stages and micro-batches, computed where its stage is, and no message.
 void require_computation(const Schedule& schedule, std::size_t rank, const Action& action);
 /// By rank, how many actions it has with its messages and without idle cells. Throws InvalidArgument like
 /// require_stages(), and unless every action's stage and micro-batch are the schedule's, computations are on the rank

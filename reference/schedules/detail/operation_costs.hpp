@@ -14,9 +14,9 @@ namespace plumbline::adapter {
 /// A list of numbers; a single one is a list of one.
 [[nodiscard]] std::vector<double> read_numbers(const Arguments& arguments, std::string_view name);
 
-/// What `durations` says of each stage, each of F, B, I and W a number or a list of stages; `stages` has what holds where
-/// it says nothing. Throws InvalidArgument for a list of another length, and for one of F, I and W that is `needed` and
-/// missing.
+/// What `durations` says of each stage, each of F, B, I and W a number or a list of stages; `stages` has what holds
+/// where it says nothing. Throws InvalidArgument for a list of another length, and for one of F, I and W that is
+/// `needed` and missing.
 void read_durations(const Arguments& arguments, std::vector<schedules::StageTimes>& stages,
                     const std::function<bool(schedules::ActionKind kind)>& needed);
 

@@ -1,4 +1,5 @@
-// reference/schedules/detail/well_formed.hpp: whether the numbers of a schedule fit each other, whatever its actions. Not for others.
+// reference/schedules/detail/well_formed.hpp: whether the numbers of a schedule fit each other, whatever its actions.
+// Not for others.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // reference/slowmo/detail/slow_buffers.hpp: the slow buffers of one rank, and the slow step over all ranks.
 //
-// Model   The optimizer's parameters, group by group, are counted through as E elements. A rank keeps old parameters and slow
-//         momentum of its range of them. A memory-efficient slow step reduces each shard to its owner, who applies slow
-//         momentum and broadcasts what comes of it.
+// Model   The optimizer's parameters, group by group, are counted through as E elements. A rank keeps old parameters
+//         and slow momentum of its range of them. A memory-efficient slow step reduces each shard to its owner, who
+//         applies slow momentum and broadcasts what comes of it.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,13 @@ namespace plumbline::slowmo {
 
 class SlowBuffers {
  public:
-  /// What the groups have now, kept where they have it: at the workspace's place. Throws as slowmo.hpp says of slow momentum.
+  /// What the groups have now, kept where they have it: at the workspace's place. Throws as slowmo.hpp says of slow
+  /// momentum.
   SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups,
               Workspace& workspace);
 
-  /// Throws InvalidArgument, as slowmo.hpp says, for tensors that are not at the place, and for types that slow momentum, if there is
-  /// any, is not of.
+  /// Throws InvalidArgument, as slowmo.hpp says, for tensors that are not at the place, and for types that slow
+  /// momentum, if there is any, is not of.
   static void require_groups(const Setting& setting, std::span<const ParameterGroup> groups,
                              const device::MemorySpace& place);
   /// Throws InvalidArgument for a learning rate of 0 that differences are divided by.

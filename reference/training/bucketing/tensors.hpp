@@ -1,8 +1,8 @@
 // reference/training/bucketing/tensors.hpp: a reducer of gradients that are all there, when back-propagation is over.
 //
-// Model   Gradients are copied to their places in a reducer's buckets and, reduced, back: row-major whatever their order in
-//         memory. Buckets lie where calls are made (rank_device.hpp), which need not be where the gradients are. A bucket is
-//         under way while the next one is filled. What this rank lacks counts as zeros.
+// Model   Gradients are copied to their places in a reducer's buckets and, reduced, back: row-major whatever their
+//         order in memory. Buckets lie where calls are made (rank_device.hpp), which need not be where the gradients
+//         are. A bucket is under way while the next one is filled. What this rank lacks counts as zeros.
 // Source  ColossalAI's gradient handlers, which flatten, reduce and unflatten.
 #pragma once
 
@@ -31,8 +31,8 @@ struct GroupedTensor {
 };
 [[nodiscard]] std::vector<GroupedTensor> in_one_group(const std::vector<NamedTensor>& leaves);
 
-/// What a plan needs to know of the leaves' gradients, whose buckets lie on that device. Throws Unsupported, naming it, for a leaf
-/// of a type that is not added.
+/// What a plan needs to know of the leaves' gradients, whose buckets lie on that device. Throws Unsupported, naming it,
+/// for a leaf of a type that is not added.
 [[nodiscard]] std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& leaves,
                                                             comm::Device device = {});
 
@@ -42,8 +42,8 @@ struct GroupedTensor {
 /// Where a rank's gradients are reduced: hooks take them in the host's memory.
 [[nodiscard]] RankDevice reduced_on(const RankDevice& rank, const GradientSettings& settings);
 
-/// Buckets in that order, each closed by the gradient with which it has so many bytes, the first one by kFirstBucketBytes;
-/// behind them those of the gradients that are delayed.
+/// Buckets in that order, each closed by the gradient with which it has so many bytes, the first one by
+/// kFirstBucketBytes; behind them those of the gradients that are delayed.
 [[nodiscard]] bucketing::Plan plan_by_bytes(std::span<const bucketing::Gradient> gradients, std::span<const int> order,
                                             std::int64_t bucket_bytes, std::span<const int> delayed = {});
 /// `bucket_bytes`, or where that is 0, the fastest here: then collective.
@@ -52,9 +52,10 @@ struct GroupedTensor {
 
 class TensorReducer {
  public:
-  /// The groups must outlive it. Of the options names, memory and place are set here, results are everywhere, and nobody is told
-  /// of buckets, which gradients are copied out of in the end; what is unused is known without being told.
-  /// `buffers` are made rank 0's of the first group when a step begins. Throws what gradients_of() and Reducer throw.
+  /// The groups must outlive it. Of the options names, memory and place are set here, results are everywhere, and
+  /// nobody is told of buckets, which gradients are copied out of in the end; what is unused is known without being
+  /// told. `buffers` are made rank 0's of the first group when a step begins. Throws what gradients_of() and Reducer
+  /// throw.
   TensorReducer(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves, bucketing::Plan plan,
                 bucketing::ReducerOptions options = {}, const bucketing::ReducerSteps& steps = {},
                 const std::vector<at::Tensor>& buffers = {}, const RankDevice& where = {});

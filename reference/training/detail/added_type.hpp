@@ -1,4 +1,5 @@
-// reference/training/detail/added_type.hpp: the types of tensors as a communicator knows them, and tensors as buffers that it adds.
+// reference/training/detail/added_type.hpp: the types of tensors as a communicator knows them, and tensors as buffers
+// that it adds.
 #pragma once
 
 #include <optional>

@@ -12,12 +12,12 @@
 
 namespace plumbline::training {
 
-/// Adds copies under "<kind>/<name>". Throws InvalidArgument for a name that is there, Unsupported for element types that
-/// no file has.
+/// Adds copies under "<kind>/<name>". Throws InvalidArgument for a name that is there, Unsupported for element types
+/// that no file has.
 void add_tensors(Checkpoint& checkpoint, const std::string& kind, const std::vector<NamedTensor>& tensors);
-/// Copies the values of "<kind>/<name>" into each tensor, leaves that require a gradient included. Throws InvalidArgument,
-/// before anything is changed, for a tensor that is not there or of another shape or type, and for one of that kind that
-/// nobody asks for.
+/// Copies the values of "<kind>/<name>" into each tensor, leaves that require a gradient included. Throws
+/// InvalidArgument, before anything is changed, for a tensor that is not there or of another shape or type, and for one
+/// of that kind that nobody asks for.
 void restore_tensors(const Checkpoint& checkpoint, const std::string& kind, const std::vector<NamedTensor>& tensors);
 
 /// Parameters, buffers, the optimizer's moments of the parameters and its number of steps. The parameters are in the

@@ -34,8 +34,8 @@ struct TensorGradient {
 /// Each as layers of run.dtype have it, in the type that it came in.
 [[nodiscard]] std::vector<at::Tensor> rounded_parameters(const job::RunSpec& spec, std::vector<at::Tensor> parameters);
 
-/// The gradient of the sum of the parts' losses over `divisor`, their number for the mean, times the scale. The type of the
-/// rows follows the parameters'; losses are in float32 at least.
+/// The gradient of the sum of the parts' losses over `divisor`, their number for the mean, times the scale. The type of
+/// the rows follows the parameters'; losses are in float32 at least.
 [[nodiscard]] TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
                                          std::span<const at::Tensor> parameters, std::span<const job::RowRange> parts,
                                          double divisor, double loss_scale = 1);

@@ -16,8 +16,8 @@ namespace plumbline::training {
 /// The layers of a specification over given parameters, which it shares with the caller.
 class Model {
  public:
-  /// `parameters`: in the order of job::parameters_of(spec), all of one type and device. Those of layers that are not run
-  /// may be undefined. With a tensor group, this rank's parts of them, as shard_of() cuts them.
+  /// `parameters`: in the order of job::parameters_of(spec), all of one type and device. Those of layers that are not
+  /// run may be undefined. With a tensor group, this rank's parts of them, as shard_of() cuts them.
   Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, std::optional<TensorGroup> group = {});
 
   /// [rows, …] to [rows, …]. Batch normalisation uses the statistics of these rows.

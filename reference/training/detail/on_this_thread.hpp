@@ -5,8 +5,8 @@
 
 namespace plumbline::training {
 
-/// Back-propagation has threads of its own for GPUs, one for all ranks of a process: a rank that waits there for another one
-/// would wait for ever. While a value lives, it runs on the thread that calls it.
+/// Back-propagation has threads of its own for GPUs, one for all ranks of a process: a rank that waits there for
+/// another one would wait for ever. While a value lives, it runs on the thread that calls it.
 class OnThisThread {
  public:
   OnThisThread() : before_(c10::AutogradState::get_tls_state()) {

@@ -2,8 +2,8 @@
 //
 // Model   A seed and the number of a stream fix a sequence. Streams keep purposes apart (weights, order of rows, the
 //         augmentation of one row), so that one can be repeated without the others, in any order and on any rank.
-// Source  std::mt19937_64, whose numbers the standard fixes; what its distributions make of them it does not fix, so they
-//         are made here. Normal: Box and Muller, 1958.
+// Source  std::mt19937_64, whose numbers the standard fixes; what its distributions make of them it does not fix, so
+//         they are made here. Normal: Box and Muller, 1958.
 #pragma once
 
 #include <cmath>

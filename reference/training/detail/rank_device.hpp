@@ -1,12 +1,13 @@
-// reference/training/detail/rank_device.hpp: where a rank computes, and where that lies which its groups' calls are made on.
+// reference/training/detail/rank_device.hpp: where a rank computes, and where that lies which its groups' calls are
+// made on.
 //
-// Model   A plain value. What calls are made on lies on the device on which LibTorch computes, where the groups serve its
-//         memory: nothing is copied to the host then. Where they do not, calls are made on the host's memory, and what lies
-//         on a GPU is copied there and back.
-// Order   On a GPU, LibTorch and the calls both use the device's default stream: each meets what the other has done, and
-//         nobody waits. Of an emulated device's streams LibTorch knows nothing: it computes at once, on the host, in memory
-//         that is the device's. So it waits, in settle(), before it touches what calls were made on; what it has written is
-//         there when a call begins.
+// Model   A plain value. What calls are made on lies on the device on which LibTorch computes, where the groups serve
+//         its memory: nothing is copied to the host then. Where they do not, calls are made on the host's memory, and
+//         what lies on a GPU is copied there and back.
+// Order   On a GPU, LibTorch and the calls both use the device's default stream: each meets what the other has done,
+//         and nobody waits. Of an emulated device's streams LibTorch knows nothing: it computes at once, on the host,
+//         in memory that is the device's. So it waits, in settle(), before it touches what calls were made on; what it
+//         has written is there when a call begins.
 #pragma once
 
 #include <memory>
@@ -26,9 +27,9 @@ class RankDevice {
  public:
   /// The host.
   RankDevice() = default;
-  /// The device of that name, of a rank of the world; `devices` are those whose memory its groups may serve, or null. Throws
-  /// what device_of() throws, DeviceMissing for an emulated device that there is not, and Unsupported where the world does
-  /// not serve its memory.
+  /// The device of that name, of a rank of the world; `devices` are those whose memory its groups may serve, or null.
+  /// Throws what device_of() throws, DeviceMissing for an emulated device that there is not, and Unsupported where the
+  /// world does not serve its memory.
   RankDevice(const std::string& name, const comm::Communicator& world, const std::shared_ptr<device::Runtime>& devices);
 
   /// Where LibTorch computes.
@@ -48,8 +49,8 @@ class RankDevice {
 
   /// Memory there, and one tensor of it.
   [[nodiscard]] at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type) const;
-  /// The tensor where LibTorch computes, in its own order in memory, which has no gaps. Of emulated devices it is a copy in the
-  /// device's memory; else the tensor itself, if it is there.
+  /// The tensor where LibTorch computes, in its own order in memory, which has no gaps. Of emulated devices it is a
+  /// copy in the device's memory; else the tensor itself, if it is there.
   [[nodiscard]] at::Tensor placed(const at::Tensor& tensor) const;
   [[nodiscard]] at::TensorOptions options(at::ScalarType type) const {
     return at::TensorOptions(type).device(memory());

@@ -1,5 +1,5 @@
-// reference/training/detail/reduction.hpp: a run's gradients over its data group, when back-propagation is over: of a rank of a
-// pipeline, and of what goes from a GPU through the host's memory.
+// reference/training/detail/reduction.hpp: a run's gradients over its data group, when back-propagation is over: of a
+// rank of a pipeline, and of what goes from a GPU through the host's memory.
 #pragma once
 
 #include <vector>
@@ -18,8 +18,8 @@ class DataReduction {
   DataReduction(comm::Communicator& group, const job::RunSpec& spec, const ExecutorSteps& steps,
                 std::vector<job::Parameter> list, const std::vector<at::Tensor>& parameters,
                 const RankDevice& where = {});
-  /// Makes of the rank's own gradients those that it uses: as steps.reduce says, all in one bucket; their averages where it
-  /// is empty, in buckets of run.bucket_bytes. Collective.
+  /// Makes of the rank's own gradients those that it uses: as steps.reduce says, all in one bucket; their averages
+  /// where it is empty, in buckets of run.bucket_bytes. Collective.
   void reduce(std::vector<at::Tensor>& gradients);
 
  private:

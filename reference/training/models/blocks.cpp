@@ -18,7 +18,8 @@ class BlockStage final : public Stage {
 
   Tensors forward(const Tensors& inputs, const Pass& pass) override {
     if (inputs.size() != 1) throw InvalidArgument(fmt::format("{} inputs; the stage takes 1", inputs.size()));
-    // Without blocks, too, the output is not the input itself: that would be a leaf, which nothing can be propagated through.
+    // Without blocks, too, the output is not the input itself: that would be a leaf, which nothing can be propagated
+    // through.
     at::Tensor value = layers_.empty() ? inputs[0].view_as(inputs[0]) : inputs[0];
     for (const Layer& layer : layers_) value = layer(value, pass);
     return {value};

@@ -1,9 +1,9 @@
 // reference/training/models/blocks.hpp: a model as a row of blocks, and stages made of them.
 //
-// Model   A block says how it is made and is not made yet. A model is a row of blocks; a stage is an interval of them, and a
-//         rank makes the blocks of its own stages only. The parts are numbered as ColossalAI and Megatron-LM number them:
-//         part c*stages + r is chunk c of rank r. Where another placement is wanted (V schedules), the caller says which
-//         numbers a rank has.
+// Model   A block says how it is made and is not made yet. A model is a row of blocks; a stage is an interval of them,
+//         and a rank makes the blocks of its own stages only. The parts are numbered as ColossalAI and Megatron-LM
+//         number them: part c*stages + r is chunk c of rank r. Where another placement is wanted (V schedules), the
+//         caller says which numbers a rank has.
 // Source  ColossalAI's builder.build_pipeline_model, which cuts a torch.nn.Sequential; its partitions are in
 //         reference/schedules.
 #pragma once
@@ -42,11 +42,12 @@ enum class Cut {
 /// The trainable numbers of each block, without making any values.
 [[nodiscard]] std::vector<std::int64_t> parameter_counts(const Blocks& blocks);
 
-/// The blocks of each part, by number. Throws InvalidArgument as the partition does: for stages or chunks below 1, and with
-/// `uniform` for blocks that the chunks do not divide.
+/// The blocks of each part, by number. Throws InvalidArgument as the partition does: for stages or chunks below 1, and
+/// with `uniform` for blocks that the chunks do not divide.
 [[nodiscard]] std::vector<schedules::Interval> parts_of(const Blocks& blocks, int stages, int chunks, Cut cut);
 
-/// What goes where, a line a part: rank, which of its parts, blocks, parameters. `ranks` are those of the parts. For people.
+/// What goes where, a line a part: rank, which of its parts, blocks, parameters. `ranks` are those of the parts. For
+/// people.
 [[nodiscard]] std::string describe(const Blocks& blocks, std::span<const schedules::Interval> parts,
                                    std::span<const int> ranks);
 
@@ -58,8 +59,8 @@ enum class Cut {
                                                                 std::span<const schedules::Interval> parts,
                                                                 std::span<const int> numbers, TensorStore& store);
 
-/// What ColossalAI's function of that name gives a rank: its chunks' stages, by number. `log`, where there is one, is told
-/// what goes where.
+/// What ColossalAI's function of that name gives a rank: its chunks' stages, by number. `log`, where there is one, is
+/// told what goes where.
 [[nodiscard]] std::map<int, std::unique_ptr<Stage>> build_pipeline_model(
     const Blocks& blocks, int stages, int rank, int chunks, TensorStore& store,
     const std::function<void(const std::string& text)>& log = {});

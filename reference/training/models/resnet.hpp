@@ -1,8 +1,8 @@
 // reference/training/models/resnet.hpp: residual networks as six blocks: stem, four layers, classifier.
 //
-// Model   Layer l (0 to 3) has planes x 2^l planes; all but the first halve height and width, or dilate their convolutions
-//         instead. A basic block is two 3x3 convolutions; a bottleneck a 1x1, a 3x3 and a 1x1 one, with four times its
-//         planes at the end.
+// Model   Layer l (0 to 3) has planes x 2^l planes; all but the first halve height and width, or dilate their
+//         convolutions instead. A basic block is two 3x3 convolutions; a bottleneck a 1x1, a 3x3 and a 1x1 one, with
+//         four times its planes at the end.
 // Names   As torch.nn.Sequential names the same model: "0.0.weight", "3.1.conv2.weight", "1.0.downsample.1.bias",
 //         "5.fc.weight".
 // Source  He et al., arXiv:1512.03385; ResNeXt, arXiv:1611.05431 (groups, width); torchvision's models.resnet, whose

@@ -2,8 +2,8 @@
 //
 // Model   A part of a parameter starts with the values that the whole one would have there, so that a model is the same
 //         however it is part. A rank keeps its part alone.
-// Source  Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3: a perceptron is a column-parallel product, an activation,
-//         a row-parallel product; attention the same, its heads dealt out.
+// Source  Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3: a perceptron is a column-parallel product, an
+//         activation, a row-parallel product; attention the same, its heads dealt out.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class Products {
   Products(StageTensors& tensors, const TensorGroup* group, Initial bias = constant(0))
       : tensors_(tensors), group_(group), bias_(std::move(bias)) {}
 
-  /// [..., in] to [..., out], the outputs part. `units` of them stay together: the outputs are `blocks` rows of out / blocks,
-  /// of each of which a rank has its extent of units. Weights are normal.
+  /// [..., in] to [..., out], the outputs part. `units` of them stay together: the outputs are `blocks` rows of out /
+  /// blocks, of each of which a rank has its extent of units. Weights are normal.
   Layer column(const std::string& name, std::int64_t in, std::int64_t out, double deviation, std::int64_t blocks = 1,
                std::int64_t unit = 1);
   /// [..., in], cut, to whole [..., out].

@@ -1,8 +1,9 @@
 // reference/training/models/tensor_store.hpp: the parameters and running statistics of a rank's part of a model.
 //
-// Model   A parameter's first value is a function of the seed and its name alone. So each rank makes only what it has, and a
-//         model has the same values however it is cut. Asked for a name again, the store gives the tensor that it has: that
-//         is how layers share a parameter; where they lie on different ranks each has a leaf of its own under that name.
+// Model   A parameter's first value is a function of the seed and its name alone. So each rank makes only what it has,
+//         and a model has the same values however it is cut. Asked for a name again, the store gives the tensor that it
+//         has: that is how layers share a parameter; where they lie on different ranks each has a leaf of its own under
+//         that name.
 // Threads A store serves one rank.
 #pragma once
 

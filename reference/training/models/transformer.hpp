@@ -1,13 +1,13 @@
 // reference/training/models/transformer.hpp: a small causal transformer over tokens, with tied embeddings.
 //
 // Model   Embeddings of tokens and places; blocks of attention and of a perceptron with gelu, each after a layer
-//         normalisation and added to what came in; a last normalisation, then the product with the token embeddings. Where
-//         the first and the last block lie on different ranks, both have the leaf "token.weight": the gradient of the model
-//         is the sum of the two.
-// Shapes  In: tokens [rows, length], whole numbers. Out: [rows, tokens, length], classes second, as a cross-entropy takes
-//         them beside labels [rows, length].
-// Source  Radford et al., Language Models are Unsupervised Multitask Learners, 2019 (GPT-2), with its first values: normal
-//         with deviation 0.02, that of the products that are added divided by the root of their number.
+//         normalisation and added to what came in; a last normalisation, then the product with the token embeddings.
+//         Where the first and the last block lie on different ranks, both have the leaf "token.weight": the gradient of
+//         the model is the sum of the two.
+// Shapes  In: tokens [rows, length], whole numbers. Out: [rows, tokens, length], classes second, as a cross-entropy
+//         takes them beside labels [rows, length].
+// Source  Radford et al., Language Models are Unsupervised Multitask Learners, 2019 (GPT-2), with its first values:
+//         normal with deviation 0.02, that of the products that are added divided by the root of their number.
 #pragma once
 
 #include <cstdint>

@@ -192,9 +192,9 @@ class PipelineEngine::Call {
     try {
       boundary_after(place.first).keep_to(place.second, outputs);
     } catch (const schedules::DescriptionMismatch& mismatch) {
-      throw InvalidArgument(fmt::format("stage {}, {}; {}", place.first, mismatch.what(),
-                                        promised ? "promise nothing where shapes change"
-                                                 : "outputs may change their shape only where inputs do"));
+      throw InvalidArgument(fmt::format(
+          "stage {}, {}; {}", place.first, mismatch.what(),
+          promised ? "promise nothing where shapes change" : "outputs may change their shape only where inputs do"));
     }
   }
 

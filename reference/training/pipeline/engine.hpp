@@ -2,19 +2,21 @@
 //
 // Model   A rank has some of the model's stages. A call runs all micro-batches of a batch through them: forward over
 //         detached inputs, at the last stage criterion(outputs, labels) divided by the number of micro-batches of the
-//         step, backward from the gradient of the outputs. Gradients gather in the parameters' grad over micro-batches and
-//         calls; the caller averages them over data ranks, updates and clears them.
-// Shapes  The rank of the first stage sees whether the inputs' shapes are those of the call before, and tells the others:
-//         where they have changed, each stage describes its outputs ahead of the first message, where they differ between
-//         the micro-batches, ahead of each; else no description is sent. With promised shapes none is ever sent, and a
-//         stage that breaks the promise is an error. Gradients have the shapes of what they are of.
+//         step, backward from the gradient of the outputs. Gradients gather in the parameters' grad over micro-batches
+//         and calls; the caller averages them over data ranks, updates and clears them.
+// Shapes  The rank of the first stage sees whether the inputs' shapes are those of the call before, and tells the
+//         others: where they have changed, each stage describes its outputs ahead of the first message, where they
+//         differ between the micro-batches, ahead of each; else no description is sent. With promised shapes none is
+//         ever sent, and a stage that breaks the promise is an error. Gradients have the shapes of what they are of.
 // Messages wire.hpp: one a boundary and micro-batch, in the memory on which calls are made (rank_device.hpp).
-// Memory  What a backward pass needs is given up when it is over: with the weight gradient where the schedule splits them.
+// Memory  What a backward pass needs is given up when it is over: with the weight gradient where the schedule splits
+//         them.
 //         A result counts the most (stage, micro-batch) pairs that were kept at once and, where asked, the most bytes.
-// Bits    With a schedule that back-propagates the micro-batches of each stage in their order, a step's gradients have the
-//         bits of a single device that runs micro-batch after micro-batch.
+// Bits    With a schedule that back-propagates the micro-batches of each stage in their order, a step's gradients have
+//         the bits of a single device that runs micro-batch after micro-batch.
 // Threads Back-propagation runs on the calling thread, on GPUs, too: layers may talk to other ranks in it.
-// Errors  InvalidArgument, with the numbers. What a stage or a message throws comes through; the group is unusable then.
+// Errors  InvalidArgument, with the numbers. What a stage or a message throws comes through; the group is unusable
+//         then.
 // Source  ColossalAI's PipelineSchedule (the contract of a call); torch.distributed.pipelining's stages.
 #pragma once
 
@@ -81,14 +83,14 @@ struct EngineResult {
 
 class PipelineEngine {
  public:
-  /// `stages` are those that the schedule puts on this rank, by number. The group, the stages and the steps must outlive
-  /// the engine. Throws InvalidArgument for other stages than the schedule's, and for a group of another size.
+  /// `stages` are those that the schedule puts on this rank, by number. The group, the stages and the steps must
+  /// outlive the engine. Throws InvalidArgument for other stages than the schedule's, and for a group of another size.
   PipelineEngine(comm::Communicator& group, ScheduleFor schedule_for, std::map<int, Stage*> stages,
                  EngineOptions options, const PipelineTrainingSteps& steps);
   ~PipelineEngine();
 
-  /// Runs a batch. Collective over the group. Throws InvalidArgument for a call that trains and does not return its loss,
-  /// and for another number of micro-batches than announced, here or on another rank.
+  /// Runs a batch. Collective over the group. Throws InvalidArgument for a call that trains and does not return its
+  /// loss, and for another number of micro-batches than announced, here or on another rank.
   EngineResult run(const EngineCall& call);
 
   /// Of the rank's stages, in their order; one that several stages share, once.

@@ -180,7 +180,8 @@ TEST_P(EverySchedule, HasTheBitsOfOneDeviceAndKeepsWhatTheScheduleSays) {
     const std::vector<Data> calls{data_of(std::vector<std::int64_t>(static_cast<std::size_t>(count), 3), 1),
                                   data_of(std::vector<std::int64_t>(static_cast<std::size_t>(count), 3), 2)};
     const Alone expected = alone(make, setting.ranks * setting.chunks, calls);
-    const schedules::Schedule schedule = schedules::generate(setting.schedule_kind, {setting.ranks, count, setting.chunks});
+    const schedules::Schedule schedule =
+        schedules::generate(setting.schedule_kind, {setting.ranks, count, setting.chunks});
     Gathered gathered;
     on_ranks(setting, [&](Rank& rank) {
       std::vector<double> losses;

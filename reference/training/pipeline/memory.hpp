@@ -1,7 +1,8 @@
 // reference/training/pipeline/memory.hpp: how much memory the tensors of a piece of work take at once.
 //
-// Model   LibTorch's allocators report what they give and take back on a thread, and on those that back-propagate for it. The
-//         sum since the beginning is what is there beside what was there before; the most that it was is the peak.
+// Model   LibTorch's allocators report what they give and take back on a thread, and on those that back-propagate for
+//         it. The sum since the beginning is what is there beside what was there before; the most that it was is the
+//         peak.
 // Cost    About 0.1 us for each tensor.
 #pragma once
 

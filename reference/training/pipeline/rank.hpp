@@ -1,4 +1,5 @@
-// reference/training/pipeline/rank.hpp: one rank of a specification's pipeline: its stages, engine and shared parameters.
+// reference/training/pipeline/rank.hpp: one rank of a specification's pipeline: its stages, engine and shared
+// parameters.
 #pragma once
 
 #include <map>
@@ -33,16 +34,16 @@ class PipelineRank {
   void reduce_shared() { shared_->reduce(); }
   void clear_gradients() { engine_->clear_gradients(); }
 
-  /// The parameters that this rank holds, in the order of job::parameters_of(), as its record has them: of one that is cut
-  /// the part. Their values as given, where layers use them rounded, and as
+  /// The parameters that this rank holds, in the order of job::parameters_of(), as its record has them: of one that is
+  /// cut the part. Their values as given, where layers use them rounded, and as
   /// they use them.
   [[nodiscard]] const std::vector<job::Parameter>& list() const { return list_; }
   [[nodiscard]] const std::vector<at::Tensor>& given() const { return given_; }
   [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
   /// Zeros where there is none.
   [[nodiscard]] std::vector<at::Tensor> gradients() const;
-  /// Writes what the specification injects on this rank in that step: before any reduction into the leaves' own gradients,
-  /// after them into those that are given.
+  /// Writes what the specification injects on this rank in that step: before any reduction into the leaves' own
+  /// gradients, after them into those that are given.
   void inject_local(int step);
   void inject_reduced(int step, std::vector<at::Tensor>& gradients) const;
 

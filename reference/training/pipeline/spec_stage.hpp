@@ -13,8 +13,8 @@
 
 namespace plumbline::training {
 
-/// Layers of a model, which must outlive it. One tensor goes in, and one comes out. Batch normalisation uses the statistics
-/// of the rows that it is given, also in evaluation: a specification has no running ones.
+/// Layers of a model, which must outlive it. One tensor goes in, and one comes out. Batch normalisation uses the
+/// statistics of the rows that it is given, also in evaluation: a specification has no running ones.
 class SpecStage final : public Stage {
  public:
   /// Layers first .. end-1; `parameters` are those of `model` that they use. `autocast`, where it is

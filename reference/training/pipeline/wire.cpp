@@ -28,7 +28,8 @@ std::vector<std::int64_t> row_major(const std::vector<std::int64_t>& sizes) {
 at::ScalarType type_of(const schedules::TensorDescription& one) {
   constexpr int kTypes = static_cast<int>(at::ScalarType::Undefined);
   if (one.program_type > kTypes)
-    throw InvalidArgument(fmt::format("a description of tensors has type {}; LibTorch has {}", one.program_type, kTypes));
+    throw InvalidArgument(
+        fmt::format("a description of tensors has type {}; LibTorch has {}", one.program_type, kTypes));
   if (one.program_type > 0) return static_cast<at::ScalarType>(one.program_type - 1);
   constexpr std::array kTypesOf{at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kInt, at::kLong, at::kByte};
   static_assert(kTypesOf.size() == comm::kAllDTypes.size());
@@ -58,10 +59,12 @@ std::vector<Part> parts_of(const Description& description, WireType wire) {
 }
 
 // A tensor over its part of the message, which must outlive it.
-at::Tensor view_of(const at::Tensor& message, const Part& part, const schedules::TensorDescription& one, WireType wire) {
+at::Tensor view_of(const at::Tensor& message, const Part& part, const schedules::TensorDescription& one,
+                   WireType wire) {
   auto* begin = static_cast<std::uint8_t*>(message.data_ptr()) + part.begin;
   return at::from_blob(
-      begin, one.shape, one.strides.empty() ? row_major(one.shape) : one.strides, [message](void*) {}, message.options().dtype(type_on_the_wire(one, wire)));
+      begin, one.shape, one.strides.empty() ? row_major(one.shape) : one.strides, [message](void*) {},
+      message.options().dtype(type_on_the_wire(one, wire)));
 }
 
 }  // namespace
@@ -102,7 +105,8 @@ Tensors unpack(const at::Tensor& message, const Description& description, WireTy
   const std::vector<Part> parts = parts_of(description, wire);
   Tensors tensors;
   for (std::size_t i = 0; i < description.size(); ++i)
-    tensors.push_back(view_of(message, parts[i], description[i], wire).to(where.computes_on(), type_of(description[i])));
+    tensors.push_back(
+        view_of(message, parts[i], description[i], wire).to(where.computes_on(), type_of(description[i])));
   return tensors;
 }
 

@@ -38,7 +38,8 @@ class InnerState {
     std::vector<at::Tensor> values, gradients;
     for (std::size_t i = 0; i < master_weights.size(); ++i) {
       values.push_back(view_like(like_[i], master_weights[i].values));
-      gradients.push_back(master_weights[i].gradient.empty() ? at::Tensor() : view_like(like_[i], master_weights[i].gradient));
+      gradients.push_back(master_weights[i].gradient.empty() ? at::Tensor()
+                                                             : view_like(like_[i], master_weights[i].gradient));
     }
     state_.step(values, gradients);
   }
@@ -260,8 +261,8 @@ class AutocastOptimizer final : public ScaledOptimizer {
           fmt::format("the state has {} parameters, the optimizer {}", state.master_weights.size(), host_.size()));
     for (std::size_t i = 0; i < host_.size(); ++i)
       if (static_cast<std::int64_t>(state.master_weights[i].size()) != host_[i].numel())
-        throw InvalidArgument(
-            fmt::format("a parameter has {} elements, in the state {}", host_[i].numel(), state.master_weights[i].size()));
+        throw InvalidArgument(fmt::format("a parameter has {} elements, in the state {}", host_[i].numel(),
+                                          state.master_weights[i].size()));
     inner_->load(state.inner);
     if (const auto* torch = std::get_if<scaler::TorchScale>(&state.scale))
       scaler_->load({.scale = static_cast<double>(torch->scale),
@@ -279,7 +280,8 @@ class AutocastOptimizer final : public ScaledOptimizer {
   static constexpr int kOnly = 0;  // the scaler knows several optimizers
 
   void agree(std::span<float> found) const {
-    scaler::agree_on_found_inf(deciding_groups(scaling_.options.deciding, scaling_.groups), found, scaling_.options.timeout);
+    scaler::agree_on_found_inf(deciding_groups(scaling_.options.deciding, scaling_.groups), found,
+                               scaling_.options.timeout);
   }
   [[nodiscard]] std::vector<scaler::Master> master_weights() {
     std::vector<scaler::Master> all;
@@ -328,8 +330,7 @@ scaler::LossScale loss_scale_of(const std::optional<job::Scaler>& given) {
 
 std::unique_ptr<ScaledOptimizer> rounded_optimizer(std::vector<ScaledLeaf> leaves, std::span<const at::Tensor> values,
                                                    const job::Optimizer& rule, const Scaling& scaling) {
-  return std::make_unique<RoundedOptimizer>(std::move(leaves), values, rule,
-                                            scaling);
+  return std::make_unique<RoundedOptimizer>(std::move(leaves), values, rule, scaling);
 }
 
 std::unique_ptr<ScaledOptimizer> autocast_optimizer(const std::vector<ScaledLeaf>& leaves, const job::Optimizer& rule,

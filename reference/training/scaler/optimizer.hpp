@@ -1,11 +1,11 @@
 // reference/training/scaler/optimizer.hpp: a loss scale, its decisions and an optimizer, bound to LibTorch's leaves.
 //
-// Model   Behind one interface the two ways of gradient_settings.hpp. A step is given the gradients of scaled losses, reduced
-//         over replicas; what was found is agreed on over the model group; a step with something found changes the scale
-//         alone. values() is what the optimizer steps, in float32; gradients() what it used, divided by the scale and
-//         clipped, or in a skipped step as it came.
-// Memory  Leaves, gradients and masters have one order in memory, the leaf's. Leaves on a GPU have a copy on the host, where
-//         their masters are stepped; of a skipped step nothing is copied back.
+// Model   Behind one interface the two ways of gradient_settings.hpp. A step is given the gradients of scaled losses,
+//         reduced over replicas; what was found is agreed on over the model group; a step with something found changes
+//         the scale alone. values() is what the optimizer steps, in float32; gradients() what it used, divided by the
+//         scale and clipped, or in a skipped step as it came.
+// Memory  Leaves, gradients and masters have one order in memory, the leaf's. Leaves on a GPU have a copy on the host,
+//         where their masters are stepped; of a skipped step nothing is copied back.
 // Bits    Masters are stepped by OptimizerState, whose operations are torch.optim's. A saved state goes on bit for bit.
 // Errors  InvalidArgument, naming the leaf; what the scaler and the communicator throw.
 // Source  ColossalAI 96780e6 (amp/naive_amp, amp/torch_amp); torch.amp.GradScaler.
@@ -32,8 +32,8 @@ struct ScaledLeaf {
   bool tied_copy = false;   // an earlier stage has it too, and counts it
 };
 
-/// OptimizerState as what steps masters; `like` are the leaves whose masters they are. State: the number of steps, then both
-/// moments of each, empty where there is none. Loading throws InvalidArgument for one of other leaves.
+/// OptimizerState as what steps masters; `like` are the leaves whose masters they are. State: the number of steps, then
+/// both moments of each, empty where there is none. Loading throws InvalidArgument for one of other leaves.
 [[nodiscard]] scaler::InnerOptimizer inner_optimizer(const job::Optimizer& rule, const std::vector<at::Tensor>& like);
 
 /// The scale of a specification; a constant 1 where it has none.

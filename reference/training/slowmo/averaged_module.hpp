@@ -1,21 +1,24 @@
-// reference/training/slowmo/averaged_module.hpp: SlowMo, LocalSGD and stochastic gradient push around a LibTorch module.
+// reference/training/slowmo/averaged_module.hpp: SlowMo, LocalSGD and stochastic gradient push around a LibTorch
+// module.
 //
 // Use     AveragedModule module(world, tensors, forward, groups, options);
 //         every step: module.forward(x), the loss, its backward(), the optimizer's step, module.perform_slowmo().
-// Model   A module is a function over tensors that it shares: leaves that require gradients, buffers, and of leaves of 16 bits
-//         masters of float32. forward() broadcasts rank 0's buffers and puts the estimate in the place of the numerators; a
-//         hook at its result has the numerators taken again, and a node's gradients averaged, when the backward through it is
-//         over, whatever loss it began at. So saved tensors have in the backward what they had in the forward.
-// Devices The tensors lie on the device that is named with them. What the module does there is in the order in which LibTorch computes;
-//         over groups that do not take its memory, messages go through the host's. The device of the options follows from that.
-// Memory  Nothing is copied: reference/slowmo gets views of the tensors' memory, in whatever order it is, which must be the
-//         same on all ranks and without gaps. Who gives a tensor other memory is told so.
+// Model   A module is a function over tensors that it shares: leaves that require gradients, buffers, and of leaves of
+//         16 bits masters of float32. forward() broadcasts rank 0's buffers and puts the estimate in the place of the
+//         numerators; a hook at its result has the numerators taken again, and a node's gradients averaged, when the
+//         backward through it is over, whatever loss it began at. So saved tensors have in the backward what they had
+//         in the forward.
+// Devices The tensors lie on the device that is named with them. What the module does there is in the order in which
+//         LibTorch computes; over groups that do not take its memory, messages go through the host's. The device of the
+//         options follows from that.
+// Memory  Nothing is copied: reference/slowmo gets views of the tensors' memory, in whatever order it is, which must be
+//         the same on all ranks and without gaps. Who gives a tensor other memory is told so.
 // Missing A leaf without a gradient takes part in a node's average with zeros, so that all ranks send equally much.
 // Errors  InvalidArgument: a tensor that is no leaf or has gaps, masters that do not fit. Unsupported: a tensor on
-//         another device, or of a type that is not averaged. StateError: memory that moved. Each with the tensor's name. What
-//         slowmo.hpp says besides.
-// Threads One at a time, backward included: of tensors on a GPU a backward with several ranks a node has to run on the calling thread
-//         (on_this_thread.hpp), since it waits for the others.
+//         another device, or of a type that is not averaged. StateError: memory that moved. Each with the tensor's
+//         name. What slowmo.hpp says besides.
+// Threads One at a time, backward included: of tensors on a GPU a backward with several ranks a node has to run on the
+//         calling thread (on_this_thread.hpp), since it waits for the others.
 // Source  FairScale's SlowMoDistributedDataParallel: its hooks, train(), eval() and perform_slowmo().
 #pragma once
 
@@ -37,7 +40,7 @@ struct ModuleTensors {
   std::vector<NamedTensor> parameters;  // leaves
   std::vector<NamedTensor> buffers{};
   std::vector<at::Tensor> master_weights{};  // none, or one for each parameter
-  RankDevice where{};                 // that all of them lie on
+  RankDevice where{};                        // that all of them lie on
 };
 
 /// What an optimizer works on, parameters or masters, and its rate of now.

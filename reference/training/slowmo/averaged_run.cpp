@@ -184,7 +184,8 @@ class AveragedRun final : public AveragedSession {
         leaves_(leaves_of(values_, type_of(spec.run.dtype), where)),
         model_(spec_, leaves_, where),
         optimizer_(spec.optimizer, list_.size()) {
-    ModuleTensors tensors{.parameters = named(leaves_), .buffers = model_.buffers(), .master_weights = {}, .where = where};
+    ModuleTensors tensors{
+        .parameters = named(leaves_), .buffers = model_.buffers(), .master_weights = {}, .where = where};
     if (has_master_weights()) tensors.master_weights = values_;
     module_.emplace(
         world, std::move(tensors),

@@ -8,9 +8,9 @@
 
 namespace plumbline::training {
 
-/// On spec.run.device; `devices` are those whose memory the world may serve, or null. Collective over `world`, which must outlive
-/// it. Throws InvalidArgument as require_averageable() and require_possible(), and for a world of another size than the
-/// specification's; what RankDevice throws; Unsupported for a GPU without its runtime.
+/// On spec.run.device; `devices` are those whose memory the world may serve, or null. Collective over `world`, which
+/// must outlive it. Throws InvalidArgument as require_averageable() and require_possible(), and for a world of another
+/// size than the specification's; what RankDevice throws; Unsupported for a GPU without its runtime.
 [[nodiscard]] std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Communicator& world,
                                                             const AveragingSettings& settings,
                                                             const AveragedSteps& steps,

@@ -1,5 +1,3 @@
-#include "reference/training/averaging.hpp"
-
 #include <span>
 #include <utility>
 
@@ -7,6 +5,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/safetensors.hpp"
+#include "reference/training/averaging.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -1,5 +1,3 @@
-#include "reference/training/averaging.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,6 +9,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
+#include "reference/training/averaging.hpp"
 
 namespace plumbline::training {
 namespace {

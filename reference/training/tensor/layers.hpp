@@ -1,12 +1,12 @@
 // reference/training/tensor/layers.hpp: linear layers whose weight is cut over the ranks of a tensor group.
 //
-// Model   Every rank of the group calls the same layers in the same order, with the same input where it is whole and its own
-//         part where it is cut. Functions that are each other's backward: copied is the identity forward and adds up
-//         gradients backward, summed adds up forward and is the identity backward; gathered joins parts forward and takes
-//         the rank's own part of the gradient backward.
+// Model   Every rank of the group calls the same layers in the same order, with the same input where it is whole and
+//         its own part where it is cut. Functions that are each other's backward: copied is the identity forward and
+//         adds up gradients backward, summed adds up forward and is the identity backward; gathered joins parts forward
+//         and takes the rank's own part of the gradient backward.
 // Bits    What is whole is bit-equal on all ranks, and so are gradients of whole parameters, without being exchanged.
-// Order   The group's collectives come in the order of layers, forward, and the reverse, backward: ranks that run the same
-//         schedule meet in them. On GPUs, back-propagation must run on the calling thread (engine.hpp).
+// Order   The group's collectives come in the order of layers, forward, and the reverse, backward: ranks that run the
+//         same schedule meet in them. On GPUs, back-propagation must run on the calling thread (engine.hpp).
 // Memory  What is exchanged is copied to where calls are made (rank_device.hpp).
 // Source  Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3: f and g.
 #pragma once

@@ -1,15 +1,15 @@
 // A test double of NCCL's C interface: what libplumbline_nccl.so opens in its tests, on machines without a GPU.
 //
-// It proves our side of the interface and nothing of NCCL: that we ask in the right order, group what must go together, poll, abort,
-// and say what went wrong. It is strict where NCCL leaves things undefined: a call on a communicator that is still at work on the
-// last one is refused.
+// It proves our side of the interface and nothing of NCCL: that we ask in the right order, group what must go together,
+// poll, abort, and say what went wrong. It is strict where NCCL leaves things undefined: a call on a communicator that
+// is still at work on the last one is refused.
 //
-// Model   Memory and streams are those of emulated devices (reference/device/runtimes.hpp). The ranks of a communicator share a
-//         file in /dev/shm with a pipe for each ordered pair; what one group call holds is one "kernel", put into the stream. Sends
-//         and receives of a kernel go on beside each other; two kernels of a stream one after the other: a send of more than a pipe
-//         holds waits for its receiver, as NCCL's do.
-//         Communicators do not block: making one, splitting one, and each group call on one are through after some looks; the kernels
-//         of the first call are launched then, those of others at once.
+// Model   Memory and streams are those of emulated devices (reference/device/runtimes.hpp). The ranks of a communicator
+//         share a file in /dev/shm with a pipe for each ordered pair; what one group call holds is one "kernel", put
+//         into the stream. Sends and receives of a kernel go on beside each other; two kernels of a stream one after
+//         the other: a send of more than a pipe holds waits for its receiver, as NCCL's do.
+//         Communicators do not block: making one, splitting one, and each group call on one are through after some
+//         looks; the kernels of the first call are launched then, those of others at once.
 // Faults  Of this process, chosen with nccl_double_fault():
 //           async_error       the kernels launched meanwhile never end, and an asynchronous error is reported
 //           hidden_error      the same, and it is not reported
@@ -19,8 +19,8 @@
 //           slow_connect      the first call on a communicator is not through as long as this is chosen
 //           slow_calls        no call is
 //         NCCL_DOUBLE_VERSION is what it says of itself. Built with NCCL_DOUBLE_WITHOUT_SPLIT it lacks a function.
-// Mutants NCCL_DOUBLE_MUTANT, of this process: what NCCL would make of a module that is wrong in one way. ../README.md has a row for
-//         each fault and each mutant, with the test that meets it; ../mutants_test.py runs them.
+// Mutants NCCL_DOUBLE_MUTANT, of this process: what NCCL would make of a module that is wrong in one way. ../README.md
+//         has a row for each fault and each mutant, with the test that meets it; ../mutants_test.py runs them.
 #include <algorithm>
 #include <array>
 #include <atomic>
