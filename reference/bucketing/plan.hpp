@@ -67,7 +67,7 @@ struct Plan {
 
 // ---- Buckets of gradients in the order in which they come.
 //
-// Model   plan_some_by_size() (plan.hpp), where what is left at the end follows as it was begun.
+// Model   plan_some_by_size(), where what is left at the end follows as it was begun.
 // Units   Limits are bytes: of the first bucket of each type, device and group the first one, and so on; the last one
 //         holds for ever.
 

@@ -162,7 +162,7 @@ class Communicator {
   /// changes nothing.
   virtual void use_stream(void* /*stream*/) {}
 
-  /// Exchanges of two members in place (communicator.hpp), as part of this group, or null where there are none: then
+  /// Exchanges of two members in place (PairExchanges), as part of this group, or null where there are none: then
   /// messages do the same. Which members have them may differ, as their decorators do: who uses them asks all first.
   [[nodiscard]] virtual PairExchanges* pair_exchanges() { return nullptr; }
 
@@ -220,7 +220,7 @@ class CommunicatorDecorator : public Communicator {
 //         elsewhere leaves its half to the other.
 // Where   Communicator::pair_exchanges(). Backends and decorators have none unless they say so: there messages do the
 //         same, and whoever decorates sees them.
-// Threads, memory, errors  As communicator.hpp says of started calls.
+// Threads, memory, errors  As those of started calls.
 
 /// Numbers that an update is given of either side.
 using PairFactors = std::array<double, 3>;

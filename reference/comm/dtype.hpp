@@ -1,7 +1,7 @@
 // reference/comm/dtype.hpp: the element types that a communicator moves and adds, and the ways of adding them.
 //
 // Model   A buffer holds `count` elements of one DType. A reduction folds the ranks' elements with a ReduceOp in an
-//         accumulator type; f16 and bf16 have no arithmetic of their own here, they are formats (see dtype.hpp).
+//         accumulator type; f16 and bf16 have no arithmetic of their own here, they are formats.
 // Units   size_of() is bytes per element.
 #pragma once
 
@@ -31,7 +31,7 @@ inline constexpr std::array kAllReduceOps{ReduceOp::sum, ReduceOp::avg, ReduceOp
 /// True for f16, bf16, f32 and f64.
 [[nodiscard]] constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
 
-struct Float16;  // dtype.hpp
+struct Float16;  // below
 struct BFloat16;
 
 /// The element type of a C++ type.

@@ -7,7 +7,7 @@
 //         started a call is busy elsewhere. Sends and receives are matched by whichever side comes second.
 // Devices With LocalOptions::device_calls calls on a device's memory are posted and compared in the same way; then
 //         whoever first sees that all have posted launches the whole call, and each member's stream follows it
-//         (local.hpp).
+//         (DeviceCalls).
 // Results Reductions add in rank order, half formats in f32 rounded once: the same bits on all ranks, in every run.
 // Waiting Spin while ranks fit on cores, then yield, then sleep ever longer; never a scheduler slice spent spinning.
 // Errors  As communicator.hpp says; this backend claims every capability.
@@ -26,7 +26,7 @@
 
 namespace plumbline::comm {
 
-class DeviceCalls;  // local.hpp
+class DeviceCalls;  // below
 
 struct LocalOptions {
   /// Limit of a wait that is given none.

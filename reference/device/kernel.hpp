@@ -54,7 +54,7 @@ void launch(Runtime& runtime, int device, const std::vector<Work>& works, Stream
   for (const Work& work : works) runtime.launch(device, kernel, &work, work.table.chunks, stream);
 }
 
-// ---- A component's kernel (kernel.hpp) as it was built for GPUs.
+// ---- A component's kernel as it was built for GPUs.
 
 struct CudaKernel {
   std::string_view name;  // Work::kName

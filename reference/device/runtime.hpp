@@ -9,7 +9,7 @@
 //         memory is the host's and whose streams are threads: the same communicator and the same kernels' bodies, on
 //         machines without a GPU. The emulated one is there to show faults of order; its speed says nothing.
 // Handles Streams and events are the runtime's own (cudaStream_t, cudaEvent_t), so that those of others (LibTorch's)
-//         serve, too; the null stream is the device's default stream. runtime.hpp owns them.
+//         serve, too; the null stream is the device's default stream. OwnStream and OwnEvent own them.
 // Threads Any thread may call; what the host's thread has as its current device stays as it is, unless nothing in the
 //         process uses that device: to go back to it would start to.
 // Errors  InvalidArgument: no such device. OutOfMemory (with figures). DeviceFailure: what the runtime says, with its

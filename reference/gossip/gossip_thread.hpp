@@ -10,7 +10,7 @@
 //         its repetition.
 // Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same
 //         values over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the
-//         thread pauses before each such try (gossip_thread.hpp). Not one that failed on a device, or found no memory
+//         thread pauses before each such try (Backoff). Not one that failed on a device, or found no memory
 //         there: its DeviceFailure comes from collect() at once.
 // Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the round, its peers
 //         and what cut it last. PeerFailed and others of the exchange come from collect(), too. After them only close()

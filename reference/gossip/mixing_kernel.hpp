@@ -95,7 +95,7 @@ struct Kept {
 
 // ---- Push-sum's mixing for tensors in memory of a GPU: one launch for all of them.
 //
-// Model   As mixing_kernel.hpp, in stream order: nothing is waited for, and the host may forget the list when the call
+// Model   As above, in stream order: nothing is waited for, and the host may forget the list when the call
 //         returns.
 // Bits    Those of the host, but for which NaN.
 // Needs   A driver for the toolkit that this was built with. The program starts without one.

@@ -6,7 +6,7 @@
 //         With several chunks (virtual stages), part c*stages + r is chunk c of rank r.
 // Cost    Uniform: O(parts). Optimal: O(items x parts) time, O(items) memory.
 // Sources DeepSpeed runtime/utils.py and ColossalAI builder/pipeline.py for what partitions are asked for; their own
-//         rules, which differ, are in partition.hpp. Optimal: the linear partition problem, by dynamic programming.
+//         rules, which differ, are below. Optimal: the linear partition problem, by dynamic programming.
 #pragma once
 
 #include <cstddef>
@@ -100,7 +100,7 @@ struct ColossalaiPartition {
 // ---- Partitions by the names under which DeepSpeed and ColossalAI offer them.
 //
 // Model   A method gives each layer a weight, by its type or its trainable parameters, and leaves the dealing to the
-//         system's own rule, which is in partition.hpp.
+//         system's own rule, which is above.
 // Methods DeepSpeed, in any case: `uniform`; `parameters`; `type:EXPRESSION`, where a layer in whose type the
 //         expression is found, in any case, weighs 1 and any other 0. ColossalAI, as written: `layer` is uniform,
 //         `parameter` balanced.
@@ -265,7 +265,7 @@ struct StageCost {
 //
 // Model   A schedule says who does what in which order; the layers of a stage say how long it takes. The same schedule
 //         is simulated with the stages of each candidate: an even number of layers, even parameters, the shortest
-//         period (partition.hpp). Messages are those of the layer in front of each boundary, activations and
+//         period (above). Messages are those of the layer in front of each boundary, activations and
 //         parameters those of all of a stage's layers.
 // Note    The shortest period makes the steady state shortest, and GPipe where forward and backward are in proportion.
 //         Beyond that a schedule's makespan also depends on what is first and last; the comparison says how much.

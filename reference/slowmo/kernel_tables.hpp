@@ -56,7 +56,7 @@ struct SlowStepAsFairscale {
 
 // ---- Slow_step() as work for a device that takes many tensors in one launch.
 
-/// Step is one of kernel_tables.hpp's, made of the same rule for both types.
+/// Step is one of those above, made of the same rule for both types.
 template <template <class> class Step>
 struct SlowStepWork {
   static constexpr std::string_view kName = Step<float>::kName;
