@@ -1,4 +1,5 @@
 // `plumbline merge`: the records of all shards of a run become the record of the whole.
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -43,16 +44,16 @@ record::Header unmerged_header() {
 }
 
 // The shard's record that the whole one would replace; empty for none.
-std::string replaced_record(const MergeOptions& options) {
+std::string replaced_record(const std::vector<std::string>& shards, const std::string& out) {
   std::error_code error;
-  for (const std::string& shard : options.shards)
-    if (std::filesystem::equivalent(record_file(shard), std::filesystem::path(options.out) / "run.jsonl", error))
+  for (const std::string& shard : shards)
+    if (std::filesystem::equivalent(record_file(shard), std::filesystem::path(out) / "run.jsonl", error))
       return record_file(shard).string();
   return {};
 }
 
 int run_merge(const MergeOptions& options, const Program& program) {
-  if (const std::string record = replaced_record(options); !record.empty())
+  if (const std::string record = replaced_record(options.shards, options.out); !record.empty())
     throw InvalidArgument(
         fmt::format("--out '{}': it would replace '{}', which merge reads; give another folder", options.out, record));
   return with_unfinished_reports(options.out, unmerged_header(), [&] { return merge_shards(options, program); });
@@ -63,12 +64,18 @@ int run_merge(const MergeOptions& options, const Program& program) {
 Command add_merge(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand("merge", "Put the records of all shards of a check together");
   auto options = std::make_shared<MergeOptions>();
-  command->add_option("shards", options->shards, "Records, or folders that hold one")->required()->type_name("RUN");
-  command->add_option("--out", options->out, "Folder of the whole record")->required()->type_name("DIR");
+  CLI::Option* const shards = command->add_option("shards", options->shards, "Records, or folders that hold one");
+  shards->required()->type_name("RUN");
+  CLI::Option* const out = command->add_option("--out", options->out, "Folder of the whole record");
+  out->required()->type_name("DIR");
   command->footer("Example: plumbline merge shard1 shard2 shard3 --out whole");
   return {[options, &program] { return run_merge(*options, program); },
-          [options](const CommandLine& line, const std::string& why) {
-            if (replaced_record(*options).empty()) refuse_in_reports(line, {}, unmerged_header(), why);
+          [shards, out](const CommandLine& line, const std::string& why) {
+            // As they were given: where the line is refused, the options need not have them.
+            const bool is_apart = std::ranges::all_of(out->results(), [&](const std::string& one) {
+              return replaced_record(shards->results(), one).empty();
+            });
+            if (is_apart) refuse_in_reports(line, {}, unmerged_header(), why);
           }};
 }
 
