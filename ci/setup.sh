@@ -9,8 +9,8 @@ JOBS=${JOBS:-$(nproc)}
 BUILD=${BUILD:-build}
 PLUMBLINE_TORCH=${PLUMBLINE_TORCH:-AUTO}
 TORCH_PIN=2.13.0
-WEAVER=(tree-sitter==0.26.1 tree-sitter-cpp==0.23.4)
-python=()  # how CMake is told of another one than it finds
+WEAVER=(tree-sitter==0.26.1 tree-sitter-cpp==0.23.4 "tomli; python_version<'3.11'")
+weaver=()  # how CMake is told of a Python that has them
 started=$SECONDS
 
 say() { printf '[%3ds] %s\n' $((SECONDS - started)) "$*"; }
@@ -53,20 +53,21 @@ install_packages() {
 }
 
 configure() {
-  quietly cmake -S . -B "$BUILD" -G Ninja "-DPLUMBLINE_TORCH=$PLUMBLINE_TORCH" "${python[@]}" "$@"
+  quietly cmake -S . -B "$BUILD" -G Ninja "-DPLUMBLINE_TORCH=$PLUMBLINE_TORCH" "${weaver[@]}" "$@"
 }
 
 make_venv() {
-  [[ -x .venv/bin/python ]] && return
+  .venv/bin/python -m pip --version >/dev/null 2>&1 && return
   python3 -m venv .venv 2>/dev/null || { install_packages python3-venv && quietly python3 -m venv .venv; }
 }
 
 # What weaves mutants into the sources that they edit (harness/weave).
 install_weaver() {
-  python3 -c 'import tree_sitter, tree_sitter_cpp' 2>/dev/null && return
+  local weave=harness/weave/weave.py
+  python3 -B $weave --check 2>/dev/null && return
   make_venv
-  python=("-DPython3_EXECUTABLE=$PWD/.venv/bin/python")
-  .venv/bin/python -c 'import tree_sitter, tree_sitter_cpp' 2>/dev/null && return
+  weaver=("-DPLUMBLINE_WEAVE_PYTHON=$PWD/.venv/bin/python")
+  .venv/bin/python -B $weave --check 2>/dev/null && return
   say "installing ${WEAVER[*]} into .venv"
   quietly .venv/bin/python -m pip install --quiet "${WEAVER[@]}"
 }

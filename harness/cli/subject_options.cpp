@@ -156,7 +156,15 @@ launch::Subject SubjectOptions::subject() const {
   if (!kLaunchers.contains(launcher))
     throw InvalidArgument(fmt::format("--launcher '{}'; it is auto, fork, mpirun or srun{}", launcher,
                                       did_you_mean(launcher, {"auto", "fork", "mpirun", "srun"})));
-  if (!mutant.empty()) (void)mutants::find_mutant(the_suite(), mutant, suite::door_of(adapter, job));
+  if (!mutant.empty()) {
+    const suite::Mutant& one = mutants::find_mutant(the_suite(), mutant, suite::door_of(adapter, job));
+    if (std::holds_alternative<suite::Edits>(one.change) &&
+        !job.empty() + (!adapter.empty() && adapter != "reference") > 0)
+      throw InvalidArgument(
+          fmt::format("--mutant {}: it is an edit of the reference's source, and the subject here is '{}'; "
+                      "give --adapter reference",
+                      mutant, adapter.empty() ? job : adapter));
+  }
   if (!subject.has_processes()) {
     const std::string why = fmt::format("it is of backends whose ranks are processes; {} {}",
                                         !adapter.empty() ? "an adapter"

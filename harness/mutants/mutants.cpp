@@ -17,8 +17,9 @@ namespace plumbline::mutants {
 
 std::string why_not_woven(const Mutant& mutant) {
   if (plumbline_woven_choose != nullptr || !std::holds_alternative<suite::Edits>(mutant.change)) return {};
-  return "they are edits of the source, which a woven build has: configure with PLUMBLINE_TESTS=ON, run "
-         "woven/bin/plumbline";
+  return "they are edits of the source, which a woven build has: pip install tree-sitter tree-sitter-cpp, configure "
+         "with "
+         "PLUMBLINE_TESTS=ON, run woven/bin/plumbline";
 }
 
 void choose_woven(const Mutant* mutant) {

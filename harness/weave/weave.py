@@ -3,6 +3,7 @@
 
 usage: weave.py --root ROOT --out FOLDER FILE...   writes FOLDER/<source> for every source that a mutant edits
        weave.py --root ROOT --list FILE...         prints those sources, a line each
+       weave.py --check                            fails where it lacks a package
 
 A function becomes
 
@@ -19,6 +20,8 @@ try:
     import tomllib
 except ModuleNotFoundError:  # before Python 3.11
     import tomli as tomllib
+import tree_sitter
+import tree_sitter_cpp
 
 INCLUDE = b'#include "harness/weave/woven.hpp"\n'
 
@@ -28,9 +31,6 @@ class Refused(Exception):
 
 
 def parse(source):
-    import tree_sitter
-    import tree_sitter_cpp
-
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cpp.language())).parse(source).root_node
 
 
@@ -146,11 +146,16 @@ def write_if_new(path, data):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--root", type=Path, required=True, help="where the sources are named from")
+    parser.add_argument("--check", action="store_true", help="do nothing: every package is here")
+    parser.add_argument("--root", type=Path, help="where the sources are named from")
     parser.add_argument("--out", type=Path, help="folder of the woven sources")
     parser.add_argument("--list", action="store_true", help="print the sources that are edited, and weave nothing")
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument("files", type=Path, nargs="*", metavar="FILE")
     arguments = parser.parse_args()
+    if arguments.check:
+        return
+    if not (arguments.root and arguments.files and (arguments.list or arguments.out)):
+        parser.error("give --root, files of mutants, and --out or --list")
     try:
         by_source = read(arguments.files)
         for name, mutants in sorted(by_source.items()):

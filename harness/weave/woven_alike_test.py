@@ -42,6 +42,13 @@ class Alike(unittest.TestCase):
         self.assertTrue(right)
         self.assertEqual(tensors(WOVEN), right)
 
+    def test_refuses_what_has_no_edits(self):
+        for subject, mutant in (("cat", "amp.below_min"), (f"{PLUMBLINE} adapter", "amp.below_min")):
+            done = subprocess.run([WOVEN, "check", "--adapter", subject, "--mutant", mutant, "--filter", "SCALER-032"],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(f"--mutant {mutant}: it is an edit of the reference's source, and the subject here is '{subject}'", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -173,6 +173,9 @@ Fp16Optimizer::Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimi
   for (const ModelParameter& parameter : parameters_) check_parameter(parameter);
   scaler::check(scale_);
   expect_clipping(options_.clip_norm, options_.norm_type);
+  if (!options_.skips_overflows && !std::holds_alternative<ConstantScale>(scale_))
+    throw InvalidArgument(
+        fmt::format("a {} scale where no overflow is looked for; it must be constant", kind_of(scale_)));
   for (const ModelParameter& parameter : parameters_) {
     master_weights_.emplace_back(count_of(parameter.values));
     gradients_.emplace_back(count_of(parameter.values));

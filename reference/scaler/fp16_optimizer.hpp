@@ -70,7 +70,8 @@ struct Fp16Options {
   double clip_norm = 0;  // 0: gradients are not clipped, and there is no norm
   double norm_type = 2;  // above 0, or infinity
   bool count_zeros = false;
-  bool skips_overflows = true;  // else nothing is looked for, and every step is made: enough for bf16
+  bool skips_overflows =
+      true;  // else nothing is looked for, and every step is made: enough for bf16; the scale is constant
   /// Adds up gradients over replicas, in place, before they are looked at; nothing where that was done.
   std::function<void(std::span<const comm::Buffer> gradients)> reduce{};
   comm::Timeout timeout{};

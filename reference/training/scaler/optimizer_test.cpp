@@ -211,7 +211,8 @@ INSTANTIATE_TEST_SUITE_P(All, Ways, testing::Values("fp16", "bf16", "autocast"),
 TEST(WithoutScale, NothingIsSkipped) {
   for (const std::string way : {"bf16", "autocast"}) {
     const Leaves leaves(type_of(way));
-    const auto scaled = made(way, leaves, kMomentum, {.options = {.skips_overflows = false}});
+    const auto scaled =
+        made(way, leaves, kMomentum, {.options = {.scale = scaler::ConstantScale(), .skips_overflows = false}});
     EXPECT_EQ(scaled->scale(), 1);
     std::vector<at::Tensor> gradients = leaves.gradients(0, 1, type_of(way));
     gradients[0].view({-1}).select(0, 3).fill_(kInfinite);
