@@ -117,7 +117,8 @@ void print_mutant(const mutants::Mutant& mutant) {
     fmt::print("             hides nowhere: {}\n", mutant.why_hides);
   else
     fmt::print("             hides in {}{}: {}\n", mutant.hides, under(mutant.hides_arm), mutant.why_hides);
-  fmt::print("             run it: plumbline mutants --filter {}\n", mutant.name);
+  const bool is_elsewhere = !mutants::why_not_woven(mutant).empty();
+  fmt::print("             run it: {}plumbline mutants --filter {}\n", is_elsewhere ? "woven/bin/" : "", mutant.name);
 }
 
 // The result as it is for one requirement: a failure that names others has found nothing wrong with it.

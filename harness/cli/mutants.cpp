@@ -54,8 +54,9 @@ struct Chosen {
 
 void print_list(const Chosen& chosen) {
   for (const Mutant* mutant : chosen.mutants) {
-    fmt::print("{:<32} violates {}, for --{}: {}\n", mutant->name, mutant->violates, name_of(door_of(*mutant)),
-               mutant->what);
+    const bool is_elsewhere = !mutants::why_not_woven(*mutant).empty();
+    fmt::print("{:<32} violates {}, for --{}{}: {}\n", mutant->name, mutant->violates, name_of(door_of(*mutant)),
+               is_elsewhere ? ", in woven/bin/plumbline alone" : "", mutant->what);
     fmt::print("{:<32} shows in {}; {}\n", "", mutant->shows,
                mutant->hides.empty() ? "hides nowhere: " + mutant->why_hides
                                      : "hides in " + mutant->hides + ": " + mutant->why_hides);

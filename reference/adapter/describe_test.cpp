@@ -44,6 +44,8 @@ arguments
   sort         text             default "up"         their order; one of up, down
   bags         integer          optional             of bags (convention torch)
 
+  an adapter may have some values alone of sort: "options" of its greeting names them
+
 result
   count  integer  how many there are
 
