@@ -47,7 +47,7 @@ class Pyproject(unittest.TestCase):
     def test_what_cmake_installs_of_the_sources_is_there(self):
         install = re.sub(r"file\(GLOB[^)]*\)", "", (SOURCE / "ci/cmake/PlumblineInstall.cmake").read_text())
         files = re.findall(r"\b(?:ci|harness|results|reference)/[\w/]+\.(?:py|json|txt|md|hpp)\b", install)
-        self.assertGreater(len(files), 20)
+        self.assertGreater(len(files), 10)
         for file in files:
             self.assertTrue((SOURCE / file).is_file(), file)
 
