@@ -70,6 +70,9 @@ class Current {
   bool changed_ = false;
 };
 
+// What is launched, nvcc compiles alone; the runtime, which is no kernel, needs what is above.
+#ifdef __CUDACC__
+
 inline constexpr int kThreads = 256;
 
 /// Does what `work(chunk, thread, threads)` says. Parameters lie in the kernel's own memory, where all threads read
@@ -105,5 +108,7 @@ void launch(const std::string& what, const Works& works, comm::Device device, vo
   const Current current(device.index);
   for (const auto& work : works) launch_one(what, work, work.table.chunks, stream);
 }
+
+#endif
 
 }  // namespace plumbline::device
