@@ -26,7 +26,7 @@ json RewrittenAdapter::ask(const std::string& op, const json& args) {
   throw suite::AdapterError(op, error.at("kind"), error.at("message"), std::move(fields));
 }
 
-nlohmann::json EditedAdapter::ask(const std::string& op, const nlohmann::json& args) {
+json EditedAdapter::ask(const std::string& op, const json& args) {
   const WovenHere here;
   return inner_.ask(op, args);
 }

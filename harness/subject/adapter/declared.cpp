@@ -30,7 +30,7 @@ const adapter::AdapterService& operation_table() {
 }
 
 DeclaredAdapter::DeclaredAdapter(suite::Adapter& inner, const suite::Case& one)
-    : inner_(inner),
+    : AdapterDecorator(inner),
       one_(one),
       options_(one.options()),
       claimed_(inner.claims().value("options", OptionValues())),

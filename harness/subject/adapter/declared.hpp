@@ -5,13 +5,13 @@
 #include <set>
 #include <string>
 
-#include "harness/suite/check.hpp"
+#include "harness/suite/adapter_decorator.hpp"
 #include "reference/adapter/service.hpp"
 
 namespace plumbline::subject {
 
 /// Passes the questions of one case on.
-class DeclaredAdapter final : public suite::Adapter {
+class DeclaredAdapter final : public suite::AdapterDecorator {
  public:
   /// `inner` and `one` must outlive it.
   DeclaredAdapter(suite::Adapter& inner, const suite::Case& one);
@@ -21,10 +21,6 @@ class DeclaredAdapter final : public suite::Adapter {
   /// The latter also where a subject that says nothing of options answers `unsupported`. suite::AnswerInAnotherForm
   /// where the operation's row has an integer in place of a number. Else as `inner`.
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
-  [[nodiscard]] const std::set<std::string>& operations() const override { return inner_.operations(); }
-  [[nodiscard]] std::optional<std::set<std::string>> conventions() const override { return inner_.conventions(); }
-  [[nodiscard]] nlohmann::json claims() const override { return inner_.claims(); }
-  void answer_by(std::chrono::steady_clock::time_point deadline) override { inner_.answer_by(deadline); }
 
   /// Throws suite::UnaskedQuestion where the check declares an operation or an option that the case has not asked so
   /// far. A case that draws its questions may not come to every value.
@@ -32,7 +28,6 @@ class DeclaredAdapter final : public suite::Adapter {
   void expect_all_asked(Values values = Values::some) const;
 
  private:
-  suite::Adapter& inner_;
   const suite::Case& one_;
   std::set<std::string> operations_;  // declared
   suite::OptionValues options_;       // declared
