@@ -64,7 +64,7 @@ endfunction()
 function(plumbline_weave)
   get_property(edits GLOBAL PROPERTY PLUMBLINE_EDITS)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${edits})
-  set(weave ${PLUMBLINE_WEAVE_PYTHON} -B ${PROJECT_SOURCE_DIR}/harness/weave/weave.py --root ${PROJECT_SOURCE_DIR})
+  list(APPEND weave --root ${PROJECT_SOURCE_DIR})
   execute_process(COMMAND ${weave} --list ${edits} OUTPUT_VARIABLE sources OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE "\n" ";" sources "${sources}")
 

@@ -159,7 +159,7 @@ launch::Subject SubjectOptions::subject() const {
   if (!mutant.empty()) {
     const suite::Mutant& one = mutants::find_mutant(the_suite(), mutant, suite::door_of(adapter, job));
     if (std::holds_alternative<suite::Edits>(one.change) &&
-        !job.empty() + (!adapter.empty() && adapter != "reference") > 0)
+        (!job.empty() || (!adapter.empty() && adapter != "reference")))
       throw InvalidArgument(
           fmt::format("--mutant {}: it is an edit of the reference's source, and the subject here is '{}'; "
                       "give --adapter reference",
