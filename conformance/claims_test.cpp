@@ -1,25 +1,19 @@
 // What checks of adapters declare, what they ask, and the table of operations hold together: a subject that lacks
 // something is not asked for it, one that claims it answers.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "conformance/bucketing/bucketing_checks.hpp"
-#include "conformance/collectives/collectives_checks.hpp"
-#include "conformance/gossip/gossip_checks.hpp"
-#include "conformance/groups/groups_checks.hpp"
-#include "conformance/pass/pass_checks.hpp"
-#include "conformance/pass/race_checks.hpp"
-#include "conformance/scaler/scaler_checks.hpp"
-#include "conformance/schedules/schedules_checks.hpp"
-#include "conformance/slowmo/slowmo_checks.hpp"
+#include "conformance/suite.hpp"
 #include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
-#include "conformance/topology/topology_checks.hpp"
 #include "harness/subject/adapter/client.hpp"
 #include "harness/subject/adapter/declared.hpp"
 #include "harness/suite/eligibility.hpp"
 #include "reference/adapter/protocol.hpp"
 #include "reference/adapter/reference_service.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
 
 namespace plumbline::conformance {
 namespace {
@@ -28,21 +22,15 @@ using adapter::AdapterService;
 using adapter::ArgumentRow;
 using adapter::is_of_type;
 using adapter::OperationRow;
+using comm::Capability;
+using comm::Communicator;
 using nlohmann::json;
 using testing::IsEmpty;
 using Words = std::set<std::string>;
 
-// All components that have checks of adapters.
 const suite::Suite& whole_suite() {
-  static const suite::Suite suite = [] {
-    suite::Suite all;
-    for (const auto add : {add_bucketing_checks, add_collectives_checks, add_gossip_checks, add_groups_checks,
-                           add_pass_checks, add_race_checks, add_interpreter_checks, add_recorded_run_checks,
-                           add_scaler_checks, add_schedules_checks, add_slowmo_checks, add_topology_checks})
-      add(all);
-    return all;
-  }();
-  return suite;
+  static const std::unique_ptr<suite::Suite> suite = make_suite();
+  return *suite;
 }
 
 std::vector<const suite::Case*> adapter_cases() {
@@ -471,6 +459,85 @@ TEST(ACheck, IsMissingThatDoesNotAskWhatItDeclares) {
               says("ended without having asked style loop of schedules.stage_to_rank"));
   EXPECT_THAT(failures_of({.operations = {"topology.prime_factors"}, .body = [](suite::Context&) {}}),
               says("ended without having asked operation topology.prime_factors"));
+}
+
+// ---- backends that have a part ----
+
+// The local backend without some capabilities and dtypes: it claims them not, and refuses what needs them.
+class Without final : public comm::CommunicatorDecorator {
+ public:
+  Without(std::unique_ptr<Communicator> inner, std::set<Capability> lacks, bool only_f32)
+      : CommunicatorDecorator(std::move(inner)), lacks_(std::move(lacks)), only_f32_(only_f32) {
+    capabilities_ = CommunicatorDecorator::capabilities();
+    for (const Capability one : lacks_) capabilities_.claims.erase(one);
+    if (only_f32_) capabilities_.dtypes = {comm::DType::f32};
+  }
+  [[nodiscard]] const comm::Capabilities& capabilities() const override { return capabilities_; }
+
+ protected:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    require_claimed(call);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    require(Capability::nonblocking);
+    if (calls.size() > 1) require(Capability::coalescing);
+    for (const comm::Call& call : calls) require_claimed(call);
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {
+    require(Capability::groups);
+    return CommunicatorDecorator::do_create_group(ranks);
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<Without>(std::move(group), lacks_, only_f32_);
+  }
+
+ private:
+  void require(Capability capability) const {
+    if (lacks_.contains(capability)) throw Unsupported(fmt::format("{} is not here", name_of(capability)));
+  }
+  void require_claimed(const comm::Call& call) const {
+    if (call.operation == comm::Operation::send || call.operation == comm::Operation::recv)
+      require(Capability::point_to_point);
+    for (const comm::DType dtype : {call.in.dtype, call.out.dtype})
+      if (only_f32_ && dtype != comm::DType::f32 && call.operation != comm::Operation::barrier)
+        throw Unsupported(fmt::format("{} is not here", name_of(dtype)));
+  }
+
+  std::set<Capability> lacks_;
+  bool only_f32_;
+  comm::Capabilities capabilities_;
+};
+
+// Whatever a backend lacks and says so, no case that is run on it needs it.
+TEST(AnHonestPartialBackend, IsAskedOnlyForWhatItClaims) {
+  using enum Capability;
+  const std::vector<std::pair<std::set<Capability>, bool>> parts{{{coalescing}, false},
+                                                                 {{nonblocking, coalescing}, false},
+                                                                 {{groups}, false},
+                                                                 {{point_to_point}, false},
+                                                                 {{}, true}};
+  int asked = 0;
+  for (const auto& [lacks, only_f32] : parts) {
+    const Wrap wrap = [&](std::unique_ptr<Communicator> world) {
+      return std::make_unique<Without>(std::move(world), lacks, only_f32);
+    };
+    json description;
+    {
+      comm::LocalWorld world(1);
+      description = suite::description_of(wrap(world.communicator(0))->capabilities());
+    }
+    for (const suite::Case& one : whole_suite().cases()) {
+      if (one.check->door != suite::Door::backend || one.world() != 3 || is_large(one)) continue;
+      if (one.check->on_device || !one.check->modules.empty()) continue;
+      if (suite::lacking(whole_suite(), {}, one, {{"capabilities", description}})) continue;
+      EXPECT_THAT(run_in_process(one, wrap), IsEmpty())
+          << one.id() << " without " << (lacks.empty() ? "all dtypes but f32" : name_of(*lacks.begin()));
+      ++asked;
+    }
+  }
+  EXPECT_GT(asked, 500);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ void one_rank_identity(Context& context) {
   for (const DType dtype : claimed(context.capabilities()))
     for (const std::int64_t elements : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65}) {
       const Trial trial{.dtype = dtype, .elements = elements, .in_place = in_place, .seed = context.seed()};
-      for (Trial one = trial; const Operation operation : exercised_operations()) {
+      for (Trial one = trial; const Operation operation : exercised_operations(context.world())) {
         one.operation = operation;
         if (operation == Operation::send || (in_place && operation == Operation::broadcast)) continue;
         if (!is_reduction(operation)) {

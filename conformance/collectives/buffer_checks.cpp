@@ -20,7 +20,7 @@ void in_place(Context& context) {
   int turn = 0;
   for (const DType dtype : claimed(context.capabilities(), std::array{DType::f32, DType::bf16, DType::i64, DType::u8}))
     for (const std::int64_t elements : {1, 3, 17, 65, 1000})
-      expect_result(context.world(), {.operation = operation_of(context.parameters()),
+      expect_result(context.world(), {.operation = operation_of(context),
                                       .dtype = dtype,
                                       .root = turn++ % context.size(),
                                       .elements = elements,
@@ -32,7 +32,7 @@ void input_untouched(Context& context) {
   int turn = 0;
   for (const DType dtype : claimed(context.capabilities()))
     for (const std::int64_t elements : {1, 17, 64, 1500}) {
-      const Exercise exercise(context.world(), {.operation = operation_of(context.parameters()),
+      const Exercise exercise(context.world(), {.operation = operation_of(context),
                                                 .dtype = dtype,
                                                 .root = turn++ % context.size(),
                                                 .elements = elements,
@@ -49,7 +49,7 @@ void nothing_outside(Context& context) {
   int turn = 0;
   const auto exercise_form = [&](int form, DType dtype, std::int64_t elements) {
     const bool unaligned = form == 2;
-    const Exercise exercise(context.world(), {.operation = operation_of(context.parameters()),
+    const Exercise exercise(context.world(), {.operation = operation_of(context),
                                               .dtype = dtype,
                                               .root = turn++ % context.size(),
                                               .elements = elements,
@@ -74,7 +74,7 @@ void unaligned(Context& context) {
   };
   const DType dtype = context.parameters().dtype();
   int turn = 0;
-  for (const Operation operation : exercised_operations())
+  for (const Operation operation : exercised_operations(context.world()))
     for (const Offsets offsets : {Offsets{1, 0}, Offsets{0, 1}, Offsets{3, 1}})
       for (const std::int64_t elements : {5, 67})
         expect_result(context.world(), {.operation = operation,

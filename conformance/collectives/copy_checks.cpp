@@ -25,7 +25,7 @@ void exact(Context& context, Operation operation) {
 }
 
 void bits(Context& context) {
-  for (const Operation operation : exercised_operations())
+  for (const Operation operation : exercised_operations(context.world()))
     if (!is_reduction(operation))
       for (int root = 0; root < (is_rooted(operation) ? context.size() : 1); ++root)
         expect_result(context.world(), {.operation = operation,

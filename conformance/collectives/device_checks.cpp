@@ -38,7 +38,7 @@ constexpr auto kSlow = 30ms;  // of a producer that a call which does not wait f
 
 // The case's operation with data of its own for each member whose producer is slow.
 Trial slow_trial(Context& context, int slow) {
-  return {.operation = operation_of(context.parameters()),
+  return {.operation = operation_of(context),
           .root = context.size() - 1,
           .elements = 1000,
           .seed = context.seed() + static_cast<std::uint64_t>(slow)};
@@ -201,7 +201,7 @@ void device_back_to_back(Context& context) {
   for (const std::int64_t elements : {5, 3000}) {
     std::vector<Exercise> exercises;
     for (std::size_t call = 0; call < kCalls; ++call)
-      exercises.emplace_back(world, Trial{.operation = operation_of(context.parameters()),
+      exercises.emplace_back(world, Trial{.operation = operation_of(context),
                                           .root = world.size() - 1,
                                           .elements = elements,
                                           .seed = context.seed() + call});
@@ -253,7 +253,7 @@ void odd_lengths(Context& context) {
     report(exercise.problem());
   };
   const auto block = static_cast<std::int64_t>(16384 / size_of(dtype));
-  for (const Operation operation : exercised_operations())
+  for (const Operation operation : exercised_operations(context.world()))
     for (const std::int64_t elements : {std::int64_t{1}, std::int64_t{7}, std::int64_t{33}, block + 3})
       for (const std::int64_t offset : {0, 1, 3}) {
         expect({.operation = operation, .elements = elements, .in_offset = offset, .out_offset = offset});

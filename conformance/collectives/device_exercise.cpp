@@ -10,10 +10,7 @@ DeviceExercise::DeviceExercise(const suite::DeviceSeat& seat, const comm::Commun
   seat.runtime->synchronize(seat.device.index, nullptr);
 }
 
-void DeviceExercise::run(comm::Communicator& group) const {
-  if (calls().size() == 1) return group.run(calls().front());
-  group.start(calls()).wait();
-}
+void DeviceExercise::run(comm::Communicator& group) const { run_calls(group, calls()); }
 
 std::string DeviceExercise::problem() const {
   const std::string problem = exercise_.problem();

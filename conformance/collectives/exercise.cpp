@@ -144,10 +144,23 @@ void Exercise::make_calls() {
   calls_ = {call};
 }
 
-void Exercise::run(comm::Communicator& group) const {
-  if (calls_.size() == 1) return group.run(calls_.front());
-  group.start(calls_).wait();
+void run_calls(comm::Communicator& group, std::span<const comm::Call> calls) {
+  const comm::Capabilities& capabilities = group.capabilities();
+  if (calls.size() == 1) return group.run(calls.front());
+  if (capabilities.has(comm::Capability::coalescing)) return group.start(calls).wait();
+  if (capabilities.has(comm::Capability::nonblocking)) {
+    std::vector<comm::Work> under_way;
+    for (const comm::Call& call : calls) under_way.push_back(group.start(call));
+    for (comm::Work& work : under_way) work.wait();
+    return;
+  }
+  // A send may wait for its receive: the first member begins the chain of a ring, in which all others receive first.
+  for (const bool sends : {group.rank() == 0, group.rank() != 0})
+    for (const comm::Call& call : calls)
+      if ((call.operation == Operation::send) == sends) group.run(call);
 }
+
+void Exercise::run(comm::Communicator& group) const { run_calls(group, calls_); }
 
 std::span<const std::byte> Exercise::output() const { return out_.bytes().subspan(out_at_, expected_.size()); }
 
@@ -196,6 +209,18 @@ const std::vector<Operation>& exercised_operations() {
       Operation::all_reduce,     Operation::reduce,     Operation::broadcast,
       Operation::reduce_scatter, Operation::all_gather, Operation::all_to_all,
       Operation::gather,         Operation::scatter,    Operation::send};
+  return operations;
+}
+
+bool can_shift(const comm::Communicator& group) {
+  const comm::Capabilities& capabilities = group.capabilities();
+  return capabilities.has(comm::Capability::point_to_point) &&
+         (group.size() > 1 || capabilities.has(comm::Capability::nonblocking));
+}
+
+std::vector<Operation> exercised_operations(const comm::Communicator& group) {
+  std::vector<Operation> operations = exercised_operations();
+  if (!can_shift(group)) std::erase(operations, Operation::send);
   return operations;
 }
 

@@ -31,6 +31,10 @@ struct Trial {
   bool special = false;  // copies: special_bits() instead of random ones
 };
 
+/// Makes the calls of an Exercise, and returns when they are complete. One call blocks; those of a shift are made as
+/// the backend can: as a batch, each under way, or one after the other, in an order that cannot deadlock.
+void run_calls(comm::Communicator& group, std::span<const comm::Call> calls);
+
 /// A dtype that the backend claims: f32 where it does.
 [[nodiscard]] comm::DType some_dtype(const comm::Capabilities& capabilities);
 
@@ -44,7 +48,7 @@ class Exercise {
 
   /// The call; for a ring shift, the batch of its send and its receive.
   [[nodiscard]] const std::vector<comm::Call>& calls() const { return calls_; }
-  /// Makes the call and waits for it: blocking where it is one call.
+  /// run_calls() of them.
   void run(comm::Communicator& group) const;
   [[nodiscard]] comm::Work start(comm::Communicator& group) const { return group.start(calls_); }
 
@@ -94,6 +98,10 @@ class Exercise {
 
 /// The operations that an Exercise can make: all collectives with data, and send for the ring shift.
 [[nodiscard]] const std::vector<comm::Operation>& exercised_operations();
+/// Whether a group can make the shift: the backend claims messages, and a member alone does not block in its send.
+[[nodiscard]] bool can_shift(const comm::Communicator& group);
+/// The operations that a group can make.
+[[nodiscard]] std::vector<comm::Operation> exercised_operations(const comm::Communicator& group);
 
 /// 0, 1, n-1, n, n+1 and around vector widths: 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65.
 [[nodiscard]] std::vector<std::int64_t> usual_lengths(int ranks);

@@ -71,7 +71,8 @@ void rank_order_of_groups(Context& context) {
     expect_places(*group, list, context.rank());
     for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
                                       Operation::all_to_all, Operation::send})
-      expect_result(*group, {.operation = operation, .elements = 5, .seed = context.seed()});
+      if (operation != Operation::send || can_shift(*group))
+        expect_result(*group, {.operation = operation, .elements = 5, .seed = context.seed()});
     for (const Operation operation : {Operation::gather, Operation::scatter})
       expect_result(*group, {.operation = operation, .root = n - 1, .elements = 5, .seed = context.seed()});
   }

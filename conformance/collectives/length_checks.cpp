@@ -25,7 +25,7 @@ void boundaries(Context& context) {
   if (dtypes.empty()) dtypes = claimed(context.capabilities());
   int turn = 0;
   const auto expect = [&](DType dtype, std::int64_t elements) {
-    expect_result(context.world(), {.operation = operation_of(context.parameters()),
+    expect_result(context.world(), {.operation = operation_of(context),
                                     .dtype = dtype,
                                     .root = turn++ % context.size(),
                                     .elements = elements,
@@ -67,7 +67,7 @@ std::int64_t blocks_of(Operation operation, int ranks) {
 // operation has another dtype, and another one in the next world.
 void large(Context& context) {
   constexpr std::int64_t kMost = 64 * kMiB;
-  const Operation operation = operation_of(context.parameters());
+  const Operation operation = operation_of(context);
   const int ranks = context.size();
   const std::vector<DType> dtypes = claimed(context.capabilities());
   const DType dtype = dtypes[(static_cast<std::size_t>(operation) + static_cast<std::size_t>(ranks)) % dtypes.size()];
@@ -90,7 +90,7 @@ void large(Context& context) {
 
 // More bytes in a rank's longer buffer than 31 bits can count.
 void huge(Context& context) {
-  const Operation operation = operation_of(context.parameters());
+  const Operation operation = operation_of(context);
   const DType dtype = context.capabilities().supports(DType::u8) ? DType::u8 : some_dtype(context.capabilities());
   const std::int64_t bytes = (std::int64_t{1} << 31) + 8 * 37;
   const std::int64_t elements =
@@ -104,7 +104,7 @@ constexpr std::array kHugeOperations{Operation::all_reduce, Operation::broadcast
 
 void zero(Context& context) {
   for (const DType dtype : claimed(context.capabilities()))
-    for (const Operation operation : exercised_operations()) {
+    for (const Operation operation : exercised_operations(context.world())) {
       const Exercise exercise(context.world(), {.operation = operation, .dtype = dtype, .root = context.size() - 1});
       exercise.run(context.world());
       report(exercise.problem());
@@ -112,9 +112,8 @@ void zero(Context& context) {
       for (comm::Call& call : calls) {
         call.in.data = nullptr;
         call.out.data = nullptr;
-        if (calls.size() == 1) context.world().run(call);
       }
-      context.world().start(calls).wait();
+      for (const Way way : ways(context.capabilities())) complete(context.world(), calls, way);
     }
   expect_usable(context.world());
 }

@@ -106,7 +106,7 @@ std::string LongCalls::problem_at(std::int64_t elements, int root) {
   if (operation_ == Operation::send) {
     const comm::Call shift[] = {{.operation = Operation::send, .root = (me + 1) % ranks, .in = in},
                                 {.operation = Operation::recv, .root = (me + ranks - 1) % ranks, .out = out}};
-    group_.start(shift).wait();
+    run_calls(group_, shift);
   } else {
     group_.run(call);
   }

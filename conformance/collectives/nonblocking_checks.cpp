@@ -87,7 +87,7 @@ void test_is_honest(Context& context) {
 }
 
 void agrees_with_blocking(Context& context) {
-  const Operation operation = operation_of(context.parameters());
+  const Operation operation = operation_of(context);
   for (const DType dtype : claimed(context.capabilities(), std::array{DType::f32, DType::bf16, DType::i64}))
     for (const ReduceOp op : is_reduction(operation) ? ops_on(dtype) : std::vector{ReduceOp::sum})
       for (const std::int64_t elements : {1, 17, 3000}) {

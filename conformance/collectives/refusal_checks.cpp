@@ -77,7 +77,7 @@ void arguments_refused(Context& context) {
 
 void refuses_the_rest(Context& context) {
   comm::Communicator& world = context.world();
-  for (const Operation operation : exercised_operations()) {
+  for (const Operation operation : exercised_operations(context.world())) {
     const auto refused = [&](const std::string& what, DType dtype, comm::Device device) {
       const Exercise exercise(world, {.operation = operation, .dtype = dtype, .elements = 9});
       std::vector<Call> calls = exercise.calls();
@@ -98,7 +98,7 @@ void refuses_the_rest(Context& context) {
 void claims_hold(Context& context) {
   comm::Communicator& world = context.world();
   for (const DType dtype : claimed(context.capabilities()))
-    for (const Operation operation : exercised_operations()) {
+    for (const Operation operation : exercised_operations(context.world())) {
       const Exercise exercise(world, {.operation = operation, .dtype = dtype, .elements = 33, .seed = context.seed()});
       try {
         exercise.run(world);

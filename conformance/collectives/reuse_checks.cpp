@@ -25,7 +25,7 @@ std::vector<Operation> collectives_with_data() {
 // have their result.
 void input_is_free_afterwards(Context& context) {
   constexpr auto kLate = std::chrono::milliseconds(2);
-  const Operation operation = operation_of(context.parameters());
+  const Operation operation = operation_of(context);
   const bool comes_to_root = operation == Operation::reduce || operation == Operation::gather;
   const int ranks = context.size();
   int turn = 0;
@@ -50,10 +50,9 @@ void back_to_back(Context& context) {
   constexpr int kCalls = 64;
   const std::vector<Way> known = ways(context.capabilities());
   for (const std::int64_t elements : {5, 3000}) {
-    Exercise exercise(context.world(), {.operation = operation_of(context.parameters()),
-                                        .root = context.size() - 1,
-                                        .elements = elements,
-                                        .seed = context.seed()});
+    Exercise exercise(
+        context.world(),
+        {.operation = operation_of(context), .root = context.size() - 1, .elements = elements, .seed = context.seed()});
     for (int call = 0; call < kCalls; ++call) {
       if (call > 0) exercise.renew(context.seed() + static_cast<std::uint64_t>(call));
       complete(context.world(), exercise.calls(), known[static_cast<std::size_t>(call) % known.size()]);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/suite/skipped.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
@@ -68,7 +69,8 @@ std::vector<Way> ways(const comm::Capabilities& capabilities) {
 }
 
 void complete(comm::Communicator& group, std::span<const comm::Call> calls, Way way) {
-  if (way == Way::block && calls.size() == 1) return group.run(calls.front());
+  const bool in_one = calls.size() == 1 || group.capabilities().has(comm::Capability::coalescing);
+  if (way == Way::block || !in_one) return run_calls(group, calls);
   comm::Work work = group.start(calls);
   if (way != Way::test) return work.wait();
   while (!work.test()) std::this_thread::yield();
@@ -98,6 +100,13 @@ Operation operation_of(const suite::Parameters& parameters) {
   for (int index = 0; index < comm::kOperationCount; ++index)
     if (name_of(static_cast<Operation>(index)) == parameters.text("operation")) return static_cast<Operation>(index);
   throw NotFound("no operation '" + parameters.text("operation") + "'");
+}
+
+Operation operation_of(suite::Context& context) {
+  const Operation operation = operation_of(context.parameters());
+  if (operation == Operation::send && !can_shift(context.world()))
+    throw suite::Skipped("the backend claims no point_to_point");
+  return operation;
 }
 
 }  // namespace plumbline::conformance

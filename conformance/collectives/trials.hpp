@@ -40,7 +40,7 @@ void send_number(comm::Communicator& group, std::int64_t number, int to, int tag
 void expect_number(comm::Communicator& group, std::int64_t number, int from, int tag = 0,
                    std::source_location where = std::source_location::current());
 
-/// How a member learns that calls are complete. What is not one call cannot block: then it is waited for.
+/// How a member learns that calls are complete. What is no call and no batch of the backend is made by run_calls().
 enum class Way { block, wait, test };
 /// The ways that the backend has.
 [[nodiscard]] std::vector<Way> ways(const comm::Capabilities& capabilities);
@@ -71,7 +71,8 @@ std::string words_of(const std::function<void()>& action, const std::string& wha
 
 /// The values of an axis "operation".
 [[nodiscard]] suite::Axis operations_axis(std::span<const comm::Operation> operations);
-/// The value of that axis. Throws NotFound.
+/// The value of that axis. Throws NotFound; within a case Skipped for a shift that the backend cannot make.
 [[nodiscard]] comm::Operation operation_of(const suite::Parameters& parameters);
+[[nodiscard]] comm::Operation operation_of(suite::Context& context);
 
 }  // namespace plumbline::conformance
