@@ -1,4 +1,4 @@
-// Gossip that is wrong in one known way: answers about graphs, shares and rates, and push-sum with another step.
+// Gossip that is wrong in one known way: answers about graphs, shares and rates, and kernels of devices.
 #include "conformance/gossip/gossip_mutants.hpp"
 
 #include <algorithm>
@@ -8,18 +8,15 @@
 
 #include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_kernels.hpp"
-#include "reference/comm/dtype.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/mixing_kernel.hpp"
-#include "reference/gossip/push_sum.hpp"
 
 namespace plumbline::mutants {
 
 using gossip::Graph;
 using gossip::GraphKind;
 using gossip::Peers;
-using gossip::PushSumSteps;
 using gossip::Shares;
 using nlohmann::json;
 
@@ -401,247 +398,6 @@ std::vector<Mutant> answer_mutants_of_gossip() {
   };
 }
 
-// ---- steps of push-sum ----
-
-MakeSteps push_sum_with(std::function<void(PushSumSteps&)> change) {
-  return [change = std::move(change)] {
-    PushSumSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
-
-// What is kept is still sent as if it had been given away.
-Shares kept_whole(const Graph& graph, const gossip::Mixing& mixing, int node, std::int64_t round) {
-  Shares shares = shares_of(graph, mixing, node, round);
-  for (double& sent : shares.sent) sent *= 1.25;
-  return shares;
-}
-
-Shares half_stays(const Graph& graph, const gossip::Mixing& mixing, int node, std::int64_t round) {
-  Shares shares = shares_of(graph, mixing, node, round);
-  if (!shares.sent.empty()) shares.kept = 0.5;
-  return shares;
-}
-
-Peers as_it_sends(const Graph& graph, int node, std::int64_t round) {
-  Peers peers = graph.peers(node, round);
-  peers.in = peers.out;
-  return peers;
-}
-
-double in_half(const Shares& shares, std::size_t peer) {
-  return comm::to_float(comm::to_float16(static_cast<float>(shares.sent[peer])));
-}
-
-std::chrono::nanoseconds sixty_times(std::chrono::nanoseconds heartbeat) { return 60 * heartbeat; }
-
-std::chrono::milliseconds at_once(std::chrono::milliseconds) { return std::chrono::milliseconds(0); }
-
-void mixes_anew(PushSumSteps& steps) {
-  steps.retry_mixes = [] { return true; };
-}
-
-// The lower rank's new values are taken for its old ones: in tiles, so that it is the whole of them.
-void overwrites(comm::DType dtype, void* a, const comm::PairFactors& of_a, void* b, const comm::PairFactors& of_b,
-                std::int64_t count) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
-  std::vector<std::byte> old_b(bytes), new_a(bytes);
-  std::memcpy(old_b.data(), b, bytes);
-  gossip::meet(dtype, a, of_a, b, of_b, count);
-  std::memcpy(new_a.data(), a, bytes);
-  std::memcpy(b, old_b.data(), bytes);
-  gossip::meet(dtype, new_a.data(), of_a, b, of_b, count);
-}
-
-void drops_the_last(comm::DType dtype, void* a, const comm::PairFactors& of_a, void* b, const comm::PairFactors& of_b,
-                    std::int64_t count) {
-  gossip::meet(dtype, a, of_a, b, of_b, count - 1);
-}
-
-void of_the_others_share(comm::DType dtype, void* a, const comm::PairFactors& of_a, void* b,
-                         const comm::PairFactors& of_b, std::int64_t count) {
-  gossip::meet(dtype, a, of_b, b, of_a, count);
-}
-
-std::vector<Mutant> step_mutants_of_gossip() {
-  return {
-      {"gos.meeting_overwrites", "GOSSIP-200", "of two nodes that meet, one adds what the other has become",
-       "values that are overwritten before they were read",
-       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=uniform,dtype=f32,values=few,world=2]",
-       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=uniform,dtype=f32,values=few,world=3]",
-       "no two of three nodes meet only each other",
-       push_sum_with([](PushSumSteps& steps) { steps.meet = overwrites; })},
-      {"gos.meeting_drops_the_last", "GOSSIP-200", "the last element of each piece stays as it was",
-       "a loop that ends one too soon",
-       "gossip.meeting.equals_messages[graph=random-matching,mixing=uniform,dtype=f64,values=many,world=4]",
-       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=uniform,dtype=f64,values=many,world=3]",
-       "no two of three nodes meet only each other",
-       push_sum_with([](PushSumSteps& steps) { steps.meet = drops_the_last; })},
-      {"gos.meeting_of_the_others_share", "GOSSIP-200", "each of two nodes that meet keeps the other's share",
-       "two sides exchanged",
-       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=skewed,dtype=f32,values=few,world=2]",
-       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=uniform,dtype=f32,values=few,world=2]",
-       "shares are even", push_sum_with([](PushSumSteps& steps) { steps.meet = of_the_others_share; })},
-      {"gos.meeting_mixed_anew", "GOSSIP-201", "a round of two nodes that was cut is mixed anew",
-       "mass is lost on a retry", "gossip.meeting.cut[graph=hub,mixing=skewed,again=alike,world=2]",
-       "gossip.meeting.cut[graph=n-peer-exponential,mixing=uniform,again=alike,world=2]",
-       "lazy values are mixed when they have come", push_sum_with(mixes_anew)},
-      {"gos.meeting_adds_to_the_last", "GOSSIP-201",
-       "what comes in a round of two nodes that was cut is added to the weights of the round before",
-       "sums that are set to 0 only where nothing was cut",
-       "gossip.meeting.cut[graph=n-peer-exponential,mixing=skewed,again=by_messages,world=4]",
-       "gossip.meeting.cut[graph=n-peer-exponential,mixing=skewed,again=alike,world=4]", "nothing comes by messages",
-       push_sum_with(
-           [](PushSumSteps& steps) { steps.sums_anew = [](bool, bool was_interrupted) { return !was_interrupted; }; })},
-      {"gos.meets_alone", "GOSSIP-202", "a node exchanges in place with one that only sends messages",
-       "each side asks itself alone", "gossip.meeting.some_alone[graph=n-peer-exponential,wire=of_one,world=2]",
-       "gossip.meeting.some_alone[graph=n-peer-exponential,wire=of_nobody,world=2]", "all can",
-       push_sum_with([](PushSumSteps& steps) {
-         steps.meets = [](bool) { return true; };
-         steps.patience = [](std::chrono::nanoseconds) { return std::chrono::seconds(3); };  // for what never comes
-       })},
-      {"gos.weight_not_kept", "GOSSIP-030", "the weight that is sent is kept, too",
-       "the weight is sent but not kept apart", "gossip.push_sum.mass[graph=hub,mixing=uniform,world=3]",
-       "gossip.push_sum.mass[graph=ring,mixing=uniform,world=3]", "weights that stay 1 do not travel",
-       push_sum_with([](PushSumSteps& steps) { steps.kept_weight = [](const Shares&) { return 1.0; }; })},
-      {"gos.sent_and_kept", "GOSSIP-030", "more is sent than was given away", "GOS-07",
-       "gossip.push_sum.mass[graph=chords,mixing=skewed,world=4]",
-       "gossip.push_sum.mass[graph=ring,mixing=uniform,world=3]", "lazy values travel as they are",
-       push_sum_with([](PushSumSteps& steps) { steps.shares = kept_whole; })},
-      {"gos.shares_exchanged", "GOSSIP-031", "uneven shares go to the peers in reverse", "two orders of one list",
-       "gossip.push_sum.rounds[graph=star,mixing=skewed,algorithm=push_sum,world=4]",
-       "gossip.push_sum.rounds[graph=n-peer-exponential,mixing=skewed,algorithm=push_sum,world=4]", "there is one peer",
-       push_sum_with([](PushSumSteps& steps) {
-         steps.sent = [](const Shares& shares, std::size_t peer) { return shares.sent[shares.sent.size() - 1 - peer]; };
-       })},
-      {"gos.receives_as_it_sends", "GOSSIP-031", "nodes receive from whom they send to", "GOS-02",
-       "gossip.push_sum.rounds[graph=n-peer-exponential,mixing=uniform,algorithm=push_sum,world=3]",
-       "gossip.push_sum.rounds[graph=n-peer-exponential,mixing=uniform,algorithm=push_sum,world=2]",
-       "two nodes send to each other", push_sum_with([](PushSumSteps& steps) { steps.peers = as_it_sends; })},
-      {"gos.weight_not_sent", "GOSSIP-032", "the weight does not travel with the values", "GOS-07",
-       "gossip.push_sum.estimate[graph=hub,mixing=uniform,world=3]",
-       "gossip.push_sum.estimate[graph=ring,mixing=uniform,world=3]",
-       "weights of regular graphs with uniform mixing are 1",
-       push_sum_with([](PushSumSteps& steps) { steps.carries_weight = [](bool) { return false; }; })},
-      {"gos.weight_dropped_in_fusion", "GOSSIP-033", "fused values travel without their peer's share", "GOS-05",
-       "gossip.push_sum.fusion[graph=chords,mixing=skewed,messages=fused,confirms=yes,world=3]",
-       "gossip.push_sum.fusion[graph=chords,mixing=skewed,messages=each,confirms=yes,world=3]",
-       "each tensor is scaled alone",
-       push_sum_with([](PushSumSteps& steps) { steps.scales = [](bool fused) { return !fused; }; })},
-      {"gos.weight_in_half", "GOSSIP-034", "the weight is rounded to half precision", "a weight of the tensors' type",
-       "gossip.push_sum.types[dtype=f32,graph=hub,world=3]",
-       "gossip.push_sum.types[dtype=f32,graph=n-peer-exponential,world=3]", "the weight does not travel",
-       push_sum_with([](PushSumSteps& steps) {
-         steps.shares = [](const Graph& graph, const gossip::Mixing& mixing, int node, std::int64_t round) {
-           return shares_of(graph, mixing, node, round);
-         };
-         steps.kept_weight = [](const Shares& shares) {
-           return double{comm::to_float(comm::to_float16(static_cast<float>(shares.kept * 0.999)))};
-         };
-         steps.sent_weight = in_half;
-       })},
-      {"gos.weight_always_sent", "GOSSIP-035", "the weight travels where it is 1", "a wrapper without lazy mixing",
-       "gossip.push_sum.messages[graph=ring,mixing=uniform,confirms=yes,world=3]",
-       "gossip.push_sum.messages[graph=hub,mixing=uniform,confirms=yes,world=3]", "there it must",
-       push_sum_with([](PushSumSteps& steps) { steps.carries_weight = [](bool) { return true; }; })},
-      {"gos.adds_before_it_waits", "GOSSIP-111", "the memory of messages is added before they are waited for",
-       "a wait in the wrong place", "gossip.push_sum.out_of_order[graph=hub,messages=late,confirms=no,world=3]",
-       "gossip.push_sum.out_of_order[graph=hub,messages=late,confirms=no,world=1]", "nobody sends",
-       push_sum_with([](PushSumSteps& steps) { steps.waits = [] { return false; }; })},
-      {"gos.one_tag", "GOSSIP-111", "values and weights have the same tag",
-       "messages that are told apart by their order",
-       "gossip.push_sum.out_of_order[graph=hub,messages=overtaken,confirms=no,world=3]",
-       "gossip.push_sum.out_of_order[graph=hub,messages=late,confirms=no,world=3]", "late ones keep their order",
-       push_sum_with([](PushSumSteps& steps) { steps.mark = [](int kind) { return kind == 1 ? 0 : kind; }; })},
-      {"gos.turns_twice", "GOSSIP-036", "a mix turns the graph twice", "two types that turn one graph",
-       "gossip.push_sum.rotation[graph=n-peer-exponential,after=skips,world=3]",
-       "gossip.push_sum.rotation[graph=ring,after=skips,world=3]", "a ring never turns",
-       push_sum_with([](PushSumSteps& steps) {
-         steps.next_round = [](std::int64_t round, bool is_dynamic, bool) {
-           return is_dynamic ? round + 2 - round % 2 : round;
-         };
-       })},
-      {"gos.static_turns", "GOSSIP-036", "a static graph turns",
-       "rotating peers of a static graph, which FairScale refuses",
-       "gossip.push_sum.rotation[graph=ring,after=nothing,world=3]",
-       "gossip.push_sum.rotation[graph=n-peer-exponential,after=nothing,world=3]", "the graph turns",
-       push_sum_with(
-           [](PushSumSteps& steps) { steps.next_round = [](std::int64_t round, bool, bool) { return round + 1; }; })},
-      {"gos.half_is_kept", "GOSSIP-037", "a node keeps half, whatever the number of its peers", "the share of one peer",
-       "gossip.push_sum.exact[graph=complete,world=4]", "gossip.push_sum.exact[graph=n-peer-exponential,world=4]",
-       "there is one peer", push_sum_with([](PushSumSteps& steps) { steps.shares = half_stays; })},
-      {"gos.weight_of_the_first_type", "GOSSIP-038", "as FairScale, the first type's weight counts",
-       "one weight for all types", "gossip.push_sum.two_types[convention=fairscale,world=3]",
-       "gossip.push_sum.two_types[convention=plumbline,world=3]", "there is one round",
-       push_sum_with(
-           [](PushSumSteps& steps) { steps.weight_lane = [](bool, std::size_t) { return std::size_t{0}; }; })},
-      {"gos.push_pull_at_once", "GOSSIP-039", "push-pull has all its messages under way at once",
-       "an option that is never read", "gossip.push_sum.turns_of_sides[algorithm=push_pull,world=2]",
-       "gossip.push_sum.turns_of_sides[algorithm=push_sum,world=2]", "there it is so",
-       push_sum_with([](PushSumSteps& steps) { steps.takes_turns = [](bool, const Graph&) { return false; }; })},
-      {"gos.unmatched", "GOSSIP-040", "nodes do not compare whom they send to", "GOS-04",
-       "gossip.failure.unmatched[differs=peers,world=3]", "gossip.failure.unmatched[differs=nothing,world=3]",
-       "all send to the same", push_sum_with([](PushSumSteps& steps) { steps.verifies = [] { return false; }; })},
-      {"gos.mixed_anew", "GOSSIP-041", "a round that is repeated is mixed anew", "mass is lost on a retry",
-       "gossip.failure.interrupted[graph=hub,mixing=uniform,exchange=2,world=3]",
-       "gossip.failure.interrupted[graph=ring,mixing=uniform,exchange=2,world=3]",
-       "lazy values are mixed when they have come", push_sum_with(mixes_anew)},
-      {"gos.turns_after_retry", "GOSSIP-041", "a round that was repeated turns the graph twice",
-       "the peers are refreshed by each attempt",
-       "gossip.failure.interrupted[graph=n-peer-exponential,mixing=uniform,exchange=0,world=3]",
-       "gossip.failure.interrupted[graph=ring,mixing=uniform,exchange=0,world=3]", "a ring never turns",
-       push_sum_with([](PushSumSteps& steps) {
-         steps.next_round = [](std::int64_t round, bool is_dynamic, bool was_interrupted) {
-           return is_dynamic ? round + (was_interrupted ? 2 : 1) : round;
-         };
-       })},
-      {"gos.mixed_anew_elsewhere", "GOSSIP-042", "a round that is completed over another group is mixed anew",
-       "mass is lost on a retry", "gossip.failure.other_group[graph=hub,call=1,world=3]",
-       "gossip.failure.other_group[graph=hub,call=9,world=3]", "no call fails", push_sum_with(mixes_anew)},
-      {"gos.compares_once", "GOSSIP-184", "a comparison of nodes that was cut is not made again",
-       "a flag that is set before what it stands for", "gossip.failure.comparison_cut[cut=late,world=3]",
-       "gossip.failure.comparison_cut[cut=no,world=3]", "nothing is cut",
-       push_sum_with([](PushSumSteps& steps) { steps.compares_again = [] { return false; }; })},
-      {"gos.heartbeat_ignored", "GOSSIP-043", "a message is waited for sixty times as long as was asked for",
-       "minutes for seconds", "gossip.failure.heartbeat[world=2]", "", "nobody stops",
-       push_sum_with([](PushSumSteps& steps) { steps.patience = sixty_times; })},
-      {"gos.gossips_in_evaluation", "GOSSIP-044", "the thread takes values in evaluation", "eval that still gossips",
-       "gossip.thread.beside[graph=hub,mixing=uniform,world=3]", "", "nobody evaluates",
-       push_sum_with([](PushSumSteps& steps) { steps.takes_values = [](bool) { return true; }; })},
-      {"gos.torn_read", "GOSSIP-045", "values are sent from where the caller writes", "GOS-06",
-       "gossip.thread.one_version[world=2]", "", "nobody writes meanwhile",
-       push_sum_with([](PushSumSteps& steps) { steps.copies_on_hand_over = [] { return false; }; })},
-      {"gos.thread_mixes_anew", "GOSSIP-046", "a round that is handed over again is mixed anew",
-       "mass is lost on a retry", "gossip.thread.interrupted[world=3]", "", "nothing is cut",
-       push_sum_with(mixes_anew)},
-      {"gos.retries_at_once", "GOSSIP-110", "a round that was cut is repeated at once, again and again",
-       "a loop without a pause", "gossip.thread.pauses[wire=cut,world=2]", "gossip.thread.pauses[wire=whole,world=2]",
-       "nothing is cut", push_sum_with([](PushSumSteps& steps) { steps.pause = at_once; })},
-      {"gos.retries_for_ever", "GOSSIP-048", "the heartbeat time starts anew with each retry",
-       "a loop around a wait with a limit", "gossip.thread.gives_up[wire=cut,world=2]",
-       "gossip.thread.gives_up[wire=whole,world=2]", "nothing is cut", push_sum_with([](PushSumSteps& steps) {
-         steps.renews_heartbeat = [] { return true; };
-         steps.pause = at_once;
-       })},
-      {"gos.repeats_mixed_pieces", "GOSSIP-049", "a round is repeated although some of its values are mixed",
-       "mass is doubled on a retry", "gossip.failure.pieces[values=large,world=2]",
-       "gossip.failure.pieces[values=small,world=2]", "they are one piece",
-       push_sum_with([](PushSumSteps& steps) { steps.may_repeat = [](bool) { return true; }; })},
-      {"gos.mixes_unconfirmed", "GOSSIP-203", "a piece is mixed before its peers have said that they have it",
-       "values that are overwritten before they were read", "gossip.failure.unconfirmed[node=mute,world=3]",
-       "gossip.failure.other_group[graph=hub,call=9,world=3]", "a few values are one piece",
-       push_sum_with([](PushSumSteps& steps) { steps.awaits_confirmation = [] { return false; }; })},
-      {"gos.sends_all_pieces_again", "GOSSIP-203", "over another group pieces are sent that the peer has",
-       "mass is doubled on a retry", "gossip.failure.confirmed_pieces[graph=hub,again=elsewhere,call=13,world=3]",
-       "gossip.failure.confirmed_pieces[graph=hub,again=elsewhere,call=999,world=3]", "no call fails",
-       push_sum_with([](PushSumSteps& steps) { steps.resumes_at = [](std::size_t) { return std::size_t{0}; }; })},
-      {"gos.thread_waits", "GOSSIP-047", "a peer that has stopped is waited for sixty times as long as was asked for",
-       "minutes for seconds", "gossip.thread.stops[ends_by=collecting,world=2]", "", "nobody stops",
-       push_sum_with([](PushSumSteps& steps) { steps.patience = sixty_times; })},
-  };
-}
-
 // ---- memory of devices ----
 
 std::vector<Mutant> device_mutants_of_gossip() {
@@ -649,10 +405,6 @@ std::vector<Mutant> device_mutants_of_gossip() {
     return std::string("gossip.device.rounds[graph=ring,kind=") + kind + ",types=f32,world=" + std::to_string(world) +
            "]";
   };
-  const auto beside = [](const char* streams) {
-    return std::string("gossip.device.beside[graph=ring,streams=") + streams + ",types=f32,world=2]";
-  };
-  const char* const events = "an event that one of two streams forgets";
   return {
       {"gos.device_sums_whole", "GOSSIP-180", "lazy sums on a device are not multiplied by the share", "GOS-01",
        rounds("uniform", 3), rounds("skewed", 3), "values are scaled before they are sent",
@@ -663,19 +415,6 @@ std::vector<Mutant> device_mutants_of_gossip() {
       {"gos.device_host_waits", "GOSSIP-181", "the host waits for each sum", "a stream is synchronized",
        "gossip.device.host_goes_on[how=mix,world=2]", rounds("uniform", 2), "nobody looks at what the host does",
        waiting_for_kernels()},
-      racing({"gos.device_sent_before_the_copy", "GOSSIP-182",
-              "the thread's stream does not wait for what is handed over", events, beside("own"), beside("callers"),
-              "there is one stream",
-              push_sum_with([](PushSumSteps& steps) { steps.follows_the_caller = [] { return false; }; })}),
-      racing({"gos.device_added_before_it_came", "GOSSIP-182",
-              "the caller's stream does not wait for what is collected", events, beside("own"), beside("callers"),
-              "there is one stream",
-              push_sum_with([](PushSumSteps& steps) { steps.leads_the_caller = [] { return false; }; })}),
-      {"gos.device_unserved", "GOSSIP-183", "tensors on a device are mixed over any communicator",
-       "a capability that nobody asks for", "gossip.device.refuses[world=2]", rounds("uniform", 2),
-       "the communicator takes them", push_sum_with([](PushSumSteps& steps) {
-         steps.require_served = [](std::string_view, const comm::Communicator&, const device::MemorySpace&) {};
-       })},
   };
 }
 
@@ -683,7 +422,6 @@ std::vector<Mutant> device_mutants_of_gossip() {
 
 std::vector<Mutant> gossip_mutants() {
   std::vector<Mutant> all = answer_mutants_of_gossip();
-  std::ranges::move(step_mutants_of_gossip(), std::back_inserter(all));
   std::ranges::move(device_mutants_of_gossip(), std::back_inserter(all));
   return all;
 }

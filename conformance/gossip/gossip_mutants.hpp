@@ -5,7 +5,7 @@
 
 namespace plumbline::mutants {
 
-/// Answers of adapters, and push-sum with another step in place of a right one.
+/// Answers of adapters, and push-sum over devices whose kernels are wrong.
 [[nodiscard]] std::vector<Mutant> gossip_mutants();
 /// Answers of adapters that are right of small questions alone.
 [[nodiscard]] std::vector<Mutant> gossip_size_mutants();
