@@ -282,8 +282,6 @@ void PushSum::retry(comm::Communicator& group, std::span<const Buffer> x) {
   if (is_interrupted()) retry(x);
 }
 
-// All nodes say in which round they are, how much of it they have, and whether they have compared themselves and make
-// rounds in place.
 void PushSum::reconnect(comm::Communicator& group) {
   const PushSumOptions& options = state_->options;
   if (!options.confirms)
@@ -295,30 +293,33 @@ void PushSum::reconnect(comm::Communicator& group) {
         fmt::format("group {} has other ranks than group {}", group.group().name, state_->group->group().name));
   state_->group = &group;
   if (options.device.runtime != nullptr) use_stream(options.device.stream);
-  constexpr std::size_t said = 4;
-  const bool is_compared = agreement_->is_made() || !options.verifies;
-  const bool can_meet = agreement_->all_meet() && group.pair_exchanges() != nullptr;
-  const std::array<std::int64_t, said> mine{state_->exchanges, static_cast<std::int64_t>(pieces_here()),
-                                            can_meet ? 1 : 0, is_compared ? 1 : 0};
-  std::vector<std::int64_t> all(said * static_cast<std::size_t>(group.size()));
-  // Others may notice that the group before has failed only when their own heartbeat time has passed.
-  const std::chrono::nanoseconds patience = std::max(
-      options.heartbeat, std::min<std::chrono::nanoseconds>(options.heartbeat, std::chrono::hours(24 * 365)) * 2);
-  group.all_gather({mine.data(), said, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
-                   patience);
-  bool all_meet = true, all_compared = true;
-  std::vector<NodeAt> nodes;
-  for (std::size_t at = 0; at < all.size(); at += said) {
-    nodes.push_back({all[at], static_cast<std::size_t>(all[at + 1])});
-    all_meet = all_meet && all[at + 2] != 0;
-    all_compared = all_compared && all[at + 3] != 0;
-  }
-  agreement_->set_all_meet(all_meet);
-  if (!all_compared) {  // here, where all are: a node that was done might never compare again
-    agreement_->begin_anew();
+  const std::vector<NodeAt> nodes = gathered({.exchanges = state_->exchanges,
+                                              .pieces = pieces_here(),
+                                              .can_meet = agreement_->all_meet() && group.pair_exchanges() != nullptr,
+                                              .is_compared = agreement_->is_made() || !options.verifies});
+  agreement_->set_all_meet(std::ranges::all_of(nodes, &NodeAt::can_meet));
+  if (!std::ranges::all_of(nodes, &NodeAt::is_compared)) {
+    agreement_->begin_anew();  // here, where all are: a node that was done might never compare again
     agree();
   }
   if (phase_ == Phase::sent && next_bucket_ < state_->buckets.size()) send_what_is_missing(nodes);
+}
+
+std::vector<PushSum::NodeAt> PushSum::gathered(const NodeAt& own) {
+  constexpr std::size_t said = 4;
+  const std::array<std::int64_t, said> mine{own.exchanges, static_cast<std::int64_t>(own.pieces), own.can_meet ? 1 : 0,
+                                            own.is_compared ? 1 : 0};
+  std::vector<std::int64_t> all(said * static_cast<std::size_t>(state_->group->size()));
+  // Others may notice that the group before has failed only when their own heartbeat time has passed.
+  const std::chrono::nanoseconds heartbeat = state_->options.heartbeat;
+  const std::chrono::nanoseconds patience =
+      std::max(heartbeat, std::min<std::chrono::nanoseconds>(heartbeat, std::chrono::hours(24 * 365)) * 2);
+  state_->group->all_gather({mine.data(), said, DType::i64},
+                            {all.data(), static_cast<std::int64_t>(all.size()), DType::i64}, patience);
+  std::vector<NodeAt> nodes;
+  for (std::size_t at = 0; at < all.size(); at += said)
+    nodes.push_back({all[at], static_cast<std::size_t>(all[at + 1]), all[at + 2] != 0, all[at + 3] != 0});
+  return nodes;
 }
 
 // How much of the round under way is here: pieces, or all of it.

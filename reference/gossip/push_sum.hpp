@@ -174,10 +174,11 @@ class PushSum {
     sent,   // what the node keeps is in x; the exchange can go on where it was
     torn,   // some pieces are mixed, and nobody knows which ones its peers have
   };
-  // How far a node is: exchanges that it is done with, and pieces that it has of the next one.
+  // What a node says of itself when all go over to another group.
   struct NodeAt {
-    std::int64_t exchanges;
-    std::size_t pieces;
+    std::int64_t exchanges;      // that it is done with
+    std::size_t pieces;          // that it has of the next one
+    bool can_meet, is_compared;  // makes rounds in place; has compared itself with all others
   };
 
   void sort_by_type(std::span<const comm::Buffer> x);
@@ -198,6 +199,7 @@ class PushSum {
   template <class Part>
   void naming_peers(std::int64_t round, const Part& part);
   [[nodiscard]] std::size_t pieces_here() const;
+  [[nodiscard]] std::vector<NodeAt> gathered(const NodeAt& own);
   void send_what_is_missing(const std::vector<NodeAt>& nodes);
 
   std::unique_ptr<RoundState> state_;
