@@ -61,7 +61,7 @@ void rounds(Context& context) {
   options.device = {seat.runtime, stream.get()};
   std::vector<HostTensors> given, right;
   DeviceTensors x(seat, shapes, stream.get());
-  PushSum tested(*on_device, graph, mixing_of(kind), options, push_sum_steps(context));
+  PushSum tested(*on_device, graph, mixing_of(kind), options);
   for (int round = 0; round < kRounds; ++round) {
     given.emplace_back(shapes, seed_of(context, round));
     right.emplace_back(shapes, seed_of(context, round));
@@ -90,8 +90,8 @@ void host_goes_on(Context& context) {
   const HostTensors values(shapes, seed_of(context, 0));
   DeviceTensors x(seat, shapes, stream.get());
   const auto own = context.world().duplicate();
-  PushSum push_sum(*own, graph, {}, options, push_sum_steps(context));
-  GossipThread thread(context.world().duplicate(), graph, {}, options, push_sum_steps(context));
+  PushSum push_sum(*own, graph, {}, options);
+  GossipThread thread(context.world().duplicate(), graph, {}, options);
   const auto round = [&] {
     if (!beside) return push_sum.mix(x.views());
     EXPECT_TRUE(thread.hand_over(x.views())) << "GOSSIP-181";
@@ -121,7 +121,7 @@ void beside(Context& context) {
   }
   const HostTensors begin(shapes, seed_of(context, kRounds));
   DeviceTensors x(seat, shapes, stream.get()), fresh(seat, shapes, stream.get());
-  GossipThread tested(context.world().duplicate(), graph, {}, options, push_sum_steps(context));
+  GossipThread tested(context.world().duplicate(), graph, {}, options);
   const auto pairs = [](const auto& from, const auto& to) {
     std::vector<gossip::TensorPair> list;
     for (std::size_t i = 0; i < from.views().size(); ++i) list.push_back({from.views()[i], to.views()[i]});
@@ -165,13 +165,13 @@ void refuses(Context& context) {
   DeviceTensors x(seat, shapes, stream.get());
   x.take(host);
   const std::array mixed{x.views()[0], host.views()[1]};
-  PushSum push_sum(context.world(), graph, {}, options, push_sum_steps(context));
+  PushSum push_sum(context.world(), graph, {}, options);
   refuses_round<InvalidArgument>(push_sum, mixed, {"tensor 1", "cpu", name});
   EXPECT_EQ(push_sum.round(), 0) << "GOSSIP-183: something has happened";
-  PushSum without(context.world(), graph, {}, {}, push_sum_steps(context));
+  PushSum without(context.world(), graph, {}, {});
   refuses_round<Unsupported>(without, x.views(), {name, "no runtime"});
   const auto of_host = std::make_unique<WireOfTheHost>(context.world().duplicate());
-  PushSum unserved(*of_host, graph, {}, options, push_sum_steps(context));
+  PushSum unserved(*of_host, graph, {}, options);
   refuses_round<Unsupported>(unserved, x.views(), {name, "takes that of cpu"});
   push_sum.mix(x.views());
   x.note();

@@ -44,7 +44,7 @@ void unmatched(Context& context) {
                      .nodes = context.size(),
                      .peers = differs == "peers" && is_other ? 2 : 1});
   PushSum push_sum(context.world(), graph, live_mixing(differs == "mixing" && is_other ? "skewed" : "uniform"),
-                   {.heartbeat = kShort}, push_sum_steps(context));
+                   {.heartbeat = kShort});
   std::vector<double> x = own_start(context, 2);
   std::string said = "nothing was said";
   try {
@@ -70,8 +70,7 @@ void interrupted(Context& context) {
   const auto quiet = context.world().duplicate();
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
   if (context.rank() == context.size() - 1) wire = std::make_unique<FailingWire>(std::move(wire), failing);
-  PushSum undisturbed(*quiet, graph, mixing),
-      disturbed(*wire, graph, mixing, {.heartbeat = kShort}, push_sum_steps(context));
+  PushSum undisturbed(*quiet, graph, mixing), disturbed(*wire, graph, mixing, {.heartbeat = kShort});
   std::vector<double> smooth = own_start(context, 3), rough = smooth;
   int interruptions = 0;
   for (int round = 0; round < 6; ++round) {
@@ -105,7 +104,7 @@ void other_group(Context& context) {
   comm::Communicator& group = *first;
   std::unique_ptr<comm::Communicator> wire = std::move(first);
   if (context.rank() == 0) wire = std::make_unique<FailingWire>(std::move(wire), failing);
-  PushSum push_sum(*wire, graph, mixing, {.heartbeat = kShort}, push_sum_steps(context));
+  PushSum push_sum(*wire, graph, mixing, {.heartbeat = kShort});
   bool is_over = false;
   for (int round = 0; round < made; ++round) {
     try {
@@ -124,7 +123,7 @@ void other_group(Context& context) {
         << "GOSSIP-042: element " << i;
   EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13) << "GOSSIP-042";
   // Where nobody says what has come, nothing may be sent twice.
-  PushSum unconfirmed(*second, graph, mixing, {.confirms = false}, push_sum_steps(context));
+  PushSum unconfirmed(*second, graph, mixing, {.confirms = false});
   EXPECT_THROW(unconfirmed.retry(context.world(), first_of(x)), StateError) << "GOSSIP-042: without confirmations";
 }
 
@@ -140,7 +139,7 @@ void comparison_cut(Context& context) {
   std::unique_ptr<comm::Communicator> wire = std::move(first);
   if (is_cut && cut != "late") wire = std::make_unique<FailingCall>(std::move(wire), std::stoi(cut));
   constexpr auto patience = std::chrono::seconds(10);
-  PushSum undisturbed(*quiet, graph), disturbed(*wire, graph, {}, {.heartbeat = patience}, push_sum_steps(context));
+  PushSum undisturbed(*quiet, graph), disturbed(*wire, graph, {}, {.heartbeat = patience});
   std::vector<double> smooth = own_start(context, 3), rough = smooth;
   if (cut == "late") {
     if (is_cut)
@@ -172,8 +171,7 @@ void heartbeat(Context& context) {
     return;
   }
   constexpr auto limit = std::chrono::milliseconds(200);
-  PushSum push_sum(*own, live_graph("ring", context.size()), {}, {.heartbeat = limit, .verifies = false},
-                   push_sum_steps(context));
+  PushSum push_sum(*own, live_graph("ring", context.size()), {}, {.heartbeat = limit, .verifies = false});
   std::vector<double> x = own_start(context, 2);
   const auto begin = std::chrono::steady_clock::now();
   std::string said = "nothing was said";
@@ -192,13 +190,12 @@ void heartbeat(Context& context) {
 // Large values are mixed piece by piece while they come, where nothing is confirmed. Cut among them, some are mixed.
 void pieces(Context& context) {
   const bool large = context.parameters().text("values") == "large";
-  PushSum push_sum(context.world(), live_graph("ring", context.size()), {}, {.heartbeat = kShort, .confirms = false},
-                   push_sum_steps(context));
+  PushSum push_sum(context.world(), live_graph("ring", context.size()), {}, {.heartbeat = kShort, .confirms = false});
   // Four pieces are received ahead and as many sent before the first one is mixed; behind twelve starts it is, and the
   // last one of ten is not.
   FailingWire wire(context.world().duplicate(), large ? 12 : 0);
-  PushSum cut(wire, live_graph("ring", context.size()), {}, {.heartbeat = kShort, .confirms = false, .verifies = false},
-              push_sum_steps(context));
+  PushSum cut(wire, live_graph("ring", context.size()), {},
+              {.heartbeat = kShort, .confirms = false, .verifies = false});
   const std::vector<double> start = own_start(context, large ? 80'000 : 4);
   std::vector<double> x = start, smooth = x;
   push_sum.mix(first_of(smooth));
@@ -245,7 +242,7 @@ void confirmed_pieces(Context& context) {
   comm::Communicator& group = *first;
   std::unique_ptr<comm::Communicator> wire = std::move(first);
   if (context.rank() == 0) wire = std::make_unique<FailingWire>(std::move(wire), failing);
-  PushSum push_sum(*wire, graph, mixing, {.heartbeat = kShort}, push_sum_steps(context));
+  PushSum push_sum(*wire, graph, mixing, {.heartbeat = kShort});
   bool is_over = false;
   for (int round = 0; round < made; ++round) {
     try {
@@ -276,7 +273,7 @@ void unconfirmed(Context& context) {
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
   if (is_mute) wire = std::make_unique<MuteWire>(std::move(wire));
   const Graph graph = live_graph("ring", context.size());
-  PushSum push_sum(*wire, graph, {}, {.heartbeat = kShort, .verifies = false}, push_sum_steps(context));
+  PushSum push_sum(*wire, graph, {}, {.heartbeat = kShort, .verifies = false});
   const std::vector<double> start = own_start(context, 40'000);
   std::vector<double> x = start;
   const bool sends_to_mute = context.parameters().text("node") == "mute" && graph.peers(context.rank(), 0).out[0] == 0;
@@ -296,7 +293,7 @@ void unconfirmed(Context& context) {
 void beside_the_caller(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto mixing = live_mixing(context.parameters().text("mixing"));
-  GossipThread thread(context.world().duplicate(), graph, mixing, {}, push_sum_steps(context));
+  GossipThread thread(context.world().duplicate(), graph, mixing, {});
   World expected = start_of(context, 3);
   const auto rank = static_cast<std::size_t>(context.rank());
   std::vector<double> values = expected.numerators[rank];
@@ -333,8 +330,7 @@ void one_version(Context& context) {
   constexpr std::size_t count = 5000;
   Gate gate;
   const Graph graph = live_graph("n-peer-exponential", context.size());
-  GossipThread thread(std::make_unique<GatedWire>(context.world().duplicate(), gate), graph, {}, {.verifies = false},
-                      push_sum_steps(context));
+  GossipThread thread(std::make_unique<GatedWire>(context.world().duplicate(), gate), graph, {}, {.verifies = false});
   std::vector<double> values(count, 1.0 + context.rank());
   const std::array<Buffer, 1> x{buffer_of(values)};
   EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-045";
@@ -351,7 +347,7 @@ void thread_interrupted(Context& context) {
   const Graph graph = live_graph("hub", context.size());
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
   if (context.rank() == 0) wire = std::make_unique<FailingWire>(std::move(wire), 0);
-  GossipThread thread(std::move(wire), graph, {}, {.heartbeat = kShort}, push_sum_steps(context));
+  GossipThread thread(std::move(wire), graph, {}, {.heartbeat = kShort});
   World expected = start_of(context, 2);
   const auto rank = static_cast<std::size_t>(context.rank());
   std::vector<double> values = expected.numerators[rank];
@@ -374,8 +370,7 @@ void thread_gives_up(Context& context) {
   std::atomic<int> starts = 0;
   if (is_cut) wire = std::make_unique<BrokenWire>(std::move(wire), starts);
   GossipThread thread(std::move(wire), live_graph("ring", context.size()), {},
-                      {.heartbeat = is_cut ? std::chrono::seconds(1) : kLong, .verifies = false},
-                      push_sum_steps(context));
+                      {.heartbeat = is_cut ? std::chrono::seconds(1) : kLong, .verifies = false});
   std::vector<double> values = own_start(context, 2);
   const std::array<Buffer, 1> x{buffer_of(values)};
   EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-048";
@@ -402,8 +397,7 @@ void thread_pauses(Context& context) {
   std::string said = "nothing was said";
   const Graph graph = live_graph("ring", context.size());
   {
-    GossipThread thread(std::move(wire), graph, {}, {.heartbeat = is_cut ? kShort : kLong, .verifies = false},
-                        push_sum_steps(context));
+    GossipThread thread(std::move(wire), graph, {}, {.heartbeat = is_cut ? kShort : kLong, .verifies = false});
     std::vector<double> values = own_start(context, 2);
     const std::array<Buffer, 1> x{buffer_of(values)};
     EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-110";
@@ -442,8 +436,7 @@ void thread_stops(Context& context) {
   const bool meets_it = peers.in.front() == 0 || peers.out.front() == 0;
   const auto begin = std::chrono::steady_clock::now();
   {
-    GossipThread thread(std::move(own), graph, {}, {.heartbeat = std::chrono::milliseconds(200), .verifies = false},
-                        push_sum_steps(context));
+    GossipThread thread(std::move(own), graph, {}, {.heartbeat = std::chrono::milliseconds(200), .verifies = false});
     EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-047";
     if (context.parameters().text("ends_by") == "collecting" && meets_it) {
       EXPECT_THROW((void)thread.collect(x, true), Error) << "GOSSIP-047";

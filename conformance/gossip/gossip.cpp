@@ -5,6 +5,7 @@
 
 extern const std::string_view plumbline_gossip_requirements;
 extern const std::string_view plumbline_gossip_hollow;
+extern const std::string_view plumbline_gossip_mutants;
 
 namespace plumbline::conformance {
 
@@ -13,7 +14,7 @@ void add_gossip(suite::Suite& suite) {
   add_gossip_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_gossip_hollow, "conformance/gossip/hollow.toml");
   suite.add(mutants::gossip_mutants());
-  suite.add(mutants::gossip_size_mutants());
+  suite.add(suite::mutants_of_toml(plumbline_gossip_mutants, "conformance/gossip/mutants.toml"));
 }
 
 }  // namespace plumbline::conformance

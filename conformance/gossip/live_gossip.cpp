@@ -24,10 +24,6 @@ Graph live_graph(const std::string& name, int nodes) {
 
 Mixing live_mixing(const std::string& name) { return {.kind = gossip::parse_mixing_kind(name).value()}; }
 
-const gossip::PushSumSteps& push_sum_steps(suite::Context& context) {
-  return context.steps().of<gossip::PushSumSteps>();
-}
-
 World start_of(suite::Context& context, std::size_t count) {
   std::mt19937_64 random(context.seed() + 17);
   World world;

@@ -13,7 +13,6 @@ namespace plumbline::conformance {
 /// directed and static, node i sends to as many others as its number, two at most.
 [[nodiscard]] gossip::Graph live_graph(const std::string& name, int nodes);
 [[nodiscard]] gossip::Mixing live_mixing(const std::string& name);
-[[nodiscard]] const gossip::PushSumSteps& push_sum_steps(suite::Context& context);
 [[nodiscard]] inline comm::Buffer buffer_of(std::vector<double>& values) {
   return {values.data(), static_cast<std::int64_t>(values.size()), comm::DType::f64};
 }

@@ -61,8 +61,8 @@ void equals_messages(Context& context) {
   Tensor messages = tensor_of(context, dtype, many ? 300'007 : 3), single = tensor_of(context, dtype, 1);
   Tensor met = messages, met_single = single;
   WireOfMessages wire(context.world().duplicate());
-  PushSum by_messages(wire, graph, mixing, {.heartbeat = kPatience}, push_sum_steps(context));
-  PushSum by_any(context.world(), graph, mixing, {.heartbeat = kPatience}, push_sum_steps(context));
+  PushSum by_messages(wire, graph, mixing, {.heartbeat = kPatience});
+  PushSum by_any(context.world(), graph, mixing, {.heartbeat = kPatience});
   const std::array<Buffer, 2> x{messages.buffer(), single.buffer()}, y{met.buffer(), met_single.buffer()};
   for (int round = 0; round < 4; ++round) {
     by_messages.mix(x);
@@ -93,7 +93,7 @@ void cut(Context& context) {
   const auto quiet = context.world().duplicate();
   const bool is_whole = first->pair_exchanges() != nullptr && meets_one(graph, context.rank(), graph.round_after(1));
   PushSum undisturbed(*quiet, graph, mixing, {.heartbeat = kPatience});
-  PushSum disturbed(*first, graph, mixing, {.heartbeat = kPatience}, push_sum_steps(context));
+  PushSum disturbed(*first, graph, mixing, {.heartbeat = kPatience});
   std::vector<double> smooth = start_of(context, 5).numerators[static_cast<std::size_t>(context.rank())],
                       rough = smooth;
   const auto make_round = [&](PushSum& push_sum, std::vector<double>& x) { push_sum.mix(buffer_of(x)); };
@@ -126,7 +126,7 @@ void some_alone(Context& context) {
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
   if (context.parameters().text("wire") == "of_one" && context.rank() == 0)
     wire = std::make_unique<WireOfMessages>(std::move(wire));
-  PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kPatience}, push_sum_steps(context));
+  PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kPatience});
   World expected = start_of(context, 2);
   std::vector<double> x = expected.numerators[static_cast<std::size_t>(context.rank())];
   for (int round = 0; round < 4; ++round) {

@@ -34,7 +34,7 @@ void mass(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto seen = context.world().duplicate();
   PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")),
-                   {.heartbeat = kRoundPatience}, push_sum_steps(context));
+                   {.heartbeat = kRoundPatience});
   World start = start_of(context, 3);
   std::vector<double> x = mine(start, context);
   const double nodes = context.size();
@@ -57,8 +57,7 @@ void push_sum_rounds(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto algorithm =
       context.parameters().text("algorithm") == "push_sum" ? gossip::Algorithm::push_sum : gossip::Algorithm::push_pull;
-  PushSum push_sum(context.world(), graph, live_mixing(mixing), {.algorithm = algorithm, .heartbeat = kRoundPatience},
-                   push_sum_steps(context));
+  PushSum push_sum(context.world(), graph, live_mixing(mixing), {.algorithm = algorithm, .heartbeat = kRoundPatience});
   World expected = start_of(context, 4);
   std::vector<double> x = mine(expected, context);
   for (int round = 0; round < 7; ++round) {
@@ -74,7 +73,7 @@ void push_sum_rounds(Context& context) {
 void estimate(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")),
-                   {.heartbeat = kRoundPatience}, push_sum_steps(context));
+                   {.heartbeat = kRoundPatience});
   World start = start_of(context, 2);
   std::vector<double> x = mine(start, context);
   for (int round = 0; round < 150; ++round) push_sum.mix(buffer_of(x));
@@ -93,7 +92,7 @@ void fusion(Context& context) {
   const PushSumOptions options{.heartbeat = kRoundPatience,
                                .fuse = context.parameters().text("messages") == "fused",
                                .confirms = context.parameters().text("confirms") == "yes"};
-  PushSum push_sum(context.world(), graph, live_mixing(mixing), options, push_sum_steps(context));
+  PushSum push_sum(context.world(), graph, live_mixing(mixing), options);
   constexpr std::size_t large = 80'000;  // several of the pieces in which it travels
   World expected = start_of(context, large + 3);
   std::vector<double> first(mine(expected, context).begin(), mine(expected, context).begin() + large);
@@ -143,7 +142,7 @@ class Stored {
 void types(Context& context) {
   const DType dtype = context.parameters().dtype();
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
-  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kRoundPatience}, push_sum_steps(context));
+  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kRoundPatience});
   if (!comm::is_floating(dtype)) {
     std::array<std::byte, 8> memory{};
     EXPECT_THROW(push_sum.mix(Buffer{memory.data(), 1, dtype}), Unsupported) << "GOSSIP-034";
@@ -181,7 +180,7 @@ void two_types(Context& context) {
   for (int node = 0; node < nodes; ++node)
     rows[static_cast<std::size_t>(node)] = {node == 0 ? 1 : 0, (node + 1) % nodes};
   const Graph graph(rows, 1, as_fairscale ? gossip::Convention::fairscale : gossip::Convention::plumbline, false);
-  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kRoundPatience}, push_sum_steps(context));
+  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kRoundPatience});
   World first = start_of(context, 3), second = first;
   std::vector<double> wide = mine(first, context);
   Stored narrow(wide, DType::f32);
@@ -208,8 +207,7 @@ void turns_of_sides(Context& context) {
   PushSum push_sum(wire, graph, {},
                    {.algorithm = pulls ? gossip::Algorithm::push_pull : gossip::Algorithm::push_sum,
                     .heartbeat = kRoundPatience,
-                    .confirms = false},
-                   push_sum_steps(context));
+                    .confirms = false});
   std::vector<double> x(3, 1.0);
   for (int round = 0; round < 3; ++round) push_sum.mix(buffer_of(x));
   using comm::Operation;
@@ -230,8 +228,7 @@ void messages(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   CountingWire wire(context.world().duplicate());
   const bool confirms = context.parameters().text("confirms") == "yes";
-  PushSum push_sum(wire, graph, live_mixing(mixing), {.heartbeat = kRoundPatience, .confirms = confirms},
-                   push_sum_steps(context));
+  PushSum push_sum(wire, graph, live_mixing(mixing), {.heartbeat = kRoundPatience, .confirms = confirms});
   std::vector<double> x(5, 1.0);
   constexpr int made = 4;
   std::size_t values = 0, weights = 0;
@@ -264,8 +261,7 @@ void out_of_order(Context& context) {
     wire = std::make_unique<LateWire>(std::move(wire), context.seed() + static_cast<std::uint64_t>(context.rank()));
   if (messages == "overtaken") wire = std::make_unique<OvertakingWire>(std::move(wire));
   const bool confirms = context.parameters().text("confirms") == "yes";
-  PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kRoundPatience, .confirms = confirms},
-                   push_sum_steps(context));
+  PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kRoundPatience, .confirms = confirms});
   // Of one value: as long as a weight, so that no length tells them apart. A start has one message of a kind to a peer.
   World expected = start_of(context, 1);
   std::vector<double> x = mine(expected, context);
@@ -290,8 +286,8 @@ void rotation(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   World expected = start_of(context, 2);
   std::vector<double> x = mine(expected, context);
-  PushSum first(context.world(), graph, {}, {.heartbeat = kRoundPatience}, push_sum_steps(context));
-  PushSum second(context.world(), graph, {}, {.heartbeat = kRoundPatience}, push_sum_steps(context));
+  PushSum first(context.world(), graph, {}, {.heartbeat = kRoundPatience});
+  PushSum second(context.world(), graph, {}, {.heartbeat = kRoundPatience});
   PushSum* push_sum = &first;
   int mixed = 0;
   for (int step = 0; step < 9; ++step) {
@@ -311,8 +307,7 @@ void rotation(Context& context) {
 
 void exact(Context& context) {
   const std::string graph = context.parameters().text("graph");
-  PushSum push_sum(context.world(), live_graph(graph, context.size()), {}, {.heartbeat = kRoundPatience},
-                   push_sum_steps(context));
+  PushSum push_sum(context.world(), live_graph(graph, context.size()), {}, {.heartbeat = kRoundPatience});
   World start = start_of(context, 2);
   std::vector<double> x = mine(start, context);
   int needed = 1;

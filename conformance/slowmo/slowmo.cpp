@@ -4,6 +4,7 @@
 #include "conformance/slowmo/slowmo_mutants.hpp"
 
 extern const std::string_view plumbline_slowmo_requirements;
+extern const std::string_view plumbline_slowmo_mutants;
 
 namespace plumbline::conformance {
 
@@ -12,6 +13,7 @@ void add_slowmo(suite::Suite& suite) {
   add_slowmo_checks(suite);
   suite.add(mutants::slowmo_mutants());
   suite.add(mutants::slowmo_size_mutants());
+  suite.add(suite::mutants_of_toml(plumbline_slowmo_mutants, "conformance/slowmo/mutants.toml"));
 }
 
 }  // namespace plumbline::conformance

@@ -292,11 +292,6 @@ std::vector<Mutant> gossiping() {
        "the bias after the backward is forgotten", over("gossip.estimates", "skewed", 2),
        over("gossip.estimates", "ring", 2), regular,
        with([](SlowMoSteps& steps) { steps.bias = [](double) { return 1.0; }; })},
-      {"slo.mass_lost", "SLOWMO-021", "a share that is sent is not received in full", "push-sum with a factor too many",
-       over("gossip.conserves", "hub", 3), over("gossip.conserves", "ring", 3), "lazy mixing sends everything",
-       with([](SlowMoSteps& steps) {
-         steps.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) { return 0.5 * shares.sent[peer]; };
-       })},
       {"slo.not_shared_in_node", "SLOWMO-022", "what the master mixed stays with it", "only masters gossip",
        at_slowmo("gossip.inside_nodes", "graph=hub,node=2", 4), at_slowmo("gossip.inside_nodes", "graph=hub,node=1", 4),
        "each rank is a master", with([](SlowMoSteps& steps) { steps.shares_in_node = [] { return false; }; })},
@@ -323,28 +318,10 @@ std::vector<Mutant> gossiping() {
          };
          return suite::Steps(std::move(steps));
        }},
-      {"slo.retries_without_pause", "SLOWMO-110",
-       "a round that is cut is made again at once, as often as the time allows", "a loop around a retry",
-       at_slowmo("gossip.gives_up", "overlap=no,wire=cut", 3), at_slowmo("gossip.gives_up", "overlap=no,wire=whole", 3),
-       "nothing is cut", with([](SlowMoSteps& steps) {
-         steps.push_sum.pause = [](std::chrono::milliseconds) { return std::chrono::milliseconds(0); };
-       })},
-      {"slo.thread_retries_without_pause", "SLOWMO-110", "the gossip thread makes a round that is cut again at once",
-       "a loop around a retry", at_slowmo("gossip.gives_up", "overlap=yes,wire=cut", 2),
-       at_slowmo("gossip.gives_up", "overlap=yes,wire=whole", 2), "nothing is cut", with([](SlowMoSteps& steps) {
-         steps.push_sum.pause = [](std::chrono::milliseconds) { return std::chrono::milliseconds(0); };
-       })},
       {"slo.lazy_with_lag", "SLOWMO-026", "mixing is lazy although gossip lags behind the optimizer",
        "the source is eager then, and says nowhere why", at_slowmo("gossip.overlaps", "graph=ring,lag=2,node=1", 3),
        at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=1", 3), "nothing is added meanwhile",
        with([](SlowMoSteps& steps) { steps.lazy = [](bool can_be, int) { return can_be; }; })},
-      {"slo.overlap_loses_values", "SLOWMO-026",
-       "beside the backward values are sent with half their share, and weights in full",
-       "a factor that the weight lacks", at_slowmo("gossip.overlaps", "graph=hub,lag=0,node=1", 3),
-       at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=1", 3), "lazy mixing sends everything",
-       with([](SlowMoSteps& steps) {
-         steps.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) { return 0.5 * shares.sent[peer]; };
-       })},
       {"slo.overlap_stays_with_master", "SLOWMO-026", "what came beside the backward stays with the master of a node",
        "only masters gossip", at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=2", 4),
        at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=1", 4), "each rank is a master",
@@ -352,10 +329,6 @@ std::vector<Mutant> gossiping() {
       {"slo.collects_late", "SLOWMO-028", "what was handed over is collected a step late", "synch_freq counts from 1",
        at_slowmo("gossip.lags", "graph=ring,lag=2", 3), "", "every case lags",
        with([](SlowMoSteps& steps) { steps.collects = [](int behind, int lag) { return behind > lag; }; })},
-      {"slo.retry_mixes_anew", "SLOWMO-027", "a round that is made again is mixed anew", "mass is lost on a retry",
-       at_slowmo("gossip.made_again", "graph=hub,when=once", 3),
-       at_slowmo("gossip.made_again", "graph=ring,when=once", 3), "lazy values are mixed when they have come",
-       with([](SlowMoSteps& steps) { steps.push_sum.retry_mixes = [] { return true; }; })},
       {"slo.left_under_way", "SLOWMO-026", "evaluation forgets the round that is under way",
        "FairScale turns gossip off before it asks the queue", at_slowmo("gossip.overlaps", "graph=hub,lag=2,node=1", 3),
        at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=1", 3), regular,

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -48,30 +47,17 @@ class OwnLane {
 }  // namespace
 
 struct GossipThread::Shared {
-  Shared(std::unique_ptr<comm::Communicator> of_nodes, Graph graph, Mixing mixing, PushSumOptions options,
-         PushSumSteps steps)
+  Shared(std::unique_ptr<comm::Communicator> of_nodes, Graph graph, Mixing mixing, PushSumOptions options)
       : group(std::move(of_nodes)),
-        heartbeat(steps.patience(options.heartbeat)),
-        copies(steps.copies_on_hand_over()),
-        takes_values(steps.takes_values),
-        retry_mixes(steps.retry_mixes),
-        renews_heartbeat(steps.renews_heartbeat),
-        pause(steps.pause),
+        heartbeat(options.heartbeat),
         use(options.device),
         has_own_stream(options.use_streams),
-        follows(steps.follows_the_caller()),
-        leads(steps.leads_the_caller()),
-        push_sum(*group, std::move(graph), std::move(mixing), options, std::move(steps)) {}
+        push_sum(*group, std::move(graph), std::move(mixing), options) {}
 
   std::unique_ptr<comm::Communicator> group;
   const std::chrono::nanoseconds heartbeat;
-  const bool copies;
-  const std::function<bool(bool is_on)> takes_values;
-  const std::function<bool()> retry_mixes;
-  const std::function<bool()> renews_heartbeat;
-  const std::function<std::chrono::milliseconds(std::chrono::milliseconds due)> pause;
   const device::DeviceUse use;  // with the caller's stream
-  const bool has_own_stream, follows, leads;
+  const bool has_own_stream;
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -106,7 +92,6 @@ struct GossipThread::Shared {
     device::MemorySpace found = device::place_of("gossip", x, use);
     if (!found.is_host() && has_own_stream && !lane) lane.emplace(use, found.index());
     copied.assign(x.begin(), x.end());
-    if (!copies) return found;
     memory.resize(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) copied[i].data = memory[i].take(found, x[i].bytes());
     return found;
@@ -114,7 +99,7 @@ struct GossipThread::Shared {
   void keep(std::span<const Buffer> x) {
     sent = copied;
     std::vector<TensorPair> pairs;
-    for (std::size_t i = 0; i < x.size() && copies; ++i) pairs.push_back({x[i], sent[i]});
+    for (std::size_t i = 0; i < x.size(); ++i) pairs.push_back({x[i], sent[i]});
     place.copy(pairs);
   }
   // Nothing is under way any more in memory that goes. A stream that tells of an error has come to its end as well;
@@ -148,9 +133,7 @@ struct GossipThread::Shared {
   }
   // The same values again, behind a pause.
   void repeat() {
-    if (retry_mixes()) push_sum.prepare(sent);
-    if (renews_heartbeat()) set_deadline();
-    not_before = std::min(Clock::now() + pause(backoff.next()), deadline);
+    not_before = std::min(Clock::now() + backoff.next(), deadline);
     give_turn();
   }
   void give_turn() {
@@ -188,9 +171,8 @@ struct GossipThread::Shared {
 };
 
 GossipThread::GossipThread(std::unique_ptr<comm::Communicator> group, Graph graph, Mixing mixing,
-                           PushSumOptions options, PushSumSteps steps)
-    : shared_(
-          std::make_unique<Shared>(std::move(group), std::move(graph), std::move(mixing), options, std::move(steps))) {
+                           PushSumOptions options)
+    : shared_(std::make_unique<Shared>(std::move(group), std::move(graph), std::move(mixing), options)) {
   shared_->thread = std::thread([shared = shared_.get()] { shared->run(); });
 }
 
@@ -198,13 +180,12 @@ GossipThread::~GossipThread() { close(); }
 
 bool GossipThread::hand_over(std::span<const Buffer> x) {
   const std::lock_guard lock(shared_->mutex);
-  if (!shared_->takes_values(shared_->is_on) || shared_->is_under_way || shared_->is_closing || shared_->has_failed)
-    return false;
+  if (!shared_->is_on || shared_->is_under_way || shared_->is_closing || shared_->has_failed) return false;
   device::MemorySpace place = shared_->reserve(x);
   shared_->push_sum.prepare(x);
   shared_->place = std::move(place);
   shared_->keep(x);
-  if (shared_->lane && shared_->follows) shared_->lane->follow(shared_->use.stream);
+  if (shared_->lane) shared_->lane->follow(shared_->use.stream);
   shared_->is_under_way = true;
   shared_->begin_round();
   shared_->give_turn();
@@ -241,7 +222,7 @@ GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool wa
     }
   }
   if (shared.lane) {
-    if (shared.leads) shared.lane->lead(shared.use.stream);
+    shared.lane->lead(shared.use.stream);
     shared.push_sum.use_stream(shared.use.stream);
   }
   shared.push_sum.absorb(x, shared.incoming);

@@ -42,8 +42,7 @@ class GossipThread {
   };
 
   /// Runs over `group`, which it owns: a duplicate of the nodes' group. Throws as PushSum.
-  GossipThread(std::unique_ptr<comm::Communicator> group, Graph graph, Mixing mixing = {}, PushSumOptions options = {},
-               PushSumSteps steps = {});
+  GossipThread(std::unique_ptr<comm::Communicator> group, Graph graph, Mixing mixing = {}, PushSumOptions options = {});
   ~GossipThread();
   GossipThread(const GossipThread&) = delete;
   GossipThread& operator=(const GossipThread&) = delete;

@@ -46,12 +46,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <limits>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
@@ -60,84 +57,8 @@
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/mixing_kernel.hpp"
-#include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::gossip {
-
-// ---- What decides the numbers of push-sum, as functions.
-//
-// Model   A value made without arguments has the right ones; push-sum with another one in place of one of them is wrong
-//         in one known way, which is how the checks are tested.
-
-struct PushSumSteps {
-  std::function<Peers(const Graph& graph, int node, std::int64_t round)> peers =
-      [](const Graph& graph, int node, std::int64_t round) { return graph.peers(node, round); };
-  std::function<Shares(const Graph& graph, const Mixing& mixing, int node, std::int64_t round)> shares = shares_of;
-  /// The share with which a value travels to the peer of that place in Peers::out, and its weight.
-  std::function<double(const Shares& of_node, std::size_t peer)> sent = [](const Shares& of_node, std::size_t peer) {
-    return of_node.sent[peer];
-  };
-  std::function<double(const Shares& of_node, std::size_t peer)> sent_weight =
-      [](const Shares& of_node, std::size_t peer) { return of_node.sent[peer]; };
-  /// The share with which the weight stays.
-  std::function<double(const Shares& of_node)> kept_weight = [](const Shares& of_node) { return of_node.kept; };
-  /// With which of so many types the weight travels that counts.
-  std::function<std::size_t(bool as_fairscale, std::size_t types)> weight_lane =
-      [](bool as_fairscale, std::size_t types) { return as_fairscale ? types - 1 : 0; };
-  /// Whether the weight travels, given whether it can differ from 1.
-  std::function<bool(bool can_differ)> carries_weight = [](bool can_differ) { return can_differ; };
-  /// Whether values travel scaled by their peer's share.
-  std::function<bool(bool fused)> scales = [](bool) { return true; };
-  /// What tells messages of one round apart, given their kind: values are 0, weights 1, confirmations 2.
-  std::function<int(int kind)> mark = [](int kind) { return kind; };
-  /// Whether messages are waited for before they are added.
-  std::function<bool()> waits = [] { return true; };
-  /// Whether the two sides take turns in sending.
-  std::function<bool(bool is_push_pull, const Graph& graph)> takes_turns = [](bool is_push_pull, const Graph& graph) {
-    return is_push_pull && graph.is_bipartite();
-  };
-  /// What two nodes that meet make of their values.
-  comm::PairUpdate meet = gossip::meet;
-  /// Whether a round of two nodes may be made in place, given whether all nodes of the group can do so.
-  std::function<bool(bool all_can)> meets = [](bool all_can) { return all_can; };
-  /// Whether a retry multiplies by the kept share once more.
-  std::function<bool()> retry_mixes = [] { return false; };
-  /// The round that follows, given whether the graph turns and whether the round was repeated.
-  std::function<std::int64_t(std::int64_t round, bool is_dynamic, bool was_interrupted)> next_round =
-      [](std::int64_t round, bool is_dynamic, bool) { return is_dynamic ? round + 1 : round; };
-  /// How long a message is waited for.
-  std::function<std::chrono::nanoseconds(std::chrono::nanoseconds heartbeat)> patience =
-      [](std::chrono::nanoseconds heartbeat) { return heartbeat; };
-  /// Whether the heartbeat time of the gossip thread starts anew when a round that was cut is handed over again.
-  std::function<bool()> renews_heartbeat = [] { return false; };
-  /// The pause before a round that was cut is made again, given the one that is due.
-  std::function<std::chrono::milliseconds(std::chrono::milliseconds due)> pause = [](std::chrono::milliseconds due) {
-    return due;
-  };
-  /// Whether a round that was cut may be repeated, given whether some of its pieces are mixed.
-  std::function<bool(bool is_torn)> may_repeat = [](bool is_torn) { return !is_torn; };
-  /// Whether what comes is added up from nothing, given whether anything of the round has come, and whether it was cut.
-  std::function<bool(bool has_come, bool was_interrupted)> sums_anew = [](bool has_come, bool) { return !has_come; };
-  /// Whether a piece is mixed only when its peers have said that they have it.
-  std::function<bool()> awaits_confirmation = [] { return true; };
-  /// From which piece on a peer is sent to over another group, given how many it has.
-  std::function<std::size_t(std::size_t has)> resumes_at = [](std::size_t has) { return has; };
-  /// Whether the gossip thread takes values, given whether gossip is on.
-  std::function<bool(bool is_on)> takes_values = [](bool is_on) { return is_on; };
-  /// Of a gossip thread on a device: whether its stream waits for the caller's when values are handed over, and the
-  /// caller's for it when they are collected.
-  std::function<bool()> follows_the_caller = [] { return true; };
-  std::function<bool()> leads_the_caller = [] { return true; };
-  /// Throws where the group does not take the tensors' memory.
-  std::function<void(std::string_view what, const comm::Communicator& group, const device::MemorySpace& place)>
-      require_served = device::require_served;
-  /// Whether values are copied before they are handed to the gossip thread.
-  std::function<bool()> copies_on_hand_over = [] { return true; };
-  /// Whether nodes compare their graphs and rounds.
-  std::function<bool()> verifies = [] { return true; };
-  /// Whether a comparison that was cut is made again.
-  std::function<bool()> compares_again = [] { return true; };
-};
 
 /// Longest wait for a message of a peer.
 inline constexpr std::chrono::seconds kHeartbeat{300};
@@ -171,36 +92,26 @@ struct Incoming {
   double weight = 0;
 };
 
-/// "sends to [1] and receives from [2]".
-[[nodiscard]] std::string words_of(const Peers& peers);
-
 /// Of a round that did not come within the heartbeat time: `round` as PushSum::words_of_round() says it, `interruption`
 /// the error of its last try, or "" where there was none.
 [[nodiscard]] comm::TimeoutError late_round(const std::string& round, const std::string& interruption,
                                             std::chrono::nanoseconds heartbeat);
 
-/// Memory of messages, which is kept from round to round.
-class MessageMemory {
- public:
-  /// What was taken before may be taken again.
-  void rewind() { next_ = 0; }
-  [[nodiscard]] comm::Buffer take(const device::MemorySpace& place, std::int64_t count, comm::DType dtype);
-
- private:
-  std::vector<device::ScratchBuffer> rooms_;
-  std::size_t next_ = 0;
-};
+class Agreement;
+class PiecewiseRound;
+struct RoundMessages;
+struct RoundState;
+struct TypeBucket;
 
 class PushSum {
  public:
   /// Throws InvalidArgument when the group has another size than the graph has nodes.
-  PushSum(comm::Communicator& group, Graph graph, Mixing mixing = {}, PushSumOptions options = {},
-          PushSumSteps steps = {});
+  PushSum(comm::Communicator& group, Graph graph, Mixing mixing = {}, PushSumOptions options = {});
   ~PushSum();
   PushSum(const PushSum&) = delete;
   PushSum& operator=(const PushSum&) = delete;
 
-  [[nodiscard]] const Graph& graph() const { return graph_; }
+  [[nodiscard]] const Graph& graph() const;
   /// The round that the next mix() makes. It goes up by one with each mix() of a dynamic graph; who shares one count of
   /// rounds among several sets it.
   [[nodiscard]] std::int64_t round() const { return round_; }
@@ -209,13 +120,13 @@ class PushSum {
   /// [0]".
   [[nodiscard]] std::string words_of_round() const;
   /// w.
-  [[nodiscard]] double weight() const { return weight_; }
-  void set_weight(double weight) { weight_ = weight; }
+  [[nodiscard]] double weight() const;
+  void set_weight(double weight);
   /// What x is multiplied with as the kept share of the next round.
   [[nodiscard]] double kept() const;
   /// Whether values travel unscaled, and whether with the weight.
-  [[nodiscard]] bool is_lazy() const { return is_lazy_; }
-  [[nodiscard]] bool carries_weight() const { return carries_weight_; }
+  [[nodiscard]] bool is_lazy() const;
+  [[nodiscard]] bool carries_weight() const;
 
   /// One round on x in place: tensors of floating types in one memory, the same in every round. Throws Unsupported for
   /// others, and for memory that the group does not take; InvalidArgument where they are in several memories, or their
@@ -234,9 +145,9 @@ class PushSum {
   void absorb(std::span<const comm::Buffer> x, const Incoming& incoming);
 
   /// Whether the last exchange ended with an error and was not repeated.
-  [[nodiscard]] bool is_interrupted() const { return is_interrupted_; }
+  [[nodiscard]] bool is_interrupted() const { return phase_ != Phase::idle; }
   /// The weight, or kInterruptedWeight.
-  [[nodiscard]] double reported_weight() const { return is_interrupted_ ? kInterruptedWeight : weight_; }
+  [[nodiscard]] double reported_weight() const { return is_interrupted() ? kInterruptedWeight : weight(); }
   /// Repeats an interrupted round on the same x: where the error came before anything was sent.
   void retry(std::span<const comm::Buffer> x);
   void retry(comm::Buffer x) { retry(std::span(&x, 1)); }
@@ -256,103 +167,51 @@ class PushSum {
   [[nodiscard]] std::int64_t bytes_per_round(std::int64_t elements, comm::DType dtype) const;
 
  private:
-  // Where a piece of a large tensor waits: what came for it, by sender, and what is not sent from it itself.
-  struct ScratchSlot {
-    MessageMemory received, sent;
-    std::vector<comm::Buffer> came;
+  // Of the round that is under way, or that an error has cut.
+  enum class Phase : std::uint8_t {
+    idle,   // there is none
+    begun,  // nothing is sent or mixed: it can be made from its beginning
+    sent,   // what the node keeps is in x; the exchange can go on where it was
+    torn,   // some pieces are mixed, and nobody knows which ones its peers have
   };
-  // The tensors of one type, and the round that they are in.
-  struct Lane {
-    comm::DType dtype{};
-    std::vector<std::size_t> tensors;
-    std::int64_t round = 0;
-    double kept_before = 1;  // the share of the round before
-    double kept = 1;         // of the round that was exchanged last
-    // Of a round under way, by the place among Peers::out; empty: nothing was done yet.
-    std::vector<bool> has_sent;         // has the values
-    std::vector<bool> awaits;           // has still to confirm them
-    bool has_come = false;              // the values of all Peers::in
-    bool tells = true;                  // they have still to be told so
-    MessageMemory sent{}, received{};   // what is not sent from x; what came
-    std::vector<ScratchSlot> places{};  // of pieces
+  // What a node says of itself when all go over to another group.
+  struct NodeAt {
+    std::int64_t exchanges;      // that it is done with
+    std::size_t pieces;          // that it has of the next one
+    bool can_meet, is_compared;  // makes rounds in place; has compared itself with all others
   };
-  // Whom the node deals with in a round, and how it shares.
-  static constexpr std::int64_t kNoRound = std::numeric_limits<std::int64_t>::min();
-  static constexpr int kNobody = -1;
-  struct Plan {
-    std::int64_t round = kNoRound;
-    Peers peers;
-    Shares shares;
-    int met = kNobody;  // the peer, where the two meet only each other
-  };
-  struct Transfer;
-  class Pieces;
-  // Makes the lanes of the first round; later ones have the same types.
-  void sort_into_lanes(std::span<const comm::Buffer> x);
+
+  void sort_by_type(std::span<const comm::Buffer> x);
   void require_same_types(std::span<const comm::Buffer> x) const;
-  void verify();
-  void compare();
-  void judge(const std::vector<std::int64_t>& headers, const std::vector<std::int32_t>& lists);
-  [[nodiscard]] const Plan& plan_of(std::int64_t round);
-  [[nodiscard]] Shares shares_of_round(std::int64_t round) const;
-  [[nodiscard]] bool is_fairscale() const;
-  // The tensors with which the weight travels that counts.
-  [[nodiscard]] const Lane& weight_lane() const;
-  [[nodiscard]] double rounded(const Lane& lane, double weight) const;
-  void make_round(std::span<const comm::Buffer> x, bool was_interrupted);
-  [[nodiscard]] int met_in(const Peers& peers, std::int64_t round) const;
-  [[nodiscard]] bool meets_one();
-  void meet(std::span<const comm::Buffer> x, bool was_interrupted);
-  void exchange_lanes(std::span<const comm::Buffer> x);
-  void transfer(Lane& lane, std::span<const comm::Buffer> x);
-  void make(std::span<const comm::Call> calls);
-  // What a message is. Its tag says so, and of which round it is, so that messages may overtake each other.
-  enum class Message : std::uint8_t { values, weight, confirmation };
-  [[nodiscard]] int tag_of(Message message) const;
-  void begin_transfer(Lane& lane);
-  void take_parts(Lane& lane, std::span<const comm::Buffer> x);
-  [[nodiscard]] double ratio_of(const Shares& shares, double sent) const;
-  [[nodiscard]] double sent_ratio_of(const Shares& shares, std::size_t peer, bool fused) const;
-  void add_sends(const Lane& lane, MessageMemory& memory);
-  void absorb_lane(const Lane& lane, std::span<const comm::Buffer> x, const Incoming& incoming) const;
-  void add_sent_weights(const Lane& lane);
-  void add_receives(Lane& lane);
-  void add_received_weights();
-  void take_in(Lane& lane, std::span<const comm::Buffer> x);
-  void confirm(const Lane& lane);
-  void finish(Lane& lane, bool was_interrupted);
-  void end_round(bool was_interrupted);
-  void prepare_weight();
-  void absorb_weight(double incoming);
-  template <class Part>
-  void naming_peers(const Lane& lane, const Part& part);
+  void agree();
+  void make_round(std::span<const comm::Buffer> x);
+  [[nodiscard]] bool meets_one() const;
+  void meet(std::span<const comm::Buffer> x);
   [[nodiscard]] bool mixes_in_pieces(std::span<const comm::Buffer> x) const;
   void mix_in_pieces(std::span<const comm::Buffer> x);
-  void go_on_in_pieces(bool was_interrupted);
+  void go_on_in_pieces();
+  void exchange_all(std::span<const comm::Buffer> x);
+  void prepare_weight();
+  void absorb_weight(double incoming);
+  void end_round_of(TypeBucket& bucket);
+  void end_round();
+  void turn();
+  template <class Part>
+  void naming_peers(std::int64_t round, const Part& part);
+  [[nodiscard]] std::size_t pieces_here() const;
+  [[nodiscard]] std::vector<NodeAt> gathered(const NodeAt& own);
+  void send_what_is_missing(const std::vector<NodeAt>& nodes);
 
-  comm::Communicator* group_;
-  Graph graph_;
-  Mixing mixing_;
-  PushSumOptions options_;
-  PushSumSteps steps_;
-  bool is_lazy_ = false, carries_weight_ = false;
-  bool is_verified_ = false, is_interrupted_ = false;
-  std::vector<std::int64_t> headers_;  // of the comparison of all nodes, where its first half is made
-  bool is_torn_ = false;               // was interrupted where some pieces were mixed and others not
-  bool is_untouched_ = false;          // was interrupted before anything was done
-  bool all_meet_ = false;              // every member of the group has pair exchanges
-  std::vector<comm::PairPart> meeting_;
-  std::vector<Plan> plans_;  // of a period, or of one round
-  bool plans_repeat_ = false;
-  std::unique_ptr<Transfer> transfer_;
-  std::vector<Lane> lanes_;
-  std::unique_ptr<Pieces> pieces_;  // of a round under way
-  std::size_t next_lane_ = 0;       // of the round under way
-  Incoming incoming_;               // of it
-  device::MemorySpace place_;       // of the tensors, from the first round on
-  std::int64_t round_ = 0, exchanges_ = 0;
+  std::unique_ptr<RoundState> state_;
+  std::unique_ptr<Agreement> agreement_;
+  std::unique_ptr<RoundMessages> messages_;
+  std::unique_ptr<PiecewiseRound> pieces_;  // of a round under way
+  std::vector<comm::PairPart> meeting_;     // kept for its memory
+  Phase phase_ = Phase::idle;
+  std::size_t next_bucket_ = 0;  // of the round under way
+  Incoming incoming_;            // of it
+  std::int64_t round_ = 0;
   std::int64_t first_round_ = 0;  // that was set, which nodes that are a round apart have in common
-  double weight_ = 1;
 };
 
 /// Divides x, in the host's memory, by w: the estimate. multiply() takes it back. Both throw InvalidArgument for other

@@ -335,10 +335,10 @@ class SlowMo::Impl {
         .device = options_.device,
         .use_streams = options_.use_streams};
     if (setting_.overlap)
-      thread_ = std::make_unique<gossip::GossipThread>(master_weights_group_->duplicate(), *graph_, options_.mixing,
-                                                       options, steps_.push_sum);
+      thread_ =
+          std::make_unique<gossip::GossipThread>(master_weights_group_->duplicate(), *graph_, options_.mixing, options);
     else
-      push_sum_.emplace(*master_weights_group_, *graph_, options_.mixing, options, steps_.push_sum);
+      push_sum_.emplace(*master_weights_group_, *graph_, options_.mixing, options);
   }
 
   // Rank 0's parameters are where all start from, and the optimizer's where those are others.
@@ -394,7 +394,7 @@ class SlowMo::Impl {
     gossip::Backoff backoff(options_.heartbeat);
     while (push_sum_->is_interrupted()) {
       if (Clock::now() >= until) throw gossip::late_round(words, interruption, options_.heartbeat);
-      std::this_thread::sleep_until(std::min(Clock::now() + steps_.push_sum.pause(backoff.next()), until));
+      std::this_thread::sleep_until(std::min(Clock::now() + backoff.next(), until));
       try {
         push_sum_->retry(tensors_.parameters);
       } catch (const RuntimeFailure& error) {

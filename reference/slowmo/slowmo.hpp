@@ -151,7 +151,6 @@ struct SlowMoSteps {
   std::function<void(Checkpoint& checkpoint)> saved = [](Checkpoint&) {};
   /// Of a model averager: the level that averages.
   std::function<int(const AveragingSchedule& schedule, std::int64_t call)> level = level_due;
-  gossip::PushSumSteps push_sum{};
 };
 
 /// Masters of f32: one for each parameter, by list; or one flat buffer, in the parameters' order, by itself or as the

@@ -120,13 +120,6 @@ std::vector<Mutant> of_estimates() {
       {"train.optimizer_changes_estimates", "TRAIN-042", "numerators are not taken again behind the backward",
        "a hook that is not called", judged("sgp-star", 1, 3), judged("sgp", 1, 3), "weights stay 1 on a regular graph",
        with([](AveragedSteps& steps) { steps.slowmo.bias = [](double) { return 1.0; }; })},
-      {"train.shares_half_lost", "TRAIN-044", "half of each share that is sent is lost",
-       "push-sum with a factor too many", judged("sgp-star", 1, 3), judged("sgp", 1, 3), "lazy mixing sends everything",
-       with([](AveragedSteps& steps) {
-         steps.slowmo.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) {
-           return 0.5 * shares.sent[peer];
-         };
-       })},
       {"train.never_gossips", "TRAIN-047", "no round of gossip is made, and ranks drift apart",
        "gossip that evaluation turned off and nobody turned on", judged("sgp", 1, 4), judged("localsgd", 1, 4),
        "LocalSGD does not gossip",
@@ -217,10 +210,6 @@ std::vector<Mutant> of_slow_steps() {
        "an option that only a test looks at", of("stays_there", "localsgd", 2), "",
        "every run of that check averages on a device",
        with([](AveragedSteps& steps) { steps.goes_by_host = [](bool) { return true; }; })},
-      {"train.gossip_added_before_it_came", "TRAIN-212",
-       "what is collected is added before the gossip's stream is done", "an event that one of two streams forgets",
-       of("stays_there", "slowmo-sgp-overlap", 2), of("stays_there", "sgp-star", 2), "gossip has no stream of its own",
-       with([](AveragedSteps& steps) { steps.slowmo.push_sum.leads_the_caller = [] { return false; }; })},
       {"train.mixed_tail_lost", "TRAIN-212", "what is left over after the last vector is not mixed on a device",
        "COL-02", of("stays_there", "sgp-star", 2), of("stays_there", "localsgd", 2), "LocalSGD mixes nothing",
        changing<gossip::MixWork>(lose_tails)},
