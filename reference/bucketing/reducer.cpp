@@ -39,9 +39,9 @@ class Reducer::Impl {
   }
 
  private:
-  // ---- the life of a bucket: Li et al., Algorithm 1, autograd_hook ----
+  // ---- the life of a bucket: Li et al., Algorithm 1, its autograd hook ----
 
-  // "autograd_hook(param_index)": a gradient will not change any more in this pass, or this rank lacks it.
+  // The hook is called for a parameter: its gradient will not change any more in this pass, or this rank lacks it.
   void settle(int gradient) {
     states_[static_cast<std::size_t>(gradient)].ready = true;
     ++ready_;
@@ -52,8 +52,8 @@ class Reducer::Impl {
     if (!flights_.empty() && may_finish_early(flights_.front())) finish_first();
   }
 
-  // "view.copy_(var.grad)": zeros in place of what this rank lacks; nothing where it lies in its bucket already, or is
-  // reduced where the caller has it.
+  // The gradient is copied into its view of the bucket: zeros in place of what this rank lacks; nothing where it lies
+  // there already, or is reduced where the caller has it.
   void put_in(int gradient) {
     const State& state = states_[static_cast<std::size_t>(gradient)];
     const int bucket = buckets_.bucket_of(gradient);
@@ -74,8 +74,8 @@ class Reducer::Impl {
     }
   }
 
-  // "if all grads in b_i are ready then mark b_i as ready; launch AllReduce on ready buckets in order": a bucket that
-  // is ready waits for those before it in the plan, so that every rank starts them in one order. `all`: ready or not.
+  // A bucket is ready with its last gradient, and ready buckets are all-reduced in order: one that is ready waits for
+  // those before it in the plan, so that every rank starts them in one order. `all`: ready or not.
   void start_ready(bool all) {
     for (; next_ < buckets_.size(); ++next_) {
       if (!all && missing_[static_cast<std::size_t>(next_)] > 0) return;
@@ -102,7 +102,7 @@ class Reducer::Impl {
     flights_.push_back(std::move(flight));
   }
 
-  // "block waiting for all AllReduce ops", in finish(); or one of them as soon as it is over.
+  // All reductions are waited for when all are started, in finish(); or one of them is taken as soon as it is over.
   void finish_first() {
     Flight flight = std::move(flights_.front());
     flights_.erase(flights_.begin());
@@ -115,7 +115,7 @@ class Reducer::Impl {
     give_back(flight.bucket);
     if (options().reduced) options().reduced(flight.bucket);
   }
-  // "write the averaged gradients back to param.grad".
+  // Averages go back to where the gradients came from.
   void copy_out(int bucket, double after) {
     for (const Member& member : buckets_.members_of(bucket)) {
       const bool held = states_[static_cast<std::size_t>(member.gradient)].held;
