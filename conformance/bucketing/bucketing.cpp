@@ -6,6 +6,7 @@
 
 extern const std::string_view plumbline_bucketing_requirements;
 extern const std::string_view plumbline_bucketing_hollow;
+extern const std::string_view plumbline_bucketing_mutants;
 
 namespace plumbline::conformance {
 
@@ -15,8 +16,7 @@ void add_bucketing(suite::Suite& suite) {
   add_reducer_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_bucketing_hollow, "conformance/bucketing/hollow.toml");
   suite.add(mutants::bucket_mutants());
-  suite.add(mutants::reducer_mutants());
-  suite.add(mutants::compression_mutants());
+  suite.add(suite::mutants_of_toml(plumbline_bucketing_mutants, "conformance/bucketing/mutants.toml"));
   suite.add(mutants::bucketing_size_mutants());
 }
 

@@ -7,10 +7,6 @@ namespace plumbline::mutants {
 
 /// Answers of adapters.
 [[nodiscard]] std::vector<Mutant> bucket_mutants();
-/// Reducers with another step in place of a right one.
-[[nodiscard]] std::vector<Mutant> reducer_mutants();
-/// Gradients that travel as bytes or as products with another step in place of a right one.
-[[nodiscard]] std::vector<Mutant> compression_mutants();
 /// Answers of adapters that are right of small questions alone.
 [[nodiscard]] std::vector<Mutant> bucketing_size_mutants();
 

@@ -26,8 +26,6 @@ namespace plumbline::conformance {
 using bucketing::MatrixShape;
 using bucketing::PowerSgd;
 using bucketing::PowerSgdOptions;
-using bucketing::PowerSgdSteps;
-using bucketing::QuantisationSteps;
 using bucketing::Reducer;
 using suite::Context;
 
@@ -166,8 +164,7 @@ void bytes_are_near(Context& context) {
     if (magnitudes == "growing") scale = std::exp2(static_cast<double>(at / 100) + 5 * gradient);
     return static_cast<float>(scale * (number(step, rank, gradient, at) + 0.25));
   };
-  HookedSteps hooked(context.world(), sizes, 2048,
-                     bucketing::quantising_hook(channel_of(context), context.steps().of<QuantisationSteps>()));
+  HookedSteps hooked(context.world(), sizes, 2048, bucketing::quantising_hook(channel_of(context)));
   for (int step = 0; step < 2; ++step) {
     const Vectors used = hooked.step(step, made);
     expect_same_bits(context, used, "BUCKET-200");
@@ -188,8 +185,7 @@ void bytes_are_near(Context& context) {
 void bytes_travel(Context& context) {
   const std::vector<std::int64_t> sizes{700, 33, 1, 1200};
   RecordingCommunicator world(context.world().duplicate());
-  HookedSteps hooked(world, sizes, 2048,
-                     bucketing::quantising_hook(channel_of(context), context.steps().of<QuantisationSteps>()));
+  HookedSteps hooked(world, sizes, 2048, bucketing::quantising_hook(channel_of(context)));
   (void)hooked.step(0,
                     [](int, int rank, int, std::size_t at) { return static_cast<float>(rank + static_cast<int>(at)); });
   std::vector<std::int64_t> expected, found;
@@ -220,11 +216,9 @@ void not_finite(Context& context) {
   const std::string what = context.parameters().text("what");
   const bool bytes = context.parameters().text("as") == "int8";
   const std::vector<std::int64_t> sizes{20 * 30};
-  const PowerSgd sgd({{20, 30}}, {.rank = 20, .start = 0, .least_rate = 0}, context.steps().of<PowerSgdSteps>());
+  const PowerSgd sgd({{20, 30}}, {.rank = 20, .start = 0, .least_rate = 0});
   HookedSteps hooked(context.world(), sizes, 0,
-                     bytes
-                         ? bucketing::quantising_hook(bucketing::kWholeBucket, context.steps().of<QuantisationSteps>())
-                         : sgd.hook());
+                     bytes ? bucketing::quantising_hook(bucketing::kWholeBucket) : sgd.hook());
   const Made made = with_one(what, context.size() - 1);
   EXPECT_EQ(std::isfinite(hooked.step(0, made)[0][7]), what == "nothing")
       << "BUCKET-202: the mean of what one rank has as " << what;
@@ -293,7 +287,7 @@ void low_rank(Context& context) {
     for (int i = 0; i < of; ++i) value += whole(step + 1, 2 * i, at / 40) * whole(step + 1, 2 * i + 1, at % 40);
     return static_cast<float>(value);
   };
-  const PowerSgd sgd({shape}, {.rank = rank, .start = 0, .least_rate = 0}, context.steps().of<PowerSgdSteps>());
+  const PowerSgd sgd({shape}, {.rank = rank, .start = 0, .least_rate = 0});
   HookedSteps hooked(context.world(), {24 * 40}, 0, sgd.hook());
   const std::vector<float> used = hooked.step(0, made)[0];
   const Matrix mean = mean_of(made, ranks, 0, 0, 24 * 40);
@@ -354,8 +348,7 @@ void feed_back(Context& context, const Factorised& of, bool feeds_back, const st
     left.emplace_back(static_cast<std::size_t>(sizes.back()));
   }
   const PowerSgd sgd(of.shapes,
-                     {.rank = of.rank, .start = 0, .least_rate = of.least_rate, .error_feedback = feeds_back},
-                     context.steps().of<PowerSgdSteps>());
+                     {.rank = of.rank, .start = 0, .least_rate = of.least_rate, .error_feedback = feeds_back});
   HookedSteps hooked(context.world(), sizes, limit_of(context), sgd.hook());
   for (int step = 0; step < 8; ++step) {
     const Vectors used = hooked.step(step, made);
@@ -400,7 +393,7 @@ void warm_start(Context& context) {
   const Made made = [&](int, int rank, int, std::size_t at) {
     return static_cast<float>(part(0, directions, at) * (1 + rank));
   };
-  const PowerSgd sgd({{16, 16}}, {.rank = 2, .start = 0, .error_feedback = false}, context.steps().of<PowerSgdSteps>());
+  const PowerSgd sgd({{16, 16}}, {.rank = 2, .start = 0, .error_feedback = false});
   HookedSteps hooked(context.world(), {256}, 0, sgd.hook());
   std::vector<float> used;
   for (int step = 0; step < 20; ++step) used = hooked.step(step, made)[0];
@@ -424,7 +417,7 @@ std::vector<std::int64_t> reductions(RecordingCommunicator& world) {
 void start(Context& context) {
   const int first = static_cast<int>(context.parameters().number("start"));
   RecordingCommunicator world(context.world().duplicate());
-  const PowerSgd sgd({{16, 16}, {5, 1}}, {.start = first}, context.steps().of<PowerSgdSteps>());
+  const PowerSgd sgd({{16, 16}, {5, 1}}, {.start = first});
   HookedSteps hooked(world, {256, 5}, 1 << 30, sgd.hook());
   const Made made = [](int step, int rank, int gradient, std::size_t at) {
     return static_cast<float>(number(step, rank, gradient, at));
@@ -457,8 +450,7 @@ void worth(Context& context) {
     wide += is_worth ? shape.columns * directions : 0;
   }
   RecordingCommunicator world(context.world().duplicate());
-  const PowerSgd sgd(shapes, {.rank = rank, .start = at_once ? 0 : 1, .least_rate = rate},
-                     context.steps().of<PowerSgdSteps>());
+  const PowerSgd sgd(shapes, {.rank = rank, .start = at_once ? 0 : 1, .least_rate = rate});
   HookedSteps hooked(world, sizes, 1 << 30, sgd.hook());
   (void)hooked.step(0, [](int step, int own, int gradient, std::size_t at) {
     return static_cast<float>(number(step, own, gradient, at));
@@ -493,8 +485,7 @@ void finishes_in_turn(Context& context) {
   const ReducerTraining training{.sizes = {40, 60, 50}, .limit_bytes = 200};
   bucketing::ReducerOptions options{.names = names_of_training(training), .hook = hook};
   if (told) options.reduced = [](int) {};
-  Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}), options,
-                  context.steps().of<bucketing::ReducerSteps>());
+  Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}), options);
   ASSERT_EQ(reducer.plan().buckets.size(), 3U) << "BUCKET-208: the check is wrong";
   reducer.begin();
   if (context.rank() == 0) turns->barrier();

@@ -18,7 +18,6 @@ namespace plumbline::conformance {
 
 using bucketing::GradientMemory;
 using bucketing::Reducer;
-using bucketing::ReducerSteps;
 using comm::Buffer;
 using comm::DType;
 using suite::Context;
@@ -53,7 +52,7 @@ void in_place(Context& context) {
     training.options.unused = bucketing::Unused::find_unused;
     training.produces = [](int step, int, int rank, int gradient) { return (gradient + step + rank) % 3 != 0; };
   }
-  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained trained = train_with_reducer(context.world(), training);
   judge_training(context, training, trained, nearness_of(context.capabilities()), "BUCKET-101");
   for (int step = 0; step < training.steps; ++step) {
     const bucketing::Outcome& outcome = trained[static_cast<std::size_t>(step)].passes.back();
@@ -69,8 +68,7 @@ std::string refusal_alone(Context& context, bucketing::ReducerOptions options, c
   const auto own = context.world().create_group(std::vector{context.rank()});
   const ReducerTraining training{.sizes = {5, 4}};
   options.names = {"weight", "bias"};
-  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options,
-                  reducer_steps(context));
+  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options);
   return refusal<InvalidArgument>([&] {
     reducer.begin();
     part(reducer);
@@ -143,8 +141,7 @@ void told(Context& context) {
   Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, order),
                   {.memory = views ? GradientMemory::views : GradientMemory::copies,
                    .average = false,
-                   .reduced = [&](int bucket) { reduced(bucket); }},
-                  reducer_steps(context));
+                   .reduced = [&](int bucket) { reduced(bucket); }});
   const auto place = [&](int gradient) {
     std::vector<float>& values = own[static_cast<std::size_t>(gradient)];
     return views ? reducer.view(gradient) : Buffer::of(values);
@@ -180,7 +177,7 @@ void left_alone(Context& context) {
   bucketing::Plan plan = delays ? bucketing::buckets_in_order(gradients, others, limits, std::vector{1})
                                 : bucketing::buckets_in_order(gradients, all, limits);
   Reducer reducer({&context.world()}, gradients, std::move(plan),
-                  {.names = names_of_training(training), .average = false}, reducer_steps(context));
+                  {.names = names_of_training(training), .average = false});
   for (int step = 0; step < 2; ++step) {
     reducer.begin();
     EXPECT_THAT(refusal<InvalidArgument>([&] { reducer.ready(0); }), HasSubstr("'p0' is in no bucket")) << "BUCKET-107";
@@ -212,8 +209,7 @@ void lazy(Context& context) {
   for (const std::int64_t size : training.sizes) own.emplace_back(static_cast<std::size_t>(size));
   Reducer reducer(
       {&context.world()}, gradients_of_training(training), plan_of_training(training, order),
-      {.memory = GradientMemory::copies, .lazy = lazy, .average = false, .unused = bucketing::Unused::zeros},
-      reducer_steps(context));
+      {.memory = GradientMemory::copies, .lazy = lazy, .average = false, .unused = bucketing::Unused::zeros});
   std::int64_t all = 0, in_company = 0, first = 0;
   for (const auto& bucket : reducer.plan().buckets) {
     all += bucket.bytes();
@@ -280,7 +276,7 @@ void sharded(Context& context) {
   if (division == "before") training.options.split = {ranks, 1};
   if (division == "after") training.options.split = {1, ranks};
   Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}),
-                  training.options, reducer_steps(context));
+                  training.options);
   for (int step = 0; step < 2; ++step) {
     reducer.begin();
     for (const int gradient : {2, 1, 0}) {
@@ -321,8 +317,7 @@ void instances(Context& context) {
                                     .initial = {{&initial, 1, DType::f32}}};
   if (division == "before") options.split = {ranks, 1};
   if (division == "after") options.split = {1, ranks};
-  Reducer reducer({&within}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}), options,
-                  reducer_steps(context));
+  Reducer reducer({&within}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}), options);
   for (int step = 0; step < 2; ++step) {
     reducer.begin();
     EXPECT_EQ(initial, 7) << "BUCKET-213: initial values that are not the first instance's rank 0's";

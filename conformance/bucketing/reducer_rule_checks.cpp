@@ -18,7 +18,6 @@
 namespace plumbline::conformance {
 
 using bucketing::Reducer;
-using bucketing::ReducerSteps;
 using comm::DType;
 using suite::Context;
 using testing::AllOf;
@@ -59,8 +58,7 @@ Watched watch(Context& context, ReducerTraining training) {
   auto recording = std::make_unique<RecordingCommunicator>(context.world().duplicate());
   const auto count = static_cast<int>(training.sizes.size());
   training.watch = [&recording, count](int step, int gradient) { recording->now = 100 * step + count - 1 - gradient; };
-  Watched watched{
-      .trained = train_with_reducer(*recording, training, reducer_steps(context)), .calls = {}, .broadcasts = {}};
+  Watched watched{.trained = train_with_reducer(*recording, training), .calls = {}, .broadcasts = {}};
   watched.calls = started(*recording);
   for (const RecordedCall& call : recording->calls)
     if (call.operation == comm::Operation::broadcast) watched.broadcasts.push_back(call);
@@ -146,7 +144,7 @@ void initial_values(Context& context) {
   if (!after) fill(context.rank());
   const ReducerTraining training{.sizes = sizes};
   bucketing::Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}),
-                             options, reducer_steps(context));
+                             options);
   if (after) fill(context.rank());
   const auto pass = [&](bool synchronise) {
     reducer.begin({.synchronise = synchronise});
@@ -169,14 +167,14 @@ void division(Context& context) {
   if (kind == "before") training.options.split = {ranks, 1};
   if (kind == "after") training.options.split = {1, ranks};
   if (kind == "split") training.options.split = {2, ranks / 2};
-  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained trained = train_with_reducer(context.world(), training);
   judge_training(context, training, trained, {}, "BUCKET-062");
 }
 
 void sum(Context& context) {
   ReducerTraining training{.sizes = sizes_of_model("mlp")};
   training.options.average = context.parameters().text("result") == "average";
-  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained trained = train_with_reducer(context.world(), training);
   judge_training(context, training, trained, {}, "BUCKET-063");
 }
 
@@ -193,7 +191,7 @@ void experts(Context& context) {
                                    {.elements = 5, .first_member = 1, .members = 1, .group = 1}},
                        .members = {{0, 0}, {1, 0}}};
   Reducer reducer({&context.world(), group.get()}, gradients, std::move(plan),
-                  {.names = {"router", "expert"}, .divisors = {ranks, ranks}}, reducer_steps(context));
+                  {.names = {"router", "expert"}, .divisors = {ranks, ranks}});
   // What the samples of a rank contribute to a number of the router's, or of an expert's.
   const auto part = [](int samples_of, int expert, std::int64_t at) {
     return static_cast<float>(1 + samples_of * 7 + expert * 3 + static_cast<int>(at));
@@ -233,7 +231,7 @@ void wide(Context& context) {
   bucketing::Plan plan{.buckets = {{.elements = 33, .members = 1, .dtype = DType::bf16}}, .members = {{0, 0}}};
   bucketing::ReducerOptions options{.average = false};
   if (in_f32) options.wire = DType::f32;
-  Reducer reducer({&context.world()}, gradients, std::move(plan), options, reducer_steps(context));
+  Reducer reducer({&context.world()}, gradients, std::move(plan), options);
   constexpr float begin = 256;  // from here to 512 bf16 has the even numbers
   reducer.begin();
   const comm::Buffer view = reducer.view(0);
@@ -270,8 +268,7 @@ void hook(Context& context) {
   };
   std::vector<int> order(training.sizes.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(order.size() - 1 - i);
-  Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, order), options,
-                  reducer_steps(context));
+  Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, order), options);
   Vectors own;
   for (const std::int64_t size : training.sizes) own.emplace_back(static_cast<std::size_t>(size));
   reducer.begin();
@@ -311,7 +308,7 @@ void half_stays_finite(Context& context) {
                            .steps = 1,
                            .magnitude = context.parameters().text("values") == "large" ? 50e3 : 1.0};
   training.options.wire = wire;
-  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained trained = train_with_reducer(context.world(), training);
   for (const auto& values : trained.back().gradients)
     for (const float value : values)
       ASSERT_TRUE(std::isfinite(value)) << "BUCKET-064: an average of finite numbers is " << value;
@@ -325,7 +322,7 @@ void wire_buffers(Context& context) {
                            .limit_bytes = 0};
   training.options.wire = DType::bf16;
   training.options.wire_buffers = static_cast<int>(context.parameters().number("buffers"));
-  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained trained = train_with_reducer(context.world(), training);
   judge_training(context, training, trained, nearness_of_wire(DType::bf16), "BUCKET-065");
 }
 
@@ -337,8 +334,7 @@ void other_plans(Context& context) {
     if (differs == "sizes") std::swap(training.sizes[2], training.sizes[4]);
     if (differs == "count") training.sizes.pop_back();
   }
-  const std::string said = refusal<comm::MismatchError>(
-      [&] { (void)train_with_reducer(context.world(), training, reducer_steps(context)); });
+  const std::string said = refusal<comm::MismatchError>([&] { (void)train_with_reducer(context.world(), training); });
   if (differs == "nothing") {
     EXPECT_EQ(said, "nothing was refused") << "BUCKET-066";
   } else {
@@ -357,8 +353,7 @@ void refusals(Context& context) {
   ReducerTraining training{.sizes = {5, 4}};
   bucketing::ReducerOptions options;
   options.names = {"weight", "bias"};
-  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options,
-                  reducer_steps(context));
+  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options);
   std::vector<double> wide(5);
   std::vector<float> values(5);
   const auto ready_with = [&](std::int64_t count, DType dtype) {
@@ -382,8 +377,7 @@ void late(Context& context) {
   ReducerTraining training{.sizes = {5, 4}};
   bucketing::ReducerOptions options;
   options.names = {"weight", "bias"};
-  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options,
-                  reducer_steps(context));
+  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options);
   reducer.begin();
   reducer.ready(0);
   if (context.parameters().text("late") == "nothing") reducer.ready(1);

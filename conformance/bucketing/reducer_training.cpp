@@ -68,7 +68,7 @@ std::span<float> floats(const comm::Buffer& buffer) {
 // One rank of the run.
 class Run {
  public:
-  Run(comm::Communicator& world, const ReducerTraining& training, const bucketing::ReducerSteps& steps)
+  Run(comm::Communicator& world, const ReducerTraining& training)
       : rank_(world.rank()),
         training_(training),
         parameters_(initial(training)),
@@ -76,7 +76,7 @@ class Run {
         own_(training.sizes.size()),
         has_(training.sizes.size()),
         reducer_({&world}, gradients_of_training(training), plan_of_training(training, backwards(training)),
-                 options_of(training), steps) {}
+                 options_of(training)) {}
 
   Trained run() {
     Trained trained;
@@ -273,9 +273,8 @@ Plan plan_of_training(const ReducerTraining& training, const std::vector<int>& o
   return plan;
 }
 
-Trained train_with_reducer(comm::Communicator& world, const ReducerTraining& training,
-                           const bucketing::ReducerSteps& steps) {
-  return Run(world, training, steps).run();
+Trained train_with_reducer(comm::Communicator& world, const ReducerTraining& training) {
+  return Run(world, training).run();
 }
 
 Nearness nearness_of(const comm::Capabilities& capabilities) {

@@ -20,11 +20,6 @@
 
 namespace plumbline::conformance {
 
-/// The steps that a check runs the component with.
-[[nodiscard]] inline const bucketing::ReducerSteps& reducer_steps(suite::Context& context) {
-  return context.steps().of<bucketing::ReducerSteps>();
-}
-
 /// Where gradients are made.
 enum class MadeIn {
   views,       // in their buckets
@@ -71,8 +66,7 @@ struct TrainedStep {
 using Trained = std::vector<TrainedStep>;
 
 /// Runs a rank's part. Collective.
-[[nodiscard]] Trained train_with_reducer(comm::Communicator& world, const ReducerTraining& training,
-                                         const bucketing::ReducerSteps& steps);
+[[nodiscard]] Trained train_with_reducer(comm::Communicator& world, const ReducerTraining& training);
 
 /// How near the single device a run must be.
 struct Nearness {

@@ -10,7 +10,6 @@
 
 namespace plumbline::conformance {
 
-using bucketing::ReducerSteps;
 using bucketing::Unused;
 using suite::Context;
 
@@ -24,7 +23,7 @@ MadeIn made_in(const std::string& memory) {
 }
 
 void train_and_judge(Context& context, const ReducerTraining& training, const std::string& requirement) {
-  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained trained = train_with_reducer(context.world(), training);
   judge_training(context, training, trained, nearness_of(context.capabilities()), requirement);
 }
 
@@ -66,7 +65,7 @@ void rebuilt(Context& context) {
   training.options.rebuild = [&training](std::span<const int> order) {
     return plan_of_training(training, {order.begin(), order.end()});
   };
-  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained trained = train_with_reducer(context.world(), training);
   judge_training(context, training, trained, nearness_of(context.capabilities()), "BUCKET-052");
   // The buckets that are reduced in the end are those of rank 0's order.
   const auto plan = plan_of_training(training, rotated(0, training.sizes.size(), differs));
@@ -103,7 +102,7 @@ void absent(Context& context) {
                            .made_in = made_in(context.parameters().text("memory")),
                            .produces = produced(context.parameters().text("lacking"))};
   training.options.unused = Unused::find_unused;
-  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained trained = train_with_reducer(context.world(), training);
   for (std::size_t step = 0; step < trained.size(); ++step)
     for (std::size_t i = 0; i < training.sizes.size(); ++i) {
       bool any = false;
@@ -131,22 +130,21 @@ bool same_bits(const Trained& a, const Trained& b) {
 
 void same_bits_again(Context& context) {
   ReducerTraining training{.sizes = sizes_of_model("mlp"), .passes = passes_named("2")};
-  const ReducerSteps steps = reducer_steps(context);  // what they remember goes on from run to run
-  const Trained first = train_with_reducer(context.world(), training, steps);
-  const Trained again = train_with_reducer(context.world(), training, steps);
+  const Trained first = train_with_reducer(context.world(), training);
+  const Trained again = train_with_reducer(context.world(), training);
   training.options.overlap = false;
-  const Trained serial = train_with_reducer(context.world(), training, steps);
+  const Trained serial = train_with_reducer(context.world(), training);
   EXPECT_TRUE(same_bits(first, again)) << "BUCKET-055: the same run twice";
   EXPECT_TRUE(same_bits(first, serial)) << "BUCKET-055: with and without overlap";
 }
 
 void fused(Context& context) {
   ReducerTraining training{.sizes = sizes_of_model("mlp"), .made_in = made_in(context.parameters().text("memory"))};
-  const Trained buckets = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained buckets = train_with_reducer(context.world(), training);
   training.limit_bytes = 0;
-  const Trained alone = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained alone = train_with_reducer(context.world(), training);
   training.limit_bytes = kFlat;
-  const Trained flat = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained flat = train_with_reducer(context.world(), training);
   EXPECT_TRUE(same_bits(buckets, alone)) << "BUCKET-056: in buckets and one by one";
   EXPECT_TRUE(same_bits(flat, alone)) << "BUCKET-056: all in one buffer and one by one";
 }
@@ -161,7 +159,7 @@ void join(Context& context) {
   training.steps_of_rank = [uneven](int rank) { return uneven ? 4 + (rank * 2) % 3 : 4; };
   Nearness near = nearness_of(context.capabilities());
   near.bitwise = near.bitwise && !uneven;  // zeros are added, which keeps the value and not always the sign of zero
-  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
+  const Trained trained = train_with_reducer(context.world(), training);
   judge_training(context, training, trained, near, "BUCKET-057");
 }
 

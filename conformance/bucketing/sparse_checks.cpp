@@ -19,7 +19,6 @@
 namespace plumbline::conformance {
 
 using bucketing::Reducer;
-using bucketing::ReducerSteps;
 using bucketing::SparseRows;
 using comm::DType;
 using suite::Context;
@@ -83,10 +82,9 @@ std::vector<float> dense_sum(const std::vector<Entries>& all, std::int64_t width
 }
 
 // Without ranks, of the rank alone: nobody waits for it.
-Reducer reducer_of(comm::Communicator& group, std::int64_t width, const bucketing::ReducerOptions& options,
-                   const ReducerSteps& steps) {
+Reducer reducer_of(comm::Communicator& group, std::int64_t width, const bucketing::ReducerOptions& options) {
   const std::vector<bucketing::Gradient> gradients{{.elements = 5}, {.elements = kRows * width, .sparse = true}};
-  return {{&group}, gradients, bucketing::plan_flat(gradients, std::vector{1, 0}), options, steps};
+  return {{&group}, gradients, bucketing::plan_flat(gradients, std::vector{1, 0}), options};
 }
 
 void is_the_dense_sum(Context& context) {
@@ -98,7 +96,7 @@ void is_the_dense_sum(Context& context) {
     bucketing::ReducerOptions options{.names = {"bias", "table"}, .average = average};
     if (trial % 2 == 1) options.reduced = [](int) {};
     if (trial % 3 == 1) options.unused = bucketing::Unused::zeros;
-    Reducer reducer = reducer_of(context.world(), width, options, context.steps().of<ReducerSteps>());
+    Reducer reducer = reducer_of(context.world(), width, options);
     for (int step = 0; step < 2; ++step) {
       const std::vector<Entries> all = drawn(random, entries, context.size(), width);
       const Entries& own = all[static_cast<std::size_t>(context.rank())];
@@ -140,7 +138,7 @@ void travels(Context& context) {
     most = std::max(most, std::ssize(once));
   }
   RecordingCommunicator world(context.world().duplicate());
-  Reducer reducer = reducer_of(world, width, {}, context.steps().of<ReducerSteps>());
+  Reducer reducer = reducer_of(world, width, {});
   reducer.begin();
   world.calls.clear();
   reducer.ready(1, all[static_cast<std::size_t>(context.rank())].rows());
@@ -158,7 +156,7 @@ void travels(Context& context) {
 void refuses_rows(Context& context) {
   const std::string what = context.parameters().text("what");
   const auto own = context.world().create_group(std::vector{context.rank()});
-  Reducer reducer = reducer_of(*own, 2, {.names = {"bias", "table"}}, context.steps().of<ReducerSteps>());
+  Reducer reducer = reducer_of(*own, 2, {.names = {"bias", "table"}});
   Entries entries{.indices = {0, kRows - 1}, .values = {1, 2, 3, 4}};
   if (what == "beyond") entries.indices[1] = kRows;
   if (what == "below") entries.indices[0] = -1;
@@ -189,7 +187,7 @@ void refuses_rows(Context& context) {
 
 void other_widths(Context& context) {
   const bool differ = context.parameters().text("widths") == "differ";
-  Reducer reducer = reducer_of(context.world(), 6, {.names = {"bias", "table"}}, context.steps().of<ReducerSteps>());
+  Reducer reducer = reducer_of(context.world(), 6, {.names = {"bias", "table"}});
   const Entries entries{.indices = {1}, .values = std::vector<float>(differ && context.rank() == 1 ? 3 : 6, 1.0F)};
   const std::string said = refusal<comm::MismatchError>([&] {
     reducer.begin();

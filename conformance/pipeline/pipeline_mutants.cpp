@@ -251,8 +251,8 @@ void last_loss(ExecutorSteps& steps) {
 
 using ReduceShared = std::function<void(comm::Communicator&, const comm::Buffer&)>;
 void reduce_shared_by(ExecutorSteps& steps, const ReduceShared& reduce) {
-  steps.pipeline.shared.start = [reduce](comm::Communicator& group, const comm::Buffer& bucket, comm::ReduceOp) {
-    reduce(group, bucket);
+  steps.pipeline.shared.start = [reduce](comm::Communicator& group, const bucketing::HookedBucket& bucket) {
+    reduce(group, bucket.values);
     return comm::Work();
   };
 }
@@ -339,13 +339,16 @@ void sum_as_floats(comm::Communicator& group, const comm::Buffer& bucket) {
 
 // The bucket of a rank that lacks a gradient is shorter by it.
 void leave_out_what_lacks(ExecutorSteps& steps) {
-  const auto lacking = std::make_shared<std::int64_t>(0);
-  steps.pipeline.shared.mark_unused = [lacking](bucketing::BucketMemory&, comm::Buffer place) {
-    *lacking += place.count;
-  };
-  steps.pipeline.shared.exchanged = [lacking](comm::Buffer bucket, int) {
-    bucket.count -= std::min(bucket.count, std::exchange(*lacking, 0));
-    return bucket;
+  steps.pipeline.shared.start = [](comm::Communicator& group, const bucketing::HookedBucket& bucket) {
+    comm::Buffer sent = bucket.values;
+    for (const bucketing::Member& member : bucket.members) {
+      const std::int64_t count = bucket.gradients[static_cast<std::size_t>(member.gradient)].elements;
+      const comm::Buffer own = comm::part_of(bucket.values, member.begin, count);
+      const std::span bytes(static_cast<const std::byte*>(own.data), own.bytes());
+      const bool lacks = std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
+      if (lacks) sent.count -= count;
+    }
+    return group.start({.operation = comm::Operation::all_reduce, .in = sent, .out = sent});
   };
 }
 

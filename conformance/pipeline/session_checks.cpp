@@ -454,9 +454,10 @@ void shared(Context& context) {
   std::size_t reductions = 0;
   training::ExecutorSteps steps = steps_of(context);
   steps.pipeline.shared.start = [&reductions, inner = steps.pipeline.shared.start](
-                                    comm::Communicator& group, const comm::Buffer& bucket, comm::ReduceOp op) {
+                                    comm::Communicator& group, const bucketing::HookedBucket& bucket) {
     ++reductions;
-    return inner(group, bucket, op);
+    if (inner) return inner(group, bucket);
+    return group.start({.operation = comm::Operation::all_reduce, .in = bucket.values, .out = bucket.values});
   };
   const bool ran = not_refused(context, kShared, [&] {
     const auto summed = context.training().sum_shared(copies, context.world(), steps);

@@ -210,21 +210,19 @@ void PipelineProgram::make_reducer(const GradientSettings& settings) {
   for (const NamedTensor& buffer : buffers())
     if (settings.broadcast_buffers) statistics.push_back(buffer.tensor);
   if (settings.static_graph) {
-    overlapped_ =
-        std::make_unique<AutogradReducer>(groups_.communicator("data"), parameters(),
-                                          AutogradOptions{.where = where,
-                                                          .reducer = options_of(settings, shapes, steps_.power_sgd),
-                                                          .bucket_bytes = bucket_bytes,
-                                                          .rebuild = true,
-                                                          .buffers = std::move(statistics)},
-                                          steps_.reducer);
+    overlapped_ = std::make_unique<AutogradReducer>(groups_.communicator("data"), parameters(),
+                                                    AutogradOptions{.where = where,
+                                                                    .reducer = options_of(settings, shapes),
+                                                                    .bucket_bytes = bucket_bytes,
+                                                                    .rebuild = true,
+                                                                    .buffers = std::move(statistics)});
     return;
   }
   std::vector<int> backwards(gradients.size());
   std::iota(backwards.rbegin(), backwards.rend(), 0);
-  reducer_ = std::make_unique<TensorReducer>(
-      std::vector{&groups_.communicator("data")}, std::move(leaves), plan_by_bytes(gradients, backwards, bucket_bytes),
-      options_of(settings, shapes, steps_.power_sgd), steps_.reducer, statistics, where);
+  reducer_ = std::make_unique<TensorReducer>(std::vector{&groups_.communicator("data")}, std::move(leaves),
+                                             plan_by_bytes(gradients, backwards, bucket_bytes),
+                                             options_of(settings, shapes), statistics, where);
 }
 
 BatchResult PipelineProgram::train(int epoch, std::int64_t batch) {

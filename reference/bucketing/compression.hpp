@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -53,29 +52,6 @@ struct PowerSgdOptions {
 
 /// Whether rate * rank * (rows + columns) < rows * columns.
 [[nodiscard]] bool is_worth_compressing(const MatrixShape& shape, int rank, double least_rate);
-/// The seed of a gradient's first Q, on every rank of a group.
-[[nodiscard]] std::uint64_t seed_of(std::uint64_t seed, int gradient, int group_rank);
-
-/// What decides the numbers, as functions that a wrong one replaces.
-struct PowerSgdSteps {
-  std::function<bool(std::int64_t step, std::int64_t start)> compresses = [](std::int64_t step, std::int64_t start) {
-    return step >= start;
-  };
-  std::function<bool(const MatrixShape& shape, int rank, double least_rate)> is_worth = is_worth_compressing;
-  std::function<bool(bool error_feedback)> keeps_error = [](bool error_feedback) { return error_feedback; };
-  std::function<bool(bool warm_start)> keeps_directions = [](bool warm_start) { return warm_start; };
-  std::function<std::uint64_t(std::uint64_t seed, int gradient, int group_rank)> seed = seed_of;
-  std::function<void(std::span<double> matrix, std::int64_t columns, double epsilon)> orthonormalise_narrow;  // P
-  /// Whether directions, and what is left over, are those of a step, given whether they are finite, and the mean.
-  std::function<bool(bool is_finite)> remembers = [](bool is_finite) { return is_finite; };
-  /// What a rank keeps of a number, of its own and of what was made of the mean.
-  std::function<float(float own, float approximated)> error = [](float own, float approximated) {
-    return own - approximated;
-  };
-
-  PowerSgdSteps();
-};
-
 /// The columns of a row-major matrix made orthonormal, one after the other (Gram and Schmidt, each projected out
 /// twice); one that depends on those before it, to a millionth of its length, becomes zero.
 void orthonormalise(std::span<double> matrix, std::int64_t columns, double epsilon);
@@ -85,7 +61,7 @@ class PowerSgd {
   /// Of gradients of these shapes, by their number. Throws InvalidArgument, naming the gradient or the value, for a
   /// shape of less than 0 rows or columns, a rank below 1, a start below 0, and a rate or an epsilon that is negative
   /// or no number.
-  explicit PowerSgd(std::vector<MatrixShape> shapes, PowerSgdOptions options = {}, PowerSgdSteps steps = {});
+  explicit PowerSgd(std::vector<MatrixShape> shapes, PowerSgdOptions options = {});
 
   /// For one reducer of these gradients; lives on without this. Starting it throws InvalidArgument for a gradient whose
   /// shape is unknown or has another number of elements, or that is complex or has not the room of its shape in its
@@ -127,18 +103,8 @@ struct Quantisation {
 inline constexpr std::int64_t kWholeBucket = 0;
 inline constexpr std::int64_t kUsualChannel = 512;
 
-/// What decides the numbers, as functions that a wrong one replaces.
-struct QuantisationSteps {
-  std::function<Quantisation(std::span<const float> channel)> quantisation = quantisation_of;
-  /// The numbers of a channel, given those that were asked for.
-  std::function<std::int64_t(std::int64_t channel)> channel = [](std::int64_t channel) { return channel; };
-  /// By what a rank's bytes are made numbers again.
-  std::function<Quantisation(const Quantisation& senders, const Quantisation& own)> undone_by =
-      [](const Quantisation& senders, const Quantisation&) { return senders; };
-};
-
 /// Means of buckets of floating types, `channel` numbers of which share a scale. Serves one reducer; starting it throws
 /// Unsupported for integers. Throws InvalidArgument for a channel of less than 0 numbers.
-[[nodiscard]] CommunicationHook quantising_hook(std::int64_t channel = kWholeBucket, QuantisationSteps steps = {});
+[[nodiscard]] CommunicationHook quantising_hook(std::int64_t channel = kWholeBucket);
 
 }  // namespace plumbline::bucketing

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <random>
 #include <utility>
@@ -54,6 +55,11 @@ void draw_column(std::span<double> matrix, std::int64_t columns, std::int64_t co
   const auto width = static_cast<std::size_t>(columns);
   for (std::size_t at = static_cast<std::size_t>(column); at < matrix.size(); at += width)
     matrix[at] = static_cast<double>(engine() >> 11) * 0x1p-52 - 1;
+}
+
+// Of a gradient's first Q, on every rank alike.
+std::uint64_t seed_of(std::uint64_t seed, int gradient) {
+  return seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(gradient);
 }
 
 // Of a shape whose product may not fit 64 bits.
@@ -148,20 +154,13 @@ bool is_worth_compressing(const MatrixShape& shape, int rank, double least_rate)
   return least_rate * rank * (rows + columns) < rows * columns;
 }
 
-std::uint64_t seed_of(std::uint64_t seed, int gradient, int) {
-  return seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(gradient);
-}
-
 void orthonormalise(std::span<double> matrix, std::int64_t columns, double epsilon) {
   for (std::int64_t column = 0; column < columns; ++column) orthonormalise_column(matrix, columns, column, epsilon);
 }
 
-PowerSgdSteps::PowerSgdSteps() : orthonormalise_narrow(orthonormalise) {}
-
 class PowerSgd::Impl {
  public:
-  Impl(const std::vector<MatrixShape>& shapes, const PowerSgdOptions& options, PowerSgdSteps steps)
-      : options_(options), steps_(std::move(steps)) {
+  Impl(const std::vector<MatrixShape>& shapes, const PowerSgdOptions& options) : options_(options) {
     require_options();
     for (const MatrixShape& shape : shapes) {
       if (shape.rows < 0 || shape.columns < 0)
@@ -170,7 +169,7 @@ class PowerSgd::Impl {
       const auto rank = std::min<std::int64_t>({options.rank, shape.rows, shape.columns});
       matrices_.push_back({.shape = shape,
                            .rank = rank,
-                           .is_worth = steps_.is_worth(shape, static_cast<int>(rank), options.least_rate),
+                           .is_worth = is_worth_compressing(shape, static_cast<int>(rank), options.least_rate),
                            .steps = 0,
                            .directions = {},
                            .error = {}});
@@ -188,7 +187,7 @@ class PowerSgd::Impl {
     for (const bool compressed : {false, true})
       each_member(exchange, bucket, compressed, [&](int gradient, std::span<float> values) {
         if (compressed) {
-          const Doubles narrow = project(gradient, group.rank(), values);
+          const Doubles narrow = project(gradient, values);
           exchange.sent.insert(exchange.sent.end(), narrow.begin(), narrow.end());
         } else {
           exchange.sent.insert(exchange.sent.end(), values.begin(), values.end());
@@ -210,7 +209,7 @@ class PowerSgd::Impl {
       const Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
       const auto narrow = taken(received, matrix.narrow());
       narrows.emplace_back(narrow.begin(), narrow.end());
-      steps_.orthonormalise_narrow(narrows.back(), matrix.rank, options_.epsilon);
+      orthonormalise(narrows.back(), matrix.rank, options_.epsilon);
       const Doubles wide = transposed_times(values, matrix, narrows.back());
       wides.insert(wides.end(), wide.begin(), wide.end());
     });
@@ -265,8 +264,7 @@ class PowerSgd::Impl {
           fmt::format("PowerSGD: gradient {}; the shapes of {} are known", gradient, matrices_.size()));
     Matrix& matrix = matrices_[static_cast<std::size_t>(member.gradient)];
     require_room(member, matrix.shape, bucket);
-    return steps_.compresses(matrix.steps++, options_.start) && matrix.is_worth &&
-           is_compressed_type(bucket.values.dtype);
+    return matrix.steps++ >= options_.start && matrix.is_worth && is_compressed_type(bucket.values.dtype);
   }
   template <class See>
   void each_member(Exchange& exchange, const HookedBucket& bucket, bool compressed, const See& see) const {
@@ -281,11 +279,11 @@ class PowerSgd::Impl {
   }
 
   // Adds to a gradient what was left over of it, and multiplies it with its directions: P.
-  Doubles project(int gradient, int group_rank, std::span<float> values) {
+  Doubles project(int gradient, std::span<float> values) {
     Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
     for (std::size_t i = 0; i < matrix.error.size(); ++i) values[i] += matrix.error[i];
-    const bool is_warm = steps_.keeps_directions(options_.warm_start) && !matrix.directions.empty();
-    const std::uint64_t seed = steps_.seed(options_.seed, gradient, group_rank);
+    const bool is_warm = options_.warm_start && !matrix.directions.empty();
+    const std::uint64_t seed = seed_of(options_.seed, gradient);
     matrix.directions.resize(static_cast<std::size_t>(matrix.wide()));
     for (std::int64_t column = 0; column < matrix.rank; ++column) {
       if (!is_warm) draw_column(matrix.directions, matrix.rank, column, seed);
@@ -300,25 +298,24 @@ class PowerSgd::Impl {
   void rebuild(Matrix& matrix, std::span<float> values, std::span<const double> narrow, comm::DType dtype) const {
     std::vector<float> product = product_of(matrix, narrow);
     round_to(dtype, product);
-    const bool remembers = steps_.remembers(is_finite(product));
-    if (remembers && steps_.keeps_error(options_.error_feedback)) keep_error(matrix, values, product);
+    const bool remembers = is_finite(product);
+    if (remembers && options_.error_feedback) keep_error(matrix, values, product);
     if (!remembers) matrix.directions.clear();
     std::ranges::copy(product, values.begin());
   }
   void keep_error(Matrix& matrix, std::span<const float> own, std::span<const float> approximated) const {
     std::vector<float> error(own.size());
-    std::ranges::transform(own, approximated, error.begin(), steps_.error);
-    if (steps_.remembers(is_finite(error))) matrix.error = std::move(error);
+    std::ranges::transform(own, approximated, error.begin(), std::minus<>());
+    if (is_finite(error)) matrix.error = std::move(error);
   }
 
   PowerSgdOptions options_;
-  PowerSgdSteps steps_;
   std::vector<Matrix> matrices_;       // by gradient
   std::map<int, Exchange> exchanges_;  // by bucket
 };
 
-PowerSgd::PowerSgd(std::vector<MatrixShape> shapes, PowerSgdOptions options, PowerSgdSteps steps)
-    : impl_(std::make_shared<Impl>(shapes, options, std::move(steps))) {}
+PowerSgd::PowerSgd(std::vector<MatrixShape> shapes, PowerSgdOptions options)
+    : impl_(std::make_shared<Impl>(shapes, options)) {}
 CommunicationHook PowerSgd::hook() const {
   return {
       .start = [impl = impl_](comm::Communicator& group,

@@ -47,8 +47,7 @@ struct QuantisedExchange {
 
 class Quantiser {
  public:
-  Quantiser(std::int64_t channel, QuantisationSteps steps)
-      : steps_(std::move(steps)), channel_(steps_.channel(channel)) {}
+  explicit Quantiser(std::int64_t channel) : channel_(channel) {}
 
   comm::Work start(comm::Communicator& group, const HookedBucket& bucket) {
     if (!comm::is_floating(bucket.values.dtype))
@@ -99,7 +98,7 @@ class Quantiser {
     exchange.bytes.resize(exchange.values.size());
     for (std::size_t begin = 0; begin < exchange.values.size(); begin += size) {
       const auto channel = std::span(exchange.values).subspan(begin, std::min(size, exchange.values.size() - begin));
-      exchange.own.push_back(steps_.quantisation(channel));
+      exchange.own.push_back(quantisation_of(channel));
       to_bytes(channel, exchange.own.back(), exchange.bytes.data() + begin);
     }
   }
@@ -108,13 +107,12 @@ class Quantiser {
     const auto senders = std::span(exchange.all).subspan(rank * exchange.own.size(), exchange.own.size());
     const auto bytes = std::span(exchange.all_bytes).subspan(rank * exchange.bytes.size(), exchange.bytes.size());
     for (std::size_t channel = 0; channel < senders.size(); ++channel) {
-      const Quantisation by = steps_.undone_by(senders[channel], exchange.own[channel]);
+      const Quantisation& by = senders[channel];
       const std::size_t end = std::min(bytes.size(), (channel + 1) * size);
       for (std::size_t i = channel * size; i < end; ++i) exchange.values[i] += number_of(bytes[i], by);
     }
   }
 
-  QuantisationSteps steps_;
   std::int64_t channel_;
   std::map<int, QuantisedExchange> exchanges_;  // by bucket
 };
@@ -132,11 +130,11 @@ Quantisation quantisation_of(std::span<const float> channel) {
   return {.scale = scale, .zero_point = std::clamp(-std::nearbyint(lowest / scale), 0.0F, kHighestByte)};
 }
 
-CommunicationHook quantising_hook(std::int64_t channel, QuantisationSteps steps) {
+CommunicationHook quantising_hook(std::int64_t channel) {
   if (channel < 0)
     throw InvalidArgument(
         fmt::format("channels of {} numbers; 1 or more are possible, or 0 for whole buckets", channel));
-  const auto quantiser = std::make_shared<Quantiser>(channel, std::move(steps));
+  const auto quantiser = std::make_shared<Quantiser>(channel);
   return {.start = [quantiser](comm::Communicator& group,
                                const HookedBucket& bucket) { return quantiser->start(group, bucket); },
           .finish = [quantiser](comm::Communicator& group,

@@ -58,8 +58,7 @@ class SparseSum::Impl {
 template <class T>
 class SparseSum::Of final : public SparseSum::Impl {
  public:
-  Of(std::int64_t elements, comm::DType dtype, SparseSteps steps)
-      : elements_(elements), dtype_(dtype), steps_(std::move(steps)) {}
+  Of(std::int64_t elements, comm::DType dtype) : elements_(elements), dtype_(dtype) {}
 
   void take(const SparseRows& rows) override {
     const auto count = std::ssize(rows.indices);
@@ -69,8 +68,7 @@ class SparseSum::Of final : public SparseSum::Impl {
     width_ = rows.values.count / count;
     Sum sum;
     const auto* const values = static_cast<const T*>(rows.values.data);
-    for (std::int64_t i = 0; i < count; ++i)
-      add(sum, rows.indices[static_cast<std::size_t>(i)], values + i * width_, steps_.adds_duplicates());
+    for (std::int64_t i = 0; i < count; ++i) add(sum, rows.indices[static_cast<std::size_t>(i)], values + i * width_);
     hold(sum);
   }
 
@@ -82,10 +80,9 @@ class SparseSum::Of final : public SparseSum::Impl {
 
   void finish(comm::Communicator& group, double before, double after, comm::Timeout timeout) override {
     width_ = width_of(group, extents_);
-    const std::int64_t most = steps_.padded(std::ranges::max(extents_, {}, &Extent::rows).rows);
+    const std::int64_t most = std::ranges::max(extents_, {}, &Extent::rows).rows;
     if (most == 0) return;
     const auto ranks = static_cast<std::size_t>(group.size());
-    const auto own = std::ssize(indices_);
     for (T& value : values_) value /= static_cast<T>(before);
     indices_.resize(static_cast<std::size_t>(most));
     values_.resize(static_cast<std::size_t>(most * width_));
@@ -97,13 +94,12 @@ class SparseSum::Of final : public SparseSum::Impl {
     group.start(calls).wait(timeout);
     Sum sum;
     for (std::size_t rank = 0; rank < ranks; ++rank)
-      for (std::int64_t i = 0; i < std::min(most, steps_.rows_of(extents_[rank].rows, own)); ++i) {
+      for (std::int64_t i = 0; i < extents_[rank].rows; ++i) {
         const auto place = static_cast<std::int64_t>(rank) * most + i;
-        add(sum, indices[static_cast<std::size_t>(place)], values.data() + place * width_, true);
+        add(sum, indices[static_cast<std::size_t>(place)], values.data() + place * width_);
       }
     hold(sum);
-    const auto divisor = static_cast<T>(steps_.divisor(after));
-    for (T& value : values_) value /= divisor;
+    for (T& value : values_) value /= static_cast<T>(after);
   }
 
   [[nodiscard]] SparseRows rows() const override {
@@ -118,10 +114,9 @@ class SparseSum::Of final : public SparseSum::Impl {
  private:
   using Sum = std::map<std::int64_t, std::vector<T>>;  // row by index
 
-  void add(Sum& sum, std::int64_t index, const T* row, bool adds) const {
+  void add(Sum& sum, std::int64_t index, const T* row) const {
     const auto [place, is_new] = sum.try_emplace(index, row, row + width_);
-    for (std::size_t i = 0; !is_new && i < place->second.size(); ++i)
-      place->second[i] = adds ? place->second[i] + row[i] : row[i];
+    for (std::size_t i = 0; !is_new && i < place->second.size(); ++i) place->second[i] += row[i];
   }
   void hold(const Sum& sum) {
     indices_.clear();
@@ -144,24 +139,23 @@ class SparseSum::Of final : public SparseSum::Impl {
     const std::int64_t width = rows.values.count / count;
     if (elements_ % width != 0) refuse(fmt::format("rows of {} numbers, where it has {} in all", width, elements_));
     for (const std::int64_t index : rows.indices)
-      if (!steps_.takes(index >= 0 && index < elements_ / width))
+      if (index < 0 || index >= elements_ / width)
         refuse(fmt::format("row {}; there are 0 to {}", index, elements_ / width - 1));
   }
 
   std::int64_t elements_;
   comm::DType dtype_;
-  SparseSteps steps_;
   std::int64_t width_ = 0;
   std::vector<std::int64_t> indices_;  // this rank's, then the sum's
   std::vector<T> values_;
   std::vector<Extent> own_, extents_;  // this rank's, and all ranks'
 };
 
-SparseSum::SparseSum(std::int64_t elements, comm::DType dtype, SparseSteps steps) {
+SparseSum::SparseSum(std::int64_t elements, comm::DType dtype) {
   if (dtype == comm::DType::f32)
-    impl_ = std::make_unique<Of<float>>(elements, dtype, std::move(steps));
+    impl_ = std::make_unique<Of<float>>(elements, dtype);
   else if (dtype == comm::DType::f64)
-    impl_ = std::make_unique<Of<double>>(elements, dtype, std::move(steps));
+    impl_ = std::make_unique<Of<double>>(elements, dtype);
   else
     throw Unsupported(fmt::format("a sparse gradient of {}; those of f32 and f64 are added", comm::name_of(dtype)));
 }

@@ -42,7 +42,7 @@ class BucketedGradients {
         .bucket_bytes = bucket_bytes_over(group, gradients, spec.run.bucket_bytes, where),
         .rebuild = steps.gradients.static_graph,
         .before_reduction = [this](std::size_t leaf, const at::Tensor& own) { local_[leaf] = own.clone(); }};
-    reducer_.emplace(group, std::move(named), std::move(options), steps.reducer);
+    reducer_.emplace(group, std::move(named), std::move(options));
   }
 
   /// The rank's own gradient, as gradient_of() makes it.

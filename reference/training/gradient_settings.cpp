@@ -83,11 +83,10 @@ std::optional<comm::DType> wire_of(const GradientSettings& settings) {
   return settings.compression == "fp16" ? comm::DType::f16 : comm::DType::bf16;
 }
 
-bucketing::ReducerOptions options_of(const GradientSettings& settings, std::span<const bucketing::MatrixShape> shapes,
-                                     const bucketing::PowerSgdSteps& power_sgd) {
+bucketing::ReducerOptions options_of(const GradientSettings& settings, std::span<const bucketing::MatrixShape> shapes) {
   bucketing::ReducerOptions options{.join = !settings.join.empty()};
   if (const auto by = power_sgd_of(settings))
-    options.hook = bucketing::PowerSgd({shapes.begin(), shapes.end()}, *by, power_sgd).hook();
+    options.hook = bucketing::PowerSgd({shapes.begin(), shapes.end()}, *by).hook();
   else if (has_hook(settings))
     options.hook =
         bucketing::quantising_hook(settings.compression == "int8" ? bucketing::kWholeBucket : bucketing::kUsualChannel);

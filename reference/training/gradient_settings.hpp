@@ -46,10 +46,9 @@ void require_possible(const GradientSettings& settings);
 /// PowerSGD's, where that is the compression. Throws likewise.
 [[nodiscard]] std::optional<bucketing::PowerSgdOptions> power_sgd_of(const GradientSettings& settings);
 /// Those of a reducer of gradients of these shapes: wire or hook, join, and with a static graph that what is unused is
-/// learned. PowerSGD's steps are the right ones unless a run shall be wrong. Throws likewise, and what PowerSgd throws.
+/// learned. Throws likewise, and what PowerSgd throws.
 [[nodiscard]] bucketing::ReducerOptions options_of(const GradientSettings& settings,
-                                                   std::span<const bucketing::MatrixShape> shapes,
-                                                   const bucketing::PowerSgdSteps& power_sgd = {});
+                                                   std::span<const bucketing::MatrixShape> shapes);
 
 // ---- How a run in 16 bits is made, as a user says it. Free of LibTorch.
 //

@@ -23,7 +23,7 @@ DataReduction::DataReduction(comm::Communicator& group, const job::RunSpec& spec
   bucketing::Plan plan = plan_of(group, leaves);
   bucketing::ReducerOptions reducer = options(leaves);
   reducer_ = std::make_unique<TensorReducer>(std::vector{&group}, std::move(leaves), std::move(plan),
-                                             std::move(reducer), steps_.reducer, std::vector<at::Tensor>(), where_);
+                                             std::move(reducer), std::vector<at::Tensor>(), where_);
 }
 
 bucketing::Plan DataReduction::plan_of(comm::Communicator& group, const std::vector<GroupedTensor>& leaves) const {

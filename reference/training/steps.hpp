@@ -88,8 +88,8 @@ struct PipelineTrainingSteps {
   /// What is done after each of the calls of a step.
   std::function<void(const std::function<void()>& reduce_shared, int call, int calls)> after_call =
       [](const std::function<void()>&, int, int) {};
-  /// Of the reducer that sums the gradients of shared parameters over the ranks that hold them.
-  bucketing::ReducerSteps shared;
+  /// How the gradients of shared parameters are summed over the ranks that hold them; else by all-reduce.
+  bucketing::CommunicationHook shared{};
   /// Ends a step.
   std::function<void(const std::function<void()>& reduce_shared, const std::function<void()>& update)> finish =
       reduce_then_update;
@@ -162,10 +162,6 @@ struct ExecutorSteps {
   /// Makes of the rank's own gradients, all in one bucket, those that it uses, in place. Collective over the group.
   /// Empty: they are averaged in buckets of run.bucket_bytes; without a pipeline while back-propagation runs.
   std::function<void(const job::RunSpec& spec, comm::Communicator& group, const Bucket& bucket)> reduce = {};
-  /// Of those buckets.
-  bucketing::ReducerSteps reducer;
-  /// Of gradients that travel as products.
-  bucketing::PowerSgdSteps power_sgd;
   /// How they travel: of a specification's run the compression, and without a pipeline whether the graph is static.
   GradientSettings gradients;
   /// The rule by which a rank changes its values.

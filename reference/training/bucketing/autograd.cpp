@@ -62,8 +62,7 @@ class ReadyHook final : public torch::autograd::FunctionPostHook {
 
 class AutogradReducer::Impl {
  public:
-  Impl(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options,
-       const bucketing::ReducerSteps& steps)
+  Impl(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options)
       : leaves_(std::move(leaves)), options_(std::move(options)), buffers_(options_.buffers, options_.where) {
     if (options_.reducer.lazy)
       throw InvalidArgument(
@@ -98,7 +97,7 @@ class AutogradReducer::Impl {
     if (options_.rebuild)
       reducer.rebuild = [this, gradients](std::span<const int> order) { return plan_in(gradients, order); };
     reducer_.emplace(std::vector<comm::Communicator*>{&group}, gradients, plan_in(gradients, backwards),
-                     std::move(reducer), steps);
+                     std::move(reducer));
     views_.resize(leaves_.size());
     make_views();
     where().settle();  // buckets are zero by then
@@ -279,9 +278,8 @@ class AutogradReducer::Impl {
   bool synchronises_ = false;
 };
 
-AutogradReducer::AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options,
-                                 const bucketing::ReducerSteps& steps)
-    : impl_(std::make_unique<Impl>(group, std::move(leaves), std::move(options), steps)) {}
+AutogradReducer::AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options)
+    : impl_(std::make_unique<Impl>(group, std::move(leaves), std::move(options))) {}
 AutogradReducer::~AutogradReducer() = default;
 void AutogradReducer::begin(bool synchronise, const std::vector<at::Tensor>& outputs) {
   impl_->begin(synchronise, outputs);

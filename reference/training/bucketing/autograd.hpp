@@ -52,8 +52,7 @@ class AutogradReducer {
   /// Throws InvalidArgument, naming it, for a tensor that is no leaf and for the name of none, or of a scalar that is
   /// to be sparse, and for lazy buckets, Unsupported for a type that is not added, for a leaf that lies elsewhere, for
   /// gradients that stay in memory which the group does not serve, and what Reducer throws.
-  AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options = {},
-                  const bucketing::ReducerSteps& steps = {});
+  AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options = {});
   ~AutogradReducer();
   AutogradReducer(const AutogradReducer&) = delete;
   AutogradReducer& operator=(const AutogradReducer&) = delete;

@@ -66,8 +66,7 @@ std::int64_t bucket_bytes_over(comm::Communicator& group, std::span<const bucket
 class TensorReducer::Impl {
  public:
   Impl(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves, bucketing::Plan plan,
-       bucketing::ReducerOptions options, const bucketing::ReducerSteps& steps, const std::vector<at::Tensor>& buffers,
-       const RankDevice& where)
+       bucketing::ReducerOptions options, const std::vector<at::Tensor>& buffers, const RankDevice& where)
       : where_(where), leaves_(std::move(leaves)), buffers_(buffers, where) {
     options.place = where_.bucket_memory();
     options.memory = bucketing::GradientMemory::views;
@@ -77,8 +76,7 @@ class TensorReducer::Impl {
     options.names.clear();
     for (const GroupedTensor& leaf : leaves_) options.names.push_back(leaf.named.name);
     options.buffers = buffers_.buffers();
-    reducer_.emplace(std::move(groups), gradients_of(leaves_, where_.device()), std::move(plan), std::move(options),
-                     steps);
+    reducer_.emplace(std::move(groups), gradients_of(leaves_, where_.device()), std::move(plan), std::move(options));
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       const at::Tensor& leaf = leaves_[i].named.tensor;
       views_.push_back(
@@ -137,10 +135,9 @@ class TensorReducer::Impl {
 
 TensorReducer::TensorReducer(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves,
                              bucketing::Plan plan, bucketing::ReducerOptions options,
-                             const bucketing::ReducerSteps& steps, const std::vector<at::Tensor>& buffers,
-                             const RankDevice& where)
-    : impl_(std::make_unique<Impl>(std::move(groups), std::move(leaves), std::move(plan), std::move(options), steps,
-                                   buffers, where)) {}
+                             const std::vector<at::Tensor>& buffers, const RankDevice& where)
+    : impl_(std::make_unique<Impl>(std::move(groups), std::move(leaves), std::move(plan), std::move(options), buffers,
+                                   where)) {}
 TensorReducer::~TensorReducer() = default;
 void TensorReducer::begin() { impl_->begin(); }
 void TensorReducer::reduce(std::vector<at::Tensor>& gradients) { impl_->reduce(gradients); }

@@ -57,8 +57,8 @@ class TensorReducer {
   /// told. `buffers` are made rank 0's of the first group when a step begins. Throws what gradients_of() and Reducer
   /// throw.
   TensorReducer(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves, bucketing::Plan plan,
-                bucketing::ReducerOptions options = {}, const bucketing::ReducerSteps& steps = {},
-                const std::vector<at::Tensor>& buffers = {}, const RankDevice& where = {});
+                bucketing::ReducerOptions options = {}, const std::vector<at::Tensor>& buffers = {},
+                const RankDevice& where = {});
   ~TensorReducer();
   TensorReducer(const TensorReducer&) = delete;
   TensorReducer& operator=(const TensorReducer&) = delete;

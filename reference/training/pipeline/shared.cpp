@@ -60,7 +60,7 @@ SharedParameters::SharedParameters(comm::Communicator& group, const std::vector<
   }
   bucketing::Plan plan = bucketing::plan_as_colossalai(gradients_of(leaves, where.device()));
   reducer_ = std::make_unique<TensorReducer>(std::move(groups), std::move(leaves), std::move(plan),
-                                             bucketing::ReducerOptions{.average = false}, steps.shared,
+                                             bucketing::ReducerOptions{.average = false, .hook = steps.shared},
                                              std::vector<at::Tensor>(), where);
 }
 

@@ -39,10 +39,9 @@ TEST(SharedParameters, CopiesStartEqualAndGradientsAreSummedByPlaceOnce) {
     const Copies own(rank);
     int reductions = 0;
     PipelineTrainingSteps counting;
-    counting.shared.start = [&, inner = counting.shared.start](comm::Communicator& holders, const comm::Buffer& bucket,
-                                                               comm::ReduceOp op) {
+    counting.shared.start = [&](comm::Communicator& holders, const bucketing::HookedBucket& bucket) {
       ++reductions;
-      return inner(holders, bucket, op);
+      return holders.start({.operation = comm::Operation::all_reduce, .in = bucket.values, .out = bucket.values});
     };
     std::vector<SharedParameter> given{{"all", own.all, {0, 1, 2}},
                                        {"wide", own.wide, {0, 1, 2}},

@@ -1,0 +1,260 @@
+#include "reference/bucketing/detail/reducer_setup.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "reference/bucketing/detail/agreement.hpp"
+#include "reference/comm/dtype.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::bucketing {
+
+// ---- names ----
+
+std::string ReducerSetup::at(const char* operation) const {
+  const comm::Communicator& group = *groups.front();
+  return fmt::format("reducer, {}, rank {} of group {}", operation, group.rank(), group.group().name);
+}
+
+std::string ReducerSetup::name(int gradient) const {
+  const auto i = static_cast<std::size_t>(gradient);
+  return i < options.names.size() ? options.names[i] : fmt::format("gradient {}", gradient);
+}
+
+std::string ReducerSetup::listed(std::span<const std::string> names) {
+  constexpr std::size_t most = 8;
+  const std::size_t shown = std::min(most, names.size());
+  std::string text =
+      fmt::format("'{}'", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), "', '"));
+  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+// ---- options that exclude each other ----
+
+void ReducerSetup::check() const {
+  if (groups.empty() || std::ranges::count(groups, nullptr) > 0)
+    throw InvalidArgument("reducer: there must be a group for every number of a group");
+  check_names();
+  check_sharding();
+  check_division();
+  check_wire_and_hook();
+  check_device();
+  check_unused();
+  for (int i = 0; i < std::ssize(gradients); ++i) check_gradient(i);
+}
+
+void ReducerSetup::refuse(const std::string& why) const { throw InvalidArgument(at("options") + ": " + why); }
+
+void ReducerSetup::check_names() const {
+  if (!options.names.empty() && options.names.size() != gradients.size())
+    refuse(fmt::format("{} names for {} gradients", options.names.size(), gradients.size()));
+  if (options.lazy && !copies()) refuse("buckets in which gradients live have their memory from the start");
+  if (groups.size() > 1 && (options.rebuild || options.join))
+    refuse("plans are rebuilt, and ranks join, in one group alone");
+}
+
+void ReducerSetup::check_division() const {
+  for (std::size_t i = 0; options.split && i < groups.size(); ++i)
+    if (options.split->before < 1 || options.split->after < 1 ||
+        std::int64_t{options.split->before} * options.split->after != ranks_of(i))
+      refuse(fmt::format("division by {} before and by {} after: the product must be the {} ranks of group {}",
+                         options.split->before, options.split->after, ranks_of(i), groups[i]->group().name));
+  if (!options.divisors.empty()) {
+    if (options.divisors.size() != groups.size())
+      refuse(fmt::format("{} divisors for {} groups", options.divisors.size(), groups.size()));
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      if (options.divisors[i] < 1)
+        refuse(fmt::format("sums over group {} divided by {}; 1 or more are possible", groups[i]->group().name,
+                           options.divisors[i]));
+    if (!options.average || options.split || options.join)
+      refuse("divisors of groups are of averages that are divided once, of ranks that all have rows");
+  }
+  if (options.split && options.join_divisor == JoinDivisor::present_ranks)
+    refuse("a division that is split is not one by the ranks that are present");
+}
+
+void ReducerSetup::check_wire_and_hook() const {
+  if (options.wire && !comm::is_floating(*options.wire))
+    refuse(fmt::format("gradients do not travel as {}", comm::name_of(*options.wire)));
+  if (options.wire && options.wire_buffers < 1)
+    refuse(fmt::format("{} buffers for compressed buckets; 1 or more are needed", options.wire_buffers));
+  if (options.wire && options.hook.start) refuse("a hook says itself how buckets travel: no type beside it");
+}
+
+void ReducerSetup::check_device() const {
+  for (const comm::Communicator* group : groups)
+    if (const auto& kinds = group->capabilities().devices; std::ranges::count(kinds, memory->device().kind) == 0)
+      throw Unsupported(at("options") +
+                        fmt::format(": buckets lie on {}, whose memory group {} of backend {} does not take",
+                                    name_of(memory->device()), group->group().name, group->capabilities().backend));
+  if (!is_on_host() && (options.hook.start || options.largest))
+    throw Unsupported(at("options") +
+                      fmt::format(": gradients lie on {}; hooks, and a largest number, are of host memory",
+                                  name_of(memory->device())));
+}
+
+void ReducerSetup::check_sharding() const {
+  if (is_sharded() && (copies() || options.hook.start || options.rebuild))
+    refuse(
+        "results are shared out of buckets that gradients live in, as they were planned, and that no hook exchanges");
+  if (is_sharded() && (options.unused == Unused::find_unused || options.unused == Unused::static_graph))
+    refuse("results are shared out where it is known beforehand which gradients there are");
+  if (options.inter_instance.empty()) return;
+  if (options.inter_instance.size() != groups.size() || std::ranges::count(options.inter_instance, nullptr) > 0)
+    refuse(fmt::format("{} groups across instances for {} groups", options.inter_instance.size(), groups.size()));
+  if (!is_sharded() || options.join)
+    refuse("groups across instances are of results that are shared out, of ranks that all have rows");
+}
+
+void ReducerSetup::check_unused() const {
+  if (options.reduced && (options.unused == Unused::find_unused || options.unused == Unused::static_graph))
+    refuse("buckets are told of as they are reduced, where it is known only at the end which gradients are there");
+  if (options.join && options.unused == Unused::static_graph)
+    refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
+}
+
+// ---- gradients, and plans that do not fit them ----
+
+void ReducerSetup::check_gradient(int index) const {
+  const Gradient& one = gradient(index);
+  const auto where = [&] { return at("gradients") + fmt::format(": '{}'", name(index)); };
+  if (one.elements < 0) throw InvalidArgument(where() + fmt::format(" has {} elements", one.elements));
+  if (one.components_per_element < 1 || one.components_per_element > 2)
+    throw InvalidArgument(where() +
+                          fmt::format(" has {} numbers in an element; 1 or 2 are there", one.components_per_element));
+  if (one.group < 0 || static_cast<std::size_t>(one.group) >= groups.size())
+    throw InvalidArgument(where() + fmt::format(" is of group {}; there are {}", one.group, groups.size()));
+  if (one.sparse && (options.hook.start || is_sharded()))
+    throw Unsupported(where() + " is sparse; no hook exchanges it, and its sum is everywhere");
+  if (one.sparse && one.dtype != comm::DType::f32 && one.dtype != comm::DType::f64)
+    throw Unsupported(where() + fmt::format(" is sparse and of {}; f32 and f64 are added", comm::name_of(one.dtype)));
+  if (one.device != memory->device())
+    throw Unsupported(where() + fmt::format(" lies on {}; gradients in memory of {} are reduced", name_of(one.device),
+                                            name_of(memory->device())));
+  if (one.sparse && !is_on_host())
+    throw Unsupported(where() +
+                      fmt::format(" is sparse and lies on {}; rows are added in host memory", name_of(one.device)));
+  if (options.average && !options.hook.start && !comm::is_floating(one.dtype))
+    throw Unsupported(where() + fmt::format(" is of {}, of which there is no average", comm::name_of(one.dtype)));
+}
+
+void ReducerSetup::check_plan(const Plan& plan) const {
+  std::vector<bool> seen(gradients.size(), false);
+  for (const Bucket& bucket : plan.buckets) {
+    if (bucket.first_member < 0 || bucket.members < 0 ||
+        std::int64_t{bucket.first_member} + bucket.members > std::ssize(plan.members))
+      throw InvalidArgument(at("plan") + ": a bucket has members that the plan has not");
+    check_bucket(bucket);
+    std::vector<Member> members(plan.members_of(bucket).begin(), plan.members_of(bucket).end());
+    std::ranges::sort(members, {}, &Member::begin);
+    std::int64_t taken = 0;
+    for (const Member& member : members) {
+      if (member.gradient < 0 || static_cast<std::size_t>(member.gradient) >= gradients.size())
+        throw InvalidArgument(at("plan") + fmt::format(": gradient {} of {}", member.gradient, gradients.size()));
+      if (seen[static_cast<std::size_t>(member.gradient)])
+        throw InvalidArgument(at("plan") + fmt::format(": '{}' is reduced twice", name(member.gradient)));
+      seen[static_cast<std::size_t>(member.gradient)] = true;
+      check_member(member, bucket, taken);
+      taken = member.begin + gradient(member.gradient).elements;
+    }
+  }
+}
+
+void ReducerSetup::check_bucket(const Bucket& bucket) const {
+  const auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(comm::size_of(bucket.dtype));
+  if (bucket.components_per_element < 1 || bucket.components_per_element > 2 || bucket.elements < 0 ||
+      bucket.elements > most / bucket.components_per_element)
+    throw InvalidArgument(at("plan") +
+                          fmt::format(": a bucket of {} elements of {} numbers; their bytes are 0 or more, "
+                                      "in 64 bits",
+                                      bucket.elements, bucket.components_per_element));
+  if (bucket.group < 0 || static_cast<std::size_t>(bucket.group) >= groups.size())
+    throw InvalidArgument(at("plan") +
+                          fmt::format(": a bucket of group {}; there are {}", bucket.group, groups.size()));
+  const int ranks = groups[static_cast<std::size_t>(bucket.group)]->size();
+  if (is_sharded() && bucket.elements % ranks != 0)
+    throw InvalidArgument(at("plan") + fmt::format(": a bucket of {} elements, which are not shared out among {} ranks "
+                                                   "in equal parts; it must be padded",
+                                                   bucket.elements, ranks));
+}
+
+// `taken` elements at the bucket's begin are other members'.
+void ReducerSetup::check_member(const Member& member, const Bucket& bucket, std::int64_t taken) const {
+  const auto refuse_member = [&](const std::string& why) {
+    throw InvalidArgument(at("plan") + fmt::format(": '{}' {}", name(member.gradient), why));
+  };
+  const Gradient& one = gradient(member.gradient);
+  if (one.dtype != bucket.dtype || one.components_per_element != bucket.components_per_element)
+    refuse_member(fmt::format("is of {}, its bucket of {}", comm::name_of(one.dtype), comm::name_of(bucket.dtype)));
+  if (one.device != bucket.device)
+    refuse_member(fmt::format("lies on {}, its bucket on {}", name_of(one.device), name_of(bucket.device)));
+  if (one.sparse && bucket.members != 1)
+    refuse_member(fmt::format("is sparse, and has a bucket with {} others", bucket.members - 1));
+  if (one.group != bucket.group)
+    refuse_member(fmt::format("is of group {}, its bucket of {}", one.group, bucket.group));
+  if (member.begin < taken || member.begin > bucket.elements - one.elements)  // their sum may not fit 64 bits
+    refuse_member(fmt::format("has {} elements from {} on in a bucket of {}, where {} are taken or there are no more",
+                              one.elements, member.begin, bucket.elements, taken));
+}
+
+// ---- what ranks must have alike ----
+
+namespace {
+
+// What concerns one group, in numbers that its members share.
+struct PlanOfGroup {
+  Plan plan;
+  std::vector<Gradient> gradients;
+  std::vector<std::string> names;
+};
+
+PlanOfGroup plan_of_group(const ReducerSetup& setup, const Plan& plan, int group) {
+  PlanOfGroup own;
+  std::vector<int> numbers(setup.gradients.size(), -1);
+  for (std::size_t i = 0; i < setup.gradients.size(); ++i) {
+    if (setup.gradients[i].group != group) continue;
+    numbers[i] = static_cast<int>(own.gradients.size());
+    own.gradients.push_back(setup.gradients[i]);
+    own.gradients.back().group = 0;
+    own.gradients.back().device.index = 0;  // which device of its kind a rank has is its own affair
+    if (!setup.options.names.empty()) own.names.push_back(setup.options.names[i]);
+  }
+  for (Bucket bucket : plan.buckets) {
+    if (bucket.group != group) continue;
+    const auto members = plan.members_of(bucket);
+    bucket.first_member = static_cast<int>(own.plan.members.size());
+    bucket.group = 0;
+    bucket.device.index = 0;
+    for (Member member : members) {
+      member.gradient = numbers[static_cast<std::size_t>(member.gradient)];
+      own.plan.members.push_back(member);
+    }
+    own.plan.buckets.push_back(bucket);
+  }
+  return own;
+}
+
+}  // namespace
+
+void agree_on_plan(const ReducerSetup& setup, const Plan& plan) {
+  for (std::size_t group = 0; group < setup.groups.size(); ++group) {
+    const PlanOfGroup own = plan_of_group(setup, plan, static_cast<int>(group));
+    std::vector<comm::Communicator*> among{setup.groups[group]};
+    if (!setup.options.inter_instance.empty()) among.push_back(setup.options.inter_instance[group]);
+    for (comm::Communicator* ranks : among)
+      verify_agreement(*ranks, own.plan, own.gradients, own.names, {}, setup.options.timeout);
+  }
+}
+
+void broadcast_from_rank_0(const ReducerSetup& setup, const comm::Buffer& values) {
+  // The first instance's rank 0 gives the other instances' first ranks theirs.
+  if (!setup.options.inter_instance.empty())
+    setup.options.inter_instance.front()->broadcast(values, 0, setup.options.timeout);
+  setup.groups.front()->broadcast(values, 0, setup.options.timeout);
+}
+
+}  // namespace plumbline::bucketing
