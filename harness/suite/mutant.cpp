@@ -1,9 +1,19 @@
 #include "harness/suite/mutant.hpp"
 
+#include <fmt/format.h>
+
 #include "harness/suite/toml_row.hpp"
 
 namespace plumbline::suite {
 namespace {
+
+Sanitized sanitized_of(const TomlRow& row) {
+  const std::string name = row.text_or("sanitized", "shows");
+  if (name == "shows") return Sanitized::shows;
+  if (name == "race") return Sanitized::race;
+  if (name == "measured") return Sanitized::measured;
+  row.refuse(fmt::format("sanitized is '{}'; it is shows, race or measured", name));
+}
 
 Edits edits_of(const toml::table& mutant, const TomlRow& row, std::string_view origin) {
   Edits edits;
@@ -34,9 +44,9 @@ std::vector<Mutant> mutants_of_toml(std::string_view text, std::string_view orig
   (void)TomlRow(file, origin, "the file", {"mutant"});
   std::vector<Mutant> mutants;
   for (const toml::table* table : tables_of(file, "mutant", origin)) {
-    const TomlRow row(
-        *table, origin, "a mutant",
-        {"id", "violates", "what", "source", "shows", "shows_arm", "hides", "hides_arm", "because", "edit"});
+    const TomlRow row(*table, origin, "a mutant",
+                      {"id", "violates", "what", "source", "shows", "shows_arm", "hides", "hides_arm", "because",
+                       "sanitized", "edit"});
     mutants.push_back({.name = row.text("id"),
                        .violates = row.text("violates"),
                        .what = row.text("what"),
@@ -46,7 +56,8 @@ std::vector<Mutant> mutants_of_toml(std::string_view text, std::string_view orig
                        .why_hides = row.text("because"),
                        .change = edits_of(*table, row, origin),
                        .shows_arm = row.text_or("shows_arm", "plain"),
-                       .hides_arm = row.text_or("hides_arm", "plain")});
+                       .hides_arm = row.text_or("hides_arm", "plain"),
+                       .sanitized = sanitized_of(row)});
   }
   return mutants;
 }
