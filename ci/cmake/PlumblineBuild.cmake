@@ -165,13 +165,13 @@ function(plumbline_fuzzer name)
   set_property(GLOBAL APPEND PROPERTY PLUMBLINE_FUZZERS fuzz_${name})
 endfunction()
 
-# plumbline_test(name SOURCES … LINKS … [LABELS …] [APART]): a GoogleTest program of a part's inside, one ctest entry. Its
-# files are compiled together, unless APART.
+# plumbline_test(name SOURCES … LINKS … [LABELS …] [APART] [WOVEN filter]): a GoogleTest program of a part's inside, one ctest entry.
+# Its files are compiled together, unless APART. Of the tests that the filter names, a woven twin runs with mutants that are edits.
 function(plumbline_test name)
   if(NOT PLUMBLINE_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "APART" "" "SOURCES;LINKS;LABELS;ARGUMENTS" ${ARGN})
+  cmake_parse_arguments(arg "APART" "WOVEN" "SOURCES;LINKS;LABELS;ARGUMENTS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   if(PLUMBLINE_UNITY AND NOT arg_APART)
@@ -184,4 +184,8 @@ function(plumbline_test name)
     GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
   set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 900)
+  if(arg_WOVEN)
+    set_property(GLOBAL APPEND PROPERTY PLUMBLINE_WOVEN_TESTS ${name})
+    set_target_properties(${name} PROPERTIES PLUMBLINE_WOVEN_FILTER ${arg_WOVEN})
+  endif()
 endfunction()

@@ -143,12 +143,11 @@ constexpr auto kSoon = 3s;
 // The last rank does not come. The group that is lost is a duplicate.
 void absent_rank(Context& context) {
   const auto victim = context.world().duplicate();
-  const auto& steps = context.steps().of<groups::ContextSteps>();
   context.world().barrier();
   if (context.rank() < context.size() - 1) {
     const auto begin = std::chrono::steady_clock::now();
     try {
-      const ParallelContext modes(*victim, plan_of(context, usual_creations(context.size())), steps,
+      const ParallelContext modes(*victim, plan_of(context, usual_creations(context.size())),
                                   {.timeout = kShortLimit, .log = {}});
       ADD_FAILURE() << "a context was made without rank " << context.size() - 1;
     } catch (const comm::TimeoutError& error) {
@@ -161,24 +160,29 @@ void absent_rank(Context& context) {
   context.world().barrier();
 }
 
+[[noreturn]] void fail() { throw RuntimeFailure("a device is full"); }
+
+// Makes no group.
+class Full final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  std::unique_ptr<comm::Communicator> do_create_group(std::span<const int>) override { fail(); }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+};
+
 // The last rank fails, before it agrees or in its first creation. The others, which wait for it, are told.
 void failing_rank(Context& context) {
-  const auto victim = context.world().duplicate();
   const bool in_log = context.parameters().text("stage") == "log";
-  groups::ContextSteps steps = context.steps().of<groups::ContextSteps>();
-  groups::ContextOptions options{.timeout = kShortLimit, .log = {}};
   const bool fails = context.rank() == context.size() - 1;
-  const auto fail = [] { throw RuntimeFailure("a device is full"); };
-  if (fails && in_log) options.log = [&](const std::string&) { fail(); };
-  if (fails && !in_log)
-    steps.create = [&](comm::Communicator&, std::span<const int>) {
-      fail();
-      return std::unique_ptr<comm::Communicator>();
-    };
+  auto victim = context.world().duplicate();
+  groups::ContextOptions options{.timeout = kShortLimit, .log = {}};
+  if (fails && in_log) options.log = [](const std::string&) { fail(); };
+  if (fails && !in_log) victim = std::make_unique<Full>(std::move(victim));
   context.world().barrier();
   try {
-    const ParallelContext modes(*victim, plan_of(context, {{"ALL", list_named("whole", context.size())}}), steps,
-                                options);
+    const ParallelContext modes(*victim, plan_of(context, {{"ALL", list_named("whole", context.size())}}), options);
     ADD_FAILURE() << "a context was made, though rank " << context.size() - 1 << " failed";
   } catch (const RuntimeFailure& error) {
     EXPECT_TRUE(fails) << error.what();

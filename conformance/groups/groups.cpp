@@ -5,6 +5,7 @@
 
 extern const std::string_view plumbline_groups_requirements;
 extern const std::string_view plumbline_groups_hollow;
+extern const std::string_view plumbline_groups_mutants;
 
 namespace plumbline::conformance {
 
@@ -12,8 +13,7 @@ void add_groups(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
   add_groups_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_groups_hollow, "conformance/groups/hollow.toml");
-  suite.add(mutants::context_mutants());
-  suite.add(mutants::group_answer_mutants());
+  suite.add(suite::mutants_of_toml(plumbline_groups_mutants, "conformance/groups/mutants.toml"));
   suite.add(mutants::groups_size_mutants());
 }
 

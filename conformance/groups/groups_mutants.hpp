@@ -5,10 +5,6 @@
 
 namespace plumbline::mutants {
 
-/// Parallel contexts with another step in place of a right one.
-[[nodiscard]] std::vector<Mutant> context_mutants();
-/// Answers of adapters.
-[[nodiscard]] std::vector<Mutant> group_answer_mutants();
 /// Answers of adapters that are right of small questions alone.
 [[nodiscard]] std::vector<Mutant> groups_size_mutants();
 

@@ -126,8 +126,9 @@ std::vector<int> list_named(const std::string& name, int n) {
 
 bool contains(const std::vector<int>& list, int rank) { return std::ranges::find(list, rank) != list.end(); }
 
-groups::ParallelContext context_over(suite::Context& context, groups::Plan plan, groups::ContextOptions options) {
-  return {context.world(), std::move(plan), context.steps().of<groups::ContextSteps>(), std::move(options)};
+groups::ParallelContext context_over(suite::Context& context, groups::Plan plan,
+                                     const groups::ContextOptions& options) {
+  return {context.world(), std::move(plan), options};
 }
 
 groups::Plan plan_of(suite::Context& context, std::vector<groups::Creation> creations) {

@@ -53,9 +53,9 @@ struct TensorLayout {
 [[nodiscard]] std::vector<int> list_named(const std::string& name, int n);
 [[nodiscard]] bool contains(const std::vector<int>& list, int rank);
 
-/// A context over the case's world with the case's steps. Collective.
+/// A context over the case's world. Collective.
 [[nodiscard]] groups::ParallelContext context_over(suite::Context& context, groups::Plan plan,
-                                                   groups::ContextOptions options = {});
+                                                   const groups::ContextOptions& options = {});
 /// A plan of these creations for the case's world.
 [[nodiscard]] groups::Plan plan_of(suite::Context& context, std::vector<groups::Creation> creations);
 

@@ -16,7 +16,6 @@ namespace plumbline::conformance {
 
 using nlohmann::json;
 using program::Execution;
-using program::InterpreterSteps;
 using program::Program;
 using suite::Context;
 using suite::Door;
@@ -73,7 +72,7 @@ double tolerance_of(Context& context) {
 
 Execution run_over(Context& context, const Program& program, const program::Rings& rings) {
   const program::Rings mine = program::rings_of_rank(rings, context.rank(), context.size());
-  return execute(program, mine, context.world(), {.steps = context.steps().of<InterpreterSteps>()});
+  return execute(program, mine, context.world());
 }
 
 void equal_over_a_backend(Context& context) {

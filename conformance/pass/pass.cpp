@@ -7,6 +7,7 @@
 extern const std::string_view plumbline_pass_requirements;
 extern const std::string_view plumbline_pass_race_requirements;
 extern const std::string_view plumbline_pass_hollow;
+extern const std::string_view plumbline_pass_mutants;
 
 namespace plumbline::conformance {
 
@@ -18,8 +19,7 @@ void add_pass(suite::Suite& suite) {
   add_interpreter_checks(suite);
   add_recorded_run_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_pass_hollow, "conformance/pass/hollow.toml");
-  suite.add(mutants::pass_mutants());
-  suite.add(mutants::race_mutants());
+  suite.add(suite::mutants_of_toml(plumbline_pass_mutants, "conformance/pass/mutants.toml"));
   suite.add(mutants::pass_size_mutants());
 }
 

@@ -5,10 +5,6 @@
 
 namespace plumbline::mutants {
 
-/// Answers of adapters about passes.
-[[nodiscard]] std::vector<Mutant> pass_mutants();
-/// Answers of adapters about races and passes of programs, and interpreters with another step in place of a right one.
-[[nodiscard]] std::vector<Mutant> race_mutants();
 /// Answers of adapters that are right of small questions alone.
 [[nodiscard]] std::vector<Mutant> pass_size_mutants();
 

@@ -5,7 +5,7 @@
 
 namespace plumbline::mutants {
 
-/// Answers of adapters.
+/// Adapters that take worlds of more ranks than an int holds.
 [[nodiscard]] std::vector<Mutant> topology_mutants();
 /// Answers of adapters that are right of small questions alone.
 [[nodiscard]] std::vector<Mutant> topology_size_mutants();

@@ -1,10 +1,7 @@
 #include "reference/groups/parallel_context.hpp"
 
 #include <algorithm>
-#include <array>
-#include <compare>
 #include <cstddef>
-#include <map>
 #include <numeric>
 #include <utility>
 
@@ -12,139 +9,23 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/groups/detail/agreement.hpp"
 #include "reference/groups/lint.hpp"
-#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::groups {
 namespace {
 
 using comm::Communicator;
-using comm::DType;
 using comm::Timeout;
 
-// What ranks tell each other of what they are about to make.
-struct Announcement {
-  std::int64_t world_size = 0;
-  std::int64_t creations = 0;
-  std::int64_t valid = 1;
-  std::uint64_t hash = 0;
-  auto operator<=>(const Announcement&) const = default;
-};
-constexpr std::size_t kAnnounced = 4;  // numbers
-
-// Every rank's `numbers`, in rank order.
-template <std::size_t count>
-std::vector<std::array<std::int64_t, count>> exchange(Communicator& parent, std::array<std::int64_t, count> numbers,
-                                                      Timeout timeout) {
-  std::vector<std::array<std::int64_t, count>> all(static_cast<std::size_t>(parent.size()));
-  parent.all_gather({numbers.data(), count, DType::i64},
-                    {all.data(), static_cast<std::int64_t>(count * all.size()), DType::i64}, timeout);
-  return all;
-}
-
-// A text of one rank, on all.
-std::string share(Communicator& parent, int root, std::string text, Timeout timeout) {
-  auto length = static_cast<std::int64_t>(text.size());
-  parent.broadcast({&length, 1, DType::i64}, root, timeout);
-  text.resize(static_cast<std::size_t>(length));
-  if (length > 0) parent.broadcast({text.data(), length, DType::u8}, root, timeout);
-  return text;
-}
-
-std::vector<Announcement> announce(Communicator& parent, const Announcement& own, Timeout timeout) {
-  const std::array<std::int64_t, kAnnounced> numbers{own.world_size, own.creations, own.valid,
-                                                     static_cast<std::int64_t>(own.hash)};
-  std::vector<Announcement> all;
-  for (const auto& [world_size, creations, valid, hash] : exchange(parent, numbers, timeout))
-    all.push_back(
-        {.world_size = world_size, .creations = creations, .valid = valid, .hash = static_cast<std::uint64_t>(hash)});
-  return all;
-}
-
-std::uint64_t hash_with(std::uint64_t before, const Creation& creation) {
-  comm::Fnv1a hash(before);
-  hash.add_word(creation.mode.size()).add(creation.mode).add_word(creation.ranks.size());
-  for (const int rank : creation.ranks) hash.add_word(static_cast<std::uint32_t>(rank));
-  return hash.value();
-}
-
-// The hash of the first n creations, for each n from 0.
-std::vector<std::uint64_t> prefix_hashes(const std::vector<Creation>& creations) {
-  std::vector<std::uint64_t> hashes{comm::Fnv1a::kStart};
-  for (const Creation& creation : creations) hashes.push_back(hash_with(hashes.back(), creation));
-  return hashes;
-}
-
-// Empty for a valid plan.
-std::string fault_in(int world_size, const std::vector<Creation>& creations) {
-  try {
-    validate({.world_size = world_size, .creations = creations});
-    return {};
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-}
-
-void check_sizes(int size, const std::vector<Announcement>& all) {
-  const auto odd = std::ranges::find_if(all, [size](const Announcement& one) { return one.world_size != size; });
-  if (odd != all.end())
-    throw InvalidArgument(fmt::format("groups: the communicator has {} ranks, but rank {} expects a world of {}", size,
-                                      odd - all.begin(), odd->world_size));
-}
-
-// The lowest rank of those that announced what most did.
-std::size_t spokesman_of(const std::vector<Announcement>& all) {
-  std::map<Announcement, std::size_t> followers;
-  for (const Announcement& one : all) ++followers[one];
-  return static_cast<std::size_t>(
-      std::ranges::max_element(all, {}, [&](const Announcement& one) { return followers.at(one); }) - all.begin());
-}
-
-// The first creation in which two ranks differ: halves the range by the hashes of what comes before. All ranks take
-// part.
-std::int64_t first_difference(Communicator& parent, std::size_t one, std::size_t other, std::int64_t common,
-                              const std::vector<std::uint64_t>& hashes, Timeout timeout) {
-  std::int64_t same = 0;                // the first `same` creations agree
-  std::int64_t other_end = common + 1;  // the first `other_end` do not, or one has no more
-  while (other_end - same > 1) {
-    const std::int64_t middle = std::midpoint(same, other_end);
-    const std::size_t own = std::min(static_cast<std::size_t>(middle), hashes.size() - 1);
-    const auto all = exchange<1>(parent, {static_cast<std::int64_t>(hashes[own])}, timeout);
-    (all[one] == all[other] ? same : other_end) = middle;
-  }
-  return same;
-}
-
-std::string described(const std::vector<Creation>& creations, std::int64_t number) {
-  if (number >= static_cast<std::int64_t>(creations.size())) return "nothing";
-  const Creation& creation = creations[static_cast<std::size_t>(number)];
-  return fmt::format("{} {}", creation.mode, shown(creation.ranks));
-}
-
-[[noreturn]] void report_difference(Communicator& parent, const std::vector<Announcement>& all,
-                                    const std::vector<Creation>& creations, const std::vector<std::uint64_t>& hashes,
-                                    Timeout timeout) {
-  const std::size_t spokesman = spokesman_of(all);
-  const auto odd_one = std::ranges::find_if(all, [&](const Announcement& one) { return one != all[spokesman]; });
-  const auto odd = static_cast<std::size_t>(odd_one - all.begin());
-  const std::int64_t common = std::min(all[spokesman].creations, all[odd].creations);
-  const std::int64_t number = first_difference(parent, spokesman, odd, common, hashes, timeout);
-  const std::string usual = share(parent, static_cast<int>(spokesman), described(creations, number), timeout);
-  const std::string unusual = share(parent, static_cast<int>(odd), described(creations, number), timeout);
-  throw comm::MismatchError(fmt::format(
-      "groups: ranks differ from creation {} on: rank {} makes {}, rank {} makes {}{}; {} of {} ranks are to make what "
-      "rank {} makes",
-      number, odd, unusual, spokesman, usual, usual == unusual ? " (they differ in ranks that are not shown)" : "",
-      std::ranges::count(all, all[spokesman]), all.size(), spokesman));
+// The world rank `distance` positions after this one, around the end.
+int neighbour(std::span<const int> ranks, int world_rank, int distance) {
+  const auto size = static_cast<std::ptrdiff_t>(ranks.size());
+  const std::ptrdiff_t place = std::ranges::find(ranks, world_rank) - ranks.begin();
+  return ranks[static_cast<std::size_t>((place + distance + size) % size)];
 }
 
 }  // namespace
-
-void check_world_size(Communicator& parent, int expected, Timeout timeout) {
-  std::vector<Announcement> all;
-  for (const auto& [size] : exchange<1>(parent, {expected}, timeout)) all.push_back({.world_size = size});
-  check_sizes(parent.size(), all);
-}
 
 Plan with_global(Plan plan) {
   Creation all{.mode = "GLOBAL", .ranks = std::vector<int>(static_cast<std::size_t>(std::max(plan.world_size, 0)))};
@@ -153,100 +34,43 @@ Plan with_global(Plan plan) {
   return plan;
 }
 
-std::vector<Creation> creations_in_order(const Plan& plan, int /*rank*/) { return plan.creations; }
-
-void agree_on(Communicator& parent, int world_size, const std::vector<Creation>& creations, Timeout timeout) {
-  const std::string fault = fault_in(world_size, creations);
-  const std::vector<std::uint64_t> hashes = prefix_hashes(creations);
-  const auto all = announce(parent,
-                            {.world_size = world_size,
-                             .creations = static_cast<std::int64_t>(creations.size()),
-                             .valid = fault.empty() ? 1 : 0,
-                             .hash = hashes.back()},
-                            timeout);
-  check_sizes(parent.size(), all);
-  if (const auto bad = std::ranges::find(all, 0, &Announcement::valid); bad != all.end()) {
-    const auto rank = static_cast<int>(bad - all.begin());
-    throw InvalidArgument(fmt::format("{} (on rank {})", share(parent, rank, fault, timeout), rank));
-  }
-  if (std::ranges::count(all, all.front()) != parent.size()) report_difference(parent, all, creations, hashes, timeout);
+ParallelContext::ParallelContext(Communicator& parent, Plan plan, const ContextOptions& options)
+    : plan_(std::move(plan)), rank_(parent.rank()), modes_(modes_of(plan_)), next_sequence_(options.first_sequence) {
+  or_give_up(parent, [&] { log_creations(options.log); });
+  agree_on(parent, plan_, options.timeout);
+  or_give_up(parent, [&] { create_groups(parent); });
 }
 
-std::unique_ptr<Communicator> create_in_given_order(Communicator& parent, std::span<const int> ranks) {
-  return parent.create_group(ranks);
-}
-
-std::size_t find_by_name(const LiveGroups& groups, const std::vector<std::string>& modes, std::string_view mode) {
-  for (std::size_t i = groups.size(); i > 0; --i)
-    if (groups[i - 1].creation.mode == mode) return i - 1;
-  if (std::ranges::find(modes, mode) == modes.end())
-    throw NotFound(fmt::format("groups: there is no mode '{}'; there are [{}]", mode, fmt::join(modes, ", ")));
-  throw StateError(fmt::format("groups: this rank has no part in mode '{}'", mode));
-}
-
-int neighbour_around(std::span<const int> ranks, int local_rank, int distance) {
-  const auto size = static_cast<std::int64_t>(ranks.size());
-  const std::int64_t place = (std::int64_t{local_rank} + distance) % size;
-  return ranks[static_cast<std::size_t>(place < 0 ? place + size : place)];
-}
-
-int first_member(std::span<const int> ranks) { return ranks.front(); }
-
-int group_rank_of(std::span<const int> ranks, int world_rank) {
-  const auto place = std::ranges::find(ranks, world_rank);
-  if (place == ranks.end())
-    throw InvalidArgument(fmt::format("groups: rank {} is no member of {}", world_rank, shown(ranks)));
-  return static_cast<int>(place - ranks.begin());
-}
-
-int world_rank_of(std::span<const int> ranks, int group_rank) {
-  if (group_rank < 0 || static_cast<std::size_t>(group_rank) >= ranks.size())
-    throw OutOfRange(fmt::format("groups: there is no group rank {} in {}", group_rank, shown(ranks)));
-  return ranks[static_cast<std::size_t>(group_rank)];
-}
-
-void abort_parent(Communicator& parent, const std::string& reason) { parent.abort(reason); }
-
-void release_in_reverse(LiveGroups groups) {
-  while (!groups.empty()) groups.pop_back();
-}
-
-ParallelContext::ParallelContext(Communicator& parent, Plan plan, ContextSteps steps, ContextOptions options)
-    : plan_(std::move(plan)),
-      steps_(std::move(steps)),
-      rank_(parent.rank()),
-      modes_(modes_of(plan_)),
-      next_sequence_(options.first_sequence) {
-  std::vector<Creation> creations;
-  or_give_up(parent, [&] {
-    creations = steps_.order(plan_, rank_);
-    for (const Creation& creation : creations) {
-      if (options.log) options.log(creation_line(rank_, next_sequence_, creation));
-      ++next_sequence_;
-    }
-  });
-  steps_.agree(parent, plan_.world_size, creations, options.timeout);
-  or_give_up(parent, [&] { create_all(parent, creations); });
-}
+ParallelContext::~ParallelContext() { release(); }
 
 // Others must not wait for a rank that goes no further.
 void ParallelContext::or_give_up(Communicator& parent, const std::function<void()>& stage) {
   try {
     stage();
   } catch (...) {
-    steps_.give_up(parent, fmt::format("groups: rank {} failed to make its groups", rank_));
-    steps_.release(std::move(groups_));
+    parent.abort(fmt::format("groups: rank {} failed to make its groups", rank_));
+    release();
     throw;
   }
 }
 
-ParallelContext::~ParallelContext() { steps_.release(std::move(groups_)); }
-
-void ParallelContext::create_all(Communicator& parent, const std::vector<Creation>& creations) {
-  for (const Creation& creation : creations) {
-    if (std::ranges::find(creation.ranks, rank_) == creation.ranks.end()) continue;
-    groups_.push_back({.creation = creation, .communicator = steps_.create(parent, creation.ranks)});
+void ParallelContext::log_creations(const std::function<void(const std::string& line)>& log) {
+  for (const Creation& creation : plan_.creations) {
+    if (log) log(creation_line(rank_, next_sequence_, creation));
+    ++next_sequence_;
   }
+}
+
+void ParallelContext::create_groups(Communicator& parent) {
+  for (const Creation& creation : plan_.creations) {
+    if (std::ranges::find(creation.ranks, rank_) == creation.ranks.end()) continue;
+    groups_.push_back({.creation = creation, .communicator = parent.create_group(creation.ranks)});
+  }
+}
+
+// The last made first, on all ranks.
+void ParallelContext::release() {
+  while (!groups_.empty()) groups_.pop_back();
 }
 
 bool ParallelContext::has(std::string_view mode) const {
@@ -254,7 +78,11 @@ bool ParallelContext::has(std::string_view mode) const {
 }
 
 const LiveGroup& ParallelContext::group_of(std::string_view mode) const {
-  return groups_[steps_.find(groups_, modes_, mode)];
+  for (std::size_t i = groups_.size(); i > 0; --i)
+    if (groups_[i - 1].creation.mode == mode) return groups_[i - 1];
+  if (std::ranges::find(modes_, mode) == modes_.end())
+    throw NotFound(fmt::format("groups: there is no mode '{}'; there are [{}]", mode, fmt::join(modes_, ", ")));
+  throw StateError(fmt::format("groups: this rank has no part in mode '{}'", mode));
 }
 
 Communicator& ParallelContext::communicator(std::string_view mode) const { return *group_of(mode).communicator; }
@@ -262,18 +90,23 @@ int ParallelContext::local_rank(std::string_view mode) const { return communicat
 int ParallelContext::size(std::string_view mode) const { return communicator(mode).size(); }
 const std::vector<int>& ParallelContext::ranks(std::string_view mode) const { return group_of(mode).creation.ranks; }
 
-int ParallelContext::next(std::string_view mode) const {
-  return steps_.neighbour(ranks(mode), group_rank_of(ranks(mode), rank_), +1);
-}
-int ParallelContext::previous(std::string_view mode) const {
-  return steps_.neighbour(ranks(mode), group_rank_of(ranks(mode), rank_), -1);
-}
-int ParallelContext::root(std::string_view mode) const { return steps_.root(ranks(mode)); }
+int ParallelContext::next(std::string_view mode) const { return neighbour(ranks(mode), rank_, +1); }
+int ParallelContext::previous(std::string_view mode) const { return neighbour(ranks(mode), rank_, -1); }
+int ParallelContext::root(std::string_view mode) const { return ranks(mode).front(); }
+
 int ParallelContext::to_group_rank(std::string_view mode, int world_rank) const {
-  return steps_.to_group_rank(ranks(mode), world_rank);
+  const std::vector<int>& members = ranks(mode);
+  const auto place = std::ranges::find(members, world_rank);
+  if (place == members.end())
+    throw InvalidArgument(fmt::format("groups: rank {} is no member of {}", world_rank, shown(members)));
+  return static_cast<int>(place - members.begin());
 }
+
 int ParallelContext::to_world_rank(std::string_view mode, int group_rank) const {
-  return steps_.to_world_rank(ranks(mode), group_rank);
+  const std::vector<int>& members = ranks(mode);
+  if (group_rank < 0 || static_cast<std::size_t>(group_rank) >= members.size())
+    throw OutOfRange(fmt::format("groups: there is no group rank {} in {}", group_rank, shown(members)));
+  return members[static_cast<std::size_t>(group_rank)];
 }
 
 void ParallelContext::broadcast(std::string_view mode, comm::Buffer buffer, int root_world_rank,

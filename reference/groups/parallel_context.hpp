@@ -17,16 +17,11 @@
 //         PeerFailed at once where the backend detects failures, else TimeoutError at the communicator's own limit,
 //         which is also that of each creation: Communicator::create_group() takes none. What was made is released, the
 //         last made first. An error of the agreement itself comes to all alike, and leaves the parent as it is.
-// Steps   What a wrong program gets wrong is a function in ContextSteps; a value made without arguments is right.
 // Errors  NotFound: an unknown mode, naming those that there are. StateError: a mode in which this rank has no part.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,62 +46,6 @@ void check_world_size(comm::Communicator& parent, int expected, comm::Timeout ti
 /// The plan with a group of all ranks, mode "GLOBAL", before its own creations.
 [[nodiscard]] Plan with_global(Plan plan);
 
-// The right steps, by name.
-
-/// All creations of the plan, in its order: also those without the rank, which it notes and passes over.
-[[nodiscard]] std::vector<Creation> creations_in_order(const Plan& plan, int rank);
-/// Throws the same error on all ranks unless all are to make `creations` in the same order, of a valid plan for the
-/// parent's size: MismatchError with the first difference; InvalidArgument with both sizes, or with what is wrong in a
-/// creation. Collective over the parent. Throws TimeoutError.
-void agree_on(comm::Communicator& parent, int world_size, const std::vector<Creation>& creations,
-              comm::Timeout timeout);
-/// Parent's group of these ranks, in the given order. Collective over them alone.
-[[nodiscard]] std::unique_ptr<comm::Communicator> create_in_given_order(comm::Communicator& parent,
-                                                                        std::span<const int> ranks);
-/// The position, in `groups`, of the last group of a mode. Throws NotFound for a mode that is not among `modes`, naming
-/// them, and StateError where none of `groups` has it.
-[[nodiscard]] std::size_t find_by_name(const LiveGroups& groups, const std::vector<std::string>& modes,
-                                       std::string_view mode);
-/// The world rank `distance` places after `local_rank`, around the end. `distance` may be negative.
-[[nodiscard]] int neighbour_around(std::span<const int> ranks, int local_rank, int distance);
-/// The world rank from which a group takes initial values: its first member.
-[[nodiscard]] int first_member(std::span<const int> ranks);
-/// The position of a world rank in a group. Throws InvalidArgument, naming rank and list, where it is not a member.
-[[nodiscard]] int group_rank_of(std::span<const int> ranks, int world_rank);
-/// The world rank at a position of a group. Throws OutOfRange.
-[[nodiscard]] int world_rank_of(std::span<const int> ranks, int group_rank);
-/// Aborts the parent, so that all of its ranks get PeerFailed(reason) where the backend can reach them.
-void abort_parent(comm::Communicator& parent, const std::string& reason);
-/// Frees the groups, the last made first.
-void release_in_reverse(LiveGroups groups);
-
-/// The steps of a context that a wrong program gets wrong.
-struct ContextSteps {
-  /// The creations that a rank walks through, in its order.
-  std::function<std::vector<Creation>(const Plan& plan, int rank)> order = creations_in_order;
-  /// Makes sure that all ranks are about to do the same. Collective over the parent.
-  std::function<void(comm::Communicator& parent, int world_size, const std::vector<Creation>& creations,
-                     comm::Timeout timeout)>
-      agree = agree_on;
-  /// Makes a group that this rank is in. Collective over its members.
-  std::function<std::unique_ptr<comm::Communicator>(comm::Communicator& parent, std::span<const int> ranks)> create =
-      create_in_given_order;
-  /// The group that a mode's name stands for.
-  std::function<std::size_t(const LiveGroups& groups, const std::vector<std::string>& modes, std::string_view mode)>
-      find = find_by_name;
-  /// The next (+1) and the previous (-1) world rank of a group.
-  std::function<int(std::span<const int> ranks, int local_rank, int distance)> neighbour = neighbour_around;
-  /// Whose initial values a group takes, as a world rank.
-  std::function<int(std::span<const int> ranks)> root = first_member;
-  /// World rank to position in the group, and back.
-  std::function<int(std::span<const int> ranks, int world_rank)> to_group_rank = group_rank_of;
-  std::function<int(std::span<const int> ranks, int group_rank)> to_world_rank = world_rank_of;
-  /// Tells the other ranks that this one goes no further.
-  std::function<void(comm::Communicator& parent, const std::string& reason)> give_up = abort_parent;
-  /// Ends the groups' lives.
-  std::function<void(LiveGroups groups)> release = release_in_reverse;
-};
-
 struct ContextOptions {
   /// The limit of each exchange of the agreement, not of the creations; nothing means the communicator's own.
   comm::Timeout timeout{};
@@ -121,8 +60,10 @@ struct ContextOptions {
 class ParallelContext {
  public:
   /// Collective over the parent, which must outlive the construction, and be the plan's world: its ranks are the
-  /// plan's. Throws as ContextSteps::agree and Communicator::create_group() do, and what the log throws.
-  ParallelContext(comm::Communicator& parent, Plan plan, ContextSteps steps = {}, ContextOptions options = {});
+  /// plan's. Throws what the log and Communicator::create_group() throw, and the same error on all ranks unless all
+  /// have the same valid plan for the parent's size: MismatchError with the first difference, InvalidArgument, or
+  /// TimeoutError.
+  ParallelContext(comm::Communicator& parent, Plan plan, const ContextOptions& options = {});
   ~ParallelContext();
   ParallelContext(const ParallelContext&) = delete;
   ParallelContext& operator=(const ParallelContext&) = delete;
@@ -164,10 +105,11 @@ class ParallelContext {
  private:
   [[nodiscard]] const LiveGroup& group_of(std::string_view mode) const;
   void or_give_up(comm::Communicator& parent, const std::function<void()>& stage);
-  void create_all(comm::Communicator& parent, const std::vector<Creation>& creations);
+  void log_creations(const std::function<void(const std::string& line)>& log);
+  void create_groups(comm::Communicator& parent);
+  void release();
 
   Plan plan_;
-  ContextSteps steps_;
   int rank_;
   std::vector<std::string> modes_;
   int next_sequence_;

@@ -54,13 +54,12 @@ std::string error_of(const std::function<void()>& call) {
   return "";
 }
 
-// What each rank's construction throws, by the given plans and steps; empty where it does not throw.
-std::vector<std::string> errors_of(int size, const std::function<Plan(int rank)>& plan,
-                                   const std::function<ContextSteps(int rank)>& steps = {}) {
+// What each rank's construction throws, by the given plans; empty where it does not throw.
+std::vector<std::string> errors_of(int size, const std::function<Plan(int rank)>& plan) {
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   run_ranks(size, [&](Communicator& world) {
     try {
-      const ParallelContext context(world, plan(world.rank()), steps ? steps(world.rank()) : ContextSteps{});
+      const ParallelContext context(world, plan(world.rank()));
     } catch (const Error& error) {
       errors[static_cast<std::size_t>(world.rank())] = std::string(error.kind()) + ": " + error.what();
     }
@@ -240,6 +239,15 @@ TEST(Agreement, EachPlaceOfADifferenceIsFoundInALongPlan) {
   }
 }
 
+TEST(Agreement, ARankWithItsOwnGroupsAloneIsReported) {
+  const auto errors = errors_of(4, [](int rank) {
+    Plan plan = overlapping_plan();
+    std::erase_if(plan.creations, [rank](const Creation& one) { return std::ranges::count(one.ranks, rank) == 0; });
+    return plan;
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("ranks differ from creation")));
+}
+
 TEST(Agreement, LongListsAreShortenedAndSaidToDiffer) {
   const auto errors = errors_of(20, [](int rank) {
     Plan plan = with_global({.world_size = 20});
@@ -282,7 +290,7 @@ TEST(Agreement, ARankThatNeverComesEndsInATimeoutThatNamesIt) {
         }
         const Plan plan = colossalai_plan(3, {});
         // Long enough for the other to come on any machine.
-        EXPECT_THAT(error_of<comm::TimeoutError>([&] { ParallelContext(*stand_in, plan, {}, {.timeout = 2s}); }),
+        EXPECT_THAT(error_of<comm::TimeoutError>([&] { ParallelContext(*stand_in, plan, {.timeout = 2s}); }),
                     HasSubstr("for rank 1"));
         ++named;
       },
@@ -305,7 +313,7 @@ TEST(ContextLog, IsTheSameOnAllRanksAndFreeOfErrors) {
       const std::scoped_lock lock(mutex);
       text += line + "\n";
     }};
-    const ParallelContext context(world, overlapping_plan(), {}, options);
+    const ParallelContext context(world, overlapping_plan(), options);
   });
   const CreationLog log = parse_creation_log(text);
   EXPECT_EQ(log.creations, log_of(overlapping_plan()).creations);
@@ -321,9 +329,9 @@ TEST(ContextLog, OfTwoContextsGoesOn) {
                              const std::scoped_lock lock(mutex);
                              text += line + "\n";
                            }};
-    const ParallelContext first(world, overlapping_plan(), {}, options);
+    const ParallelContext first(world, overlapping_plan(), options);
     options.first_sequence = first.next_sequence();
-    const ParallelContext second(world, overlapping_plan(), {}, options);
+    const ParallelContext second(world, overlapping_plan(), options);
     EXPECT_EQ(second.next_sequence(), 10);
   });
   const CreationLog log = parse_creation_log(text);
@@ -336,25 +344,25 @@ TEST(ContextLog, IsWholeWhereTheRanksDoNotAgree) {
   run_ranks(4, [&](Communicator& world) {
     Plan plan = overlapping_plan();
     if (world.rank() == 2) std::swap(plan.creations[0], plan.creations[1]);
-    EXPECT_THROW(ParallelContext(world, plan, {}, {.timeout = {}, .log = [&](const std::string&) { ++lines; }}),
+    EXPECT_THROW(ParallelContext(world, plan, {.timeout = {}, .log = [&](const std::string&) { ++lines; }}),
                  comm::MismatchError);
   });
   EXPECT_EQ(lines, 20);
 }
 
 // What each rank's construction throws where rank 1 fails, and how long the slowest takes.
-std::chrono::milliseconds fails_on_rank_1(const ContextSteps& steps, const ContextOptions& options) {
+using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
+std::chrono::milliseconds fails_on_rank_1(const Wrap& wrap, const ContextOptions& options) {
   std::atomic<std::int64_t> slowest = 0;
   comm::LocalOptions local;
   local.timeout = 20s;
   run_ranks(
       4,
       [&](Communicator& world) {
-        const auto parent = world.duplicate();
+        const auto parent = world.rank() == 1 ? wrap(world.duplicate()) : world.duplicate();
         const auto begin = std::chrono::steady_clock::now();
         const auto make = [&] {
-          const ParallelContext context(*parent, overlapping_plan(), world.rank() == 1 ? steps : ContextSteps{},
-                                        world.rank() == 1 ? options : ContextOptions{});
+          const ParallelContext context(*parent, overlapping_plan(), world.rank() == 1 ? options : ContextOptions{});
           parent->barrier();  // who had made its groups by then is told here
         };
         if (world.rank() == 1)
@@ -373,23 +381,46 @@ std::chrono::milliseconds fails_on_rank_1(const ContextSteps& steps, const Conte
 
 TEST(Failure, OfTheLogOnOneRankIsToldToTheOthersAtOnce) {
   const ContextOptions full{.timeout = {}, .log = [](const std::string&) { throw RuntimeFailure("no space left"); }};
-  EXPECT_LT(fails_on_rank_1({}, full), 5s);
+  EXPECT_LT(fails_on_rank_1(std::identity(), full), 5s);
 }
 
+// A group that says when it goes.
+class Counted final : public comm::CommunicatorDecorator {
+ public:
+  Counted(std::unique_ptr<Communicator> inner, std::atomic<int>& released)
+      : CommunicatorDecorator(std::move(inner)), released_(released) {}
+  ~Counted() override { ++released_; }
+
+ private:
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override { return group; }
+  std::atomic<int>& released_;
+};
+
+// Makes one group, and fails at the second.
+class FullAfterOne final : public comm::CommunicatorDecorator {
+ public:
+  FullAfterOne(std::unique_ptr<Communicator> inner, std::atomic<int>& released)
+      : CommunicatorDecorator(std::move(inner)), released_(released) {}
+
+ private:
+  std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {
+    if (made_++ == 1) throw RuntimeFailure("no space left");
+    return CommunicatorDecorator::do_create_group(ranks);
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<Counted>(std::move(group), released_);
+  }
+  std::atomic<int>& released_;
+  int made_ = 0;
+};
+
 TEST(Failure, OfACreationOnOneRankIsToldToTheOthersAndWhatWasMadeIsReleased) {
-  ContextSteps steps;
-  std::atomic<std::size_t> released = 0;
-  std::atomic<int> made = 0;
-  steps.create = [&](Communicator& parent, std::span<const int> ranks) {
-    if (made++ == 1) throw RuntimeFailure("no space left");
-    return create_in_given_order(parent, ranks);
+  std::atomic<int> released = 0;
+  const auto full = [&](std::unique_ptr<Communicator> parent) {
+    return std::make_unique<FullAfterOne>(std::move(parent), released);
   };
-  steps.release = [&](LiveGroups groups) {
-    released += groups.size();
-    release_in_reverse(std::move(groups));
-  };
-  EXPECT_LT(fails_on_rank_1(steps, {}), 5s);
-  EXPECT_EQ(released, 1U);
+  EXPECT_LT(fails_on_rank_1(full, {}), 5s);
+  EXPECT_EQ(released, 1);
 }
 
 struct Holdings {
@@ -405,13 +436,13 @@ Holdings holdings() {
 }
 
 // Threads, handles and memory after a few cycles, and after 1,000 more.
-std::pair<Holdings, Holdings> before_and_after(const ContextSteps& steps) {
+std::pair<Holdings, Holdings> before_and_after() {
   Holdings before;
   Holdings after;
   run_ranks(4, [&](Communicator& world) {
     const auto cycle = [&](int times) {
       for (int i = 0; i < times; ++i) {
-        const ParallelContext context(world, overlapping_plan(), steps);
+        const ParallelContext context(world, overlapping_plan());
         if (i % 100 == 0) (void)members_by_sum(context.communicator("DATA"), world.rank());
       }
       world.barrier();
@@ -427,63 +458,10 @@ std::pair<Holdings, Holdings> before_and_after(const ContextSteps& steps) {
 }
 
 TEST(ContextLife, AThousandCyclesLeaveNothingBehind) {
-  const auto [before, after] = before_and_after({});
+  const auto [before, after] = before_and_after();
   EXPECT_LE(after.threads, before.threads);  // one of an earlier test may have been still on its way out
   EXPECT_LE(after.handles, before.handles);
   EXPECT_LT(after.bytes, before.bytes + (1 << 18));
-}
-
-TEST(ContextLife, GroupsThatAreNotReleasedShow) {
-  std::mutex mutex;
-  LiveGroups kept;
-  ContextSteps steps;
-  steps.release = [&](LiveGroups groups) {
-    const std::scoped_lock lock(mutex);
-    for (LiveGroup& group : groups) kept.push_back(std::move(group));
-  };
-  const auto [before, after] = before_and_after(steps);
-  if (before.bytes == 0) GTEST_SKIP() << "the allocator does not count, as a sanitizer's";
-  EXPECT_GT(after.bytes, before.bytes + (1 << 18));
-}
-
-TEST(Steps, ARankThatWalksItsOwnGroupsAloneIsReported) {
-  ContextSteps steps;
-  steps.order = [](const Plan& plan, int rank) {
-    std::vector<Creation> own;
-    for (const Creation& creation : plan.creations)
-      if (std::ranges::count(creation.ranks, rank) > 0) own.push_back(creation);
-    return own;
-  };
-  const auto errors = errors_of(4, [](int) { return overlapping_plan(); }, [&](int) { return steps; });
-  EXPECT_THAT(errors, Each(HasSubstr("ranks differ from creation")));
-}
-
-TEST(Steps, EachStepIsWhatTheContextUses) {
-  run_ranks(4, [](Communicator& world) {
-    const Plan plan{.world_size = 4, .creations = {{"GLOBAL", {0, 1, 2, 3}}, {"PART", {3, 2, 1, 0}}}};
-    ContextSteps steps;
-    steps.agree = [](Communicator&, int, const std::vector<Creation>&, comm::Timeout) {};
-    steps.create = [](Communicator& parent, std::span<const int> ranks) {
-      std::vector<int> sorted(ranks.begin(), ranks.end());
-      std::ranges::sort(sorted);
-      return parent.create_group(sorted);
-    };
-    steps.find = [](const LiveGroups& groups, const std::vector<std::string>& modes, std::string_view mode) {
-      return std::ranges::count(modes, mode) > 0 ? find_by_name(groups, modes, mode) : 0;
-    };
-    steps.neighbour = [](std::span<const int>, int local_rank, int distance) { return local_rank + distance; };
-    steps.root = [](std::span<const int>) { return 2; };
-    steps.to_group_rank = [](std::span<const int>, int world_rank) { return world_rank; };
-    steps.to_world_rank = [](std::span<const int>, int group_rank) { return group_rank; };
-    const ParallelContext context(world, plan, steps);
-    EXPECT_EQ(context.local_rank("PART"), world.rank()) << "sorted";
-    EXPECT_EQ(context.size("NONE"), 4) << "the world instead";
-    EXPECT_EQ(context.next("PART"), 3 - world.rank() + 1);
-    EXPECT_EQ(context.previous("PART"), 3 - world.rank() - 1);
-    EXPECT_EQ(context.root("PART"), 2);
-    EXPECT_EQ(context.to_group_rank("PART", 3), 3);
-    EXPECT_EQ(context.to_world_rank("PART", 1), 1);
-  });
 }
 
 }  // namespace

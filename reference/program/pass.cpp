@@ -114,8 +114,7 @@ std::string reason_to_skip(const PassOptions& options) {
   return {};
 }
 
-PassResult apply_data_parallel_pass(const Program& program, const Rings& rings, const PassOptions& options,
-                                    const PassSteps& steps) {
+PassResult apply_data_parallel_pass(const Program& program, const Rings& rings, const PassOptions& options) {
   PassResult result{.skipped = reason_to_skip(options),
                     .after_prune = program,
                     .after_overlap = program,
@@ -123,14 +122,14 @@ PassResult apply_data_parallel_pass(const Program& program, const Rings& rings, 
                     .program = program};
   if (!result.skipped.empty()) return result;
   require_declared(program);
-  result.analysis = steps.analyze(program, rings, options);
+  result.analysis = analyze(program, rings, options);
   if (!result.analysis.is_applied) return result;
-  result.after_prune = steps.prune_scaling(program, result.analysis, rings, options);
-  result.after_overlap = steps.overlap(result.after_prune, result.analysis, options);
-  if (result.analysis.fusible) result.groups = steps.group_gradients(result.after_overlap, options);
-  result.after_fuse = steps.fuse(result.after_overlap, result.groups, options);
-  result.program = steps.add_dependencies(result.after_fuse, result.groups, options);
-  result.summary = steps.summarize(result.analysis, result.groups);
+  result.after_prune = prune_scaling(program, result.analysis, rings, options);
+  result.after_overlap = overlap(result.after_prune, result.analysis, options);
+  if (result.analysis.fusible) result.groups = group_gradients(result.after_overlap, options);
+  result.after_fuse = fuse(result.after_overlap, result.groups, options);
+  result.program = add_dependencies(result.after_fuse, result.groups, options);
+  result.summary = summarize(result.analysis, result.groups);
   return result;
 }
 

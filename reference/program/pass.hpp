@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -167,20 +166,6 @@ struct Summary {
 
 // ---- all of them ----
 
-/// The steps that a pass is made of. Each can be replaced, which is how a wrong pass is made.
-struct PassSteps {
-  std::function<Analysis(const Program&, const Rings&, const PassOptions&)> analyze = program::analyze;
-  std::function<Program(const Program&, const Analysis&, const Rings&, const PassOptions&)> prune_scaling =
-      program::prune_scaling;
-  std::function<Program(const Program&, const Analysis&, const PassOptions&)> overlap = program::overlap;
-  std::function<std::vector<GradientGroup>(const Program&, const PassOptions&)> group_gradients =
-      program::group_gradients;
-  std::function<Program(const Program&, std::vector<GradientGroup>&, const PassOptions&)> fuse = program::fuse;
-  std::function<Program(const Program&, const std::vector<GradientGroup>&, const PassOptions&)> add_dependencies =
-      program::add_dependencies;
-  std::function<Summary(const Analysis&, const std::vector<GradientGroup>&)> summarize = program::summarize;
-};
-
 struct PassResult {
   std::string skipped;  // why nothing was done; empty: it was
   Analysis analysis;
@@ -193,6 +178,6 @@ struct PassResult {
 [[nodiscard]] std::string reason_to_skip(const PassOptions& options);
 /// Throws PassError, and InvalidProgram where an op names a variable that there is not.
 [[nodiscard]] PassResult apply_data_parallel_pass(const Program& program, const Rings& rings,
-                                                  const PassOptions& options = {}, const PassSteps& steps = {});
+                                                  const PassOptions& options = {});
 
 }  // namespace plumbline::program

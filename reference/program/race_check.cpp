@@ -89,7 +89,7 @@ struct Touches {
 
 class Checker {
  public:
-  Checker(const Program& program, const RaceSteps& steps) : program_(program), steps_(steps) {}
+  explicit Checker(const Program& program) : program_(program) {}
 
   std::vector<Race> check() {
     for (int position = 0; position < static_cast<int>(program_.ops.size()); ++position) run(position);
@@ -106,18 +106,18 @@ class Checker {
 
   void run(int position) {
     const Op& op = program_.ops[static_cast<std::size_t>(position)];
-    const std::size_t stream = number_of_stream(steps_.stream(op));
+    const std::size_t stream = number_of_stream(stream_of(op));
     Clock now = clocks_[stream];
-    if (steps_.by_names(op)) wait_for_names(op, now);
-    const auto wait = steps_.wait(op);
+    if (is_ordered_by_names(op)) wait_for_names(op, now);
+    const auto wait = wait_of(op);
     const std::size_t waiting = wait ? number_of_stream(wait->waiting) : stream;
     if (wait) now.join(clocks_[number_of_stream(wait->awaited)]);
     now.set(stream, now.of(stream) + 1);
     clocks_[stream] = now;
     if (wait) clocks_[waiting].join(now);
-    if (steps_.by_names(op)) leave_names(op, now);
+    if (is_ordered_by_names(op)) leave_names(op, now);
     if (op.type == kCoalesce) share(op);
-    for (const Access& access : steps_.accesses(op)) {
+    for (const Access& access : accesses_of(op)) {
       touch(access.variable, {position, now.of(stream), access.variable}, access.writes, stream, now);
       if (const auto members = members_.find(access.variable); members != members_.end())
         for (const std::string& member : members->second)
@@ -135,8 +135,8 @@ class Checker {
       for (const auto& [slot, names] : slots)
         for (const std::string& name : names) {
           const Named& named = named_[name];
-          if (steps_.orders(true, writes)) now.join(named.written);
-          if (steps_.orders(false, writes)) now.join(named.read);
+          now.join(named.written);
+          if (writes) now.join(named.read);
         }
     };
     wait(op.inputs, false);
@@ -151,9 +151,7 @@ class Checker {
 
   void share(const Op& op) {
     const auto members = op.outputs.find("Output"), fused = op.outputs.find("FusedOutput");
-    if (members == op.outputs.end() || fused == op.outputs.end() || fused->second.size() != 1 ||
-        !steps_.shares_memory(op))
-      return;
+    if (members == op.outputs.end() || fused == op.outputs.end() || fused->second.size() != 1) return;
     for (const std::string& member : members->second) {
       if (const auto old = fused_.find(member); old != fused_.end()) std::erase(members_[old->second], member);
       fused_[member] = fused->second.front();
@@ -163,8 +161,8 @@ class Checker {
 
   void touch(const std::string& variable, const Touch& touch, bool writes, std::size_t stream, const Clock& now) {
     Touches& before = touches_[variable];
-    if (steps_.conflicts(true, writes)) compare(variable, before.writes, true, touch, writes, stream, now);
-    if (steps_.conflicts(false, writes)) compare(variable, before.reads, false, touch, writes, stream, now);
+    compare(variable, before.writes, true, touch, writes, stream, now);
+    if (writes) compare(variable, before.reads, false, touch, writes, stream, now);
     std::vector<Touch>& mine = writes ? before.writes : before.reads;
     if (mine.size() <= stream) mine.resize(stream + 1);
     mine[stream] = touch;
@@ -183,7 +181,7 @@ class Checker {
 
   [[nodiscard]] std::string words_of(const Touch& touch, bool writes, const std::string& variable) const {
     const Op& op = program_.ops[static_cast<std::size_t>(touch.op)];
-    const std::string stream = steps_.stream(op);
+    const std::string stream = stream_of(op);
     return fmt::format("op {} ({}, {}) {} {}", touch.op, op.type, stream.empty() ? "the default stream" : stream,
                        writes ? "writes" : "reads",
                        touch.named == variable ? "it" : touch.named + ", which it is part of");
@@ -206,7 +204,6 @@ class Checker {
   }
 
   const Program& program_;
-  const RaceSteps& steps_;
   std::map<std::string, std::size_t> streams_;
   std::vector<Clock> clocks_;                              // of streams: what their next op starts behind
   std::map<std::string, Named, std::less<>> named_;        // what the executor knows
@@ -218,6 +215,6 @@ class Checker {
 
 }  // namespace
 
-std::vector<Race> find_races(const Program& program, const RaceSteps& steps) { return Checker(program, steps).check(); }
+std::vector<Race> find_races(const Program& program) { return Checker(program).check(); }
 
 }  // namespace plumbline::program

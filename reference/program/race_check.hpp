@@ -20,7 +20,6 @@
 //         members.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,26 +58,8 @@ struct StreamWait {
 };
 [[nodiscard]] std::optional<StreamWait> wait_of(const Op& op);
 
-/// What decides the order, as functions: a checker with another one in place of one of them is wrong in one known way.
-struct RaceSteps {
-  std::function<std::vector<Access>(const Op&)> accesses = accesses_of;
-  std::function<std::string(const Op&)> stream = stream_of;
-  std::function<bool(const Op&)> by_names = is_ordered_by_names;
-  std::function<std::optional<StreamWait>(const Op&)> wait = wait_of;
-  /// Whether names order an op that writes, or reads, behind one that did the one or the other.
-  std::function<bool(bool first_writes, bool second_writes)> orders = [](bool first, bool second) {
-    return first || second;
-  };
-  /// Whether two ops that touch the same memory may not be at once.
-  std::function<bool(bool first_writes, bool second_writes)> conflicts = [](bool first, bool second) {
-    return first || second;
-  };
-  /// Whether members of a fused variable are part of it.
-  std::function<bool(const Op& coalesce)> shares_memory = [](const Op&) { return true; };
-};
-
 /// By the position of the second op, then of the first. Never throws on a bad program: names need not stand for
 /// variables.
-[[nodiscard]] std::vector<Race> find_races(const Program& program, const RaceSteps& steps = {});
+[[nodiscard]] std::vector<Race> find_races(const Program& program);
 
 }  // namespace plumbline::program

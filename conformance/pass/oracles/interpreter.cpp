@@ -54,6 +54,15 @@ double rounded(double value, DType type) {
   return type == DType::i32 ? whole<std::int32_t>(value) : static_cast<double>(whole<std::int64_t>(value));
 }
 
+// Where the members of a fused variable begin, given their elements, and after the last one where the whole ends.
+// `alignment` in elements.
+std::vector<std::int64_t> places_of(const std::vector<std::int64_t>& elements, std::int64_t alignment) {
+  std::vector<std::int64_t> places{0};
+  for (const std::int64_t count : elements)
+    places.push_back(places.back() + (count + alignment - 1) / alignment * alignment);
+  return places;
+}
+
 // Elements as bytes of a type, for a communicator.
 class Packed {
  public:
@@ -326,7 +335,6 @@ class Rank {
       for (const std::string& name : names) operands.outputs[slot].push_back(empty_array_of(name));
     for (const auto& [name, attribute] : op.attributes)
       if (const auto number = number_of(op, name)) operands.numbers[name] = *number;
-    if (operands.numbers.contains("rescale_grad")) operands.numbers["rescale_grad"] = options_.steps.rescale(op);
     keep_gradient(op, operands);
     compute(operands);
     for (const auto& [slot, names] : op.outputs)
@@ -366,7 +374,7 @@ class Rank {
     for (const std::string& name : members) elements.push_back(static_cast<std::int64_t>(declared(name)));
     constexpr std::int64_t kAlignmentBytes = 256;
     const auto bytes = static_cast<std::int64_t>(comm::size_of(communicated(variable(members.front()).dtype, false)));
-    const auto places = options_.steps.places(elements, is_set(op, "use_align") ? kAlignmentBytes / bytes : 1);
+    const auto places = places_of(elements, is_set(op, "use_align") ? kAlignmentBytes / bytes : 1);
     const auto storage = std::make_shared<std::vector<double>>(static_cast<std::size_t>(places.back()));
     const bool copies = is_set(op, "copy_data") && inputs != op.inputs.end() && inputs->second.size() == members.size();
     for (std::size_t i = 0; i < members.size(); ++i) {
@@ -392,7 +400,7 @@ class Rank {
     const std::string in = first_name(op.inputs), out = first_name(op.outputs);
     if (op.type == "send_v2") return send(op, in);
     if (op.type == "recv_v2") return receive(op, out);
-    comm::Communicator& group = options_.steps.group(groups_, *op.ring);
+    comm::Communicator& group = *groups_.at(*op.ring);
     if (in.empty() || out.empty())
       throw InvalidArgument(fmt::format("op {} ({}) has no input or no output", position_, op.type));
     std::vector<double> values = read(in);
@@ -420,7 +428,7 @@ class Rank {
   void all_reduce(const Op& op, comm::Communicator& group, const std::string& in, const std::string& out) {
     const comm::ReduceOp how = reduction_of(op);
     Packed packed(read(in), type_of(in));
-    options_.steps.all_reduce(group, packed.buffer(), how);
+    group.all_reduce(packed.buffer(), packed.buffer(), how);
     write(out, packed.values());
   }
 
@@ -434,13 +442,13 @@ class Rank {
   void send(const Op& op, const std::string& in) {
     const std::vector<double> values = read(in);
     if (options_.stands_in_for_peers) return;
-    comm::Communicator& group = options_.steps.group(groups_, *op.ring);
+    comm::Communicator& group = *groups_.at(*op.ring);
     Packed packed(values, type_of(in));
     group.send(packed.buffer(), peer(op, group));
   }
   void receive(const Op& op, const std::string& out) {
     if (options_.stands_in_for_peers) return write(out, made_up(out, true));
-    comm::Communicator& group = options_.steps.group(groups_, *op.ring);
+    comm::Communicator& group = *groups_.at(*op.ring);
     Packed packed(declared(out), type_of(out));
     group.recv(packed.buffer(), peer(op, group));
     write(out, packed.values());

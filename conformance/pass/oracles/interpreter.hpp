@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "conformance/pass/oracles/arithmetic.hpp"
-#include "conformance/pass/oracles/interpreter_steps.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/program/program.hpp"
 
@@ -33,7 +32,6 @@ struct ExecutionOptions {
   bool in_double = false;
   /// Nobody runs the programs of other stages of a pipeline: sends go nowhere, and what is received is made up.
   bool stands_in_for_peers = false;
-  InterpreterSteps steps{};
 };
 
 /// What a rank has at the end.
