@@ -23,7 +23,6 @@ using device::MemorySpace;
 using device::OwnStream;
 using slowmo::Options;
 using slowmo::SlowMo;
-using slowmo::SlowMoSteps;
 using suite::Context;
 using suite::DeviceSeat;
 using namespace std::chrono_literals;
@@ -67,7 +66,8 @@ std::vector<gossip::TensorPair> pairs(const std::vector<Buffer>& from, const std
 // Gradients are given; the optimizer is a plain descent, of masters where there are some.
 class Trainer {
  public:
-  Trainer(Communicator& world, const MemorySpace& place, Tensors tensors, Options options, const SlowMoSteps& steps)
+  Trainer(Communicator& world, const MemorySpace& place, Tensors tensors, Options options,
+          const gossip::PushSumSteps& steps)
       : place_(place), tensors_(std::move(tensors)) {
     options.device = place.use();
     slowmo::Tensors all{.parameters = tensors_.parameters, .buffers = tensors_.buffers};
@@ -175,7 +175,7 @@ void train_on_both(Context& context, const std::optional<comm::Device>& communic
   if (communication_device) on_device = std::make_unique<WireOfTheHost>(std::move(on_device));  // who ignores it fails
   Trainer expected(*on_host, {}, both.here(), options, {});
   options.communication_device = communication_device;
-  Trainer tested(*on_device, place, both.there(), options, context.steps().of<SlowMoSteps>());
+  Trainer tested(*on_device, place, both.there(), options, context.steps().of<gossip::PushSumSteps>());
   for (int step = 0; step < kSteps; ++step) {
     if (step % context.size() == context.rank()) seat.runtime->pause(seat.device.index, kSlow, stream.get());
     both.give(step);
@@ -202,7 +202,7 @@ void host_goes_on(Context& context) {
   const BothSides both(context, context.parameters().dtype(), stream.get());
   const auto group = context.world().duplicate();
   Trainer tested(*group, place, both.there(), options_of(context.parameters().text("run"), context.size()),
-                 context.steps().of<SlowMoSteps>());
+                 context.steps().of<gossip::PushSumSteps>());
   both.give(0);
   const auto some_steps = [&] {
     for (int step = 0; step < 6; ++step) tested.step();
@@ -214,7 +214,7 @@ void host_goes_on(Context& context) {
 // Nothing is communicated before it.
 template <class Refusal>
 void refuses_to_train(Communicator& group, const Tensors& tensors, const Options& options, const MemorySpace& place,
-                      const SlowMoSteps& steps, const std::vector<std::string>& words) {
+                      const gossip::PushSumSteps& steps, const std::vector<std::string>& words) {
   CountingCalls counting(group.duplicate());
   expect_refused<Refusal>(
       "SLOWMO-183", [&] { const Trainer trainer(counting, place, tensors, options, steps); }, words);
@@ -228,7 +228,7 @@ void refuses(Context& context) {
   const MemorySpace place({seat.runtime, stream.get()}, seat.device.index);
   BothSides both(context, DType::f16, stream.get());
   const Tensors there = both.there(), here = both.here();
-  const auto& steps = context.steps().of<SlowMoSteps>();
+  const auto& steps = context.steps().of<gossip::PushSumSteps>();
   Communicator& world = context.world();
   Tensors mixed = there;
   mixed.parameters[1] = here.parameters[1];

@@ -63,7 +63,7 @@ class TrainedTensors {
 
 class Run {
  public:
-  Run(comm::Communicator& world, const SlowMoTraining& training, const slowmo::SlowMoSteps& steps)
+  Run(comm::Communicator& world, const SlowMoTraining& training, const gossip::PushSumSteps& steps)
       : world_(world), training_(training), steps_(steps), parameters_(training), gradients_(training) {
     parameters_.set(initial_values(training, training.starts_apart ? world.rank() : 0));
     make();
@@ -127,7 +127,7 @@ class Run {
 
   comm::Communicator& world_;
   const SlowMoTraining& training_;
-  const slowmo::SlowMoSteps& steps_;
+  const gossip::PushSumSteps& steps_;
   TrainedTensors parameters_, gradients_;
   std::unique_ptr<SlowMo> slowmo_;
   int step_ = 0;
@@ -196,7 +196,7 @@ SlowMoValues gradients_at(const SlowMoValues& seen, int rank, int step) {
 }
 
 SlowMoRankResult train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training,
-                                   const slowmo::SlowMoSteps& steps) {
+                                   const gossip::PushSumSteps& steps) {
   return Run(world, training, steps).run();
 }
 
@@ -236,7 +236,7 @@ std::vector<ExpectedSlowMoStep> expected_run(const SlowMoTraining& training, con
 }
 
 std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& training, const ExpectedSlowMoRun& run,
-                           const slowmo::SlowMoSteps& steps) {
+                           const gossip::PushSumSteps& steps) {
   const SlowMoRankResult trained = train_with_slowmo(world, training, steps);
   const std::vector<ExpectedSlowMoStep> expected = expected_run(training, run);
   const auto node = static_cast<std::size_t>(world.rank() / run.ranks_per_node);
