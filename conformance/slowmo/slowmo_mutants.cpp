@@ -1,15 +1,13 @@
-// Mutants of SlowMo that are no edits: of push-sum below it, of what devices do, and adapters that answer so.
+// Mutants of SlowMo that are no edits: of push-sum below it, and of what devices do.
 #include "conformance/slowmo/slowmo_mutants.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_kernels.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/gossip/push_sum.hpp"
@@ -18,7 +16,6 @@
 namespace plumbline::mutants {
 
 using gossip::PushSumSteps;
-using nlohmann::json;
 
 namespace {
 
@@ -101,73 +98,11 @@ std::vector<Mutant> on_devices() {
   };
 }
 
-// ---- answers ----
-
-const char* const kSlowMoTrace = "slowmo.trace";
-
-// Changes each row of an answer.
-RewriteAnswer rows(std::function<void(const json& args, std::size_t step, std::size_t rank, json& row)> change) {
-  return results_of(kSlowMoTrace, "fairscale", [change = std::move(change)](const json& args, json& result) {
-    for (std::size_t step = 0; step < result["steps"].size(); ++step)
-      for (std::size_t rank = 0; rank < result["steps"][step].size(); ++rank)
-        change(args, step, rank, result["steps"][step][rank]);
-  });
-}
-std::string runs(const char* check, const char* kind, const char* arithmetic = "any") {
-  return std::string("slowmo.recorded.") + check + "[runs=" + kind + ",arithmetic=" + arithmetic + "]";
-}
-
-std::vector<Mutant> answers() {
-  return {
-      {"slo.trace_without_averages", "SLOWMO-001", "parameters are those after the optimizer", "nobody averages",
-       runs("averages", "base"), "", "every list of runs averages",
-       rows([](const json&, std::size_t, std::size_t, json& row) {
-         if (row.contains("params")) row["params"] = row["params_after_optimizer"];
-       })},
-      {"slo.trace_buffers_of_the_rank", "SLOWMO-001", "a buffer stays that of its rank", "buffers not broadcast",
-       runs("averages", "base"), "", "one list of runs has buffers",
-       rows([](const json& args, std::size_t step, std::size_t rank, json& row) {
-         if (row.contains("buffer_after_forward"))
-           row["buffer_after_forward"] = args["steps"][step][rank]["buffer_before"];
-       })},
-      {"slo.trace_off_by_a_bit", "SLOWMO-001", "the last parameter is off by its last bit",
-       "sums are added in another order", runs("averages", "base", "separate"), runs("averages", "base"),
-       "a fused multiply-add makes a larger difference", rows([](const json&, std::size_t, std::size_t, json& row) {
-         if (!row.contains("params")) return;
-         const auto value = row["params"].back().get<float>();
-         row["params"].back() = std::nextafter(value, 2 * value);
-       })},
-      {"slo.trace_slow_from_the_start", "SLOWMO-002", "old parameters are the initial ones", "what the paper says",
-       runs("slow_steps", "slow"), runs("slow_steps", "first"), "they are there, since buffers are made first",
-       rows([](const json& args, std::size_t step, std::size_t rank, json& row) {
-         if (step > 0 || !row.contains("slow") || args.value("init_first", false)) return;
-         const json& initial = args["ranks"][rank]["init_params"];
-         for (std::size_t i = 0; i < row["slow"]["old_params"].size(); ++i)
-           row["slow"]["old_params"][i] = initial[i + row["slow"]["start"].get<std::size_t>()];
-       })},
-      {"slo.trace_weight_of_1", "SLOWMO-003", "the weight is 1 throughout", "regular graphs alone were looked at",
-       runs("gossip", "sgp_book"), runs("gossip", "sgp"), "graphs are regular, and weights 1",
-       rows([](const json&, std::size_t, std::size_t, json& row) {
-         if (row.contains("ps_weight")) row["ps_weight"] = 1;
-       })},
-      {"slo.trace_masters_of_halves", "SLOWMO-004", "masters have what their halves have", "no error feedback",
-       runs("halves", "halves"), "", "there is one list", rows([](const json&, std::size_t, std::size_t, json& row) {
-         if (row.contains("fp32")) row["fp32"] = row["params"];
-       })},
-      {"slo.trace_resumes", "SLOWMO-005", "slow buffers begin with the parameters that were loaded",
-       "what one would expect of a resume", runs("resumed", "resume"), "", "there is one list",
-       rows([](const json& args, std::size_t step, std::size_t, json& row) {
-         if (args.contains("resume_at") && step > args["resume_at"].get<std::size_t>() && row.contains("slow"))
-           std::ranges::fill(row["slow"]["momentum"], json(0.0));
-       })},
-  };
-}
-
 }  // namespace
 
 std::vector<Mutant> slowmo_mutants() {
   std::vector<Mutant> all = gossiping();
-  for (const auto kind : {on_devices, answers}) std::ranges::move(kind(), std::back_inserter(all));
+  std::ranges::move(on_devices(), std::back_inserter(all));
   return all;
 }
 
