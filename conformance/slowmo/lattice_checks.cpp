@@ -53,7 +53,7 @@ void as_published(Context& context) {
   SlowMoTraining training = training_by(rule_named(name));
   training.rate = [](int step) { return step < 4 ? 0.25 : 0.125; };
   const ExpectedSlowMoRun run{.ranks = context.size(), .slow_every = 2, .outer = recurrence_of(name)};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, push_sum_steps(context)), "") << "SLOWMO-040";
+  EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-040";
 }
 
 // ---- where they coincide ----
@@ -63,8 +63,8 @@ void as_published(Context& context) {
 constexpr double kNone = 1e-300;
 
 void expect_same(Context& context, const SlowMoTraining& one, const SlowMoTraining& other) {
-  const SlowMoRankResult first = train_with_slowmo(context.world(), one, push_sum_steps(context));
-  const SlowMoRankResult second = train_with_slowmo(context.world(), other, push_sum_steps(context));
+  const SlowMoRankResult first = train_with_slowmo(context.world(), one);
+  const SlowMoRankResult second = train_with_slowmo(context.world(), other);
   for (std::size_t step = 0; step < first.steps.size(); ++step)
     EXPECT_EQ(difference_of(first.steps[step].parameters, second.steps[step].parameters, 1e-11), "")
         << "SLOWMO-041: after step " << step;
@@ -113,8 +113,8 @@ void rates_that_change(Context& context) {
   const bool changes = context.parameters().text("rate") == "changes";
   SlowMoTraining slow = slowmo_training(0.5, 1), block = training_by(slowmo::bmuf_rule(0.5, 1));
   slow.rate = block.rate = [changes](int step) { return changes && step >= 4 ? 0.125 : 0.25; };
-  const SlowMoValues one = train_with_slowmo(context.world(), slow, push_sum_steps(context)).steps.back().parameters;
-  const SlowMoValues other = train_with_slowmo(context.world(), block, push_sum_steps(context)).steps.back().parameters;
+  const SlowMoValues one = train_with_slowmo(context.world(), slow).steps.back().parameters;
+  const SlowMoValues other = train_with_slowmo(context.world(), block).steps.back().parameters;
   EXPECT_EQ(difference_of(one, other, 1e-11).empty(), !changes) << "SLOWMO-042";
 }
 
@@ -128,7 +128,7 @@ void post_local(Context& context) {
   training.options.local_sgd_begin = begin;
   ExpectedSlowMoRun run{.ranks = context.size()};
   run.averages = [begin](int step) { return step < begin || (step - begin + 1) % 3 == 0; };
-  EXPECT_EQ(problem_of_run(context.world(), training, run, push_sum_steps(context)), "") << "SLOWMO-043";
+  EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-043";
 }
 
 // Every rank's value is its own; what it has become says with whom it was averaged, and so when.

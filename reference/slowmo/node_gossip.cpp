@@ -29,13 +29,8 @@ gossip::Graph graph_of(const Options& options, const Setting& setting) {
 
 }  // namespace
 
-NodeGossip::NodeGossip(comm::Communicator* masters, const Options& options, const Setting& setting,
-                       const gossip::PushSumSteps& push_sum)
-    : graph_(graph_of(options, setting)),
-      mixing_(options.mixing),
-      heartbeat_(options.heartbeat),
-      node_(setting.node),
-      push_sum_steps_(push_sum) {
+NodeGossip::NodeGossip(comm::Communicator* masters, const Options& options, const Setting& setting)
+    : graph_(graph_of(options, setting)), mixing_(options.mixing), heartbeat_(options.heartbeat), node_(setting.node) {
   // Where gossip lags behind, what the optimizer adds meanwhile must not be multiplied by a share.
   const bool lags = setting.overlap && options.synch_freq > 0;
   is_lazy_ = gossip::is_lazy(graph_, mixing_) && !lags;
@@ -47,9 +42,9 @@ NodeGossip::NodeGossip(comm::Communicator* masters, const Options& options, cons
       .device = options.device,
       .use_streams = options.use_streams};
   if (setting.overlap)
-    thread_ = std::make_unique<gossip::GossipThread>(masters->duplicate(), graph_, mixing_, as, push_sum_steps_);
+    thread_ = std::make_unique<gossip::GossipThread>(masters->duplicate(), graph_, mixing_, as);
   else
-    push_sum_.emplace(*masters, graph_, mixing_, as, push_sum_steps_);
+    push_sum_.emplace(*masters, graph_, mixing_, as);
 }
 
 void NodeGossip::set_weight(double weight) {
@@ -81,7 +76,7 @@ void NodeGossip::mix_again(std::span<const Buffer> x, std::string interruption, 
   gossip::Backoff backoff(heartbeat_);
   while (push_sum_->is_interrupted()) {
     if (Clock::now() >= until) throw gossip::late_round(words, interruption, heartbeat_);
-    std::this_thread::sleep_until(std::min(Clock::now() + push_sum_steps_.pause(backoff.next()), until));
+    std::this_thread::sleep_until(std::min(Clock::now() + backoff.next(), until));
     try {
       push_sum_->retry(x);
     } catch (const RuntimeFailure& error) {

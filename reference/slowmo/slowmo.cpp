@@ -45,8 +45,7 @@ MemorySpace place_of(const Tensors& tensors, const std::vector<Buffer>& masters,
 
 class SlowMo::Impl {
  public:
-  Impl(Communicator& world, Tensors tensors, OptimizerGroups optimizer, Options options,
-       const gossip::PushSumSteps& push_sum)
+  Impl(Communicator& world, Tensors tensors, OptimizerGroups optimizer, Options options)
       : options_(std::move(options)), tensors_(std::move(tensors)), optimizer_(std::move(optimizer)) {
     require_parameters(tensors_);
     Communicator& global = options_.groups.global != nullptr ? *options_.groups.global : world;
@@ -56,7 +55,7 @@ class SlowMo::Impl {
     const bool is_fairscale = setting_.convention == Convention::fairscale;
     if (!is_fairscale) SlowBuffers::require_groups(setting_, optimizer_(), place());
     groups_.emplace(global, options_, setting_, place());
-    if (setting_.sgp) gossip_.emplace(groups_->masters(), options_, setting_, push_sum);
+    if (setting_.sgp) gossip_.emplace(groups_->masters(), options_, setting_);
     for (const Warning& warning : setting_.warnings) tell(warning.message);
     if (is_fairscale) return;
     share_start();
@@ -358,9 +357,8 @@ class SlowMo::Impl {
   bool is_numerator_ = false, training_ = true, is_under_way_ = false;
 };
 
-SlowMo::SlowMo(Communicator& world, Tensors tensors, OptimizerGroups optimizer, const Options& options,
-               const gossip::PushSumSteps& push_sum)
-    : impl_(std::make_unique<Impl>(world, std::move(tensors), std::move(optimizer), options, push_sum)) {}
+SlowMo::SlowMo(Communicator& world, Tensors tensors, OptimizerGroups optimizer, const Options& options)
+    : impl_(std::make_unique<Impl>(world, std::move(tensors), std::move(optimizer), options)) {}
 SlowMo::~SlowMo() = default;
 void SlowMo::before_forward() { impl_->before_forward(); }
 void SlowMo::after_backward(std::span<const Buffer> gradients) { impl_->after_backward(gradients); }

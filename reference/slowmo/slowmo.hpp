@@ -89,8 +89,7 @@ struct Checkpoint {
 class SlowMo {
  public:
   /// Collective. Throws as said under Errors, and as settle().
-  SlowMo(comm::Communicator& world, Tensors tensors, OptimizerGroups optimizer, const Options& options = {},
-         const gossip::PushSumSteps& push_sum = {});
+  SlowMo(comm::Communicator& world, Tensors tensors, OptimizerGroups optimizer, const Options& options = {});
   ~SlowMo();
   SlowMo(const SlowMo&) = delete;
   SlowMo& operator=(const SlowMo&) = delete;

@@ -31,9 +31,6 @@
 #include "reference/record/layout.hpp"
 #include "reference/record/run_spec.hpp"
 
-namespace plumbline::gossip {
-struct PushSumSteps;
-}
 namespace plumbline::device {
 class Runtime;  // reference/device/runtime.hpp
 }
@@ -228,8 +225,7 @@ class Training {
   /// A rank of `spec` that averages parameters in place of gradients, as averaging.hpp says. Collective over `world`,
   /// which must outlive it. Throws what that throws, and Unsupported where it is not part of this executor.
   [[nodiscard]] virtual std::unique_ptr<AveragedSession> averaged(const job::RunSpec&, comm::Communicator&,
-                                                                  const AveragingSettings&,
-                                                                  const gossip::PushSumSteps&) {
+                                                                  const AveragingSettings&) {
     throw Unsupported("this executor averages no parameters");
   }
 

@@ -23,8 +23,7 @@ namespace plumbline::slowmo {
 class NodeGossip {
  public:
   /// `masters` is null on ranks that are none. Throws InvalidArgument for a graph of another number of nodes.
-  NodeGossip(comm::Communicator* masters, const Options& options, const Setting& setting,
-             const gossip::PushSumSteps& push_sum);
+  NodeGossip(comm::Communicator* masters, const Options& options, const Setting& setting);
 
   /// Whether weights stay 1 and parameters travel unscaled.
   [[nodiscard]] bool is_lazy() const { return is_lazy_; }
@@ -58,7 +57,6 @@ class NodeGossip {
   const gossip::Mixing mixing_;
   const std::chrono::nanoseconds heartbeat_;
   const int node_;
-  const gossip::PushSumSteps push_sum_steps_;
   bool is_lazy_ = false;
   double weight_ = 1;
   // Of a master: one of these.

@@ -59,7 +59,7 @@ slowmo::Options on_device(slowmo::Options options, const RankDevice& where) {
 class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(comm::Communicator& world, ModuleTensors tensors, Forward forward, Optimizer optimizer,
-       const slowmo::Options& options, const gossip::PushSumSteps& push_sum)
+       const slowmo::Options& options)
       : tensors_(std::move(tensors)), forward_(std::move(forward)), optimizer_(std::move(optimizer)) {
     for (const auto& [name, leaf] : tensors_.parameters)
       if (!leaf.is_leaf() || !leaf.requires_grad())
@@ -68,7 +68,7 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
     slowmo::Tensors views{.parameters = memory_, .buffers = views_of(tensors_.buffers, tensors_.where)};
     if (!tensors_.master_weights.empty()) views.master_weights = master_weights();
     for (const NamedTensor& one : tensors_.parameters) views.names.push_back(one.name);
-    slowmo_.emplace(world, std::move(views), [this] { return groups(); }, on_device(options, tensors_.where), push_sum);
+    slowmo_.emplace(world, std::move(views), [this] { return groups(); }, on_device(options, tensors_.where));
     settle();
   }
 
@@ -174,9 +174,8 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
 };
 
 AveragedModule::AveragedModule(comm::Communicator& world, ModuleTensors tensors, Forward forward, Optimizer optimizer,
-                               const slowmo::Options& options, const gossip::PushSumSteps& push_sum)
-    : impl_(std::make_shared<Impl>(world, std::move(tensors), std::move(forward), std::move(optimizer), options,
-                                   push_sum)) {}
+                               const slowmo::Options& options)
+    : impl_(std::make_shared<Impl>(world, std::move(tensors), std::move(forward), std::move(optimizer), options)) {}
 at::Tensor AveragedModule::forward(const at::Tensor& x, bool last) { return impl_->forward(x, last); }
 void AveragedModule::perform_slowmo() { impl_->perform_slowmo(); }
 void AveragedModule::train() { impl_->slowmo().train(); }

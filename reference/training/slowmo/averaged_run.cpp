@@ -172,7 +172,7 @@ class SlowMoStates {
 class AveragedRun final : public AveragedSession {
  public:
   AveragedRun(const job::RunSpec& spec, comm::Communicator& world, const AveragingSettings& settings,
-              const gossip::PushSumSteps& push_sum, const RankDevice& where)
+              const RankDevice& where)
       : spec_(spec),
         settings_(settings),
         world_(world),
@@ -193,7 +193,7 @@ class AveragedRun final : public AveragedSession {
           return model_.forward(x, training);
         },
         [this] { return std::vector<OptimizedTensors>{{values_, rate_of(spec_, settings_, step_)}}; },
-        options_of(settings, world.size()), push_sum);
+        options_of(settings, world.size()));
   }
 
   AveragedStep step(int step) override {
@@ -344,7 +344,7 @@ class AveragedRun final : public AveragedSession {
 }  // namespace
 
 std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Communicator& world,
-                                              const AveragingSettings& settings, const gossip::PushSumSteps& push_sum,
+                                              const AveragingSettings& settings,
                                               const std::shared_ptr<device::Runtime>& devices) {
   require_averageable(spec);
   require_together(spec, settings);
@@ -355,7 +355,7 @@ std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Co
   if (!where.computes_on().is_cpu() && where.computing_place().is_host())
     throw Unsupported(fmt::format(
         "device '{}': parameters there are averaged by kernels of module cuda, which is not here", spec.run.device));
-  return std::make_unique<AveragedRun>(spec, world, settings, push_sum, where);
+  return std::make_unique<AveragedRun>(spec, world, settings, where);
 }
 
 }  // namespace plumbline::training
