@@ -23,7 +23,6 @@ using device::MemorySpace;
 using device::OwnStream;
 using slowmo::Options;
 using slowmo::SlowMo;
-using slowmo::SlowMoSteps;
 using suite::Context;
 using suite::DeviceSeat;
 using namespace std::chrono_literals;
@@ -67,14 +66,13 @@ std::vector<gossip::TensorPair> pairs(const std::vector<Buffer>& from, const std
 // Gradients are given; the optimizer is a plain descent, of masters where there are some.
 class Trainer {
  public:
-  Trainer(Communicator& world, const MemorySpace& place, Tensors tensors, Options options, const SlowMoSteps& steps)
+  Trainer(Communicator& world, const MemorySpace& place, Tensors tensors, Options options)
       : place_(place), tensors_(std::move(tensors)) {
     options.device = place.use();
     slowmo::Tensors all{.parameters = tensors_.parameters, .buffers = tensors_.buffers};
     if (!tensors_.master_weights.empty()) all.master_weights = tensors_.master_weights;
     slowmo_.emplace(
-        world, std::move(all), [this] { return std::vector<slowmo::ParameterGroup>{{optimized(), kRate}}; }, options,
-        steps);
+        world, std::move(all), [this] { return std::vector<slowmo::ParameterGroup>{{optimized(), kRate}}; }, options);
   }
   void step() {
     slowmo_->before_forward();
@@ -173,9 +171,9 @@ void train_on_both(Context& context, const std::optional<comm::Device>& communic
   const auto on_host = context.world().duplicate();
   auto on_device = context.world().duplicate();
   if (communication_device) on_device = std::make_unique<WireOfTheHost>(std::move(on_device));  // who ignores it fails
-  Trainer expected(*on_host, {}, both.here(), options, {});
+  Trainer expected(*on_host, {}, both.here(), options);
   options.communication_device = communication_device;
-  Trainer tested(*on_device, place, both.there(), options, context.steps().of<SlowMoSteps>());
+  Trainer tested(*on_device, place, both.there(), options);
   for (int step = 0; step < kSteps; ++step) {
     if (step % context.size() == context.rank()) seat.runtime->pause(seat.device.index, kSlow, stream.get());
     both.give(step);
@@ -201,8 +199,7 @@ void host_goes_on(Context& context) {
   const MemorySpace place({seat.runtime, stream.get()}, seat.device.index);
   const BothSides both(context, context.parameters().dtype(), stream.get());
   const auto group = context.world().duplicate();
-  Trainer tested(*group, place, both.there(), options_of(context.parameters().text("run"), context.size()),
-                 context.steps().of<SlowMoSteps>());
+  Trainer tested(*group, place, both.there(), options_of(context.parameters().text("run"), context.size()));
   both.give(0);
   const auto some_steps = [&] {
     for (int step = 0; step < 6; ++step) tested.step();
@@ -214,10 +211,9 @@ void host_goes_on(Context& context) {
 // Nothing is communicated before it.
 template <class Refusal>
 void refuses_to_train(Communicator& group, const Tensors& tensors, const Options& options, const MemorySpace& place,
-                      const SlowMoSteps& steps, const std::vector<std::string>& words) {
+                      const std::vector<std::string>& words) {
   CountingCalls counting(group.duplicate());
-  expect_refused<Refusal>(
-      "SLOWMO-183", [&] { const Trainer trainer(counting, place, tensors, options, steps); }, words);
+  expect_refused<Refusal>("SLOWMO-183", [&] { const Trainer trainer(counting, place, tensors, options); }, words);
   EXPECT_EQ(counting.calls, 0) << "SLOWMO-183: something was communicated before";
 }
 
@@ -228,30 +224,29 @@ void refuses(Context& context) {
   const MemorySpace place({seat.runtime, stream.get()}, seat.device.index);
   BothSides both(context, DType::f16, stream.get());
   const Tensors there = both.there(), here = both.here();
-  const auto& steps = context.steps().of<SlowMoSteps>();
   Communicator& world = context.world();
   Tensors mixed = there;
   mixed.parameters[1] = here.parameters[1];
-  refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"parameters", "tensor 1", "cpu", name});
+  refuses_to_train<InvalidArgument>(world, mixed, {}, place, {"parameters", "tensor 1", "cpu", name});
   mixed = there;
   mixed.master_weights = here.master_weights;
-  refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"masters", "tensor 0", "cpu", name});
+  refuses_to_train<InvalidArgument>(world, mixed, {}, place, {"masters", "tensor 0", "cpu", name});
   mixed = there;
   mixed.buffers[1] = here.buffers[1];
-  refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"buffers", "tensor 1", "cpu", name});
+  refuses_to_train<InvalidArgument>(world, mixed, {}, place, {"buffers", "tensor 1", "cpu", name});
   mixed = there;
   mixed.optimized = there.master_weights;
   mixed.optimized[2] = here.master_weights[2];
-  refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"the optimizer's", "tensor 2", "cpu", name});
+  refuses_to_train<InvalidArgument>(world, mixed, {}, place, {"the optimizer's", "tensor 2", "cpu", name});
   mixed.optimized = there.parameters;
-  refuses_to_train<InvalidArgument>(world, mixed, {}, place, steps, {"the optimizer", "f16", "slow momentum"});
-  refuses_to_train<Unsupported>(world, there, {}, {}, steps, {name, "no runtime"});
+  refuses_to_train<InvalidArgument>(world, mixed, {}, place, {"the optimizer", "f16", "slow momentum"});
+  refuses_to_train<Unsupported>(world, there, {}, {}, {name, "no runtime"});
   WireOfTheHost of_host(world.duplicate());
-  refuses_to_train<Unsupported>(of_host, there, {}, place, steps, {name, "takes that of cpu", "by way of the host"});
-  refuses_to_train<InvalidArgument>(world, here, {.communication_device = seat.device}, {}, steps,
+  refuses_to_train<Unsupported>(of_host, there, {}, place, {name, "takes that of cpu", "by way of the host"});
+  refuses_to_train<InvalidArgument>(world, here, {.communication_device = seat.device}, {},
                                     {"communication_device", name, "cpu"});
   // By way of the host it is no hindrance.
-  Trainer trainer(of_host, place, there, {.communication_device = comm::Device{}}, steps);
+  Trainer trainer(of_host, place, there, {.communication_device = comm::Device{}});
   both.give(0);
   trainer.step();
   world.barrier();

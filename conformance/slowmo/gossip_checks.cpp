@@ -17,7 +17,6 @@
 namespace plumbline::conformance {
 
 using slowmo::BaseAlgorithm;
-using slowmo::SlowMoSteps;
 using suite::Context;
 
 namespace {
@@ -80,13 +79,13 @@ Gossip gossip_in(Context& context) {
 
 void estimates(Context& context) {
   const Gossip gossip = gossip_in(context);
-  EXPECT_EQ(problem_of_run(context.world(), gossip.training, gossip.run, slowmo_steps(context)), "") << "SLOWMO-020";
+  EXPECT_EQ(problem_of_run(context.world(), gossip.training, gossip.run), "") << "SLOWMO-020";
 }
 
 // The sum over the nodes changes by the gradients' steps alone.
 void conserves(Context& context) {
   const Gossip gossip = gossip_in(context);
-  const SlowMoRankResult trained = train_with_slowmo(context.world(), gossip.training, slowmo_steps(context));
+  const SlowMoRankResult trained = train_with_slowmo(context.world(), gossip.training);
   for (std::size_t step = 0; step < trained.steps.size(); ++step) {
     double weight = trained.steps[step].weight;
     context.world().all_reduce({&weight, 1, comm::DType::f64}, {&weight, 1, comm::DType::f64}, comm::ReduceOp::sum);
@@ -106,7 +105,7 @@ void conserves(Context& context) {
 
 void inside_nodes(Context& context) {
   const Gossip gossip = gossip_in(context);
-  EXPECT_EQ(problem_of_run(context.world(), gossip.training, gossip.run, slowmo_steps(context)), "") << "SLOWMO-022";
+  EXPECT_EQ(problem_of_run(context.world(), gossip.training, gossip.run), "") << "SLOWMO-022";
 }
 
 void exact_average(Context& context) {
@@ -120,7 +119,7 @@ void exact_average(Context& context) {
   gossip.run.slow_every = 3;
   gossip.run.beta = 0.5;
   gossip.run.averages_at_slow_steps = how != "none";
-  EXPECT_EQ(problem_of_run(context.world(), gossip.training, gossip.run, slowmo_steps(context)), "") << "SLOWMO-023";
+  EXPECT_EQ(problem_of_run(context.world(), gossip.training, gossip.run), "") << "SLOWMO-023";
 }
 
 void complete_graph_averages(Context& context) {
@@ -131,13 +130,13 @@ void complete_graph_averages(Context& context) {
   training.options.push_sum = context.parameters().text("algorithm") == "push_sum";
   if (nodes > 1) training.options.graph = gossip::Graph({.kind = gossip::GraphKind::complete, .nodes = nodes});
   const ExpectedSlowMoRun run{.ranks = nodes, .average_every = 1};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-024";
+  EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-024";
 }
 
 void evaluation_does_not_gossip(Context& context) {
   Gossip gossip = gossip_in(context);
   gossip.training.evaluates_behind = [](int step) { return step % 2 == 1; };
-  EXPECT_EQ(problem_of_run(context.world(), gossip.training, gossip.run, slowmo_steps(context)), "") << "SLOWMO-025";
+  EXPECT_EQ(problem_of_run(context.world(), gossip.training, gossip.run), "") << "SLOWMO-025";
 }
 
 // The sum over all masters of what each has of an element.
@@ -154,7 +153,7 @@ void overlaps(Context& context) {
   gossip.training.options.overlap = gossip.training.options.accepts_stale = true;
   gossip.training.options.synch_freq = static_cast<int>(context.parameters().number("lag"));
   gossip.training.evaluates_behind = [&](int step) { return step + 1 == gossip.training.steps; };
-  const SlowMoRankResult trained = train_with_slowmo(context.world(), gossip.training, slowmo_steps(context));
+  const SlowMoRankResult trained = train_with_slowmo(context.world(), gossip.training);
   const int ranks_per_node = gossip.run.ranks_per_node, nodes = context.size() / ranks_per_node;
   const SlowMoStepResult& last = trained.steps.back();
   const double weight = sum_over_masters(context, {last.weight}, ranks_per_node).front();
@@ -223,7 +222,7 @@ void lags(Context& context) {
   const int lag = static_cast<int>(context.parameters().number("lag"));
   gossip.training.options.overlap = gossip.training.options.accepts_stale = true;
   gossip.training.options.synch_freq = lag;
-  const SlowMoRankResult trained = train_with_slowmo(context.world(), gossip.training, slowmo_steps(context));
+  const SlowMoRankResult trained = train_with_slowmo(context.world(), gossip.training);
   const auto expected = lagging_run(gossip, lag);
   const auto node = static_cast<std::size_t>(context.rank());
   for (std::size_t step = 0; step < expected.size(); ++step) {
@@ -270,7 +269,7 @@ void gives_up(Context& context) {
   CutForGood world(context.world().duplicate(), wires);
   slowmo::SlowMo slowmo(
       world, {.parameters = {parameters}}, [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; },
-      options, slowmo_steps(context));
+      options);
   context.world().barrier();
   wires.are_cut = is_cut;
   std::string said = "nothing was said";
@@ -316,7 +315,7 @@ void made_again(Context& context) {
   const bool once = context.parameters().text("when") == "once";
   const bool is_last = context.rank() + 1 == context.size();
   Cut wire(context.world().duplicate(), [=](int start) { return is_last && (once ? start == 3 : start % 3 != 0); });
-  EXPECT_EQ(problem_of_run(wire, gossip.training, gossip.run, slowmo_steps(context)), "") << "SLOWMO-027";
+  EXPECT_EQ(problem_of_run(wire, gossip.training, gossip.run), "") << "SLOWMO-027";
 }
 
 }  // namespace

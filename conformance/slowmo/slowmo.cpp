@@ -11,6 +11,7 @@ namespace plumbline::conformance {
 void add_slowmo(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_slowmo_requirements, "conformance/slowmo/requirements.toml");
   add_slowmo_checks(suite);
+  suite.add(suite::mutants_of_toml(plumbline_slowmo_mutants, "conformance/slowmo/mutants.toml"));
   suite.add(mutants::slowmo_mutants());
   suite.add(mutants::slowmo_size_mutants());
   suite.add(suite::mutants_of_toml(plumbline_slowmo_mutants, "conformance/slowmo/mutants.toml"));

@@ -5,7 +5,7 @@
 
 namespace plumbline::mutants {
 
-/// Optimizers with another step in place of a right one, and answers of adapters.
+/// Of devices; edits of the source are in mutants.toml.
 [[nodiscard]] std::vector<Mutant> slowmo_mutants();
 /// Answers of adapters that are right of small questions alone.
 [[nodiscard]] std::vector<Mutant> slowmo_size_mutants();

@@ -63,8 +63,8 @@ class TrainedTensors {
 
 class Run {
  public:
-  Run(comm::Communicator& world, const SlowMoTraining& training, const slowmo::SlowMoSteps& steps)
-      : world_(world), training_(training), steps_(steps), parameters_(training), gradients_(training) {
+  Run(comm::Communicator& world, const SlowMoTraining& training)
+      : world_(world), training_(training), parameters_(training), gradients_(training) {
     parameters_.set(initial_values(training, training.starts_apart ? world.rank() : 0));
     make();
   }
@@ -90,8 +90,7 @@ class Run {
   void make() {
     slowmo_.reset();
     slowmo_ = std::make_unique<SlowMo>(
-        world_, slowmo::Tensors{.parameters = parameters_.views()}, [this] { return groups(); }, training_.options,
-        steps_);
+        world_, slowmo::Tensors{.parameters = parameters_.views()}, [this] { return groups(); }, training_.options);
   }
   [[nodiscard]] std::vector<ParameterGroup> groups() {
     const std::vector<Buffer> all = parameters_.views();
@@ -127,7 +126,6 @@ class Run {
 
   comm::Communicator& world_;
   const SlowMoTraining& training_;
-  const slowmo::SlowMoSteps& steps_;
   TrainedTensors parameters_, gradients_;
   std::unique_ptr<SlowMo> slowmo_;
   int step_ = 0;
@@ -195,9 +193,8 @@ SlowMoValues gradients_at(const SlowMoValues& seen, int rank, int step) {
   return gradients;
 }
 
-SlowMoRankResult train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training,
-                                   const slowmo::SlowMoSteps& steps) {
-  return Run(world, training, steps).run();
+SlowMoRankResult train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training) {
+  return Run(world, training).run();
 }
 
 std::vector<ExpectedSlowMoStep> expected_run(const SlowMoTraining& training, const ExpectedSlowMoRun& run) {
@@ -235,9 +232,8 @@ std::vector<ExpectedSlowMoStep> expected_run(const SlowMoTraining& training, con
   return steps;
 }
 
-std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& training, const ExpectedSlowMoRun& run,
-                           const slowmo::SlowMoSteps& steps) {
-  const SlowMoRankResult trained = train_with_slowmo(world, training, steps);
+std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& training, const ExpectedSlowMoRun& run) {
+  const SlowMoRankResult trained = train_with_slowmo(world, training);
   const std::vector<ExpectedSlowMoStep> expected = expected_run(training, run);
   const auto node = static_cast<std::size_t>(world.rank() / run.ranks_per_node);
   const double tolerance = training.dtype == comm::DType::f64 ? 1e-11 : 1e-4;

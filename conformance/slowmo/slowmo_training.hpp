@@ -18,11 +18,6 @@
 
 namespace plumbline::conformance {
 
-/// The steps that a check runs the component with.
-[[nodiscard]] inline const slowmo::SlowMoSteps& slowmo_steps(suite::Context& context) {
-  return context.steps().of<slowmo::SlowMoSteps>();
-}
-
 using SlowMoValues = std::vector<double>;
 
 struct SlowMoTraining {
@@ -50,8 +45,7 @@ struct SlowMoRankResult {
   std::vector<slowmo::Warning> warnings;
 };
 
-[[nodiscard]] SlowMoRankResult train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training,
-                                                 const slowmo::SlowMoSteps& steps);
+[[nodiscard]] SlowMoRankResult train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training);
 
 /// The parameters that ranks start with, where they start together; `rank` where they do not.
 [[nodiscard]] SlowMoValues initial_values(const SlowMoTraining& training, int rank = 0);
@@ -83,7 +77,7 @@ struct ExpectedSlowMoStep {
 /// Runs the training and says where it first differs from the expected run, in numerators or weights; "" where it does
 /// not.
 [[nodiscard]] std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& training,
-                                         const ExpectedSlowMoRun& run, const slowmo::SlowMoSteps& steps);
+                                         const ExpectedSlowMoRun& run);
 
 /// "" when all are within `tolerance` of each other, relative to the larger or 1; else the first that is not.
 [[nodiscard]] std::string difference_of(const SlowMoValues& expected, const SlowMoValues& got, double tolerance);

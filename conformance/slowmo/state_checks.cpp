@@ -24,7 +24,6 @@ using comm::DType;
 using slowmo::BaseAlgorithm;
 using slowmo::ParameterGroup;
 using slowmo::SlowMo;
-using slowmo::SlowMoSteps;
 using suite::Context;
 using testing::HasSubstr;
 
@@ -65,7 +64,7 @@ void keeps_errors(Context& context) {
       context.world(),
       {.parameters = {mine.half_buffer()},
        .master_weights = master_weights_as(context.parameters().text("masters"), mine.master_buffer())},
-      [&] { return std::vector<ParameterGroup>{{{mine.master_buffer()}, 0.25}}; }, options, slowmo_steps(context));
+      [&] { return std::vector<ParameterGroup>{{{mine.master_buffer()}, 0.25}}; }, options);
   mine.set(context.rank(), ranks, context.parameters().text("loss") == "none");
   SlowMoValues before(mine.master_weights.begin(), mine.master_weights.end());
   slowmo.step();
@@ -93,7 +92,7 @@ void buffers(Context& context) {
       context.world(),
       {.parameters = {{parameters.data(), 3, DType::f64}},
        .buffers = {{statistics.data(), 1, DType::f64}, {count.data(), 1, DType::i64}}},
-      [] { return std::vector<ParameterGroup>{}; }, options, slowmo_steps(context));
+      [] { return std::vector<ParameterGroup>{}; }, options);
   EXPECT_EQ(statistics[0], 1.0 + (broadcasts ? 0 : context.rank())) << "SLOWMO-032: at the start";
   EXPECT_EQ(count[0], 10 + (broadcasts ? 0 : context.rank())) << "SLOWMO-032: at the start";
   for (int forward = 0; forward < 3; ++forward) {
@@ -129,14 +128,13 @@ void buckets_of_buffers(Context& context) {
                                                                                            more = one;
   CountingBroadcasts world(context.world().duplicate());
   double parameter = 0;
-  SlowMo slowmo(
-      world,
-      {.parameters = {{&parameter, 1, DType::f64}},
-       .buffers = {{one.data(), static_cast<std::int64_t>(one.size()), DType::f32},
-                   {two.data(), static_cast<std::int64_t>(two.size()), DType::f32},
-                   {three.data(), static_cast<std::int64_t>(three.size()), DType::f32},
-                   {more.data(), static_cast<std::int64_t>(more.size()), DType::f32}}},
-      [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0}, slowmo_steps(context));
+  SlowMo slowmo(world,
+                {.parameters = {{&parameter, 1, DType::f64}},
+                 .buffers = {{one.data(), static_cast<std::int64_t>(one.size()), DType::f32},
+                             {two.data(), static_cast<std::int64_t>(two.size()), DType::f32},
+                             {three.data(), static_cast<std::int64_t>(three.size()), DType::f32},
+                             {more.data(), static_cast<std::int64_t>(more.size()), DType::f32}}},
+                [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0});
   world.broadcasts = 0;
   slowmo.before_forward();
   // 6 + 6 MiB fill a bucket of 10.
@@ -163,9 +161,9 @@ SlowMoTraining resumable(const std::string& base, const std::string& memory, int
 void resumes(Context& context) {
   const auto& parameters = context.parameters();
   SlowMoTraining training = resumable(parameters.text("base"), parameters.text("memory"), context.size());
-  const SlowMoRankResult straight = train_with_slowmo(context.world(), training, {});
+  const SlowMoRankResult straight = train_with_slowmo(context.world(), training);
   training.resumes_before = static_cast<int>(parameters.number("before"));
-  const SlowMoRankResult resumed = train_with_slowmo(context.world(), training, slowmo_steps(context));
+  const SlowMoRankResult resumed = train_with_slowmo(context.world(), training);
   for (std::size_t step = 0; step < straight.steps.size(); ++step) {
     EXPECT_EQ(straight.steps[step].parameters, resumed.steps[step].parameters) << "SLOWMO-034: after step " << step;
     EXPECT_EQ(straight.steps[step].weight, resumed.steps[step].weight) << "SLOWMO-034: weight after step " << step;
@@ -177,12 +175,12 @@ void resumes(Context& context) {
 void resumes_at_the_estimate(Context& context) {
   const std::string& graph = context.parameters().text("graph");
   const SlowMoTraining training = resumable(graph == "hub" ? "sgp" : "localsgd", "whole", context.size());
-  const auto trained = [&](bool saves, const SlowMoSteps& steps) {
+  const auto trained = [&](bool saves) {
     std::vector<double> values = initial_values(training);
     const Buffer parameters{values.data(), static_cast<std::int64_t>(values.size()), DType::f64};
     const auto groups = [&] { return std::vector<ParameterGroup>{{{parameters}, 0.25}}; };
     auto slowmo = std::make_unique<SlowMo>(context.world(), slowmo::Tensors{.parameters = {parameters}}, groups,
-                                           training.options, steps);
+                                           training.options);
     for (int step = 0; step < training.steps; ++step) {
       slowmo->before_forward();
       std::vector<double> gradients = gradients_at(values, context.rank(), step);
@@ -197,7 +195,7 @@ void resumes_at_the_estimate(Context& context) {
         const std::vector<double> saved = values;
         slowmo.reset();
         slowmo = std::make_unique<SlowMo>(context.world(), slowmo::Tensors{.parameters = {parameters}}, groups,
-                                          training.options, steps);
+                                          training.options);
         values = saved;
         slowmo->load(checkpoint);
       }
@@ -205,7 +203,7 @@ void resumes_at_the_estimate(Context& context) {
     }
     return values;
   };
-  EXPECT_EQ(trained(true, slowmo_steps(context)), trained(false, {})) << "SLOWMO-111";
+  EXPECT_EQ(trained(true), trained(false)) << "SLOWMO-111";
 }
 
 // ---- what the caller brings, and what is told ----
@@ -241,8 +239,7 @@ void groups_of_the_caller(Context& context) {
   options.world_size = context.size();
   if (given) options.groups = {.global = &global, .master_weights = between.get(), .node = &node};
   SlowMo slowmo(
-      world, {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; }, options,
-      slowmo_steps(context));
+      world, {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; }, options);
   slowmo.before_forward();
   slowmo.after_backward(std::span(&made, 1));
   value = gradient;
@@ -271,7 +268,7 @@ void phases(Context& context) {
   options.log = [&](std::string_view line) { lines.emplace_back(line); };
   SlowMo slowmo(
       context.world(), {.parameters = {parameter}, .master_weights = master_weights},
-      [&] { return std::vector<ParameterGroup>{{{master_weights}, 0.25}}; }, options, slowmo_steps(context));
+      [&] { return std::vector<ParameterGroup>{{{master_weights}, 0.25}}; }, options);
   for (int step = 0; step < 2; ++step) {
     slowmo.before_forward();
     slowmo.after_backward({});
@@ -296,11 +293,10 @@ void phases(Context& context) {
 // A model of one parameter on a group of this rank alone, unless the options say other ones.
 struct Alone {
   explicit Alone(Context& context) : group(context.world().create_group(std::vector{context.rank()})) {}
-  void make(const slowmo::Options& options, const SlowMoSteps& steps, slowmo::Tensors tensors) const {
+  void make(const slowmo::Options& options, slowmo::Tensors tensors) const {
     const std::vector<Buffer> parameters = tensors.parameters;
     const SlowMo slowmo(
-        *group, std::move(tensors), [parameters] { return std::vector<ParameterGroup>{{parameters, 0.25}}; }, options,
-        steps);
+        *group, std::move(tensors), [parameters] { return std::vector<ParameterGroup>{{parameters, 0.25}}; }, options);
   }
   std::unique_ptr<comm::Communicator> group;
 };
@@ -341,7 +337,7 @@ void refuses_states(Context& context) {
   if (what == "dictionary_of_two")
     tensors = {.parameters = {narrow}, .master_weights = std::map<std::string, Buffer>{{"a", narrow}, {"b", narrow}}},
     words = "dictionary of 2";
-  const std::string said = refusal<InvalidArgument>([&] { alone.make(options, slowmo_steps(context), tensors); });
+  const std::string said = refusal<InvalidArgument>([&] { alone.make(options, tensors); });
   EXPECT_THAT(said, HasSubstr(what == "nothing" ? "nothing was refused" : words)) << "SLOWMO-035";
   EXPECT_THAT(said, testing::Not(HasSubstr("another error"))) << "SLOWMO-035";
 }
@@ -350,20 +346,18 @@ void refuses_states(Context& context) {
 void blocking_waits(Context& context) {
   const std::string& value = context.parameters().text("value");
   const bool is_refused = value != "absent" && value != "0";
-  SlowMoSteps steps = slowmo_steps(context);
-  steps.environment = [&](const char* name) {
-    return std::string_view(name) == "NCCL_BLOCKING_WAIT" && value != "absent" ? value.c_str() : nullptr;
-  };
+  slowmo::Options options;
+  options.blocking_wait = value == "absent" ? nullptr : value.c_str();
   double parameter = 0;
   const std::string said =
-      refusal<InvalidArgument>([&] { Alone(context).make({}, steps, {.parameters = {{&parameter, 1, DType::f64}}}); });
+      refusal<InvalidArgument>([&] { Alone(context).make(options, {.parameters = {{&parameter, 1, DType::f64}}}); });
   EXPECT_THAT(said, HasSubstr(is_refused ? "NCCL_BLOCKING_WAIT is " + value : "nothing was refused")) << "SLOWMO-114";
 }
 
 // What is made of options that nobody gave.
 void defaults(Context& context) {
   const int ranks = static_cast<int>(context.parameters().number("ranks"));
-  const slowmo::Setting setting = slowmo_steps(context).settle({}, 0, ranks);
+  const slowmo::Setting setting = slowmo::settle({}, 0, ranks);
   EXPECT_TRUE(setting.slow && setting.memory_efficient) << "SLOWMO-115";
   EXPECT_EQ(setting.local_sgd, ranks > 1) << "SLOWMO-115: LocalSGD";
   EXPECT_FALSE(setting.sgp || setting.sgp_average_params || setting.overlap) << "SLOWMO-115";
@@ -391,9 +385,7 @@ void takes(Context& context) {
   comm::Float16 half;
   slowmo::Tensors tensors{.parameters = {what == "halves_without_slow_momentum" ? Buffer{&half, 1, DType::f16}
                                                                                 : Buffer{&value, 1, DType::f64}}};
-  EXPECT_EQ(refusal<InvalidArgument>([&] { alone.make(options, slowmo_steps(context), tensors); }),
-            "nothing was refused")
-      << "SLOWMO-036";
+  EXPECT_EQ(refusal<InvalidArgument>([&] { alone.make(options, tensors); }), "nothing was refused") << "SLOWMO-036";
 }
 
 void warns(Context& context) {
@@ -413,13 +405,11 @@ void warns(Context& context) {
     Halves mine(context.rank(), context.size(), false);
     slowmo::Tensors tensors{.parameters = {mine.half_buffer()}};
     if (what == "halves_with_masters") tensors.master_weights = mine.master_buffer();
-    SlowMo slowmo(
-        context.world(), tensors, [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0},
-        slowmo_steps(context));
+    SlowMo slowmo(context.world(), tensors, [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0});
     slowmo.step();
     warnings = slowmo.warnings();
   } else {
-    warnings = train_with_slowmo(context.world(), {.options = options, .steps = 1}, slowmo_steps(context)).warnings;
+    warnings = train_with_slowmo(context.world(), {.options = options, .steps = 1}).warnings;
   }
   std::vector<What> said;
   for (const slowmo::Warning& warning : warnings) said.push_back(warning.what);
@@ -432,11 +422,11 @@ void one_node(Context& context) {
   options.base = slowmo::parse_base_algorithm(context.parameters().text("base"));
   const SlowMoTraining training{.options = options};
   const ExpectedSlowMoRun run{.ranks = context.size(), .ranks_per_node = context.size()};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-038";
+  EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-038";
   double value = 0;
   const SlowMo slowmo(
-      context.world(), {.parameters = {{&value, 1, DType::f64}}}, [] { return std::vector<ParameterGroup>{}; }, options,
-      slowmo_steps(context));
+      context.world(), {.parameters = {{&value, 1, DType::f64}}}, [] { return std::vector<ParameterGroup>{}; },
+      options);
   EXPECT_FALSE(slowmo.setting().local_sgd || slowmo.setting().sgp) << "SLOWMO-038";
 }
 
@@ -446,9 +436,9 @@ void rate_of_0(Context& context) {
   std::vector<double> values{1.0, 2.0};
   const Buffer parameters{values.data(), 2, DType::f64};
   double rate = 0.25;
-  SlowMo slowmo(
-      context.world(), {.parameters = {parameters}}, [&] { return std::vector<ParameterGroup>{{{parameters}, rate}}; },
-      {.slow_frequency = 2, .local_sgd_frequency = 2}, slowmo_steps(context));
+  SlowMo slowmo(context.world(), {.parameters = {parameters}},
+                [&] { return std::vector<ParameterGroup>{{{parameters}, rate}}; },
+                {.slow_frequency = 2, .local_sgd_frequency = 2});
   slowmo.step();
   values = {3.0 + context.rank(), 4.0};
   if (is_zero) rate = 0;

@@ -11,7 +11,6 @@
 namespace plumbline::conformance {
 
 using slowmo::BaseAlgorithm;
-using slowmo::SlowMoSteps;
 using suite::Context;
 
 namespace {
@@ -39,14 +38,14 @@ void averages_on_time(Context& context) {
   SlowMoTraining training{.options = local_sgd(static_cast<int>(context.parameters().number("every"))),
                           .groups = static_cast<int>(context.parameters().number("groups"))};
   const ExpectedSlowMoRun run{.ranks = context.size(), .average_every = training.options.local_sgd_frequency};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-010";
+  EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-010";
 }
 
 // Plain data-parallel SGD: one model, the mean of all ranks' gradients.
 void equals_synchronous(Context& context) {
   const int ranks_per_node = static_cast<int>(context.parameters().number("node"));
   const SlowMoTraining training{.options = local_sgd(1, ranks_per_node)};
-  const SlowMoRankResult trained = train_with_slowmo(context.world(), training, slowmo_steps(context));
+  const SlowMoRankResult trained = train_with_slowmo(context.world(), training);
   SlowMoValues model = initial_values(training);
   for (int step = 0; step < training.steps; ++step) {
     SlowMoValues next = model;
@@ -66,8 +65,7 @@ void gradients_are_complete(Context& context) {
   const comm::Buffer parameters{&parameter, 1, comm::DType::f64};
   slowmo::SlowMo slowmo(
       context.world(), {.parameters = {parameters}},
-      [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; }, local_sgd(3, ranks_per_node),
-      slowmo_steps(context));
+      [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; }, local_sgd(3, ranks_per_node));
   for (int step = 0; step < 3; ++step) {
     slowmo.before_forward();
     double gradient = 10 * step + context.rank();
@@ -91,7 +89,7 @@ void every_parameter(Context& context) {
         {{narrow.data(), 2, comm::DType::f32}, {nullptr, 0, comm::DType::f64}, {last.data(), 1, comm::DType::f64}});
   slowmo::SlowMo slowmo(
       context.world(), {.parameters = parameters},
-      [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; }, local_sgd(2), slowmo_steps(context));
+      [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; }, local_sgd(2));
   const double mean = (context.size() - 1) / 2.0;
   for (int step = 0; step < 4; ++step) {
     std::ranges::fill(wide, context.rank());
@@ -115,7 +113,7 @@ void without_gradients(Context& context) {
                                        {gradients.data() + 2, 3, comm::DType::f64}};
   slowmo::SlowMo slowmo(
       context.world(), {.parameters = parameters},
-      [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; }, local_sgd(2), slowmo_steps(context));
+      [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; }, local_sgd(2));
   for (int step = 0; step < 4; ++step) {
     slowmo.before_forward();
     slowmo.after_backward(std::span(made).first(all || step % 2 == 0 ? 2 : 1));
@@ -169,7 +167,7 @@ void averages_once(Context& context) {
   comm::Buffer parameters{memory.data(), 12, comm::DType::f64};
   slowmo::SlowMo slowmo(
       world, {.parameters = {parameters}}, [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, rate}}; },
-      options, slowmo_steps(context));
+      options);
   for (int step = 0; step < training.steps; ++step) {
     calls->clear();
     slowmo.step();
@@ -186,7 +184,7 @@ void periods_that_do_not_divide(Context& context) {
   const SlowMoTraining training{.options = options, .steps = 9};
   const ExpectedSlowMoRun run{
       .ranks = context.size(), .average_every = options.local_sgd_frequency, .slow_every = 3, .beta = 0.5, .alpha = 1};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-012";
+  EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-012";
 }
 
 // ---- what a slow step comes to ----
@@ -199,7 +197,7 @@ void as_the_paper(Context& context) {
   training.rate = [](int step) { return step < 4 ? 0.25 : 0.125; };
   const ExpectedSlowMoRun run{
       .ranks = context.size(), .average_every = 2, .slow_every = 2, .beta = beta, .alpha = alpha};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-013";
+  EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-013";
 }
 
 void step_inside_nodes(Context& context) {
@@ -213,15 +211,14 @@ void step_inside_nodes(Context& context) {
                               .slow_every = 2,
                               .beta = 0.5,
                               .alpha = 0.75};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-014";
+  EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-014";
 }
 
 // ---- memory ----
 
 void shards_do_not_matter(Context& context) {
   const auto train = [&](bool efficient, int shards) {
-    return train_with_slowmo(context.world(), {.options = slow_momentum(0.5, 0.75, 2, efficient, shards)},
-                             slowmo_steps(context));
+    return train_with_slowmo(context.world(), {.options = slow_momentum(0.5, 0.75, 2, efficient, shards)});
   };
   const SlowMoRankResult whole = train(false, 1);
   const SlowMoRankResult sharded = train(true, static_cast<int>(context.parameters().number("shards")));
@@ -233,8 +230,8 @@ void shards_do_not_matter(Context& context) {
 
 void shards_are_kept(Context& context) {
   const int setting = static_cast<int>(context.parameters().number("shards"));
-  const SlowMoRankResult trained = train_with_slowmo(
-      context.world(), {.options = slow_momentum(0.5, 1, 2, true, setting), .steps = 2}, slowmo_steps(context));
+  const SlowMoRankResult trained =
+      train_with_slowmo(context.world(), {.options = slow_momentum(0.5, 1, 2, true, setting), .steps = 2});
   const std::int64_t elements = 12, shards = std::min(context.size(), setting);
   const std::int64_t length = (elements + shards - 1) / shards;
   const auto& slow = trained.steps.back().slow;
@@ -253,7 +250,7 @@ void starts_together(Context& context) {
   SlowMoTraining training{.options = slow_momentum(0.5, 0.75, 3, context.parameters().text("memory") == "efficient"),
                           .starts_apart = context.parameters().text("start") == "apart"};
   const ExpectedSlowMoRun run{.ranks = context.size(), .average_every = 3, .slow_every = 3, .beta = 0.5, .alpha = 0.75};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-017";
+  EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-017";
 }
 
 // A convention that begins slow buffers behind the first step keeps ranks apart.
@@ -261,7 +258,7 @@ void begins_before_the_first_step(Context& context) {
   const auto train = [&](slowmo::Convention convention) {
     slowmo::Options options = slow_momentum(0.5, 1, 2, false);
     options.convention = convention;
-    return train_with_slowmo(context.world(), {.options = options, .dtype = comm::DType::f32}, slowmo_steps(context));
+    return train_with_slowmo(context.world(), {.options = options, .dtype = comm::DType::f32});
   };
   const auto apart = [&](const SlowMoRankResult& trained) {
     std::vector<double> all(static_cast<std::size_t>(context.size()) * 12);

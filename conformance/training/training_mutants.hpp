@@ -9,7 +9,7 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> training_mutants();
 /// The same over tensor ranks and in 16 bits.
 [[nodiscard]] std::vector<Mutant> mixed_mutants();
-/// The same where ranks average parameters.
+/// Of devices, where ranks average parameters; edits of the source are in mutants.toml.
 [[nodiscard]] std::vector<Mutant> averaging_mutants();
 /// Training records of jobs.
 [[nodiscard]] std::vector<Mutant> job_mutants();

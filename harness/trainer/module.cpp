@@ -240,9 +240,9 @@ class TorchTraining final : public Training {
   }
 
   std::unique_ptr<AveragedSession> averaged(const job::RunSpec& spec, comm::Communicator& world,
-                                            const AveragingSettings& settings, const AveragedSteps& steps) override {
+                                            const AveragingSettings& settings) override {
     return guarded(
-        [&] { return std::make_unique<GuardedAveragedSession>(averaged_run(spec, world, settings, steps, devices_)); });
+        [&] { return std::make_unique<GuardedAveragedSession>(averaged_run(spec, world, settings, devices_)); });
   }
 
   Values alone(const job::RunSpec& spec, double rate_decay,

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -80,10 +79,8 @@ void require_schedule(const AveragingSchedule& schedule, int world);
 
 class ModelAverager {
  public:
-  /// Which level averages.
-  using Due = std::function<int(const AveragingSchedule& schedule, std::int64_t call)>;
   /// Collective: makes the groups. Throws as require_schedule().
-  ModelAverager(comm::Communicator& world, AveragingSchedule schedule, Due due = level_due);
+  ModelAverager(comm::Communicator& world, AveragingSchedule schedule);
 
   /// Call number calls(): averages all tensors, of all groups of an optimizer, if a level is due, and returns it, or
   /// -1.
@@ -94,7 +91,6 @@ class ModelAverager {
 
  private:
   AveragingSchedule schedule_;
-  Due due_;
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  // this rank's, by level
   std::int64_t calls_ = 0;
 };

@@ -35,8 +35,7 @@ int level_due(const AveragingSchedule& schedule, std::int64_t call) {
   return -1;
 }
 
-ModelAverager::ModelAverager(comm::Communicator& world, AveragingSchedule schedule, Due due)
-    : schedule_(std::move(schedule)), due_(std::move(due)) {
+ModelAverager::ModelAverager(comm::Communicator& world, AveragingSchedule schedule) : schedule_(std::move(schedule)) {
   require_schedule(schedule_, world.size());
   for (const AveragingLevel& level : schedule_.levels) {
     const int first = world.rank() / level.group_size * level.group_size;
@@ -47,7 +46,7 @@ ModelAverager::ModelAverager(comm::Communicator& world, AveragingSchedule schedu
 }
 
 int ModelAverager::average(std::span<const comm::Buffer> parameters) {
-  const int level = due_(schedule_, calls_++);
+  const int level = level_due(schedule_, calls_++);
   if (level < 0) return level;
   comm::Communicator& group = *groups_[static_cast<std::size_t>(level)];
   Workspace workspace;

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -143,6 +144,10 @@ struct Options {
   std::optional<int> rank{}, world_size{};
   Groups groups{};
 
+  /// NCCL_BLOCKING_WAIT, as the environment of the process has it when these are made, or null. Refused unless it is
+  /// "0": waits that block one process group keep another one from going on.
+  const char* blocking_wait = std::getenv("NCCL_BLOCKING_WAIT");
+
   bool verbose = false;  // hands `log` every phase as well
   bool profile = false;  // adds up what phases take
   std::function<void(std::string_view line)> log{};
@@ -177,12 +182,8 @@ struct Setting {
 };
 
 /// Throws InvalidArgument with the option and its value: fewer than one rank a node, a world that is no multiple of the
-/// node, frequencies or shards below 1, rates that are no numbers, a negative lag, overlap without accepts_stale, a
-/// rank outside the world.
+/// node, frequencies or shards below 1, rates that are no numbers, a negative lag, overlap without accepts_stale, waits
+/// that block, a rank outside the world.
 [[nodiscard]] Setting settle(const Options& options, int rank, int world);
-
-/// Throws InvalidArgument unless NCCL_BLOCKING_WAIT, as the environment has it, is absent or "0": waits that block one
-/// process group keep another one from going on.
-void refuse_blocking_wait(const char* value);
 
 }  // namespace plumbline::slowmo

@@ -42,15 +42,14 @@ DType slow_type(const Setting& setting, std::span<const ParameterGroup> groups) 
 
 }  // namespace
 
-SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups,
-                         Workspace& workspace)
-    : setting_(setting), steps_(steps), dtype_(slow_type(setting, groups)), workspace_(workspace) {
+SlowBuffers::SlowBuffers(const Setting& setting, std::span<const ParameterGroup> groups, Workspace& workspace)
+    : setting_(setting), dtype_(slow_type(setting, groups)), workspace_(workspace) {
   const MemorySpace& place = workspace.place();
   require_groups(setting, groups, place);
   for (const ParameterGroup& group : groups)
     for (const Buffer& parameter : group.parameters) elements_ += parameter.count;
   if (!setting.owns_shard) return;
-  range_ = setting.memory_efficient ? steps.shard(elements_, setting.shards, setting.rank) : Range{0, elements_};
+  range_ = setting.memory_efficient ? shard_range(elements_, setting.shards, setting.rank) : Range{0, elements_};
   const std::size_t bytes = static_cast<std::size_t>(range_.size()) * comm::size_of(dtype_);
   old_ = {old_room_.take(place, bytes), range_.size(), dtype_, place.device()};
   momentum_ = {momentum_room_.take(place, bytes), range_.size(), dtype_, place.device()};
@@ -89,13 +88,13 @@ std::vector<SlowBuffers::Piece> SlowBuffers::pieces_of(std::span<const Parameter
 
 std::vector<Buffer> SlowBuffers::shard_of(std::span<const ParameterGroup> groups, int shard) const {
   std::vector<Buffer> values;
-  for (const Piece& piece : pieces_of(groups, steps_.shard(elements_, setting_.shards, shard)))
+  for (const Piece& piece : pieces_of(groups, shard_range(elements_, setting_.shards, shard)))
     values.push_back(piece.values);
   return values;
 }
 
 void SlowBuffers::average(comm::Communicator& global, std::span<const ParameterGroup> groups) const {
-  const int divisor = steps_.divisor(setting_, Mean::parameters_of_all);
+  const int divisor = setting_.world;
   if (!setting_.memory_efficient) {
     std::vector<Buffer> all;
     for (const ParameterGroup& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
@@ -117,7 +116,7 @@ void SlowBuffers::apply(std::span<const ParameterGroup> groups) {
     for (auto piece = begin; piece != end; ++piece)
       tensors.push_back({piece->values, part_of(old_, piece->at, piece->values.count),
                          part_of(momentum_, piece->at, piece->values.count)});
-    steps_.slow(workspace_.place(), rule, tensors);
+    slow_steps(workspace_.place(), rule, tensors);
     begin = end;
   }
 }

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -86,20 +85,6 @@ void require_together(const job::RunSpec& spec, const AveragingSettings& setting
 //         loss.
 // Memory  Batch normalisations keep running statistics, for evaluation: the model's buffers, those of rank 0 in each
 //         forward.
-
-/// What decides the numbers of such a run beside back-propagation and the optimizer, as functions that a wrong one
-/// replaces.
-struct AveragedSteps {
-  slowmo::SlowMoSteps slowmo;
-  /// Whether what is behind a batch is done, in training or in evaluation.
-  std::function<bool(bool training)> performs = [](bool training) { return training; };
-  /// Looks at specification and settings before anything is done.
-  std::function<void(const job::RunSpec& spec, const AveragingSettings& settings)> accept = require_together;
-  /// Whether messages go through the host's memory, where the groups serve the tensors' own or do not.
-  std::function<bool(bool serves)> goes_by_host = [](bool serves) { return !serves; };
-  /// What must be the same where a run goes on from a checkpoint.
-  std::function<Configuration(Configuration)> same = [](Configuration all) { return all; };
-};
 
 /// What one rank had in a step. Values are of all parameters, one behind the other in the order of
 /// job::parameters_of(), each row-major; "the optimizer's" are the parameters, or their masters.

@@ -79,9 +79,8 @@ struct StepProgress {
 };
 using Progress = std::function<void(const StepProgress&)>;
 
-struct ExecutorSteps;   // steps.hpp
-class AveragedSession;  // averaging.hpp
-struct AveragedSteps;
+struct ExecutorSteps;      // steps.hpp
+class AveragedSession;     // averaging.hpp
 struct AveragingSettings;  // averaging.hpp
 struct PipelineRun;        // trainer/pipeline_run.hpp
 struct PipelineSinks;
@@ -226,7 +225,7 @@ class Training {
   /// A rank of `spec` that averages parameters in place of gradients, as averaging.hpp says. Collective over `world`,
   /// which must outlive it. Throws what that throws, and Unsupported where it is not part of this executor.
   [[nodiscard]] virtual std::unique_ptr<AveragedSession> averaged(const job::RunSpec&, comm::Communicator&,
-                                                                  const AveragingSettings&, const AveragedSteps&) {
+                                                                  const AveragingSettings&) {
     throw Unsupported("this executor averages no parameters");
   }
 

@@ -95,7 +95,7 @@ job::RunSpec short_spec(Context& context, int steps) {
 
 std::unique_ptr<AveragedSession> session_of(Context& context, const job::RunSpec& spec,
                                             const AveragingSettings& settings) {
-  return context.training().averaged(spec, context.world(), settings, context.steps().of<training::AveragedSteps>());
+  return context.training().averaged(spec, context.world(), settings);
 }
 
 using Around = std::function<void(std::unique_ptr<AveragedSession>& session, int step)>;

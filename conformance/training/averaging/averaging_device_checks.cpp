@@ -40,8 +40,7 @@ std::vector<AveragedStep> averaged_on(Context& context, comm::Communicator& worl
   context.world().barrier();
   const job::RunSpec spec = job::read_run_spec(folder / "spec.toml");
   const auto session =
-      context.training().averaged(spec, world, settings_by_name(context.parameters().text("algorithm")),
-                                  context.steps().of<training::AveragedSteps>());
+      context.training().averaged(spec, world, settings_by_name(context.parameters().text("algorithm")));
   std::vector<AveragedStep> steps;
   for (int step = 0; step < spec.run.steps; ++step) steps.push_back(session->step(step));
   return steps;

@@ -147,8 +147,7 @@ void one_average(worker::TaskRank& rank, int number, const json& run) {
   const auto settings = run.at("settings").get<training::AveragingSettings>();
   const std::string record = run.at("record");
   training::Training& training = subject::training_module();
-  const training::AveragedSteps steps = rank.steps.of<training::AveragedSteps>();
-  const auto session = training.averaged(spec, rank.world, settings, steps);
+  const auto session = training.averaged(spec, rank.world, settings);
   AveragingCheckpoints checkpoints(run.at("checkpoints"), rank.world, spec.run.steps, settings);
   const bool tells = rank.world.rank() == 0;
   std::vector<training::AveragedStep> done = checkpoints.go_on(*session);

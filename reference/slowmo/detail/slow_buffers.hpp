@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/slowmo.hpp"
 
 namespace plumbline::slowmo {
@@ -19,8 +20,7 @@ class SlowBuffers {
  public:
   /// What the groups have now, kept where they have it: at the workspace's place. Throws as slowmo.hpp says of slow
   /// momentum.
-  SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups,
-              Workspace& workspace);
+  SlowBuffers(const Setting& setting, std::span<const ParameterGroup> groups, Workspace& workspace);
 
   /// Throws InvalidArgument, as slowmo.hpp says, for tensors that are not at the place, and for types that slow
   /// momentum, if there is any, is not of.
@@ -52,7 +52,6 @@ class SlowBuffers {
   void apply(std::span<const ParameterGroup> groups);
 
   const Setting& setting_;
-  const SlowMoSteps& steps_;
   std::int64_t elements_ = 0;
   comm::DType dtype_ = comm::DType::f32;
   Workspace& workspace_;

@@ -47,10 +47,10 @@ std::vector<comm::Buffer> views_of(const std::vector<NamedTensor>& tensors, cons
   return views;
 }
 
-// With what works on tensors there.
-slowmo::Options on_device(slowmo::Options options, const RankDevice& where, bool by_host) {
+// With what works on tensors there. Where the groups do not take their memory, messages go through the host's.
+slowmo::Options on_device(slowmo::Options options, const RankDevice& where) {
   options.device = where.computing_place().use();
-  if (by_host) options.communication_device = comm::Device{};
+  if (!where.is_shared()) options.communication_device = comm::Device{};
   return options;
 }
 
@@ -59,8 +59,8 @@ slowmo::Options on_device(slowmo::Options options, const RankDevice& where, bool
 class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(comm::Communicator& world, ModuleTensors tensors, Forward forward, Optimizer optimizer,
-       const slowmo::Options& options, const AveragedSteps& steps)
-      : tensors_(std::move(tensors)), forward_(std::move(forward)), optimizer_(std::move(optimizer)), steps_(steps) {
+       const slowmo::Options& options)
+      : tensors_(std::move(tensors)), forward_(std::move(forward)), optimizer_(std::move(optimizer)) {
     for (const auto& [name, leaf] : tensors_.parameters)
       if (!leaf.is_leaf() || !leaf.requires_grad())
         throw InvalidArgument(fmt::format("slowmo: '{}' is no leaf that requires a gradient", name));
@@ -68,9 +68,7 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
     slowmo::Tensors views{.parameters = memory_, .buffers = views_of(tensors_.buffers, tensors_.where)};
     if (!tensors_.master_weights.empty()) views.master_weights = master_weights();
     for (const NamedTensor& one : tensors_.parameters) views.names.push_back(one.name);
-    slowmo_.emplace(
-        world, std::move(views), [this] { return groups(); },
-        on_device(options, tensors_.where, steps.goes_by_host(tensors_.where.is_shared())), steps.slowmo);
+    slowmo_.emplace(world, std::move(views), [this] { return groups(); }, on_device(options, tensors_.where));
     settle();
   }
 
@@ -91,7 +89,7 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
 
   void perform_slowmo() {
     require_memory();
-    if (steps_.performs(slowmo_->is_training())) slowmo_->step();
+    if (slowmo_->is_training()) slowmo_->step();
     settle();
   }
   // Adds what is under way.
@@ -171,15 +169,13 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
   ModuleTensors tensors_;
   Forward forward_;
   Optimizer optimizer_;
-  AveragedSteps steps_;
   std::vector<comm::Buffer> memory_;  // of the parameters
   std::optional<slowmo::SlowMo> slowmo_;
 };
 
 AveragedModule::AveragedModule(comm::Communicator& world, ModuleTensors tensors, Forward forward, Optimizer optimizer,
-                               const slowmo::Options& options, const AveragedSteps& steps)
-    : impl_(std::make_shared<Impl>(world, std::move(tensors), std::move(forward), std::move(optimizer), options,
-                                   steps)) {}
+                               const slowmo::Options& options)
+    : impl_(std::make_shared<Impl>(world, std::move(tensors), std::move(forward), std::move(optimizer), options)) {}
 at::Tensor AveragedModule::forward(const at::Tensor& x, bool last) { return impl_->forward(x, last); }
 void AveragedModule::perform_slowmo() { impl_->perform_slowmo(); }
 void AveragedModule::train() { impl_->slowmo().train(); }

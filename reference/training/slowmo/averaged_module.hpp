@@ -56,7 +56,7 @@ class AveragedModule {
 
   /// Collective over `world`, which must outlive it.
   AveragedModule(comm::Communicator& world, ModuleTensors tensors, Forward forward, Optimizer optimizer,
-                 const slowmo::Options& options = {}, const AveragedSteps& steps = {});
+                 const slowmo::Options& options = {});
 
   /// The module's result. `last`: of the step's forwards, where several make one step; behind the backwards of others
   /// nothing is done. Collective.

@@ -172,10 +172,9 @@ class SlowMoStates {
 class AveragedRun final : public AveragedSession {
  public:
   AveragedRun(const job::RunSpec& spec, comm::Communicator& world, const AveragingSettings& settings,
-              const AveragedSteps& steps, const RankDevice& where)
+              const RankDevice& where)
       : spec_(spec),
         settings_(settings),
-        same_(steps.same),
         world_(world),
         files_(spec_),
         list_(job::parameters_of(spec_)),
@@ -194,7 +193,7 @@ class AveragedRun final : public AveragedSession {
           return model_.forward(x, training);
         },
         [this] { return std::vector<OptimizedTensors>{{values_, rate_of(spec_, settings_, step_)}}; },
-        options_of(settings, world.size()), steps);
+        options_of(settings, world.size()));
   }
 
   AveragedStep step(int step) override {
@@ -301,7 +300,7 @@ class AveragedRun final : public AveragedSession {
     for (std::size_t i = 0; i < tensors.size(); ++i) list.push_back({list_[i].name, tensors[i]});
     return list;
   }
-  [[nodiscard]] Configuration configuration() const { return same_(configuration_of(spec_, settings_)); }
+  [[nodiscard]] Configuration configuration() const { return configuration_of(spec_, settings_); }
 
   std::vector<at::Tensor> back_propagate(int step, AveragedStep& done) {
     const std::vector<job::RowRange> parts = job::micro_batches_of(spec_, step, world_.rank());
@@ -328,7 +327,6 @@ class AveragedRun final : public AveragedSession {
 
   const job::RunSpec spec_;
   const AveragingSettings settings_;
-  const std::function<Configuration(Configuration)> same_;
   comm::Communicator& world_;
   job::RunFiles files_;
   std::vector<job::Parameter> list_;
@@ -346,10 +344,10 @@ class AveragedRun final : public AveragedSession {
 }  // namespace
 
 std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Communicator& world,
-                                              const AveragingSettings& settings, const AveragedSteps& steps,
+                                              const AveragingSettings& settings,
                                               const std::shared_ptr<device::Runtime>& devices) {
   require_averageable(spec);
-  steps.accept(spec, settings);
+  require_together(spec, settings);
   if (world.size() != spec.parallel.data)
     throw InvalidArgument(
         fmt::format("parallel.data = {}, but {} ranks were started", spec.parallel.data, world.size()));
@@ -357,7 +355,7 @@ std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Co
   if (!where.computes_on().is_cpu() && where.computing_place().is_host())
     throw Unsupported(fmt::format(
         "device '{}': parameters there are averaged by kernels of module cuda, which is not here", spec.run.device));
-  return std::make_unique<AveragedRun>(spec, world, settings, steps, where);
+  return std::make_unique<AveragedRun>(spec, world, settings, where);
 }
 
 }  // namespace plumbline::training

@@ -13,7 +13,6 @@ namespace plumbline::training {
 /// size than the specification's; what RankDevice throws; Unsupported for a GPU without its runtime.
 [[nodiscard]] std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Communicator& world,
                                                             const AveragingSettings& settings,
-                                                            const AveragedSteps& steps,
                                                             const std::shared_ptr<device::Runtime>& devices = nullptr);
 
 }  // namespace plumbline::training
