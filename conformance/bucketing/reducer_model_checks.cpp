@@ -75,7 +75,7 @@ void judge_record(Context& context, const job::RunSpec& spec, const training::Gr
       .wire = training::wire_of(gradients)};
   std::string all;
   for (const Finding& finding :
-       judge(spec, job::TrainingRecord(spec, folder_of(context, "record")), context.training(), options).findings)
+       judge(spec, job::TrainingRecord(spec, folder_of(context, "record")), context.oracle(), options).findings)
     all += text_of(finding) + "; ";
   EXPECT_EQ(all, "") << requirement;
 }

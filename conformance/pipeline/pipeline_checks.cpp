@@ -100,8 +100,7 @@ void single_device(Context& context) {
                              .rank_order = capabilities.has(comm::Capability::rank_order)},
       .device = context.device()};
   report(of_pipelines(
-      judge(spec, job::TrainingRecord(spec, folder_of(context, "record")), context.training(), options).findings,
-      spec));
+      judge(spec, job::TrainingRecord(spec, folder_of(context, "record")), context.oracle(), options).findings, spec));
 }
 
 // Programs of others. They take seconds to start, so that a few runs must tell much.

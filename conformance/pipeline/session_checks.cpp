@@ -67,7 +67,7 @@ class SingleStep {
   SingleStep(Context& context, const job::RunSpec& spec, const std::vector<Rows>& calls)
       : spec_(spec), values_(training::given_weights(spec, context.rank())) {
     const auto baseline = [&](const std::vector<Rows>& slices, Arithmetic arithmetic) {
-      return context.training().baseline(spec, slices, values_, arithmetic, context.device());
+      return context.oracle().baseline(spec, slices, values_, arithmetic, context.device());
     };
     wide_ = baseline(calls, Arithmetic::float64);
     narrow_ = baseline(calls, Arithmetic::float32);
@@ -246,7 +246,7 @@ void judge_evaluation(Context& context, const job::RunSpec& spec, const Rows& ev
   const float* outputs = outcome.outputs.data();
   for (std::size_t i = 0; i < evaluated.size(); ++i) {
     const auto alone = [&](Arithmetic arithmetic) {
-      return context.training().baseline(spec, {{evaluated[i]}}, weights, arithmetic, context.device()).mean.loss;
+      return context.oracle().baseline(spec, {{evaluated[i]}}, weights, arithmetic, context.device()).mean.loss;
     };
     const double wide = alone(Arithmetic::float64);
     const double bound =
@@ -358,7 +358,7 @@ void lists(Context& context) {
   const training::ListModel model = list_model_of(context);
   const std::vector<Rows> calls = calls_of_lists(micro_batches_of(context.parameters()));
   const auto session = context.training().list_pipeline(model, context.world(), steps_of(context));
-  const auto baseline = context.training().list_baseline(model, context.size() * model.chunks, calls);
+  const auto baseline = context.oracle().list_baseline(model, context.size() * model.chunks, calls);
   const std::string who = fmt::format("{}: rank {}: ", id_of(kLists), context.rank());
   const bool has_last_stage = context.rank() == (job::goes_back(model.schedule) ? 0 : context.size() - 1);
   const bool ran = not_refused(context, kLists, [&] {
@@ -382,7 +382,7 @@ void statistics(Context& context) {
   const int micro_batches = micro_batches_of(context.parameters());
   const std::vector<Rows> calls = calls_of_lists(micro_batches);
   const auto session = context.training().list_pipeline(model, context.world(), steps_of(context));
-  const auto baseline = context.training().list_baseline(model, context.size() * model.chunks, calls);
+  const auto baseline = context.oracle().list_baseline(model, context.size() * model.chunks, calls);
   for (const Rows& rows : calls) {
     (void)session->train(rows, 2);
     if (context.parameters().text("evaluates") == "yes") (void)session->evaluate(equal_rows(2, micro_batches, 4));

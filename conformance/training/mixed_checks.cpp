@@ -121,7 +121,7 @@ Judgement judgement_of(Context& context, const job::RunSpec& spec, const trainin
       .device = context.device(),
       .precision = precision};
   const std::filesystem::path record = std::filesystem::path(context.scratch()) / "record";
-  return judge(spec, job::TrainingRecord(spec, record), context.training(), options);
+  return judge(spec, job::TrainingRecord(spec, record), context.oracle(), options);
 }
 
 // Runs what the axes say on all ranks; the judgement is rank 0's, the others have none.
@@ -185,11 +185,11 @@ void compare_layer(const std::string& what, const std::vector<double>& got, cons
 
 void one_layer(Context& context) {
   const training::CutLayer layer{.kind = context.parameters().text("layer"), .seed = context.seed()};
-  training::Training& training = context.training();
+  training::Training& oracle = context.oracle();
   const training::LayerOutcome got =
-      training.cut_layer(layer, context.world(), context.steps().of<training::ExecutorSteps>());
-  const training::LayerOutcome narrow = training.whole_layer(layer, training::Arithmetic::float32);
-  const training::LayerOutcome wide = training.whole_layer(layer, training::Arithmetic::float64);
+      context.training().cut_layer(layer, context.world(), context.steps().of<training::ExecutorSteps>());
+  const training::LayerOutcome narrow = oracle.whole_layer(layer, training::Arithmetic::float32);
+  const training::LayerOutcome wide = oracle.whole_layer(layer, training::Arithmetic::float64);
   compare_layer("the output", got.output, narrow.output, wide.output);
   compare_layer("the input's gradient", got.input_gradient, narrow.input_gradient, wide.input_gradient);
   ASSERT_EQ(got.gradients.size(), wide.gradients.size()) << id_of_cited(training_requirements::kCutLayers);

@@ -75,7 +75,7 @@ void judge_short_run(Context& context, const job::RunSpec& spec, const char* rec
       .reduction = Reduction{.accumulator = context.capabilities().accumulator(comm::DType::f32, comm::ReduceOp::avg),
                              .rank_order = bitwise},
       .device = context.device()};
-  report(judge(spec, job::TrainingRecord(spec, folder_of(context, record)), context.training(), options).findings);
+  report(judge(spec, job::TrainingRecord(spec, folder_of(context, record)), context.oracle(), options).findings);
 }
 
 void single_device(Context& context) {
@@ -117,7 +117,7 @@ void learns(Context& context) {
   const auto values = values_of(spec, record, spec.run.steps - 1, job::Moment::after);
   ASSERT_TRUE(values) << "the record has no values after the last step";
   const double accuracy =
-      context.training().accuracy(spec, *values, training::held_out_rows(spec, training::digits()), context.device());
+      context.oracle().accuracy(spec, *values, training::held_out_rows(spec, training::digits()), context.device());
   EXPECT_GT(accuracy, enough) << "TRAIN-012: share of held-out digits classified after " << spec.run.steps << " steps";
 }
 

@@ -111,6 +111,8 @@ class Context {
   [[nodiscard]] virtual Job& job();
   /// The training module. Throws NotAvailable unless the check says that it needs module "training".
   [[nodiscard]] virtual training::Training& training() = 0;
+  /// The same without what a mutant edits: what computes expectations. It must compute nothing of the subject's.
+  [[nodiscard]] virtual training::Training& oracle() { return training(); }
   /// What the reference's components run with: the right steps, or a mutant's.
   [[nodiscard]] virtual const Steps& steps() = 0;
   [[nodiscard]] virtual const Parameters& parameters() const = 0;
