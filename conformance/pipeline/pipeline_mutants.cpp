@@ -2,7 +2,6 @@
 #include "conformance/pipeline/pipeline_mutants.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -121,31 +120,10 @@ void step_counter_off_by_one(ExecutorSteps& steps) {
 
 // ---- messages ----
 
-std::vector<comm::Work> start_and_reuse(comm::Communicator& communicator, std::span<const comm::Call> calls,
-                                        comm::Timeout timeout) {
-  std::vector<comm::Work> started = schedules::start_together(communicator, calls, timeout);
-  constexpr int not_a_number = 0xff;  // each byte of it
-  for (const comm::Call& call : calls)
-    if (call.operation == comm::Operation::send)
-      std::memset(const_cast<void*>(call.in.data), not_a_number, call.in.bytes());
-  return started;
-}
-
 void sum_outputs(int, const GradientViews& of_outputs, const CallSize&) {
   const std::vector<std::span<float>> views = of_outputs();
   if (views.size() < 2 || views[0].size() != views[1].size()) return;
   for (std::size_t i = 0; i < views[0].size(); ++i) views[0][i] = views[1][i] = views[0][i] + views[1][i];
-}
-
-schedules::TensorDescriptions hear_floats(std::span<const std::int64_t> words) {
-  schedules::TensorDescriptions tensors = schedules::decode(words);
-  for (auto& tensor : tensors) tensor.dtype = comm::DType::f32;
-  return tensors;
-}
-schedules::TensorDescriptions hear_no_integers(std::span<const std::int64_t> words) {
-  schedules::TensorDescriptions tensors = schedules::decode(words);
-  std::erase_if(tensors, [](const auto& tensor) { return tensor.dtype != comm::DType::f32; });
-  return tensors;
 }
 
 // ---- what is computed twice, or once too often ----
@@ -453,9 +431,6 @@ std::vector<Mutant> more_gradient_faults() {
       {"pipe.step_counter_off_by_one", "PIPE-002", "a step ends one of its batches too early",
        "ColossalAI's engine at #94 counts calls of backward", single_device({.accumulation = 3}), single_device({}),
        "a step has one batch", with(step_counter_off_by_one)},
-      {"pipe.sent_memory_reused", "PIPE-002", "the memory of a message is written over when its send was posted",
-       "P2P-05", single_device({}), single_device({}), "short messages are read when they are posted",
-       with([](ExecutorSteps& steps) { steps.pipeline.executor.start = start_and_reuse; }), "chaos:1", "plain"},
       {"pipe.weight_half_twice", "PIPE-013", "weight gradients are computed with the input's, and again by themselves",
        "Qi et al., arXiv:2401.10241: a split backward that runs the graph twice",
        at_pipeline("products", "schedule=zb-h1,world=2"), at_pipeline("products", "schedule=1f1b,world=2"),
@@ -470,18 +445,10 @@ std::vector<Mutant> more_gradient_faults() {
 std::vector<Mutant> list_faults() {
   const std::string single = at_pipeline("lists", "list=single,wire=f32,schedule=1f1b,world=2");
   const char* one_tensor = "one tensor is handed on";
-  const auto hearing = [](schedules::TensorDescriptions (*heard)(std::span<const std::int64_t>)) {
-    return with([heard](ExecutorSteps& steps) { steps.pipeline.descriptions.decode = heard; });
-  };
   return {
       {"pipe.sum_outputs", "PIPE-012", "the gradients of a stage's two outputs are added, and both get the sum",
        "PIPE-14", at_pipeline("lists", "list=several,wire=f32,schedule=zb-h1,world=2"), single, one_tensor,
        with([](ExecutorSteps& steps) { steps.pipeline.output_gradients = sum_outputs; })},
-      {"pipe.list_of_floats", "PIPE-012", "what comes is taken for float32, whatever its description says", "P2P-01",
-       at_pipeline("lists", "list=several,wire=f16,schedule=1f1b,world=3"), single, one_tensor, hearing(hear_floats)},
-      {"pipe.list_without_integers", "PIPE-012", "tensors that have no gradient to come are left out of a list",
-       "P2P-02", at_pipeline("lists", "list=several,wire=bf16,schedule=interleaved-1f1b,world=2"), single, one_tensor,
-       hearing(hear_no_integers)},
       {"pipe.evaluation_trains", "PIPE-016", "layers are not told that a call only evaluates",
        "torch.nn.Module.eval() that nobody calls", at_pipeline("statistics", "evaluates=yes,schedule=1f1b,world=2"),
        at_pipeline("statistics", "evaluates=no,schedule=1f1b,world=2"), "nothing is evaluated",

@@ -75,8 +75,6 @@ struct PipelineTrainingSteps {
   std::function<bool(bool changed)> tells_shapes = [](bool changed) { return changed; };
   /// Whether they do so for each micro-batch, given whether these differ.
   std::function<bool(bool differ)> tells_each = [](bool differ) { return differ; };
-  /// Of what stages tell each other of their outputs.
-  schedules::DescriptionSteps descriptions;
   /// What else is done when shapes have changed.
   std::function<void(const GradientViews& gradients)> shapes_changed = [](const GradientViews&) {};
   /// What is done with the gradients when a call begins.
@@ -93,8 +91,6 @@ struct PipelineTrainingSteps {
   /// Ends a step.
   std::function<void(const std::function<void()>& reduce_shared, const std::function<void()>& update)> finish =
       reduce_then_update;
-  /// Of the schedule's executor.
-  schedules::PipelineSteps executor;
 };
 
 // ---- What decides the numbers of layers that are cut over tensor ranks, as functions. Free of
@@ -182,6 +178,8 @@ struct ExecutorSteps {
   TensorSteps tensor;
   /// In which way a run in 16 bits is made, and by what gradients are clipped.
   PrecisionSettings precision;
+  /// (optional) Around the computations of a pipeline.
+  schedules::AroundComputation around = {};
 };
 
 }  // namespace plumbline::training

@@ -84,8 +84,7 @@ class PipelineEngine::Call {
       if (call_.return_outputs && !call_.labels.empty()) result_.labels.resize(count);
     }
     const c10::AutoGradMode mode(!call_.forward_only);
-    result_.periods =
-        run_rank(engine_.group_, schedule_, callbacks(), engine_.options_.executor, engine_.steps_.executor);
+    result_.periods = run_rank(engine_.group_, schedule_, callbacks(), engine_.options_.executor);
     result_.actions = std::move(actions_);
     if (!call_.forward_only) engine_.steps_.end_of_call([this] { return engine_.gradients(); }, size_);
     return std::move(result_);
@@ -125,9 +124,8 @@ class PipelineEngine::Call {
     const auto told = promised                    ? schedules::Metadata::none
                       : telling_ == Telling::each ? schedules::Metadata::each
                                                   : schedules::Metadata::once;
-    engine_.boundaries_.insert_or_assign(
-        boundary, schedules::DescriptionExchange(told, promised.value_or(Description()), schedules::kDescriptionWords,
-                                                 engine_.steps_.descriptions));
+    engine_.boundaries_.insert_or_assign(boundary,
+                                         schedules::DescriptionExchange(told, promised.value_or(Description())));
   }
   [[nodiscard]] schedules::DescriptionExchange& boundary_after(int stage) { return engine_.boundaries_.at(stage); }
   // What is told once is told of the whole call.

@@ -108,6 +108,7 @@ void PipelineRank::make_stages() {
     return loss_of(spec_, outputs.at(0), labels.at(0));
   };
   options.device = device_;
+  options.executor.around = steps_.around;
   engine_ = std::make_unique<PipelineEngine>(
       groups_.communicator("pipeline"), [this](int micro_batches) { return schedule_of(spec_, micro_batches); },
       std::move(own), std::move(options), steps_.pipeline);
