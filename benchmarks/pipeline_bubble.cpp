@@ -20,7 +20,7 @@
 #include "reference/schedules/lowering.hpp"
 #include "reference/training/detail/random.hpp"
 #include "reference/training/pipeline/schedule_of.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::bench {
@@ -188,11 +188,11 @@ json libtorch(comm::Communicator& world, device::MemorySpace place, const json& 
   if (world.rank() == 0) write_files(spec, arguments.at("width"));
   world.barrier();
   schedules::AroundComputation timed;  // by the clock of this run
-  training::ExecutorSteps steps;
-  steps.around = [&timed](const schedules::Action& action, const std::function<void()>& compute) {
+  training::RunSettings settings;
+  settings.around = [&timed](const schedules::Action& action, const std::function<void()>& compute) {
     timed(action, compute);
   };
-  const auto session = training.pipeline(spec, world, steps);
+  const auto session = training.pipeline(spec, world, settings);
   const auto rows = job::micro_batches_of(spec, 0, 0);
   double uncertainty = 0;
   const auto runs = repeated(world, schedule, arguments.at("repetitions"), [&] {

@@ -13,7 +13,7 @@
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::mutants {
 
@@ -601,7 +601,7 @@ std::vector<Mutant> sparse() {
 // Of models that LibTorch trains.
 MakeSteps training_with(std::function<void(ReducerSteps&)> change) {
   return [change = std::move(change)] {
-    training::ExecutorSteps steps;
+    training::RunSettings steps;
     change(steps.reducer);
     return suite::Steps(std::move(steps));
   };
@@ -610,7 +610,7 @@ MakeSteps training_with(std::function<void(ReducerSteps&)> change) {
 // The columns of each P from the given one on are zeros.
 MakeSteps without_directions(std::int64_t from) {
   return [from] {
-    training::ExecutorSteps steps;
+    training::RunSettings steps;
     steps.power_sgd.orthonormalise_narrow = [from](std::span<double> matrix, std::int64_t columns, double epsilon) {
       bucketing::orthonormalise(matrix, columns, epsilon);
       for (std::size_t at_reducer = 0; at_reducer < matrix.size(); ++at_reducer)

@@ -12,7 +12,6 @@ void add_pipeline(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(suite);
   suite.add(suite::mutants_of_toml(plumbline_pipeline_mutants, "conformance/pipeline/mutants.toml"));
-  suite.add(mutants::pipeline_mutants());
   suite.add(mutants::pipeline_job_mutants());
 }
 

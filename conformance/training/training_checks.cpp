@@ -14,7 +14,7 @@
 #include "conformance/training/report.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
@@ -46,8 +46,7 @@ void run(Context& context, const job::RunSpec& spec, const char* record) {
     if ((progress.step + 1) % news == 0)
       context.progress(fmt::format("step {} of {}, loss {:.4f}", progress.step + 1, progress.steps, progress.loss));
   };
-  context.training().run(spec, context.world(), folder_of(context, record), listen,
-                         context.steps().of<training::ExecutorSteps>());
+  context.training().run(spec, context.world(), folder_of(context, record), listen, {});
   context.world().barrier();
 }
 

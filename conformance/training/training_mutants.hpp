@@ -5,11 +5,9 @@
 
 namespace plumbline::mutants {
 
-/// Training with another step in place of a right one.
+/// Devices that are wrong in one way.
 [[nodiscard]] std::vector<Mutant> training_mutants();
-/// The same over tensor ranks and in 16 bits.
-[[nodiscard]] std::vector<Mutant> mixed_mutants();
-/// The same where ranks average parameters.
+/// Training that averages parameters.
 [[nodiscard]] std::vector<Mutant> averaging_mutants();
 /// Training records of jobs.
 [[nodiscard]] std::vector<Mutant> job_mutants();

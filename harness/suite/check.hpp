@@ -111,8 +111,6 @@ class Context {
   [[nodiscard]] virtual Job& job();
   /// The training module. Throws NotAvailable unless the check says that it needs module "training".
   [[nodiscard]] virtual training::Training& training() = 0;
-  /// The same without what a mutant edits: what computes expectations. It must compute nothing of the subject's.
-  [[nodiscard]] virtual training::Training& oracle() { return training(); }
   /// What the reference's components run with: the right steps, or a mutant's.
   [[nodiscard]] virtual const Steps& steps() = 0;
   [[nodiscard]] virtual const Parameters& parameters() const = 0;
@@ -126,6 +124,8 @@ class Context {
   [[nodiscard]] virtual const std::string& scratch() const = 0;
   /// Says that this rank is alive and what it does: moves the deadline, up to the hard limit.
   virtual void progress(const std::string& what) = 0;
+  /// The training module without what a mutant edits: what computes expectations, and nothing of the subject's.
+  [[nodiscard]] virtual training::Training& oracle() { return training(); }
 
   [[nodiscard]] int rank() { return world().rank(); }
   [[nodiscard]] int size() { return world().size(); }

@@ -20,7 +20,7 @@
 #include "reference/record/training_record.hpp"
 #include "reference/support/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -156,10 +156,10 @@ INSTANTIATE_TEST_SUITE_P(Recorded, TorchNn, testing::ValuesIn(recorded_cases()),
 
 class TrainingTest : public testing::Test {
  protected:
-  std::string error_of(const job::RunSpec& spec, int ranks = 1, const ExecutorSteps& steps = {}) {
+  std::string error_of(const job::RunSpec& spec, int ranks = 1, const RunSettings& settings = {}) {
     try {
       comm::run_ranks(
-          ranks, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, steps); });
+          ranks, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, settings); });
     } catch (const Error& error) {
       return std::string(error.kind()) + ": " + error.what();
     }
@@ -197,7 +197,7 @@ TEST_F(TrainingTest, EveryRankUsesBitwiseTheBaselinesMeanOnABackendThatAddsInRan
 TEST_F(TrainingTest, GivesItsReductionAllGradientsAndUsesWhatItMakesOfThem) {
   const job::RunSpec spec = digits_run({.model = "conv", .data = 1, .steps = 1});
   std::vector<std::string> names, copied;
-  ExecutorSteps steps;
+  RunSettings settings;
   steps.reduce = [&](const job::RunSpec&, comm::Communicator&, const Bucket& bucket) {
     const float* next = bucket.values.data();
     for (const BucketPart& part : bucket.parts) {
@@ -210,8 +210,8 @@ TEST_F(TrainingTest, GivesItsReductionAllGradientsAndUsesWhatItMakesOfThem) {
     }
     EXPECT_EQ(next, bucket.values.data() + bucket.values.size());
   };
-  comm::run_ranks(1,
-                  [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, steps); });
+  comm::run_ranks(
+      1, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, settings); });
   EXPECT_THAT(names, testing::ElementsAre("0.weight", "0.bias", "2.weight", "2.bias", "5.weight", "5.bias"));
   EXPECT_THAT(copied, testing::ElementsAre("2.weight")) << "the first convolution has one channel";
   const job::TrainingRecord record(spec, folder.path() / "record");
@@ -236,29 +236,29 @@ TEST_F(TrainingTest, AccuracyCountsRightRows) {
 
 TEST_F(TrainingTest, SaysInOneLineWhatItDoesNotRun) {
   job::RunSpec spec = digits_run({.data = 1});
-  ExecutorSteps steps;
-  steps.precision.autocast = true;
-  EXPECT_EQ(error_of(spec, 1, steps),
+  RunSettings settings;
+  settings.precision.autocast = true;
+  EXPECT_EQ(error_of(spec, 1, settings),
             "invalid_argument: autocast with run.dtype = 'float32'; it must be 'float16' or 'bfloat16'");
   spec.run.dtype = "float16";
-  steps.precision = {.clip_norm = -1};
-  EXPECT_EQ(error_of(spec, 1, steps), "invalid_argument: clip norm -1; it must be a finite number above 0");
-  steps.precision = {.clip_norm = 1, .norm_type = 0};
-  EXPECT_EQ(error_of(spec, 1, steps), "invalid_argument: norm type 0; it must be a number above 0, or inf");
+  settings.precision = {.clip_norm = -1};
+  EXPECT_EQ(error_of(spec, 1, settings), "invalid_argument: clip norm -1; it must be a finite number above 0");
+  settings.precision = {.clip_norm = 1, .norm_type = 0};
+  EXPECT_EQ(error_of(spec, 1, settings), "invalid_argument: norm type 0; it must be a number above 0, or inf");
   spec = digits_run({.data = 1, .pipeline = 2, .schedule = "zb-h1"});
   spec.run.dtype = "bfloat16";
-  steps.precision = {.autocast = true};
+  settings.precision = {.autocast = true};
   EXPECT_EQ(
-      error_of(spec, 2, steps),
+      error_of(spec, 2, settings),
       "unsupported: autocast: the reference's executor runs only schedules with whole backward passes, not 'zb-h1'");
-  steps = {};
-  steps.gradients.static_graph = true;
+  settings = {};
+  settings.gradients.static_graph = true;
   const std::string static_graph = "unsupported: a static graph with ";
   for (const auto& [digits, why] : std::vector<std::pair<DigitsRun, std::string>>{
            {{.data = 1, .pipeline = 2}, "parallel.pipeline = 2"},
            {{.model = "pairs", .data = 1, .tensor = 2}, "parallel.tensor = 2"},
            {{.data = 2, .dtype = "bfloat16"}, "run.dtype = 'bfloat16'"}})
-    EXPECT_THAT(error_of(digits_run(digits), 2, steps), StartsWith(static_graph + why));
+    EXPECT_THAT(error_of(digits_run(digits), 2, settings), StartsWith(static_graph + why));
   spec = digits_run({.model = "pairs", .data = 1, .tensor = 2, .scaler = job::Scaler{}});
   spec.injections = {{.rank = 1, .parameter = "0.weight", .index = 12 * 64}};
   EXPECT_EQ(error_of(spec, 2),
@@ -326,7 +326,7 @@ TEST_F(TrainingTest, ASessionEvaluatesWithTheLossesOfOneDeviceAndGathersNothing)
     EXPECT_EQ(evaluated.losses.size(), world.rank() == 2 ? 2u : 0u);
     EXPECT_EQ(evaluated.outputs.size(), world.rank() == 2 ? 70u : 0u);
     const LossGradient alone =
-        module().baseline(spec, {rows}, given_weights(spec, 0), Arithmetic::float32, "cpu").slices.front();
+        module().baseline(spec, {rows}, given_weights(spec), Arithmetic::float32, "cpu").slices.front();
     if (world.rank() == 2) {
       EXPECT_EQ((evaluated.losses[0] + evaluated.losses[1]) / 2, alone.loss);
     }

@@ -21,8 +21,8 @@
 #include "reference/training/detail/model.hpp"
 #include "reference/training/detail/on_this_thread.hpp"
 #include "reference/training/detail/optimizer.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/slowmo/averaged_module.hpp"
-#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -280,8 +280,7 @@ class AveragedRun final : public AveragedSession {
 
  private:
   static std::vector<at::Tensor> given_values(const job::RunSpec& spec, int rank, const RankDevice& where) {
-    std::vector<at::Tensor> values =
-        parameters_on(spec, given_weights(spec, rank), Arithmetic::float32, where.computes_on());
+    std::vector<at::Tensor> values = parameters_on(spec, given_weights(spec), Arithmetic::float32, where.computes_on());
     for (at::Tensor& value : values) value = where.placed(value);
     return values;
   }
