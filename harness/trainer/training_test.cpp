@@ -2,6 +2,7 @@
 // ranks.
 #include "reference/training/training.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -194,30 +195,41 @@ TEST_F(TrainingTest, EveryRankUsesBitwiseTheBaselinesMeanOnABackendThatAddsInRan
     }
 }
 
-TEST_F(TrainingTest, GivesItsReductionAllGradientsAndUsesWhatItMakesOfThem) {
-  const job::RunSpec spec = digits_run({.model = "conv", .data = 1, .steps = 1});
-  std::vector<std::string> names, copied;
-  RunSettings settings;
-  steps.reduce = [&](const job::RunSpec&, comm::Communicator&, const Bucket& bucket) {
-    const float* next = bucket.values.data();
-    for (const BucketPart& part : bucket.parts) {
-      EXPECT_EQ(part.values.data(), next) << "the parts follow each other";
-      next += part.values.size();
-      EXPECT_EQ(part.values.size(), static_cast<std::size_t>(job::elements_of(part.parameter.shape)));
-      names.push_back(part.parameter.name);
-      if (part.copied) copied.push_back(part.parameter.name);
-      for (std::size_t i = 0; i < part.values.size(); ++i) part.values[i] = static_cast<float>(i);
-    }
-    EXPECT_EQ(next, bucket.values.data() + bucket.values.size());
-  };
-  comm::run_ranks(
-      1, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, settings); });
-  EXPECT_THAT(names, testing::ElementsAre("0.weight", "0.bias", "2.weight", "2.bias", "5.weight", "5.bias"));
-  EXPECT_THAT(copied, testing::ElementsAre("2.weight")) << "the first convolution has one channel";
+// What every reduction makes of every number is 0.25.
+class MakesQuarters final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    CommunicatorDecorator::do_run(call, timeout);
+    if (call.operation == comm::Operation::all_reduce)
+      std::fill_n(static_cast<float*>(call.out.data), call.out.count, 0.25f);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    for (const comm::Call& call : calls) do_run(call, {});
+    return {};
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<MakesQuarters>(std::move(group));
+  }
+};
+
+// Also of the second convolution, whose weights lie channels last.
+TEST_F(TrainingTest, ReducesAllGradientsAndUsesWhatComesOfIt) {
+  const job::RunSpec spec = digits_run({.model = "conv", .data = 2, .steps = 1});
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    MakesQuarters wrong(world.duplicate());
+    module().run(spec, wrong, folder.path() / "record", {}, {});
+  });
   const job::TrainingRecord record(spec, folder.path() / "record");
   for (const job::Parameter& parameter : job::parameters_of(spec)) {
-    const std::vector<float> used = record.copies(0, job::Moment::grad, parameter).at(0).values;
-    for (std::size_t i = 0; i < used.size(); ++i) ASSERT_EQ(used[i], static_cast<float>(i)) << parameter.name;
+    const auto values = [&](job::Moment moment) { return record.copies(0, moment, parameter).at(0).values; };
+    const std::vector<float> before = values(job::Moment::before), after = values(job::Moment::after);
+    const float lr = static_cast<float>(std::get<job::Sgd>(spec.optimizer).lr);
+    EXPECT_THAT(values(job::Moment::grad), testing::Each(0.25f)) << parameter.name;
+    for (std::size_t i = 0; i < after.size(); ++i)
+      ASSERT_NEAR(after[i], before[i] - lr * 0.25f, 1e-6) << parameter.name << " " << i;
   }
 }
 
