@@ -305,7 +305,7 @@ class AveragedRun final : public AveragedSession {
   std::vector<at::Tensor> back_propagate(int step, AveragedStep& done) {
     const std::vector<job::RowRange> parts = job::micro_batches_of(spec_, step, world_.rank());
     const double scale = leaves_.front().scalar_type() == at::kHalf ? kLossScale : 1;
-    const double divisor = micro_batches_of_a_step(spec_);
+    const double divisor = static_cast<double>(spec_.run.micro_batches) * spec_.run.accumulation;
     for (const at::Tensor& leaf : leaves_) leaf.mutable_grad().reset();
     std::vector<double> losses;
     for (const job::RowRange& part : parts) {
