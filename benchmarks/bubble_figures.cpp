@@ -19,17 +19,15 @@ using schedules::Schedule;
 using schedules::StageTimes;
 using schedules::Timeline;
 
-schedules::PipelineSteps ComputationClock::steps() {
-  schedules::PipelineSteps steps;
-  steps.compute = [this](const schedules::StageCallbacks& callbacks, const Action& action) {
+schedules::AroundComputation ComputationClock::around() {
+  return [this](const Action& action, const std::function<void()>& compute) {
     const auto now = [] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     };
     const double start = now();
-    schedules::call_back(callbacks, action);
+    compute();
     if (schedules::is_compute(action.kind)) periods_.push_back({start, now()});
   };
-  return steps;
 }
 
 std::size_t computations_of(const Schedule& schedule, int rank) {

@@ -15,11 +15,11 @@
 
 namespace plumbline::bench {
 
-/// Notes when the computations of a rank happen. One for each run; it must outlive the steps.
+/// Notes when the computations of a rank happen. One for each run; it must outlive them.
 class ComputationClock {
  public:
-  /// An executor's steps, right ones, that tell this clock.
-  [[nodiscard]] schedules::PipelineSteps steps();
+  /// What an executor calls around computations.
+  [[nodiscard]] schedules::AroundComputation around();
   /// Of the computations so far, in their order: seconds of the machine's steady clock.
   [[nodiscard]] const std::vector<schedules::Period>& periods() const { return periods_; }
 

@@ -71,7 +71,7 @@ TEST(BubbleFigures, OfSchedulesThatWereRunAddUp) {
     comm::run_ranks(2, [&](comm::Communicator& world) {
       ComputationClock clock;
       schedules::EmulatedDevice device(schedule, world.rank(), options);
-      (void)schedules::run_rank(world, schedule, device.callbacks(), {}, clock.steps());
+      (void)schedules::run_rank(world, schedule, device.callbacks(), {.around = clock.around()});
       computations[static_cast<std::size_t>(world.rank())] = clock.periods();
     });
     const BubbleFigures figures = figures_of(schedule, options, measured_timeline(schedule, computations));

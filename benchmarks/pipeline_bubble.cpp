@@ -20,7 +20,7 @@
 #include "reference/schedules/lowering.hpp"
 #include "reference/training/detail/random.hpp"
 #include "reference/training/pipeline/schedule_of.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::bench {
@@ -70,10 +70,6 @@ std::vector<Computations> repeated(comm::Communicator& world, const Schedule& sc
   return runs;
 }
 
-// As the simulator has it: a rank computes on, however many of its messages nobody has received yet.
-const schedules::ExecutorOptions kAsManySendsAsThereAre{.most_outstanding_sends =
-                                                            std::numeric_limits<std::size_t>::max()};
-
 // What fits the times is searched for them: without messages' costs, as the simulator's side of the comparison has it.
 Schedule schedule_for(schedules::ScheduleKind schedule_kind, const schedules::Shape& shape,
                       const schedules::SimulationOptions& costs) {
@@ -92,7 +88,10 @@ json emulated(comm::Communicator& world, const device::MemorySpace&, const json&
   const auto runs = repeated(world, schedule, arguments.at("repetitions"), [&] {
     ComputationClock clock;
     schedules::EmulatedDevice device(schedule, world.rank(), options);
-    (void)schedules::run_rank(world, schedule, device.callbacks(), kAsManySendsAsThereAre, clock.steps());
+    // As the simulator has it: a rank computes on, however many of its messages nobody has received yet.
+    (void)schedules::run_rank(
+        world, schedule, device.callbacks(),
+        {.most_outstanding_sends = std::numeric_limits<std::size_t>::max(), .around = clock.around()});
     return clock.periods();
   });
   if (world.rank() != 0) return nullptr;
@@ -188,17 +187,18 @@ json libtorch(comm::Communicator& world, device::MemorySpace place, const json& 
   training::Training& training = training_on(place);
   if (world.rank() == 0) write_files(spec, arguments.at("width"));
   world.barrier();
-  std::function<void(const schedules::StageCallbacks&, const schedules::Action&)> timed;  // by the clock of this run
-  training::ExecutorSteps steps;
-  steps.pipeline.executor.compute = [&timed](const schedules::StageCallbacks& callbacks,
-                                             const schedules::Action& action) { timed(callbacks, action); };
-  const auto session = training.pipeline(spec, world, steps);
+  schedules::AroundComputation timed;  // by the clock of this run
+  training::RunSettings settings;
+  settings.around = [&timed](const schedules::Action& action, const std::function<void()>& compute) {
+    timed(action, compute);
+  };
+  const auto session = training.pipeline(spec, world, settings);
   const auto rows = job::micro_batches_of(spec, 0, 0);
   double uncertainty = 0;
   const auto runs = repeated(world, schedule, arguments.at("repetitions"), [&] {
     ComputationClock clock;
     if (stream_clock) stream_clock->begin();
-    timed = stream_clock ? stream_clock->steps().compute : clock.steps().compute;
+    timed = stream_clock ? stream_clock->around() : clock.around();
     (void)session->train(rows, 1);
     if (!stream_clock) return clock.periods();
     uncertainty = std::max(uncertainty, stream_clock->uncertainty());

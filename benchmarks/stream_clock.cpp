@@ -46,17 +46,15 @@ StreamComputationClock::Computation& StreamComputationClock::next() {
   return computations_[used_++];
 }
 
-schedules::PipelineSteps StreamComputationClock::steps() {
-  schedules::PipelineSteps steps;
-  steps.compute = [this](const schedules::StageCallbacks& callbacks, const schedules::Action& action) {
-    if (!schedules::is_compute(action.kind)) return schedules::call_back(callbacks, action);
+schedules::AroundComputation StreamComputationClock::around() {
+  return [this](const schedules::Action& action, const std::function<void()>& compute) {
+    if (!schedules::is_compute(action.kind)) return compute();
     const Computation& computation = next();
     computation.start.record(place_.use().stream);
     if (on_host_) place_.synchronize();
-    schedules::call_back(callbacks, action);
+    compute();
     computation.end.record(place_.use().stream);
   };
-  return steps;
 }
 
 std::vector<schedules::Period> StreamComputationClock::periods() const {

@@ -42,8 +42,8 @@ class StreamComputationClock {
       : place_(place), on_host_(on_host), clock_(place) {}
   /// Forgets all computations, and sets the clock. Waits for the stream.
   void begin();
-  /// An executor's steps, right ones, that tell this clock, which must outlive them.
-  [[nodiscard]] schedules::PipelineSteps steps();
+  /// What an executor calls around computations. The clock must outlive it.
+  [[nodiscard]] schedules::AroundComputation around();
   /// Of the computations so far, in their order: seconds of the machine's steady clock. Waits for the stream.
   [[nodiscard]] std::vector<schedules::Period> periods() const;
   [[nodiscard]] double uncertainty() const { return clock_.uncertainty(); }

@@ -42,15 +42,14 @@ TEST(StreamComputationClock, HasThePeriodsOfTheStreamWithoutAWait) {
   StreamComputationClock clock(device::MemorySpace({runtime, stream.get()}, 0), false);
   for (int run = 0; run < 2; ++run) {
     std::latch all_there(1);
-    schedules::StageCallbacks callbacks;
-    callbacks.forward = [&](int, int) {
+    const auto compute = [&] {
       static_cast<device::EmulatedQueue*>(stream.get())->put([&] { all_there.wait(); });
       runtime->pause(0, 3ms, stream.get());
     };
     clock.begin();
-    const schedules::PipelineSteps steps = clock.steps();
+    const schedules::AroundComputation around = clock.around();
     const double before = now();
-    for (int i = 0; i < 2; ++i) steps.compute(callbacks, {.kind = schedules::ActionKind::forward, .micro_batch = i});
+    for (int i = 0; i < 2; ++i) around({.kind = schedules::ActionKind::forward, .micro_batch = i}, compute);
     const double put = now();
     all_there.count_down();
     const std::vector<schedules::Period> periods = clock.periods();
@@ -70,12 +69,11 @@ TEST(StreamComputationClock, LetsTheHostComputeWhenTheStreamIsThere) {
   clock.begin();
   runtime->pause(0, 10ms, stream.get());  // a message that has to come first
   double began = 0;
-  schedules::StageCallbacks callbacks;
-  callbacks.forward = [&](int, int) {
+  const auto compute = [&] {
     began = now();
     std::this_thread::sleep_for(5ms);
   };
-  clock.steps().compute(callbacks, {.kind = schedules::ActionKind::forward, .micro_batch = 0});
+  clock.around()({.kind = schedules::ActionKind::forward, .micro_batch = 0}, compute);
   const schedules::Period period = clock.periods().at(0);
   EXPECT_LE(period.start, began + clock.uncertainty());
   EXPECT_GE(period.end - period.start, 5e-3);

@@ -17,7 +17,7 @@
 #include "reference/scaler/loss_scale.hpp"
 #include "reference/slowmo/step_plan.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace {
 

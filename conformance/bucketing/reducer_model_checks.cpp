@@ -14,7 +14,7 @@
 #include "harness/trainer/pipeline_run.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
@@ -42,9 +42,9 @@ job::RunSpec ran(Context& context, comm::Communicator& world, const DigitsRun& s
   if (context.rank() == kJudge) (void)training::write_digits_run(settings, training::digits(), folder);
   world.barrier();
   job::RunSpec spec = job::read_run_spec(folder / "spec.toml");
-  training::ExecutorSteps steps = context.steps().of<training::ExecutorSteps>();
-  steps.gradients = gradients;
-  context.training().run(spec, world, folder_of(context, "record"), {}, steps);
+  training::RunSettings settings = context.steps().of<training::RunSettings>();
+  settings.gradients = gradients;
+  context.training().run(spec, world, folder_of(context, "record"), {}, settings);
   world.barrier();
   return spec;
 }
@@ -75,7 +75,7 @@ void judge_record(Context& context, const job::RunSpec& spec, const training::Gr
       .wire = training::wire_of(gradients)};
   std::string all;
   for (const Finding& finding :
-       judge(spec, job::TrainingRecord(spec, folder_of(context, "record")), context.training(), options).findings)
+       judge(spec, job::TrainingRecord(spec, folder_of(context, "record")), context.oracle(), options).findings)
     all += text_of(finding) + "; ";
   EXPECT_EQ(all, "") << requirement;
 }
@@ -137,7 +137,7 @@ void train_and_compare(Context& context, const training::PipelineRun& run, std::
   std::vector<training::UpdateComparison> compared;
   training::PipelineSinks sinks;
   sinks.compared = [&](const training::UpdateComparison& one) { compared.push_back(one); };
-  (void)context.training().program(run, context.world(), sinks, context.steps().of<training::ExecutorSteps>());
+  (void)context.training().program(run, context.world(), sinks, context.steps().of<training::RunSettings>());
   if (context.rank() != kJudge) return;
   EXPECT_EQ(compared.size(), updates) << requirement << ": updates that were compared";
   for (const training::UpdateComparison& one : compared)

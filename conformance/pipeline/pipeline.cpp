@@ -4,13 +4,14 @@
 #include "conformance/pipeline/pipeline_mutants.hpp"
 
 extern const std::string_view plumbline_pipeline_requirements;
+extern const std::string_view plumbline_pipeline_mutants;
 
 namespace plumbline::conformance {
 
 void add_pipeline(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(suite);
-  suite.add(mutants::pipeline_mutants());
+  suite.add(suite::mutants_of_toml(plumbline_pipeline_mutants, "conformance/pipeline/mutants.toml"));
   suite.add(mutants::pipeline_job_mutants());
 }
 

@@ -13,8 +13,6 @@ std::filesystem::path folder_of(Context& context, const char* name) {
   return std::filesystem::path(context.scratch()) / name;
 }
 
-const training::ExecutorSteps& steps_of(Context& context) { return context.steps().of<training::ExecutorSteps>(); }
-
 int number_or(const suite::Parameters& parameters, const char* name, int otherwise) {
   return parameters.has(name) ? static_cast<int>(parameters.number(name)) : otherwise;
 }

@@ -12,7 +12,7 @@
 #include "harness/suite/suite.hpp"
 #include "reference/record/run_spec.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 
@@ -21,7 +21,6 @@ inline constexpr int kJudge = 0;  // the rank that prepares and judges
 /// "PIPE-001" of "PIPE-001@abd6".
 [[nodiscard]] std::string id_of(std::string_view citation);
 [[nodiscard]] std::filesystem::path folder_of(suite::Context& context, const char* name);
-[[nodiscard]] const training::ExecutorSteps& steps_of(suite::Context& context);
 
 [[nodiscard]] int number_or(const suite::Parameters& parameters, const char* name, int otherwise);
 [[nodiscard]] std::string text_or(const suite::Parameters& parameters, const char* name, const char* otherwise);

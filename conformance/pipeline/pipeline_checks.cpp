@@ -91,7 +91,7 @@ std::vector<Finding> of_pipelines(const std::vector<Finding>& findings, const jo
 
 void single_device(Context& context) {
   const job::RunSpec spec = prepared(context, settings_of(context));
-  context.training().run(spec, context.world(), folder_of(context, "record"), {}, steps_of(context));
+  context.training().run(spec, context.world(), folder_of(context, "record"), {}, {});
   context.world().barrier();
   if (context.rank() != kJudge) return;
   const comm::Capabilities& capabilities = context.capabilities();
@@ -100,8 +100,7 @@ void single_device(Context& context) {
                              .rank_order = capabilities.has(comm::Capability::rank_order)},
       .device = context.device()};
   report(of_pipelines(
-      judge(spec, job::TrainingRecord(spec, folder_of(context, "record")), context.training(), options).findings,
-      spec));
+      judge(spec, job::TrainingRecord(spec, folder_of(context, "record")), context.oracle(), options).findings, spec));
 }
 
 // Programs of others. They take seconds to start, so that a few runs must tell much.
@@ -123,7 +122,7 @@ void refusal(Context& context) {
   const std::string rows = std::to_string(spec.run.global_batch), parts = std::to_string(spec.run.micro_batches);
   const std::filesystem::path record = folder_of(context, "record");
   try {
-    context.training().run(spec, context.world(), record, {}, steps_of(context));
+    context.training().run(spec, context.world(), record, {}, {});
     EXPECT_TRUE(divides) << id_of(kRefusal) << ": " << rows << " rows in " << parts
                          << " micro-batches were not refused";
   } catch (const InvalidArgument& error) {

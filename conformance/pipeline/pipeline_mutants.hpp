@@ -5,8 +5,6 @@
 
 namespace plumbline::mutants {
 
-/// Training with another step in place of a right one.
-[[nodiscard]] std::vector<Mutant> pipeline_mutants();
 /// Training records of jobs.
 [[nodiscard]] std::vector<Mutant> pipeline_job_mutants();
 

@@ -6,7 +6,7 @@
 #include "conformance/support/component_tests.hpp"
 #include "conformance/training/in_process.hpp"
 #include "harness/modes/modes.hpp"
-#include "harness/mutants/mutants.hpp"
+#include "harness/mutants/record_rewriting.hpp"
 #include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::conformance {
@@ -48,31 +48,51 @@ TEST(PipelineChecks, OfOneScheduleOnTwoRanksPassWithoutBuffersAndWithDelays) {
     }
 }
 
+using mutants::RecordedTensor;
+
+mutants::ChangeRecord scaling_gradients(
+    const std::function<double(const job::RunSpec&, int rank, const std::string&)>& by) {
+  return mutants::with_tensors([by](const job::RunSpec& spec, int rank, RecordedTensor& tensor) {
+    if (!mutants::is_of(tensor, job::Moment::grad) && !mutants::is_of(tensor, job::Moment::local_grad)) return;
+    for (float& value : tensor.values) value *= static_cast<float>(by(spec, rank, tensor.name));
+  });
+}
+
 // Of another program only the bounds are known: faults are found by them.
 TEST(PipelineJobs, AreHeldToTheSingleDevice) {
-  const auto failures = [](const char* setup, const char* mutant) {
-    return failures_of(case_named(pipelines(), "pipeline.job." + std::string(setup)),
-                       {.steps = std::get<mutants::MakeSteps>(mutants::find_mutant(pipelines(), mutant).change)});
+  const auto failures = [](const char* setup, const mutants::ChangeRecord& change) {
+    return failures_of(case_named(pipelines(), "pipeline.job." + std::string(setup)), {.record = change});
   };
-  EXPECT_THAT(failures("single_device[model=mlp,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=2]",
-                       "pipe.sum_not_mean"),
-              testing::ContainsRegex("PIPE-002: step 0, rank [01], [02].(weight|bias).*bound [0-9]"));
+  const auto sum_not_mean = scaling_gradients(
+      [](const job::RunSpec& spec, int, const std::string&) { return static_cast<double>(spec.run.micro_batches); });
+  EXPECT_THAT(
+      failures("single_device[model=mlp,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=2]", sum_not_mean),
+      testing::ContainsRegex("PIPE-002: step 0, rank [01], [02].(weight|bias).*bound [0-9]"));
   EXPECT_THAT(
       failures("single_device[model=mlp,schedule=interleaved-1f1b,micro_batches=2p,accumulation=3,data=1,world=3]",
-               "pipe.scale_each_call"),
+               scaling_gradients(
+                   [](const job::RunSpec& spec, int, const std::string&) { return 1.0 / spec.run.accumulation; })),
       testing::HasSubstr("PIPE-002: step 0"));
-  EXPECT_THAT(
-      failures("single_device[model=tied,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=3]", "tie.none"),
-      testing::ContainsRegex("PIPE-006: step 0, rank 2, 2.weight.*differs from that of rank 1"));
-  // What a pipeline with shared parameters violates is named, of shared parameters and of others.
   const char* tied = "single_device[model=tied,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=3]";
-  EXPECT_THAT(failures(tied, "pipe.sum_not_mean"),
+  EXPECT_THAT(failures(tied, scaling_gradients([](const job::RunSpec&, int rank, const std::string& name) {
+                         return rank == 2 && name.ends_with("/2.weight") ? 0.5 : 1;
+                       })),
+              testing::ContainsRegex("PIPE-006: step 0, rank 2, 2.weight.*differs from that of rank 1"));
+  // What a pipeline with shared parameters violates is named, of shared parameters and of others.
+  EXPECT_THAT(failures(tied, sum_not_mean),
               testing::AllOf(testing::ContainsRegex("PIPE-002: step 0, rank 0, 0.weight"),
                              testing::ContainsRegex("PIPE-006: step 0, rank [12], 2.weight"),
                              testing::Not(testing::ContainsRegex("PIPE-006: step [0-9], rank [0-9], [01].weight"))));
-  EXPECT_THAT(failures(tied, "pipe.last_loss"),
+  const auto other_loss = mutants::with_tensors([](const job::RunSpec&, int, RecordedTensor& tensor) {
+    if (tensor.name.ends_with("/loss")) tensor.values.front() *= 1.01f;
+  });
+  EXPECT_THAT(failures(tied, other_loss),
               testing::AllOf(testing::HasSubstr("PIPE-005: step 0"), testing::Not(testing::HasSubstr("PIPE-006"))));
-  EXPECT_THAT(failures("optimizers[optimizer=sgd_decay,schedule=zbv,world=2]", "pipe.momentum_on_rank_0_alone"),
+  const auto rank_1_drifts = mutants::with_tensors([](const job::RunSpec&, int rank, RecordedTensor& tensor) {
+    if (rank != 1 || !mutants::is_of(tensor, job::Moment::after) || tensor.name.starts_with("step0/")) return;
+    for (float& value : tensor.values) value *= 1.001f;
+  });
+  EXPECT_THAT(failures("optimizers[optimizer=sgd_decay,schedule=zbv,world=2]", rank_1_drifts),
               testing::HasSubstr("PIPE-003: step 1, rank 1, "));
 }
 

@@ -1,9 +1,11 @@
 // Pipelines batch by batch: shapes and numbers of micro-batches that change, evaluation between, what is kept and
 // counted, lists of tensors, shared parameters by themselves.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -65,9 +67,9 @@ double unit_roundoff_of(const job::RunSpec& spec) { return unit_roundoff(compute
 class SingleStep {
  public:
   SingleStep(Context& context, const job::RunSpec& spec, const std::vector<Rows>& calls)
-      : spec_(spec), values_(training::given_weights(spec, context.rank())) {
+      : spec_(spec), values_(training::given_weights(spec)) {
     const auto baseline = [&](const std::vector<Rows>& slices, Arithmetic arithmetic) {
-      return context.training().baseline(spec, slices, values_, arithmetic, context.device());
+      return context.oracle().baseline(spec, slices, values_, arithmetic, context.device());
     };
     wide_ = baseline(calls, Arithmetic::float64);
     narrow_ = baseline(calls, Arithmetic::float32);
@@ -184,7 +186,7 @@ std::vector<Rows> calls_named(const std::string& shapes) {
 void shapes(Context& context) {
   const job::RunSpec spec = prepared_for_session(context, 20);
   const std::vector<Rows> calls = calls_named(context.parameters().text("shapes"));
-  const auto session = context.training().pipeline(spec, context.world(), steps_of(context));
+  const auto session = context.training().pipeline(spec, context.world(), {});
   if (!not_refused(context, kShapes, [&] {
         for (const Rows& rows : calls) (void)session->train(rows, static_cast<int>(calls.size()));
       }))
@@ -202,7 +204,7 @@ std::vector<Rows> calls_of_step(int step) {
 
 void steps(Context& context) {
   const job::RunSpec spec = prepared_for_session(context, 20);
-  const auto session = context.training().pipeline(spec, context.world(), steps_of(context));
+  const auto session = context.training().pipeline(spec, context.world(), {});
   for (int step = 0; step < number_or(context.parameters(), "steps", 1); ++step) {
     session->clear_gradients();
     const std::vector<Rows> calls = calls_of_step(step);
@@ -242,11 +244,11 @@ void judge_evaluation(Context& context, const job::RunSpec& spec, const Rows& ev
   ASSERT_EQ(outcome.outputs.size(), static_cast<std::size_t>(10 * rows)) << who << "ten outputs a row";
   ASSERT_EQ(outcome.losses.size(), evaluated.size()) << who << "a loss for each micro-batch";
   const job::RunFiles files(spec);
-  const training::Values weights = training::given_weights(spec, context.rank());
+  const training::Values weights = training::given_weights(spec);
   const float* outputs = outcome.outputs.data();
   for (std::size_t i = 0; i < evaluated.size(); ++i) {
     const auto alone = [&](Arithmetic arithmetic) {
-      return context.training().baseline(spec, {{evaluated[i]}}, weights, arithmetic, context.device()).mean.loss;
+      return context.oracle().baseline(spec, {{evaluated[i]}}, weights, arithmetic, context.device()).mean.loss;
     };
     const double wide = alone(Arithmetic::float64);
     const double bound =
@@ -265,7 +267,7 @@ void evaluation(Context& context) {
   const bool first = context.parameters().text("when") == "ahead_of_the_step";
   const Rows evaluated = equal_rows(2, micro_batches, 5);
   const std::vector<Rows> calls{equal_rows(0, micro_batches, 3), equal_rows(1, micro_batches, 3)};
-  const auto session = context.training().pipeline(spec, context.world(), steps_of(context));
+  const auto session = context.training().pipeline(spec, context.world(), {});
   const bool ran = not_refused(context, kEvaluation, [&] {
     if (!first) (void)session->train(calls[0], 2);
     const training::PipelineOutcome outcome = session->evaluate(evaluated);
@@ -294,7 +296,7 @@ void activations(Context& context) {
   training::DigitsRun settings = settings_of(context);
   const int micro_batches = settings.micro_batches;
   const job::RunSpec spec = prepared(context, settings);
-  const auto session = context.training().pipeline(spec, context.world(), steps_of(context));
+  const auto session = context.training().pipeline(spec, context.world(), {});
   const Rows rows = job::micro_batches_of(spec, 0, 0);
   const int expected = activations_of(spec.run.schedule, spec.parallel.pipeline, context.rank(), micro_batches);
   for (int call = 0; call < 2; ++call)
@@ -315,7 +317,7 @@ void products(Context& context) {
       continue;
     expected += (layer == 0 ? 2 : 3) * std::int64_t{settings.micro_batches};
   }
-  const auto session = context.training().pipeline(spec, context.world(), steps_of(context));
+  const auto session = context.training().pipeline(spec, context.world(), {});
   const Rows rows = job::micro_batches_of(spec, 0, 0);
   for (int call = 0; call < 2; ++call) {
     const std::int64_t products = session->train(rows, 2).matrix_products;
@@ -357,8 +359,8 @@ void compare_values(Context& context, std::string_view citation, const std::stri
 void lists(Context& context) {
   const training::ListModel model = list_model_of(context);
   const std::vector<Rows> calls = calls_of_lists(micro_batches_of(context.parameters()));
-  const auto session = context.training().list_pipeline(model, context.world(), steps_of(context));
-  const auto baseline = context.training().list_baseline(model, context.size() * model.chunks, calls);
+  const auto session = context.training().list_pipeline(model, context.world());
+  const auto baseline = context.oracle().list_baseline(model, context.size() * model.chunks, calls);
   const std::string who = fmt::format("{}: rank {}: ", id_of(kLists), context.rank());
   const bool has_last_stage = context.rank() == (job::goes_back(model.schedule) ? 0 : context.size() - 1);
   const bool ran = not_refused(context, kLists, [&] {
@@ -381,8 +383,8 @@ void statistics(Context& context) {
   const training::ListModel model = list_model_of(context);
   const int micro_batches = micro_batches_of(context.parameters());
   const std::vector<Rows> calls = calls_of_lists(micro_batches);
-  const auto session = context.training().list_pipeline(model, context.world(), steps_of(context));
-  const auto baseline = context.training().list_baseline(model, context.size() * model.chunks, calls);
+  const auto session = context.training().list_pipeline(model, context.world());
+  const auto baseline = context.oracle().list_baseline(model, context.size() * model.chunks, calls);
   for (const Rows& rows : calls) {
     (void)session->train(rows, 2);
     if (context.parameters().text("evaluates") == "yes") (void)session->evaluate(equal_rows(2, micro_batches, 4));
@@ -440,6 +442,31 @@ std::vector<double> sum_of(const Shared& one) {
   return sum;
 }
 
+// Counts the reductions of a rank's groups.
+class Counting final : public comm::CommunicatorDecorator {
+ public:
+  Counting(std::unique_ptr<comm::Communicator> inner, std::atomic<int>& reductions)
+      : CommunicatorDecorator(std::move(inner)), reductions_(reductions) {}
+
+ private:
+  void count(const comm::Call& call) {
+    if (call.operation == comm::Operation::all_reduce) ++reductions_;
+  }
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    count(call);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    for (const comm::Call& call : calls) count(call);
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<Counting>(std::move(group), reductions_);
+  }
+
+  std::atomic<int>& reductions_;
+};
+
 void shared(Context& context) {
   const int rank = context.rank();
   std::vector<Shared> own = shared_named(context.parameters().text("copies"), context.size());
@@ -451,16 +478,10 @@ void shared(Context& context) {
     if (rank != one.without) copies.back().gradient = numbers_of(one, rank, 1);
     buckets.insert({one.ranks, one.dtype});
   }
-  std::size_t reductions = 0;
-  training::ExecutorSteps steps = steps_of(context);
-  steps.pipeline.shared.start = [&reductions, inner = steps.pipeline.shared.start](
-                                    comm::Communicator& group, const bucketing::HookedBucket& bucket) {
-    ++reductions;
-    if (inner) return inner(group, bucket);
-    return group.start({.operation = comm::Operation::all_reduce, .in = bucket.values, .out = bucket.values});
-  };
+  std::atomic<int> reductions = 0;
+  Counting counting(context.world().duplicate(), reductions);
   const bool ran = not_refused(context, kShared, [&] {
-    const auto summed = context.training().sum_shared(copies, context.world(), steps);
+    const auto summed = context.training().sum_shared(copies, counting);
     for (std::size_t i = 0; i < own.size(); ++i) {
       const std::string who = fmt::format("{}: rank {}, {}: ", id_of(kShared), rank, own[i].name);
       EXPECT_EQ(summed[i].values, numbers_of(own[i], own[i].ranks.front(), 100)) << who << "the values";
@@ -468,7 +489,7 @@ void shared(Context& context) {
     }
   });
   if (!ran) return;
-  EXPECT_EQ(reductions, buckets.size()) << id_of(kShared) << ": rank " << rank << ": reductions";
+  EXPECT_EQ(reductions.load(), std::ssize(buckets)) << id_of(kShared) << ": rank " << rank << ": reductions";
 }
 
 }  // namespace

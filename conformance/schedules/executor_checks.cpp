@@ -130,8 +130,7 @@ Schedule schedule_of_case(Context& context) {
 void run_and_judge(Context& context, const std::function<void(const Schedule&, const Model&)>& judge) {
   const Schedule schedule = schedules::lower(schedule_of_case(context));
   Model model(schedule);
-  (void)schedules::run_rank(context.world(), schedule, model.callbacks(), {},
-                            context.steps().of<schedules::PipelineSteps>());
+  (void)schedules::run_rank(context.world(), schedule, model.callbacks());
   judge(schedule, model);
 }
 
@@ -180,8 +179,7 @@ void waits_for_its_input_alone(Context& context) {
   const Schedule schedule =
       one_through_before_the_other(context.size(), context.parameters().text("posted") == "together");
   Model model(schedule);
-  (void)schedules::run_rank(context.world(), schedule, model.callbacks(), {},
-                            context.steps().of<schedules::PipelineSteps>());
+  (void)schedules::run_rank(context.world(), schedule, model.callbacks());
   EXPECT_EQ(model.peak(), 4) << "computations";
 }
 

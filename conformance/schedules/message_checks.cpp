@@ -64,11 +64,11 @@ Bytes contents(const Action& message, std::size_t tensor, std::size_t size) {
 /// The stages of a rank that only pass messages on, and look at what comes.
 class Couriers {
  public:
-  Couriers(const Schedule& schedule, Payload payload, Metadata told, const schedules::DescriptionSteps& steps)
+  Couriers(const Schedule& schedule, Payload payload, Metadata told)
       : schedule_(schedule), payload_(std::move(payload)) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
-      sent_.emplace_back(told, payload_(stage, 0), schedules::kDescriptionWords, steps);
-      heard_.emplace_back(told, payload_(stage, 0), schedules::kDescriptionWords, steps);
+      sent_.emplace_back(told, payload_(stage, 0));
+      heard_.emplace_back(told, payload_(stage, 0));
     }
   }
 
@@ -172,9 +172,8 @@ void mail(Context& context, const Mailing& mailing) {
       schedules::generate(mailing.schedule_kind,
                           {.ranks = context.size(), .micro_batches = 2 * context.size(), .stages_per_rank = chunks}),
       mailing.told);
-  Couriers couriers(schedule, mailing.payload, mailing.told, context.steps().of<schedules::DescriptionSteps>());
-  (void)schedules::run_rank(context.world(), schedule, couriers.callbacks(), mailing.options,
-                            context.steps().of<schedules::PipelineSteps>());
+  Couriers couriers(schedule, mailing.payload, mailing.told);
+  (void)schedules::run_rank(context.world(), schedule, couriers.callbacks(), mailing.options);
   const auto& actions = schedule.ranks[static_cast<std::size_t>(context.rank())];
   EXPECT_EQ(couriers.released(), std::ranges::count_if(actions, schedules::is_message, &Action::kind))
       << "messages that were given back";
@@ -282,8 +281,7 @@ void promises(Context& context) {
   const TensorDescriptions first{{DType::i64, {1}}};
   const std::vector<TensorDescriptions> others{
       {{DType::i64, {2}}}, {{DType::i64, {1, 1}}}, {{DType::i64, {}}}, {{DType::f64, {1}}}, {}, {first[0], first[0]}};
-  DescriptionExchange boundary(told ? Metadata::once : Metadata::none, told ? TensorDescriptions{} : first,
-                               schedules::kDescriptionWords, context.steps().of<schedules::DescriptionSteps>());
+  DescriptionExchange boundary(told ? Metadata::once : Metadata::none, told ? TensorDescriptions{} : first);
   if (told) (void)boundary.tell(0, first);
   const int previous = (world.rank() + world.size() - 1) % world.size();
   boundary.keep_to(0, first);

@@ -5,6 +5,7 @@
 
 extern const std::string_view plumbline_schedules_requirements;
 extern const std::string_view plumbline_schedules_hollow;
+extern const std::string_view plumbline_schedules_mutants;
 
 namespace plumbline::conformance {
 
@@ -14,7 +15,7 @@ void add_schedules(suite::Suite& suite) {
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_schedules_hollow, "conformance/schedules/hollow.toml");
   suite.add(mutants::schedule_mutants());
   suite.add(mutants::plan_mutants());
-  suite.add(mutants::executor_mutants());
+  suite.add(suite::mutants_of_toml(plumbline_schedules_mutants, "conformance/schedules/mutants.toml"));
   suite.add(mutants::judgement_mutants());
   suite.add(mutants::partition_mutants());
   suite.add(mutants::schedules_size_mutants());

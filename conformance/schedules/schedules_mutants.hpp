@@ -9,8 +9,6 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> schedule_mutants();
 /// Answers of adapters about plans: schedules, their messages, what is checked and simulated.
 [[nodiscard]] std::vector<Mutant> plan_mutants();
-/// Executors with another step in place of a right one.
-[[nodiscard]] std::vector<Mutant> executor_mutants();
 /// Answers of adapters about plans, of which most are right.
 [[nodiscard]] std::vector<Mutant> judgement_mutants();
 /// Answers of adapters about partitions by cost, by method and by name.

@@ -11,7 +11,7 @@
 #include "conformance/training/watched_memory.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
@@ -52,9 +52,9 @@ job::RunSpec trained(Context& context, Communicator& world, const std::string& d
   }
   context.world().barrier();
   const job::RunSpec spec = job::read_run_spec(folder / "spec.toml");
-  auto steps = context.steps().of<training::ExecutorSteps>();
-  if (context.parameters().text("parts") == "narrow") steps.gradients.compression = "bf16";
-  context.training().run(spec, world, folder, {}, steps);
+  training::RunSettings settings;
+  if (context.parameters().text("parts") == "narrow") settings.gradients.compression = "bf16";
+  context.training().run(spec, world, folder, {}, settings);
   context.world().barrier();
   return spec;
 }

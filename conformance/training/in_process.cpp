@@ -18,8 +18,7 @@ suite::Adapter& ThreadContext::adapter() { throw StateError("a check of a backen
 std::string ThreadJob::run(int world, const std::filesystem::path& spec, const std::filesystem::path& record) {
   comm::run_ranks(world, [&](comm::Communicator& communicator) {
     const auto wrapped = fault_.wrap ? fault_.wrap(communicator.duplicate()) : nullptr;
-    module().run(job::read_run_spec(spec), wrapped ? *wrapped : communicator, record, {},
-                 (fault_.steps ? fault_.steps() : suite::Steps()).of<training::ExecutorSteps>());
+    module().run(job::read_run_spec(spec), wrapped ? *wrapped : communicator, record, {}, {});
   });
   if (fault_.record) fault_.record(job::read_run_spec(spec), record);
   return "";
@@ -39,7 +38,6 @@ void run_case(const suite::Case& one, const Fault& fault) {
       [&](comm::Communicator& world) {
         const std::unique_ptr<comm::Communicator> wrapped = fault.wrap ? fault.wrap(world.duplicate()) : nullptr;
         Surroundings surroundings{.scratch = scratch.path().string(), .job = fault};
-        if (fault.steps) surroundings.steps = fault.steps();
         if (devices) {
           const auto index = static_cast<std::int16_t>(world.rank() % devices->count());
           surroundings.device = "emulated";

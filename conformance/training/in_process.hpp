@@ -8,7 +8,7 @@
 
 #include "harness/suite/check.hpp"
 #include "reference/record/run_spec.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 
@@ -18,7 +18,6 @@ namespace plumbline::conformance {
 /// What makes a run wrong; each may be empty.
 struct Fault {
   std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)> wrap = {};
-  std::function<suite::Steps()> steps = {};
   std::function<void(const job::RunSpec& spec, const std::filesystem::path& record)> record = {};  // of a job
 };
 

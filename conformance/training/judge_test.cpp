@@ -67,11 +67,11 @@ class LinearTraining final : public training::Training {
  public:
   std::map<std::string, std::string> environment() const override { return {}; }
   void run(const job::RunSpec&, comm::Communicator&, const std::filesystem::path&, const training::Progress&,
-           const training::ExecutorSteps&) override {
+           const training::RunSettings&) override {
     throw StateError("not needed here");
   }
   std::unique_ptr<training::PipelineSession> pipeline(const job::RunSpec&, comm::Communicator&,
-                                                      const training::ExecutorSteps&) override {
+                                                      const training::RunSettings&) override {
     throw StateError("not needed here");
   }
   training::Baseline baseline(const job::RunSpec& spec, const std::vector<training::Slice>& slices,

@@ -19,7 +19,7 @@
 #include "harness/suite/requirement.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
@@ -121,7 +121,7 @@ Judgement judgement_of(Context& context, const job::RunSpec& spec, const trainin
       .device = context.device(),
       .precision = precision};
   const std::filesystem::path record = std::filesystem::path(context.scratch()) / "record";
-  return judge(spec, job::TrainingRecord(spec, record), context.training(), options);
+  return judge(spec, job::TrainingRecord(spec, record), context.oracle(), options);
 }
 
 // Runs what the axes say on all ranks; the judgement is rank 0's, the others have none.
@@ -130,11 +130,10 @@ Judgement trained_mixed(Context& context) {
   if (context.rank() == 0) (void)training::write_digits_run(settings_for(context), training::digits(), folder);
   context.world().barrier();
   const job::RunSpec spec = job::read_run_spec(folder / "spec.toml");
-  training::ExecutorSteps steps = context.steps().of<training::ExecutorSteps>();
-  steps.precision = precision_of(context.parameters());
-  context.training().run(spec, context.world(), std::filesystem::path(context.scratch()) / "record", {}, steps);
+  const training::RunSettings settings{.precision = precision_of(context.parameters())};
+  context.training().run(spec, context.world(), std::filesystem::path(context.scratch()) / "record", {}, settings);
   context.world().barrier();
-  return context.rank() == 0 ? judgement_of(context, spec, steps.precision) : Judgement();
+  return context.rank() == 0 ? judgement_of(context, spec, settings.precision) : Judgement();
 }
 
 // What the judge finds by the requirements of training, by those of this check.
@@ -185,11 +184,10 @@ void compare_layer(const std::string& what, const std::vector<double>& got, cons
 
 void one_layer(Context& context) {
   const training::CutLayer layer{.kind = context.parameters().text("layer"), .seed = context.seed()};
-  training::Training& training = context.training();
-  const training::LayerOutcome got =
-      training.cut_layer(layer, context.world(), context.steps().of<training::ExecutorSteps>());
-  const training::LayerOutcome narrow = training.whole_layer(layer, training::Arithmetic::float32);
-  const training::LayerOutcome wide = training.whole_layer(layer, training::Arithmetic::float64);
+  training::Training& oracle = context.oracle();
+  const training::LayerOutcome got = context.training().cut_layer(layer, context.world());
+  const training::LayerOutcome narrow = oracle.whole_layer(layer, training::Arithmetic::float32);
+  const training::LayerOutcome wide = oracle.whole_layer(layer, training::Arithmetic::float64);
   compare_layer("the output", got.output, narrow.output, wide.output);
   compare_layer("the input's gradient", got.input_gradient, narrow.input_gradient, wide.input_gradient);
   ASSERT_EQ(got.gradients.size(), wide.gradients.size()) << id_of_cited(training_requirements::kCutLayers);

@@ -16,7 +16,6 @@ void add_training(suite::Suite& suite) {
   add_training_checks(suite);
   add_averaging_checks(suite);
   suite.add(mutants::training_mutants());
-  suite.add(mutants::mixed_mutants());
   suite.add(mutants::averaging_mutants());
   suite.add(mutants::job_mutants());
   suite.add(suite::mutants_of_toml(plumbline_training_mutants, "conformance/training/mutants.toml"));

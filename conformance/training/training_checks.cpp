@@ -14,7 +14,7 @@
 #include "conformance/training/report.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
@@ -46,8 +46,7 @@ void run(Context& context, const job::RunSpec& spec, const char* record) {
     if ((progress.step + 1) % news == 0)
       context.progress(fmt::format("step {} of {}, loss {:.4f}", progress.step + 1, progress.steps, progress.loss));
   };
-  context.training().run(spec, context.world(), folder_of(context, record), listen,
-                         context.steps().of<training::ExecutorSteps>());
+  context.training().run(spec, context.world(), folder_of(context, record), listen, {});
   context.world().barrier();
 }
 
@@ -75,7 +74,7 @@ void judge_short_run(Context& context, const job::RunSpec& spec, const char* rec
       .reduction = Reduction{.accumulator = context.capabilities().accumulator(comm::DType::f32, comm::ReduceOp::avg),
                              .rank_order = bitwise},
       .device = context.device()};
-  report(judge(spec, job::TrainingRecord(spec, folder_of(context, record)), context.training(), options).findings);
+  report(judge(spec, job::TrainingRecord(spec, folder_of(context, record)), context.oracle(), options).findings);
 }
 
 void single_device(Context& context) {
@@ -117,7 +116,7 @@ void learns(Context& context) {
   const auto values = values_of(spec, record, spec.run.steps - 1, job::Moment::after);
   ASSERT_TRUE(values) << "the record has no values after the last step";
   const double accuracy =
-      context.training().accuracy(spec, *values, training::held_out_rows(spec, training::digits()), context.device());
+      context.oracle().accuracy(spec, *values, training::held_out_rows(spec, training::digits()), context.device());
   EXPECT_GT(accuracy, enough) << "TRAIN-012: share of held-out digits classified after " << spec.run.steps << " steps";
 }
 

@@ -14,9 +14,10 @@
 #include "conformance/training/judge.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/record/training_record.hpp"
 #include "reference/support/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 namespace {

@@ -5,10 +5,8 @@
 
 namespace plumbline::mutants {
 
-/// Training with another step in place of a right one.
+/// Devices that are wrong in one way.
 [[nodiscard]] std::vector<Mutant> training_mutants();
-/// The same over tensor ranks and in 16 bits.
-[[nodiscard]] std::vector<Mutant> mixed_mutants();
 /// Of devices, where ranks average parameters; edits of the source are in mutants.toml.
 [[nodiscard]] std::vector<Mutant> averaging_mutants();
 /// Training records of jobs.

@@ -8,7 +8,7 @@
 #include "harness/suite/machine_error.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
@@ -54,11 +54,11 @@ void train_task(worker::TaskRank& rank) {
     if (progress.scale) told.update({{"scale", *progress.scale}, {"skipped", progress.skipped}});
     rank.output(told);
   };
-  training::ExecutorSteps steps = rank.steps.of<training::ExecutorSteps>();
-  if (rank.arguments.contains("gradients")) steps.gradients = rank.arguments.at("gradients");
-  if (rank.arguments.contains("precision")) steps.precision = precision_of(rank.arguments);
+  training::RunSettings settings = rank.steps.of<training::RunSettings>();
+  if (rank.arguments.contains("gradients")) settings.gradients = rank.arguments.at("gradients");
+  if (rank.arguments.contains("precision")) settings.precision = precision_of(rank.arguments);
   try {
-    subject::training_module().run(spec, rank.world, rank.arguments.at("record").get<std::string>(), listen, steps);
+    subject::training_module().run(spec, rank.world, rank.arguments.at("record").get<std::string>(), listen, settings);
   } catch (const training::DeviceMissing& error) {
     throw suite::MachineFailure(error.what());
   }

@@ -42,7 +42,7 @@ REFUSALS = [
     ("check --mutant nope", 2, "no mutant 'nope'"),
     ("check --mutant ans.overlap_taken", 2, "it breaks what --adapter names"),
     ("check --adapter reference --mutant amp.below_min", 2, "edits of the source, which a woven build has"),
-    ("check --adapter reference --mutant red.none", 2, "it breaks what --backend names"),
+    ("check --adapter reference --mutant col.leaky_barrier", 2, "it breaks what --backend names"),
     ("check --world-size 0", 2, "'0' is not a whole number from 1"),
     ("check --world-size=-2", 2, "'-2' is not a whole number from 1"),
     ("check --world-size two", 2, "'two' is not a whole number from 1"),
@@ -1158,7 +1158,7 @@ class Commands(unittest.TestCase):
         def entry(id):
             return f'[[expect]]\nid = "{id}"\nverdict = "fail"\nreason = "known"\n'
         run = ["check", "--profile", "data-parallel", "--filter", "training.*single_device*", "--mutant",
-               "train.other_weights_on_rank_2", "--world-size", "3", "--expectations", "e.toml", "--out", "out"]
+               "col.drop_last_element", "--world-size", "3", "--expectations", "e.toml", "--out", "out"]
         (self.folder / "e.toml").write_text("schema = 1\n" + entry("TRAIN-006"))
         self.assertEqual(self.run_plumbline(*run), 1, self.done.stdout + self.done.stderr)
         results = [line for line in map(json.loads, (self.folder / "out/run.jsonl").read_text().splitlines())

@@ -34,7 +34,7 @@
 #include "reference/schedules/names.hpp"
 #include "reference/support/nearest_name.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::cli {
 namespace {

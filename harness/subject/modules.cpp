@@ -113,7 +113,9 @@ std::vector<std::string> module_names() {
   return names;
 }
 
-fs::path module_file(const std::string& name) { return modules_folder() / ("libplumbline_" + name + ".so"); }
+fs::path module_file(const std::string& name, const fs::path& folder) {
+  return folder / ("libplumbline_" + name + ".so");
+}
 
 std::string problem_of_interface(void* module, const fs::path& file) {
   const auto words = [](std::uint64_t number) { return fmt::format("{}-{:04x}", number >> 16, number & 0xffff); };
@@ -130,8 +132,8 @@ std::string problem_of_interface(void* module, const fs::path& file) {
       file.string(), others, own);
 }
 
-void* open_module(const std::string& name, const std::string& symbol, const std::string& what) {
-  const fs::path file = module_file(name);
+void* open_module(const std::string& name, const std::string& symbol, const std::string& what, const fs::path& folder) {
+  const fs::path file = module_file(name, folder);
   if (!fs::exists(file))
     throw NotAvailable(
         fmt::format("{}: not part of this build ('{}' is missing); {}", what, file.string(), remedy(name, false)));

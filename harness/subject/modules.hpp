@@ -27,15 +27,18 @@ class NotAvailable : public RuntimeFailure {
 [[nodiscard]] std::vector<std::string> module_names();
 
 /// The file of module `name`; it need not exist.
-[[nodiscard]] std::filesystem::path module_file(const std::string& name);
+[[nodiscard]] std::filesystem::path module_file(const std::string& name,
+                                                const std::filesystem::path& folder = modules_folder());
 
 /// Why an opened module, which lies in `file`, must not be called, in words that follow its name: it was compiled with
 /// another interface than this program (interface.hpp), or says nothing of one. Empty when it may be.
 [[nodiscard]] std::string problem_of_interface(void* module, const std::filesystem::path& file);
 
-/// Opens module `name` (once per process) and returns the address of `symbol`. `what` names it for the user: "backend
-/// mpi". Throws NotAvailable: not part of this build, its runtime is absent, or it was compiled with another interface.
-[[nodiscard]] void* open_module(const std::string& name, const std::string& symbol, const std::string& what);
+/// Opens module `name` of a folder (once per process) and returns the address of `symbol`. `what` names it for the
+/// user: "backend mpi". Throws NotAvailable: not part of this build, its runtime is absent, or it was compiled with
+/// another interface.
+[[nodiscard]] void* open_module(const std::string& name, const std::string& symbol, const std::string& what,
+                                const std::filesystem::path& folder = modules_folder());
 
 /// Why module `name` cannot be opened, in one line; empty when it can. It is tried in a child process, so that what it
 /// starts, or breaks, is gone with it.

@@ -12,6 +12,9 @@ namespace plumbline::subject {
 /// The training module of this process, opened at the first call; any thread. Throws NotAvailable where LibTorch is
 /// absent.
 [[nodiscard]] training::Training& training_module();
+/// The same without a mutant's edits: of a woven build the product's module, which is opened beside the woven one, and
+/// shares none of its functions. Else it is training_module().
+[[nodiscard]] training::Training& clean_training_module();
 /// Why it cannot be opened here; "": it can.
 [[nodiscard]] std::string why_no_training();
 

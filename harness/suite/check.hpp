@@ -124,6 +124,8 @@ class Context {
   [[nodiscard]] virtual const std::string& scratch() const = 0;
   /// Says that this rank is alive and what it does: moves the deadline, up to the hard limit.
   virtual void progress(const std::string& what) = 0;
+  /// The training module without what a mutant edits: what computes expectations, and nothing of the subject's.
+  [[nodiscard]] virtual training::Training& oracle() { return training(); }
 
   [[nodiscard]] int rank() { return world().rank(); }
   [[nodiscard]] int size() { return world().size(); }

@@ -21,8 +21,8 @@
 #include "reference/training/detail/model.hpp"
 #include "reference/training/pipeline/counting.hpp"
 #include "reference/training/pipeline/rank.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/slowmo/averaged_run.hpp"
-#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -96,9 +96,9 @@ std::string variable(const char* name) {
 // Keeps what its rank refers to.
 class TorchSession final : public PipelineSession {
  public:
-  TorchSession(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps,
+  TorchSession(const job::RunSpec& spec, comm::Communicator& world, const RunSettings& settings,
                const std::shared_ptr<device::Runtime>& devices)
-      : spec_(spec), steps_(steps), rank_(make(spec_, world, steps_, devices)) {}
+      : spec_(spec), settings_(settings), rank_(make(spec_, world, settings_, devices)) {}
 
   PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) override {
     return guarded([&] {
@@ -131,14 +131,14 @@ class TorchSession final : public PipelineSession {
 
  private:
   static std::unique_ptr<PipelineRank> make(const job::RunSpec& spec, comm::Communicator& world,
-                                            const ExecutorSteps& steps,
+                                            const RunSettings& settings,
                                             const std::shared_ptr<device::Runtime>& devices) {
-    require_runnable(spec, world, steps);
-    return std::make_unique<PipelineRank>(spec, world, steps, RankDevice(spec.run.device, world, devices));
+    require_runnable(spec, world, settings);
+    return std::make_unique<PipelineRank>(spec, world, settings, RankDevice(spec.run.device, world, devices));
   }
 
   job::RunSpec spec_;
-  ExecutorSteps steps_;
+  RunSettings settings_;
   std::unique_ptr<PipelineRank> rank_;
 };
 
@@ -202,31 +202,29 @@ class TorchTraining final : public Training {
   void use_devices(std::shared_ptr<device::Runtime> devices) override { devices_ = std::move(devices); }
 
   void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-           const Progress& progress, const ExecutorSteps& steps) override {
-    guarded([&] { run_specification(spec, world, folder, progress, steps, devices_); });
+           const Progress& progress, const RunSettings& settings) override {
+    guarded([&] { run_specification(spec, world, folder, progress, settings, devices_); });
   }
 
   std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
-                                            const ExecutorSteps& steps) override {
-    return guarded([&] { return std::make_unique<TorchSession>(spec, world, steps, devices_); });
+                                            const RunSettings& settings) override {
+    return guarded([&] { return std::make_unique<TorchSession>(spec, world, settings, devices_); });
   }
 
-  std::unique_ptr<PipelineSession> list_pipeline(const ListModel& model, comm::Communicator& world,
-                                                 const ExecutorSteps& steps) override {
-    return guarded([&] { return std::make_unique<GuardedSession>(training::list_pipeline(model, world, steps)); });
+  std::unique_ptr<PipelineSession> list_pipeline(const ListModel& model, comm::Communicator& world) override {
+    return guarded([&] { return std::make_unique<GuardedSession>(training::list_pipeline(model, world)); });
   }
   ListBaseline list_baseline(const ListModel& model, int stages,
                              const std::vector<std::vector<job::RowRange>>& calls) override {
     return guarded([&] { return training::list_baseline(model, stages, calls); });
   }
-  std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>& copies, comm::Communicator& group,
-                                     const ExecutorSteps& steps) override {
-    return guarded([&] { return training::sum_shared(copies, group, steps); });
+  std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>& copies, comm::Communicator& group) override {
+    return guarded([&] { return training::sum_shared(copies, group); });
   }
 
-  LayerOutcome cut_layer(const CutLayer& layer, comm::Communicator& group, const ExecutorSteps& steps) override {
+  LayerOutcome cut_layer(const CutLayer& layer, comm::Communicator& group) override {
     return guarded([&] {
-      const TensorGroup over{&group, &steps.tensor};
+      const TensorGroup over{&group};
       return outcome_of(layer, &over, Arithmetic::float32);
     });
   }
@@ -235,8 +233,8 @@ class TorchTraining final : public Training {
   }
 
   std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
-                                   const ExecutorSteps& steps) override {
-    return guarded([&] { return run_pipeline(run, world, sinks, steps, devices_); });
+                                   const RunSettings& settings) override {
+    return guarded([&] { return run_pipeline(run, world, sinks, settings, devices_); });
   }
 
   std::unique_ptr<AveragedSession> averaged(const job::RunSpec& spec, comm::Communicator& world,

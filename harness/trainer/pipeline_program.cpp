@@ -126,7 +126,7 @@ TrainingData text_data(const data::Text& text, const TrainerSettings& settings, 
 }
 
 PipelineProgram::PipelineProgram(const TrainerSettings& settings, const PipelineTask& task, comm::Communicator& world,
-                                 Timers* timers, ExecutorSteps steps)
+                                 Timers* timers, RunSettings run_settings)
     : settings_(settings),
       world_((check(settings, world), world)),
       timers_(timers),
@@ -134,7 +134,7 @@ PipelineProgram::PipelineProgram(const TrainerSettings& settings, const Pipeline
       data_(task.data(groups_.local_rank("data"))),
       device_(task.device, world, task.devices),
       store_(settings.seed, device_.computes_on()),
-      steps_(std::move(steps)) {
+      run_settings_(std::move(run_settings)) {
   at::set_num_threads(1);
   make_stages(task);
   if (settings.data > 1) make_reducer(task.gradients);
@@ -168,7 +168,7 @@ void PipelineProgram::make_stages(const PipelineTask& task) {
       [settings = settings_, name = task.schedule](int micro_batches) {
         return schedule_of(settings, name, micro_batches);
       },
-      std::move(own), std::move(options), steps_.pipeline);
+      std::move(own), std::move(options));
   share(task.blocks, parts, ranks);
 }
 
@@ -189,7 +189,7 @@ void PipelineProgram::share(const Blocks& blocks, const std::vector<schedules::I
     if (ranks.size() > 1) shared.push_back({parameter.name, parameter.tensor, ranks});
   }
   std::ranges::sort(shared, {}, &SharedParameter::name);
-  shared_ = std::make_unique<SharedParameters>(groups_.communicator("pipeline"), shared, steps_.pipeline, device_);
+  shared_ = std::make_unique<SharedParameters>(groups_.communicator("pipeline"), shared, device_);
 }
 
 TrainingProgram PipelineProgram::program() {

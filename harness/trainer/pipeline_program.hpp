@@ -41,7 +41,7 @@
 #include "reference/training/models/blocks.hpp"
 #include "reference/training/pipeline/engine.hpp"
 #include "reference/training/pipeline/shared.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::training {
 
@@ -90,9 +90,9 @@ struct UpdateBatches {
 class PipelineProgram {
  public:
   /// Collective over `world`, which must outlive it. `timers`, where there are some, measure "forward and backward",
-  /// "reduce" and "update". The steps are the right ones unless the run shall be wrong.
+  /// "reduce" and "update".
   PipelineProgram(const TrainerSettings& settings, const PipelineTask& task, comm::Communicator& world,
-                  Timers* timers = nullptr, ExecutorSteps steps = {});
+                  Timers* timers = nullptr, RunSettings run_settings = {});
   ~PipelineProgram();
 
   /// Its functions are collective, and refer to this.
@@ -135,7 +135,7 @@ class PipelineProgram {
   TrainingData data_;
   RankDevice device_;
   TensorStore store_;
-  ExecutorSteps steps_;
+  RunSettings run_settings_;
   std::map<int, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<PipelineEngine> engine_;
   std::unique_ptr<SharedParameters> shared_;

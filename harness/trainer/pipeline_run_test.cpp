@@ -12,7 +12,7 @@
 #include "reference/comm/local.hpp"
 #include "reference/support/temporary_folder.hpp"
 #include "reference/training/checkpoint.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::training {
 namespace {

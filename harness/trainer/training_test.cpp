@@ -2,6 +2,7 @@
 // ranks.
 #include "reference/training/training.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -20,7 +21,7 @@
 #include "reference/record/training_record.hpp"
 #include "reference/support/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -156,10 +157,10 @@ INSTANTIATE_TEST_SUITE_P(Recorded, TorchNn, testing::ValuesIn(recorded_cases()),
 
 class TrainingTest : public testing::Test {
  protected:
-  std::string error_of(const job::RunSpec& spec, int ranks = 1, const ExecutorSteps& steps = {}) {
+  std::string error_of(const job::RunSpec& spec, int ranks = 1, const RunSettings& settings = {}) {
     try {
       comm::run_ranks(
-          ranks, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, steps); });
+          ranks, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, settings); });
     } catch (const Error& error) {
       return std::string(error.kind()) + ": " + error.what();
     }
@@ -194,30 +195,41 @@ TEST_F(TrainingTest, EveryRankUsesBitwiseTheBaselinesMeanOnABackendThatAddsInRan
     }
 }
 
-TEST_F(TrainingTest, GivesItsReductionAllGradientsAndUsesWhatItMakesOfThem) {
-  const job::RunSpec spec = digits_run({.model = "conv", .data = 1, .steps = 1});
-  std::vector<std::string> names, copied;
-  ExecutorSteps steps;
-  steps.reduce = [&](const job::RunSpec&, comm::Communicator&, const Bucket& bucket) {
-    const float* next = bucket.values.data();
-    for (const BucketPart& part : bucket.parts) {
-      EXPECT_EQ(part.values.data(), next) << "the parts follow each other";
-      next += part.values.size();
-      EXPECT_EQ(part.values.size(), static_cast<std::size_t>(job::elements_of(part.parameter.shape)));
-      names.push_back(part.parameter.name);
-      if (part.copied) copied.push_back(part.parameter.name);
-      for (std::size_t i = 0; i < part.values.size(); ++i) part.values[i] = static_cast<float>(i);
-    }
-    EXPECT_EQ(next, bucket.values.data() + bucket.values.size());
-  };
-  comm::run_ranks(1,
-                  [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, steps); });
-  EXPECT_THAT(names, testing::ElementsAre("0.weight", "0.bias", "2.weight", "2.bias", "5.weight", "5.bias"));
-  EXPECT_THAT(copied, testing::ElementsAre("2.weight")) << "the first convolution has one channel";
+// What every reduction makes of every number is 0.25.
+class MakesQuarters final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    CommunicatorDecorator::do_run(call, timeout);
+    if (call.operation == comm::Operation::all_reduce)
+      std::fill_n(static_cast<float*>(call.out.data), call.out.count, 0.25f);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    for (const comm::Call& call : calls) do_run(call, {});
+    return {};
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<MakesQuarters>(std::move(group));
+  }
+};
+
+// Also of the second convolution, whose weights lie channels last.
+TEST_F(TrainingTest, ReducesAllGradientsAndUsesWhatComesOfIt) {
+  const job::RunSpec spec = digits_run({.model = "conv", .data = 2, .steps = 1});
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    MakesQuarters wrong(world.duplicate());
+    module().run(spec, wrong, folder.path() / "record", {}, {});
+  });
   const job::TrainingRecord record(spec, folder.path() / "record");
   for (const job::Parameter& parameter : job::parameters_of(spec)) {
-    const std::vector<float> used = record.copies(0, job::Moment::grad, parameter).at(0).values;
-    for (std::size_t i = 0; i < used.size(); ++i) ASSERT_EQ(used[i], static_cast<float>(i)) << parameter.name;
+    const auto values = [&](job::Moment moment) { return record.copies(0, moment, parameter).at(0).values; };
+    const std::vector<float> before = values(job::Moment::before), after = values(job::Moment::after);
+    const float lr = static_cast<float>(std::get<job::Sgd>(spec.optimizer).lr);
+    EXPECT_THAT(values(job::Moment::grad), testing::Each(0.25f)) << parameter.name;
+    for (std::size_t i = 0; i < after.size(); ++i)
+      ASSERT_NEAR(after[i], before[i] - lr * 0.25f, 1e-6) << parameter.name << " " << i;
   }
 }
 
@@ -236,29 +248,29 @@ TEST_F(TrainingTest, AccuracyCountsRightRows) {
 
 TEST_F(TrainingTest, SaysInOneLineWhatItDoesNotRun) {
   job::RunSpec spec = digits_run({.data = 1});
-  ExecutorSteps steps;
-  steps.precision.autocast = true;
-  EXPECT_EQ(error_of(spec, 1, steps),
+  RunSettings settings;
+  settings.precision.autocast = true;
+  EXPECT_EQ(error_of(spec, 1, settings),
             "invalid_argument: autocast with run.dtype = 'float32'; it must be 'float16' or 'bfloat16'");
   spec.run.dtype = "float16";
-  steps.precision = {.clip_norm = -1};
-  EXPECT_EQ(error_of(spec, 1, steps), "invalid_argument: clip norm -1; it must be a finite number above 0");
-  steps.precision = {.clip_norm = 1, .norm_type = 0};
-  EXPECT_EQ(error_of(spec, 1, steps), "invalid_argument: norm type 0; it must be a number above 0, or inf");
+  settings.precision = {.clip_norm = -1};
+  EXPECT_EQ(error_of(spec, 1, settings), "invalid_argument: clip norm -1; it must be a finite number above 0");
+  settings.precision = {.clip_norm = 1, .norm_type = 0};
+  EXPECT_EQ(error_of(spec, 1, settings), "invalid_argument: norm type 0; it must be a number above 0, or inf");
   spec = digits_run({.data = 1, .pipeline = 2, .schedule = "zb-h1"});
   spec.run.dtype = "bfloat16";
-  steps.precision = {.autocast = true};
+  settings.precision = {.autocast = true};
   EXPECT_EQ(
-      error_of(spec, 2, steps),
+      error_of(spec, 2, settings),
       "unsupported: autocast: the reference's executor runs only schedules with whole backward passes, not 'zb-h1'");
-  steps = {};
-  steps.gradients.static_graph = true;
+  settings = {};
+  settings.gradients.static_graph = true;
   const std::string static_graph = "unsupported: a static graph with ";
   for (const auto& [digits, why] : std::vector<std::pair<DigitsRun, std::string>>{
            {{.data = 1, .pipeline = 2}, "parallel.pipeline = 2"},
            {{.model = "pairs", .data = 1, .tensor = 2}, "parallel.tensor = 2"},
            {{.data = 2, .dtype = "bfloat16"}, "run.dtype = 'bfloat16'"}})
-    EXPECT_THAT(error_of(digits_run(digits), 2, steps), StartsWith(static_graph + why));
+    EXPECT_THAT(error_of(digits_run(digits), 2, settings), StartsWith(static_graph + why));
   spec = digits_run({.model = "pairs", .data = 1, .tensor = 2, .scaler = job::Scaler{}});
   spec.injections = {{.rank = 1, .parameter = "0.weight", .index = 12 * 64}};
   EXPECT_EQ(error_of(spec, 2),
@@ -326,7 +338,7 @@ TEST_F(TrainingTest, ASessionEvaluatesWithTheLossesOfOneDeviceAndGathersNothing)
     EXPECT_EQ(evaluated.losses.size(), world.rank() == 2 ? 2u : 0u);
     EXPECT_EQ(evaluated.outputs.size(), world.rank() == 2 ? 70u : 0u);
     const LossGradient alone =
-        module().baseline(spec, {rows}, given_weights(spec, 0), Arithmetic::float32, "cpu").slices.front();
+        module().baseline(spec, {rows}, given_weights(spec), Arithmetic::float32, "cpu").slices.front();
     if (world.rank() == 2) {
       EXPECT_EQ((evaluated.losses[0] + evaluated.losses[1]) / 2, alone.loss);
     }

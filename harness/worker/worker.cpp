@@ -94,6 +94,7 @@ class RankContext final : public suite::Context {
     return *shared_.job;
   }
   training::Training& training() override { return subject::training_module(); }
+  training::Training& oracle() override { return subject::clean_training_module(); }
   const suite::Steps& steps() override { return steps_; }
   [[nodiscard]] const suite::Parameters& parameters() const override { return shared_.one.parameters; }
   [[nodiscard]] std::uint64_t seed() const override { return shared_.seed; }

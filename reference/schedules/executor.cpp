@@ -65,16 +65,64 @@ bool has_callback(const StageCallbacks& callbacks, ActionKind kind) {
   }
 }
 
+void call_back(const StageCallbacks& callbacks, const Action& action) {
+  const auto of_stage = [&](const StageCallbacks::OfStage& callback) {
+    if (callback) callback(action.stage);
+  };
+  switch (action.kind) {
+    case Kind::forward:
+      return callbacks.forward(action.stage, action.micro_batch);
+    case Kind::backward:
+      return callbacks.backward(action.stage, action.micro_batch);
+    case Kind::input_gradient:
+      return callbacks.input_gradient(action.stage, action.micro_batch);
+    case Kind::weight_gradient:
+      return callbacks.weight_gradient(action.stage, action.micro_batch);
+    case Kind::unshard:
+      return of_stage(callbacks.unshard);
+    case Kind::reshard:
+      return of_stage(callbacks.reshard);
+    case Kind::reduce_gradients:
+      return of_stage(callbacks.reduce_gradients);
+    default:
+      return;
+  }
+}
+
+// Starts all calls as one.
+std::vector<comm::Work> start_together(comm::Communicator& communicator, std::span<const comm::Call> calls) {
+  std::vector<comm::Work> works;
+  works.push_back(communicator.start(calls));
+  return works;
+}
+
+// Starts each call by itself, without waiting in between: a handle for each. As one where one would go behind the
+// other: on the memory of devices, and over communicators without Capability::nonblocking.
+std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls) {
+  const auto on_host = [](const comm::Call& call) {
+    return call.in.device.kind == comm::Device::Kind::cpu && call.out.device.kind == comm::Device::Kind::cpu;
+  };
+  // Where start() lasts until a call is over, one behind another could wait for a rank that does so, too.
+  if (!communicator.capabilities().has(comm::Capability::nonblocking) || !std::ranges::all_of(calls, on_host))
+    return start_together(communicator, calls);
+  std::vector<comm::Work> works;
+  for (const comm::Call& call : calls) works.push_back(communicator.start(call));
+  return works;
+}
+
+bool is_same(const Action& message, const Action& other) {
+  return message.kind == other.kind && message.stage == other.stage && message.micro_batch == other.micro_batch;
+}
+
 class Executor {
  public:
   Executor(comm::Communicator& communicator, const Schedule& schedule, const StageCallbacks& callbacks,
-           const ExecutorOptions& options, const PipelineSteps& steps)
+           const ExecutorOptions& options)
       : communicator_(communicator),
         schedule_(schedule),
         callbacks_(callbacks),
         options_(options),
-        steps_(steps),
-        actions_(steps.actions(schedule, communicator.rank())) {
+        actions_(schedule.ranks[static_cast<std::size_t>(communicator.rank())]) {
     for (const Action& action : actions_)
       if (!has_callback(callbacks, action.kind))
         throw InvalidArgument(fmt::format("run_rank: {} has no callback", to_string(action)));
@@ -82,21 +130,25 @@ class Executor {
   }
 
   std::vector<Period> run() {
+    // 1. All ranks begin together.
     communicator_.barrier(options_.timeout);
     begin_ = Clock::now();
+    // 2. The row in its order, joined actions at once.
     for (at_ = 0; at_ < actions_.size();) {
-      std::size_t end = at_;
-      while (end + 1 < actions_.size() && actions_[end].joined) ++end;
-      const std::span<const Action> group(actions_.data() + at_, end + 1 - at_);
-      if (is_message(group.front().kind))
-        post(group);
-      else if (is_send_wait(group.front().kind))
-        wait_until_sent(group.front());
+      const std::span<const Action> joined = joined_actions();
+      // 2a. Messages are started, and go on beside what follows.
+      if (is_message(joined.front().kind)) post(joined);
+      // 2b. The schedule's own waits for sends.
+      else if (is_send_wait(joined.front().kind))
+        wait_until_sent(joined.front());
+      // 2c. Computations wait for their inputs alone.
       else
-        compute(group);
+        compute(joined);
+      // 2d. Sends that are over give their memory back.
       finish_what_is_over();
-      at_ = end + 1;
+      at_ += joined.size();
     }
+    // 3. What is still under way.
     at_ = actions_.empty() ? 0 : actions_.size() - 1;
     while (!posted_.empty()) finish(posted_.begin());
     return std::move(periods_);
@@ -118,6 +170,12 @@ class Executor {
   };
   using Place = std::deque<Posted>::iterator;
 
+  // The next one with those that are joined to it.
+  [[nodiscard]] std::span<const Action> joined_actions() const {
+    std::size_t end = at_;
+    while (end + 1 < actions_.size() && actions_[end].joined) ++end;
+    return {actions_.data() + at_, end + 1 - at_};
+  }
   [[nodiscard]] double now() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   [[nodiscard]] int rank_of(int stage) const {
     return stage < 0 || stage >= schedule_.stages ? -1 : schedule_.stage_to_rank[static_cast<std::size_t>(stage)];
@@ -143,7 +201,7 @@ class Executor {
     Posted whole{at_, messages, {}, std::ranges::all_of(messages, is_send, &Action::kind)};
     bool are_apart = true;
     for (const GroupCalls& group : groups) {
-      std::vector<comm::Work> works = steps_.start(*group.communicator, group.calls, options_.timeout);
+      std::vector<comm::Work> works = start_each(*group.communicator, group.calls);
       are_apart = are_apart && works.size() == group.calls.size();
       for (std::size_t i = 0; i < works.size(); ++i)
         (are_apart ? apart[group.messages[i]] : whole).works.push_back(std::move(works[i]));
@@ -164,10 +222,10 @@ class Executor {
     const bool is_gradient = message.kind == Kind::send_backward || message.kind == Kind::recv_backward;
     comm::Communicator* const over = is_gradient && options_.gradients ? options_.gradients : &communicator_;
     const bool sends = is_send(message.kind);
-    for (const comm::Buffer& piece : steps_.split(message, memory_of(message), options_.most_bytes_a_call)) {
+    for (const comm::Buffer& piece : pieces_of(memory_of(message), options_.most_bytes_a_call)) {
       comm::Call call{.operation = sends ? comm::Operation::send : comm::Operation::recv,
                       .root = rank_of(peer_stage(message)),
-                      .tag = steps_.tag(message, schedule_.stages)};
+                      .tag = tag_of(message, schedule_.stages)};
       if (sends)
         call.in = piece;
       else
@@ -188,7 +246,10 @@ class Executor {
     for (const Action& action : group) {
       Period& period = periods_[at_ + static_cast<std::size_t>(&action - group.data())];
       period.start = now();
-      steps_.compute(callbacks_, action);
+      if (options_.around)
+        options_.around(action, [&] { call_back(callbacks_, action); });
+      else
+        call_back(callbacks_, action);
       period.end = now();
       hand_over(action);
     }
@@ -226,9 +287,6 @@ class Executor {
       }
     periods_[at_].end = now();
   }
-  static bool is_same(const Action& message, const Action& other) {
-    return message.kind == other.kind && message.stage == other.stage && message.micro_batch == other.micro_batch;
-  }
   using Name = std::tuple<Kind, int, int>;
   static Name name_of_message(const Action& message) { return {message.kind, message.stage, message.micro_batch}; }
 
@@ -257,7 +315,7 @@ class Executor {
     posted_.erase(place);
     if (posted.sends_alone) --outstanding_sends_;
     try {
-      for (comm::Work& work : posted.works) steps_.wait(posted.messages, work, options_.timeout);
+      for (comm::Work& work : posted.works) work.wait(options_.timeout);
     } catch (const comm::TimeoutError& error) {
       throw comm::TimeoutError(describe_wait(posted) + error.what());
     }
@@ -283,8 +341,7 @@ class Executor {
   const Schedule& schedule_;
   const StageCallbacks& callbacks_;
   const ExecutorOptions& options_;
-  const PipelineSteps& steps_;
-  std::vector<Action> actions_;
+  std::span<const Action> actions_;
   std::vector<Period> periods_;
   Clock::time_point begin_;
   std::size_t at_ = 0;
@@ -295,17 +352,12 @@ class Executor {
 
 }  // namespace
 
-std::vector<Action> actions_of_row(const Schedule& schedule, int rank) {
-  return schedule.ranks[static_cast<std::size_t>(rank)];
-}
-
 int tag_of(const Action& message, int stages) {
   const int direction = is_metadata(message.kind) ? 2 : direction_of_message(message.kind) > 0 ? 0 : 1;
   return (message.micro_batch * stages + sending_stage(message)) * kDirections + direction;
 }
 
-std::vector<comm::Buffer> pieces_of(const Action&, std::span<const comm::Buffer> tensors,
-                                    std::optional<std::int64_t> most_bytes) {
+std::vector<comm::Buffer> pieces_of(std::span<const comm::Buffer> tensors, std::optional<std::int64_t> most_bytes) {
   std::vector<comm::Buffer> pieces;
   for (const comm::Buffer& tensor : tensors) {
     const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
@@ -319,157 +371,10 @@ std::vector<comm::Buffer> pieces_of(const Action&, std::span<const comm::Buffer>
   return pieces;
 }
 
-std::vector<comm::Work> start_together(comm::Communicator& communicator, std::span<const comm::Call> calls,
-                                       comm::Timeout) {
-  std::vector<comm::Work> works;
-  works.push_back(communicator.start(calls));
-  return works;
-}
-
-std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls,
-                                   comm::Timeout timeout) {
-  const auto on_host = [](const comm::Call& call) {
-    return call.in.device.kind == comm::Device::Kind::cpu && call.out.device.kind == comm::Device::Kind::cpu;
-  };
-  // Where start() lasts until a call is over, one behind another could wait for a rank that does so, too.
-  if (!communicator.capabilities().has(comm::Capability::nonblocking) || !std::ranges::all_of(calls, on_host))
-    return start_together(communicator, calls, timeout);
-  std::vector<comm::Work> works;
-  for (const comm::Call& call : calls) works.push_back(communicator.start(call));
-  return works;
-}
-
-void wait_for(std::span<const Action>, comm::Work& work, comm::Timeout timeout) { work.wait(timeout); }
-
-void call_back(const StageCallbacks& callbacks, const Action& action) {
-  const auto of_stage = [&](const StageCallbacks::OfStage& callback) {
-    if (callback) callback(action.stage);
-  };
-  switch (action.kind) {
-    case Kind::forward:
-      return callbacks.forward(action.stage, action.micro_batch);
-    case Kind::backward:
-      return callbacks.backward(action.stage, action.micro_batch);
-    case Kind::input_gradient:
-      return callbacks.input_gradient(action.stage, action.micro_batch);
-    case Kind::weight_gradient:
-      return callbacks.weight_gradient(action.stage, action.micro_batch);
-    case Kind::unshard:
-      return of_stage(callbacks.unshard);
-    case Kind::reshard:
-      return of_stage(callbacks.reshard);
-    case Kind::reduce_gradients:
-      return of_stage(callbacks.reduce_gradients);
-    default:
-      return;
-  }
-}
-
 std::vector<Period> run_rank(comm::Communicator& communicator, const Schedule& schedule,
-                             const StageCallbacks& callbacks, const ExecutorOptions& options,
-                             const PipelineSteps& steps) {
+                             const StageCallbacks& callbacks, const ExecutorOptions& options) {
   refuse_unless_fits(schedule, communicator, options);
-  return Executor(communicator, schedule, callbacks, options, steps).run();
-}
-
-namespace {
-
-// Sleeps, so that other ranks have the core, all but the last moments: who sleeps wakes late. Those it yields.
-void wait_until(Clock::time_point end) {
-  constexpr std::chrono::microseconds kLate{100};
-  if (Clock::now() < end - kLate) std::this_thread::sleep_until(end - kLate);
-  while (Clock::now() < end) std::this_thread::yield();
-}
-
-}  // namespace
-
-// Of each message its own, as long as it lasts. It begins with the moment at which it was sent, where there is room.
-struct EmulatedDevice::Memory {
-  std::map<std::pair<bool, int>, std::vector<std::byte>> messages;  // by whether it is sent, and tag
-  std::map<std::pair<Kind, int>, Clock::time_point> sent_at;        // of inputs that are here: of a stage, by receive
-  int stages = 1;
-};
-
-EmulatedDevice::EmulatedDevice(const Schedule& schedule, int rank, SimulationOptions options, double seconds)
-    : options_(std::move(options)), seconds_(seconds), memory_(std::make_unique<Memory>()) {
-  Schedule empty = schedule;
-  for (auto& actions : empty.ranks) actions.clear();
-  (void)simulate(empty, options_);  // refuses the options
-  if (!(seconds >= 0))
-    throw InvalidArgument(fmt::format("emulated device: seconds must be 0 or more, got {}", seconds));
-  if (!options_.rank_slowdown.empty()) seconds_ *= options_.rank_slowdown.at(static_cast<std::size_t>(rank));
-  memory_->stages = schedule.stages;
-}
-
-EmulatedDevice::~EmulatedDevice() = default;
-
-StageCallbacks EmulatedDevice::callbacks() {
-  const auto computing = [this](Kind kind) {
-    return [this, kind](int stage, int micro_batch) {
-      compute({.kind = kind, .stage = stage, .micro_batch = micro_batch});
-    };
-  };
-  StageCallbacks callbacks;
-  callbacks.forward = computing(Kind::forward);
-  callbacks.backward = computing(Kind::backward);
-  callbacks.input_gradient = computing(Kind::input_gradient);
-  callbacks.weight_gradient = computing(Kind::weight_gradient);
-  callbacks.buffer = [this](const Action& message) { return memory_of(message); };
-  callbacks.release = [this](const Action& message) { release(message); };
-  return callbacks;
-}
-
-void EmulatedDevice::compute(const Action& action) {
-  const Clock::time_point begin = begin_of(action);
-  if (action.kind == Kind::forward) peak_ = std::max(peak_, ++live_);
-  const auto& stages = options_.stages;
-  const double time =
-      (stages.size() == 1 ? stages.front() : stages[static_cast<std::size_t>(action.stage)]).of(action.kind);
-  const Clock::time_point end =
-      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time * seconds_));
-  wait_until(end);
-  returned_ = Clock::now();
-  late_ = returned_ - end;
-  const bool ends = options_.forward_only || action.kind == Kind::backward || action.kind == Kind::weight_gradient;
-  if (ends) --live_;
-}
-
-// A device does not wake late. What this one did, after the computation before, is not counted again; unless it would
-// have had to wait for the input anyway, or nothing is known of that.
-Clock::time_point EmulatedDevice::begin_of(const Action& action) {
-  const Clock::time_point now = Clock::now();
-  const Kind receive = action.kind == Kind::forward ? Kind::recv_forward : Kind::recv_backward;
-  const auto sent = memory_->sent_at.extract(
-      {receive, tag_of({.kind = receive, .stage = action.stage, .micro_batch = action.micro_batch}, memory_->stages)});
-  if (action.kind == Kind::weight_gradient || sent.empty()) return now - late_;
-  return sent.mapped() > returned_ ? now : std::max(now - late_, sent.mapped());
-}
-
-comm::Buffer EmulatedDevice::memory_of(const Action& message) {
-  const int boundary = std::min(message.stage, peer_stage(message));
-  const auto& sizes = options_.message_bytes;
-  const double size = is_metadata(message.kind) ? 0
-                      : sizes.size() == 1       ? sizes.front()
-                                                : sizes[static_cast<std::size_t>(boundary)];
-  auto& memory = memory_->messages[{is_send(message.kind), tag_of(message, memory_->stages)}];
-  memory.resize(static_cast<std::size_t>(size));
-  if (is_send(message.kind) && memory.size() >= sizeof(Clock::rep)) {
-    const Clock::rep now = Clock::now().time_since_epoch().count();
-    std::memcpy(memory.data(), &now, sizeof now);
-  }
-  return {memory.data(), static_cast<std::int64_t>(memory.size()), comm::DType::u8};
-}
-
-void EmulatedDevice::release(const Action& message) {
-  const int tag = tag_of(message, memory_->stages);
-  const auto memory = memory_->messages.extract({is_send(message.kind), tag});
-  if (is_send(message.kind) || is_metadata(message.kind)) return;
-  Clock::rep sent = Clock::now().time_since_epoch().count();
-  if (memory.mapped().size() >= sizeof sent) std::memcpy(&sent, memory.mapped().data(), sizeof sent);
-  const Clock::time_point sent_at{Clock::duration(sent)};
-  memory_->sent_at[{message.kind, tag}] = sent_at;
-  // The rank has waited for it since, perhaps before the first of joined computations: it is not late any more.
-  if (sent_at > returned_) late_ = {};
+  return Executor(communicator, schedule, callbacks, options).run();
 }
 
 }  // namespace plumbline::schedules

@@ -16,7 +16,6 @@
 // Errors  TimeoutError says which rank waited where, for which message, from or to whom. StateError: a computation
 //         whose receive is not in the rank's list before it. What a callback throws comes through; the group is
 //         unusable then.
-// Steps   What a wrong program gets wrong is a function in PipelineSteps; a value made without arguments is right.
 // Cost    Beside callbacks and communicator, about 0.1 us an action.
 // Source  The action runtime of torch.distributed.pipelining; DeepSpeed's instructions.
 #pragma once
@@ -59,43 +58,15 @@ struct StageCallbacks {
   OfStage reduce_gradients;  // (optional)
 };
 
-// The right steps, by name.
-
-/// The actions of the schedule's row.
-[[nodiscard]] std::vector<Action> actions_of_row(const Schedule& schedule, int rank);
 /// A number that no other message of a schedule with so many stages has, the same on both sides.
 [[nodiscard]] int tag_of(const Action& message, int stages);
 /// Each tensor that has more than so many bytes in pieces of as many whole elements as fit, one at least; the last
 /// piece is what is left. The others as they are, also those without elements.
-[[nodiscard]] std::vector<comm::Buffer> pieces_of(const Action& message, std::span<const comm::Buffer> tensors,
+[[nodiscard]] std::vector<comm::Buffer> pieces_of(std::span<const comm::Buffer> tensors,
                                                   std::optional<std::int64_t> most_bytes);
-/// Starts each call by itself, without waiting in between: a handle for each. As one where one would go behind the
-/// other: on the memory of devices, and over communicators without Capability::nonblocking.
-[[nodiscard]] std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls,
-                                                 comm::Timeout timeout);
-/// Starts all calls as one.
-[[nodiscard]] std::vector<comm::Work> start_together(comm::Communicator& communicator,
-                                                     std::span<const comm::Call> calls, comm::Timeout timeout);
-/// Waits until the messages of one handle are over.
-void wait_for(std::span<const Action> messages, comm::Work& work, comm::Timeout timeout);
-/// Calls what the action stands for.
-void call_back(const StageCallbacks& callbacks, const Action& action);
 
-/// The steps of an executor that a wrong program gets wrong.
-struct PipelineSteps {
-  /// What a rank does, in its order.
-  std::function<std::vector<Action>(const Schedule& schedule, int rank)> actions = actions_of_row;
-  std::function<int(const Action& message, int stages)> tag = tag_of;
-  std::function<std::vector<comm::Buffer>(const Action& message, std::span<const comm::Buffer> tensors,
-                                          std::optional<std::int64_t> most_bytes)>
-      split = pieces_of;
-  /// Starts messages that are joined. With a handle for each call, messages are over one by one, else all together.
-  std::function<std::vector<comm::Work>(comm::Communicator& communicator, std::span<const comm::Call> calls,
-                                        comm::Timeout timeout)>
-      start = start_each;
-  std::function<void(std::span<const Action> messages, comm::Work& work, comm::Timeout timeout)> wait = wait_for;
-  std::function<void(const StageCallbacks& callbacks, const Action& action)> compute = call_back;
-};
+/// Around a computation, which it makes by one call of `compute`: to time it, or to name it for a profiler.
+using AroundComputation = std::function<void(const Action& computation, const std::function<void()>& compute)>;
 
 struct ExecutorOptions {
   /// Of each wait; nothing means the communicator's own limit.
@@ -107,6 +78,8 @@ struct ExecutorOptions {
   /// Gradients go over this group, of the same ranks in the same order; without, all messages over one. Joined messages
   /// are then posted group by group, in the order in which the groups' first ones stand.
   comm::Communicator* gradients = nullptr;
+  /// (optional) Called for each computation, sharded parameters' included.
+  AroundComputation around = {};
 };
 
 /// Runs this rank's part. Collective: all ranks of the communicator, which are the schedule's, run the same one; it
@@ -115,8 +88,7 @@ struct ExecutorOptions {
 /// schedule whose stages have no rank each or that has more messages than tags, and for callbacks that it needs and
 /// that are empty.
 [[nodiscard]] std::vector<Period> run_rank(comm::Communicator& communicator, const Schedule& schedule,
-                                           const StageCallbacks& callbacks, const ExecutorOptions& options = {},
-                                           const PipelineSteps& steps = {});
+                                           const StageCallbacks& callbacks, const ExecutorOptions& options = {});
 
 /// A device that computes nothing: each computation waits until its time has passed and leaves the core to other ranks,
 /// so that a machine has more devices than cores. Messages are real and have the given sizes. Times, bytes and

@@ -280,40 +280,40 @@ TEST(Executor, RefusesWhatItCannotRun) {
               HasSubstr("rank 1 at position 0: 1F0 needs 1RECV_F0"));
 }
 
-// Runs with wrong steps and says whether the result is that of one device.
-bool trains(const Schedule& schedule, const PipelineSteps& steps) {
+// Whether the result is that of one device.
+bool trains(const Schedule& schedule) {
   std::vector<Values> sums(static_cast<std::size_t>(schedule.stages), Values(kWords));
   comm::run_ranks(static_cast<int>(schedule.ranks.size()), [&](comm::Communicator& communicator) {
     Model model(schedule, sums);
-    (void)run_rank(communicator, schedule, model.callbacks(), {.timeout = 5s}, steps);
+    (void)run_rank(communicator, schedule, model.callbacks(), {.timeout = 5s});
   });
   return sums == trained_alone(schedule.stages, schedule.micro_batches);
 }
 
-TEST(PipelineSteps, ChangeTheResultWhenTheyAreWrong) {
-  const Schedule schedule = lower(generate(ScheduleKind::gpipe, {2, 2, 1}));
-  EXPECT_TRUE(trains(schedule, {}));
-  PipelineSteps other_micro_batch;
-  other_micro_batch.compute = [](const StageCallbacks& callbacks, Action action) {
-    if (action.kind == ActionKind::backward && action.stage == 1) action.micro_batch = 1 - action.micro_batch;
-    call_back(callbacks, action);
-  };
-  EXPECT_FALSE(trains(schedule, other_micro_batch));
-  PipelineSteps one_by_one;  // both ranks of an exchange wait for their send before they post the receive
-  one_by_one.start = [](comm::Communicator& communicator, std::span<const comm::Call> calls, comm::Timeout) {
-    for (const comm::Call& call : calls) communicator.run(call, 200ms);
-    return std::vector<comm::Work>{};
-  };
-  const Schedule exchanging = lower(generate(ScheduleKind::one_f_one_b, {2, 3, 1}));
-  EXPECT_TRUE(trains(exchanging, {}));
-  EXPECT_THROW((void)trains(exchanging, one_by_one), comm::TimeoutError);
-  PipelineSteps by_direction;  // the micro-batch does not count
-  by_direction.tag = [](const Action& message, int) { return is_send(message.kind) == (message.stage == 0) ? 0 : 1; };
+TEST(Executor, TrainsWhereRanksExchangeAndMessagesCross) {
+  EXPECT_TRUE(trains(lower(generate(ScheduleKind::gpipe, {2, 2, 1}))));
+  EXPECT_TRUE(trains(lower(generate(ScheduleKind::one_f_one_b, {2, 3, 1}))));
   const Schedule crossed = from_rows({"0F0,0F1,(0SEND_F0;0SEND_F1)P2P,0RECV_B0,0B0,0RECV_B1,0B1",
                                       "(1RECV_F1;1RECV_F0)P2P,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1"},
                                      2);
-  EXPECT_TRUE(trains(crossed, {}));
-  EXPECT_FALSE(trains(crossed, by_direction));
+  EXPECT_TRUE(trains(crossed));
+}
+
+TEST(Executor, CallsAroundComputationsAlone) {
+  const Schedule schedule = lower(generate(ScheduleKind::gpipe, {2, 2, 1}));
+  std::array<std::vector<std::string>, 2> computations;
+  comm::run_ranks(2, [&](comm::Communicator& communicator) {
+    std::vector<Values> sums(2, Values(kWords));
+    Model model(schedule, sums);
+    auto& own = computations[static_cast<std::size_t>(communicator.rank())];
+    const auto around = [&](const Action& computation, const std::function<void()>& compute) {
+      own.push_back(to_string(computation));
+      compute();
+    };
+    (void)run_rank(communicator, schedule, model.callbacks(), {.around = around});
+  });
+  EXPECT_THAT(computations[0], testing::ElementsAre("0F0", "0F1", "0B0", "0B1"));
+  EXPECT_THAT(computations[1], testing::ElementsAre("1F0", "1F1", "1B0", "1B1"));
 }
 
 // ---- several tensors in a message ----
@@ -329,7 +329,7 @@ TEST(Pieces, HaveAsManyWholeElementsAsFit) {
   const auto pieces = [&](std::vector<std::int64_t> counts, std::optional<std::int64_t> most) {
     std::vector<comm::Buffer> tensors;
     for (const std::int64_t count : counts) tensors.push_back({memory.data(), count, comm::DType::f64});
-    return pieces_of({}, tensors, most);
+    return pieces_of(tensors, most);
   };
   using testing::ElementsAre;
   EXPECT_THAT(counts_of(pieces({10, 0, 1}, {})), ElementsAre(10, 0, 1));

@@ -20,7 +20,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -122,29 +121,16 @@ class DescriptionMismatch : public Error {
 /// Words of a message unless said otherwise: 2 KiB, enough for 28 tensors of four dimensions.
 inline constexpr std::size_t kDescriptionWords = 256;
 
-// The right steps, by name.
-
 /// The words, without zeros behind them.
 [[nodiscard]] std::vector<std::int64_t> encode(const TensorDescriptions& tensors);
 [[nodiscard]] TensorDescriptions decode(std::span<const std::int64_t> words);
-/// Whether an output is what was promised or told.
-[[nodiscard]] bool is_same(const TensorDescriptions& expected, const TensorDescriptions& tensors);
-
-/// The steps of an exchange that a wrong program gets wrong.
-struct DescriptionSteps {
-  std::function<std::vector<std::int64_t>(const TensorDescriptions& tensors)> encode = schedules::encode;
-  std::function<TensorDescriptions(std::span<const std::int64_t> words)> decode = schedules::decode;
-  std::function<bool(const TensorDescriptions& expected, const TensorDescriptions& tensors)> is_same =
-      schedules::is_same;
-};
 
 /// One side of one boundary: what a stage tells the next one of its outputs, or what this one hears. Knows of no
 /// communicator: its memory is what the executor's callbacks name for SEND and RECV of metadata.
 class DescriptionExchange {
  public:
   /// `promised` counts where nothing is told. Both sides are made with equal arguments.
-  explicit DescriptionExchange(Metadata told, TensorDescriptions promised = {}, std::size_t words = kDescriptionWords,
-                               DescriptionSteps steps = {});
+  explicit DescriptionExchange(Metadata told, TensorDescriptions promised = {}, std::size_t words = kDescriptionWords);
 
   /// The message that tells of a micro-batch's output. Throws StateError where nothing is to be told (any more).
   [[nodiscard]] comm::Buffer tell(int micro_batch, const TensorDescriptions& tensors);
@@ -169,7 +155,6 @@ class DescriptionExchange {
   Metadata metadata_;
   TensorDescriptions promised_;
   std::size_t words_;
-  DescriptionSteps steps_;
   std::map<int, Told> told_;
 };
 

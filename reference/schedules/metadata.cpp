@@ -112,11 +112,8 @@ TensorDescriptions decode(std::span<const std::int64_t> message) {
   return tensors;
 }
 
-bool is_same(const TensorDescriptions& expected, const TensorDescriptions& tensors) { return expected == tensors; }
-
-DescriptionExchange::DescriptionExchange(Metadata told, TensorDescriptions promised, std::size_t words,
-                                         DescriptionSteps steps)
-    : metadata_(told), promised_(std::move(promised)), words_(words), steps_(std::move(steps)) {}
+DescriptionExchange::DescriptionExchange(Metadata told, TensorDescriptions promised, std::size_t words)
+    : metadata_(told), promised_(std::move(promised)), words_(words) {}
 
 DescriptionExchange::Told& DescriptionExchange::begin(int micro_batch) {
   if (metadata_ == Metadata::none)
@@ -131,7 +128,7 @@ comm::Buffer DescriptionExchange::message_of(Told& told) const {
 }
 
 comm::Buffer DescriptionExchange::tell(int micro_batch, const TensorDescriptions& tensors) {
-  const std::vector<std::int64_t> words = steps_.encode(tensors);
+  const std::vector<std::int64_t> words = encode(tensors);
   if (words.size() > words_)
     throw InvalidArgument(fmt::format("micro-batch {}: {} take {} words, and a message of descriptions has {}",
                                       micro_batch, to_string(tensors), words.size(), words_));
@@ -147,13 +144,13 @@ const TensorDescriptions& DescriptionExchange::expected(int micro_batch) {
   if (metadata_ == Metadata::none) return promised_;
   const auto told = told_.find(key_of(micro_batch));
   if (told == told_.end()) throw StateError(fmt::format("micro-batch {}: nothing was told of its output", micro_batch));
-  if (!told->second.tensors) told->second.tensors = steps_.decode(told->second.words);
+  if (!told->second.tensors) told->second.tensors = decode(told->second.words);
   return *told->second.tensors;
 }
 
 void DescriptionExchange::keep_to(int micro_batch, const TensorDescriptions& tensors) {
   const TensorDescriptions& known = expected(micro_batch);
-  if (!steps_.is_same(known, tensors))
+  if (known != tensors)
     throw DescriptionMismatch(fmt::format("micro-batch {}: the output is {}, and {} was {}", micro_batch,
                                           to_string(tensors), to_string(known),
                                           metadata_ == Metadata::none ? "promised" : "told"));

@@ -7,6 +7,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
+#include "reference/record/training_record.hpp"
 #include "reference/training/bucketing/autograd.hpp"
 #include "reference/training/detail/gradients.hpp"
 #include "reference/training/detail/model.hpp"
@@ -31,16 +32,16 @@ class BucketedGradients {
   /// `values` are the parameters, which an optimizer changes in place.
   BucketedGradients(const job::RunSpec& spec, const job::RunFiles& files, comm::Communicator& group,
                     const std::vector<job::Parameter>& list, const std::vector<at::Tensor>& values,
-                    const ExecutorSteps& steps, const RankDevice& where)
+                    const RunSettings& settings, const RankDevice& where)
       : spec_(spec), files_(files), leaves_(leaves_of(values)), model_(spec, leaves_), local_(values.size()) {
     std::vector<NamedTensor> named;
     for (std::size_t i = 0; i < list.size(); ++i) named.push_back({list[i].name, leaves_[i]});
     const std::vector<bucketing::Gradient> gradients = gradients_of(in_one_group(named), where.device());
     AutogradOptions options{
         .where = where,
-        .reducer = options_of(steps.gradients, shapes_of(in_one_group(named))),
+        .reducer = options_of(settings.gradients, shapes_of(in_one_group(named))),
         .bucket_bytes = bucket_bytes_over(group, gradients, spec.run.bucket_bytes, where),
-        .rebuild = steps.gradients.static_graph,
+        .rebuild = settings.gradients.static_graph,
         .before_reduction = [this](std::size_t leaf, const at::Tensor& own) { local_[leaf] = own.clone(); }};
     reducer_.emplace(group, std::move(named), std::move(options));
   }
@@ -84,54 +85,67 @@ class BucketedGradients {
   std::optional<AutogradReducer> reducer_;
 };
 
+// The divisor of a micro-batch's loss: a step's gradient is the mean of its micro-batches'.
+double micro_batches_of_a_step(const job::RunSpec& spec) {
+  return static_cast<double>(spec.run.micro_batches) * spec.run.accumulation;
+}
+
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:
-  DataParallelRun(const job::RunSpec& spec, comm::Communicator& group, const ExecutorSteps& steps,
+  DataParallelRun(const job::RunSpec& spec, comm::Communicator& group, const RunSettings& settings,
                   const RankDevice& rank)
       : spec_(spec),
         group_(group),
-        steps_(steps),
         files_(spec),
         list_(job::parameters_of(spec)),
-        values_(parameters_on(spec, steps.weights(spec, group.rank()), Arithmetic::float32, rank.computes_on())),
-        optimizer_(steps.optimizer(spec, group.rank()), list_.size()),
+        optimizer_(spec.optimizer, list_.size()),
         record_(spec, group.rank(), "plumbline", PLUMBLINE_VERSION) {
-    const RankDevice where = reduced_on(rank, steps.gradients);
-    if (!steps.reduce && where.is_shared())
-      buckets_.emplace(spec, files_, group, list_, values_, steps, where);
+    values_ = parameters_on(spec, given_weights(spec), Arithmetic::float32, rank.computes_on());
+    const RankDevice where = reduced_on(rank, settings.gradients);
+    if (where.is_shared())
+      buckets_.emplace(spec, files_, group, list_, values_, settings, where);
     else
-      reduction_.emplace(group, spec, steps, list_, values_, rank);
+      reduction_.emplace(group, spec, settings, list_, values_, rank);
   }
 
   StepProgress step(int step) {
     note(step, job::Moment::before, values_);
-    const std::vector<job::RowRange> rows = steps_.rows(spec_, step, group_.rank());
-    const double divisor = steps_.divisor(spec_);
-    TensorGradient local =
-        buckets_ ? buckets_->back_propagate(rows, divisor) : gradient_of(spec_, files_, values_, rows, divisor);
+    // 1. The gradient of the rank's own rows: the mean over its micro-batches, g_r = 1/m sum_i g(rows_i).
+    const std::vector<job::RowRange> rows = job::micro_batches_of(spec_, step, group_.rank());
+    TensorGradient local = back_propagate(rows);
     note(step, job::Moment::local_grad, local.gradients);
-    if (buckets_)
-      local.gradients = buckets_->gradients();
-    else
-      reduction_->reduce(local.gradients);
+    // 2. Its average over the data ranks, g = 1/n sum_r g_r.
+    average(local.gradients);
     note(step, job::Moment::grad, local.gradients);
+    // 3. The update, the same on every rank.
     optimizer_.step(values_, local.gradients);
     note(step, job::Moment::after, values_);
-    const auto loss = static_cast<float>(steps_.loss(local.losses));
+    const auto loss = static_cast<float>(mean_loss(local.losses));
     record_.add_loss(step, loss);
     return {.step = step, .steps = spec_.run.steps, .loss = loss};
   }
   void write(const std::filesystem::path& folder) const { record_.write(folder); }
 
  private:
+  TensorGradient back_propagate(std::span<const job::RowRange> rows) {
+    const double divisor = micro_batches_of_a_step(spec_);
+    if (buckets_) return buckets_->back_propagate(rows, divisor);
+    return gradient_of(spec_, files_, values_, rows, divisor);
+  }
+  // Those in buckets were averaged while back-propagation ran.
+  void average(std::vector<at::Tensor>& gradients) {
+    if (buckets_)
+      gradients = buckets_->gradients();
+    else
+      reduction_->reduce(gradients);
+  }
   void note(int step, job::Moment moment, std::span<const at::Tensor> tensors) {
-    for (std::size_t i = 0; i < list_.size(); ++i) steps_.note(record_, step, moment, list_[i], to_floats(tensors[i]));
+    for (std::size_t i = 0; i < list_.size(); ++i) record_.add(step, moment, list_[i], to_floats(tensors[i]));
   }
 
   const job::RunSpec& spec_;
   comm::Communicator& group_;
-  const ExecutorSteps& steps_;
   job::RunFiles files_;
   std::vector<job::Parameter> list_;
   std::vector<at::Tensor> values_;
@@ -149,43 +163,49 @@ scaler::Deciding deciding_of(const job::RunSpec& spec) {
 
 // What stands between the gradients of a run in 16 bits and its optimizer.
 std::unique_ptr<ScaledOptimizer> scaled_optimizer(const job::RunSpec& spec, const PipelineRank& rank,
-                                                  const job::Optimizer& rule, const ExecutorSteps& steps) {
+                                                  const RunSettings& settings) {
   const Scaling scaling{.options = {.scale = loss_scale_of(spec.scaler),
                                     .deciding = deciding_of(spec),
-                                    .clip_norm = steps.precision.clip_norm,
-                                    .norm_type = steps.precision.norm_type,
+                                    .clip_norm = settings.precision.clip_norm,
+                                    .norm_type = settings.precision.norm_type,
                                     .skips_overflows = spec.scaler.has_value()},
                         .groups = rank.scaler_groups()};
-  if (steps.precision.autocast) return autocast_optimizer(rank.scaled_leaves(), rule, scaling);
-  return rounded_optimizer(rank.scaled_leaves(), rank.given(), rule, scaling);
+  if (settings.precision.autocast) return autocast_optimizer(rank.scaled_leaves(), spec.optimizer, scaling);
+  return rounded_optimizer(rank.scaled_leaves(), rank.given(), spec.optimizer, scaling);
 }
 
 // The same of a rank whose model is cut, or computes in 16 bits: a call of the engine for each batch of a step.
 class StagedRun {
  public:
-  StagedRun(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps, const RankDevice& rank)
+  StagedRun(const job::RunSpec& spec, comm::Communicator& world, const RunSettings& settings, const RankDevice& rank)
       : spec_(spec),
-        steps_(steps),
-        rank_(spec, world, steps, rank),
-        optimizer_(steps.optimizer(spec, world.rank()), rank_.list().size()),
+        rank_(spec, world, settings, rank),
+        optimizer_(spec.optimizer, rank_.list().size()),
         record_(spec, world.rank(), "plumbline", PLUMBLINE_VERSION) {
     for (const at::Tensor& leaf : rank_.leaves()) values_.push_back(leaf.detach());
-    reduction_.emplace(rank_.data_group(), spec, steps, rank_.list(), values_, rank);
-    if (!is_mixed(spec, steps.precision)) return;
-    scaled_ = scaled_optimizer(spec, rank_, steps.optimizer(spec, world.rank()), steps);
+    reduction_.emplace(rank_.data_group(), spec, settings, rank_.list(), values_, rank);
+    if (!is_mixed(spec, settings.precision)) return;
+    scaled_ = scaled_optimizer(spec, rank_, settings);
     values_ = scaled_->values();
   }
 
   /// Told by the ranks that have the last stage.
   std::optional<StepProgress> step(int step) {
+    StepProgress progress{.step = step, .steps = spec_.run.steps};
     note(step, job::Moment::before, values_);
+    // 1. The gradients of the rank's stages, over the micro-batches of the step's calls.
     rank_.clear_gradients();
     const std::vector<double> losses = back_propagate(step);
     if (!spec_.injections.empty()) rank_.inject_local(step);
-    StepProgress progress{.step = step, .steps = spec_.run.steps};
-    steps_.pipeline.finish([&] { rank_.reduce_shared(); }, [&] { update(progress); });
+    // 2. Of what stages on several ranks share, the sum of all uses.
+    rank_.reduce_shared();
+    // 3. The average over the data ranks, and the update.
+    if (scaled_)
+      update_scaled(progress);
+    else
+      update(step);
     if (!rank_.has_last_stage()) return {};
-    progress.loss = static_cast<float>(steps_.loss(losses));
+    progress.loss = static_cast<float>(mean_loss(losses));
     record_.add_loss(step, progress.loss);
     return progress;
   }
@@ -193,22 +213,18 @@ class StagedRun {
 
  private:
   std::vector<double> back_propagate(int step) {
-    const std::vector<job::RowRange> rows = steps_.rows(spec_, step, rank_.place().data);
-    const int calls = spec_.run.accumulation;
+    const std::vector<job::RowRange> rows = job::micro_batches_of(spec_, step, rank_.place().data);
     const std::ptrdiff_t of_call = spec_.run.micro_batches;
     std::vector<double> losses;
-    int call = 0;
     for (auto begin = rows.begin(); rows.end() - begin >= of_call; begin += of_call) {
-      const EngineResult result = rank_.run({begin, begin + of_call}, calls, false, scaled_ ? scaled_->scale() : 1);
+      const EngineResult result =
+          rank_.run({begin, begin + of_call}, spec_.run.accumulation, false, scaled_ ? scaled_->scale() : 1);
       losses.insert(losses.end(), result.losses.begin(), result.losses.end());
-      steps_.pipeline.after_call([&] { rank_.reduce_shared(); }, call++, calls);
     }
     return losses;
   }
-  void update(StepProgress& progress) {
-    const int step = progress.step;
+  void update(int step) {
     std::vector<at::Tensor> gradients = rank_.gradients();
-    if (scaled_) return update_scaled(progress, gradients);
     note(step, job::Moment::local_grad, gradients);
     reduction_->reduce(gradients);
     note(step, job::Moment::grad, gradients);
@@ -216,8 +232,9 @@ class StagedRun {
     note(step, job::Moment::after, values_);
   }
   // The record has gradients as if losses had not been multiplied.
-  void update_scaled(StepProgress& progress, std::vector<at::Tensor>& gradients) {
+  void update_scaled(StepProgress& progress) {
     const int step = progress.step;
+    std::vector<at::Tensor> gradients = rank_.gradients();
     std::vector<at::Tensor> unscaled;
     const double inverse = static_cast<double>(scaler::inverse_of(scaled_->scale()));
     for (const at::Tensor& own : gradients) unscaled.push_back(own.to(at::kFloat).mul(inverse));
@@ -234,12 +251,10 @@ class StagedRun {
     record_.add_skipped(step, progress.skipped);
   }
   void note(int step, job::Moment moment, std::span<const at::Tensor> tensors) {
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-      steps_.note(record_, step, moment, rank_.list()[i], to_floats(tensors[i]));
+    for (std::size_t i = 0; i < tensors.size(); ++i) record_.add(step, moment, rank_.list()[i], to_floats(tensors[i]));
   }
 
   const job::RunSpec& spec_;
-  const ExecutorSteps& steps_;
   PipelineRank rank_;
   std::vector<at::Tensor> values_;
   std::optional<DataReduction> reduction_;
@@ -264,8 +279,8 @@ void require_injections(const job::RunSpec& spec) {
 
 template <class Run>
 void run_steps(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-               const Progress& progress, const ExecutorSteps& steps, const RankDevice& rank) {
-  Run run(spec, world, steps, rank);
+               const Progress& progress, const RunSettings& settings, const RankDevice& rank) {
+  Run run(spec, world, settings, rank);
   for (int step = 0; step < spec.run.steps; ++step) {
     const std::optional<StepProgress> told = run.step(step);
     if (progress && told) progress(*told);
@@ -275,13 +290,13 @@ void run_steps(const job::RunSpec& spec, comm::Communicator& world, const std::f
 
 }  // namespace
 
-void require_runnable(const job::RunSpec& spec, const comm::Communicator& world, const ExecutorSteps& steps) {
-  steps.accept(spec);
-  require_possible(steps.gradients);
-  require_possible(spec, steps.precision);
-  require_possible(spec, steps.gradients, steps.precision);
+void require_runnable(const job::RunSpec& spec, const comm::Communicator& world, const RunSettings& settings) {
+  refuse_impossible(spec);
+  require_possible(settings.gradients);
+  require_possible(spec, settings.precision);
+  require_possible(spec, settings.gradients, settings.precision);
   require_injections(spec);
-  refuse_unless(steps.gradients.join.empty(), fmt::format("join '{}'", steps.gradients.join),
+  refuse_unless(settings.gradients.join.empty(), fmt::format("join '{}'", settings.gradients.join),
                 "equally many rows on all ranks");
   if (world.size() == spec.parallel.world()) return;
   const std::string pipeline =
@@ -291,17 +306,17 @@ void require_runnable(const job::RunSpec& spec, const comm::Communicator& world,
 }
 
 void run_specification(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-                       const Progress& progress, const ExecutorSteps& steps,
+                       const Progress& progress, const RunSettings& settings,
                        const std::shared_ptr<device::Runtime>& devices) {
-  require_runnable(spec, world, steps);
+  require_runnable(spec, world, settings);
   const RankDevice rank(spec.run.device, world, devices);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
-  if (is_staged(spec, steps.precision))
-    run_steps<StagedRun>(spec, world, folder, progress, steps, rank);
+  if (is_staged(spec, settings.precision))
+    run_steps<StagedRun>(spec, world, folder, progress, settings, rank);
   else
-    run_steps<DataParallelRun>(spec, world, folder, progress, steps, rank);
+    run_steps<DataParallelRun>(spec, world, folder, progress, settings, rank);
 }
 
 }  // namespace plumbline::training

@@ -1,5 +1,7 @@
 #include "reference/training/detail/gradients.hpp"
 
+#include <numeric>
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -42,6 +44,10 @@ Rows read_rows(const job::RunFiles& files, const job::RowRange& range, at::Scala
                                                            : filled<std::int64_t>(y_shape, at::kLong, read_y);
   const auto typed = [type](const at::Tensor& tensor) { return tensor.is_floating_point() ? tensor.to(type) : tensor; };
   return {typed(x), typed(y)};
+}
+
+double mean_loss(std::span<const double> micro_batches) {
+  return std::accumulate(micro_batches.begin(), micro_batches.end(), 0.0) / static_cast<double>(micro_batches.size());
 }
 
 at::ScalarType compute_type(const job::RunSpec& spec) {

@@ -79,7 +79,7 @@ struct StepProgress {
 };
 using Progress = std::function<void(const StepProgress&)>;
 
-struct ExecutorSteps;      // steps.hpp
+struct RunSettings;        // run_settings.hpp
 class AveragedSession;     // averaging.hpp
 struct AveragingSettings;  // averaging.hpp
 struct PipelineRun;        // trainer/pipeline_run.hpp
@@ -176,20 +176,18 @@ class Training {
   virtual void use_devices(std::shared_ptr<device::Runtime> /*devices*/) {}
 
   /// Runs `spec` as rank world.rank(), on spec.run.device, and writes folder/rank<R>.safetensors, local_grad
-  /// included. Collective over `world`, whose size is the specification's. `steps` are the right ones unless the
-  /// run shall be wrong. Throws InvalidArgument for a specification that is impossible to run, Unsupported for settings
-  /// that do not go together.
+  /// included. Collective over `world`, whose size is the specification's. Throws
+  /// InvalidArgument for a specification that is impossible to run, Unsupported for settings that do not go together.
   virtual void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-                   const Progress& progress, const ExecutorSteps& steps) = 0;
+                   const Progress& progress, const RunSettings& settings) = 0;
 
   /// A rank of the pipeline of `spec` at its given weights. Collective over `world`, which must outlive it. Throws as
   /// run().
   [[nodiscard]] virtual std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
-                                                                  const ExecutorSteps& steps) = 0;
+                                                                  const RunSettings& settings) = 0;
 
   /// The same of a list model. Throws Unsupported for another wire type, NotFound and InvalidArgument for the schedule.
-  [[nodiscard]] virtual std::unique_ptr<PipelineSession> list_pipeline(const ListModel&, comm::Communicator&,
-                                                                       const ExecutorSteps&) {
+  [[nodiscard]] virtual std::unique_ptr<PipelineSession> list_pipeline(const ListModel&, comm::Communicator&) {
     throw Unsupported("this executor has no list models");
   }
   /// Each call's gradient is that of the mean loss over its micro-batches, divided by the number of calls.
@@ -200,14 +198,13 @@ class Training {
   /// Makes copies equal at first, and sums their gradients, as a pipeline does with what its stages share. Returns
   /// both.
   /// Collective over the ranks that hold any. Throws InvalidArgument for copies that cannot be shared.
-  [[nodiscard]] virtual std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>&, comm::Communicator&,
-                                                           const ExecutorSteps&) {
+  [[nodiscard]] virtual std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>&, comm::Communicator&) {
     throw Unsupported("this executor shares no parameters");
   }
 
   /// The layer cut over the group, in float32; its outputs and gradients are put together on all ranks. Collective over
   /// the group. Throws NotFound for a kind that there is not.
-  [[nodiscard]] virtual LayerOutcome cut_layer(const CutLayer&, comm::Communicator&, const ExecutorSteps&) {
+  [[nodiscard]] virtual LayerOutcome cut_layer(const CutLayer&, comm::Communicator&) {
     throw Unsupported("this executor has no tensor ranks");
   }
   /// The same layer on one device, uncut.
@@ -218,7 +215,7 @@ class Training {
   /// run_pipeline() of trainer/pipeline_run.hpp: a whole training run by names, one rank of it. Collective over
   /// `world`. Throws what that throws, and Unsupported where it is not part of this executor.
   virtual std::vector<EpochResult> program(const PipelineRun&, comm::Communicator&, const PipelineSinks&,
-                                           const ExecutorSteps&) {
+                                           const RunSettings&) {
     throw Unsupported("this executor has no training by names");
   }
 

@@ -19,7 +19,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/training/averaging.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 

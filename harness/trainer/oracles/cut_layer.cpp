@@ -54,7 +54,8 @@ std::vector<double> joined(const TensorGroup* group, const ParameterParts& parts
   const ParameterPart& place = found->second;
   std::vector<float> whole(static_cast<std::size_t>(place.outer * place.count * place.inner));
   put_part(to_floats(gradient), place, whole);
-  sum_over(*group->group, {whole.data(), static_cast<std::int64_t>(whole.size()), comm::DType::f32});
+  const comm::Buffer buffer{whole.data(), static_cast<std::int64_t>(whole.size()), comm::DType::f32};
+  group->group->all_reduce(buffer, buffer, comm::ReduceOp::sum);
   return {whole.begin(), whole.end()};
 }
 

@@ -129,8 +129,7 @@ Values values_of(const std::vector<NamedTensor>& tensors) {
 
 class ListSession final : public PipelineSession {
  public:
-  ListSession(const ListModel& model, comm::Communicator& world, const ExecutorSteps& steps)
-      : model_(model), steps_(steps) {
+  ListSession(const ListModel& model, comm::Communicator& world) : model_(model) {
     const auto schedule_for = [model, ranks = world.size()](int micro_batches) {
       return schedule_named(model.schedule,
                             {.ranks = ranks, .micro_batches = micro_batches, .stages_per_rank = model.chunks});
@@ -144,8 +143,7 @@ class ListSession final : public PipelineSession {
     }
     first_ = own.contains(0), last_ = own.contains(shape.stages - 1);
     engine_ = std::make_unique<PipelineEngine>(world, schedule_for, std::move(own),
-                                               EngineOptions{.criterion = loss_of_lists, .wire = wire_of(model)},
-                                               steps_.pipeline);
+                                               EngineOptions{.criterion = loss_of_lists, .wire = wire_of(model)});
   }
 
   PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) override {
@@ -186,7 +184,6 @@ class ListSession final : public PipelineSession {
   }
 
   ListModel model_;
-  ExecutorSteps steps_;
   std::map<int, std::unique_ptr<ListStage>> stages_;
   bool first_ = false, last_ = false;
   std::unique_ptr<PipelineEngine> engine_;
@@ -202,9 +199,8 @@ Tensors carried(Tensors tensors, WireType wire) {
 
 }  // namespace
 
-std::unique_ptr<PipelineSession> list_pipeline(const ListModel& model, comm::Communicator& world,
-                                               const ExecutorSteps& steps) {
-  return std::make_unique<ListSession>(model, world, steps);
+std::unique_ptr<PipelineSession> list_pipeline(const ListModel& model, comm::Communicator& world) {
+  return std::make_unique<ListSession>(model, world);
 }
 
 ListBaseline list_baseline(const ListModel& model, int stages, const std::vector<std::vector<job::RowRange>>& calls) {
@@ -228,8 +224,7 @@ ListBaseline list_baseline(const ListModel& model, int stages, const std::vector
   return result;
 }
 
-std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>& copies, comm::Communicator& group,
-                                   const ExecutorSteps& steps) {
+std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>& copies, comm::Communicator& group) {
   const auto tensor_of = [](const std::vector<double>& values, comm::DType dtype) {
     at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions(at::kDouble));
     std::ranges::copy(values, tensor.data_ptr<double>());
@@ -238,7 +233,7 @@ std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>& copies, comm::
   std::vector<SharedParameter> parameters;
   for (const SharedCopy& copy : copies)
     parameters.push_back({copy.name, tensor_of(copy.values, copy.dtype).requires_grad_(), copy.ranks});
-  SharedParameters shared(group, parameters, steps.pipeline);
+  SharedParameters shared(group, parameters);
   for (std::size_t i = 0; i < copies.size(); ++i)
     if (copies[i].gradient) parameters[i].tensor.mutable_grad() = tensor_of(*copies[i].gradient, copies[i].dtype);
   shared.reduce();

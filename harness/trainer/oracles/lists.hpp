@@ -13,18 +13,15 @@
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
-#include "reference/training/steps.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::training {
 
 /// Collective over `world`, which must outlive it. Throws as Training::list_pipeline().
-[[nodiscard]] std::unique_ptr<PipelineSession> list_pipeline(const ListModel& model, comm::Communicator& world,
-                                                             const ExecutorSteps& steps);
+[[nodiscard]] std::unique_ptr<PipelineSession> list_pipeline(const ListModel& model, comm::Communicator& world);
 [[nodiscard]] ListBaseline list_baseline(const ListModel& model, int stages,
                                          const std::vector<std::vector<job::RowRange>>& calls);
 /// Collective over the ranks that hold any. Throws as Training::sum_shared().
-[[nodiscard]] std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>& copies, comm::Communicator& group,
-                                                 const ExecutorSteps& steps);
+[[nodiscard]] std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>& copies, comm::Communicator& group);
 
 }  // namespace plumbline::training

@@ -12,7 +12,7 @@
 #include "reference/training/detail/device.hpp"
 #include "reference/training/detail/gradients.hpp"
 #include "reference/training/detail/model.hpp"
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -41,7 +41,7 @@ Values train_on_one_device(const job::RunSpec& spec, double rate_decay,
                            const std::function<void(int step, double loss)>& told) {
   const job::RunFiles files(spec);
   std::vector<at::Tensor> leaves =
-      parameters_on(spec, given_weights(spec, 0), Arithmetic::float32, device_of(spec.run.device, 0));
+      parameters_on(spec, given_weights(spec), Arithmetic::float32, device_of(spec.run.device, 0));
   for (at::Tensor& leaf : leaves) leaf.requires_grad_();
   const Model model(spec, leaves);
   const auto optimizer = optimizer_over(leaves, spec.optimizer);

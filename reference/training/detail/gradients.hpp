@@ -40,6 +40,9 @@ struct TensorGradient {
                                          std::span<const at::Tensor> parameters, std::span<const job::RowRange> parts,
                                          double divisor, double loss_scale = 1);
 
+/// Of the losses of micro-batches.
+[[nodiscard]] double mean_loss(std::span<const double> micro_batches);
+
 struct Rows {
   at::Tensor x;
   at::Tensor y;

@@ -145,7 +145,7 @@ at::Tensor split(const at::Tensor& x, const at::Tensor& weight, const at::Tensor
 
 }  // namespace
 
-void DeferredGradients::compute(bool adds_uses) const {
+void DeferredGradients::compute() const {
   const c10::AutoGradMode without_gradients(false);
   struct Sum {
     int to_come = 0;
@@ -160,7 +160,7 @@ void DeferredGradients::compute(bool adds_uses) const {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!wants_gradient(one.leaves[i])) continue;
       Sum& sum = sums[one.leaves[i].unsafeGetTensorImpl()];
-      sum.sum = adds_uses && sum.sum.defined() ? sum.sum.add(gradients[i]) : gradients[i];
+      sum.sum = sum.sum.defined() ? sum.sum.add(gradients[i]) : gradients[i];
       if (--sum.to_come == 0) add_to_grad(one.leaves[i], std::exchange(sum.sum, at::Tensor()));
     }
   }

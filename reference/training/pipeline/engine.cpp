@@ -43,19 +43,15 @@ schedules::Schedule forwards_of(schedules::Schedule schedule) {
   return schedule;
 }
 
-std::vector<std::span<float>> views_of(const Tensors& gradients) {
-  std::vector<std::span<float>> views;
-  for (const at::Tensor& gradient : gradients) {
-    if (!gradient.is_cpu() || gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
-      throw Unsupported(fmt::format("a gradient of {} is not float32 on the host", to_string(describe({gradient}))));
-    views.emplace_back(gradient.data_ptr<float>(), static_cast<std::size_t>(gradient.numel()));
-  }
-  return views;
-}
-
 }  // namespace
 
-// One batch.
+// One batch. A micro-batch passes a stage in six steps:
+//   forward          1. Its inputs x come: rows of the batch, a message, or the stage before it on this rank.
+//                    2. y = layers(x), of which what the backward pass needs is kept.
+//                    3. y goes to the next stage. At the last one L = criterion(y, labels) / micro-batches of the step.
+//   input gradient   4. dL/dy comes; at the last stage it is 1.
+//                    5. dL/dx = dL/dy dy/dx goes to the stage before.
+//   weight gradient  6. dL/dW, with 5 or apart from it, is added to the parameters' grad. Nothing is kept any more.
 class PipelineEngine::Call {
  public:
   Call(PipelineEngine& engine, const EngineCall& call, const schedules::Schedule& schedule, Telling telling)
@@ -63,12 +59,10 @@ class PipelineEngine::Call {
         call_(call),
         schedule_(schedule),
         telling_(telling),
-        size_{call.micro_batches, call.calls},
         actions_(schedule.ranks[static_cast<std::size_t>(engine.group_.rank())]) {
     for (const Action& action : actions_)
       if (action.kind == Kind::weight_gradient) split_.insert(place_of(action));
-    for (const auto& [stage, layers] : engine.stages_) own_.push_back(stage);
-    for (const int stage : own_)
+    for (const auto& [stage, layers] : engine.stages_)
       for (const int boundary : {stage - 1, stage})
         if (boundary >= 0 && boundary < last()) begin_boundary(boundary);
   }
@@ -84,10 +78,8 @@ class PipelineEngine::Call {
       if (call_.return_outputs && !call_.labels.empty()) result_.labels.resize(count);
     }
     const c10::AutoGradMode mode(!call_.forward_only);
-    result_.periods =
-        run_rank(engine_.group_, schedule_, callbacks(), engine_.options_.executor, engine_.steps_.executor);
+    result_.periods = run_rank(engine_.group_, schedule_, callbacks(), engine_.options_.executor);
     result_.actions = std::move(actions_);
-    if (!call_.forward_only) engine_.steps_.end_of_call([this] { return engine_.gradients(); }, size_);
     return std::move(result_);
   }
 
@@ -125,9 +117,8 @@ class PipelineEngine::Call {
     const auto told = promised                    ? schedules::Metadata::none
                       : telling_ == Telling::each ? schedules::Metadata::each
                                                   : schedules::Metadata::once;
-    engine_.boundaries_.insert_or_assign(
-        boundary, schedules::DescriptionExchange(told, promised.value_or(Description()), schedules::kDescriptionWords,
-                                                 engine_.steps_.descriptions));
+    engine_.boundaries_.insert_or_assign(boundary,
+                                         schedules::DescriptionExchange(told, promised.value_or(Description())));
   }
   [[nodiscard]] schedules::DescriptionExchange& boundary_after(int stage) { return engine_.boundaries_.at(stage); }
   // What is told once is told of the whole call.
@@ -138,18 +129,19 @@ class PipelineEngine::Call {
   // ---- computations ----
 
   [[nodiscard]] Tensors part_of(const std::vector<Tensors>& batch, int micro_batch) const {
-    const int part = engine_.steps_.part(micro_batch, size_);
-    return placed_on(engine_.options_.device.computes_on(), batch.at(static_cast<std::size_t>(part)));
+    return placed_on(engine_.options_.device.computes_on(), batch.at(static_cast<std::size_t>(micro_batch)));
   }
 
   void forward(const Place& place) {
     const auto [stage, micro_batch] = place;
     Kept& kept = kept_[place];
     result_.peak_activations = std::max(result_.peak_activations, static_cast<int>(kept_.size()));
+    // 1.
     kept.inputs = stage == 0 ? part_of(call_.inputs, micro_batch) : taken(inputs_, place);
-    const Pass pass{.training = engine_.steps_.trains(call_.forward_only),
-                    .deferred = split_.contains(place) ? &kept.deferred : nullptr};
-    kept.outputs = engine_.stages_.at(engine_.steps_.layers(stage, own_))->forward(kept.inputs, pass);
+    // 2.
+    const Pass pass{.training = !call_.forward_only, .deferred = split_.contains(place) ? &kept.deferred : nullptr};
+    kept.outputs = engine_.stages_.at(stage)->forward(kept.inputs, pass);
+    // 3.
     if (stage == last())
       finish_forward(micro_batch, kept);
     else
@@ -168,7 +160,7 @@ class PipelineEngine::Call {
     if (!call_.return_loss) return;
     const at::Tensor loss = engine_.options_.criterion(kept.outputs, labels);
     result_.losses[at] = loss.item<double>();
-    const at::Tensor mean = loss.div(engine_.steps_.divisor(size_));
+    const at::Tensor mean = loss.div(static_cast<double>(call_.micro_batches) * call_.calls);
     kept.outputs = {call_.loss_scale == 1 ? mean : mean.mul(call_.loss_scale)};
   }
 
@@ -200,6 +192,7 @@ class PipelineEngine::Call {
 
   void input_gradient(const Place& place) {
     Kept& kept = kept_.at(place);
+    // 4.
     Tensors roots, gradients;
     if (place.first == last()) {
       roots = kept.outputs;
@@ -208,8 +201,8 @@ class PipelineEngine::Call {
       for (const at::Tensor& output : kept.outputs)
         if (output.requires_grad()) roots.push_back(output);
       gradients = taken(gradients_, place);
-      engine_.steps_.output_gradients(place.first, [&] { return views_of(gradients); }, size_);
     }
+    // 5.
     if (!roots.empty()) {
       const OnThisThread here;
       torch::autograd::backward(roots, gradients);
@@ -229,13 +222,9 @@ class PipelineEngine::Call {
   }
 
   void weight_gradient(const Place& place) {
-    Kept& kept = kept_.at(place);
-    const GradientViews gradients = [this] { return engine_.gradients(); };
-    if (!kept.deferred.empty())
-      engine_.steps_.weight_half([&] { kept.deferred.compute(engine_.steps_.adds_uses()); }, gradients, size_);
-    kept.deferred.clear();
-    engine_.steps_.after_backward(gradients, place.second, size_);
-    if (engine_.steps_.gives_up(place.first, place.second)) kept_.erase(place);
+    // 6.
+    kept_.at(place).deferred.compute();
+    kept_.erase(place);
   }
 
   // ---- messages ----
@@ -294,10 +283,8 @@ class PipelineEngine::Call {
   const EngineCall& call_;
   const schedules::Schedule& schedule_;
   Telling telling_;
-  CallSize size_;
   std::vector<Action> actions_;
   std::set<Place> split_;  // whose weight gradients come by themselves
-  std::vector<int> own_;   // stages
   std::map<Place, Kept> kept_;
   std::map<Place, Tensors> inputs_;     // that have come
   std::map<Place, Tensors> gradients_;  // of outputs, that have come
@@ -308,12 +295,8 @@ class PipelineEngine::Call {
 };
 
 PipelineEngine::PipelineEngine(comm::Communicator& group, ScheduleFor schedule_for, std::map<int, Stage*> stages,
-                               EngineOptions options, const PipelineTrainingSteps& steps)
-    : group_(group),
-      schedule_for_(std::move(schedule_for)),
-      stages_(std::move(stages)),
-      options_(std::move(options)),
-      steps_(steps) {
+                               EngineOptions options)
+    : group_(group), schedule_for_(std::move(schedule_for)), stages_(std::move(stages)), options_(std::move(options)) {
   std::set<const void*> seen;
   for (const auto& [number, stage] : stages_)
     for (NamedTensor& parameter : stage->parameters())
@@ -326,13 +309,6 @@ void PipelineEngine::clear_gradients() {
   for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = at::Tensor();
 }
 
-std::vector<std::span<float>> PipelineEngine::gradients() const {
-  Tensors gradients;
-  for (const auto& [name, tensor] : parameters_)
-    if (tensor.grad().defined()) gradients.push_back(tensor.grad());
-  return views_of(gradients);
-}
-
 PipelineEngine::Telling PipelineEngine::telling(const EngineCall& call) {
   if (options_.promised) return Telling::never;
   const bool trains = !call.forward_only;
@@ -340,13 +316,12 @@ PipelineEngine::Telling PipelineEngine::telling(const EngineCall& call) {
   const auto is_first = [&](const Tensors& one) { return describe(one) == first; };
   if (!std::ranges::all_of(call.inputs, is_first)) {
     inputs_.clear();
-    if (!steps_.tells_shapes(true)) return Telling::never;
-    return steps_.tells_each(true) ? Telling::each : Telling::once;
+    return Telling::each;
   }
   const bool changed = first != inputs_ || trains != trained_;
   inputs_ = first;
   trained_ = trains;
-  return steps_.tells_shapes(changed) ? Telling::once : Telling::never;
+  return changed ? Telling::once : Telling::never;
 }
 
 // The rank of the first stage says what is told, and of what call.
@@ -387,9 +362,7 @@ EngineResult PipelineEngine::run(const EngineCall& call) {
   if (call.micro_batches < 1 || call.calls < 1)
     throw InvalidArgument(
         fmt::format("a call of {} micro-batches, one of {}; at least 1 of each", call.micro_batches, call.calls));
-  steps_.begin_of_call([this] { return gradients(); }, call.forward_only);
   const Telling telling = agree(call);
-  if (telling != Telling::never) steps_.shapes_changed([this] { return gradients(); });
   const schedules::Schedule& schedule = lowered(call, telling);
   if (!call.measure_memory) return Call(*this, call, schedule, telling).run();
   const PeakMemory memory;

@@ -24,7 +24,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <span>
 #include <tuple>
 #include <vector>
 
@@ -36,7 +35,6 @@
 #include "reference/training/pipeline/batch.hpp"
 #include "reference/training/pipeline/stage.hpp"
 #include "reference/training/pipeline/wire.hpp"
-#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 
@@ -83,10 +81,10 @@ struct EngineResult {
 
 class PipelineEngine {
  public:
-  /// `stages` are those that the schedule puts on this rank, by number. The group, the stages and the steps must
-  /// outlive the engine. Throws InvalidArgument for other stages than the schedule's, and for a group of another size.
+  /// `stages` are those that the schedule puts on this rank, by number. The group and the stages must outlive
+  /// the engine. Throws InvalidArgument for other stages than the schedule's, and for a group of another size.
   PipelineEngine(comm::Communicator& group, ScheduleFor schedule_for, std::map<int, Stage*> stages,
-                 EngineOptions options, const PipelineTrainingSteps& steps);
+                 EngineOptions options);
   ~PipelineEngine();
 
   /// Runs a batch. Collective over the group. Throws InvalidArgument for a call that trains and does not return its
@@ -106,13 +104,11 @@ class PipelineEngine {
   [[nodiscard]] Telling telling(const EngineCall& call);
   Telling agree(const EngineCall& call);
   const schedules::Schedule& lowered(const EngineCall& call, Telling telling);
-  [[nodiscard]] std::vector<std::span<float>> gradients() const;
 
   comm::Communicator& group_;
   ScheduleFor schedule_for_;
   std::map<int, Stage*> stages_;
   EngineOptions options_;
-  const PipelineTrainingSteps& steps_;
   std::vector<NamedTensor> parameters_;
   std::map<std::tuple<int, bool, Telling>, schedules::Schedule> lowered_;
   Description inputs_;  // of the call before, where all of its micro-batches had one form

@@ -110,7 +110,6 @@ struct Setting {
   int chunks = 1;
   Maker make = perceptron;
   std::function<void(EngineOptions&)> options = {};
-  PipelineTrainingSteps steps = {};
 };
 struct Rank {
   PipelineEngine& engine;
@@ -140,7 +139,7 @@ void on_ranks(const Setting& setting, const std::function<void(Rank&)>& body) {
         stages[stage] = (owned[stage] = setting.make(stage, shape.stages)).get();
     EngineOptions options{.criterion = criterion};
     if (setting.options) setting.options(options);
-    PipelineEngine engine(group, schedule_for, stages, options, setting.steps);
+    PipelineEngine engine(group, schedule_for, stages, options);
     Rank rank{engine, group, stages.contains(0), stages.contains(shape.stages - 1)};
     body(rank);
   });
@@ -363,10 +362,9 @@ TEST(PipelineEngine, SaysInOneLineWhatACallLacks) {
             "invalid_argument: rank 1 runs 4 micro-batches of training, the rank of the first stage 2 of training");
   comm::run_ranks(1, [&](comm::Communicator& group) {
     const auto stage = perceptron(0, 2);
-    const PipelineTrainingSteps steps;
     PipelineEngine engine(
         group, [](int micro_batches) { return schedules::generate(ScheduleKind::gpipe, {1, micro_batches, 1}); },
-        {{1, stage.get()}}, {.criterion = criterion}, steps);
+        {{1, stage.get()}}, {.criterion = criterion});
     try {
       (void)engine.run({.micro_batches = 1});
       ADD_FAILURE() << "no error";

@@ -44,15 +44,15 @@ int layer_of_weight(const job::RunSpec& spec, int layer) {
 
 }  // namespace
 
-PipelineRank::PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps,
+PipelineRank::PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const RunSettings& settings,
                            const RankDevice& device)
     : spec_(spec),
-      steps_(steps),
+      settings_(settings),
       files_(spec),
       place_(job::coordinates_of(spec.parallel, world.rank())),
       device_(device),
-      groups_(world, groups_plan(spec.parallel, needs_model_group(spec, steps.precision))) {
-  make_parameters(steps.weights(spec, world.rank()));
+      groups_(world, groups_plan(spec.parallel, needs_model_group(spec, settings.precision))) {
+  make_parameters(given_weights(spec));
   make_stages();
   make_shared_parameters();
 }
@@ -60,7 +60,7 @@ PipelineRank::PipelineRank(const job::RunSpec& spec, comm::Communicator& world, 
 void PipelineRank::make_parameters(const Values& values) {
   const std::vector<job::Parameter> all = job::parameters_of(spec_);
   const std::vector<LinearForm> forms = linear_forms(spec_);
-  const at::ScalarType type = type_of(spec_, steps_.precision);
+  const at::ScalarType type = type_of(spec_, settings_.precision);
   std::vector<at::Tensor> tensors = parameters_on(spec_, values, Arithmetic::float32, device_.computes_on());
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (std::ranges::count(job::holders_of(spec_, all[i]), place_.pipeline) == 0) {
@@ -76,8 +76,7 @@ void PipelineRank::make_parameters(const Values& values) {
     leaves_.push_back(tensors[i]);
   }
   std::optional<TensorGroup> group;
-  if (comm::Communicator* tensor = unless_alone(groups_, "tensor"))
-    group = TensorGroup{tensor, &steps_.tensor, device_};
+  if (comm::Communicator* tensor = unless_alone(groups_, "tensor")) group = TensorGroup{tensor, device_};
   model_ = std::make_unique<Model>(spec_, tensors, group);
 }
 
@@ -99,7 +98,7 @@ void PipelineRank::make_stages() {
   for (int stage = 0; stage < static_cast<int>(spec_.stages.size()); ++stage) {
     if (job::pipeline_rank_of_stage(spec_, stage) != place_.pipeline) continue;
     const int first = spec_.stages[static_cast<std::size_t>(stage)], end = end_of_stage(spec_, stage);
-    const at::ScalarType autocast = steps_.precision.autocast ? compute_type(spec_) : at::ScalarType::Undefined;
+    const at::ScalarType autocast = settings_.precision.autocast ? compute_type(spec_) : at::ScalarType::Undefined;
     stages_[stage] = std::make_unique<SpecStage>(*model_, first, end, used_by(first, end), autocast);
     own[stage] = stages_[stage].get();
   }
@@ -108,9 +107,10 @@ void PipelineRank::make_stages() {
     return loss_of(spec_, outputs.at(0), labels.at(0));
   };
   options.device = device_;
+  options.executor.around = settings_.around;
   engine_ = std::make_unique<PipelineEngine>(
       groups_.communicator("pipeline"), [this](int micro_batches) { return schedule_of(spec_, micro_batches); },
-      std::move(own), std::move(options), steps_.pipeline);
+      std::move(own), std::move(options));
 }
 
 void PipelineRank::make_shared_parameters() {
@@ -118,7 +118,7 @@ void PipelineRank::make_shared_parameters() {
   for (std::size_t i = 0; i < list_.size(); ++i)
     if (std::vector<int> ranks = job::holders_of(spec_, whole_[i]); ranks.size() > 1)
       shared.push_back({list_[i].name, leaves_[i], std::move(ranks)});
-  shared_ = std::make_unique<SharedParameters>(groups_.communicator("pipeline"), shared, steps_.pipeline, device_);
+  shared_ = std::make_unique<SharedParameters>(groups_.communicator("pipeline"), shared, device_);
 }
 
 EngineResult PipelineRank::run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only,
@@ -133,7 +133,7 @@ EngineResult PipelineRank::run(const std::vector<job::RowRange>& micro_batches, 
     if (!first && !last) break;
     // On the host: the engine moves what it uses.
     Rows rows = read_rows(files_, range, at::kFloat);
-    const at::ScalarType type = rows.x.is_floating_point() ? type_of(spec_, steps_.precision) : rows.x.scalar_type();
+    const at::ScalarType type = rows.x.is_floating_point() ? type_of(spec_, settings_.precision) : rows.x.scalar_type();
     if (first) call.inputs.push_back({rows.x.to(type)});
     if (last) call.labels.push_back({std::move(rows.y)});
   }

@@ -15,15 +15,15 @@
 #include "reference/training/pipeline/schedule_of.hpp"
 #include "reference/training/pipeline/shared.hpp"
 #include "reference/training/pipeline/spec_stage.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/scaler/optimizer.hpp"
-#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 
 class PipelineRank {
  public:
   /// Collective over `world`. The specification and the steps must outlive it. Throws as Training::run().
-  PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps,
+  PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const RunSettings& settings,
                const RankDevice& device);
 
   /// Adds the gradients of the mean loss of these rows' micro-batches over `calls` such calls, times the scale; or, in
@@ -63,7 +63,7 @@ class PipelineRank {
   [[nodiscard]] std::vector<NamedTensor> used_by(int first, int end) const;
 
   const job::RunSpec& spec_;
-  const ExecutorSteps& steps_;
+  const RunSettings& settings_;
   job::RunFiles files_;
   job::Coordinates place_;
   RankDevice device_;

@@ -35,7 +35,7 @@ void check_shared(const SharedParameter& parameter, const comm::Communicator& gr
 }  // namespace
 
 SharedParameters::SharedParameters(comm::Communicator& group, const std::vector<SharedParameter>& parameters,
-                                   const PipelineTrainingSteps& steps, const RankDevice& where) {
+                                   const RankDevice& where) {
   std::set<const void*> seen;
   // In the order of the keys, so that ranks that share with different ranks make their groups in one order.
   std::map<std::vector<int>, std::vector<NamedTensor>> by_holders;
@@ -60,7 +60,7 @@ SharedParameters::SharedParameters(comm::Communicator& group, const std::vector<
   }
   bucketing::Plan plan = bucketing::plan_as_colossalai(gradients_of(leaves, where.device()));
   reducer_ = std::make_unique<TensorReducer>(std::move(groups), std::move(leaves), std::move(plan),
-                                             bucketing::ReducerOptions{.average = false, .hook = steps.shared},
+                                             bucketing::ReducerOptions{.average = false},
                                              std::vector<at::Tensor>(), where);
 }
 

@@ -16,7 +16,6 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/training/bucketing/tensors.hpp"
 #include "reference/training/detail/rank_device.hpp"
-#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 
@@ -33,7 +32,7 @@ class SharedParameters {
   /// naming the parameter, for fewer than two ranks, ranks that are not in the group or do not ascend, a rank that is
   /// not among them, and for a type that a communicator does not add.
   SharedParameters(comm::Communicator& group, const std::vector<SharedParameter>& parameters,
-                   const PipelineTrainingSteps& steps, const RankDevice& where = {});
+                   const RankDevice& where = {});
   /// Sums the gradients. Collective likewise.
   void reduce();
 

@@ -1,5 +1,8 @@
 #include "reference/training/pipeline/shared.hpp"
 
+#include <atomic>
+#include <memory>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
@@ -32,23 +35,43 @@ struct Copies {
                   .requires_grad_()) {}
 };
 
+// Counts the reductions of a rank's groups.
+class Counting final : public comm::CommunicatorDecorator {
+ public:
+  Counting(std::unique_ptr<comm::Communicator> inner, std::atomic<int>& reductions)
+      : CommunicatorDecorator(std::move(inner)), reductions_(reductions) {}
+
+ private:
+  void count(const comm::Call& call) {
+    if (call.operation == comm::Operation::all_reduce) ++reductions_;
+  }
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    count(call);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    for (const comm::Call& call : calls) count(call);
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<Counting>(std::move(group), reductions_);
+  }
+
+  std::atomic<int>& reductions_;
+};
+
 TEST(SharedParameters, CopiesStartEqualAndGradientsAreSummedByPlaceOnce) {
-  PipelineTrainingSteps steps;
   comm::run_ranks(3, [&](comm::Communicator& group) {
     const int rank = group.rank();
     const Copies own(rank);
-    int reductions = 0;
-    PipelineTrainingSteps counting;
-    counting.shared.start = [&](comm::Communicator& holders, const bucketing::HookedBucket& bucket) {
-      ++reductions;
-      return holders.start({.operation = comm::Operation::all_reduce, .in = bucket.values, .out = bucket.values});
-    };
+    std::atomic<int> reductions = 0;
+    Counting counting(group.duplicate(), reductions);
     std::vector<SharedParameter> given{{"all", own.all, {0, 1, 2}},
                                        {"wide", own.wide, {0, 1, 2}},
                                        {"image", own.image, {0, 1, 2}},
                                        {"all again", own.all, {0, 1, 2}}};
     if (rank != 0) given.push_back({"pair", own.pair, {1, 2}});
-    SharedParameters shared(group, given, counting);
+    SharedParameters shared(counting, given);
     EXPECT_TRUE(at::equal(own.all, counted({2, 3}, 0)));
     EXPECT_TRUE(at::equal(own.image, counted({1, 2, 3, 2}, 0)));
     if (rank != 0) {
@@ -70,17 +93,16 @@ TEST(SharedParameters, CopiesStartEqualAndGradientsAreSummedByPlaceOnce) {
       EXPECT_TRUE(at::equal(own.pair.grad(), rank == 0 ? counted({4}, 0) : sum));
     }
     // The same ranks and type are one bucket: float and double over all, float over two.
-    EXPECT_EQ(reductions, 2 * (rank == 0 ? 2 : 3));
+    EXPECT_EQ(reductions.load(), 2 * (rank == 0 ? 2 : 3));
   });
 }
 
 TEST(SharedParameters, SaysInOneLineWhatCannotBeShared) {
-  const PipelineTrainingSteps steps;
   const auto error_of = [&](const at::Tensor& tensor, std::vector<int> ranks) -> std::string {
     std::string what = "no error";
     comm::run_ranks(1, [&](comm::Communicator& group) {
       try {
-        const SharedParameters shared(group, {{"w", tensor, ranks}}, steps);
+        const SharedParameters shared(group, {{"w", tensor, ranks}});
       } catch (const InvalidArgument& error) {
         what = error.what();
       }

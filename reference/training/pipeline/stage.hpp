@@ -35,8 +35,8 @@ class DeferredGradients {
     work_.push_back({std::move(leaves), std::move(compute)});
   }
   /// Computes them all and adds them to the leaves' grad. A leaf that was used several times is added to once, with the
-  /// sum, as by a backward pass; without `adds_uses`, with the last.
-  void compute(bool adds_uses = true) const;
+  /// sum, as by a backward pass.
+  void compute() const;
   /// Gives up what they need.
   void clear() { work_.clear(); }
   [[nodiscard]] bool empty() const { return work_.empty(); }

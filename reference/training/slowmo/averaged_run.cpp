@@ -21,8 +21,8 @@
 #include "reference/training/detail/model.hpp"
 #include "reference/training/detail/on_this_thread.hpp"
 #include "reference/training/detail/optimizer.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/slowmo/averaged_module.hpp"
-#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -279,8 +279,7 @@ class AveragedRun final : public AveragedSession {
 
  private:
   static std::vector<at::Tensor> given_values(const job::RunSpec& spec, int rank, const RankDevice& where) {
-    std::vector<at::Tensor> values =
-        parameters_on(spec, given_weights(spec, rank), Arithmetic::float32, where.computes_on());
+    std::vector<at::Tensor> values = parameters_on(spec, given_weights(spec), Arithmetic::float32, where.computes_on());
     for (at::Tensor& value : values) value = where.placed(value);
     return values;
   }
@@ -305,7 +304,7 @@ class AveragedRun final : public AveragedSession {
   std::vector<at::Tensor> back_propagate(int step, AveragedStep& done) {
     const std::vector<job::RowRange> parts = job::micro_batches_of(spec_, step, world_.rank());
     const double scale = leaves_.front().scalar_type() == at::kHalf ? kLossScale : 1;
-    const double divisor = micro_batches_of_a_step(spec_);
+    const double divisor = static_cast<double>(spec_.run.micro_batches) * spec_.run.accumulation;
     for (const at::Tensor& leaf : leaves_) leaf.mutable_grad().reset();
     std::vector<double> losses;
     for (const job::RowRange& part : parts) {

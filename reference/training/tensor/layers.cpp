@@ -29,13 +29,13 @@ TensorGroup kept(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<KeptGroup>(context->saved_data["group"].toCapsule())->group;
 }
 
-// A copy that `reduce` has changed, row-major.
-template <class Reduce>
-at::Tensor reduced(const TensorGroup& group, const at::Tensor& tensor, const Reduce& reduce) {
-  const at::Tensor copy = group.where.empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach());
-  if (copy.numel() > 0) reduce(*group.group, group.where.buffer_of(copy));
+// The sum over the group, row-major.
+at::Tensor sum_over(const TensorGroup& group, const at::Tensor& tensor) {
+  const at::Tensor sum = group.where.empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach());
+  if (sum.numel() > 0)
+    group.group->all_reduce(group.where.buffer_of(sum), group.where.buffer_of(sum), comm::ReduceOp::sum);
   group.where.settle();
-  return copy.to(tensor.device());
+  return sum.to(tensor.device());
 }
 
 at::Tensor own_part(const TensorGroup& group, const at::Tensor& whole) {
@@ -67,14 +67,13 @@ struct Copied : torch::autograd::Function<Copied> {
     return whole.view_as(whole);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const TensorGroup group = kept(context);
-    return {reduced(group, gradients[0], group.steps->sum_input_gradients), {}};
+    return {sum_over(kept(context), gradients[0]), {}};
   }
 };
 
 struct Summed : torch::autograd::Function<Summed> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& part, const TensorGroup& group) {
-    return reduced(group, part, group.steps->sum_outputs);
+    return sum_over(group, part);
   }
   static variable_list backward(AutogradContext*, const variable_list& gradients) { return {gradients[0], {}}; }
 };
@@ -117,7 +116,6 @@ at::Tensor column_linear(const TensorGroup& group, const at::Tensor& x, const at
 
 at::Tensor row_linear(const TensorGroup& group, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const Pass& pass) {
-  if (group.steps->adds_bias_on_every_rank) return summed_over(group, linear(x, weight, bias, pass));
   const at::Tensor sum = summed_over(group, linear(x, weight, {}, pass));
   return bias.defined() ? sum.add(bias) : sum;
 }

@@ -16,15 +16,13 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/training/detail/rank_device.hpp"
 #include "reference/training/pipeline/stage.hpp"
-#include "reference/training/steps.hpp"
 #include "reference/training/tensor/sharding.hpp"
 
 namespace plumbline::training {
 
-/// Group and steps must outlive the layers that are run over it, and their graphs.
+/// The group must outlive the layers that are run over it, and their graphs.
 struct TensorGroup {
   comm::Communicator* group = nullptr;
-  const TensorSteps* steps = nullptr;
   RankDevice where = {};
   [[nodiscard]] int rank() const { return group->rank(); }
   [[nodiscard]] int size() const { return group->size(); }

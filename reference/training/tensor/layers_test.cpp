@@ -16,8 +16,6 @@
 namespace plumbline::training {
 namespace {
 
-const TensorSteps kRight;
-
 // What a function makes of leaves, and the gradients of its outputs' product with `weights`.
 struct Outcome {
   at::Tensor output;
@@ -60,7 +58,7 @@ TEST_P(CutLayers, PerceptronIsTheWholeOnes) {
       outcome_of([](const Tensors& in) { return at::linear(at::tanh(at::linear(in[0], in[1], in[2])), in[3], in[4]); },
                  {whole.x, whole.first, whole.first_bias, whole.second, whole.second_bias}, whole.weights);
   comm::run_ranks(GetParam(), [&](comm::Communicator& world) {
-    const TensorGroup group{&world, &kRight};
+    const TensorGroup group{&world};
     const Extent own = extent_of(kHidden, world.size(), world.rank());
     const Outcome got = outcome_of(
         [&](const Tensors& in) {
@@ -85,7 +83,7 @@ TEST_P(CutLayers, GatheredAndScatteredAreTheWholeOnes) {
       outcome_of([](const Tensors& in) { return at::linear(at::tanh(at::linear(in[0], in[1])), in[2], in[3]); },
                  {whole.x, whole.first, whole.second, whole.second_bias}, whole.weights);
   comm::run_ranks(GetParam(), [&](comm::Communicator& world) {
-    const TensorGroup group{&world, &kRight};
+    const TensorGroup group{&world};
     const Extent own = extent_of(kHidden, world.size(), world.rank());
     const Outcome got = outcome_of(
         [&](const Tensors& in) {
@@ -105,7 +103,7 @@ TEST_P(CutLayers, GatheredAndScatteredAreTheWholeOnes) {
 TEST_P(CutLayers, DeferredWeightGradientsAreTheSameBits) {
   const Whole whole;
   comm::run_ranks(GetParam(), [&](comm::Communicator& world) {
-    const TensorGroup group{&world, &kRight};
+    const TensorGroup group{&world};
     const Extent own = extent_of(kHidden, world.size(), world.rank());
     const auto run = [&](DeferredGradients* deferred) {
       const Outcome outcome = outcome_of(

@@ -1,6 +1,5 @@
-#include "reference/training/steps.hpp"
+#include "reference/training/run_settings.hpp"
 
-#include <numeric>
 #include <string>
 
 #include <fmt/format.h>
@@ -11,21 +10,12 @@
 
 namespace plumbline::training {
 
-Values given_weights(const job::RunSpec& spec, int) {
+Values given_weights(const job::RunSpec& spec) {
   const job::RunFiles files(spec);
   Values values;
   for (const job::Parameter& parameter : job::parameters_of(spec))
     values[parameter.name] = files.weight(parameter.name);
   return values;
-}
-
-double micro_batches_of_a_step(const job::RunSpec& spec) {
-  return static_cast<double>(spec.run.micro_batches) * spec.run.accumulation;
-}
-
-void average(const job::RunSpec&, comm::Communicator& group, const Bucket& bucket) {
-  const comm::Buffer buffer{bucket.values.data(), static_cast<std::int64_t>(bucket.values.size()), comm::DType::f32};
-  group.all_reduce(buffer, buffer, comm::ReduceOp::avg);
 }
 
 void refuse_impossible(const job::RunSpec& spec) {
@@ -54,17 +44,6 @@ void require_possible(const job::RunSpec& spec, const GradientSettings& gradient
       "a static graph with {}; gradients are reduced while back-propagation runs only of whole models in float32, "
       "neither scaled nor clipped",
       why));
-}
-
-job::Optimizer given_optimizer(const job::RunSpec& spec, int) { return spec.optimizer; }
-
-void add_to_record(job::RecordWriter& record, int step, job::Moment moment, const job::Parameter& parameter,
-                   std::span<const float> values) {
-  record.add(step, moment, parameter, values);
-}
-
-double mean_loss(std::span<const double> micro_batches) {
-  return std::accumulate(micro_batches.begin(), micro_batches.end(), 0.0) / static_cast<double>(micro_batches.size());
 }
 
 }  // namespace plumbline::training
