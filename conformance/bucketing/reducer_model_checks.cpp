@@ -42,7 +42,7 @@ job::RunSpec ran(Context& context, comm::Communicator& world, const DigitsRun& s
   if (context.rank() == kJudge) (void)training::write_digits_run(settings, training::digits(), folder);
   world.barrier();
   job::RunSpec spec = job::read_run_spec(folder / "spec.toml");
-  training::RunSettings settings = context.steps().of<training::RunSettings>();
+  training::RunSettings settings;
   settings.gradients = gradients;
   context.training().run(spec, world, folder_of(context, "record"), {}, settings);
   world.barrier();
@@ -137,7 +137,7 @@ void train_and_compare(Context& context, const training::PipelineRun& run, std::
   std::vector<training::UpdateComparison> compared;
   training::PipelineSinks sinks;
   sinks.compared = [&](const training::UpdateComparison& one) { compared.push_back(one); };
-  (void)context.training().program(run, context.world(), sinks, context.steps().of<training::RunSettings>());
+  (void)context.training().program(run, context.world(), sinks, {});
   if (context.rank() != kJudge) return;
   EXPECT_EQ(compared.size(), updates) << requirement << ": updates that were compared";
   for (const training::UpdateComparison& one : compared)

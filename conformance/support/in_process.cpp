@@ -71,7 +71,6 @@ class RankContext final : public suite::Context {
   comm::Communicator& world() override { return given(world_); }
   suite::Adapter& adapter() override { return given(adapter_); }
   training::Training& training() override { throw StateError("no training here"); }
-  const suite::Steps& steps() override { return steps_; }
   [[nodiscard]] const suite::Parameters& parameters() const override { return one_.parameters; }
   [[nodiscard]] std::uint64_t seed() const override { return 1; }
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return given(world_).capabilities(); }
@@ -92,7 +91,6 @@ class RankContext final : public suite::Context {
   const suite::Case& one_;
   comm::Communicator* world_;
   suite::Adapter* adapter_;
-  const suite::Steps steps_;
   suite::DeviceSeat seat_;
   std::string scratch_;
 };

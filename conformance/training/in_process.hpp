@@ -27,8 +27,7 @@ struct Surroundings {
   std::uint64_t seed = 0xfedcba9876543210u;
   std::string device = "cpu";
   suite::DeviceSeat seat = {};  // of a check on a device
-  suite::Steps steps = {};
-  Fault job = {};  // of the program behind the job door
+  Fault job = {};               // of the program behind the job door
 };
 
 /// The reference's executor on threads here, as a job.
@@ -50,7 +49,6 @@ class ThreadContext final : public suite::Context {
   suite::Adapter& adapter() override;
   suite::Job& job() override { return job_; }
   training::Training& training() override { return module(); }
-  const suite::Steps& steps() override { return surroundings_.steps; }
   const suite::Parameters& parameters() const override { return parameters_; }
   std::uint64_t seed() const override { return surroundings_.seed; }
   std::string device() const override { return surroundings_.device; }

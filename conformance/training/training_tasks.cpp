@@ -54,7 +54,7 @@ void train_task(worker::TaskRank& rank) {
     if (progress.scale) told.update({{"scale", *progress.scale}, {"skipped", progress.skipped}});
     rank.output(told);
   };
-  training::RunSettings settings = rank.steps.of<training::RunSettings>();
+  training::RunSettings settings;
   if (rank.arguments.contains("gradients")) settings.gradients = rank.arguments.at("gradients");
   if (rank.arguments.contains("precision")) settings.precision = precision_of(rank.arguments);
   try {

@@ -15,7 +15,6 @@ namespace plumbline::mutants {
 
 using suite::ChangeRecord;
 using suite::MakeRewrite;
-using suite::MakeSteps;
 using suite::Mutant;
 using suite::RewriteAnswer;
 using suite::Sanitized;

@@ -22,7 +22,6 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/suite/door.hpp"
-#include "harness/suite/steps.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/device/runtime.hpp"
 
@@ -111,8 +110,6 @@ class Context {
   [[nodiscard]] virtual Job& job();
   /// The training module. Throws NotAvailable unless the check says that it needs module "training".
   [[nodiscard]] virtual training::Training& training() = 0;
-  /// What the reference's components run with: the right steps, or a mutant's.
-  [[nodiscard]] virtual const Steps& steps() = 0;
   [[nodiscard]] virtual const Parameters& parameters() const = 0;
   [[nodiscard]] virtual std::uint64_t seed() const = 0;
   [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;

@@ -19,7 +19,6 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/suite/door.hpp"
-#include "harness/suite/steps.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/device/runtime.hpp"
 
@@ -35,8 +34,6 @@ class Adapter;  // harness/suite/check.hpp
 using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
 /// A runtime of devices around another, by which the backend's calls are made.
 using WrapRuntime = std::function<std::shared_ptr<device::Runtime>(std::shared_ptr<device::Runtime>)>;
-/// Makes the steps of one rank for one case: what they remember is that rank's.
-using MakeSteps = std::function<Steps()>;
 /// Changes the records in a folder, of the job that was given this specification.
 using ChangeRecord = std::function<void(const job::RunSpec& spec, const std::filesystem::path& folder)>;
 /// Makes another reply, {"result": …} or {"error": {"kind", "message"}}, of an adapter's.
@@ -75,7 +72,7 @@ struct Mutant {
   std::string shows;      // a case id that must fail
   std::string hides;      // a case id that must pass, or empty
   std::string why_hides;  // the reason, also where nothing hides it
-  std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer, MakeRewrite, WrapRuntime, Edits> change;
+  std::variant<Wrap, ChangeRecord, RewriteAnswer, MakeRewrite, WrapRuntime, Edits> change;
   std::string shows_arm = "plain";  // of the case
   std::string hides_arm = "plain";
   Sanitized sanitized = Sanitized::shows;

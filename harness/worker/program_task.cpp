@@ -23,7 +23,7 @@ void program_task(TaskRank& rank) {
       .compared = [&](const training::UpdateComparison& one) { rank.output({{"compared", one}}); },
       .timeline = [&](const std::vector<training::RankTimeline>& ranks) { rank.output({{"timeline", ranks}}); }};
   try {
-    (void)subject::training_module().program(run, rank.world, sinks, rank.steps.of<training::RunSettings>());
+    (void)subject::training_module().program(run, rank.world, sinks, {});
   } catch (const InvalidArgument& error) {
     throw Unsupported(error.what());
   } catch (const NotFound& error) {

@@ -74,8 +74,7 @@ class RankContext final : public suite::Context {
     std::function<comm::Device(int rank)> device_of;
     std::function<void(int rank, const std::string&)> progress;
   };
-  RankContext(const Shared& shared, int rank, comm::Communicator* world, suite::Steps steps)
-      : shared_(shared), rank_(rank), world_(world), steps_(std::move(steps)) {
+  RankContext(const Shared& shared, int rank, comm::Communicator* world) : shared_(shared), rank_(rank), world_(world) {
     if (shared.runtime != nullptr) seat_ = {shared.runtime, shared.device_of(rank)};
   }
 
@@ -95,7 +94,6 @@ class RankContext final : public suite::Context {
   }
   training::Training& training() override { return subject::training_module(); }
   training::Training& oracle() override { return subject::clean_training_module(); }
-  const suite::Steps& steps() override { return steps_; }
   [[nodiscard]] const suite::Parameters& parameters() const override { return shared_.one.parameters; }
   [[nodiscard]] std::uint64_t seed() const override { return shared_.seed; }
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return shared_.capabilities; }
@@ -112,7 +110,6 @@ class RankContext final : public suite::Context {
   const Shared& shared_;
   int rank_;
   comm::Communicator* world_;
-  suite::Steps steps_;
   suite::DeviceSeat seat_;
 };
 
@@ -266,10 +263,6 @@ class Worker {
   [[nodiscard]] const Change* change() const {
     return mutant_ == nullptr ? nullptr : std::get_if<Change>(&mutant_->change);
   }
-  [[nodiscard]] suite::Steps steps() const {
-    const auto* make = change<mutants::MakeSteps>();
-    return make == nullptr ? suite::Steps() : (*make)();
-  }
 
   void run_case(const json& command) {
     const suite::Case& one = suite_.cases().at(command.at("case").get<std::size_t>());
@@ -324,7 +317,7 @@ class Worker {
       }
     };
     const auto body = [&](int rank, comm::Communicator* communicator) {
-      RankContext context(shared, rank, communicator, steps());
+      RankContext context(shared, rank, communicator);
       one.check->body(context);
       if (declared) declared->expect_all_asked();
     };
@@ -373,7 +366,7 @@ class Worker {
       const auto output = [&](const json& value) {
         driver_->send({{"type", "output"}, {"run", run}, {"rank", rank}, {"value", value}});
       };
-      TaskRank seat{*communicator, command.at("arguments"), output, steps()};
+      TaskRank seat{*communicator, command.at("arguments"), output};
       if (runtime != nullptr)
         seat.place = device::MemorySpace({.runtime = wrapped(runtime)}, device_of(device, rank).index);
       (*task)(seat);

@@ -30,7 +30,6 @@ struct TaskRank {
   comm::Communicator& world;
   const nlohmann::json& arguments;
   std::function<void(const nlohmann::json&)> output;  // to the driver
-  suite::Steps steps;                                 // a mutant's, where there is one
   device::MemorySpace place = {};                     // of its data, in the device's default stream
 };
 /// A job that ranks run for a command other than check: "train", "bench". Throws to fail.

@@ -144,7 +144,7 @@ void train_and_judge(Context& context, const job::RunSpec& spec, std::string_vie
   if (context.rank() != kAveragingJudge) return;
   int told = 0;
   const AveragingJudgement judgement =
-      judge_averaging(spec, settings, ranks, context.training(), adds_in_rank_order(context), [&](int step) {
+      judge_averaging(spec, settings, ranks, context.oracle(), adds_in_rank_order(context), [&](int step) {
         EXPECT_EQ(step, told++) << "the steps of which the judge tells";
         context.progress(fmt::format("step {} is judged", step));
       });
@@ -174,7 +174,7 @@ void judge_synchronous(Context& context, const job::RunSpec& spec, int step, dou
       step == 0 ? ranks[0][0].before : estimate_of(ranks[0][static_cast<std::size_t>(step) - 1]);
   const training::Values values = values_by_parameter(spec, before);
   const auto baseline = [&](training::Arithmetic arithmetic) {
-    return context.training().baseline(spec, slices, values, arithmetic, spec.run.device).mean.gradients;
+    return context.oracle().baseline(spec, slices, values, arithmetic, spec.run.device).mean.gradients;
   };
   const training::Gradients narrow = baseline(training::Arithmetic::float32);
   const training::Gradients wide = baseline(training::Arithmetic::float64);
@@ -262,7 +262,7 @@ void evaluates(Context& context) {
     const std::vector<float> estimate = session->estimate();
     const double accuracy = session->evaluate(rows);
     if (spec.layers.size() == 3) {  // without batch normalisation
-      EXPECT_EQ(accuracy, context.training().accuracy(spec, values_by_parameter(spec, estimate), rows, spec.run.device))
+      EXPECT_EQ(accuracy, context.oracle().accuracy(spec, values_by_parameter(spec, estimate), rows, spec.run.device))
           << suite::id_of_citation(ids::kEvaluation) << ": the evaluation is not of the rank's estimate";
     }
     EXPECT_TRUE(session->estimate() == estimate)
@@ -361,14 +361,14 @@ double accuracy_of_mean(Context& context, const job::RunSpec& spec, const Averag
     const std::vector<float> estimate = estimate_of(steps.back());
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += estimate[i] / static_cast<double>(ranks.size());
   }
-  return context.training().accuracy(spec, values_by_parameter(spec, {sum.begin(), sum.end()}),
+  return context.oracle().accuracy(spec, values_by_parameter(spec, {sum.begin(), sum.end()}),
                                      training::held_out_rows(spec, training::digits()), spec.run.device);
 }
 
 // Of one device that takes all rows of each batch.
 double accuracy_of_one(Context& context, const job::RunSpec& spec) {
-  const training::Values values = context.training().alone(spec, 1, [](int, double) {});
-  return context.training().accuracy(spec, values, training::held_out_rows(spec, training::digits()), spec.run.device);
+  const training::Values values = context.oracle().alone(spec, 1, [](int, double) {});
+  return context.oracle().accuracy(spec, values, training::held_out_rows(spec, training::digits()), spec.run.device);
 }
 
 void averaging_learns(Context& context) {

@@ -59,9 +59,9 @@ SharedParameters::SharedParameters(comm::Communicator& group, const std::vector<
     broadcast_from_rank_0(*groups.back(), copies, where);
   }
   bucketing::Plan plan = bucketing::plan_as_colossalai(gradients_of(leaves, where.device()));
-  reducer_ = std::make_unique<TensorReducer>(std::move(groups), std::move(leaves), std::move(plan),
-                                             bucketing::ReducerOptions{.average = false},
-                                             std::vector<at::Tensor>(), where);
+  reducer_ =
+      std::make_unique<TensorReducer>(std::move(groups), std::move(leaves), std::move(plan),
+                                      bucketing::ReducerOptions{.average = false}, std::vector<at::Tensor>(), where);
 }
 
 void SharedParameters::reduce() {
