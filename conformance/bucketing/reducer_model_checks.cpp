@@ -42,9 +42,9 @@ job::RunSpec ran(Context& context, comm::Communicator& world, const DigitsRun& s
   if (context.rank() == kJudge) (void)training::write_digits_run(settings, training::digits(), folder);
   world.barrier();
   job::RunSpec spec = job::read_run_spec(folder / "spec.toml");
-  training::RunSettings settings = context.steps().of<training::RunSettings>();
-  settings.gradients = gradients;
-  context.training().run(spec, world, folder_of(context, "record"), {}, settings);
+  training::RunSettings run_settings = context.steps().of<training::RunSettings>();
+  run_settings.gradients = gradients;
+  context.training().run(spec, world, folder_of(context, "record"), {}, run_settings);
   world.barrier();
   return spec;
 }
