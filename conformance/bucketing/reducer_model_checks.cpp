@@ -137,7 +137,7 @@ void train_and_compare(Context& context, const training::PipelineRun& run, std::
   std::vector<training::UpdateComparison> compared;
   training::PipelineSinks sinks;
   sinks.compared = [&](const training::UpdateComparison& one) { compared.push_back(one); };
-  (void)context.training().program(run, context.world(), sinks, {});
+  (void)context.training().program(run, context.world(), sinks);
   if (context.rank() != kJudge) return;
   EXPECT_EQ(compared.size(), updates) << requirement << ": updates that were compared";
   for (const training::UpdateComparison& one : compared)

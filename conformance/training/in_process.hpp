@@ -8,7 +8,6 @@
 
 #include "harness/suite/check.hpp"
 #include "reference/record/run_spec.hpp"
-#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 

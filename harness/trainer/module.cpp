@@ -232,9 +232,9 @@ class TorchTraining final : public Training {
     return guarded([&] { return outcome_of(layer, nullptr, arithmetic); });
   }
 
-  std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
-                                   const RunSettings& settings) override {
-    return guarded([&] { return run_pipeline(run, world, sinks, settings, devices_); });
+  std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world,
+                                   const PipelineSinks& sinks) override {
+    return guarded([&] { return run_pipeline(run, world, sinks, devices_); });
   }
 
   std::unique_ptr<AveragedSession> averaged(const job::RunSpec& spec, comm::Communicator& world,

@@ -126,15 +126,14 @@ TrainingData text_data(const data::Text& text, const TrainerSettings& settings, 
 }
 
 PipelineProgram::PipelineProgram(const TrainerSettings& settings, const PipelineTask& task, comm::Communicator& world,
-                                 Timers* timers, RunSettings run_settings)
+                                 Timers* timers)
     : settings_(settings),
       world_((check(settings, world), world)),
       timers_(timers),
       groups_(world, groups_plan(parallel_of(settings))),
       data_(task.data(groups_.local_rank("data"))),
       device_(task.device, world, task.devices),
-      store_(settings.seed, device_.computes_on()),
-      run_settings_(std::move(run_settings)) {
+      store_(settings.seed, device_.computes_on()) {
   at::set_num_threads(1);
   make_stages(task);
   if (settings.data > 1) make_reducer(task.gradients);

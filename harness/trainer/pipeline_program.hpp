@@ -38,10 +38,10 @@
 #include "reference/training/bucketing/tensors.hpp"
 #include "reference/training/checkpoint.hpp"
 #include "reference/training/detail/optimizer.hpp"
+#include "reference/training/gradient_settings.hpp"
 #include "reference/training/models/blocks.hpp"
 #include "reference/training/pipeline/engine.hpp"
 #include "reference/training/pipeline/shared.hpp"
-#include "reference/training/run_settings.hpp"
 
 namespace plumbline::training {
 
@@ -92,7 +92,7 @@ class PipelineProgram {
   /// Collective over `world`, which must outlive it. `timers`, where there are some, measure "forward and backward",
   /// "reduce" and "update".
   PipelineProgram(const TrainerSettings& settings, const PipelineTask& task, comm::Communicator& world,
-                  Timers* timers = nullptr, RunSettings run_settings = {});
+                  Timers* timers = nullptr);
   ~PipelineProgram();
 
   /// Its functions are collective, and refer to this.
@@ -135,7 +135,6 @@ class PipelineProgram {
   TrainingData data_;
   RankDevice device_;
   TensorStore store_;
-  RunSettings run_settings_;
   std::map<int, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<PipelineEngine> engine_;
   std::unique_ptr<SharedParameters> shared_;

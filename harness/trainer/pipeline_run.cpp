@@ -183,13 +183,13 @@ Hooks hooks_of(const PipelineRun& run, PipelineProgram& program, const TrainingP
 }  // namespace
 
 std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
-                                      const RunSettings& settings, const std::shared_ptr<device::Runtime>& devices) {
+                                      const std::shared_ptr<device::Runtime>& devices) {
   require_possible(run);
   const Source source = source_of(run);
   PipelineTask task = task_of(run, source);
   task.devices = devices;
   Timers timers;
-  PipelineProgram program(run.settings, task, world, &timers, settings);
+  PipelineProgram program(run.settings, task, world, &timers);
   if (world.rank() == 0)
     sinks.log(describe(task.blocks, parts_of(task.blocks, run.settings.pipeline, run.settings.chunks, task.cut),
                        run.ranks_of_stages()));

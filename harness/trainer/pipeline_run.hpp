@@ -28,8 +28,6 @@
 
 namespace plumbline::training {
 
-struct RunSettings;  // run_settings.hpp
-
 inline constexpr std::array<std::string_view, 4> kPipelineModels{"resnet50", "resnet_small", "perceptron", "gpt"};
 inline constexpr std::array<std::string_view, 3> kPipelineData{"cifar10", "digits", "text"};
 
@@ -102,12 +100,10 @@ struct PipelineSinks {
 /// settings that make no run, a schedule that does not have the shape, and a run that resumes without checkpoints.
 void require_possible(const PipelineRun& run);
 
-/// One rank of the run, with the devices of Training::use_devices(). Collective over `world`. Of the settings those of
-/// reducers count. Returns what the epochs that were run came to, the same on all ranks.
-/// Throws what require_possible() throws; InvalidArgument for a folder with checkpoints
-/// where the run does not resume, or of another run; NonFiniteLoss; and what PipelineProgram throws.
+/// One rank of the run, with the devices of Training::use_devices(). Collective over `world`. Returns what the epochs
+/// that were run came to, the same on all ranks. Throws what require_possible() throws; InvalidArgument for a folder
+/// with checkpoints where the run does not resume, or of another run; NonFiniteLoss; and what PipelineProgram throws.
 std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
-                                      const RunSettings& settings,
                                       const std::shared_ptr<device::Runtime>& devices = nullptr);
 
 }  // namespace plumbline::training

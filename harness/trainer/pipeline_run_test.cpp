@@ -12,7 +12,6 @@
 #include "reference/comm/local.hpp"
 #include "reference/support/temporary_folder.hpp"
 #include "reference/training/checkpoint.hpp"
-#include "reference/training/run_settings.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -35,7 +34,7 @@ Told told_by(const PipelineRun& run) {
                               .progress = [&](const std::string& text) { told.progress += text; },
                               .compared = [&](const UpdateComparison& one) { told.compared.push_back(one); },
                               .timeline = [&](const std::vector<RankTimeline>& ranks) { told.timeline = ranks; }};
-    const auto epochs = run_pipeline(run, world, sinks, {});
+    const auto epochs = run_pipeline(run, world, sinks);
     const std::lock_guard lock(mutex);
     if (told.epochs.empty()) told.epochs = epochs;
     EXPECT_EQ(told.epochs, epochs) << "rank " << world.rank();

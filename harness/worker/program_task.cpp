@@ -6,7 +6,6 @@
 #include "harness/subject/training_module.hpp"
 #include "harness/suite/machine_error.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::worker {
@@ -23,7 +22,7 @@ void program_task(TaskRank& rank) {
       .compared = [&](const training::UpdateComparison& one) { rank.output({{"compared", one}}); },
       .timeline = [&](const std::vector<training::RankTimeline>& ranks) { rank.output({{"timeline", ranks}}); }};
   try {
-    (void)subject::training_module().program(run, rank.world, sinks, {});
+    (void)subject::training_module().program(run, rank.world, sinks);
   } catch (const InvalidArgument& error) {
     throw Unsupported(error.what());
   } catch (const NotFound& error) {

@@ -214,8 +214,7 @@ class Training {
 
   /// run_pipeline() of trainer/pipeline_run.hpp: a whole training run by names, one rank of it. Collective over
   /// `world`. Throws what that throws, and Unsupported where it is not part of this executor.
-  virtual std::vector<EpochResult> program(const PipelineRun&, comm::Communicator&, const PipelineSinks&,
-                                           const RunSettings&) {
+  virtual std::vector<EpochResult> program(const PipelineRun&, comm::Communicator&, const PipelineSinks&) {
     throw Unsupported("this executor has no training by names");
   }
 

@@ -19,7 +19,6 @@
 #include "reference/comm/errors.hpp"
 #include "reference/training/averaging.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 
@@ -362,7 +361,7 @@ double accuracy_of_mean(Context& context, const job::RunSpec& spec, const Averag
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += estimate[i] / static_cast<double>(ranks.size());
   }
   return context.oracle().accuracy(spec, values_by_parameter(spec, {sum.begin(), sum.end()}),
-                                     training::held_out_rows(spec, training::digits()), spec.run.device);
+                                   training::held_out_rows(spec, training::digits()), spec.run.device);
 }
 
 // Of one device that takes all rows of each batch.

@@ -18,7 +18,6 @@
 #include "reference/training/averaging.hpp"
 #include "reference/training/checkpoint.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
