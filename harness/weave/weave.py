@@ -95,6 +95,11 @@ def woven(path, source, mutants):
                 raise Refused(f"mutant '{name}': {why}") from None
             of_body = bodies.setdefault(body.start_byte, (function, body, {}))[2]
             of_body.setdefault(name, []).append((begin, end, edit.get("replace", "").encode()))
+    return chained_bodies(path, source, bodies)
+
+
+def chained_bodies(path, source, bodies):
+    """The source with every function's copies; `bodies` maps a body's start to (function, body, edits of each mutant)."""
     starts = sorted(bodies)
     for outer, inner in zip(starts, starts[1:]):
         if inner < bodies[outer][1].end_byte:
@@ -106,7 +111,9 @@ def woven(path, source, mutants):
 
 
 def chained(path, source, function, body, edited):
-    line = f'\n#line {body.start_point[0] + 1} "{path}"\n'.encode()
+    def line(of=""):
+        return f'\n#line {body.start_point[0] + 1} "{path}{of}"\n'.encode()
+
     guard = b"!std::is_constant_evaluated() && " if is_constexpr(function) else b""
     text = b"{"
     for name, edits in edited.items():
@@ -116,8 +123,8 @@ def chained(path, source, function, body, edited):
                 raise Refused(f"mutant '{name}': two of its edits overlap in {path}")
             copy += source[at:begin] + replacement
             at = end
-        text += b' if (' + guard + b'plumbline::woven::is("' + name.encode() + b'"))' + line + copy + source[at:body.end_byte] + b"\nelse"
-    return text + line + source[body.start_byte:body.end_byte] + b"}"
+        text += b' if (' + guard + b'plumbline::woven::is("' + name.encode() + b'"))' + line(f" (mutant {name})") + copy + source[at:body.end_byte] + b"\nelse"
+    return text + line() + source[body.start_byte:body.end_byte] + b"}"
 
 
 def read(files):

@@ -220,12 +220,12 @@ RanksSteps steps_on(const std::string& device, const std::string& dtype, const A
   comm::run_ranks(
       2,
       [&](comm::Communicator& world) {
-        const auto session = averaged_run(spec, world, settings, {}, runtime);
+        const auto session = averaged_run(spec, world, settings, runtime);
         auto& own = all.steps.at(static_cast<std::size_t>(world.rank()));
         for (int step = 0; step < 3; ++step) own.push_back(session->step(step));
         session->save(folder.path());
         world.barrier();
-        const auto resumed = averaged_run(spec, world, settings, {}, runtime);
+        const auto resumed = averaged_run(spec, world, settings, runtime);
         resumed->load(folder.path(), 3);
         for (int step = 3; step < 5; ++step) own.push_back(resumed->step(step));
         const double accuracy = resumed->evaluate(held_out_rows(spec, digits()));
