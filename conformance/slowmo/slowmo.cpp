@@ -14,7 +14,6 @@ void add_slowmo(suite::Suite& suite) {
   suite.add(suite::mutants_of_toml(plumbline_slowmo_mutants, "conformance/slowmo/mutants.toml"));
   suite.add(mutants::slowmo_mutants());
   suite.add(mutants::slowmo_size_mutants());
-  suite.add(suite::mutants_of_toml(plumbline_slowmo_mutants, "conformance/slowmo/mutants.toml"));
 }
 
 }  // namespace plumbline::conformance

@@ -2,8 +2,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -346,11 +350,20 @@ void refuses_states(Context& context) {
 void blocking_waits(Context& context) {
   const std::string& value = context.parameters().text("value");
   const bool is_refused = value != "absent" && value != "0";
-  slowmo::Options options;
-  options.blocking_wait = value == "absent" ? nullptr : value.c_str();
+  const auto set = [](const char* to) {
+    to == nullptr ? ::unsetenv("NCCL_BLOCKING_WAIT") : ::setenv("NCCL_BLOCKING_WAIT", to, 1);
+  };
   double parameter = 0;
-  const std::string said =
-      refusal<InvalidArgument>([&] { Alone(context).make(options, {.parameters = {{&parameter, 1, DType::f64}}}); });
+  std::string said;
+  {
+    static std::mutex one_at_a_time;  // ranks that are threads share the environment
+    const std::lock_guard hold(one_at_a_time);
+    const char* const there = std::getenv("NCCL_BLOCKING_WAIT");
+    const auto before = there == nullptr ? std::nullopt : std::optional<std::string>(there);
+    set(value == "absent" ? nullptr : value.c_str());
+    said = refusal<InvalidArgument>([&] { Alone(context).make({}, {.parameters = {{&parameter, 1, DType::f64}}}); });
+    set(before ? before->c_str() : nullptr);
+  }
   EXPECT_THAT(said, HasSubstr(is_refused ? "NCCL_BLOCKING_WAIT is " + value : "nothing was refused")) << "SLOWMO-114";
 }
 

@@ -129,15 +129,21 @@ def chained(path, source, function, body, edited):
 
 def read(files):
     """{source: {mutant: edits}} of files of mutants."""
-    by_source = {}
+    by_source, seen = {}, set()
     for file in files:
         for mutant in tomllib.loads(file.read_text(encoding="utf-8")).get("mutant", []):
+            where = f"mutant '{mutant.get('id')}' in {file}"
             if "edit" not in mutant:
-                raise Refused(f"mutant '{mutant.get('id')}' in {file}: it has no [[mutant.edit]]")
+                raise Refused(f"{where}: it has no [[mutant.edit]]")
+            if mutant["id"] in seen:
+                raise Refused(f"{where}: another has that id")
+            seen.add(mutant["id"])
             for edit in mutant["edit"]:
                 for field in ("at", "find"):
                     if not edit.get(field):
-                        raise Refused(f"mutant '{mutant.get('id')}' in {file}: an edit has no '{field}'")
+                        raise Refused(f"{where}: an edit has no '{field}'")
+                for field in edit.keys() - {"at", "find", "replace"}:
+                    raise Refused(f"{where}: an edit has a field '{field}'; perhaps [[mutant]] is missing before it")
                 edit["file"], _, edit["function"] = edit["at"].partition(": ")
                 by_source.setdefault(edit["file"], {}).setdefault(mutant["id"], []).append(edit)
     return by_source

@@ -114,6 +114,7 @@ class Weave(unittest.TestCase):
         self.refused(edit("next", "step = 2") + edit("next", "= 2;"), "overlap")
         self.refused('[[mutant.edit]]\nat = "forms.cpp: next"\n', "no 'find'")
         self.refused("", "no [[mutant.edit]]")
+        self.refused(edit("next", "step = 2") + 'id = "swallowed"\n', "a field 'id'")
 
     def test_lists_the_sources(self):
         done = self.weave('[[mutant]]\nid = "a"\n' + edit("", "a", file="z") + edit("", "b", file="b"), "--list")

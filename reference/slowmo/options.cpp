@@ -45,14 +45,6 @@ void require_numbers(const Options& options, const Setting& setting) {
   require(options.synch_freq >= 0, "synch_freq", options.synch_freq, "it is 0 or more steps");
 }
 
-void require_waits(const Options& options) {
-  if (options.blocking_wait != nullptr && std::string_view(options.blocking_wait) != "0")
-    throw InvalidArgument(
-        fmt::format("slowmo: NCCL_BLOCKING_WAIT is {} in the environment; it must be 0 or absent, since "
-                    "waits that block one process group keep another one from going on",
-                    options.blocking_wait));
-}
-
 void require_overlap(const Options& options) {
   if (!options.overlap) return;
   require(options.convention == Convention::plumbline, "overlap", true, "FairScale refuses it");
@@ -80,8 +72,15 @@ std::string_view name_of(Phase phase) {
   return names[static_cast<std::size_t>(phase)];
 }
 
+void refuse_blocking_wait(const char* value) {
+  if (value != nullptr && std::string_view(value) != "0")
+    throw InvalidArgument(
+        fmt::format("slowmo: NCCL_BLOCKING_WAIT is {} in the environment; it must be 0 or absent, since "
+                    "waits that block one process group keep another one from going on",
+                    value));
+}
+
 Setting settle(const Options& options, int rank, int world) {
-  require_waits(options);
   require_world(options, rank, world);
   Setting setting{
       .rank = rank,

@@ -14,7 +14,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -144,10 +143,6 @@ struct Options {
   std::optional<int> rank{}, world_size{};
   Groups groups{};
 
-  /// NCCL_BLOCKING_WAIT, as the environment of the process has it when these are made, or null. Refused unless it is
-  /// "0": waits that block one process group keep another one from going on.
-  const char* blocking_wait = std::getenv("NCCL_BLOCKING_WAIT");
-
   bool verbose = false;  // hands `log` every phase as well
   bool profile = false;  // adds up what phases take
   std::function<void(std::string_view line)> log{};
@@ -185,5 +180,9 @@ struct Setting {
 /// node, frequencies or shards below 1, rates that are no numbers, a negative lag, overlap without accepts_stale, waits
 /// that block, a rank outside the world.
 [[nodiscard]] Setting settle(const Options& options, int rank, int world);
+
+/// Throws InvalidArgument unless the value of NCCL_BLOCKING_WAIT is "0" or absent (null): waits that block one process
+/// group keep another one from going on.
+void refuse_blocking_wait(const char* value);
 
 }  // namespace plumbline::slowmo

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -47,6 +48,7 @@ class SlowMo::Impl {
  public:
   Impl(Communicator& world, Tensors tensors, OptimizerGroups optimizer, Options options)
       : options_(std::move(options)), tensors_(std::move(tensors)), optimizer_(std::move(optimizer)) {
+    refuse_blocking_wait(std::getenv("NCCL_BLOCKING_WAIT"));
     require_parameters(tensors_);
     Communicator& global = options_.groups.global != nullptr ? *options_.groups.global : world;
     setting_ = settle(options_, global.rank(), global.size());

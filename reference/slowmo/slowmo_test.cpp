@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstdlib>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,17 +24,9 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 TEST(BlockingWait, IsRefusedUnlessItIsOff) {
-  const auto settled = [](const char* value) { return settle({.blocking_wait = value}, 0, 1); };
-  EXPECT_NO_THROW((void)settled(nullptr));
-  EXPECT_NO_THROW((void)settled("0"));
-  EXPECT_THAT([&] { (void)settled("1"); }, ThrowsMessage<InvalidArgument>(HasSubstr("NCCL_BLOCKING_WAIT is 1")));
-}
-
-TEST(BlockingWait, IsThatOfTheEnvironment) {
-  ::setenv("NCCL_BLOCKING_WAIT", "1", 1);
-  EXPECT_STREQ(Options().blocking_wait, "1");
-  ::unsetenv("NCCL_BLOCKING_WAIT");
-  EXPECT_EQ(Options().blocking_wait, nullptr);
+  EXPECT_NO_THROW(refuse_blocking_wait(nullptr));
+  EXPECT_NO_THROW(refuse_blocking_wait("0"));
+  EXPECT_THAT([] { refuse_blocking_wait("1"); }, ThrowsMessage<InvalidArgument>(HasSubstr("NCCL_BLOCKING_WAIT is 1")));
 }
 
 TEST(BaseAlgorithms, AreReadByName) {
