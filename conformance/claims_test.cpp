@@ -529,7 +529,8 @@ TEST(AnHonestPartialBackend, IsAskedOnlyForWhatItClaims) {
       description = suite::description_of(wrap(world.communicator(0))->capabilities());
     }
     for (const suite::Case& one : whole_suite().cases()) {
-      if (one.check->door != suite::Door::backend || one.world() != 3 || is_large(one)) continue;
+      if (one.check->door != suite::Door::backend || one.world() > 3 || is_large(one)) continue;
+      // Devices have no backend here that lacks something, and training is a module.
       if (one.check->on_device || !one.check->modules.empty()) continue;
       if (suite::lacking(whole_suite(), {}, one, {{"capabilities", description}})) continue;
       EXPECT_THAT(run_in_process(one, wrap), IsEmpty())

@@ -50,12 +50,14 @@ void stream_order(Context& context) {
   const DeviceSeat& seat = context.device_seat();
   Communicator& world = context.world();
   const OwnStream stream(seat.runtime, seat.device.index);
+  const bool is_started = context.parameters().text("how") == "started";
+  if (is_started) require_start(context, operation_of(context));
   world.use_stream(stream.get());
   for (int slow = 0; slow < world.size(); ++slow) {
     DeviceExercise exercise(seat, world, slow_trial(context, slow));
     if (world.rank() == slow) seat.runtime->pause(seat.device.index, kSlow, stream.get());
     exercise.produce(stream.get());
-    if (context.parameters().text("how") == "started") {
+    if (is_started) {
       comm::Work work = exercise.start(world);
       work.wait();
     } else {
@@ -74,6 +76,7 @@ void streams_of_waits(Context& context) {
   const int device = seat.device.index;
   Communicator& world = context.world();
   const bool is_waited_for_twice = context.parameters().text("wait") == "second";
+  require_start(context, operation_of(context));
   const OwnStream start(seat.runtime, device), first(seat.runtime, device), second(seat.runtime, device);
   for (int slow = 0; slow < world.size(); ++slow) {
     DeviceExercise exercise(seat, world, slow_trial(context, slow));
@@ -198,6 +201,7 @@ void device_back_to_back(Context& context) {
   const auto copy = [&](void* to, const void* from, std::size_t bytes) {
     if (bytes > 0) seat.runtime->copy(device, to, from, bytes, stream.get());
   };
+  const bool starts = context.capabilities().has(comm::Capability::nonblocking);
   for (const std::int64_t elements : {5, 3000}) {
     std::vector<Exercise> exercises;
     for (std::size_t call = 0; call < kCalls; ++call)
@@ -220,10 +224,7 @@ void device_back_to_back(Context& context) {
         call.in = {in.data(), call.in.count, call.in.dtype, seat.device};
         call.out = {out.data(), call.out.count, call.out.dtype, seat.device};
       }
-      if (there.size() == 1 && turn % 2 == 0)
-        world.run(there.front());
-      else
-        world.start(there).wait();
+      complete(world, there, turn % 2 == 0 || !starts ? Way::block : Way::wait);
       for (const Call& call : on_host) copy(call.out.data, out.data(), call.out.bytes());
     }
     stream.synchronize();
@@ -344,6 +345,7 @@ void refuses_misplaced(Context& context) {
   for (const Misplaced& one : misplaced(seat, memory, host)) {
     const Call call{.operation = Operation::all_reduce, .in = one.in, .out = one.out};
     for (const bool start : {false, true}) {
+      if (start && !context.capabilities().has(comm::Capability::nonblocking)) continue;
       const std::string words = words_of<InvalidArgument>(
           [&] {
             if (start)
@@ -411,6 +413,7 @@ void add_device_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.device.host_goes_on",
              .verifies = {"DEVICE-003@eed7"},
              .axes = {suite::worlds({1, 2, 3})},
+             .needs = {comm::Capability::nonblocking},
              .limit = 90s,
              .on_device = true,
              .body = host_goes_on});

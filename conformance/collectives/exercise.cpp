@@ -148,13 +148,14 @@ void run_calls(comm::Communicator& group, std::span<const comm::Call> calls) {
   const comm::Capabilities& capabilities = group.capabilities();
   if (calls.size() == 1) return group.run(calls.front());
   if (capabilities.has(comm::Capability::coalescing)) return group.start(calls).wait();
-  if (capabilities.has(comm::Capability::nonblocking)) {
+  if (group.size() == 1) {
     std::vector<comm::Work> under_way;
     for (const comm::Call& call : calls) under_way.push_back(group.start(call));
     for (comm::Work& work : under_way) work.wait();
     return;
   }
-  // A send may wait for its receive: the first member begins the chain of a ring, in which all others receive first.
+  // A send may wait for its receive, and on a device what is started later for what was started before: the first
+  // member begins the chain of the ring, in which all others receive first.
   for (const bool sends : {group.rank() == 0, group.rank() != 0})
     for (const comm::Call& call : calls)
       if ((call.operation == Operation::send) == sends) group.run(call);
@@ -215,7 +216,8 @@ const std::vector<Operation>& exercised_operations() {
 bool can_shift(const comm::Communicator& group) {
   const comm::Capabilities& capabilities = group.capabilities();
   return capabilities.has(comm::Capability::point_to_point) &&
-         (group.size() > 1 || capabilities.has(comm::Capability::nonblocking));
+         (group.size() > 1 || capabilities.has(comm::Capability::nonblocking) ||
+          capabilities.has(comm::Capability::coalescing));
 }
 
 std::vector<Operation> exercised_operations(const comm::Communicator& group) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,8 @@ struct Trial {
   bool special = false;  // copies: special_bits() instead of random ones
 };
 
-/// Makes the calls of an Exercise, and returns when they are complete. One call blocks; those of a shift are made as
-/// the backend can: as a batch, each under way, or one after the other, in an order that cannot deadlock.
+/// Makes one call, or the two of a ring shift, and returns when they are complete. A shift is made as the backend can:
+/// as a batch, or one call after the other, in which the first member sends and all others receive first.
 void run_calls(comm::Communicator& group, std::span<const comm::Call> calls);
 
 /// A dtype that the backend claims: f32 where it does.

@@ -77,7 +77,7 @@ void arguments_refused(Context& context) {
 
 void refuses_the_rest(Context& context) {
   comm::Communicator& world = context.world();
-  for (const Operation operation : exercised_operations(context.world())) {
+  for (const Operation operation : exercised_operations()) {
     const auto refused = [&](const std::string& what, DType dtype, comm::Device device) {
       const Exercise exercise(world, {.operation = operation, .dtype = dtype, .elements = 9});
       std::vector<Call> calls = exercise.calls();

@@ -105,8 +105,18 @@ Operation operation_of(const suite::Parameters& parameters) {
 Operation operation_of(suite::Context& context) {
   const Operation operation = operation_of(context.parameters());
   if (operation == Operation::send && !can_shift(context.world()))
-    throw suite::Skipped("the backend claims no point_to_point");
+    throw suite::Skipped(
+        context.capabilities().has(comm::Capability::point_to_point)
+            ? "a rank alone would wait for itself: the backend claims neither nonblocking nor coalescing"
+            : "the backend claims no point_to_point");
   return operation;
+}
+
+void require_start(suite::Context& context, Operation operation) {
+  if (!context.capabilities().has(comm::Capability::nonblocking))
+    throw suite::Skipped("the backend claims no nonblocking");
+  if (operation == Operation::send && !context.capabilities().has(comm::Capability::coalescing))
+    throw suite::Skipped("the backend claims no coalescing");
 }
 
 }  // namespace plumbline::conformance

@@ -40,7 +40,7 @@ void send_number(comm::Communicator& group, std::int64_t number, int to, int tag
 void expect_number(comm::Communicator& group, std::int64_t number, int from, int tag = 0,
                    std::source_location where = std::source_location::current());
 
-/// How a member learns that calls are complete. What is no call and no batch of the backend is made by run_calls().
+/// How a member learns that calls are complete. A shift that is no batch of the backend's is made by run_calls().
 enum class Way { block, wait, test };
 /// The ways that the backend has.
 [[nodiscard]] std::vector<Way> ways(const comm::Capabilities& capabilities);
@@ -74,5 +74,7 @@ std::string words_of(const std::function<void()>& action, const std::string& wha
 /// The value of that axis. Throws NotFound; within a case Skipped for a shift that the backend cannot make.
 [[nodiscard]] comm::Operation operation_of(const suite::Parameters& parameters);
 [[nodiscard]] comm::Operation operation_of(suite::Context& context);
+/// Throws Skipped where the backend does not start that operation of an Exercise as one.
+void require_start(suite::Context& context, comm::Operation operation);
 
 }  // namespace plumbline::conformance
