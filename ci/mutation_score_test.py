@@ -1,0 +1,89 @@
+"""Tests of ci/mutation-score that need no built folder: what is drawn, what is left out, and the score."""
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = Path(__file__).with_name("mutation-score")
+loader = importlib.machinery.SourceFileLoader("mutation_score", str(SCRIPT))
+score = importlib.util.module_from_spec(importlib.util.spec_from_loader("mutation_score", loader))
+sys.modules["mutation_score"] = score
+loader.exec_module(score)
+
+SOURCE = b"""
+int larger(int a, int b) {
+  if (a < 0) throw InvalidArgument("a is " + name(a + b));
+  return std::max(std::move(a), b);
+}
+"""
+
+
+def mutant_of(data, was, became, name="m1"):
+    function, body = next(score.weave.functions_of(score.weave.parse(data)))
+    begin = data.index(was)
+    one = score.Mutant("toy.cpp", data[:begin].count(b"\n") + 1, begin, begin + len(was), became, function, body)
+    one.name = name
+    return one
+
+
+class MutationScore(unittest.TestCase):
+    def left_out(self, text):
+        begin = SOURCE.index(text)
+        return score.is_left_out(score.weave.parse(SOURCE), SOURCE, begin, begin + len(text))
+
+    def test_words_of_errors_and_what_is_for_speed_are_left_out(self):
+        self.assertTrue(self.left_out(b"a is "))
+        self.assertTrue(self.left_out(b"a + b"))
+        self.assertTrue(self.left_out(b"std::move"))
+
+    def test_conditions_results_and_whole_statements_are_drawn(self):
+        self.assertFalse(self.left_out(b"a < 0"))
+        self.assertFalse(self.left_out(b"max"))
+        self.assertFalse(self.left_out(b'throw InvalidArgument("a is " + name(a + b));'))
+
+    def test_a_body_must_stay_one(self):
+        self.assertTrue(score.parses(mutant_of(SOURCE, b"a < 0", b"a > 0"), SOURCE))
+        self.assertFalse(score.parses(mutant_of(SOURCE, b"(a < 0)", b"(a < 0"), SOURCE))
+
+    def test_what_does_not_compile_is_told_by_its_name(self):
+        data = b"int larger(int a, int b) {\n  return a < b ? b : a;\n}\n"
+        with tempfile.TemporaryDirectory() as folder:
+            program = score.Program.__new__(score.Program)
+            program.build = program.folder = Path(folder)
+            program.entries = {"toy.cpp": ["c++", "-std=c++20", f"-I{score.ROOT}"]}
+            program.root = Path(folder)
+            (Path(folder) / "toy.cpp").write_bytes(data)
+            mutants = [mutant_of(data, b"a < b", b"a > b", "m1"), mutant_of(data, b"a < b", b"a < *b", "m2"),
+                       mutant_of(data, b"? b", b"? c", "m3")]
+            self.assertEqual(score.refusals(program, "toy.cpp", mutants), {"m2", "m3"})
+
+    def test_the_interval_is_wilsons(self):
+        share, low, high = score.wilson(45, 60)
+        self.assertAlmostEqual(share, 0.75)
+        self.assertAlmostEqual(low, 0.6277, places=4)
+        self.assertAlmostEqual(high, 0.8422, places=4)
+        self.assertEqual(score.wilson(0, 0), (0, 0, 1))
+
+    def test_what_a_survivor_needs_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "toy.toml"
+            one = mutant_of(SOURCE, b"a < 0", b"a <= 0")
+            score.write(path, {"component": "toy"}, [one], {"toy.cpp": SOURCE})
+            path.write_text(path.read_text().replace('needs = ""', 'needs = "a case with 0"'))
+            score.write(path, {"component": "toy"}, [one, mutant_of(SOURCE, b"max", b"min")], {"toy.cpp": SOURCE})
+            survivors = score.weave.tomllib.loads(path.read_text())["survivor"]
+            self.assertEqual([s["needs"] for s in survivors], ["a case with 0", ""])
+            self.assertEqual(survivors[0]["became"], 'if (a <= 0) throw InvalidArgument("a is " + name(a + b));')
+
+    def test_bad_options_are_refused(self):
+        for arguments in (["nothing"], ["topology", "--sample", "0"], ["topology", "--build", "/nonexistent"]):
+            made = subprocess.run([sys.executable, "-B", str(SCRIPT), *arguments], capture_output=True, text=True)
+            self.assertEqual(made.returncode, 2, made.stderr)
+            self.assertNotIn("Traceback", made.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
