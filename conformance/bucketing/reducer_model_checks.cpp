@@ -36,15 +36,13 @@ std::filesystem::path folder_of(Context& context, const std::string& name) {
 }
 
 // Writes the run on one rank, and runs it on all.
-job::RunSpec ran(Context& context, comm::Communicator& world, const DigitsRun& settings,
+job::RunSpec ran(Context& context, comm::Communicator& world, const DigitsRun& digits,
                  const training::GradientSettings& gradients = {}) {
   const std::filesystem::path folder = folder_of(context, "run");
-  if (context.rank() == kJudge) (void)training::write_digits_run(settings, training::digits(), folder);
+  if (context.rank() == kJudge) (void)training::write_digits_run(digits, training::digits(), folder);
   world.barrier();
   job::RunSpec spec = job::read_run_spec(folder / "spec.toml");
-  training::RunSettings settings;
-  settings.gradients = gradients;
-  context.training().run(spec, world, folder_of(context, "record"), {}, settings);
+  context.training().run(spec, world, folder_of(context, "record"), {}, {.gradients = gradients});
   world.barrier();
   return spec;
 }

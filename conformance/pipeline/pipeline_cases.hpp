@@ -12,6 +12,7 @@
 #include "harness/suite/suite.hpp"
 #include "reference/record/run_spec.hpp"
 #include "reference/training/digits_run.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 

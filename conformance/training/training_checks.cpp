@@ -14,6 +14,7 @@
 #include "conformance/training/report.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
+#include "reference/training/run_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {

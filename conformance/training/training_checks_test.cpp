@@ -17,6 +17,7 @@
 #include "reference/record/training_record.hpp"
 #include "reference/support/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 namespace {
