@@ -175,9 +175,9 @@ class Training {
   /// starts.
   virtual void use_devices(std::shared_ptr<device::Runtime> /*devices*/) {}
 
-  /// Runs `spec` as rank world.rank(), on spec.run.device, and writes folder/rank<R>.safetensors, local_grad
-  /// included. Collective over `world`, whose size is the specification's. Throws
-  /// InvalidArgument for a specification that is impossible to run, Unsupported for settings that do not go together.
+  /// Runs `spec` as rank world.rank(), on spec.run.device, and writes folder/rank<R>.safetensors, local_grad included.
+  /// Collective over `world`, whose size is the specification's. Throws InvalidArgument for a specification that is
+  /// impossible to run, Unsupported for settings that do not go together.
   virtual void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
                    const Progress& progress, const RunSettings& settings) = 0;
 
@@ -196,8 +196,7 @@ class Training {
     throw Unsupported("this executor has no list models");
   }
   /// Makes copies equal at first, and sums their gradients, as a pipeline does with what its stages share. Returns
-  /// both.
-  /// Collective over the ranks that hold any. Throws InvalidArgument for copies that cannot be shared.
+  /// both. Collective over the ranks that hold any. Throws InvalidArgument for copies that cannot be shared.
   [[nodiscard]] virtual std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>&, comm::Communicator&) {
     throw Unsupported("this executor shares no parameters");
   }
