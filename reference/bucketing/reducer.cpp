@@ -42,14 +42,16 @@ class Reducer::Impl {
   // ---- the life of a bucket: Li et al., Algorithm 1, its autograd hook ----
 
   // The hook is called for a parameter: its gradient will not change any more in this pass, or this rank lacks it.
-  void settle(int gradient) {
+  void mark_ready(int gradient) {
     states_[static_cast<std::size_t>(gradient)].ready = true;
     ++ready_;
     --missing_[static_cast<std::size_t>(buckets_.bucket_of(gradient))];
     if (!synchronises_) return;  // it stays where it is, for the next pass to add to
     put_in(gradient);
     if (options().overlap && !is_learning()) start_ready(false);
-    if (!flights_.empty() && may_finish_early(flights_.front())) finish_first();
+    if (flights_.empty()) return;
+    const bool is_over = flights_.front().work.test();  // also where nobody asks: it makes progress
+    if (is_over && may_finish_early(flights_.front())) finish_first();
   }
 
   // The gradient is copied into its view of the bucket: zeros in place of what this rank lacks; nothing where it lies
@@ -160,7 +162,7 @@ class Reducer::Impl {
     ++state.times;
     state.held = true;
     if (!std::exchange(state.in_order, true)) first_order_.push_back(gradient);
-    if (!comes_again(state) && !state.ready) settle(gradient);
+    if (!comes_again(state) && !state.ready) mark_ready(gradient);
   }
 
   void mark_unused(int gradient) {
@@ -176,7 +178,7 @@ class Reducer::Impl {
   const Outcome& finish() {
     if (!in_pass_) throw StateError(at("finish") + ": no pass is under way");
     if (synchronises_) {
-      settle_the_rest();
+      finish_gradients();
       start_ready(true);
       start_used();
       while (!flights_.empty()) finish_first();
@@ -334,19 +336,19 @@ class Reducer::Impl {
     State& state = states_[static_cast<std::size_t>(gradient)];
     if (state.ready) return;  // said twice
     state.lacking = true;
-    settle(gradient);
+    mark_ready(gradient);
   }
   [[nodiscard]] bool is_learning() const { return options().unused == Unused::static_graph && !learned_; }
   // Whether more is added to a gradient in this pass.
   [[nodiscard]] bool comes_again(const State& state) const {
     return options().unused == Unused::static_graph && (!learned_ || state.times < state.times_learned);
   }
-  void settle_the_rest() {
+  void finish_gradients() {
     std::vector<std::string> late;
     for (int i = 0; i < std::ssize(states_); ++i) {
       if (buckets_.bucket_of(i) < 0 || states_[static_cast<std::size_t>(i)].ready) continue;
       if (is_learning())
-        settle(i);
+        mark_ready(i);
       else
         late.push_back(name(i));
     }
@@ -389,10 +391,8 @@ class Reducer::Impl {
            setup_.gradient(gradient).elements == buckets_[bucket].elements;
   }
   // No two ranks see at once that an exchange is over, so not where finishing it exchanges more.
-  [[nodiscard]] bool may_finish_early(Flight& flight) const {
-    const bool over = flight.work.test();  // also where nobody asks: it makes progress
-    return over && (options().reduced || options().lazy) && !exchange_.finish_exchanges() &&
-           !buckets_.is_sparse(flight.bucket);
+  [[nodiscard]] bool may_finish_early(const Flight& flight) const {
+    return (options().reduced || options().lazy) && !exchange_.finish_exchanges() && !buckets_.is_sparse(flight.bucket);
   }
   [[nodiscard]] SparseSum& sum_of(int bucket) { return sparse_.at(buckets_.members_of(bucket).front().gradient); }
   void finish_sparse(Flight& flight) {
