@@ -195,23 +195,24 @@ TEST_F(TrainingTest, EveryRankUsesBitwiseTheBaselinesMeanOnABackendThatAddsInRan
     }
 }
 
-// What every reduction makes of every number is 0.25.
-class MakesQuarters final : public comm::CommunicatorDecorator {
+// What an all-reduce makes of a rank's numbers is twice each of them, so that one in another place shows.
+class DoublesNumbers final : public comm::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
 
  private:
   void do_run(const comm::Call& call, comm::Timeout timeout) override {
-    CommunicatorDecorator::do_run(call, timeout);
-    if (call.operation == comm::Operation::all_reduce)
-      std::fill_n(static_cast<float*>(call.out.data), call.out.count, 0.25f);
+    if (call.operation != comm::Operation::all_reduce || call.in.dtype != comm::DType::f32)
+      return CommunicatorDecorator::do_run(call, timeout);
+    std::transform(static_cast<const float*>(call.in.data), static_cast<const float*>(call.in.data) + call.in.count,
+                   static_cast<float*>(call.out.data), [](float own) { return 2 * own; });
   }
   comm::Work do_start(std::span<const comm::Call> calls) override {
     for (const comm::Call& call : calls) do_run(call, {});
     return {};
   }
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
-    return std::make_unique<MakesQuarters>(std::move(group));
+    return std::make_unique<DoublesNumbers>(std::move(group));
   }
 };
 
@@ -219,7 +220,7 @@ class MakesQuarters final : public comm::CommunicatorDecorator {
 TEST_F(TrainingTest, ReducesAllGradientsAndUsesWhatComesOfIt) {
   const job::RunSpec spec = digits_run({.model = "conv", .data = 2, .steps = 1});
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    MakesQuarters wrong(world.duplicate());
+    DoublesNumbers wrong(world.duplicate());
     module().run(spec, wrong, folder.path() / "record", {}, {});
   });
   const job::TrainingRecord record(spec, folder.path() / "record");
@@ -227,9 +228,12 @@ TEST_F(TrainingTest, ReducesAllGradientsAndUsesWhatComesOfIt) {
     const auto values = [&](job::Moment moment) { return record.copies(0, moment, parameter).at(0).values; };
     const std::vector<float> before = values(job::Moment::before), after = values(job::Moment::after);
     const float lr = static_cast<float>(std::get<job::Sgd>(spec.optimizer).lr);
-    EXPECT_THAT(values(job::Moment::grad), testing::Each(0.25f)) << parameter.name;
-    for (std::size_t i = 0; i < after.size(); ++i)
-      ASSERT_NEAR(after[i], before[i] - lr * 0.25f, 1e-6) << parameter.name << " " << i;
+    const std::vector<float> local = values(job::Moment::local_grad), grad = values(job::Moment::grad);
+    ASSERT_EQ(grad.size(), local.size());
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      ASSERT_EQ(grad[i], 2 * local[i]) << parameter.name << " " << i;
+      ASSERT_NEAR(after[i], before[i] - lr * grad[i], 1e-6) << parameter.name << " " << i;
+    }
   }
 }
 

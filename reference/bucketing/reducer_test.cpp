@@ -610,7 +610,7 @@ TEST(Reducer, SaysForWhomItWaited) {
   run_ranks(2, [&](Communicator& world) {
     const auto gradients = gradients_of({600});
     Reducer reducer({&world}, gradients, plan_of(gradients, {{0}}),
-                    {.names = {"weight"}, .timeout = std::chrono::milliseconds(500)});
+                    {.names = {"weight"}, .timeout = std::chrono::seconds(5)});  // of begin(), too
     reducer.begin();
     if (world.rank() == 1) {  // its gradient is never there
       while (!over) std::this_thread::yield();
