@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <deque>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <set>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 

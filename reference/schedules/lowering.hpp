@@ -118,7 +118,7 @@ class DescriptionMismatch : public Error {
   using Error::Error;
 };
 
-/// Words of a message unless said otherwise: 2 KiB, enough for 28 tensors of four dimensions.
+/// Words of a message: 2 KiB, enough for 28 tensors of four dimensions.
 inline constexpr std::size_t kDescriptionWords = 256;
 
 /// The words, without zeros behind them.
@@ -130,7 +130,7 @@ inline constexpr std::size_t kDescriptionWords = 256;
 class DescriptionExchange {
  public:
   /// `promised` counts where nothing is told. Both sides are made with equal arguments.
-  explicit DescriptionExchange(Metadata told, TensorDescriptions promised = {}, std::size_t words = kDescriptionWords);
+  explicit DescriptionExchange(Metadata told, TensorDescriptions promised = {});
 
   /// The message that tells of a micro-batch's output. Throws StateError where nothing is to be told (any more).
   [[nodiscard]] comm::Buffer tell(int micro_batch, const TensorDescriptions& tensors);
@@ -154,7 +154,6 @@ class DescriptionExchange {
 
   Metadata metadata_;
   TensorDescriptions promised_;
-  std::size_t words_;
   std::map<int, Told> told_;
 };
 

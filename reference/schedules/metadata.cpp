@@ -112,13 +112,14 @@ TensorDescriptions decode(std::span<const std::int64_t> message) {
   return tensors;
 }
 
-DescriptionExchange::DescriptionExchange(Metadata told, TensorDescriptions promised, std::size_t words)
-    : metadata_(told), promised_(std::move(promised)), words_(words) {}
+DescriptionExchange::DescriptionExchange(Metadata told, TensorDescriptions promised)
+    : metadata_(told), promised_(std::move(promised)) {}
 
 DescriptionExchange::Told& DescriptionExchange::begin(int micro_batch) {
   if (metadata_ == Metadata::none)
     throw StateError(fmt::format("micro-batch {}: its output is promised, so nothing is told of it", micro_batch));
-  const auto [told, is_new] = told_.try_emplace(key_of(micro_batch), Told{std::vector<std::int64_t>(words_), {}});
+  const auto [told, is_new] =
+      told_.try_emplace(key_of(micro_batch), Told{std::vector<std::int64_t>(kDescriptionWords), {}});
   if (!is_new) throw StateError(fmt::format("micro-batch {}: its output was told of before", micro_batch));
   return told->second;
 }
@@ -129,9 +130,9 @@ comm::Buffer DescriptionExchange::message_of(Told& told) const {
 
 comm::Buffer DescriptionExchange::tell(int micro_batch, const TensorDescriptions& tensors) {
   const std::vector<std::int64_t> words = encode(tensors);
-  if (words.size() > words_)
+  if (words.size() > kDescriptionWords)
     throw InvalidArgument(fmt::format("micro-batch {}: {} take {} words, and a message of descriptions has {}",
-                                      micro_batch, to_string(tensors), words.size(), words_));
+                                      micro_batch, to_string(tensors), words.size(), kDescriptionWords));
   Told& told = begin(micro_batch);
   std::ranges::copy(words, told.words.begin());
   told.tensors = tensors;

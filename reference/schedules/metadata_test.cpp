@@ -119,10 +119,14 @@ TEST(DescriptionExchange, KeepsToWhatIsPromised) {
 }
 
 TEST(DescriptionExchange, RefusesWhatDoesNotFitItsMessage) {
-  DescriptionExchange boundary(Metadata::each, {}, 9);
-  EXPECT_THAT(words_of(boundary.tell(0, {{DType::f32, {5, 6}}})), testing::ElementsAre(8, 1, 2, 5, 6, 2, 0, 1, 0));
-  EXPECT_THAT(error_of<InvalidArgument>([&] { (void)boundary.tell(1, {{DType::f32, {5, 6, 7}}}); }),
-              HasSubstr("micro-batch 1: f32[5,6,7] take 10 words, and a message of descriptions has 9"));
+  DescriptionExchange boundary(Metadata::each);
+  std::vector<std::int64_t> expected{8, 1, 2, 5, 6, 2, 0, 1, 0};
+  expected.resize(kDescriptionWords);
+  EXPECT_EQ(words_of(boundary.tell(0, {{DType::f32, {5, 6}}})), expected);
+  const TensorDescriptions many(37, {DType::f32, {5, 6}});
+  EXPECT_THAT(error_of<InvalidArgument>([&] { (void)boundary.tell(1, many); }),
+              testing::AllOf(HasSubstr("micro-batch 1: f32[5,6] f32[5,6] "),
+                             HasSubstr(" take 261 words, and a message of descriptions has 256")));
 }
 
 }  // namespace

@@ -37,8 +37,6 @@ class DeferredGradients {
   /// Computes them all and adds them to the leaves' grad. A leaf that was used several times is added to once, with the
   /// sum, as by a backward pass.
   void compute() const;
-  /// Gives up what they need.
-  void clear() { work_.clear(); }
   [[nodiscard]] bool empty() const { return work_.empty(); }
 
  private:
