@@ -2,9 +2,8 @@
 //
 // Model   A mutant names the requirement that it violates, a case in which it must show, and one in which it cannot. It
 //         changes what a subject does behind one door: a communicator around the backend's; a runtime around that of
-//         its devices; steps of the reference's components in place of the right ones; the source of the reference, in
-//         a woven build (harness/weave); a job's training record after it was written; an adapter's answers, which
-//         counts only for requirements about answers.
+//         its devices; the source of the reference, in a woven build (harness/weave); a job's training record after it
+//         was written; an adapter's answers, which counts only for requirements about answers.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 #include "reference/bucketing/detail/bucket_store.hpp"
 
+#include <utility>
+
 #include "reference/comm/call.hpp"
 
 namespace plumbline::bucketing {

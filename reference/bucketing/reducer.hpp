@@ -123,8 +123,7 @@ struct HookedBucket {
   std::span<const Gradient> gradients{};   // all of the reducer, by number
 };
 
-/// An exchange of the caller's in place of the all-reduce; nothing is divided around it. compression.hpp has
-/// some.
+/// An exchange of the caller's in place of the all-reduce; nothing is divided around it. compression.hpp has some.
 struct CommunicationHook {
   /// Starts the exchange of a bucket's values. Called in launch order.
   std::function<comm::Work(comm::Communicator& group, const HookedBucket& bucket)> start;

@@ -17,7 +17,7 @@ struct RunSettings {
   GradientSettings gradients = {};
   /// In which way a run in 16 bits is made, and by what gradients are clipped.
   PrecisionSettings precision = {};
-  /// (optional) Around the computations of a pipeline.
+  /// (optional) Around the computations of a pipeline: benchmarks take the time of each one by it.
   schedules::AroundComputation around = {};
 };
 

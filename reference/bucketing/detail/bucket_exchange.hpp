@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "reference/bucketing/detail/bucket_store.hpp"
+#include "reference/comm/call.hpp"
+#include "reference/comm/communicator.hpp"
 
 namespace plumbline::bucketing {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reference/bucketing/detail/bucket_store.hpp"
+#include "reference/comm/communicator.hpp"
 
 namespace plumbline::bucketing {
 

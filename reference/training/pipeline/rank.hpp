@@ -22,7 +22,7 @@ namespace plumbline::training {
 
 class PipelineRank {
  public:
-  /// Collective over `world`. The specification and the steps must outlive it. Throws as Training::run().
+  /// Collective over `world`. The specification and the settings must outlive it. Throws as Training::run().
   PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const RunSettings& settings,
                const RankDevice& device);
 
