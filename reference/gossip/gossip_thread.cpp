@@ -23,9 +23,9 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 // The stream of the thread's own on a device, and where it and the caller's meet.
-class OwnLane {
+class ThreadStream {
  public:
-  OwnLane(const device::DeviceUse& use, int index)
+  ThreadStream(const device::DeviceUse& use, int index)
       : runtime_(use.runtime), stream_(runtime_, index), handed_over_(runtime_, index), came_(runtime_, index) {}
 
   [[nodiscard]] device::Stream stream() const { return stream_.get(); }
@@ -77,7 +77,7 @@ struct GossipThread::Shared {
   std::string interruption;  // the last one
 
   // Of whose turn it is.
-  std::optional<OwnLane> lane;
+  std::optional<ThreadStream> own_stream;
   PushSum push_sum;
   device::MemorySpace place;  // where what was handed over lies
   std::vector<device::ScratchBuffer> memory;
@@ -90,7 +90,7 @@ struct GossipThread::Shared {
   // All that handing x over takes of a device, and where x lies.
   [[nodiscard]] device::MemorySpace reserve(std::span<const Buffer> x) {
     device::MemorySpace found = device::place_of("gossip", x, use);
-    if (!found.is_host() && has_own_stream && !lane) lane.emplace(use, found.index());
+    if (!found.is_host() && has_own_stream && !own_stream) own_stream.emplace(use, found.index());
     copied.assign(x.begin(), x.end());
     memory.resize(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) copied[i].data = memory[i].take(found, x[i].bytes());
@@ -111,7 +111,7 @@ struct GossipThread::Shared {
       } catch (const std::exception&) {
       }
     };
-    if (lane) await(*lane);
+    if (own_stream) await(*own_stream);
     await(place);
   }
   void set_deadline() {
@@ -128,7 +128,7 @@ struct GossipThread::Shared {
   [[nodiscard]] comm::TimeoutError late() const { return late_round(words, interruption, heartbeat); }
   // The thread's side: the exchange of what was handed over.
   [[nodiscard]] Incoming exchange() {
-    if (lane) push_sum.use_stream(lane->stream());
+    if (own_stream) push_sum.use_stream(own_stream->stream());
     return push_sum.exchange(sent);
   }
   // The same values again, behind a pause.
@@ -185,7 +185,7 @@ bool GossipThread::hand_over(std::span<const Buffer> x) {
   shared_->push_sum.prepare(x);
   shared_->place = std::move(place);
   shared_->keep(x);
-  if (shared_->lane) shared_->lane->follow(shared_->use.stream);
+  if (shared_->own_stream) shared_->own_stream->follow(shared_->use.stream);
   shared_->is_under_way = true;
   shared_->begin_round();
   shared_->give_turn();
@@ -221,8 +221,8 @@ GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool wa
       throw;
     }
   }
-  if (shared.lane) {
-    shared.lane->lead(shared.use.stream);
+  if (shared.own_stream) {
+    shared.own_stream->lead(shared.use.stream);
     shared.push_sum.use_stream(shared.use.stream);
   }
   shared.push_sum.absorb(x, shared.incoming);

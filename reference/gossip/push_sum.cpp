@@ -33,11 +33,11 @@ void PushSum::mix(std::span<const Buffer> x) {
 
 // Kempe et al., Push-Sum: node i sends the share a_ji of (x, w) to each peer j and keeps a_ii; the sum of what comes is
 // its new (x, w). Two nodes that meet only each other, and large tensors, have it in other orders with the same bits.
+// Until x or w is changed the round is `begun`, so that what fails before is made from the beginning.
 void PushSum::make_round(std::span<const Buffer> x) {
   phase_ = Phase::begun;
   agree();
   if (meets_one()) return meet(x);
-  phase_ = Phase::idle;
   if (mixes_in_pieces(x)) return mix_in_pieces(x);
   prepare(x);
   exchange_all(x);
@@ -72,7 +72,7 @@ Incoming PushSum::exchange(std::span<const Buffer> x) {
 // Sends x_i * a_ji / a_ii to each peer j, and w_i alike; receives theirs. What was cut goes on with the type at which
 // it was.
 void PushSum::exchange_all(std::span<const Buffer> x) {
-  phase_ = Phase::sent;
+  phase_ = Phase::exchanging;
   std::vector<TypeBucket>& buckets = state_->buckets;
   const bool has_come = next_bucket_ > 0 || (!buckets.empty() && buckets.front().has_come);
   if (!has_come || incoming_.values.size() != x.size()) {
@@ -247,7 +247,7 @@ void PushSum::mix_in_pieces(std::span<const Buffer> x) {
 
 void PushSum::go_on_in_pieces() {
   TypeBucket& bucket = state_->buckets.front();
-  phase_ = state_->options.confirms ? Phase::sent : Phase::torn;
+  phase_ = state_->options.confirms ? Phase::exchanging : Phase::torn;
   try {
     naming_peers(bucket.round, [&] { pieces_->mix(); });
   } catch (...) {
@@ -302,7 +302,7 @@ void PushSum::reconnect(comm::Communicator& group) {
     agreement_->begin_anew();  // here, where all are: a node that was done might never compare again
     agree();
   }
-  if (phase_ == Phase::sent && next_bucket_ < state_->buckets.size()) send_what_is_missing(nodes);
+  if (phase_ == Phase::exchanging && next_bucket_ < state_->buckets.size()) send_what_is_missing(nodes);
 }
 
 std::vector<PushSum::NodeAt> PushSum::gathered(const NodeAt& own) {

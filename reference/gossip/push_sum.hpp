@@ -8,13 +8,13 @@
 //         push-sum, all messages of a round are under way at once.
 // Lazy    Where weights cannot differ from 1 they do not travel; see mixing.hpp.
 // Parts   mix() is prepare(), exchange() and absorb(); who overlaps a round with other work calls the parts, on all
-//         nodes. prepare() leaves in x and w what the node keeps and says what is sent.
+//         nodes. prepare() leaves in x and w what the node keeps.
 // Meeting Where two nodes meet only each other, mix() makes their round in place (comm::PairExchange), if the group's
 //         members all said in the comparison before the first round that they can: no messages then, no confirmations,
 //         and the same bits. Such a round is made by both nodes or by neither, so one that was cut is made anew, with
 //         whichever means; over another group with `confirms` alone, as any round: see Failure.
 // Failure An exchange that ends with an error is interrupted: what was to be sent is kept, x and w are what the node
-//         keeps, and the weight says -1 in interrupted(). retry() sends the same values again without mixing anew. With
+//         keeps, and reported_weight() is -1. retry() sends the same values again without mixing anew. With
 //         `confirms`, a node is done with a round only when all its peers have said that they have its values; then
 //         over a new group retry() repeats exactly the messages that are missing, whichever nodes are a round ahead,
 //         and mass is neither lost nor doubled. Large tensors are mixed piece by piece, and with confirmations none
@@ -62,7 +62,7 @@ namespace plumbline::gossip {
 
 /// Longest wait for a message of a peer.
 inline constexpr std::chrono::seconds kHeartbeat{300};
-/// What interrupted() exchanges have as weight.
+/// The reported_weight() of an interrupted round.
 inline constexpr double kInterruptedWeight = -1;
 
 enum class Algorithm : std::uint8_t { push_sum, push_pull };
@@ -169,10 +169,10 @@ class PushSum {
  private:
   // Of the round that is under way, or that an error has cut.
   enum class Phase : std::uint8_t {
-    idle,   // there is none
-    begun,  // nothing is sent or mixed: it can be made from its beginning
-    sent,   // what the node keeps is in x; the exchange can go on where it was
-    torn,   // some pieces are mixed, and nobody knows which ones its peers have
+    idle,        // there is none
+    begun,       // nothing is sent or mixed: it can be made from its beginning
+    exchanging,  // what the node keeps is in x; the exchange can go on where it was
+    torn,        // some pieces are mixed, and nobody knows which ones its peers have
   };
   // What a node says of itself when all go over to another group.
   struct NodeAt {

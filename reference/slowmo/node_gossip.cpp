@@ -87,14 +87,13 @@ void NodeGossip::mix_again(std::span<const Buffer> x, std::string interruption, 
 }
 
 void NodeGossip::reserve(std::span<const Buffer> x) {
+  kept_ = is_lazy_ ? 1 : gossip::shares_of(graph_, mixing_, node_, thread_ ? thread_->round() : 0).kept;
   if (thread_) thread_->reserve(x);
 }
 
 bool NodeGossip::hand_over(std::span<const Buffer> x) {
-  double kept = 1;
-  if (!is_lazy_) kept = gossip::shares_of(graph_, mixing_, node_, thread_ ? thread_->round() : 0).kept;
   const bool is_taken = !thread_ || thread_->hand_over(x);
-  weight_ *= kept;
+  weight_ *= kept_;
   return is_taken;
 }
 

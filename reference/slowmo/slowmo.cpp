@@ -93,7 +93,7 @@ class SlowMo::Impl {
 
   // ---- the step ----
 
-  // SlowMo, algorithm 1, behind the base optimizer's step: parameters are gossiped or averaged, and every
+  // SlowMo, algorithm 1, after the base optimizer's step: parameters are gossiped or averaged, and every
   // slow_frequency steps slow momentum is applied to their average. Around it what halves lose: header, Order.
   void step() {
     if (!slow_) begin_slow_buffers();

@@ -46,7 +46,6 @@
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
-#include "reference/gossip/push_sum.hpp"
 #include "reference/slowmo/options.hpp"
 #include "reference/slowmo/slow_step.hpp"
 #include "reference/slowmo/step_plan.hpp"

@@ -85,11 +85,6 @@ class BucketedGradients {
   std::optional<AutogradReducer> reducer_;
 };
 
-// The divisor of a micro-batch's loss: a step's gradient is the mean of its micro-batches'.
-double micro_batches_of_a_step(const job::RunSpec& spec) {
-  return static_cast<double>(spec.run.micro_batches) * spec.run.accumulation;
-}
-
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:

@@ -85,4 +85,8 @@ at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at:
   return spec.loss == job::Loss::mse ? at::mse_loss(wide, y) : at::cross_entropy_loss(wide, y);
 }
 
+double micro_batches_of_a_step(const job::RunSpec& spec) {
+  return static_cast<double>(spec.run.micro_batches) * spec.run.accumulation;
+}
+
 }  // namespace plumbline::training

@@ -39,7 +39,7 @@ class NodeGossip {
   void mix(std::span<const comm::Buffer> x);
 
   // One that overlaps, in two halves. On other ranks than masters nothing but what becomes of the weight.
-  /// Takes the memory that hand_over() needs.
+  /// Takes the memory and the share that hand_over() needs, which then fails no more for want of them: before each.
   void reserve(std::span<const comm::Buffer> x);
   /// Leaves in x what the node keeps, and begins a round. False where the one before is not collected yet.
   [[nodiscard]] bool hand_over(std::span<const comm::Buffer> x);
@@ -59,6 +59,7 @@ class NodeGossip {
   const int node_;
   bool is_lazy_ = false;
   double weight_ = 1;
+  double kept_ = 1;  // what hand_over() multiplies the weight with
   // Of a master: one of these.
   std::optional<gossip::PushSum> push_sum_;
   std::unique_ptr<gossip::GossipThread> thread_;

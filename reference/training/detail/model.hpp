@@ -41,5 +41,7 @@ class Model {
 
 /// The specification's mean loss of outputs over their rows, a scalar; of outputs in 16 bits in float32.
 [[nodiscard]] at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y);
+/// The divisor of a micro-batch's loss: a step's gradient is the mean of its micro-batches'.
+[[nodiscard]] double micro_batches_of_a_step(const job::RunSpec& spec);
 
 }  // namespace plumbline::training

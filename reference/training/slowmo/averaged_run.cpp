@@ -179,7 +179,7 @@ class AveragedRun final : public AveragedSession {
         files_(spec_),
         list_(job::parameters_of(spec_)),
         where_(where),
-        values_(given_values(spec_, world.rank(), where)),
+        values_(given_values(spec_, where)),
         leaves_(leaves_of(values_, type_of(spec.run.dtype), where)),
         model_(spec_, leaves_, where),
         optimizer_(spec.optimizer, list_.size()) {
@@ -278,7 +278,7 @@ class AveragedRun final : public AveragedSession {
   }
 
  private:
-  static std::vector<at::Tensor> given_values(const job::RunSpec& spec, int rank, const RankDevice& where) {
+  static std::vector<at::Tensor> given_values(const job::RunSpec& spec, const RankDevice& where) {
     std::vector<at::Tensor> values = parameters_on(spec, given_weights(spec), Arithmetic::float32, where.computes_on());
     for (at::Tensor& value : values) value = where.placed(value);
     return values;
@@ -304,7 +304,7 @@ class AveragedRun final : public AveragedSession {
   std::vector<at::Tensor> back_propagate(int step, AveragedStep& done) {
     const std::vector<job::RowRange> parts = job::micro_batches_of(spec_, step, world_.rank());
     const double scale = leaves_.front().scalar_type() == at::kHalf ? kLossScale : 1;
-    const double divisor = static_cast<double>(spec_.run.micro_batches) * spec_.run.accumulation;
+    const double divisor = micro_batches_of_a_step(spec_);
     for (const at::Tensor& leaf : leaves_) leaf.mutable_grad().reset();
     std::vector<double> losses;
     for (const job::RowRange& part : parts) {
