@@ -14,7 +14,6 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/groups/parallel_context.hpp"
 #include "reference/support/fnv1a.hpp"
 
 namespace plumbline::groups {
@@ -143,7 +142,7 @@ std::string difference_between(Communicator& parent, const std::vector<Announcem
 
 }  // namespace
 
-void check_world_size(Communicator& parent, int expected, Timeout timeout) {
+void agree_on_size(Communicator& parent, int expected, Timeout timeout) {
   std::vector<Announcement> all;
   for (const auto& [size] : exchange<1>(parent, {expected}, timeout)) all.push_back({.world_size = size});
   check_sizes(parent.size(), all);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,11 +22,13 @@ using comm::Timeout;
 // The world rank `distance` positions after this one, around the end.
 int neighbour(std::span<const int> ranks, int world_rank, int distance) {
   const auto size = static_cast<std::ptrdiff_t>(ranks.size());
-  const std::ptrdiff_t place = std::ranges::find(ranks, world_rank) - ranks.begin();
-  return ranks[static_cast<std::size_t>((place + distance + size) % size)];
+  const std::ptrdiff_t position = std::ranges::find(ranks, world_rank) - ranks.begin();
+  return ranks[static_cast<std::size_t>((position + distance + size) % size)];
 }
 
 }  // namespace
+
+void check_world_size(Communicator& parent, int expected, Timeout timeout) { agree_on_size(parent, expected, timeout); }
 
 Plan with_global(Plan plan) {
   Creation all{.mode = "GLOBAL", .ranks = std::vector<int>(static_cast<std::size_t>(std::max(plan.world_size, 0)))};
@@ -96,10 +99,10 @@ int ParallelContext::root(std::string_view mode) const { return ranks(mode).fron
 
 int ParallelContext::to_group_rank(std::string_view mode, int world_rank) const {
   const std::vector<int>& members = ranks(mode);
-  const auto place = std::ranges::find(members, world_rank);
-  if (place == members.end())
+  const auto position = std::ranges::find(members, world_rank);
+  if (position == members.end())
     throw InvalidArgument(fmt::format("groups: rank {} is no member of {}", world_rank, shown(members)));
-  return static_cast<int>(place - members.begin());
+  return static_cast<int>(position - members.begin());
 }
 
 int ParallelContext::to_world_rank(std::string_view mode, int group_rank) const {
