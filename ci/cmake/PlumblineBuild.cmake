@@ -166,7 +166,7 @@ function(plumbline_fuzzer name)
 endfunction()
 
 # plumbline_test(name SOURCES … LINKS … [LABELS …] [APART] [WOVEN filter]): a GoogleTest program of a part's inside, one ctest entry.
-# Its files are compiled together, unless APART. Of the tests that the filter names, a woven twin runs with mutants that are edits.
+# Its files are compiled together, unless APART. The tests that the filter names, which need mutants that are edits, a woven twin runs.
 function(plumbline_test name)
   if(NOT PLUMBLINE_TESTS)
     return()
@@ -182,6 +182,9 @@ function(plumbline_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
   target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
     GTest::gtest_main)
+  if(arg_WOVEN)
+    list(APPEND arg_ARGUMENTS --gtest_filter=-${arg_WOVEN})  # that the twin runs
+  endif()
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
   set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 900)
   if(arg_WOVEN)
