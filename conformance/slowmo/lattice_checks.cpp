@@ -64,6 +64,7 @@ constexpr double kNone = 1e-300;
 
 void expect_same(Context& context, const SlowMoTraining& one, const SlowMoTraining& other) {
   const SlowMoRankResult first = train_with_slowmo(context.world(), one);
+  EXPECT_TRUE(first.steps.front().slow) << "SLOWMO-041: the first run has no slow steps";
   const SlowMoRankResult second = train_with_slowmo(context.world(), other);
   for (std::size_t step = 0; step < first.steps.size(); ++step)
     EXPECT_EQ(difference_of(first.steps[step].parameters, second.steps[step].parameters, 1e-11), "")

@@ -1164,6 +1164,7 @@ class Commands(unittest.TestCase):
         results = [line for line in map(json.loads, (self.folder / "out/run.jsonl").read_text().splitlines())
                    if line["type"] == "result" and line["verdict"] == "fail"]
         violated = {id for line in results for id in line["violated"]}
+        self.assertIn("TRAIN-006", violated)
         self.assertGreater(len(violated), 1)
         (self.folder / "e.toml").write_text("schema = 1\n" + "".join(map(entry, sorted(violated))))
         self.run_plumbline(*run, "--allow-unexpected-pass")
