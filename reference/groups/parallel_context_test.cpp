@@ -440,8 +440,8 @@ Holdings holdings() {
   return {.threads = entries("/proc/self/task"), .handles = entries("/proc/self/fd"), .bytes = ::mallinfo2().uordblks};
 }
 
-// Threads, handles and memory after a few cycles, and after 1,000 more.
-std::pair<Holdings, Holdings> before_and_after(const Wrap& wrap) {
+// Threads, handles and memory after a few cycles, and after `cycles` more.
+std::pair<Holdings, Holdings> before_and_after(const Wrap& wrap, int cycles) {
   Holdings before;
   Holdings after;
   run_ranks(4, [&](Communicator& world) {
@@ -456,7 +456,7 @@ std::pair<Holdings, Holdings> before_and_after(const Wrap& wrap) {
     cycle(50);
     if (world.rank() == 0) before = holdings();
     world.barrier();
-    cycle(1000);
+    cycle(cycles);
     if (world.rank() == 0) after = holdings();
     world.barrier();
   });
@@ -464,7 +464,7 @@ std::pair<Holdings, Holdings> before_and_after(const Wrap& wrap) {
 }
 
 TEST(ContextLife, AThousandCyclesLeaveNothingBehind) {
-  const auto [before, after] = before_and_after(std::identity());
+  const auto [before, after] = before_and_after(std::identity(), 1000);
   EXPECT_LE(after.threads, before.threads);  // one of an earlier test may have been still on its way out
   EXPECT_LE(after.handles, before.handles);
   EXPECT_LT(after.bytes, before.bytes + (1 << 18));
@@ -492,8 +492,10 @@ TEST(ContextLife, GroupsThatAreNotReleasedShow) {
   if (holdings().bytes == 0) GTEST_SKIP() << "the allocator does not count, as a sanitizer's";
   std::mutex mutex;
   std::vector<std::unique_ptr<Communicator>> all;
-  const auto [before, after] = before_and_after(
-      [&](std::unique_ptr<Communicator> parent) { return std::make_unique<Kept>(std::move(parent), all, mutex); });
+  const auto keep = [&](std::unique_ptr<Communicator> parent) {
+    return std::make_unique<Kept>(std::move(parent), all, mutex);
+  };
+  const auto [before, after] = before_and_after(keep, 100);
   EXPECT_GT(after.bytes, before.bytes + (1 << 18));
 }
 
