@@ -8,6 +8,7 @@
 #include "reference/comm/local.hpp"
 #include "reference/device/runtimes.hpp"
 #include "reference/support/temporary_folder.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 
