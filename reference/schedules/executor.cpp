@@ -258,12 +258,12 @@ class Executor {
       await_from(action, {.kind = Kind::recv_backward, .stage = action.stage, .micro_batch = action.micro_batch});
   }
   void await_from(const Action& action, const Action& receive) {
-    const bool was_posted = wait_until_here(receive);
-    if (!was_posted && rank_of(peer_stage(receive)) != communicator_.rank())
+    const bool has_come = wait_until_here(receive);
+    if (!has_come && rank_of(peer_stage(receive)) != communicator_.rank())
       throw StateError(fmt::format("rank {} at position {}: {} needs {}, which is not before it", communicator_.rank(),
                                    at_, to_string(action), to_string(receive)));
   }
-  // Returns whether the message was started, now or before.
+  // Finishes the message where it is under way. Returns whether it has come.
   bool wait_until_here(const Action& receive) {
     for (auto posted = posted_.begin(); posted != posted_.end(); ++posted)
       if (std::ranges::any_of(posted->messages, [&](const Action& message) { return is_same(message, receive); })) {
