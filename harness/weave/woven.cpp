@@ -1,5 +1,8 @@
 #include "harness/weave/woven.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -27,6 +30,16 @@ std::atomic<const char*> chosen = [] {
   const char* const name = std::getenv("PLUMBLINE_WOVEN");
   return name == nullptr || *name == '\0' ? nullptr : name;
 }();
+
+bool entered(const char* file, const char* mutant) noexcept {
+  thread_local std::set<const void*> written;
+  if (!written.insert(mutant).second) return false;
+  const std::string line = mutant + std::string("\n");
+  const int to = ::open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (to < 0 || ::write(to, line.data(), line.size()) < 0) std::abort();
+  ::close(to);
+  return false;
+}
 
 std::any& remembered(const void* whose) {
   const std::lock_guard hold(memory().mutex);

@@ -15,13 +15,18 @@
 
 namespace plumbline::woven {
 
-/// The chosen mutant's name; null: none. At first that of the environment's PLUMBLINE_WOVEN.
+/// The chosen mutant's name; null: none. At first that of the environment's PLUMBLINE_WOVEN. "?FILE" chooses none, and
+/// adds to FILE a line for each mutant whose function this process enters.
 [[gnu::visibility("default")]] extern std::atomic<const char*> chosen;
+
+/// Writes that mutant into the file of "?FILE", once a thread. False.
+[[gnu::visibility("default")]] bool entered(const char* file, const char* mutant) noexcept;
 
 /// Whether the mutant of that name is chosen.
 [[nodiscard]] inline bool is(const char* mutant) noexcept {
   const char* const name = chosen.load(std::memory_order_relaxed);
-  return name != nullptr && std::strcmp(name, mutant) == 0;
+  if (name == nullptr) return false;
+  return *name == '?' ? entered(name + 1, mutant) : std::strcmp(name, mutant) == 0;
 }
 
 /// What a mutant remembers of `whose` (an object of the code that it edits) from call to call; forgotten when one is
