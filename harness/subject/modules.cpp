@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // This code is linked into the executable (bin/plumbline) and into the worker library (lib/plumbline/…).
-fs::path own_file() {
+fs::path look_for_own_file() {
   Dl_info info{};
   std::error_code error;
   if (dladdr(reinterpret_cast<const void*>(&modules_folder), &info) != 0 && info.dli_fname != nullptr) {
@@ -28,6 +28,12 @@ fs::path own_file() {
     if (!error && file.extension() == ".so") return file;
   }
   return fs::canonical("/proc/self/exe", error);
+}
+
+// Every case that reads a vector asks.
+const fs::path& own_file() {
+  static const fs::path file = look_for_own_file();
+  return file;
 }
 
 constexpr const char* kNotHere = " is not on this machine";
@@ -93,7 +99,7 @@ fs::path torch_of_python() {
 }  // namespace
 
 fs::path modules_folder() {
-  const fs::path file = own_file();
+  const fs::path& file = own_file();
   return file.extension() == ".so" ? file.parent_path() : file.parent_path().parent_path() / "lib" / "plumbline";
 }
 
