@@ -20,7 +20,7 @@
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/training/bucketing/autograd.hpp"
-#include "reference/training/models/perceptron.hpp"
+#include "harness/trainer/models/perceptron.hpp"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "harness/trainer/data/batches.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/support/temporary_folder.hpp"
-#include "reference/training/models/resnet.hpp"
+#include "harness/trainer/models/resnet.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -39,7 +39,7 @@
 #include "reference/training/checkpoint.hpp"
 #include "reference/training/detail/optimizer.hpp"
 #include "reference/training/gradient_settings.hpp"
-#include "reference/training/models/blocks.hpp"
+#include "harness/trainer/models/blocks.hpp"
 #include "reference/training/pipeline/engine.hpp"
 #include "reference/training/pipeline/shared.hpp"
 

@@ -17,9 +17,9 @@
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/support/temporary_folder.hpp"
-#include "reference/training/models/perceptron.hpp"
-#include "reference/training/models/resnet.hpp"
-#include "reference/training/models/transformer.hpp"
+#include "harness/trainer/models/perceptron.hpp"
+#include "harness/trainer/models/resnet.hpp"
+#include "harness/trainer/models/transformer.hpp"
 
 namespace plumbline::training {
 namespace {

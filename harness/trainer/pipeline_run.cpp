@@ -11,9 +11,9 @@
 #include "harness/trainer/pipeline_program.hpp"
 #include "harness/trainer/single_device.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/models/perceptron.hpp"
-#include "reference/training/models/resnet.hpp"
-#include "reference/training/models/transformer.hpp"
+#include "harness/trainer/models/perceptron.hpp"
+#include "harness/trainer/models/resnet.hpp"
+#include "harness/trainer/models/transformer.hpp"
 
 namespace plumbline::training {
 namespace {

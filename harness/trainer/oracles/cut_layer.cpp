@@ -7,7 +7,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/training/detail/gradients.hpp"
-#include "reference/training/models/transformer.hpp"
+#include "harness/trainer/models/transformer.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/training/models/resnet.hpp"
+#include "harness/trainer/models/resnet.hpp"
 
 #include <string>
 

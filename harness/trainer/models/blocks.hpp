@@ -1,4 +1,4 @@
-// reference/training/models/blocks.hpp: a model as a row of blocks, and stages made of them.
+// harness/trainer/models/blocks.hpp: a model as a row of blocks, and stages made of them.
 //
 // Model   A block says how it is made and is not made yet. A model is a row of blocks; a stage is an interval of them,
 //         and a rank makes the blocks of its own stages only. The parts are numbered as ColossalAI and Megatron-LM
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "reference/schedules/partition.hpp"
-#include "reference/training/models/layers.hpp"
-#include "reference/training/models/tensor_store.hpp"
+#include "harness/trainer/models/layers.hpp"
+#include "harness/trainer/models/tensor_store.hpp"
 #include "reference/training/pipeline/stage.hpp"
 
 namespace plumbline::training {

@@ -1,4 +1,4 @@
-#include "reference/training/models/layers.hpp"
+#include "harness/trainer/models/layers.hpp"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// reference/training/models/tensor_parallel.hpp: the products of a model, cut over the ranks of a tensor group.
+// harness/trainer/models/tensor_parallel.hpp: the products of a model, cut over the ranks of a tensor group.
 //
 // Model   A part of a parameter starts with the values that the whole one would have there, so that a model is the same
 //         however it is part. A rank keeps its part alone.
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "reference/training/models/layers.hpp"
+#include "harness/trainer/models/layers.hpp"
 #include "reference/training/tensor/layers.hpp"
 
 namespace plumbline::training {

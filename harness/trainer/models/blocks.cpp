@@ -1,4 +1,4 @@
-#include "reference/training/models/blocks.hpp"
+#include "harness/trainer/models/blocks.hpp"
 
 #include <numeric>
 

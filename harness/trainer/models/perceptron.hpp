@@ -1,10 +1,10 @@
-// reference/training/models/perceptron.hpp: a multi-layer perceptron, a block a linear layer.
+// harness/trainer/models/perceptron.hpp: a multi-layer perceptron, a block a linear layer.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "reference/training/models/blocks.hpp"
+#include "harness/trainer/models/blocks.hpp"
 
 namespace plumbline::training {
 

@@ -1,4 +1,4 @@
-#include "reference/training/models/perceptron.hpp"
+#include "harness/trainer/models/perceptron.hpp"
 
 #include <string>
 

@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/models/perceptron.hpp"
-#include "reference/training/models/resnet.hpp"
-#include "reference/training/models/transformer.hpp"
+#include "harness/trainer/models/perceptron.hpp"
+#include "harness/trainer/models/resnet.hpp"
+#include "harness/trainer/models/transformer.hpp"
 #include "reference/training/pipeline/deferred.hpp"
 
 namespace plumbline::training {

@@ -1,4 +1,4 @@
-#include "reference/training/models/transformer.hpp"
+#include "harness/trainer/models/transformer.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "reference/training/models/tensor_parallel.hpp"
+#include "harness/trainer/models/tensor_parallel.hpp"
 
 #include <algorithm>
 #include <optional>

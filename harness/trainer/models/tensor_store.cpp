@@ -1,4 +1,4 @@
-#include "reference/training/models/tensor_store.hpp"
+#include "harness/trainer/models/tensor_store.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// reference/training/models/resnet.hpp: residual networks as six blocks: stem, four layers, classifier.
+// harness/trainer/models/resnet.hpp: residual networks as six blocks: stem, four layers, classifier.
 //
 // Model   Layer l (0 to 3) has planes x 2^l planes; all but the first halve height and width, or dilate their
 //         convolutions instead. A basic block is two 3x3 convolutions; a bottleneck a 1x1, a 3x3 and a 1x1 one, with
@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference/training/models/blocks.hpp"
+#include "harness/trainer/models/blocks.hpp"
 
 namespace plumbline::training {
 

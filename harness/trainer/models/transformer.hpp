@@ -1,4 +1,4 @@
-// reference/training/models/transformer.hpp: a small causal transformer over tokens, with tied embeddings.
+// harness/trainer/models/transformer.hpp: a small causal transformer over tokens, with tied embeddings.
 //
 // Model   Embeddings of tokens and places; blocks of attention and of a perceptron with gelu, each after a layer
 //         normalisation and added to what came in; a last normalisation, then the product with the token embeddings.
@@ -12,8 +12,8 @@
 
 #include <cstdint>
 
-#include "reference/training/models/blocks.hpp"
-#include "reference/training/models/tensor_parallel.hpp"
+#include "harness/trainer/models/blocks.hpp"
+#include "harness/trainer/models/tensor_parallel.hpp"
 
 namespace plumbline::training {
 

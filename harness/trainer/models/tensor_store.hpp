@@ -1,4 +1,4 @@
-// reference/training/models/tensor_store.hpp: the parameters and running statistics of a rank's part of a model.
+// harness/trainer/models/tensor_store.hpp: the parameters and running statistics of a rank's part of a model.
 //
 // Model   A parameter's first value is a function of the seed and its name alone. So each rank makes only what it has,
 //         and a model has the same values however it is cut. Asked for a name again, the store gives the tensor that it

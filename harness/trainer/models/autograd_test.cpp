@@ -18,8 +18,8 @@
 #include "reference/comm/local.hpp"
 #include "reference/device/runtimes.hpp"
 #include "reference/training/bucketing/flat_tensors.hpp"
-#include "reference/training/models/resnet.hpp"
-#include "reference/training/models/transformer.hpp"
+#include "harness/trainer/models/resnet.hpp"
+#include "harness/trainer/models/transformer.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -1,4 +1,4 @@
-// reference/training/models/layers.hpp: the layers of which the models are made, as functions of explicit parameters.
+// harness/trainer/models/layers.hpp: the layers of which the models are made, as functions of explicit parameters.
 //
 // Model   A layer takes its parameters from a stage's tensors under a name and returns a function of its input, which
 //         keeps them. Linear and convolution layers and embeddings leave their weight gradients behind where the pass
@@ -14,7 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "reference/training/models/tensor_store.hpp"
+#include "harness/trainer/models/tensor_store.hpp"
 #include "reference/training/pipeline/stage.hpp"
 
 namespace plumbline::training {
