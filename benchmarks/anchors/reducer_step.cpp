@@ -17,10 +17,10 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
 
+#include "harness/trainer/models/perceptron.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/training/bucketing/autograd.hpp"
-#include "harness/trainer/models/perceptron.hpp"
 
 namespace {
 

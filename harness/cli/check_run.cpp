@@ -15,6 +15,7 @@
 
 #include "harness/cli/outputs.hpp"
 #include "harness/launch/speed.hpp"
+#include "harness/mutants/mutants.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/run/control.hpp"
 #include "harness/run/counted.hpp"
@@ -348,6 +349,7 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
   if (!run && whole) throw RuntimeFailure(fmt::format("{} before any case has run", stopped));
   if (!run) return interrupted();
   console.summary(*run, folder_);
+  say_unless_shown(*run);
   try {
     write_outputs(folder_, *run);
   } catch (const RuntimeFailure&) {
@@ -355,6 +357,18 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
   }
   if (failure) std::rethrow_exception(failure);
   return whole ? run::exit_status(*run) : interrupted();
+}
+
+// A mutant that passes proves something only where a case of what it violates has run.
+void CheckRun::say_unless_shown(const record::Run& run) const {
+  const std::string& name = options_.subject.mutant;
+  if (name.empty() || run::exit_status(run) != 0) return;
+  const mutants::Mutant& mutant = mutants::find_mutant(suite_, name);
+  const bool is_judged = std::ranges::any_of(run.results, [&](const Result& one) {
+    return one.verdict == Verdict::pass && std::ranges::count(one.requirements, mutant.violates) > 0;
+  });
+  if (!is_judged)
+    fmt::print("{} violates {}, of which no case ran; it shows in {}\n", name, mutant.violates, mutant.shows);
 }
 
 int CheckRun::interrupted() const {
@@ -569,7 +583,7 @@ void CheckRun::take_control(const suite::PlannedCase& planned, const launch::Out
 
 // It leaves the record that it is from as it is.
 std::string CheckRun::repeat_command(const launch::Subject& subject, const Result& result) const {
-  std::string command = "plumbline check";
+  std::string command = mutants::program_to_repeat() + " check";
   for (const std::string& argument :
        (result.role == "control" ? control_of(subject).value_or(subject) : subject).arguments())
     command += " " + quoted(argument);

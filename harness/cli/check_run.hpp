@@ -98,6 +98,7 @@ class CheckRun {
   [[nodiscard]] std::string repeat_command(const launch::Subject& subject, const record::Result& result) const;
   void write(record::Result& result);
   [[nodiscard]] int interrupted() const;
+  void say_unless_shown(const record::Run& run) const;
   [[nodiscard]] bool budget_is_spent() const;
   /// Why the run ended before all that was planned had run, if it did on purpose; empty: it did not.
   [[nodiscard]] std::string why_stopped(bool whole) const;

@@ -156,14 +156,16 @@ std::string subject_for(const suite::Suite& suite, const suite::Requirement& row
   return fmt::format("--{} CMD ", name_of(*doors.begin()));
 }
 
-void print_requirement(const suite::Suite& suite, const suite::Requirement& row) {
+// With its mutants; only that one where `id` names one.
+void print_requirement(const suite::Suite& suite, const suite::Requirement& row, const std::string& id) {
   fmt::print("{} ({}, since {}): {}\n", row.id, suite::name_of(row.level), row.since, row.text);
   fmt::print("  cited as   {}\n", row.citation());
   for (const std::string& source : row.sources) print_source(suite, source);
   if (!row.needs.empty()) fmt::print("  needs      {}\n", fmt::join(row.needs, ", "));
   for (const std::string& check : mutants::checks_of(suite, row)) print_check(suite, check);
+  const bool asks_one = std::ranges::count(suite.mutants(), id, &mutants::Mutant::name) > 0;
   for (const mutants::Mutant& mutant : suite.mutants())
-    if (mutant.violates == row.id) print_mutant(mutant);
+    if (asks_one ? mutant.name == id : mutant.violates == row.id) print_mutant(mutant);
   std::string profiles;
   for (const suite::Profile& profile : suite.profiles())
     if (suite.belongs(row, profile)) {
@@ -197,7 +199,7 @@ int run_explain(const ExplainOptions& options, const Program& program) {
   std::optional<record::Run> run;
   if (!options.record.empty()) run = on_behalf_of("--record", [&] { return read_record(options.record); });
   for (const suite::Requirement* row : meant_by(suite, options.id)) {
-    print_requirement(suite, *row);
+    print_requirement(suite, *row, options.id);
     if (run) print_verdicts(*run, row->id);
   }
   return 0;

@@ -22,6 +22,8 @@ std::string why_not_woven(const Mutant& mutant) {
          "PLUMBLINE_TESTS=ON, run woven/bin/plumbline";
 }
 
+std::string program_to_repeat() { return plumbline_woven_choose == nullptr ? "plumbline" : "woven/bin/plumbline"; }
+
 void choose_woven(const Mutant* mutant) {
   if (plumbline_woven_choose == nullptr) return;
   const bool is_edit = mutant != nullptr && std::holds_alternative<suite::Edits>(mutant->change);

@@ -11,9 +11,9 @@
 
 #include "harness/trainer/batch_tensors.hpp"
 #include "harness/trainer/data/batches.hpp"
+#include "harness/trainer/models/resnet.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/support/temporary_folder.hpp"
-#include "harness/trainer/models/resnet.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -27,6 +27,7 @@
 #include "harness/trainer/batch_tensors.hpp"
 #include "harness/trainer/data/batches.hpp"
 #include "harness/trainer/data/text.hpp"
+#include "harness/trainer/models/blocks.hpp"
 #include "harness/trainer/pipeline_run.hpp"
 #include "harness/trainer/settings.hpp"
 #include "harness/trainer/timers.hpp"
@@ -39,7 +40,6 @@
 #include "reference/training/checkpoint.hpp"
 #include "reference/training/detail/optimizer.hpp"
 #include "reference/training/gradient_settings.hpp"
-#include "harness/trainer/models/blocks.hpp"
 #include "reference/training/pipeline/engine.hpp"
 #include "reference/training/pipeline/shared.hpp"
 

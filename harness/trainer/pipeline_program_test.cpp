@@ -14,12 +14,12 @@
 #include <gtest/gtest.h>
 
 #include "harness/trainer/hooks.hpp"
-#include "reference/comm/errors.hpp"
-#include "reference/comm/local.hpp"
-#include "reference/support/temporary_folder.hpp"
 #include "harness/trainer/models/perceptron.hpp"
 #include "harness/trainer/models/resnet.hpp"
 #include "harness/trainer/models/transformer.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::training {
 namespace {

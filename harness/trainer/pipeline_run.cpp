@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "harness/trainer/pipeline_program.hpp"
-#include "harness/trainer/single_device.hpp"
-#include "reference/comm/errors.hpp"
 #include "harness/trainer/models/perceptron.hpp"
 #include "harness/trainer/models/resnet.hpp"
 #include "harness/trainer/models/transformer.hpp"
+#include "harness/trainer/pipeline_program.hpp"
+#include "harness/trainer/single_device.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::training {
 namespace {

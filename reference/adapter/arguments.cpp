@@ -138,9 +138,21 @@ void Arguments::refuse_choice(std::string_view name, const std::string& word, co
   refuse(fmt::format("{} must be one of {}, got {}", path_to(name), known, excerpt(word)));
 }
 
-void Arguments::refuse_convention(const std::string& word, const std::string& known) const {
-  throw Unsupported(
-      fmt::format("{}: convention {} is not known here; there are {}", reading_->operation(), excerpt(word), known));
+Convention Arguments::convention() const {
+  static constexpr std::pair<std::string_view, Convention> kConventions[]{{"plumbline", Convention::plumbline},
+                                                                          {"bluefog", Convention::bluefog},
+                                                                          {"colossalai", Convention::colossalai},
+                                                                          {"deepspeed", Convention::deepspeed},
+                                                                          {"deepspeed-0.6", Convention::deepspeed_0_6},
+                                                                          {"fairscale", Convention::fairscale},
+                                                                          {"gloo", Convention::gloo},
+                                                                          {"megatron", Convention::megatron},
+                                                                          {"paddle", Convention::paddle},
+                                                                          {"torch", Convention::torch}};
+  const auto word = get<std::string>("convention", "plumbline");
+  for (const auto& [name, convention] : kConventions)
+    if (name == word) return convention;
+  throw Unsupported(fmt::format("{}: convention {} is not known", reading_->operation(), excerpt(word)));
 }
 
 }  // namespace plumbline::adapter

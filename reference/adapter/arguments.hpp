@@ -105,6 +105,20 @@ class Value {
   std::shared_ptr<Reading> reading_;
 };
 
+/// Whose rules an operation follows.
+enum class Convention {
+  plumbline,
+  bluefog,
+  colossalai,
+  deepspeed,
+  deepspeed_0_6,
+  fairscale,
+  gloo,
+  megatron,
+  paddle,
+  torch
+};
+
 /// The words that a field may hold, and what they stand for.
 template <class T>
 using Choices = std::initializer_list<std::pair<std::string_view, T>>;
@@ -131,10 +145,9 @@ class Arguments {
   [[nodiscard]] T choice(std::string_view name, Choices<T> choices) const;
   template <class T>
   [[nodiscard]] T choice(std::string_view name, Choices<T> choices, T otherwise) const;
-  /// Whose rule is asked for, "plumbline" when none is named. Throws Unsupported that lists those that there
-  /// are.
-  template <class T>
-  [[nodiscard]] T convention(Choices<T> choices) const;
+  /// Whose rule is asked for, plumbline's when none is named: one of the operation's row, to which the service holds
+  /// it.
+  [[nodiscard]] Convention convention() const;
 
   /// The fields that were asked for so far.
   [[nodiscard]] const std::set<std::string, std::less<>>& asked() const { return fields_->asked; }
@@ -155,7 +168,6 @@ class Arguments {
   template <class T>
   static std::string words_of(Choices<T> choices);
   [[noreturn]] void refuse_choice(std::string_view name, const std::string& word, const std::string& known) const;
-  [[noreturn]] void refuse_convention(const std::string& word, const std::string& known) const;
 
   const nlohmann::json* object_;
   std::shared_ptr<Reading> reading_;
@@ -272,13 +284,6 @@ T Arguments::choice(std::string_view name, Choices<T> choices) const {
 template <class T>
 T Arguments::choice(std::string_view name, Choices<T> choices, T otherwise) const {
   return has(name) ? choice(name, choices) : otherwise;
-}
-
-template <class T>
-T Arguments::convention(Choices<T> choices) const {
-  const auto word = get<std::string>("convention", "plumbline");
-  if (const T* meaning = meaning_of(word, choices)) return *meaning;
-  refuse_convention(word, words_of(choices));
 }
 
 // ---- Lists of numbers, held in an element type as a program would.

@@ -43,7 +43,9 @@ void write_all(int out, std::string_view bytes) {
 
 void expect_of_row(const OperationRow& row, const json& args) {
   const std::string convention = convention_asked(args);
-  if (std::ranges::count(row.conventions, convention) == 0) return;  // the operation says which it has
+  if (std::ranges::count(row.conventions, convention) == 0)
+    throw Unsupported(fmt::format("{}: convention {} is not known here; there are {}", row.name, excerpt(convention),
+                                  fmt::join(row.conventions, ", ")));
   for (const auto& [name, value] : args.items())
     if (name != "convention" && !row.takes(name, convention)) {
       Words known;
@@ -131,6 +133,7 @@ json AdapterService::answer(const json& request) const {
     return greeting;
   }
   expect_of_row(row(op), args);
+  (void)arguments.has("convention");  // read already
   json result = operations_.at(op).operation(arguments);
   arguments.expect_no_others();
   return result;

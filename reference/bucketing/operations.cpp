@@ -103,8 +103,6 @@ json limits_of(const Plan& plan) {
   return limits;
 }
 
-enum class By { plumbline, torch, megatron, colossalai, paddle };
-
 // ---- PyTorch ----
 
 // Torch looks at the tensors in turn, and at the indices only for what it answers and for the flags.
@@ -133,12 +131,12 @@ json assign_as_torch(const Arguments& arguments, std::vector<Gradient> gradients
 }
 
 json assign(const Arguments& arguments) {
-  const By by = arguments.convention<By>({{"plumbline", By::plumbline}, {"torch", By::torch}});
+  const Convention by = arguments.convention();
   std::vector<Gradient> given = gradients_in(arguments);
   const std::vector<bool> sparse = sparse_flags(arguments, given.size());
   const auto limits = arguments.get<std::vector<std::int64_t>>("limits");
   const auto indices = arguments.get<std::vector<int>>("tensor_indices", {});
-  if (by == By::torch) return assign_as_torch(arguments, std::move(given), sparse, limits, indices);
+  if (by == Convention::torch) return assign_as_torch(arguments, std::move(given), sparse, limits, indices);
   std::vector<Gradient> gradients = given;
   for (std::size_t i = 0; i < indices.size() && indices.size() == given.size(); ++i)
     if (indices[i] >= 0 && static_cast<std::size_t>(indices[i]) < given.size())
@@ -154,7 +152,6 @@ bucketing::DdpOptions caps_in(const Arguments& arguments) {
 }
 
 json capacity_config(const Arguments& arguments) {
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}, {"torch", By::torch}});
   const bucketing::BucketCapacity capacity = bucketing::bucket_capacity(caps_in(arguments));
   json limits = json::array();
   for (const bool is_static : {false, true})
@@ -181,7 +178,6 @@ json launches_of(const Plan& plan) {
 }
 
 json ddp_runs(const Arguments& arguments) {
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}, {"torch", By::torch}});
   constexpr int kMostIterations = 1000;
   std::vector<Gradient> gradients = gradients_in(arguments);
   const std::vector<bool> sparse = sparse_flags(arguments, gradients.size());
@@ -207,7 +203,6 @@ json intervals_of(const std::vector<bucketing::Interval>& intervals) {
 }
 
 json layout(const Arguments& arguments) {
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}, {"megatron", By::megatron}});
   const auto elements = arguments.get<std::vector<std::int64_t>>("numel");
   bucketing::MegatronOptions options{.bucket_elements = arguments.find<std::int64_t>("bucket_size_elements")};
   const bool pads = arguments.get<bool>("pad_buckets_for_high_nccl_busbw", false);
@@ -228,17 +223,18 @@ json layout(const Arguments& arguments) {
 // ---- buffers without limits ----
 
 json flatten(const Arguments& arguments) {
-  const By by = arguments.convention<By>({{"plumbline", By::plumbline}, {"colossalai", By::colossalai}});
+  const Convention by = arguments.convention();
   std::vector<Gradient> gradients = gradients_in(arguments);
   read_groups(arguments, gradients);
   const std::vector<bool> sparse = sparse_flags(arguments, gradients.size());
   for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].sparse = sparse[i];
   const auto order = arguments.get<std::vector<int>>("order", {});
   const bool fused = arguments.get<bool>("fused", true);
-  if (by == By::colossalai && !fused) arguments.refuse("fused is false, and the handlers of ColossalAI always fuse");
-  const Plan plan = !fused                ? bucketing::plan_unfused(gradients, order)
-                    : by == By::plumbline ? bucketing::plan_flat(gradients, order)
-                                          : bucketing::plan_as_colossalai(gradients, order);
+  if (by == Convention::colossalai && !fused)
+    arguments.refuse("fused is false, and the handlers of ColossalAI always fuse");
+  const Plan plan = !fused                        ? bucketing::plan_unfused(gradients, order)
+                    : by == Convention::plumbline ? bucketing::plan_flat(gradients, order)
+                                                  : bucketing::plan_as_colossalai(gradients, order);
   json groups = json::array(), elements = json::array();
   for (const bucketing::Bucket& bucket : plan.buckets)
     groups.push_back(bucket.group), elements.push_back(bucket.elements);
@@ -264,7 +260,6 @@ bucketing::PlanRules rules_in(const Arguments& arguments, const bucketing::Align
 }
 
 json check(const Arguments& arguments) {
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
   const auto value = arguments.get<json>("plan");
   const Plan plan = bucketing::plan_of_json(value);
   const bucketing::NamedGradients named = bucketing::gradients_of_json(arguments.get<json>("gradients"));
@@ -283,14 +278,13 @@ json check(const Arguments& arguments) {
 }
 
 json read(const Arguments& arguments) {
-  const By by = arguments.convention<By>(
-      {{"plumbline", By::plumbline}, {"torch", By::torch}, {"megatron", By::megatron}, {"paddle", By::paddle}});
+  const Convention by = arguments.convention();
   const bucketing::NamedGradients named = bucketing::gradients_of_json(arguments.get<json>("gradients"));
   const auto value = arguments.get<json>("plan");
-  const Plan plan = by == By::torch      ? bucketing::plan_of_ddp_logging(value, named.gradients)
-                    : by == By::megatron ? bucketing::plan_of_megatron_layout(value, named.gradients)
-                    : by == By::paddle   ? bucketing::plan_of_paddle_groups(value, named.names, named.gradients)
-                                         : bucketing::plan_of_json(value);
+  const Plan plan = by == Convention::torch      ? bucketing::plan_of_ddp_logging(value, named.gradients)
+                    : by == Convention::megatron ? bucketing::plan_of_megatron_layout(value, named.gradients)
+                    : by == Convention::paddle   ? bucketing::plan_of_paddle_groups(value, named.names, named.gradients)
+                                                 : bucketing::plan_of_json(value);
   return {{"plan", bucketing::json_of(plan)}};
 }
 
@@ -303,7 +297,6 @@ bucketing::Link link_in(const Arguments& arguments) {
 }
 
 json exposed(const Arguments& arguments) {
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
   const Plan plan = bucketing::plan_of_json(arguments.get<json>("plan"));
   const auto ready = arguments.get<std::vector<double>>("ready");
   const bucketing::Exposure exposure =
@@ -318,7 +311,6 @@ json exposed(const Arguments& arguments) {
 }
 
 json equal_buckets(const Arguments& arguments) {
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
   const auto backward = arguments.get<double>("backward"), bytes = arguments.get<double>("bytes");
   const bucketing::Link link = link_in(arguments);
   json times = json::array();
@@ -347,7 +339,6 @@ Ours ours_in(const Arguments& rank) {
 }
 
 json agree(const Arguments& arguments) {
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
   std::vector<Ours> ranks;
   for (const Arguments& rank : arguments.get<std::vector<Arguments>>("ranks")) ranks.push_back(ours_in(rank));
   if (ranks.empty() || ranks.size() > kMostRanks)

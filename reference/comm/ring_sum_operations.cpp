@@ -17,7 +17,6 @@ using nlohmann::json;
 
 namespace {
 
-enum class Convention { plumbline, gloo };
 enum class Operation { all_reduce, reduce };
 using Rows = std::vector<std::vector<double>>;
 
@@ -66,8 +65,7 @@ Rows read_inputs(const Arguments& arguments, int world_size, std::int64_t elemen
 }
 
 RingSum read_request(const Arguments& arguments) {
-  RingSum request{.convention = arguments.convention<Convention>(
-                      {{"plumbline", Convention::plumbline}, {"gloo", Convention::gloo}})};
+  RingSum request{.convention = arguments.convention()};
   const auto world_size = static_cast<int>(arguments.integer_in("world_size", 1, 1 << 20));
   const auto elements = arguments.integer_in("elements", 0, std::numeric_limits<std::int64_t>::max());
   const auto op =

@@ -16,7 +16,6 @@
 #include "reference/gossip/simulate.hpp"
 
 namespace plumbline::adapter {
-using gossip::Convention;
 using gossip::Graph;
 using gossip::GraphKind;
 using gossip::GraphOptions;
@@ -33,12 +32,9 @@ constexpr int kMostThreads = 64;
 constexpr int kMostRounds = 10'000;
 constexpr std::int64_t kMostTurns = 1 << 20;
 
-Convention convention_of(const Arguments& arguments) {
-  return arguments.convention<Convention>({{"plumbline", Convention::plumbline}, {"fairscale", Convention::fairscale}});
-}
-
-void only_ours(const Arguments& arguments) {
-  (void)arguments.convention<Convention>({{"plumbline", Convention::plumbline}});
+gossip::Convention convention_of(const Arguments& arguments) {
+  return arguments.convention() == Convention::fairscale ? gossip::Convention::fairscale
+                                                         : gossip::Convention::plumbline;
 }
 
 GraphKind kind_in(const Arguments& arguments, std::string_view field) {
@@ -51,7 +47,7 @@ GraphKind kind_in(const Arguments& arguments, std::string_view field) {
 }
 
 // nprocs_per_node and peers_per_itr may be left out.
-GraphOptions options_in(const Arguments& arguments, Convention convention) {
+GraphOptions options_in(const Arguments& arguments, gossip::Convention convention) {
   GraphOptions options{.kind = kind_in(arguments, "graph"),
                        .nodes = static_cast<int>(arguments.integer_in("world_size", 1, kMostNodes)),
                        .convention = convention,
@@ -100,7 +96,7 @@ json edges_of(const Graph& graph, int node, const Peers& peers, bool out) {
 
 // The weights of a rank before any turn, as FairScale's mixing gives them: shares, and shares over the one that stays.
 json mixing_of(const Graph& graph, int node, const Peers& peers) {
-  const bool as_fairscale = graph.options().convention == Convention::fairscale;
+  const bool as_fairscale = graph.options().convention == gossip::Convention::fairscale;
   const gossip::Shares shares = gossip::shares_of(graph, {}, node, 0);
   const auto number = [&](double value) { return as_fairscale ? double{static_cast<float>(value)} : value; };
   json plain{{"lo", number(shares.kept)}, {"uniform", number(shares.kept)}},
@@ -173,7 +169,7 @@ std::vector<int> rows_asked(const Arguments& arguments) {
 }
 
 json graph(const Arguments& arguments) {
-  const Convention convention = convention_of(arguments);
+  const gossip::Convention convention = convention_of(arguments);
   const Graph graph(options_in(arguments, convention));
   if (arguments.has("book_rows")) {
     json rows = json::object();
@@ -245,7 +241,7 @@ Mixing mixing_by_weights(const Arguments& arguments, const Graph& graph) {
   return mixing;
 }
 
-Graph graph_of_trace(const Arguments& arguments, Convention convention) {
+Graph graph_of_trace(const Arguments& arguments, gossip::Convention convention) {
   if (!arguments.has("phone_book")) return Graph(options_in(arguments, convention));
   (void)arguments.find<std::string>("graph");  // what it is called
   auto rows = arguments.get<std::vector<std::vector<int>>>("phone_book");
@@ -256,7 +252,7 @@ Graph graph_of_trace(const Arguments& arguments, Convention convention) {
 }
 
 Trace trace_in(const Arguments& arguments) {
-  const Convention convention = convention_of(arguments);
+  const gossip::Convention convention = convention_of(arguments);
   Trace trace{.graph = graph_of_trace(arguments, convention)};
   trace.algorithm = arguments.choice<gossip::Algorithm>(
       "algorithm", {{"PushSum", gossip::Algorithm::push_sum}, {"PushPull", gossip::Algorithm::push_pull}});
@@ -352,9 +348,7 @@ json own_topology(const Arguments& arguments) {
 }
 
 json topology(const Arguments& arguments) {
-  enum class By { plumbline, bluefog };
-  if (arguments.convention<By>({{"plumbline", By::plumbline}, {"bluefog", By::bluefog}}) == By::plumbline)
-    return own_topology(arguments);
+  if (arguments.convention() == Convention::plumbline) return own_topology(arguments);
   const auto name = arguments.get<std::string>("topology");
   const auto args = arguments.get<Arguments>("args");
   const gossip::BluefogArguments read{.size = args.get<int>("size"),
@@ -370,8 +364,6 @@ json topology(const Arguments& arguments) {
 
 // BlueFog's generators: whom each rank sends to and receives from, step by step.
 json turns(const Arguments& arguments) {
-  enum class By { bluefog };
-  (void)arguments.convention<By>({{"bluefog", By::bluefog}});
   const auto generator = arguments.get<std::string>("generator");
   const bool one_peer = generator == "GetDynamicOnePeerSendRecvRanks";
   const auto ranks = static_cast<int>(arguments.integer_in(one_peer ? "size" : "world_size", 1, kMostInFull));
@@ -396,8 +388,7 @@ json turns(const Arguments& arguments) {
 // ---- rates ----
 
 json spectrum(const Arguments& arguments) {
-  only_ours(arguments);
-  const Graph graph(options_in(arguments, Convention::plumbline));
+  const Graph graph(options_in(arguments, gossip::Convention::plumbline));
   const Mixing mixing = mixing_in(arguments);
   arguments.expect_no_others();
   const gossip::Spectrum found = gossip::spectrum_of(graph, mixing);
@@ -409,8 +400,7 @@ json spectrum(const Arguments& arguments) {
 }
 
 json simulate(const Arguments& arguments) {
-  only_ours(arguments);
-  const Graph graph(options_in(arguments, Convention::plumbline));
+  const Graph graph(options_in(arguments, gossip::Convention::plumbline));
   const Mixing mixing = mixing_in(arguments);
   const auto rounds = static_cast<int>(arguments.integer_in("rounds", 0, kMostRounds));
   gossip::require_simulable(graph, rounds);

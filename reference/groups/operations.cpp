@@ -31,12 +31,6 @@ int read_world_size(const Arguments& arguments) {
   return static_cast<int>(arguments.integer_in("world_size", 1, kLargestWorld));
 }
 
-enum class Convention { plumbline, colossalai };
-Convention read_convention(const Arguments& arguments) {
-  return arguments.convention<Convention>(
-      {{"plumbline", Convention::plumbline}, {"colossalai", Convention::colossalai}});
-}
-
 // ColossalAI looks up the fields that it knows, and leaves all others unread.
 void leave_others_unread(const Arguments& fields, const json& given) {
   for (const auto& [name, value] : given.items()) (void)fields.has(name);
@@ -145,7 +139,7 @@ json row_of(const Plan& plan, int rank, const std::vector<groups::Membership>& p
 }
 
 json parallel_groups(const Arguments& arguments) {
-  const Convention convention = read_convention(arguments);
+  const Convention convention = arguments.convention();
   const int world_size = read_world_size(arguments);
   const auto configuration = read_parallel(arguments, convention);
   arguments.expect_no_others();
@@ -178,7 +172,7 @@ json registration(const std::vector<int>& members, const std::vector<int>& stage
 }
 
 json shared_module(const Arguments& arguments) {
-  const Convention convention = read_convention(arguments);
+  const Convention convention = arguments.convention();
   const int world_size = read_world_size(arguments);
   const auto configuration = read_parallel(arguments, convention);
   const auto stages = arguments.get<std::vector<int>>("pipeline_ranks");
@@ -270,7 +264,6 @@ json named_calls_of(const Plan& plan) {
 }
 
 json initialize_model_parallel(const Arguments& arguments) {
-  (void)arguments.convention<bool>({{"plumbline", false}, {"megatron", true}});  // the same rule
   int world_size = read_world_size(arguments);
   groups::MegatronArguments read;
   if (const auto fields = arguments.find<Arguments>("args")) {
@@ -307,7 +300,6 @@ groups::CreationLog read_creations(const Arguments& arguments) {
 }
 
 json lint(const Arguments& arguments) {
-  (void)arguments.convention<bool>({{"plumbline", true}});
   groups::LintOptions options;
   options.rule = arguments.choice<groups::CreationRule>(
       "rule", {{"all_ranks", groups::CreationRule::all_ranks}, {"members_only", groups::CreationRule::members_only}},
@@ -329,7 +321,6 @@ json lint(const Arguments& arguments) {
 }
 
 json conventions(const Arguments& arguments) {
-  (void)arguments.convention<bool>({{"plumbline", true}});
   const auto fields = arguments.get<Arguments>("sizes");
   const groups::Sizes sizes{.pipeline = fields.get<int>("pipeline", 1),
                             .data = fields.get<int>("data", 1),

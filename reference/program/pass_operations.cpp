@@ -14,9 +14,8 @@ using nlohmann::json;
 namespace {
 
 program::PassOptions options_in(const Arguments& arguments) {
-  using program::Convention;
   const auto convention =
-      arguments.convention<Convention>({{"plumbline", Convention::plumbline}, {"paddle", Convention::paddle}});
+      arguments.convention() == Convention::paddle ? program::Convention::paddle : program::Convention::plumbline;
   program::PassOptions options = program::pass_options_of_json(arguments.get<json>("options", json::object()));
   options.convention = convention;
   if (arguments.has("max_fuse_numel"))

@@ -11,8 +11,6 @@ using nlohmann::json;
 namespace {
 
 json race_check(const Arguments& arguments) {
-  enum class By { plumbline };
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
   const program::Program program = program::program_of_json(arguments.get<json>("program"));
   const program::Rings rings = program::rings_of_json(arguments.get<json>("rings"));
   arguments.expect_no_others();

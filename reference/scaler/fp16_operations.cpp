@@ -18,7 +18,6 @@ using nlohmann::json;
 
 namespace {
 
-enum class By { plumbline, colossalai };
 using Lists = std::vector<std::vector<double>>;
 
 constexpr int kMostRanks = 16;
@@ -142,7 +141,6 @@ json rows_of_rank(comm::Communicator& world, const Run& run) {
 }
 
 json fp16_optimizer(const Arguments& arguments) {
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}, {"colossalai", By::colossalai}});
   const Run run = run_in(arguments);
   arguments.expect_no_others();
   std::vector<json> of_rank(run.first.size());

@@ -22,8 +22,6 @@ namespace {
 // Of all parameters of a trace: each row repeats them.
 constexpr std::int64_t kMostElements = 1 << 20;
 
-enum class By { plumbline, torch, megatron, colossalai, deepspeed };
-
 // ---- PyTorch ----
 
 // A parameter list with plain gradient descent, as the recorded runs have it.
@@ -395,20 +393,16 @@ json deepspeed_trace(const Arguments& arguments) {
 }
 
 json trace(const Arguments& arguments) {
-  switch (arguments.convention<By>({{"plumbline", By::plumbline},
-                                    {"torch", By::torch},
-                                    {"megatron", By::megatron},
-                                    {"colossalai", By::colossalai},
-                                    {"deepspeed", By::deepspeed}})) {
-    case By::plumbline:
+  switch (arguments.convention()) {
+    case Convention::plumbline:
       return torch_trace(arguments, false);
-    case By::torch:
+    case Convention::torch:
       return torch_trace(arguments, true);
-    case By::megatron:
+    case Convention::megatron:
       return hysteresis_trace(arguments, HasMaximum::no);
-    case By::colossalai:
+    case Convention::colossalai:
       return hysteresis_trace(arguments, HasMaximum::yes);
-    case By::deepspeed:
+    case Convention::deepspeed:
       return deepspeed_trace(arguments);
   }
   return {};
@@ -438,7 +432,6 @@ Sizes sizes_in(const Arguments& arguments) {
 }
 
 json found_inf(const Arguments& arguments) {
-  (void)arguments.convention<By>({{"plumbline", By::plumbline}, {"colossalai", By::colossalai}});
   using scaler::Deciding;
   const Sizes sizes = sizes_in(arguments);
   std::vector<bool> found(static_cast<std::size_t>(sizes.world));
@@ -463,10 +456,9 @@ json found_inf(const Arguments& arguments) {
 // ---- clipping ----
 
 json clip_grad_norm(const Arguments& arguments) {
-  const By by =
-      arguments.convention<By>({{"plumbline", By::plumbline}, {"torch", By::torch}, {"colossalai", By::colossalai}});
-  if (by == By::colossalai || (by == By::plumbline && arguments.has("ranks")))
-    return clip_over_ranks(arguments, by == By::colossalai);
+  const Convention by = arguments.convention();
+  if (by == Convention::colossalai || (by == Convention::plumbline && arguments.has("ranks")))
+    return clip_over_ranks(arguments, by == Convention::colossalai);
   const comm::DType dtype = floating_dtype(arguments, comm::DType::f32);
   std::vector<TypedValues> gradients;
   for (const auto& values : arguments.get<std::vector<std::vector<double>>>("grads"))
@@ -474,7 +466,7 @@ json clip_grad_norm(const Arguments& arguments) {
   const scaler::Clipping clipping{.max_norm = arguments.get<double>("max_norm"),
                                   .norm_type = arguments.get<double>("norm_type", 2),
                                   .error_if_nonfinite = arguments.get<bool>("error_if_nonfinite", false)};
-  if (by == By::plumbline && !(clipping.max_norm >= 0))
+  if (by == Convention::plumbline && !(clipping.max_norm >= 0))
     arguments.refuse(fmt::format("max_norm is {}; it cannot be below 0", clipping.max_norm));
   const double norm = scaler::clip_grad_norm(buffers_of(gradients), clipping);
   return {{"total_norm", norm}, {"clipped", lists_of(gradients)}};

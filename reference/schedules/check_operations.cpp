@@ -18,11 +18,8 @@ using schedules::Schedule;
 
 namespace {
 
-enum class CheckConvention { plumbline };
-
 // Rows and places, without the number of micro-batches.
 Schedule read_rows(const Arguments& arguments) {
-  (void)arguments.convention<CheckConvention>({{"plumbline", CheckConvention::plumbline}});
   Schedule schedule;
   schedule.stages = arguments.get<int>("num_stages");
   schedule.stage_to_rank = arguments.get<std::vector<int>>("stage_to_rank");

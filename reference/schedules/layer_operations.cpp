@@ -43,10 +43,7 @@ json parts_of(const std::vector<std::vector<schedules::Interval>>& ranks) {
 // ---- by name ----
 
 json partition_method(const Arguments& arguments) {
-  enum class Convention { colossalai, deepspeed, deepspeed06 };
-  const auto convention = arguments.convention<Convention>({{"colossalai", Convention::colossalai},
-                                                            {"deepspeed", Convention::deepspeed},
-                                                            {"deepspeed-0.6", Convention::deepspeed06}});
+  const Convention convention = arguments.convention();
   const auto method = arguments.get<std::string>("method");
   std::vector<schedules::LayerDescription> layers;
   for (const Arguments& layer : arguments.get<std::vector<Arguments>>("layers"))
@@ -64,11 +61,6 @@ json partition_method(const Arguments& arguments) {
 
 // ---- Megatron-LM's layouts ----
 
-enum class Megatron { plumbline, megatron };
-Megatron whose(const Arguments& arguments) {
-  return arguments.convention<Megatron>({{"plumbline", Megatron::plumbline}, {"megatron", Megatron::megatron}});
-}
-
 json pipeline_layout(const Arguments& arguments) {
   (void)whose(arguments);
   const schedules::LayoutDemands demands{.ranks = parts_in(arguments, "pp"),
@@ -85,13 +77,12 @@ json pipeline_layout(const Arguments& arguments) {
 }
 
 json partition_counted(const Arguments& arguments) {
-  const Megatron convention = whose(arguments);
   const int layers = arguments.get<int>("num_layers"), ranks = parts_in(arguments, "pp");
   const int chunks = chunks_in(arguments, ranks);
   if (ranks < 1 || chunks < 1) arguments.refuse(fmt::format("{} ranks with {} chunks make no parts", ranks, chunks));
   const schedules::CountedEnds counted{.embedding = arguments.get<bool>("embedding", false),
                                        .loss = arguments.get<bool>("loss", false)};
-  const Boundaries boundaries = convention == Megatron::megatron
+  const Boundaries boundaries = arguments.convention() == Convention::megatron
                                     ? schedules::megatron_counted(layers, ranks, chunks, counted)
                                     : schedules::partition_counted(layers, ranks * chunks, counted);
   return {{"parts", parts_of(schedules::by_rank(boundaries, ranks))}};
@@ -100,7 +91,6 @@ json partition_counted(const Arguments& arguments) {
 // ---- measured layers ----
 
 std::vector<LayerCost> read_layers(const Arguments& arguments) {
-  (void)arguments.convention<Megatron>({{"plumbline", Megatron::plumbline}});
   std::vector<LayerCost> layers;
   for (const Arguments& layer : arguments.get<std::vector<Arguments>>("layers"))
     layers.push_back({.forward = layer.get<double>("forward"),

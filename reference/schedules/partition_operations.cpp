@@ -15,15 +15,6 @@ using schedules::Boundaries;
 
 namespace {
 
-enum class PartitionConvention { plumbline, colossalai, deepspeed, deepspeed06 };
-
-PartitionConvention convention_of(const Arguments& arguments) {
-  return arguments.convention<PartitionConvention>({{"plumbline", PartitionConvention::plumbline},
-                                                    {"colossalai", PartitionConvention::colossalai},
-                                                    {"deepspeed", PartitionConvention::deepspeed},
-                                                    {"deepspeed-0.6", PartitionConvention::deepspeed06}});
-}
-
 // Answers of more than a million parts are of no use to anybody, and of more memory than there is.
 constexpr int kMostParts = 1 << 20;
 
@@ -72,16 +63,16 @@ json result_of(const schedules::ColossalaiPartition& partition) { return result_
 
 json partition_uniform(const Arguments& arguments) {
   const int items = arguments.get<int>("num_items");
-  switch (convention_of(arguments)) {
-    case PartitionConvention::colossalai: {
+  switch (arguments.convention()) {
+    case Convention::colossalai: {
       const auto [stages, chunks] = places_in(arguments);
       return result_of(schedules::colossalai_uniform(items, stages, chunks));
     }
-    case PartitionConvention::deepspeed:
+    case Convention::deepspeed:
       return result_of(schedules::deepspeed_uniform(items, parts_in(arguments, "num_parts")));
-    case PartitionConvention::deepspeed06:
+    case Convention::deepspeed_0_6:
       return result_of(schedules::deepspeed06_uniform(items, parts_in(arguments, "num_parts")));
-    case PartitionConvention::plumbline:
+    default:
       break;
   }
   const schedules::FixedEnds ends{.first = arguments.find<int>("first"), .last = arguments.find<int>("last")};
@@ -99,24 +90,23 @@ Boundaries optimal(const Arguments& arguments, int parts) {
 
 json partition_balanced(const Arguments& arguments) {
   const auto weights = [&] { return arguments.get<std::vector<double>>("weights"); };
-  switch (convention_of(arguments)) {
-    case PartitionConvention::colossalai: {
+  switch (arguments.convention()) {
+    case Convention::colossalai: {
       const auto [stages, chunks] = places_in(arguments);
       return result_of(
           schedules::colossalai_balanced(arguments.get<std::vector<std::int64_t>>("weights"), stages, chunks));
     }
-    case PartitionConvention::deepspeed:
+    case Convention::deepspeed:
       return result_of(schedules::deepspeed_balanced(weights(), parts_in(arguments, "num_parts")));
-    case PartitionConvention::deepspeed06:
+    case Convention::deepspeed_0_6:
       return result_of(schedules::deepspeed06_balanced(weights(), parts_in(arguments, "num_parts")));
-    case PartitionConvention::plumbline:
+    default:
       break;
   }
   return ours(arguments, [&](int parts) { return optimal(arguments, parts); });
 }
 
 json partition_optimal(const Arguments& arguments) {
-  (void)arguments.convention<PartitionConvention>({{"plumbline", PartitionConvention::plumbline}});
   return result_of(optimal(arguments, parts_in(arguments, "parts")));
 }
 
@@ -129,8 +119,6 @@ schedules::Layer::Value read_value(const Arguments& arguments, const std::string
 }
 
 json count_layer_params(const Arguments& arguments) {
-  using PartitionConvention::colossalai, PartitionConvention::plumbline;
-  (void)arguments.convention<PartitionConvention>({{"plumbline", plumbline}, {"colossalai", colossalai}});
   std::vector<schedules::Layer> layers;
   for (const json& given : arguments.get<std::vector<json>>("layers")) {
     const Arguments fields("schedules.count_layer_params", given);

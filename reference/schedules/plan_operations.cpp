@@ -24,12 +24,7 @@ using schedules::Shape;
 
 namespace {
 
-enum class Convention { plumbline, torch };
 constexpr std::int64_t kMostStages = 1 << 20;  // whose times are read one by one
-Convention convention_of(const Arguments& arguments) {
-  return arguments.convention<Convention>({{"plumbline", Convention::plumbline}, {"torch", Convention::torch}});
-}
-
 Shape read_shape(const Arguments& arguments) {
   return {.ranks = arguments.get<int>("pp"),
           .micro_batches = arguments.get<int>("microbatches"),
@@ -43,7 +38,6 @@ json rows_of(const Schedule& schedule) {
 }
 
 json stage_to_rank(const Arguments& arguments) {
-  (void)convention_of(arguments);
   const auto style = arguments.choice<schedules::Placement>(
       "style", {{"loop", schedules::Placement::loop}, {"v", schedules::Placement::v}});
   return {{"result", schedules::stage_to_rank(arguments.get<int>("pp"), arguments.get<int>("num_stages"), style)}};
@@ -78,16 +72,15 @@ json automatic(const Arguments& arguments) {
 
 json generate(const Arguments& arguments) {
   const ScheduleKind schedule_kind = read_schedule_kind(arguments);
-  if (schedule_kind == ScheduleKind::automatic && convention_of(arguments) == Convention::plumbline)
+  if (schedule_kind == ScheduleKind::automatic && arguments.convention() == Convention::plumbline)
     return automatic(arguments);
-  const Schedule schedule = convention_of(arguments) == Convention::torch
+  const Schedule schedule = arguments.convention() == Convention::torch
                                 ? schedules::generate_as_torch(schedule_kind, read_shape(arguments))
                                 : schedules::generate(schedule_kind, read_shape(arguments));
   return {{"compute_only", rows_of(schedule)}, {"stage_to_rank", schedule.stage_to_rank}};
 }
 
 json load_csv(const Arguments& arguments) {
-  (void)convention_of(arguments);
   const bool computations_only =
       arguments.choice<bool>("format", {{"compute_only", true}, {"compute_comms", false}}, true);
   const Schedule schedule = schedules::load_torch_csv(arguments.get<std::vector<std::string>>("csv"),
@@ -164,7 +157,7 @@ bool drops_idle_cells(const Arguments& arguments, const Schedule& schedule) {
 json lower(const Arguments& arguments) {
   using schedules::Metadata;
   const Schedule schedule = read_schedule(arguments);
-  if (convention_of(arguments) == Convention::torch) {
+  if (arguments.convention() == Convention::torch) {
     require_computations(arguments, schedule);
     const bool drops_idle = drops_idle_cells(arguments, schedule);
     const Schedule lowered = schedules::lower_as_torch(schedule);
@@ -186,9 +179,8 @@ json lower(const Arguments& arguments) {
 
 json instruction_stream(const Arguments& arguments) {
   using schedules::StreamKind, schedules::StreamOrder;
-  const auto order = arguments.convention<StreamOrder>({{"plumbline", StreamOrder::deepspeed},
-                                                        {"deepspeed", StreamOrder::deepspeed},
-                                                        {"deepspeed-0.6", StreamOrder::deepspeed06}});
+  const auto order =
+      arguments.convention() == Convention::deepspeed_0_6 ? StreamOrder::deepspeed06 : StreamOrder::deepspeed;
   const auto kind = arguments.choice<StreamKind>("schedule", {{"TrainSchedule", StreamKind::train},
                                                               {"InferenceSchedule", StreamKind::inference},
                                                               {"DataParallelSchedule", StreamKind::data_parallel}});
@@ -212,13 +204,10 @@ void require_name(const Arguments& arguments, const Shape& shape, std::string_vi
 }
 
 json trace(const Arguments& arguments) {
-  enum class Framework { colossalai, megatron };
-  const auto framework = arguments.convention<Framework>(
-      {{"plumbline", Framework::megatron}, {"colossalai", Framework::colossalai}, {"megatron", Framework::megatron}});
   const Shape shape = read_shape(arguments);
   const bool forward_only = arguments.get<bool>("forward_only", false);
   schedules::Trace rows;
-  if (framework == Framework::colossalai) {
+  if (arguments.convention() == Convention::colossalai) {
     require_name(arguments, shape, "PipelineSchedule", "InterleavedPipelineSchedule");
     rows = schedules::colossalai_trace(shape, forward_only, arguments.get<bool>("tensor_shape_given", true));
   } else {

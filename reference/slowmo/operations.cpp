@@ -21,7 +21,6 @@ namespace plumbline::adapter {
 using comm::Buffer;
 using comm::ConstBuffer;
 using comm::DType;
-using gossip::Convention;
 using nlohmann::json;
 using slowmo::SlowMo;
 
@@ -69,7 +68,7 @@ gossip::Graph hub_graph(int nodes, int peers) {
 }
 
 // Of the nodes; nothing: the default one.
-std::optional<gossip::Graph> graph_in(const Arguments& arguments, Convention convention, int nodes) {
+std::optional<gossip::Graph> graph_in(const Arguments& arguments, gossip::Convention convention, int nodes) {
   const int peers = peers_in(arguments);
   const auto name = arguments.find<std::string>("graph");
   const auto rows = arguments.find<std::vector<std::vector<int>>>("phone_book");
@@ -97,8 +96,8 @@ gossip::Mixing mixing_in(const Arguments& arguments) {
 slowmo::Options options_in(const Arguments& arguments, int world) {
   using slowmo::BaseAlgorithm;
   slowmo::Options options{
-      .convention = arguments.convention<Convention>(
-          {{"plumbline", Convention::plumbline}, {"fairscale", Convention::fairscale}}),
+      .convention = arguments.convention() == Convention::fairscale ? gossip::Convention::fairscale
+                                                                    : gossip::Convention::plumbline,
       .ranks_per_node = arguments.get<int>("nprocs_per_node"),
       .broadcast_buffers = arguments.get<bool>("broadcast_buffers", true),
       .base = slowmo::parse_base_algorithm(arguments.get<std::string>("base", "localsgd")),

@@ -60,13 +60,6 @@ Names read_axes(const Arguments& arguments, std::string_view field = "axes") {
   return axes;
 }
 
-enum class Convention { plumbline, other };
-
-// The rule that is asked for: ours, or the one that the operation has beside it.
-Convention convention_of(const Arguments& arguments, std::string_view other) {
-  return arguments.convention<Convention>({{"plumbline", Convention::plumbline}, {other, Convention::other}});
-}
-
 // A Topology under DeepSpeed's names: as strict as it is, without the answers to what is not there.
 class StrictTopology {
  public:
@@ -189,9 +182,8 @@ json process_topology_as(const Arguments& arguments) {
 }
 
 json process_topology(const Arguments& arguments) {
-  return convention_of(arguments, "deepspeed") == Convention::plumbline
-             ? process_topology_as<StrictTopology>(arguments)
-             : process_topology_as<LenientTopology>(arguments);
+  return arguments.convention() == Convention::plumbline ? process_topology_as<StrictTopology>(arguments)
+                                                         : process_topology_as<LenientTopology>(arguments);
 }
 
 // A method's arguments by name.
@@ -233,7 +225,7 @@ struct Call {
 template <class T>
 json stage_to_global(const Call<T>& call) {
   const auto [arguments, topology, keywords] = call;
-  const Topology world = read_topology(arguments, T::kIsLenient ? Convention::other : Convention::plumbline);
+  const Topology world = read_topology(arguments, T::kIsLenient ? Convention::deepspeed : Convention::plumbline);
   for (const char* own : {"rank", "stage_id"})
     if (world.has_axis(own))
       arguments.refuse(fmt::format("stage_to_global takes '{}' for its own argument, which is also an axis", own));
@@ -325,13 +317,11 @@ json query(const Arguments& arguments) {
   static const json kNone = json::object();
   const Keywords keywords{.fields = arguments.find<Arguments>("kwargs").value_or(Arguments("topology.query", kNone)),
                           .all = arguments.get<std::map<std::string, json>>("kwargs", {})};
-  return {{"result", convention_of(arguments, "deepspeed") == Convention::plumbline
-                         ? query_as<StrictTopology>(arguments, keywords)
-                         : query_as<LenientTopology>(arguments, keywords)}};
+  return {{"result", arguments.convention() == Convention::plumbline ? query_as<StrictTopology>(arguments, keywords)
+                                                                     : query_as<LenientTopology>(arguments, keywords)}};
 }
 
 json prime_factors(const Arguments& arguments) {
-  (void)convention_of(arguments, "deepspeed");
   return {{"factors", topology::prime_factors(arguments.get<int>("n"))}};
 }
 
@@ -412,7 +402,7 @@ void expect_short(const PipelineGrid& grid) {
 }
 
 json grid(const Arguments& arguments) {
-  const PipelineGrid grid = read_grid(arguments, convention_of(arguments, "deepspeed"));
+  const PipelineGrid grid = read_grid(arguments, arguments.convention());
   expect_short(grid);
   json result{{"pipe_parallel_size", grid.pipe_parallel_size()},
               {"data_parallel_size", grid.data_parallel_size()},
@@ -428,8 +418,8 @@ json grid(const Arguments& arguments) {
 }
 
 json rank_generator(const Arguments& arguments) {
-  const auto rule = arguments.convention<topology::OrderRule>(
-      {{"plumbline", topology::OrderRule::plumbline}, {"megatron", topology::OrderRule::megatron}});
+  const auto rule =
+      arguments.convention() == Convention::megatron ? topology::OrderRule::megatron : topology::OrderRule::plumbline;
   const topology::RankGenerator generator(arguments.get<std::map<std::string, int>>("sizes"),
                                           arguments.get<std::string>("order"), arguments.get<int>("rank_offset", 0),
                                           rule);
@@ -495,7 +485,6 @@ json owners_of(const AskedView& asked, const topology::HyperCommGrid& grid) {
 }
 
 json hyper_comm_grid(const Arguments& arguments) {
-  (void)convention_of(arguments, "megatron");
   const Names names = read_axes(arguments, "dim_names");
   topology::HyperCommGrid grid(names, arguments.get<Sizes>("shape"),
                                arguments.get<int>("world_size", std::numeric_limits<int>::max()),
@@ -558,7 +547,6 @@ void expect_short(const topology::DeviceMesh& mesh, const Names& slices) {
 }
 
 json device_mesh(const Arguments& arguments) {
-  (void)convention_of(arguments, "torch");
   const auto shape = arguments.get<Sizes>("shape");
   const topology::DeviceMesh mesh(shape, read_axes(arguments, "dim_names"), arguments.find<int>("world_size"));
   const auto slices = arguments.get<Names>("slices", {});
@@ -571,7 +559,6 @@ json device_mesh(const Arguments& arguments) {
 }
 
 json placement(const Arguments& arguments) {
-  (void)arguments.convention<Convention>({{"plumbline", Convention::plumbline}});
   const Topology topology = read_topology(arguments, Convention::plumbline);
   const auto nodes = arguments.get<json>("ranks_per_node").is_array()
                          ? topology::Nodes::uneven(arguments.get<Sizes>("ranks_per_node"))

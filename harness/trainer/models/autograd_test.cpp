@@ -14,12 +14,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/trainer/models/resnet.hpp"
+#include "harness/trainer/models/transformer.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/runtimes.hpp"
 #include "reference/training/bucketing/flat_tensors.hpp"
-#include "harness/trainer/models/resnet.hpp"
-#include "harness/trainer/models/transformer.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -17,9 +17,9 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/schedules/partition.hpp"
 #include "harness/trainer/models/layers.hpp"
 #include "harness/trainer/models/tensor_store.hpp"
+#include "reference/schedules/partition.hpp"
 #include "reference/training/pipeline/stage.hpp"
 
 namespace plumbline::training {

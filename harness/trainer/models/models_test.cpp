@@ -11,10 +11,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "reference/comm/errors.hpp"
 #include "harness/trainer/models/perceptron.hpp"
 #include "harness/trainer/models/resnet.hpp"
 #include "harness/trainer/models/transformer.hpp"
+#include "reference/comm/errors.hpp"
 #include "reference/training/pipeline/deferred.hpp"
 
 namespace plumbline::training {

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/trainer/models/transformer.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/training/detail/gradients.hpp"
-#include "harness/trainer/models/transformer.hpp"
 
 namespace plumbline::training {
 namespace {
