@@ -185,7 +185,7 @@ Number attention(const Reader& layer) {
 }
 
 // Types of torch.nn, their arguments, and how many numbers they train.
-struct Kind {
+struct KnownLayer {
   std::string_view types, required, optional;
   Count count = nothing;
   bool takes_anything = false;
@@ -197,69 +197,72 @@ constexpr std::string_view kTransposedMore =
 constexpr std::string_view kNormMore = "eps momentum affine track_running_stats device dtype bias";
 constexpr std::string_view kCell = "input_size hidden_size";
 constexpr std::array kKinds{
-    Kind{"Linear", "in_features out_features", "bias device dtype", linear},
-    Kind{"Bilinear", "in1_features in2_features out_features", "bias device dtype", bilinear},
-    Kind{"Conv1d", kConvolution, kConvolutionMore, convolution<1>},
-    Kind{"Conv2d", kConvolution, kConvolutionMore, convolution<2>},
-    Kind{"Conv3d", kConvolution, kConvolutionMore, convolution<3>},
-    Kind{"ConvTranspose1d", kConvolution, kTransposedMore, convolution<1>},
-    Kind{"ConvTranspose2d", kConvolution, kTransposedMore, convolution<2>},
-    Kind{"ConvTranspose3d", kConvolution, kTransposedMore, convolution<3>},
-    Kind{"BatchNorm1d BatchNorm2d BatchNorm3d", "num_features", kNormMore, batch_norm},
-    Kind{"SyncBatchNorm", "num_features", "eps momentum affine track_running_stats process_group device dtype bias",
-         batch_norm},
-    Kind{"InstanceNorm1d InstanceNorm2d InstanceNorm3d", "num_features", kNormMore, instance_norm},
-    Kind{"GroupNorm", "num_groups num_channels", "eps affine device dtype bias", group_norm},
-    Kind{"LayerNorm", "normalized_shape", "eps elementwise_affine bias device dtype", layer_norm},
-    Kind{"RMSNorm", "normalized_shape", "eps elementwise_affine device dtype", rms_norm},
-    Kind{"Embedding", "num_embeddings embedding_dim",
-         "padding_idx max_norm norm_type scale_grad_by_freq sparse device dtype", embedding},
-    Kind{"EmbeddingBag", "num_embeddings embedding_dim",
-         "max_norm norm_type scale_grad_by_freq mode sparse include_last_offset padding_idx device dtype", embedding},
-    Kind{"PReLU", "", "num_parameters init device dtype", prelu},
-    Kind{"RNN", kCell, "num_layers nonlinearity bias batch_first dropout bidirectional device dtype", recurrent<1>},
-    Kind{"GRU", kCell, "num_layers bias batch_first dropout bidirectional device dtype", recurrent<3>},
-    Kind{"LSTM", kCell, "num_layers bias batch_first dropout bidirectional proj_size device dtype", recurrent<4>},
-    Kind{"RNNCell", kCell, "bias nonlinearity device dtype", cell<1>},
-    Kind{"GRUCell", kCell, "bias device dtype", cell<3>},
-    Kind{"LSTMCell", kCell, "bias device dtype", cell<4>},
-    Kind{"MultiheadAttention", "embed_dim num_heads",
-         "dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype", attention},
-    Kind{"AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d", "output_size", ""},
-    Kind{"AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d", "output_size", "return_indices"},
-    Kind{"AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout", "", "p inplace"},
-    Kind{"AvgPool1d", "kernel_size", "stride padding ceil_mode count_include_pad"},
-    Kind{"AvgPool2d AvgPool3d", "kernel_size", "stride padding ceil_mode count_include_pad divisor_override"},
-    Kind{"CELU ELU", "", "alpha inplace"},
-    Kind{"ChannelShuffle", "groups", ""},
-    Kind{"ConstantPad1d ConstantPad2d ConstantPad3d", "padding value", ""},
-    Kind{"Flatten", "", "start_dim end_dim"},
-    Kind{"Fold", "output_size kernel_size", "dilation padding stride"},
-    Kind{"GELU", "", "approximate"},
-    Kind{"GLU LogSoftmax Softmax Softmin", "", "dim"},
-    Kind{"Hardshrink Softshrink", "", "lambd"},
-    Kind{"Hardsigmoid Hardswish Mish ReLU ReLU6 SELU SiLU", "", "inplace"},
-    Kind{"Hardtanh", "", "min_val max_val inplace min_value max_value"},
-    Kind{"Identity", "", "", nothing, true},
-    Kind{"LPPool1d LPPool2d", "norm_type kernel_size", "stride ceil_mode"},
-    Kind{"LeakyReLU", "", "negative_slope inplace"},
-    Kind{"LocalResponseNorm", "size", "alpha beta k"},
-    Kind{"LogSigmoid Sigmoid Softmax2d Softsign Tanh Tanhshrink", "", ""},
-    Kind{"MaxPool1d MaxPool2d MaxPool3d", "kernel_size", "stride padding dilation return_indices ceil_mode"},
-    Kind{"PixelShuffle", "upscale_factor", ""},
-    Kind{"PixelUnshuffle", "downscale_factor", ""},
-    Kind{"RReLU", "", "lower upper inplace"},
-    Kind{"ReflectionPad1d ReflectionPad2d ReplicationPad1d ReplicationPad2d ZeroPad1d ZeroPad2d", "padding", ""},
-    Kind{"Softplus", "", "beta threshold"},
-    Kind{"Threshold", "threshold value", "inplace"},
-    Kind{"Unflatten", "dim unflattened_size", ""},
-    Kind{"Unfold", "kernel_size", "dilation padding stride"},
-    Kind{"Upsample", "", "size scale_factor mode align_corners recompute_scale_factor"},
+    KnownLayer{"Linear", "in_features out_features", "bias device dtype", linear},
+    KnownLayer{"Bilinear", "in1_features in2_features out_features", "bias device dtype", bilinear},
+    KnownLayer{"Conv1d", kConvolution, kConvolutionMore, convolution<1>},
+    KnownLayer{"Conv2d", kConvolution, kConvolutionMore, convolution<2>},
+    KnownLayer{"Conv3d", kConvolution, kConvolutionMore, convolution<3>},
+    KnownLayer{"ConvTranspose1d", kConvolution, kTransposedMore, convolution<1>},
+    KnownLayer{"ConvTranspose2d", kConvolution, kTransposedMore, convolution<2>},
+    KnownLayer{"ConvTranspose3d", kConvolution, kTransposedMore, convolution<3>},
+    KnownLayer{"BatchNorm1d BatchNorm2d BatchNorm3d", "num_features", kNormMore, batch_norm},
+    KnownLayer{"SyncBatchNorm", "num_features",
+               "eps momentum affine track_running_stats process_group device dtype bias", batch_norm},
+    KnownLayer{"InstanceNorm1d InstanceNorm2d InstanceNorm3d", "num_features", kNormMore, instance_norm},
+    KnownLayer{"GroupNorm", "num_groups num_channels", "eps affine device dtype bias", group_norm},
+    KnownLayer{"LayerNorm", "normalized_shape", "eps elementwise_affine bias device dtype", layer_norm},
+    KnownLayer{"RMSNorm", "normalized_shape", "eps elementwise_affine device dtype", rms_norm},
+    KnownLayer{"Embedding", "num_embeddings embedding_dim",
+               "padding_idx max_norm norm_type scale_grad_by_freq sparse device dtype", embedding},
+    KnownLayer{"EmbeddingBag", "num_embeddings embedding_dim",
+               "max_norm norm_type scale_grad_by_freq mode sparse include_last_offset padding_idx device dtype",
+               embedding},
+    KnownLayer{"PReLU", "", "num_parameters init device dtype", prelu},
+    KnownLayer{"RNN", kCell, "num_layers nonlinearity bias batch_first dropout bidirectional device dtype",
+               recurrent<1>},
+    KnownLayer{"GRU", kCell, "num_layers bias batch_first dropout bidirectional device dtype", recurrent<3>},
+    KnownLayer{"LSTM", kCell, "num_layers bias batch_first dropout bidirectional proj_size device dtype", recurrent<4>},
+    KnownLayer{"RNNCell", kCell, "bias nonlinearity device dtype", cell<1>},
+    KnownLayer{"GRUCell", kCell, "bias device dtype", cell<3>},
+    KnownLayer{"LSTMCell", kCell, "bias device dtype", cell<4>},
+    KnownLayer{"MultiheadAttention", "embed_dim num_heads",
+               "dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype", attention},
+    KnownLayer{"AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d", "output_size", ""},
+    KnownLayer{"AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d", "output_size", "return_indices"},
+    KnownLayer{"AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout", "", "p inplace"},
+    KnownLayer{"AvgPool1d", "kernel_size", "stride padding ceil_mode count_include_pad"},
+    KnownLayer{"AvgPool2d AvgPool3d", "kernel_size", "stride padding ceil_mode count_include_pad divisor_override"},
+    KnownLayer{"CELU ELU", "", "alpha inplace"},
+    KnownLayer{"ChannelShuffle", "groups", ""},
+    KnownLayer{"ConstantPad1d ConstantPad2d ConstantPad3d", "padding value", ""},
+    KnownLayer{"Flatten", "", "start_dim end_dim"},
+    KnownLayer{"Fold", "output_size kernel_size", "dilation padding stride"},
+    KnownLayer{"GELU", "", "approximate"},
+    KnownLayer{"GLU LogSoftmax Softmax Softmin", "", "dim"},
+    KnownLayer{"Hardshrink Softshrink", "", "lambd"},
+    KnownLayer{"Hardsigmoid Hardswish Mish ReLU ReLU6 SELU SiLU", "", "inplace"},
+    KnownLayer{"Hardtanh", "", "min_val max_val inplace min_value max_value"},
+    KnownLayer{"Identity", "", "", nothing, true},
+    KnownLayer{"LPPool1d LPPool2d", "norm_type kernel_size", "stride ceil_mode"},
+    KnownLayer{"LeakyReLU", "", "negative_slope inplace"},
+    KnownLayer{"LocalResponseNorm", "size", "alpha beta k"},
+    KnownLayer{"LogSigmoid Sigmoid Softmax2d Softsign Tanh Tanhshrink", "", ""},
+    KnownLayer{"MaxPool1d MaxPool2d MaxPool3d", "kernel_size", "stride padding dilation return_indices ceil_mode"},
+    KnownLayer{"PixelShuffle", "upscale_factor", ""},
+    KnownLayer{"PixelUnshuffle", "downscale_factor", ""},
+    KnownLayer{"RReLU", "", "lower upper inplace"},
+    KnownLayer{"ReflectionPad1d ReflectionPad2d ReplicationPad1d ReplicationPad2d ZeroPad1d ZeroPad2d", "padding", ""},
+    KnownLayer{"Softplus", "", "beta threshold"},
+    KnownLayer{"Threshold", "threshold value", "inplace"},
+    KnownLayer{"Unflatten", "dim unflattened_size", ""},
+    KnownLayer{"Unfold", "kernel_size", "dilation padding stride"},
+    KnownLayer{"Upsample", "", "size scale_factor mode align_corners recompute_scale_factor"},
 };
 
-const Kind& kind_of(const std::string& type) {
-  const auto found = std::ranges::find_if(
-      kKinds, [&](const Kind& kind) { return type.find(' ') == std::string::npos && is_word_of(kind.types, type); });
+const KnownLayer& kind_of(const std::string& type) {
+  const auto found = std::ranges::find_if(kKinds, [&](const KnownLayer& kind) {
+    return type.find(' ') == std::string::npos && is_word_of(kind.types, type);
+  });
   if (found == kKinds.end()) throw NotFound(fmt::format("layer {}: there is no such type here", type));
   return *found;
 }
@@ -267,7 +270,7 @@ const Kind& kind_of(const std::string& type) {
 }  // namespace
 
 std::int64_t trainable_parameters(const Layer& layer) {
-  const Kind& kind = kind_of(layer.type);
+  const KnownLayer& kind = kind_of(layer.type);
   const Reader reader(layer);
   if (!kind.takes_anything) reader.expect(kind.required, kind.optional);
   try {

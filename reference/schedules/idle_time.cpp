@@ -1,0 +1,255 @@
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "reference/schedules/detail/simulation_options.hpp"
+#include "reference/schedules/detail/timeline_parts.hpp"
+#include "reference/schedules/lowering.hpp"
+#include "reference/schedules/simulator.hpp"
+
+namespace plumbline::schedules {
+namespace {
+
+using Kind = ActionKind;
+using Index = std::ptrdiff_t;  // of an action among all
+constexpr Index kNone = -1;
+
+constexpr bool needs_gradient(Kind kind) { return direction_of_computation(kind) < 0; }
+
+// Which computations are joined, and where what they need comes from.
+class Origins {
+ public:
+  explicit Origins(const Schedule& schedule)
+      : schedule_(schedule),
+        micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
+        pairs_(static_cast<std::size_t>(schedule.stages) * micro_batches_) {
+    note_makers();
+  }
+
+  [[nodiscard]] const Action& action(Index i) const { return *actions_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] bool is_start_of_group(Index i) const { return group_of(i) == i; }
+  [[nodiscard]] bool is_in_group(Index i, Index group) const {
+    return i < static_cast<Index>(group_.size()) && group_of(i) == group;
+  }
+  // The first one that a computation is joined with; kNone of what is no computation.
+  [[nodiscard]] Index group_of(Index i) const { return group_[static_cast<std::size_t>(i)]; }
+  // Its rank's group of computations before it.
+  [[nodiscard]] Index before(Index i) const { return before_[static_cast<std::size_t>(i)]; }
+  // Of an input or a gradient, among all of both.
+  [[nodiscard]] std::size_t place(bool gradient, int stage, int micro_batch) const {
+    return (gradient ? pairs_ : 0) + static_cast<std::size_t>(stage) * micro_batches_ +
+           static_cast<std::size_t>(micro_batch);
+  }
+  // The group of computations that made it, and the action that sent it: the message, or the computation.
+  [[nodiscard]] Index maker(std::size_t place) const { return maker_[place]; }
+  [[nodiscard]] Index sent(std::size_t place) const { return sent_[place]; }
+
+ private:
+  // Where every input and gradient comes from: the last group of computations of the sender before it was sent.
+  void note_makers() {
+    maker_.assign(2 * pairs_, kNone);
+    sent_.assign(2 * pairs_, kNone);
+    const bool messages = detail::has_messages(schedule_);
+    for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
+      Index current = kNone;  // group of computations
+      bool joined = false;
+      for (const Action& action : schedule_.ranks[rank]) {
+        const auto i = static_cast<Index>(actions_.size());
+        actions_.push_back(&action);
+        before_.push_back(current);
+        group_.push_back(kNone);
+        if (is_compute(action.kind)) {
+          if (!joined) current = i;
+          group_.back() = current;
+          if (joined) before_.back() = before_[static_cast<std::size_t>(current)];
+          joined = action.joined;
+        }
+        const bool makes_forward = action.kind == (messages ? Kind::send_forward : Kind::forward);
+        const bool makes_backward = messages ? action.kind == Kind::send_backward : needs_gradient(action.kind);
+        if (makes_forward && action.stage + 1 < schedule_.stages)
+          note_maker(place(false, action.stage + 1, action.micro_batch), current, i);
+        if (makes_backward && action.stage > 0)
+          note_maker(place(true, action.stage - 1, action.micro_batch), current, i);
+      }
+    }
+  }
+  // Of what is made twice, the first is what others wait for: so each step back in a chain is one back in time.
+  void note_maker(std::size_t place, Index group, Index sent) {
+    if (sent_[place] != kNone) return;
+    maker_[place] = group;
+    sent_[place] = sent;
+  }
+
+  const Schedule& schedule_;
+  std::size_t micro_batches_;
+  std::size_t pairs_;
+  std::vector<const Action*> actions_;
+  std::vector<Index> group_;
+  std::vector<Index> before_;
+  std::vector<Index> maker_;  // of each input, then each gradient
+  std::vector<Index> sent_;
+};
+
+// Follows what idle ranks wait for.
+class Attribution {
+ public:
+  Attribution(const Schedule& schedule, const SimulationOptions& options, const Timeline& timeline, bool measured)
+      : schedule_(schedule),
+        options_(options),
+        timeline_(timeline),
+        measured_(measured),
+        meets_(options.rendezvous && detail::has_messages(schedule) && !measured),
+        origins_(schedule) {
+    note_longest();
+  }
+
+  std::vector<IdleTime> run() {
+    for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
+      IdleTime& idle = result_.emplace_back();
+      bool first = true;
+      double free_from = 0;
+      for (Index i = begin(rank); i < end(rank); ++i) {
+        if (!origins_.is_start_of_group(i)) continue;
+        if (period(i).start > free_from)
+          follow({idle, longest_[rank], first ? idle.fill : idle.dependency, free_from}, i);
+        free_from = period(i).end;
+        first = false;
+      }
+      if (timeline_.makespan > free_from)
+        follow_from_end({idle, longest_[rank], first ? idle.fill : idle.drain, free_from});
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
+
+  // One idle time of one rank.
+  struct Gap {
+    IdleTime& idle;
+    const StageTimes& longest;  // of the rank's own stages
+    double& rest;               // what else it is named after
+    double begin;
+  };
+
+  [[nodiscard]] Index begin(std::size_t rank) const { return static_cast<Index>(timeline_.offsets[rank]); }
+  [[nodiscard]] Index end(std::size_t rank) const { return static_cast<Index>(timeline_.offsets[rank + 1]); }
+  [[nodiscard]] const Period& period(Index i) const { return timeline_.periods[static_cast<std::size_t>(i)]; }
+
+  void note_longest() {
+    longest_.assign(schedule_.ranks.size(), {.forward = 0, .input_gradient = 0, .weight_gradient = 0, .backward = 0});
+    for (int stage = 0; stage < schedule_.stages; ++stage) {
+      const StageTimes& times = detail::of_each(options_.stages, stage);
+      StageTimes& longest =
+          longest_[static_cast<std::size_t>(schedule_.stage_to_rank[static_cast<std::size_t>(stage)])];
+      longest.forward = std::max(longest.forward, times.forward);
+      longest.input_gradient = std::max(longest.input_gradient, times.input_gradient);
+      longest.weight_gradient = std::max(longest.weight_gradient, times.weight_gradient);
+      longest.backward = std::max(*longest.backward, times.of(Kind::backward));
+    }
+  }
+
+  // Back from the begin of a group of computations, for which a rank waits, to the begin of the gap.
+  void follow(const Gap& gap, Index group) {
+    while (group != kNone && period(group).start > gap.begin) {
+      const double now = period(group).start;
+      const Index own = origins_.before(group);
+      const double own_end = own == kNone ? 0 : period(own).end;
+      Index next = own;
+      const std::size_t awaited = own_end < now ? awaited_by(group) : kNowhere;
+      if (measured_ && own_end < now && (awaited == kNowhere || end_of_maker(awaited) <= own_end)) {
+        gap.idle.overhead += now - std::max(own_end, gap.begin);
+        if (own_end <= gap.begin) return;
+      } else if (own_end < now) {  // a message came now
+        if (awaited == kNowhere) return;
+        next = origins_.maker(awaited);
+        double sent = next == kNone ? 0 : period(next).end;
+        if (meets_ && sent <= own_end) sent = own_end, next = own;  // it waited for the receiver
+        gap.idle.transfer += now - std::max(sent, gap.begin);
+        if (sent <= gap.begin) return;
+      }
+      if (next == kNone) return;
+      add_computation(gap, next);
+      group = next;
+    }
+  }
+  void follow_from_end(const Gap& gap) {
+    const auto last = std::ranges::max_element(timeline_.ranks, {}, &RankTimes::last_end);
+    Index group = end(static_cast<std::size_t>(last - timeline_.ranks.begin())) - 1;
+    while (origins_.group_of(group) == kNone) --group;
+    group = origins_.group_of(group);
+    add_computation(gap, group);
+    follow(gap, group);
+  }
+  // Of what a group needs from other ranks, that which came last.
+  [[nodiscard]] std::size_t awaited_by(Index group) const {
+    double latest = -1;
+    std::size_t found = kNowhere;
+    for (Index i = group; origins_.is_in_group(i, group); ++i) {
+      const Action& action = origins_.action(i);
+      const bool forward = action.kind == Kind::forward;
+      if (!forward && !needs_gradient(action.kind)) continue;
+      const std::size_t needed = origins_.place(!forward, action.stage, action.micro_batch);
+      const Index sent = origins_.sent(needed);
+      if (sent == kNone || share_rank(origins_.action(sent).stage, action.stage)) continue;
+      // When a measured message arrived nobody saw.
+      const double end = measured_ ? end_of_maker(needed) : period(sent).end;
+      if (std::exchange(latest, std::max(latest, end)) < end) found = needed;
+    }
+    return found;
+  }
+  [[nodiscard]] double end_of_maker(std::size_t awaited) const {
+    return origins_.maker(awaited) == kNone ? 0 : period(origins_.maker(awaited)).end;
+  }
+  [[nodiscard]] bool share_rank(int stage, int other) const {
+    return schedule_.stage_to_rank[static_cast<std::size_t>(stage)] ==
+           schedule_.stage_to_rank[static_cast<std::size_t>(other)];
+  }
+
+  // A computation that a rank waits for, from its start, or the gap's, to its end.
+  void add_computation(const Gap& gap, Index group) {
+    double nominal = 0, own = 0;
+    for (Index i = group; origins_.is_in_group(i, group); ++i) {
+      const Action& action = origins_.action(i);
+      nominal += detail::of_each(options_.stages, action.stage).of(action.kind);
+      own += gap.longest.of(action.kind);
+    }
+    const bool several = origins_.action(group).joined;
+    if (several) nominal *= options_.overlap, own *= options_.overlap;
+    const auto& [start, end] = period(group);
+    const double from = std::max(start, gap.begin);
+    const double nominal_end = std::min(end, start + nominal);
+    const double usual_end = std::min(nominal_end, start + own);
+    gap.idle.straggler += std::max(0.0, end - std::max(from, nominal_end));
+    gap.idle.imbalance += std::max(0.0, nominal_end - std::max(from, usual_end));
+    gap.rest += std::max(0.0, usual_end - from);
+  }
+
+  const Schedule& schedule_;
+  const SimulationOptions& options_;
+  const Timeline& timeline_;
+  bool measured_;
+  bool meets_;
+  Origins origins_;
+  std::vector<StageTimes> longest_;  // by rank
+  std::vector<IdleTime> result_;
+};
+
+}  // namespace
+
+std::vector<IdleTime> attribute_idle_time(const Schedule& schedule, const SimulationOptions& options,
+                                          const Timeline& timeline) {
+  detail::refuse_unless_schedule(schedule);
+  detail::refuse_unless_options(schedule, options);
+  return Attribution(schedule, options, timeline, false).run();
+}
+
+std::vector<IdleTime> attribute_measured_idle_time(const Schedule& schedule, const SimulationOptions& options,
+                                                   const Timeline& timeline) {
+  detail::refuse_unless_schedule(schedule);
+  detail::refuse_unless_options(schedule, options);
+  return Attribution(schedule, options, timeline, true).run();
+}
+
+}  // namespace plumbline::schedules
