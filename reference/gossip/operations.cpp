@@ -192,13 +192,13 @@ json graph(const Arguments& arguments) {
     books.push_back(processes(graph, graph.phone_book(node)));
     ranks.push_back(turns_of(graph, node, rotations));
   }
-  return {
-      {"regular", graph.is_regular()},
-      {"bipartite", graph.is_bipartite()},
-      {"dynamic", convention == Convention::fairscale ? graph.options().kind != GraphKind::ring : graph.is_dynamic()},
-      {"passive", passive},
-      {"phone_book", books},
-      {"ranks", ranks}};
+  return {{"regular", graph.is_regular()},
+          {"bipartite", graph.is_bipartite()},
+          {"dynamic",
+           convention == gossip::Convention::fairscale ? graph.options().kind != GraphKind::ring : graph.is_dynamic()},
+          {"passive", passive},
+          {"phone_book", books},
+          {"ranks", ranks}};
 }
 
 json blocking(const Arguments& arguments) {
