@@ -656,6 +656,26 @@ class Commands(unittest.TestCase):
         self.assertIn(" is answered in another form: key ", record)
         self.assertNotIn("json.exception", self.done.stdout + record)
 
+    def test_a_mutant_is_explained_without_others(self):
+        self.assertEqual(self.run_plumbline("explain", "col.drop_last_element"), 0, self.done.stderr)
+        self.assertEqual(re.findall(r"(?m)^  mutant     (\S+):", self.done.stdout), ["col.drop_last_element"])
+        self.assertEqual(self.run_plumbline("explain", "COLL-001"), 0, self.done.stderr)
+        self.assertGreater(len(re.findall(r"(?m)^  mutant     (\S+):", self.done.stdout)), 1)
+
+    def test_a_mutant_that_no_case_judges_is_said_to_be_so(self):
+        run = ["check", "--mutant", "col.drop_last_element", "--world-size", "1", "--no-control", "--out", "out"]
+        words = "col.drop_last_element violates COLL-001, of which no case ran; it shows in collectives."
+        self.assertEqual(self.run_plumbline(*run, "--filter", "COLL-049"), 0, self.done.stdout + self.done.stderr)
+        self.assertIn(words, self.done.stdout)
+        self.run_plumbline(*run, "--filter", "COLL-001")
+        self.assertNotIn(words, self.done.stdout)
+
+    @unittest.skipUnless(WOVEN.exists(), "no woven build, which has the mutants that are edits")
+    def test_a_failure_of_an_edit_names_the_program_that_has_it(self):
+        self.assertEqual(self.run_plumbline("check", "--adapter", "reference", "--mutant", "top.question_column_major", "--filter",
+                                            "topology.map.single_questions[shape=3x2]", "--no-control", "--out", "out", program=WOVEN), 1)
+        self.assertIn("repeat: woven/bin/plumbline check --adapter reference", self.done.stdout)
+
     def test_a_hollow_subject_is_explained(self):
         self.assertEqual(self.run_plumbline("explain", "hollow.null"), 0, self.done.stderr)
         self.assertIn("hollow.null (hollow subject, for --adapter): every result is null\n", self.done.stdout)
