@@ -62,7 +62,6 @@ json partition_method(const Arguments& arguments) {
 // ---- Megatron-LM's layouts ----
 
 json pipeline_layout(const Arguments& arguments) {
-  (void)whose(arguments);
   const schedules::LayoutDemands demands{.ranks = parts_in(arguments, "pp"),
                                          .transformer_layers = arguments.get<int>("num_layers"),
                                          .prediction_layers = arguments.find<int>("mtp_num_layers")};
