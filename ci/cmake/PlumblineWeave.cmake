@@ -53,6 +53,8 @@ function(plumbline_woven_twin target)
     add_library(${target}_woven MODULE ${objects})
   endif()
   target_link_libraries(${target}_woven PRIVATE ${libraries} plumbline_woven_choice)
+  # A right object may come along for a template of the standard library that it has: the woven one, which is first, is meant.
+  target_link_options(${target}_woven PRIVATE -Wl,--allow-multiple-definition)
   if(options)
     target_link_options(${target}_woven PRIVATE ${options})
   endif()
