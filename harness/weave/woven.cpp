@@ -1,13 +1,13 @@
 #include "harness/weave/woven.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace plumbline::woven {
 namespace {
