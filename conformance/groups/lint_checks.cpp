@@ -337,6 +337,227 @@ void any_sequences(Context& context) {
   report_words(search(property, context.seed(), 300));
 }
 
+// ---- what is named in any sequences ----
+
+// Kind, rank and creation of an error; -1 where it names none.
+struct Named {
+  std::string kind;
+  int rank, sequence;
+  auto operator<=>(const Named&) const = default;
+};
+
+std::set<Named> errors_in(const json& result) {
+  const auto number = [](const json& value) { return value.is_null() ? -1 : value.get<int>(); };
+  std::set<Named> errors;
+  for (const json& finding : result.at("findings"))
+    if (finding.at("severity") == "error")
+      errors.insert({finding.at("kind"), number(finding.at("rank")), number(finding.at("sequence"))});
+  return errors;
+}
+
+std::string text_of(const std::set<Named>& errors) {
+  std::string text;
+  for (const Named& error : errors)
+    text +=
+        fmt::format("{}{} of rank {}, creation {}", text.empty() ? "" : "; ", error.kind, error.rank, error.sequence);
+  return text.empty() ? "no error" : text;
+}
+
+using JudgeErrors = std::function<std::string(const Log& log, const std::set<Named>& errors)>;
+
+void judge_logs(Context& context, const std::string& rule, const std::function<Log(Random&)>& draw,
+                const JudgeErrors& judge) {
+  const Property<Log> property{.draw = draw,
+                               .problem =
+                                   [&](const Log& log) {
+                                     return problem_of(
+                                         context.adapter(), kLint, lint_question(log, rule),
+                                         [&](const json& result) { return judge(log, errors_in(result)); });
+                                   },
+                               .smaller = smaller_logs,
+                               .words = [](const Log& log) { return text_of(log); }};
+  report_words(search(property, context.seed(), 300));
+}
+
+// All ranks make the same groups but one, the odd one, whose first difference alone is an error.
+void any_difference(Context& context) {
+  const auto draw = [](Random& random) {
+    Log log = draw_log(random);
+    while (log.size() < 3) log = draw_log(random);
+    return log;
+  };
+  judge_logs(context, "all_ranks", draw, [](const Log& log, const std::set<Named>& errors) -> std::string {
+    const auto list = [&](std::size_t rank, std::size_t n) {
+      return n < log[rank].size() ? std::optional(log[rank][n].ranks) : std::nullopt;
+    };
+    std::set<Named> expected;
+    for (std::size_t n = 0; n < 6 && expected.empty(); ++n)
+      for (std::size_t rank = 0; rank < log.size(); ++rank) {
+        std::size_t same = 0;
+        for (std::size_t other = 0; other < log.size(); ++other) same += list(other, n) == list(rank, n) ? 1 : 0;
+        if (same > 1) continue;
+        // What is missing on all but one is made by that one alone.
+        if (!list((rank + 1) % log.size(), n)) return {};
+        expected.insert({list(rank, n) ? "order" : "missing", static_cast<int>(rank), static_cast<int>(n)});
+      }
+    if (errors == expected) return {};
+    return fmt::format("expected {}, got {}", text_of(expected), text_of(errors));
+  });
+}
+
+// Where the calls of members end: the creation at which each rank waits; nothing for one that has made all.
+std::vector<std::optional<std::size_t>> ends_of(const Log& log) {
+  std::vector<std::size_t> at(log.size());
+  const auto is_over = [&](std::size_t rank) {
+    while (at[rank] < log[rank].size() && !contains(log[rank][at[rank]].ranks, static_cast<int>(rank))) ++at[rank];
+    return at[rank] == log[rank].size();
+  };
+  const auto is_at = [&](int member, const std::vector<int>& ranks) {
+    const auto rank = static_cast<std::size_t>(member);
+    return !is_over(rank) && log[rank][at[rank]].ranks == ranks;
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t rank = 0; rank < log.size(); ++rank) {
+      if (is_over(rank)) continue;
+      const std::vector<int> ranks = log[rank][at[rank]].ranks;
+      if (!std::ranges::all_of(ranks, [&](int member) { return is_at(member, ranks); })) continue;
+      for (const int member : ranks) ++at[static_cast<std::size_t>(member)];
+      moved = true;
+    }
+  }
+  std::vector<std::optional<std::size_t>> ends;
+  for (std::size_t rank = 0; rank < log.size(); ++rank)
+    ends.push_back(is_over(rank) ? std::nullopt : std::optional(at[rank]));
+  return ends;
+}
+
+// Whether a rank waits, over others that wait, for itself.
+bool is_in_cycle(const Log& log, const std::vector<std::optional<std::size_t>>& ends, std::size_t start) {
+  std::set<std::size_t> reached;
+  std::vector<std::size_t> next{start};
+  while (!next.empty()) {
+    const std::size_t rank = next.back();
+    next.pop_back();
+    if (!ends[rank]) continue;
+    const std::vector<int>& ranks = log[rank][*ends[rank]].ranks;
+    for (const int member : ranks) {
+      const auto other = static_cast<std::size_t>(member);
+      if (ends[other] && log[other][*ends[other]].ranks == ranks) continue;  // both wait for the same group
+      if (other == start) return true;
+      if (reached.insert(other).second) next.push_back(other);
+    }
+  }
+  return false;
+}
+
+// Each rank that is stuck waits for one that has made all, which is named, or is led by others into a cycle.
+void any_waits(Context& context) {
+  judge_logs(context, "members_only", draw_log, [](const Log& log, const std::set<Named>& errors) -> std::string {
+    const auto ends = ends_of(log);
+    const auto is_over = [&](int rank) { return !ends[static_cast<std::size_t>(rank)]; };
+    std::set<int> absent;
+    bool cycle = false;
+    for (const Named& error : errors) {
+      const auto rank = static_cast<std::size_t>(error.rank);
+      if (error.rank < 0) return fmt::format("{}: a wait names no rank", text_of(errors));
+      if (error.kind == "missing" && error.sequence < 0) {
+        if (!is_over(error.rank)) return fmt::format("{}: rank {} has not made all", text_of(errors), error.rank);
+        absent.insert(error.rank);
+        continue;
+      }
+      if (!ends[rank] || error.sequence != static_cast<int>(*ends[rank]))
+        return fmt::format("{}: rank {} does not wait in creation {}", text_of(errors), error.rank, error.sequence);
+      if (error.kind == "cycle" && !is_in_cycle(log, ends, rank))
+        return fmt::format("{}: rank {} does not wait for itself", text_of(errors), error.rank);
+      cycle = cycle || error.kind == "cycle";
+    }
+    bool all_wait_for_absent = true;
+    std::set<int> awaited;
+    for (std::size_t rank = 0; rank < log.size(); ++rank) {
+      if (!ends[rank]) continue;
+      std::vector<int> gone = log[rank][*ends[rank]].ranks;
+      std::erase_if(gone, [&](int member) { return !is_over(member); });
+      all_wait_for_absent = all_wait_for_absent && !gone.empty();
+      awaited.insert(gone.begin(), gone.end());
+      if (!gone.empty() && std::ranges::none_of(gone, [&](int member) { return absent.contains(member); }))
+        return fmt::format("{}: rank {} waits for [{}], of which none is named", text_of(errors), rank,
+                           fmt::join(gone, " "));
+    }
+    for (const int rank : absent)
+      if (!awaited.contains(rank)) return fmt::format("{}: nobody waits for rank {}", text_of(errors), rank);
+    if (awaited.empty() && !all_wait_for_absent && !cycle) return text_of(errors) + ": no cycle is named";
+    return {};
+  });
+}
+
+// Lists that all ranks make alike, wrong in themselves or beside others of their mode.
+Log draw_bad_lists(Random& random) {
+  const int world = random.between(2, 5);
+  std::vector<Made> made;
+  for (int i = random.between(1, 5); i > 0; --i) {
+    Made one{.ranks = {}, .mode = random.one_of<std::string>({"", "DATA", "TENSOR"})};
+    for (int rank = 0; rank < world; ++rank)
+      if (random.between(0, 2) > 0) one.ranks.push_back(rank);
+    if (random.between(0, 5) == 0) one.ranks.push_back(random.one_of<int>({-1, 0, world - 1, world}));
+    if (random.between(0, 9) == 0) one.ranks.clear();
+    made.push_back(one);
+  }
+  return Log(static_cast<std::size_t>(world), made);
+}
+
+void any_lists(Context& context) {
+  judge_logs(context, "all_ranks", draw_bad_lists, [](const Log& log, const std::set<Named>& errors) -> std::string {
+    const int world = static_cast<int>(log.size());
+    const std::vector<Made>& made = log.front();
+    std::set<std::pair<std::string, int>> expected, got;  // kinds and creations, each list at its first
+    std::set<Named> overlaps;                             // all that there are
+    std::map<std::string, std::set<int>> covered;
+    std::set<std::vector<int>> seen;
+    for (std::size_t n = 0; n < made.size(); ++n) {
+      const std::set<int> members(made[n].ranks.begin(), made[n].ranks.end());
+      const auto sequence = static_cast<int>(n);
+      if (!made[n].mode.empty()) covered[made[n].mode].insert(members.begin(), members.end());
+      for (std::size_t before = 0; before < n && !made[n].mode.empty(); ++before)
+        if (const std::set<int> others(made[before].ranks.begin(), made[before].ranks.end());
+            made[before].mode == made[n].mode && others != members)
+          for (const int rank : members)
+            if (others.contains(rank) && rank >= 0 && rank < world) overlaps.insert({"overlap", rank, sequence});
+      if (!seen.insert(made[n].ranks).second) continue;
+      if (members.empty()) expected.insert({"empty", sequence});
+      if (members.size() != made[n].ranks.size()) expected.insert({"repeated", sequence});
+      if (!members.empty() && (*members.begin() < 0 || *members.rbegin() >= world))
+        expected.insert({"range", sequence});
+    }
+    bool overlap = false;
+    std::map<int, int> uncovered, named;  // first ranks that a mode leaves out, and how many modes do
+    for (const auto& [mode, ranks] : covered)
+      for (int rank = 0; rank < world; ++rank)
+        if (!ranks.contains(rank)) {
+          ++uncovered[rank];
+          break;
+        }
+    for (const Named& error : errors) {
+      if (error.kind == "overlap") {
+        overlap = true;
+        if (!overlaps.contains(error)) return text_of(errors) + ": no such overlap";
+      } else if (error.kind == "cover") {
+        named[error.rank] = 1;
+      } else {
+        got.insert({error.kind, error.sequence});
+      }
+    }
+    if (overlap == overlaps.empty()) return text_of(errors) + ": overlaps are " + text_of(overlaps);
+    for (const auto& [rank, modes] : uncovered)
+      if (!named.contains(rank)) return fmt::format("{}: a mode leaves rank {} out", text_of(errors), rank);
+    if (named.size() != uncovered.size()) return text_of(errors) + ": no mode leaves that rank out";
+    if (got == expected) return {};
+    std::string words = text_of(errors) + "; the lists have:";
+    for (const auto& [kind, sequence] : expected) words += fmt::format(" {} in creation {}", kind, sequence);
+    return words;
+  });
+}
+
 template <class Row>
 suite::Axis axis_of(const char* name, const std::vector<Row>& rows) {
   suite::Axis axis{.name = name, .values = {}};
@@ -363,6 +584,9 @@ void add_lint_checks(suite::Suite& suite) {
   suite.add(lint_check("groups.lint.right_logs", "GROUP-033@3740", axis_of("log", right_logs()), right_logs_pass));
   suite.add(lint_check("groups.lint.any_sequences", "GROUP-034@de3c", {"rule", {"all_ranks", "members_only"}},
                        any_sequences));
+  suite.add(lint_check("groups.lint.any_difference", "GROUP-030@65d4", {"rule", {"all_ranks"}}, any_difference));
+  suite.add(lint_check("groups.lint.any_waits", "GROUP-031@9cd3", {"rule", {"members_only"}}, any_waits));
+  suite.add(lint_check("groups.lint.any_lists", "GROUP-032@cb1b", {"rule", {"all_ranks"}}, any_lists));
 }
 
 }  // namespace plumbline::conformance

@@ -1,6 +1,7 @@
 // Nodes: which groups cross them, how many bytes do, and which order of axes has the fewest.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -174,6 +175,30 @@ void best_order(Context& context) {
   judge_placements(context, judge, {.axes = 4, .ranks = 24});
 }
 
+// On four nodes of one rank each, an axis of two ranks sends four messages, two along each ring.
+void bounds(Context& context) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const auto question = [](const Bytes& sent, int ranks_per_node) -> json {
+    return {{"axes", {"a", "b"}}, {"dims", {2, 2}}, {"ranks_per_node", ranks_per_node}, {"bytes", sent}};
+  };
+  const auto answered = [&](const Bytes& sent, int ranks_per_node, const json& expected) {
+    report_words(problem_of(context.adapter(), "topology.placement", question(sent, ranks_per_node),
+                            [&](const json& result) { return first_difference(expected, result); }));
+  };
+  const auto refused = [&](const Bytes& sent) {
+    report_words(problem_of_refusal_beside_answers(context.adapter(), "topology.placement", question(sent, 1)));
+  };
+  answered({{"a", kMost / 4}}, 1, {{"total", kMost / 4 * 4}, {"crossing_bytes", {{"a", kMost / 4 * 4}, {"b", 0}}}});
+  answered({{"a", kMost / 8}, {"b", kMost / 8}}, 1, {{"total", kMost / 8 * 8}});
+  refused({{"a", kMost / 4 + 1}});
+  refused({{"b", kMost}});
+  refused({{"a", kMost / 4}, {"b", 1}});
+  refused({{"a", kMost / 8 + 1}, {"b", kMost / 8 + 1}});
+  // With b the slowest, its bytes would cross.
+  answered({{"b", kMost}}, 2, {{"total", 0}, {"best_order", {"a", "b"}}, {"best_total", 0}});
+  answered({{"a", 1}, {"b", kMost}}, 2, {{"total", 4}, {"best_order", {"a", "b"}}, {"best_total", 4}});
+}
+
 suite::Check placement_check(std::string id, std::string verifies, std::function<void(Context&)> body) {
   return {.id = std::move(id),
           .verifies = {std::move(verifies)},
@@ -190,6 +215,9 @@ void add_placement_checks(suite::Suite& suite) {
   suite.add(placement_check("topology.nodes.crossing_groups", "TOPO-042@a3d6", groups));
   suite.add(placement_check("topology.nodes.crossing_bytes", "TOPO-043@c0d7", bytes));
   suite.add(placement_check("topology.nodes.best_order", "TOPO-044@f8ce", best_order));
+  suite::Check most = placement_check("topology.nodes.bounds", "TOPO-065@b766", bounds);
+  most.axes = {};
+  suite.add(std::move(most));
 }
 
 }  // namespace plumbline::conformance

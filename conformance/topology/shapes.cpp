@@ -23,6 +23,14 @@ void judge_shapes(suite::Context& context, const std::function<std::string(const
   if (const std::string words = problem(shape); !words.empty()) report_words(text_of(shape) + ": " + words);
 }
 
+std::vector<Ranks> lists_of(const Shape& shape, const std::set<std::string>& axes) {
+  std::vector<int> along;
+  for (const std::string& axis : axes) along.push_back(number_of(shape, axis));
+  std::vector<Ranks> lists = lists_along(shape, positions_in(shape, Fastest::first), along);
+  std::ranges::sort(lists);
+  return lists;
+}
+
 int number_of(const Shape& shape, const std::string& axis) {
   const auto found = std::ranges::find(shape.axes, axis);
   return found == shape.axes.end() ? -1 : static_cast<int>(found - shape.axes.begin());

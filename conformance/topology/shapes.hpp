@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace plumbline::conformance {
 /// Judges the shape that the case names, or random ones, and reports.
 void judge_shapes(suite::Context& context, const std::function<std::string(const Shape&)>& problem,
                   const ShapeLimits& limits = {}, int trials = 1000);
+
+/// The lists along these axes, the first axis fastest, by their first ranks.
+[[nodiscard]] std::vector<Ranks> lists_of(const Shape& shape, const std::set<std::string>& axes);
 
 /// The number of an axis of that name; -1 where there is none.
 [[nodiscard]] int number_of(const Shape& shape, const std::string& axis);

@@ -9,9 +9,11 @@ namespace plumbline::conformance {
 void add_topology_checks(suite::Suite& suite);
 
 void add_map_checks(suite::Suite& suite);
+void add_deepspeed_checks(suite::Suite& suite);
 void add_topology_refusal_checks(suite::Suite& suite);
 void add_grid_checks(suite::Suite& suite);
 void add_order_checks(suite::Suite& suite);
+void add_run_checks(suite::Suite& suite);
 void add_mesh_checks(suite::Suite& suite);
 void add_placement_checks(suite::Suite& suite);
 void add_recorded_checks(suite::Suite& suite);

@@ -96,6 +96,13 @@ void refused(Context& context) {
                  "', which says nothing of it: " + answer.message);
 }
 
+void view_named_base(Context& context) {
+  const Shape base{.axes = {"tp", "dp"}, .dims = {2, 4}}, view{.axes = {"a", "dp"}, .dims = {2, 4}};
+  json args = question_of(base, view, {"dp"});
+  args["views"] = {{"base", args["views"]["other"]}};
+  report_words(problem_of_refusal(context.adapter(), kOperation, args));
+}
+
 suite::Check view_check(std::string id, std::string verifies, std::function<void(Context&)> body) {
   return {.id = std::move(id),
           .verifies = {std::move(verifies)},
@@ -115,6 +122,9 @@ void add_view_checks(suite::Suite& suite) {
   for (const BadView& view : bad_views()) faults.values.push_back(view.fault);
   bad.axes = {std::move(faults)};
   suite.add(std::move(bad));
+  suite::Check named = view_check("topology.refusals.view_named_base", "TOPO-066@8f48", view_named_base);
+  named.axes = {};
+  suite.add(std::move(named));
 }
 
 }  // namespace plumbline::conformance

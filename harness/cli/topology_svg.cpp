@@ -184,8 +184,12 @@ class Picture {
         add_positions(layout_.x, column, at);
         add_positions(layout_.y, row, at);
         bool there = true;
-        for (std::size_t i = 0; i < axes_.size(); ++i) there = there && at[i] < axes_[i].size;
-        if (there) rank_at(column, row) = view_.topology.rank(at);
+        int rank = view_.topology.offset();
+        for (std::size_t i = 0; i < axes_.size(); ++i) {
+          there = there && at[i] < axes_[i].size;
+          rank += at[i] * axes_[i].stride;
+        }
+        if (there) rank_at(column, row) = rank;
       }
   }
   static void add_positions(const Line& line, int index, topology::Coordinate& at) {

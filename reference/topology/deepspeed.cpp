@@ -44,12 +44,12 @@ void check_field_names(std::span<const std::string> names) {
                       name, fmt::join(names, ", ")));
 }
 
-int surplus_of(std::span<const int> sizes) {
+int product_of(std::span<const int> sizes) {
   std::int64_t product = 1;
   for (const int size : sizes)
     if ((product *= size) > std::numeric_limits<int>::max())
-      throw InvalidArgument(fmt::format(
-          "ProcessTopology: sizes [{}] beyond the axes multiply to more than an int holds", fmt::join(sizes, ", ")));
+      throw InvalidArgument(
+          fmt::format("ProcessTopology: sizes [{}] multiply to more than an int holds", fmt::join(sizes, ", ")));
   return static_cast<int>(product);
 }
 
@@ -72,12 +72,10 @@ ProcessTopology::ProcessTopology(std::vector<std::string> axes, std::vector<int>
   const std::vector<int> ones(names_.size(), 1);
   if (!names_.empty()) (void)Topology::row_major(names_, ones);  // refuses a name twice, in an empty world too
   if (is_empty) return;
-  surplus_ = surplus_of(std::span(sizes_).subspan(names_.size()));
+  const int ranks = product_of(sizes_);
   map_ =
       names_.empty() ? Topology::without_axes() : Topology::row_major(names_, std::span(sizes_).first(names_.size()));
-  if (std::int64_t{map_->world_size()} * surplus_ > std::numeric_limits<int>::max())
-    throw InvalidArgument(
-        fmt::format("ProcessTopology: sizes [{}] multiply to more than an int holds", fmt::join(sizes_, ", ")));
+  surplus_ = ranks / map_->world_size();
 }
 
 bool ProcessTopology::has_axis(std::string_view axis) const { return std::ranges::find(names_, axis) != names_.end(); }
@@ -197,16 +195,6 @@ Topology ProcessTopology::topology() const {
   return *map_;
 }
 
-Topology pipe_data_topology(int num_pp, int num_dp) {
-  const std::array<std::string, 2> axes{"pipe", "data"};
-  return Topology::row_major(axes, std::array{num_pp, num_dp});
-}
-
-Topology pipe_model_data_topology(int num_pp, int num_mp, int num_dp) {
-  const std::array<std::string, 3> axes{"pipe", "data", "model"};
-  return Topology::row_major(axes, std::array{num_pp, num_dp, num_mp});
-}
-
 std::vector<int> prime_factors(int n) {
   if (n < 1) throw InvalidArgument(fmt::format("prime_factors: n must be at least 1, got {}", n));
   std::vector<int> factors;
@@ -222,7 +210,7 @@ Topology default_grid(int world_size) {
   std::array<int, 2> sizes{1, 1};
   std::size_t turn = 0;
   for (const int factor : prime_factors(world_size)) sizes[turn++ % 2] *= factor;
-  return pipe_data_topology(sizes[0], sizes[1]);
+  return Topology::row_major(std::array<std::string, 2>{"pipe", "data"}, sizes);
 }
 
 }  // namespace plumbline::topology

@@ -85,11 +85,6 @@ class ProcessTopology {
   int surplus_ = 1;              // product of the sizes beyond the axes
 };
 
-/// Axes pipe and data. Throws InvalidArgument.
-[[nodiscard]] Topology pipe_data_topology(int num_pp, int num_dp);
-/// Axes pipe, data and model, in this order. Throws InvalidArgument.
-[[nodiscard]] Topology pipe_model_data_topology(int num_pp, int num_mp, int num_dp);
-
 /// The prime factors of n, ascending; none for 1. O(sqrt(n)). Throws InvalidArgument below 1.
 [[nodiscard]] std::vector<int> prime_factors(int n);
 /// Pipe and data for a world of any size: its prime factors are dealt in turn to pipe, data, pipe, … (12 is 6 x 2).

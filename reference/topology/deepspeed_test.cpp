@@ -1,5 +1,6 @@
 #include "reference/topology/deepspeed.hpp"
 
+#include <array>
 #include <functional>
 #include <numeric>
 
@@ -19,10 +20,15 @@ using testing::ThrowsMessage;
 using Names = std::vector<std::string>;
 using Lists = std::vector<std::vector<int>>;
 
+Topology two(int pipe, int data) { return Topology::row_major(Names{"pipe", "data"}, std::array{pipe, data}); }
+Topology three(int pipe, int data, int model) {
+  return Topology::row_major(Names{"pipe", "data", "model"}, std::array{pipe, data, model});
+}
+
 const ProcessTopology kThree({"pipe", "data", "model"}, {2, 3, 4});
 
 TEST(ProcessTopology, IsATopologyOnLegalInput) {
-  const Topology plain = pipe_model_data_topology(2, 4, 3);
+  const Topology plain = three(2, 3, 4);
   EXPECT_EQ(kThree.world_size(), 24);
   for (int rank = 0; rank < 24; ++rank) {
     EXPECT_EQ(kThree.get_coord(rank), plain.coordinate(rank));
@@ -127,7 +133,7 @@ TEST(ProcessTopology, CountsGroupsBeforeTheyAreMade) {
 }
 
 TEST(ProcessTopology, IsATopologyUnlessInACorner) {
-  EXPECT_EQ(kThree.topology(), pipe_model_data_topology(2, 4, 3));
+  EXPECT_EQ(kThree.topology(), three(2, 3, 4));
   EXPECT_EQ(ProcessTopology({"a"}, {2, 1, 1}).topology(), ProcessTopology({"a"}, {2}).topology());
   EXPECT_THAT([] { (void)ProcessTopology({"a"}, {2, 3}).topology(); },
               ThrowsMessage<InvalidArgument>(HasSubstr("the ranks of [a] of sizes [2, 3], a world of 2, are not")));
@@ -196,10 +202,10 @@ TEST(PrimeFactors, MultiplyAndAscend) {
 }
 
 TEST(DefaultGrid, DealsFactorsInTurn) {
-  EXPECT_EQ(default_grid(1), pipe_data_topology(1, 1));
-  EXPECT_EQ(default_grid(8), pipe_data_topology(4, 2));
-  EXPECT_EQ(default_grid(12), pipe_data_topology(6, 2));
-  EXPECT_EQ(default_grid(30), pipe_data_topology(10, 3));
+  EXPECT_EQ(default_grid(1), two(1, 1));
+  EXPECT_EQ(default_grid(8), two(4, 2));
+  EXPECT_EQ(default_grid(12), two(6, 2));
+  EXPECT_EQ(default_grid(30), two(10, 3));
   EXPECT_THROW((void)default_grid(0), InvalidArgument);
 }
 

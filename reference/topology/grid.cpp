@@ -48,14 +48,9 @@ std::array<GroupList, 4> PipelineGrid::creation_order() const {
   return {model_groups(), data_groups(), pipe_groups(), slice_groups()};
 }
 
-int PipelineGrid::next(int rank) const {
-  const int stage = topology_.position(rank, "pipe");
-  return topology_.moved(rank, "pipe", stage == pipe_parallel_size() - 1 ? 0 : stage + 1);
-}
-
-int PipelineGrid::previous(int rank) const {
-  const int stage = topology_.position(rank, "pipe");
-  return topology_.moved(rank, "pipe", (stage == 0 ? pipe_parallel_size() : stage) - 1);
+int PipelineGrid::stages_on(int rank, int stages) const {
+  const std::int64_t stage = topology_.position(rank, "pipe");
+  return topology_.moved(rank, "pipe", static_cast<int>((stage + stages) % pipe_parallel_size()));
 }
 
 std::vector<std::array<int, 2>> PipelineGrid::p2p_pairs() const {

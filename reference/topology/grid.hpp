@@ -45,9 +45,9 @@ class PipelineGrid {
   [[nodiscard]] std::array<GroupList, 4> creation_order() const;
 
   /// The rank of the next stage in the same pipeline; the first after the last. Throws OutOfRange.
-  [[nodiscard]] int next(int rank) const;
+  [[nodiscard]] int next(int rank) const { return stages_on(rank, 1); }
   /// The rank of the stage before; the last before the first. Throws OutOfRange.
-  [[nodiscard]] int previous(int rank) const;
+  [[nodiscard]] int previous(int rank) const { return stages_on(rank, pipe_parallel_size() - 1); }
   /// Each rank and its next one, in the order of ranks. No groups are made for them.
   [[nodiscard]] std::vector<std::array<int, 2>> p2p_pairs() const;
 
@@ -59,6 +59,8 @@ class PipelineGrid {
 
  private:
   friend class GridRank;
+  // The rank so many stages on in the same pipeline, the first stage after the last.
+  [[nodiscard]] int stages_on(int rank, int stages) const;
   [[nodiscard]] bool has_slices() const { return topology_.has_axis("model"); }
   [[nodiscard]] bool has_slice_groups() const { return slice_parallel_size() > 1; }
 

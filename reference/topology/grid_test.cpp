@@ -166,7 +166,7 @@ TEST(GridRank, FindsStagesOfItsOwnPipelineAndOfOthers) {
 }
 
 TEST(PipelineGrid, TakesTheDefaultGridAndBigWorlds) {
-  EXPECT_EQ(PipelineGrid(12).topology(), pipe_data_topology(6, 2));
+  EXPECT_EQ(PipelineGrid(12).topology(), Topology::row_major(Names{"pipe", "data"}, Sizes{6, 2}));
   EXPECT_THROW(PipelineGrid(0), InvalidArgument);
   const PipelineGrid big(1 << 20);
   EXPECT_EQ(big.p2p_pairs().back(), (std::array{(1 << 20) - 1, (1 << 10) - 1}));
@@ -197,9 +197,9 @@ TEST(GridRank, NumbersGroupsOfTheLargestWorlds) {
 
 TEST(PipelineGrid, RefusesWhatIsNoGrid) {
   EXPECT_THAT(
-      [] { PipelineGrid(8, pipe_model_data_topology(2, 3, 2)); },
+      [] { PipelineGrid(8, Topology::row_major(Names{"pipe", "data", "model"}, Sizes{2, 2, 3})); },
       ThrowsMessage<InvalidArgument>("grid: Invalid Grid: pipe 2 x data 2 x model 3 = 12 ranks, the world has 8"));
-  EXPECT_THROW(PipelineGrid(3, pipe_data_topology(2, 2)), InvalidArgument);
+  EXPECT_THROW(PipelineGrid(3, Topology::row_major(Names{"pipe", "data"}, Sizes{2, 2})), InvalidArgument);
   EXPECT_THAT([] { (void)grid_of({"pipe"}, {4}); },
               ThrowsMessage<InvalidArgument>("grid: no axis 'data' in [pipe]; a grid needs pipe and data"));
   EXPECT_THAT([] { (void)grid_of({"data", "model"}, {2, 2}); },
@@ -207,7 +207,7 @@ TEST(PipelineGrid, RefusesWhatIsNoGrid) {
 }
 
 TEST(PipelineGrid, RefusesPlacesThatItDoesNotHave) {
-  const PipelineGrid grid(4, pipe_data_topology(2, 2));
+  const PipelineGrid grid(4, Topology::row_major(Names{"pipe", "data"}, Sizes{2, 2}));
   EXPECT_THROW(GridRank(grid, 4), OutOfRange);
   EXPECT_THROW((void)grid.next(-1), OutOfRange);
   EXPECT_THROW((void)grid.stage_to_global(4, 0), OutOfRange);

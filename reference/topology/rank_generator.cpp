@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cstdint>
+#include <ranges>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -161,14 +162,9 @@ HyperCommGrid::HyperCommGrid(std::span<const std::string> names, std::span<const
 const HyperCommGrid::View& HyperCommGrid::view(std::string_view name) const {
   const auto found = views_.find(name);
   if (found == views_.end())
-    throw NotFound(fmt::format("HyperCommGrid: no view '{}'; there are [{}]", name, fmt::join(views(), ", ")));
+    throw NotFound(
+        fmt::format("HyperCommGrid: no view '{}'; there are [{}]", name, fmt::join(views_ | std::views::keys, ", ")));
   return found->second;
-}
-
-std::vector<std::string> HyperCommGrid::views() const {
-  std::vector<std::string> names;
-  for (const auto& [name, view] : views_) names.push_back(name);
-  return names;
 }
 
 const Topology& HyperCommGrid::topology(std::string_view name) const { return view(name).topology; }
@@ -194,7 +190,7 @@ void HyperCommGrid::register_view(const std::string& name, std::span<const std::
                                           topology->to_string()));
     check_shared(std::span(&dimension, 1));
   }
-  check_shared(shared);
+  if (shared.size() > 1) check_shared(shared);
   views_.emplace(name, View{other, shared});
 }
 
@@ -207,7 +203,7 @@ std::string HyperCommGrid::owner(std::span<const std::string> names, std::string
   bool all_shared = true;
   for (const std::string& dimension : names) {
     (void)asked.topology.dimension(dimension);
-    all_shared = all_shared && std::ranges::find(asked.shared, dimension) != asked.shared.end();
+    all_shared = all_shared && std::ranges::count(asked.shared, dimension) != 0;
   }
   return std::string(all_shared ? kBase : name);
 }

@@ -84,7 +84,6 @@ class HyperCommGrid {
   void register_view(const std::string& view, std::span<const std::string> names, std::span<const int> shape,
                      const std::vector<std::string>& shared = {});
 
-  [[nodiscard]] std::vector<std::string> views() const;
   /// Throws NotFound for an unknown view.
   [[nodiscard]] const Topology& topology(std::string_view view = kBase) const;
   /// The groups along some dimensions: by first ranks, ranks ascending. Throws NotFound, InvalidArgument for a

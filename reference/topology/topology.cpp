@@ -104,21 +104,15 @@ void GroupList::fill(int first, std::span<int> ranks) const {
     write_row(start.rank(), &ranks[at]);
 }
 
-void GroupList::write(int index, std::span<int> ranks) const {
+std::vector<int> GroupList::operator[](int index) const {
   if (index < 0 || index >= count_) throw OutOfRange(fmt::format("topology: group {} of {}", index, count_));
-  if (ranks.size() != static_cast<std::size_t>(group_size_))
-    throw InvalidArgument(fmt::format("topology: room for {} ranks, a group has {}", ranks.size(), group_size_));
   int first = offset_;
   for (auto steps = across_.rbegin(); steps != across_.rend(); ++steps) {
     first += index % steps->count * steps->stride;
     index /= steps->count;
   }
-  fill(first, ranks);
-}
-
-std::vector<int> GroupList::operator[](int index) const {
   std::vector<int> ranks(static_cast<std::size_t>(group_size_));
-  write(index, ranks);
+  fill(first, ranks);
   return ranks;
 }
 
@@ -188,18 +182,6 @@ std::size_t Topology::index_of(std::string_view name) const {
 const Axis& Topology::axis(std::string_view name) const { return axes_[index_of(name)]; }
 
 int Topology::dimension(std::string_view name) const { return axis(name).size; }
-
-int Topology::rank(std::span<const int> coordinate) const {
-  if (coordinate.size() != axes_.size())
-    throw InvalidArgument(fmt::format("topology: coordinate [{}] has {} positions, {} has {} axes",
-                                      fmt::join(coordinate, ", "), coordinate.size(), to_string(), axes_.size()));
-  int rank = offset_;
-  for (std::size_t i = 0; i < axes_.size(); ++i) {
-    check_position(axes_[i], coordinate[i]);
-    rank += coordinate[i] * axes_[i].stride;
-  }
-  return rank;
-}
 
 int Topology::rank(const NamedCoordinate& coordinate) const {
   for (const auto& [name, position] : coordinate) (void)index_of(name);

@@ -38,9 +38,6 @@ class GroupList {
   [[nodiscard]] int size() const { return count_; }
   /// Ranks in each group.
   [[nodiscard]] int group_size() const { return group_size_; }
-  /// Writes the ranks of group `index` to `ranks`. Throws OutOfRange, and InvalidArgument unless `ranks` has
-  /// group_size().
-  void write(int index, std::span<int> ranks) const;
   /// The ranks of group `index`. Throws OutOfRange.
   [[nodiscard]] std::vector<int> operator[](int index) const;
   /// Calls visit(std::span<const int> ranks) for each group, in order, with one buffer for all.
@@ -121,11 +118,8 @@ class Topology {
   /// The size of an axis. Throws NotFound, naming the axes that there are.
   [[nodiscard]] int dimension(std::string_view axis) const;
 
-  /// The rank at a coordinate. Throws InvalidArgument for another number of axes, OutOfRange for a position off its
-  /// axis.
-  [[nodiscard]] int rank(std::span<const int> coordinate) const;
-  /// The same by name. Throws NotFound for an unknown axis, OutOfRange, InvalidArgument that names the axes that are
-  /// missing; in this order.
+  /// The rank at a coordinate. Throws NotFound for an unknown axis, OutOfRange for a position off its axis,
+  /// InvalidArgument that names the axes that are missing; in this order.
   [[nodiscard]] int rank(const NamedCoordinate& coordinate) const;
   /// Throws OutOfRange for a rank that is not in it.
   [[nodiscard]] Coordinate coordinate(int rank) const;

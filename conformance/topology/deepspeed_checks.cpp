@@ -1,0 +1,292 @@
+// DeepSpeed's ProcessTopology beyond legal sizes, held to its source, which builds a table of the world and searches
+// it.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "conformance/support/asking.hpp"
+#include "conformance/support/property.hpp"
+#include "conformance/topology/shape.hpp"
+#include "conformance/topology/topology_checks.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Adapter;
+using suite::Context;
+
+namespace {
+
+// ---- the source's table: each coordinate with the last of its ranks ----
+
+using Table = std::vector<std::pair<Position, int>>;
+
+Table table_of(const Shape& shape) {
+  Table table;
+  if (std::ranges::any_of(shape.dims, [](int size) { return size < 1; })) return table;
+  const std::vector<Position> all = positions_in({.axes = {}, .dims = shape.dims}, Fastest::last);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const Position key(all[rank].begin(), all[rank].begin() + static_cast<std::ptrdiff_t>(shape.axes.size()));
+    if (table.empty() || table.back().first != key) table.emplace_back(key, 0);
+    table.back().second = static_cast<int>(rank);
+  }
+  return table;
+}
+
+// Of a method: the value that it returns, or nothing where it raises.
+using Returned = std::optional<json>;
+
+Returned rank_at(const Table& table, const Position& position) {
+  const auto found = std::ranges::find(table, position, &Table::value_type::first);
+  return found == table.end() ? Returned() : found->second;
+}
+
+Returned coordinate_of(const Table& table, int rank) {
+  const auto found = std::ranges::find(table, rank, &Table::value_type::second);
+  return found == table.end() ? Returned() : json(found->first);
+}
+
+json ranks_at(const Table& table, const std::map<std::size_t, int>& filter) {
+  json ranks = json::array();
+  for (const auto& [position, rank] : table)
+    if (std::ranges::all_of(filter, [&](const auto& at) { return position[at.first] == at.second; }))
+      ranks.push_back(rank);
+  return ranks;
+}
+
+// A size that the source reads of an axis; an axis may be beyond the sizes.
+std::optional<int> size_at(const Shape& shape, std::size_t axis) {
+  return axis < shape.dims.size() ? std::optional(shape.dims[axis]) : std::nullopt;
+}
+
+// One group for each coordinate on the other axes, with the rank of each position on this one.
+Returned groups_along(const Shape& shape, const Table& table, std::size_t axis) {
+  Shape others;
+  for (std::size_t other = 0; other < shape.axes.size(); ++other) {
+    const std::optional<int> size = other == axis ? 1 : size_at(shape, other);
+    if (!size) return {};
+    others.dims.push_back(*size);
+  }
+  json groups = json::array();
+  if (std::ranges::any_of(others.dims, [](int size) { return size < 1; })) return groups;
+  const std::optional<int> size = size_at(shape, axis);
+  if (!size) return {};
+  for (Position position : positions_in(others, Fastest::last)) {
+    json group = json::array();
+    for (position[axis] = 0; position[axis] < *size; ++position[axis]) {
+      const Returned rank = rank_at(table, position);
+      if (!rank) return {};
+      group.push_back(*rank);
+    }
+    groups.push_back(group);
+  }
+  return groups;
+}
+
+Returned name_of(const Shape& shape, const Table& table, int rank, const std::vector<std::string>& omitted) {
+  std::vector<std::string> parts;
+  for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) {
+    if (std::ranges::count(omitted, shape.axes[axis]) > 0) continue;
+    const Returned coordinate = coordinate_of(table, rank);
+    if (!coordinate) return {};
+    parts.push_back(fmt::format("{}_{:02}", shape.axes[axis], coordinate->at(axis).get<int>()));
+  }
+  return fmt::format("{}", fmt::join(parts, "-"));
+}
+
+std::string printed(const Shape& shape, const Table& table) {
+  std::vector<std::string> entries;
+  for (const auto& [position, rank] : table) {
+    std::vector<std::string> fields;
+    for (std::size_t axis = 0; axis < shape.axes.size(); ++axis)
+      fields.push_back(fmt::format("{}={}", shape.axes[axis], position[axis]));
+    entries.push_back(fmt::format("ProcessCoord({}): {}", fmt::join(fields, ", "), rank));
+  }
+  return fmt::format("{{{}}}", fmt::join(entries, ", "));
+}
+
+// ---- questions ----
+
+struct Method {
+  const char* call;
+  json kwargs;
+  Returned expected;
+};
+
+std::vector<Method> methods_of_axes(const Shape& shape, const Table& table) {
+  std::vector<Method> list{{"get_dim", {{"axis", "absent"}}, 0},
+                           {"get_axis_comm_lists", {{"axis", "absent"}}, json::array()},
+                           {"get_axis_list", {{"axis", "absent"}, {"idx", 0}}, {}}};
+  for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) {
+    const std::optional<int> size = size_at(shape, axis);
+    list.push_back({"get_dim", {{"axis", shape.axes[axis]}}, size ? Returned(*size) : Returned()});
+    list.push_back({"get_axis_comm_lists", {{"axis", shape.axes[axis]}}, groups_along(shape, table, axis)});
+    for (int position = -1; position <= size.value_or(1); ++position)
+      list.push_back(
+          {"get_axis_list", {{"axis", shape.axes[axis]}, {"idx", position}}, ranks_at(table, {{axis, position}})});
+  }
+  return list;
+}
+
+std::vector<Method> methods_of_ranks(const Shape& shape, const Table& table) {
+  std::vector<Method> list;
+  const int end = table.empty() ? 1 : table.back().second + 2;
+  for (int rank = -1; rank < end; ++rank) {
+    list.push_back({"get_coord", {{"rank", rank}}, coordinate_of(table, rank)});
+    for (const std::vector<std::string>& omitted : {std::vector<std::string>{"pipe", "data"}, shape.axes})
+      list.push_back({"get_rank_repr", {{"rank", rank}, {"omit_axes", omitted}}, name_of(shape, table, rank, omitted)});
+  }
+  return list;
+}
+
+// Any positions on all axes, and on some; an axis in eight is off by one.
+std::vector<Method> methods_of_positions(const Shape& shape, const Table& table, Random& random) {
+  std::vector<Method> list{{"filter_match", {{"absent", 0}}, table.empty() ? Returned(json::array()) : Returned()}};
+  for (int trial = 0; trial < 6; ++trial) {
+    Position position;
+    json coordinate = json::object(), some = json::object();
+    std::map<std::size_t, int> filter;
+    for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) {
+      const int size = std::max(size_at(shape, axis).value_or(1), 1);
+      position.push_back(random.between(0, 7) > 0 ? random.between(0, size - 1) : random.one_of<int>({-1, size}));
+      coordinate[shape.axes[axis]] = position.back();
+      if (random.between(0, 1) == 0) continue;
+      some[shape.axes[axis]] = filter[axis] = position.back();
+    }
+    list.push_back({"get_rank", coordinate, rank_at(table, position)});
+    list.push_back({"filter_match", some, ranks_at(table, filter)});
+  }
+  return list;
+}
+
+std::string problem_of_method(Adapter& adapter, const Shape& shape, const Method& method) {
+  const json args{{"convention", "deepspeed"},
+                  {"axes", shape.axes},
+                  {"dims", shape.dims},
+                  {"call", method.call},
+                  {"kwargs", method.kwargs}};
+  if (!method.expected) return problem_of_refusal_beside_answers(adapter, "topology.query", args);
+  return problem_of(adapter, "topology.query", args, [&](const json& result) {
+    return first_difference(*method.expected, result.at("result"),
+                            fmt::format("{}({})", method.call, method.kwargs.dump()));
+  });
+}
+
+std::string problem_of_methods(Adapter& adapter, const Shape& shape, std::uint64_t seed) {
+  Random random(seed + shape.dims.size());
+  const Table table = table_of(shape);
+  std::vector<Method> list{{"world_size", json::object(), table.size()},
+                           {"get_axis_names", json::object(), shape.axes},
+                           {"__str__", json::object(), printed(shape, table)}};
+  for (const std::vector<Method>& more :
+       {methods_of_axes(shape, table), methods_of_ranks(shape, table), methods_of_positions(shape, table, random)})
+    list.insert(list.end(), more.begin(), more.end());
+  for (const Method& method : list)
+    if (std::string words = problem_of_method(adapter, shape, method); !words.empty()) return words;
+  return {};
+}
+
+std::string text_of_sizes(const Shape& shape) {
+  return fmt::format("axes [{}] of sizes [{}]", fmt::join(shape.axes, ","), fmt::join(shape.dims, ","));
+}
+
+std::vector<std::string> draw_names(Random& random, int most) {
+  auto names = random.shuffled(std::vector<std::string>{"pipe", "data", "model", "expert"});
+  names.resize(static_cast<std::size_t>(random.between(0, most)));
+  return names;
+}
+
+void judge_methods(Context& context, const std::function<Shape(Random&)>& draw) {
+  const Property<Shape> property{
+      .draw = draw,
+      .problem = [&](const Shape& shape) { return problem_of_methods(context.adapter(), shape, context.seed()); },
+      .smaller = [](const Shape&) { return std::vector<Shape>(); },
+      .words = text_of_sizes};
+  report_words(search(property, context.seed(), 60));
+}
+
+void positions(Context& context) {
+  judge_methods(context, [](Random& random) { return draw_shape(random, {.axes = 3, .ranks = 12}); });
+}
+
+void surplus_sizes(Context& context) {
+  judge_methods(context, [](Random& random) {
+    Shape shape{.axes = draw_names(random, 2), .dims = {}};
+    const int sizes = static_cast<int>(shape.axes.size()) + random.between(1, 2);
+    while (static_cast<int>(shape.dims.size()) < sizes) shape.dims.push_back(random.between(1, 3));
+    return shape;
+  });
+}
+
+// More axes than sizes, as many, and fewer; one size at least is below 1.
+void empty_worlds(Context& context) {
+  judge_methods(context, [](Random& random) {
+    Shape shape{.axes = draw_names(random, 4), .dims = {}};
+    const int sizes = std::max(1, static_cast<int>(shape.axes.size()) + random.between(-1, 1));
+    while (static_cast<int>(shape.dims.size()) < sizes) shape.dims.push_back(random.between(-1, 3));
+    if (std::ranges::all_of(shape.dims, [](int size) { return size > 0; }))
+      shape.dims[static_cast<std::size_t>(random.between(0, sizes - 1))] = random.between(-1, 0);
+    return shape;
+  });
+}
+
+// ---- names ----
+
+// keyword.kwlist of Python 3.
+constexpr auto kKeywords =
+    std::to_array<const char*>({"False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+                                "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+                                "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+                                "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"});
+
+json axis_named(const std::string& axis) {
+  return {{"convention", "deepspeed"},
+          {"axes", {axis, "data"}},
+          {"dims", {2, 3}},
+          {"call", "get_axis_names"},
+          {"kwargs", json::object()}};
+}
+
+void field_names(Context& context) {
+  const auto refused = [&](const std::string& axis) {
+    const std::string words = problem_of_refusal_beside_answers(context.adapter(), "topology.query", axis_named(axis));
+    if (!words.empty()) report_words(words);
+  };
+  const auto taken = [&](const std::string& axis) {
+    report_words(problem_of(context.adapter(), "topology.query", axis_named(axis), [&](const json& result) {
+      return first_difference(json{axis, "data"}, result.at("result"), "get_axis_names()");
+    }));
+  };
+  for (const std::string keyword : kKeywords) {
+    refused(keyword);
+    taken(keyword + "_");
+    taken("x" + keyword);
+  }
+  for (const char* axis : {"", "_pipe", "_", "1pipe", "pi pe", "pi-pe", "pipe.", "data"}) refused(axis);
+  for (const char* axis : {"x", "Z", "pipe1", "p_", "none", "tensor_model_2", "z9", "A0"}) taken(axis);
+}
+
+suite::Check deepspeed_check(std::string id, std::string verifies, std::function<void(Context&)> body) {
+  return {.id = std::move(id),
+          .verifies = {std::move(verifies)},
+          .door = suite::Door::adapter,
+          .axes = {},
+          .operations = {"topology.query"},
+          .convention = "deepspeed",
+          .body = std::move(body)};
+}
+
+}  // namespace
+
+void add_deepspeed_checks(suite::Suite& suite) {
+  suite.add(deepspeed_check("topology.deepspeed.positions", "TOPO-061@6230", positions));
+  suite.add(deepspeed_check("topology.deepspeed.surplus_sizes", "TOPO-062@0aef", surplus_sizes));
+  suite.add(deepspeed_check("topology.deepspeed.empty_worlds", "TOPO-063@bba2", empty_worlds));
+  suite.add(deepspeed_check("topology.deepspeed.field_names", "TOPO-064@a397", field_names));
+}
+
+}  // namespace plumbline::conformance

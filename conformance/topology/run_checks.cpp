@@ -1,0 +1,452 @@
+// All groups of a run, as Megatron-LM makes them of sizes, an order and options, and what each rank is told of them.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "conformance/support/asking.hpp"
+#include "conformance/topology/shapes.hpp"
+#include "conformance/topology/topology_checks.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+
+namespace {
+
+constexpr const char* kRun = "topology.initialize_model_parallel";
+
+// What Megatron-LM makes of sizes of tp, cp and pp, data taking the rest.
+struct Sizes {
+  int tp = 1, cp = 1, dp = 1, pp = 1;
+};
+
+Shape shape_of(const Sizes& sizes) {
+  return {.axes = {"tp", "cp", "dp", "pp"}, .dims = {sizes.tp, sizes.cp, sizes.dp, sizes.pp}};
+}
+
+json question_of(const Sizes& sizes) {
+  return {{"world_size", ranks_in(shape_of(sizes))},
+          {"args",
+           {{"tensor_model_parallel_size", sizes.tp},
+            {"context_parallel_size", sizes.cp},
+            {"pipeline_model_parallel_size", sizes.pp}}}};
+}
+
+// The lists of each name, as they were made.
+json groups_made(const json& result) {
+  json groups = json::object();
+  for (const json& call : result.at("new_group_calls")) groups[call.at(0).get<std::string>()].push_back(call.at(1));
+  return groups;
+}
+
+json expected_groups(const Sizes& sizes) {
+  const Shape shape = shape_of(sizes);
+  json groups{{"DATA_PARALLEL_GROUP", lists_of(shape, {"dp"})},
+              {"DATA_PARALLEL_GROUP_WITH_CP", lists_of(shape, {"cp", "dp"})},
+              {"CONTEXT_PARALLEL_GROUP", lists_of(shape, {"cp"})},
+              {"MODEL_PARALLEL_GROUP", lists_of(shape, {"tp", "pp"})},
+              {"TENSOR_MODEL_PARALLEL_GROUP", lists_of(shape, {"tp"})},
+              {"PIPELINE_MODEL_PARALLEL_GROUP", lists_of(shape, {"pp"})},
+              {"TENSOR_AND_DATA_PARALLEL_GROUP", lists_of(shape, {"tp", "dp"})},
+              {"TENSOR_AND_DATA_PARALLEL_GROUP_WITH_CP", lists_of(shape, {"tp", "cp", "dp"})},
+              {"TENSOR_AND_CONTEXT_PARALLEL_GROUP", lists_of(shape, {"tp", "cp"})}};
+  for (int rank = 0; rank < ranks_in(shape); ++rank) groups["GTP_WEIGHT_REMAT_GROUP"].push_back(Ranks{rank});
+  for (const Ranks& pipeline : lists_of(shape, {"pp"})) {
+    groups["EMBEDDING_GROUP"].push_back(pipeline.size() == 1 ? pipeline : Ranks{pipeline.front(), pipeline.back()});
+    groups["POSITION_EMBEDDING_GROUP"].push_back(Ranks{pipeline.front()});
+  }
+  return groups;
+}
+
+void all_groups(Context& context) {
+  for (const Sizes& sizes :
+       {Sizes{2, 1, 3, 1}, Sizes{1, 2, 2, 3}, Sizes{2, 2, 1, 2}, Sizes{3, 1, 2, 4}, Sizes{1, 1, 5, 1}}) {
+    if (std::to_string(sizes.pp) != context.parameters().text("stages")) continue;
+    const json args = question_of(sizes);
+    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) {
+      return first_difference(expected_groups(sizes), groups_made(result), args.dump());
+    }));
+  }
+}
+
+// Experts with tp and ep of their own on the same ranks: their data takes what a pipeline's stage has left.
+void expert_groups(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 40; ++trial) {
+    const int tp = random.between(1, 3), ep = random.between(1, 4), dp = random.between(1, 3);
+    const int pp = static_cast<int>(context.parameters().number("stages"));
+    const Shape shape{.axes = {"tp", "ep", "dp", "pp"}, .dims = {tp, ep, dp, pp}};
+    json args = question_of({.tp = tp, .cp = 1, .dp = ep * dp, .pp = pp});
+    args["args"]["expert_model_parallel_size"] = ep;
+    json expected{{"EXPERT_MODEL_PARALLEL_GROUP", lists_of(shape, {"ep"})},
+                  {"EXPERT_TENSOR_PARALLEL_GROUP", lists_of(shape, {"tp"})},
+                  {"EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", lists_of(shape, {"tp", "ep"})},
+                  {"EXPERT_TENSOR_MODEL_PIPELINE_PARALLEL_GROUP", lists_of(shape, {"tp", "ep", "pp"})},
+                  {"EXPERT_DATA_PARALLEL_GROUP", lists_of(shape, {"dp"})}};
+    for (int rank = 0; rank < ranks_in(shape); ++rank) expected["EXPERT_GTP_WEIGHT_REMAT_GROUP"].push_back(Ranks{rank});
+    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) {
+      return first_difference(expected, groups_made(result), args.dump());
+    }));
+  }
+}
+
+// Axes in any order, pp the last where a pipeline has several stages: then experts and the run have the same pipelines.
+void ordered_groups(Context& context) {
+  Random random(context.seed());
+  const int pp = static_cast<int>(context.parameters().number("stages"));
+  for (int trial = 0; trial < 40; ++trial) {
+    const int tp = random.between(1, 3), ep = random.between(1, 3), dp = random.between(1, 2),
+              cp = random.between(1, 2);
+    std::vector<std::string> order = random.shuffled(std::vector<std::string>{"tp", "cp", "ep", "dp"});
+    order.insert(pp == 1 ? order.begin() + random.between(0, 4) : order.end(), "pp");
+    // The experts' data axis has what the run's own cp and dp leave of ep.
+    const std::map<std::string, int> own{{"tp", tp}, {"cp", cp}, {"dp", dp * ep}, {"pp", pp}},
+        experts{{"tp", tp}, {"ep", ep}, {"dp", dp * cp}, {"pp", pp}};
+    const auto shape_in_order = [&](const std::map<std::string, int>& sizes) {
+      Shape shape;
+      for (const std::string& axis : order)
+        if (const auto size = sizes.find(axis); size != sizes.end()) {
+          shape.axes.push_back(axis);
+          shape.dims.push_back(size->second);
+        }
+      return shape;
+    };
+    const Shape run = shape_in_order(own), expert = shape_in_order(experts);
+    json args = question_of({.tp = tp, .cp = cp, .dp = dp * ep, .pp = pp});
+    args["args"]["expert_model_parallel_size"] = ep;
+    args["args"]["order"] = fmt::format("{}", fmt::join(order, "-"));
+    const json expected{{"TENSOR_MODEL_PARALLEL_GROUP", lists_of(run, {"tp"})},
+                        {"CONTEXT_PARALLEL_GROUP", lists_of(run, {"cp"})},
+                        {"DATA_PARALLEL_GROUP", lists_of(run, {"dp"})},
+                        {"PIPELINE_MODEL_PARALLEL_GROUP", lists_of(run, {"pp"})},
+                        {"EXPERT_MODEL_PARALLEL_GROUP", lists_of(expert, {"ep"})},
+                        {"EXPERT_TENSOR_PARALLEL_GROUP", lists_of(expert, {"tp"})},
+                        {"EXPERT_DATA_PARALLEL_GROUP", lists_of(expert, {"dp"})}};
+    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) {
+      return first_difference(expected, groups_made(result), args.dump());
+    }));
+  }
+}
+
+// Ranks that share the memory of their weights: next to those of a tensor in the run's own order, next to those of
+// other experts in the experts'.
+void weight_groups(Context& context) {
+  Random random(context.seed());
+  const int pp = static_cast<int>(context.parameters().number("stages"));
+  for (int trial = 0; trial < 40; ++trial) {
+    const int tp = random.between(1, 2), ep = random.between(1, 2), dp = random.between(1, 2);
+    const int weights = random.between(1, 3), expert_weights = random.between(1, 3);
+    const Shape run{.axes = {"tp", "gtp_remat", "dp", "pp"}, .dims = {tp, weights, dp * ep * expert_weights, pp}},
+        expert{.axes = {"tp", "ep", "gtp_remat", "dp", "pp"}, .dims = {tp, ep, expert_weights, dp * weights, pp}};
+    const json args{{"world_size", ranks_in(run)},
+                    {"args",
+                     {{"tensor_model_parallel_size", tp},
+                      {"pipeline_model_parallel_size", pp},
+                      {"expert_model_parallel_size", ep},
+                      {"gtp_remat_size", weights},
+                      {"expert_gtp_remat_size", expert_weights}}}};
+    json expected{{"GTP_WEIGHT_REMAT_GROUP", lists_of(run, {"gtp_remat"})},
+                  {"TENSOR_MODEL_PARALLEL_GROUP", lists_of(run, {"tp"})},
+                  {"DATA_PARALLEL_GROUP", lists_of(run, {"dp"})},
+                  {"MODEL_PARALLEL_GROUP", lists_of(run, {"tp", "gtp_remat", "pp"})},
+                  {"TENSOR_AND_DATA_PARALLEL_GROUP", lists_of(run, {"tp", "gtp_remat", "dp"})},
+                  {"EXPERT_GTP_WEIGHT_REMAT_GROUP", lists_of(expert, {"gtp_remat"})},
+                  {"EXPERT_MODEL_PARALLEL_GROUP", lists_of(expert, {"ep"})},
+                  {"EXPERT_DATA_PARALLEL_GROUP", lists_of(expert, {"dp"})}};
+    if (weights > 1) expected["DATA_PARALLEL_GROUP_WITH_GTP_REMAT"] = lists_of(run, {"gtp_remat", "dp"});
+    if (expert_weights > 1)
+      expected["EXPERT_DATA_PARALLEL_GROUP_WITH_GTP_REMAT"] = lists_of(expert, {"gtp_remat", "dp"});
+    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) {
+      return first_difference(expected, groups_made(result), args.dump());
+    }));
+  }
+}
+
+// What a rank is told of an axis: the list along it that holds the rank, and where in that list the rank is.
+struct Along {
+  Ranks list;
+  int place;
+};
+
+Along along(const Shape& shape, const std::set<std::string>& tokens, int rank) {
+  const Ranks list = list_with(lists_of(shape, tokens), rank);
+  return {list, static_cast<int>(std::ranges::find(list, rank) - list.begin())};
+}
+
+json places_of(const Shape& shape, int rank) {
+  const Along tp = along(shape, {"tp"}, rank), cp = along(shape, {"cp"}, rank), dp = along(shape, {"dp"}, rank),
+              pp = along(shape, {"pp"}, rank);
+  const Ranks& line = pp.list;
+  const bool is_first = rank == line.front(), is_last = rank == line.back();
+  return {
+      {"rank", rank},
+      {"get_tensor_model_parallel_rank", tp.place},
+      {"get_tensor_model_parallel_world_size", tp.list.size()},
+      {"get_tensor_model_parallel_src_rank", tp.list.front()},
+      {"get_context_parallel_rank", cp.place},
+      {"get_context_parallel_world_size", cp.list.size()},
+      {"get_data_parallel_rank", dp.place},
+      {"get_data_parallel_world_size", dp.list.size()},
+      {"get_data_parallel_src_rank", dp.list.front()},
+      {"get_model_parallel_src_rank", along(shape, {"tp", "pp"}, rank).list.front()},
+      {"get_pipeline_model_parallel_rank", pp.place},
+      {"get_pipeline_model_parallel_world_size", line.size()},
+      {"get_pipeline_model_parallel_first_rank", line.front()},
+      {"get_pipeline_model_parallel_last_rank", line.back()},
+      {"get_pipeline_model_parallel_next_rank", is_last ? line.front() : line[static_cast<std::size_t>(pp.place) + 1]},
+      {"get_pipeline_model_parallel_prev_rank", is_first ? line.back() : line[static_cast<std::size_t>(pp.place) - 1]},
+      {"is_pipeline_first_stage", is_first},
+      {"is_pipeline_last_stage", is_last},
+      {"is_rank_in_embedding_group", is_first || is_last},
+      {"is_rank_in_position_embedding_group", is_first}};
+}
+
+void places_in_groups(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 20; ++trial) {
+    const Sizes sizes{.tp = random.between(1, 3),
+                      .cp = random.between(1, 3),
+                      .dp = random.between(1, 3),
+                      .pp = static_cast<int>(context.parameters().number("stages"))};
+    json expected = json::array();
+    for (int rank = 0; rank < ranks_in(shape_of(sizes)); ++rank) expected.push_back(places_of(shape_of(sizes), rank));
+    const json args = question_of(sizes);
+    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) {
+      return first_difference(expected, result.at("ranks"), args.dump() + ": ranks");
+    }));
+  }
+}
+
+// ---- options of a run ----
+
+std::string problem_of_run(Context& context, const json& args, const json& expected) {
+  return problem_of(context.adapter(), kRun, args,
+                    [&](const json& result) { return first_difference(expected, groups_made(result), args.dump()); });
+}
+
+// Consecutive parts of one size of each list.
+std::vector<Ranks> parts_of(const std::vector<Ranks>& lists, std::size_t size) {
+  std::vector<Ranks> parts;
+  for (const Ranks& list : lists)
+    for (std::size_t from = 0; from < list.size(); from += size)
+      parts.emplace_back(list.begin() + static_cast<std::ptrdiff_t>(from),
+                         list.begin() + static_cast<std::ptrdiff_t>(from + size));
+  return parts;
+}
+
+// The members of each list that differ in one digit of their place, digits of these sizes, the first one fastest.
+std::vector<Ranks> level_of(const std::vector<Ranks>& lists, const std::vector<int>& sizes, std::size_t level) {
+  const Shape digits{.axes = {}, .dims = sizes};
+  const std::vector<Position> places = positions_in(digits, Fastest::first);
+  std::vector<Ranks> groups;
+  for (const Ranks& list : lists) {
+    std::vector<Ranks> of_list = lists_along(digits, places, {static_cast<int>(level)});
+    std::ranges::sort(of_list);
+    for (const Ranks& members : of_list) {
+      groups.emplace_back();
+      for (const int place : members) groups.back().push_back(list[static_cast<std::size_t>(place)]);
+    }
+  }
+  return groups;
+}
+
+int stages_of(Context& context) { return static_cast<int>(context.parameters().number("stages")); }
+
+void optimizer_instances(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 20; ++trial) {
+    const int instances = random.between(2, 3), tp = random.between(1, 2), ep = random.between(1, 2);
+    const int rest = random.between(1, 2);
+    const Sizes sizes{.tp = tp, .cp = 1, .dp = instances * ep * rest, .pp = stages_of(context)};
+    const Shape run = shape_of(sizes),
+                expert{.axes = {"tp", "ep", "dp", "pp"}, .dims = {tp, ep, instances * rest, sizes.pp}};
+    json args = question_of(sizes);
+    args["args"]["expert_model_parallel_size"] = ep;
+    args["args"]["num_distributed_optimizer_instances"] = instances;
+    json expected{
+        {"DATA_PARALLEL_GROUP_WITH_CP", lists_of(run, {"dp", "cp"})},
+        {"INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP",
+         parts_of(lists_of(run, {"dp", "cp"}), static_cast<std::size_t>(ep * rest))},
+        {"HIERARCHICAL_EXPERT_DATA_PARALLEL_GROUP_L0", level_of(lists_of(expert, {"dp"}), {rest, instances}, 0)},
+        {"HIERARCHICAL_EXPERT_DATA_PARALLEL_GROUP_L1", level_of(lists_of(expert, {"dp"}), {rest, instances}, 1)}};
+    // The experts' models of an instance, one after the other.
+    Ranks strung;
+    for (const Ranks& model : lists_of(expert, {"tp", "ep", "pp"}))
+      strung.insert(strung.end(), model.begin(), model.end());
+    expected["INTRA_DISTRIBUTED_OPTIMIZER_INSTANCE_GROUP"] =
+        parts_of({strung}, strung.size() / static_cast<std::size_t>(instances));
+    report_words(problem_of_run(context, args, expected));
+  }
+}
+
+void hierarchies(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 20; ++trial) {
+    const std::vector<int> levels{random.between(1, 3), random.between(1, 3), random.between(1, 2)};
+    const Sizes sizes{.tp = random.between(1, 2),
+                      .cp = levels[0] * levels[1] * levels[2],
+                      .dp = random.between(1, 2),
+                      .pp = stages_of(context)};
+    json args = question_of(sizes);
+    args["args"]["hierarchical_context_parallel_sizes"] = levels;
+    const std::vector<Ranks> lists = lists_of(shape_of(sizes), {"cp"});
+    json expected{{"CONTEXT_PARALLEL_GROUP", lists}};
+    for (std::size_t level = 0; level < levels.size(); ++level)
+      expected[fmt::format("HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L{}", level)] = level_of(lists, levels, level);
+    report_words(problem_of_run(context, args, expected));
+  }
+}
+
+void hybrid_groups(Context& context) {
+  for (const Sizes& shape : {Sizes{1, 2, 2, 1}, Sizes{2, 1, 4, 1}, Sizes{1, 4, 2, 1}, Sizes{1, 2, 1, 1}}) {
+    Sizes sizes = shape;
+    sizes.pp = stages_of(context);
+    json args = question_of(sizes);
+    args["args"]["hybrid_context_parallel"] = true;
+    const std::vector<Ranks> lists = lists_of(shape_of(sizes), {"cp", "dp"});
+    json expected{{"DATA_PARALLEL_GROUP_WITH_CP", lists}};
+    for (std::size_t size = 2; size < lists[0].size(); size *= 2)
+      expected[fmt::format("HYBRID_DP_CP_GROUP_{}", size)] = parts_of(lists, size);
+    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) -> std::string {
+      const json made = groups_made(result);
+      if (made.contains(fmt::format("HYBRID_DP_CP_GROUP_{}", lists[0].size())))
+        return "a hybrid group of all data and context ranks is made once more";
+      return first_difference(expected, made, args.dump());
+    }));
+  }
+}
+
+// The lists that gloo has, each directly after its other communicator.
+void gloo_groups(Context& context) {
+  for (const bool weights : {false, true}) {
+    const Shape run{.axes = {"tp", "gtp_remat", "cp", "dp", "pp"},
+                    .dims = {2, weights ? 2 : 1, 2, 2, stages_of(context)}};
+    const json args{{"world_size", ranks_in(run)},
+                    {"args",
+                     {{"tensor_model_parallel_size", 2},
+                      {"pipeline_model_parallel_size", stages_of(context)},
+                      {"context_parallel_size", 2},
+                      {"gtp_remat_size", weights ? 2 : 1},
+                      {"create_gloo_process_groups", true}}}};
+    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) -> std::string {
+      std::set<std::string> of_gloo;
+      json before = json::array({"", json::array()});
+      for (const json& call : result.at("new_group_calls")) {
+        const auto name = call.at(0).get<std::string>();
+        if (name.ends_with("_GLOO")) {
+          of_gloo.insert(name);
+          if (before.at(0).get<std::string>() + "_GLOO" != name || before.at(1) != call.at(1))
+            return fmt::format("{} {} comes after {}", name, call.at(1).dump(), before.dump());
+        }
+        before = call;
+      }
+      const std::set<std::string> expected =
+          weights ? std::set<std::string>{}
+                  : std::set<std::string>{"DATA_PARALLEL_GROUP_GLOO", "DATA_PARALLEL_GROUP_WITH_CP_GLOO",
+                                          "EXPERT_DATA_PARALLEL_GROUP_GLOO"};
+      return first_difference(expected, of_gloo, args.dump() + ": groups of gloo");
+    }));
+  }
+}
+
+// Ranks below the offset have no part in the run.
+void run_offsets(Context& context) {
+  const Sizes sizes{.tp = 2, .cp = 1, .dp = 2, .pp = stages_of(context)};
+  const json plain = question_of(sizes);
+  for (const int offset : {1, 7, 64}) {
+    json args = plain;
+    args["args"]["rank_offset"] = offset;
+    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) -> std::string {
+      json groups = expected_groups(sizes), told = json::array();
+      for (auto& [name, lists] : groups.items())
+        for (json& list : lists)
+          for (json& rank : list) rank = rank.get<int>() + offset;
+      for (int rank = 0; rank < ranks_in(shape_of(sizes)); ++rank) {
+        json places = places_of(shape_of(sizes), rank);
+        for (const auto& [name, value] : places.items())
+          if (name == "rank" || name.ends_with("_src_rank") || name.ends_with("_first_rank") ||
+              name.ends_with("_last_rank") || name.ends_with("_next_rank") || name.ends_with("_prev_rank"))
+            value = value.get<int>() + offset;
+        told.push_back(places);
+      }
+      if (std::string words = first_difference(groups, groups_made(result), args.dump()); !words.empty()) return words;
+      return first_difference(told, result.at("ranks"), args.dump() + ": ranks");
+    }));
+  }
+}
+
+// ---- what no run has ----
+
+const std::vector<BadQuestion>& bad_runs() {
+  const auto run = [](const char* fault, int world, const json& args) {
+    return BadQuestion{fault, kRun, {{"world_size", world}, {"args", args}}};
+  };
+  static const std::vector<BadQuestion> list{
+      run("no_context", 4, {{"context_parallel_size", 0}}),
+      run("no_experts", 4, {{"expert_model_parallel_size", 0}}),
+      run("no_expert_tensor", 4, {{"expert_tensor_parallel_size", 0}}),
+      run("no_virtual_stages", 4, {{"pipeline_model_parallel_size", 2}, {"virtual_pipeline_model_parallel_size", 0}}),
+      run("no_weights", 4, {{"gtp_remat_size", 0}}),
+      run("no_expert_weights", 4, {{"expert_gtp_remat_size", 0}}),
+      run("no_instances", 4, {{"num_distributed_optimizer_instances", 0}}),
+      run("no_level", 4, {{"context_parallel_size", 2}, {"hierarchical_context_parallel_sizes", {0, 2}}}),
+      run("negative_levels", 4, {{"context_parallel_size", 2}, {"hierarchical_context_parallel_sizes", {-1, -2}}}),
+      run("levels_of_another_size", 4, {{"context_parallel_size", 4}, {"hierarchical_context_parallel_sizes", {2, 3}}}),
+      run("virtual_stages_of_one_stage", 4, {{"virtual_pipeline_model_parallel_size", 2}}),
+      run("instances_not_dividing", 4, {{"num_distributed_optimizer_instances", 3}}),
+      run("instances_not_dividing_experts", 4,
+          {{"expert_model_parallel_size", 4}, {"num_distributed_optimizer_instances", 2}}),
+      run("instances_with_weights", 8, {{"gtp_remat_size", 2}, {"num_distributed_optimizer_instances", 2}}),
+      run("instances_with_expert_weights", 8,
+          {{"expert_gtp_remat_size", 2}, {"num_distributed_optimizer_instances", 2}}),
+      run("hybrid_of_an_odd_number", 3, {{"hybrid_context_parallel", true}}),
+      run("offset_minus_one", 4, {{"rank_offset", -1}}),
+      run("order_without_tensor", 4, {{"order", "dp-pp"}}),
+      run("experts_apart_from_stages", 8,
+          {{"pipeline_model_parallel_size", 2},
+           {"expert_model_parallel_size", 2},
+           {"expert_tensor_parallel_size", 1},
+           {"order", "tp-ep-pp-dp"}}),
+      run("weights_not_dividing", 8, {{"gtp_remat_size", 3}}),
+  };
+  return list;
+}
+
+void bad_run(Context& context) { report_words(problem_of_bad_question(context, bad_runs())); }
+
+suite::Check run_check(std::string id, std::string verifies, suite::Axis axis, std::function<void(Context&)> body) {
+  return {.id = std::move(id),
+          .verifies = {std::move(verifies)},
+          .door = suite::Door::adapter,
+          .axes = {std::move(axis)},
+          .operations = {kRun},
+          .body = std::move(body)};
+}
+
+}  // namespace
+
+void add_run_checks(suite::Suite& suite) {
+  const auto add = [&](const char* id, const char* verifies, std::function<void(Context&)> body) {
+    suite.add(run_check(id, verifies, {"stages", {"1", "2", "3", "4"}}, std::move(body)));
+  };
+  add("topology.orders.all_groups", "TOPO-036@f43c", all_groups);
+  add("topology.orders.expert_groups", "TOPO-054@a09e", expert_groups);
+  add("topology.orders.ordered_groups", "TOPO-067@fb0b", ordered_groups);
+  add("topology.orders.weight_groups", "TOPO-068@de26", weight_groups);
+  add("topology.orders.places", "TOPO-055@2148", places_in_groups);
+  const auto add_option = [&](const char* id, const char* verifies, std::function<void(Context&)> body) {
+    suite.add(run_check(id, verifies, {"stages", {"1", "2"}}, std::move(body)));
+  };
+  add_option("topology.runs.optimizer_instances", "TOPO-069@4b03", optimizer_instances);
+  add_option("topology.runs.hierarchies", "TOPO-070@79e3", hierarchies);
+  add_option("topology.runs.hybrid_groups", "TOPO-071@853e", hybrid_groups);
+  add_option("topology.runs.gloo_groups", "TOPO-072@efbc", gloo_groups);
+  add_option("topology.runs.offset", "TOPO-073@d81f", run_offsets);
+  suite.add(run_check("topology.refusals.runs", "TOPO-074@c2c7", faults_of(bad_runs(), {kRun}), bad_run));
+}
+
+}  // namespace plumbline::conformance

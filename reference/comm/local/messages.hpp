@@ -1,0 +1,64 @@
+// reference/comm/local/messages.hpp: a rank's messages to and from another, and its exchanges in place.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "reference/comm/local/channel.hpp"
+#include "reference/comm/local/endpoint.hpp"
+#include "reference/comm/local/pair_exchange_queue.hpp"
+#include "reference/comm/local/wait.hpp"
+
+namespace plumbline::comm::local {
+
+/// A send or a receive that this rank has posted.
+class PostedMessage {
+ public:
+  PostedMessage(Endpoint& self, const Call& call);
+
+  void complete(Deadline& deadline) const;
+  [[nodiscard]] bool try_complete() const;
+  /// After the group has failed: returns once nobody touches its memory any more.
+  void give_up() const noexcept;
+  /// Lets the caller's stream wait for what a device does of it, once it is complete.
+  void follow() const;
+  [[nodiscard]] Message::State state() const { return message_->state.load(std::memory_order_acquire); }
+  /// Of one that is complete: where a device is done with it; null without a device.
+  [[nodiscard]] const std::shared_ptr<const DeviceCalls::Mark>& done() const { return message_->done; }
+
+ private:
+  void watch() const;
+  [[nodiscard]] std::string describe_call() const;
+
+  Endpoint* self_;
+  Channel* channel_;
+  std::shared_ptr<Message> message_;
+};
+
+/// This rank's side of an exchange in place.
+class JoinedExchange {
+ public:
+  JoinedExchange(Endpoint& self, const PairExchange& exchange);
+
+  void complete(Deadline& deadline) const;
+  [[nodiscard]] bool try_complete() const;
+  /// After the group has failed: takes it back, or makes it where it was met.
+  void give_up() const noexcept;
+  [[nodiscard]] bool is_complete() const { return slot_->is_complete(); }
+  /// Whether nobody touches the values any more.
+  [[nodiscard]] bool is_over() const { return slot_->is_over(); }
+
+ private:
+  void watch() const;
+  [[nodiscard]] bool is_waiting() const { return slot_->state() == PairExchangeSlot::State::waiting; }
+  [[nodiscard]] std::string describe_call() const;
+
+  Endpoint* self_;
+  int peer_;
+  std::size_t side_;
+  PairExchangeQueue* queue_;
+  HeldSlot slot_;
+};
+
+}  // namespace plumbline::comm::local
