@@ -239,7 +239,7 @@ typedef struct plumbline_backend {
 } plumbline_backend;
 
 /* Returns the library's description. The only symbol that Plumbline looks for. Must not start the
- * library: `plumbline doctor` calls it, too. */
+ * library: that is what open() is for. */
 #if defined(__GNUC__)
 __attribute__((visibility("default")))
 #endif
