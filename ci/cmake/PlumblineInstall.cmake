@@ -29,6 +29,9 @@ foreach(header IN LISTS headers ITEMS
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline/${folder})
 endforeach()
 
+# The C interface of plugins: a folder of its own in the include path, since it includes nothing of the others.
+install(FILES harness/subject/plumbline_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline)
+
 # Literally lib, as the modules: the package says where they are by a path from its own.
 set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
 install(TARGETS plumbline_settings plumbline_support plumbline_comm plumbline_device plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules

@@ -23,6 +23,7 @@
 #include "harness/run/summary.hpp"
 #include "harness/run/tries.hpp"
 #include "harness/subject/adapter/client.hpp"
+#include "harness/subject/backend_name.hpp"
 #include "harness/suite/eligibility.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -149,7 +150,8 @@ std::string folder_of(const CheckOptions& options) {
   if (!options.out.empty()) return options.out;
   const launch::Subject subject = options.subject.as_given();
   const suite::Door door = subject.door();
-  return "results/latest/check-" + (door == suite::Door::backend ? subject.backend : std::string(name_of(door)));
+  return "results/latest/check-" +
+         (door == suite::Door::backend ? subject::file_name_of(subject.backend) : std::string(name_of(door)));
 }
 
 record::Header unplanned_header(const CheckOptions& options) {

@@ -13,6 +13,7 @@
 #include "harness/launch/process.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/subject/backend_here.hpp"
+#include "harness/subject/backend_name.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/subject/training_module.hpp"
 #include "reference/comm/errors.hpp"
@@ -114,6 +115,7 @@ Finding backend(const std::string& name, bool starts, const Program& program) {
   const std::string version = here.version.empty() ? "it loads" : here.version;
   if (const std::string words = missing_device(name); !words.empty())
     return {what, false, fmt::format("{} is here, its device is not: {}", version, words)};
+  if (name == subject::kPluginModule) return {what, true, version};  // there is no plugin to start without a file
   if (!starts) return {what, true, version + ", a process per rank; --start tries it"};
   const Start start = try_start(name, program);
   if (!start.why_not.empty()) return {what, false, without_prefix(what, start.why_not)};

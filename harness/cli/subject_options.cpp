@@ -15,6 +15,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/launch/attach.hpp"
 #include "harness/mutants/mutants.hpp"
+#include "harness/subject/backend_name.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/support/nearest_name.hpp"
@@ -36,6 +37,18 @@ std::optional<Number> parse_whole(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// "plugin:FILE" names the file, and an option must not name another.
+void check_plugin(const std::string& backend, const std::set<std::string>& keys) {
+  if (!backend.starts_with(subject::kPluginPrefix)) return;
+  const std::string file = subject::plugin_file_of(backend);
+  if (file.empty()) throw InvalidArgument("--backend 'plugin:': no file; give --backend plugin:./libacme.so");
+  if (keys.contains(subject::kPluginLibrary))
+    throw InvalidArgument(fmt::format("--backend {}: it names the library, and so does --backend-option {}; give one",
+                                      backend, subject::kPluginLibrary));
+  if (!std::filesystem::is_regular_file(file))
+    throw InvalidArgument(fmt::format("--backend {}: '{}' is not a file", backend, file));
 }
 
 }  // namespace
@@ -109,9 +122,13 @@ void require_ranks(const std::string& option, int ranks) {
 void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {
   the_suite = program.suite;
   needs_host_memory = kind == Kind::one_group;
-  app.add_option(
-      "--backend", backend,
-      "What moves bytes between ranks: " + fmt::format("{}", fmt::join(backend_names(), ", ")) + " (default: local)");
+  std::vector<std::string> names = backend_names();
+  std::ranges::replace(names, subject::kPluginModule, "plugin:FILE");
+  app.add_option("--backend", backend,
+                 fmt::format("What moves bytes between ranks: {} (default: local); FILE is a shared library with the "
+                             "interface of plumbline_backend.h",
+                             fmt::join(names, ", ")))
+      ->type_name("NAME");
   app.add_option("--backend-option", backend_options, "KEY=VALUE for the backend; may be given several times")
       ->type_name("KEY=VALUE");
   if (kind == Kind::cases) {
@@ -185,13 +202,15 @@ launch::Subject SubjectOptions::subject() const {
                     "serves plumbline check, plumbline mutants, and plumbline bench without a subcommand",
                     backend));
   const auto names = backend_names();
-  if (std::ranges::count(names, subject.backend) == 0)
+  const std::string module = subject::module_of(subject.backend);
+  if (std::ranges::count(names, module) == 0)
     throw NotFound(fmt::format("--backend: no backend '{}'; {}", subject.backend, there_are(subject.backend, names)));
   if (subject.backend == "local" && !backend_options.empty())
     throw InvalidArgument(fmt::format("--backend-option '{}': backend local has no options", backend_options.front()));
-  if (subject.has_processes() && !std::filesystem::exists(subject::module_file(subject.backend)))
-    throw subject::NotAvailable(fmt::format("backend {}: not part of this build ('{}' is missing)", subject.backend,
-                                            subject::module_file(subject.backend).string()));
+  if (subject.has_processes() && !std::filesystem::exists(subject::module_file(module)))
+    throw subject::NotAvailable(fmt::format("backend {}: not part of this build ('{}' is missing)", module,
+                                            subject::module_file(module).string()));
+  check_plugin(subject.backend, keys);
   return subject;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "harness/subject/backend_here.hpp"
+#include "harness/subject/backend_name.hpp"
 
 namespace plumbline::subject {
 namespace fs = std::filesystem;
@@ -222,8 +223,9 @@ BackendHere look_for_backend(const std::string& name) {
 }
 
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options) {
-  const auto factory = reinterpret_cast<BackendFactory*>(open_module(name, kBackendFactory, "backend " + name));
-  return std::unique_ptr<Backend>(factory(options));
+  const std::string module = module_of(name);
+  const auto factory = reinterpret_cast<BackendFactory*>(open_module(module, kBackendFactory, "backend " + module));
+  return std::unique_ptr<Backend>(factory(options_of(name, options)));
 }
 
 }  // namespace plumbline::subject

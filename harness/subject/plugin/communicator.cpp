@@ -1,0 +1,60 @@
+#include "harness/subject/plugin/communicator.hpp"
+
+#include <fmt/format.h>
+
+#include "harness/subject/plugin/reply.hpp"
+#include "harness/subject/plugin/translation.hpp"
+#include "harness/subject/plugin/work.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject::plugin {
+
+using comm::Call;
+
+PluginCommunicator::PluginCommunicator(std::shared_ptr<Group> group)
+    : Communicator(group->rank, group->identity), group_(std::move(group)) {}
+
+void PluginCommunicator::expect_supported(const Call& call) const {
+  const plumbline_backend& plugin = *group_->job->library;
+  const auto expect = [&](std::uint32_t mask, std::int32_t number, const std::string& what) {
+    if ((mask & PLUMBLINE_BIT(number)) == 0) [[unlikely]]
+      throw Unsupported(fmt::format("{}: {} is not supported by backend {}", group_->where(call), what,
+                                    group_->job->capabilities.backend));
+  };
+  expect(plugin.operations, number_of(call.operation), "the operation");
+  if (call.operation == comm::Operation::barrier) return;
+  expect(plugin.dtypes, number_of(call.dtype()), "its dtype");
+  if (is_reduction(call.operation)) expect(plugin.reductions, number_of(call.op), "the reduction");
+  if (call.device().kind != comm::Device::Kind::cpu)
+    throw Unsupported(fmt::format("{}: memory on {} is not supported by backend {}, only the host's",
+                                  group_->where(call), name_of(call.device()), group_->job->capabilities.backend));
+}
+
+void PluginCommunicator::do_run(const Call& one, comm::Timeout timeout) {
+  expect_supported(one);
+  group_->expect_sound();
+  const plumbline_call translation = translated(one, rank(), size());
+  call([&] { return group_->where(one); },
+       [&](plumbline_error* error) {
+         return group_->job->library->run(group_->handle(), &translation, nanoseconds_of(timeout), error);
+       });
+}
+
+comm::Work PluginCommunicator::do_start(std::span<const Call> calls) {
+  for (const Call& call : calls) expect_supported(call);
+  if (calls.empty()) return {};
+  const std::string& name = group_->job->capabilities.backend;
+  if (!capabilities().has(comm::Capability::nonblocking))
+    throw Unsupported(fmt::format("{}: backend {} starts no calls", group_->where(calls.front()), name));
+  if (calls.size() > 1 && !capabilities().has(comm::Capability::coalescing))
+    throw Unsupported(fmt::format("{} calls, the first {}: backend {} starts one call at a time", calls.size(),
+                                  group_->where(calls.front()), name));
+  group_->expect_sound();
+  return comm::Work(std::make_unique<PluginWork>(group_, calls));
+}
+
+std::unique_ptr<comm::Communicator> PluginCommunicator::do_create_group(std::span<const int> ranks) {
+  return std::make_unique<PluginCommunicator>(group_->create(ranks));
+}
+
+}  // namespace plumbline::subject::plugin

@@ -1,0 +1,28 @@
+// harness/subject/plugin/communicator.hpp: comm::Communicator over a group of the plugin's.
+#pragma once
+
+#include <memory>
+
+#include "harness/subject/plugin/group.hpp"
+#include "reference/comm/communicator.hpp"
+
+namespace plumbline::subject::plugin {
+
+class PluginCommunicator final : public comm::Communicator {
+ public:
+  explicit PluginCommunicator(std::shared_ptr<Group> group);
+  [[nodiscard]] const comm::Capabilities& capabilities() const override { return group_->job->capabilities; }
+  void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+
+ private:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override;
+  comm::Work do_start(std::span<const comm::Call> calls) override;
+  std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
+
+  /// Throws Unsupported for what is not in the plugin's masks, and for memory of a device.
+  void expect_supported(const comm::Call& call) const;
+
+  const std::shared_ptr<Group> group_;
+};
+
+}  // namespace plumbline::subject::plugin

@@ -1,0 +1,107 @@
+#include "harness/subject/plugin/group.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/subject/plugin/reply.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject::plugin {
+namespace {
+
+// As the local backend names groups, so that records of different backends compare.
+comm::Group identify(std::uint64_t parent, std::vector<int> world_ranks, std::string name, int creation) {
+  if (name.empty())
+    name = fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : "");
+  const std::uint64_t id = comm::group_id(parent, world_ranks, creation);
+  return {std::move(name), std::move(world_ranks), id};
+}
+
+}  // namespace
+
+std::shared_ptr<Group> Group::world(std::shared_ptr<Job> job, int ranks) {
+  std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
+  std::iota(world_ranks.begin(), world_ranks.end(), 0);
+  const int creation = job->next_creation(comm::kNoParent, world_ranks);
+  comm::Group identity = identify(comm::kNoParent, std::move(world_ranks), "world", creation);
+  std::shared_ptr<Group> group(new Group(std::move(job), std::move(identity)));
+  group->create_handle(nullptr, {});
+  return group;
+}
+
+std::shared_ptr<Group> Group::create(std::span<const int> ranks) {
+  if (job->library->create_group == nullptr)
+    throw Unsupported(fmt::format("create_group([{}]): backend {} has no create_group", fmt::join(ranks, " "),
+                                  job->capabilities.backend));
+  expect_sound();
+  std::vector<int> world_ranks;
+  for (const int member : ranks) world_ranks.push_back(identity.ranks[static_cast<std::size_t>(member)]);
+  const int creation = job->next_creation(identity.id, world_ranks);
+  std::shared_ptr<Group> group(new Group(job, identify(identity.id, std::move(world_ranks), "", creation)));
+  group->create_handle(this, ranks);
+  const std::lock_guard hold(mutex_);
+  std::erase_if(subgroups_, [](const auto& one) { return one.expired(); });
+  subgroups_.push_back(group);
+  return group;
+}
+
+Group::Group(std::shared_ptr<Job> job_, comm::Group identity_)
+    : job(std::move(job_)),
+      identity(std::move(identity_)),
+      rank(static_cast<int>(std::ranges::find(identity.ranks, job->place.rank) - identity.ranks.begin())),
+      size(static_cast<int>(identity.ranks.size())) {}
+
+Group::~Group() {
+  if (handle_ != nullptr) job->library->destroy_group(handle_);
+}
+
+void Group::create_handle(const Group* parent, std::span<const int> parent_ranks) {
+  const plumbline_group_info info{.id = identity.id,
+                                  .rank = rank,
+                                  .ranks = size,
+                                  .world_ranks = identity.ranks.data(),
+                                  .parent_ranks = parent == nullptr ? nullptr : parent_ranks.data(),
+                                  .name = identity.name.c_str()};
+  call([&] { return fmt::format("creating {}", where()); },
+       [&](plumbline_error* error) {
+         return parent == nullptr ? job->library->world(job->context(), &info, &handle_, error)
+                                  : job->library->create_group(parent->handle_, &info, &handle_, error);
+       });
+  if (handle_ == nullptr)
+    throw RuntimeFailure(fmt::format("creating {}: the plugin returned status 0 and no group", where()));
+}
+
+void Group::expect_sound() const {
+  if (!is_aborted_.load(std::memory_order_acquire)) return;
+  const std::lock_guard hold(mutex_);
+  throw comm::PeerFailed(fmt::format("{}: the group has failed: {}", where(), reason_));
+}
+
+void Group::abort(const std::string& reason) noexcept {
+  std::vector<std::shared_ptr<Group>> subgroups;
+  {
+    const std::lock_guard hold(mutex_);
+    if (job->library->abort == nullptr && !is_aborted_.load()) {
+      reason_ = reason;
+      is_aborted_.store(true, std::memory_order_release);
+    }
+    for (const auto& one : subgroups_)
+      if (auto subgroup = one.lock()) subgroups.push_back(std::move(subgroup));
+  }
+  if (job->library->abort != nullptr) job->library->abort(handle_, reason.c_str());
+  for (const auto& subgroup : subgroups) subgroup->abort(reason);
+}
+
+std::string Group::where() const {
+  if (identity.name != "world") return fmt::format("{}, rank {}", identity.name, rank);
+  return fmt::format("world [{}], rank {}", fmt::join(identity.ranks, " "), rank);
+}
+
+std::string Group::where(const comm::Call& call) const {
+  return fmt::format("{} on {}", describe(call, size), where());
+}
+
+}  // namespace plumbline::subject::plugin

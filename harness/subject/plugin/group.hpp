@@ -1,0 +1,56 @@
+// harness/subject/plugin/group.hpp: a group of the plugin's, shared by a communicator and the calls that it started.
+//
+// Model   The plugin's group is freed with the last that needs it, so that a Work may outlive its communicator. An
+//         abort reaches the groups created from this one. Of a plugin without abort() it fails them in this process
+//         only, and does not end a call that is under way.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/subject/plugin/job.hpp"
+
+namespace plumbline::subject::plugin {
+
+class Group {
+ public:
+  /// The world of the job's first `ranks` ranks. Collective over them.
+  [[nodiscard]] static std::shared_ptr<Group> world(std::shared_ptr<Job> job, int ranks);
+  /// A group of members of this one, given as positions in it. Collective over them. Throws Unsupported where the plugin
+  /// has no create_group.
+  [[nodiscard]] std::shared_ptr<Group> create(std::span<const int> ranks);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  const std::shared_ptr<Job> job;
+  const comm::Group identity;
+  const int rank;
+  const int size;
+
+  [[nodiscard]] plumbline_group* handle() const { return handle_; }
+  /// Throws PeerFailed after an abort that the plugin does not know of.
+  void expect_sound() const;
+  /// Any thread.
+  void abort(const std::string& reason) noexcept;
+  /// "all_reduce(f32 x 5, sum) on world [0 1], rank 0".
+  [[nodiscard]] std::string where(const comm::Call& call) const;
+
+ private:
+  Group(std::shared_ptr<Job> job, comm::Group identity);
+  /// Has the plugin create its group; `parent` is null for a world.
+  void create_handle(const Group* parent, std::span<const int> parent_ranks);
+  [[nodiscard]] std::string where() const;
+
+  plumbline_group* handle_ = nullptr;
+  std::atomic<bool> is_aborted_{false};
+  mutable std::mutex mutex_;
+  std::string reason_;
+  std::vector<std::weak_ptr<Group>> subgroups_;
+};
+
+}  // namespace plumbline::subject::plugin

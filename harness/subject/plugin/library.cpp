@@ -1,0 +1,82 @@
+#include "harness/subject/plugin/library.hpp"
+
+#include <filesystem>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "harness/subject/plugin/reply.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject::plugin {
+namespace {
+
+constexpr const char* kSymbol = "plumbline_backend_get";
+using Get = const plumbline_backend*();
+
+[[noreturn]] void refuse(const std::string& why) { throw RuntimeFailure("backend plugin: " + why); }
+
+constexpr std::uint32_t kAllClaims = 0x3ff;
+
+std::string unknown_bits(const char* mask, std::uint32_t bits, std::uint32_t known) {
+  if ((bits & ~known) == 0) return {};
+  return fmt::format("{} has bits {:#x}, which interface version {} does not have", mask, bits & ~known,
+                     PLUMBLINE_BACKEND_VERSION);
+}
+
+std::string missing_function(const plumbline_backend& backend) {
+  const std::pair<const char*, bool> required[] = {{"open", backend.open != nullptr},
+                                                   {"close", backend.close != nullptr},
+                                                   {"world", backend.world != nullptr},
+                                                   {"destroy_group", backend.destroy_group != nullptr},
+                                                   {"run", backend.run != nullptr}};
+  for (const auto& [name, is_there] : required)
+    if (!is_there) return fmt::format("{} is null; it is required", name);
+  const std::pair<const char*, bool> of_start[] = {
+      {"test", backend.test != nullptr}, {"wait", backend.wait != nullptr}, {"drop", backend.drop != nullptr}};
+  for (const auto& [name, is_there] : of_start)
+    if (backend.start != nullptr && !is_there) return fmt::format("{} is null; start requires it", name);
+  return {};
+}
+
+}  // namespace
+
+std::string problem_of(const plumbline_backend* backend) {
+  if (backend == nullptr) return fmt::format("{}() returns null", kSymbol);
+  if (backend->version != PLUMBLINE_BACKEND_VERSION)
+    return fmt::format(
+        "it has interface version {}, and this program has {}; compile it with this program's plumbline_backend.h",
+        backend->version, PLUMBLINE_BACKEND_VERSION);
+  if (backend->size < sizeof(plumbline_backend))
+    return fmt::format(
+        "its struct has {} bytes, and that of interface version {} has {}; set size to "
+        "sizeof(plumbline_backend)",
+        backend->size, PLUMBLINE_BACKEND_VERSION, sizeof(plumbline_backend));
+  if (backend->name == nullptr || *backend->name == '\0') return "name is empty";
+  if (backend->library_version == nullptr) return "library_version is null";
+  for (const auto& [mask, bits, known] : {std::tuple{"dtypes", backend->dtypes, PLUMBLINE_ALL_DTYPES},
+                                          std::tuple{"operations", backend->operations, PLUMBLINE_ALL_OPERATIONS},
+                                          std::tuple{"reductions", backend->reductions, PLUMBLINE_ALL_REDUCTIONS},
+                                          std::tuple{"claims", backend->claims, kAllClaims}})
+    if (std::string problem = unknown_bits(mask, bits, known); !problem.empty()) return problem;
+  if (backend->dtypes == 0) return "dtypes is 0; a backend moves elements of one type at least";
+  return missing_function(*backend);
+}
+
+Library::Library(const std::string& file) : file_(std::filesystem::absolute(file).lexically_normal().string()) {
+  if (!std::filesystem::is_regular_file(file_))
+    throw InvalidArgument(fmt::format("backend plugin: '{}' is not a file; give --backend plugin:FILE", file_));
+  void* const library = dlopen(file_.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it may leave threads
+  if (library == nullptr) refuse(fmt::format("'{}' cannot be loaded: {}", file_, one_line(dlerror())));
+  const auto get = reinterpret_cast<Get*>(dlsym(library, kSymbol));
+  if (get == nullptr) refuse(fmt::format("'{}' does not export {}(); see plumbline_backend.h", file_, kSymbol));
+  try {
+    backend_ = get();
+  } catch (...) {
+    refuse(fmt::format("'{}': {}() throws a C++ exception", file_, kSymbol));
+  }
+  if (const std::string problem = problem_of(backend_); !problem.empty())
+    refuse(fmt::format("'{}': {}", file_, problem));
+}
+
+}  // namespace plumbline::subject::plugin
