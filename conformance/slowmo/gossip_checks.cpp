@@ -293,6 +293,54 @@ void gives_up(Context& context) {
   EXPECT_LE(wires.tries, most_tries) << "SLOWMO-110: tries in the heartbeat time";
 }
 
+// Fails at first as a wire does, `passing` times, and then as a device that is lost.
+class LosesDevice final : public comm::CommunicatorDecorator {
+ public:
+  LosesDevice(std::unique_ptr<comm::Communicator> inner, Wires& wires, int passing)
+      : CommunicatorDecorator(std::move(inner)), wires_(wires), passing_(passing) {}
+
+ private:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    if (!wires_.are_cut) return CommunicatorDecorator::do_start(calls);
+    if (wires_.tries++ < passing_) throw RuntimeFailure("a wire that a check cut");
+    throw DeviceFailure("a device that a check lost");
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<LosesDevice>(std::move(group), wires_, passing_);
+  }
+  Wires& wires_;
+  int passing_;
+};
+
+void device_is_lost(Context& context) {
+  Gossip gossip = gossip_over("ring", context.size(), 1);
+  slowmo::Options& options = gossip.training.options;
+  options.overlap = options.accepts_stale = context.parameters().text("overlap") == "yes";
+  options.heartbeat = std::chrono::seconds(4);
+  const int passing = static_cast<int>(context.parameters().number("cuts"));
+  SlowMoValues values{1.0 + context.rank(), 2};
+  const comm::Buffer parameters{values.data(), 2, comm::DType::f64};
+  Wires wires;
+  LosesDevice world(context.world().duplicate(), wires, passing);
+  slowmo::SlowMo slowmo(
+      world, {.parameters = {parameters}}, [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; },
+      options);
+  context.world().barrier();
+  wires.are_cut = true;
+  std::string said = "nothing was said";
+  try {
+    slowmo.before_forward();
+    slowmo.after_backward({});
+    slowmo.step();
+  } catch (const DeviceFailure& error) {
+    said = error.what();
+  } catch (const Error& error) {
+    said = fmt::format("another error: {}", error.what());
+  }
+  EXPECT_THAT(said, testing::HasSubstr("a device that a check lost")) << "SLOWMO-050";
+  EXPECT_EQ(wires.tries, passing + 1) << "SLOWMO-050: attempts";
+}
+
 // Fails the starts of calls that it is told to, before anything of them is made.
 class Cut final : public comm::CommunicatorDecorator {
  public:
@@ -350,6 +398,12 @@ void add_slowmo_gossip_checks(suite::Suite& suite) {
              .needs = {comm::Capability::thread_multiple},
              .spoils_group = true,
              .body = gives_up});
+  suite.add({.id = "slowmo.gossip.device_is_lost",
+             .verifies = {"SLOWMO-050@0b10"},
+             .axes = {{"overlap", {"no", "yes"}}, {"cuts", {"0", "1", "3"}}, suite::worlds({2, 3})},
+             .needs = {comm::Capability::thread_multiple},
+             .spoils_group = true,
+             .body = device_is_lost});
   add("gossip.made_again", "SLOWMO-027@55bc", {graph, {"when", {"once", "often"}}}, made_again, {2, 3});
 }
 

@@ -5,6 +5,7 @@
 
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/slowmo/slowmo_training.hpp"
+#include "conformance/support/refusal.hpp"
 #include "reference/slowmo/averaging.hpp"
 
 namespace plumbline::conformance {
@@ -153,6 +154,34 @@ void averagers(Context& context) {
   }
 }
 
+// Levels of one rank, of some, and of all are an averager; each fault alone makes it none.
+void averagers_refused(Context& context) {
+  const std::string& fault = context.parameters().text("fault");
+  const int world = context.size();
+  const auto said = [&](const slowmo::AveragingSchedule& schedule) {
+    return refusal<InvalidArgument>([&] { const slowmo::ModelAverager averager(context.world(), schedule); });
+  };
+  const slowmo::AveragingSchedule right{
+      .levels = {{.period = 1, .group_size = 1}, {.period = 2, .group_size = 2}, {.period = 3, .group_size = world}}};
+  EXPECT_EQ(said(right), "nothing was refused") << "SLOWMO-049";
+  slowmo::AveragingSchedule wrong = right;
+  if (fault == "no_levels") wrong.levels.clear();
+  if (fault == "warmup") wrong.warmup = -1;
+  if (fault == "period_0") wrong.levels[0].period = 0;
+  if (fault == "period_stays") wrong.levels[1].period = 1;
+  if (fault == "period_falls") wrong.levels[2].period = 1;
+  if (fault == "group_0") wrong.levels[0].group_size = 0;
+  if (fault == "group_below_0") wrong.levels[0].group_size = -1;
+  if (fault == "group_stays") wrong.levels[1].group_size = 1;
+  if (fault == "group_falls") wrong.levels[0].group_size = 4;
+  if (fault == "group_no_multiple") wrong.levels[1].group_size = world - 1;
+  if (fault == "part_of_the_world") wrong.levels.pop_back();
+  if (fault == "beyond_the_world") wrong.levels[2].group_size = 2 * world;
+  const std::string words = said(wrong);
+  EXPECT_NE(words, "nothing was refused") << "SLOWMO-049";
+  EXPECT_EQ(words.find("another error"), std::string::npos) << "SLOWMO-049: " << words;
+}
+
 }  // namespace
 
 void add_slowmo_lattice_checks(suite::Suite& suite) {
@@ -171,6 +200,11 @@ void add_slowmo_lattice_checks(suite::Suite& suite) {
   add("lattice.rates_that_change", "SLOWMO-042@b9c1", {{"rate", {"changes", "stays"}}}, rates_that_change, {2, 3});
   add("average.post_local", "SLOWMO-043@2111", {{"begin", {"0", "1", "4"}}}, post_local, {2, 3});
   add("average.in_groups", "SLOWMO-044@a3d8", {{"levels", {"one", "two"}}, {"warmup", {"0", "3"}}}, averagers, {4, 6});
+  add("average.schedules_refused", "SLOWMO-049@b5e0",
+      {{"fault",
+        {"no_levels", "warmup", "period_0", "period_stays", "period_falls", "group_0", "group_below_0", "group_stays",
+         "group_falls", "group_no_multiple", "part_of_the_world", "beyond_the_world"}}},
+      averagers_refused, {4, 6});
 }
 
 }  // namespace plumbline::conformance

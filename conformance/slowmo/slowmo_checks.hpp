@@ -16,6 +16,8 @@ void add_slowmo_gossip_checks(suite::Suite& suite);
 void add_slowmo_state_checks(suite::Suite& suite);
 /// Outer optimizers, and averages of other periods.
 void add_slowmo_lattice_checks(suite::Suite& suite);
+/// What ranks do by themselves between averages.
+void add_slowmo_optimizer_checks(suite::Suite& suite);
 /// Parameters in memory of devices: SLOWMO-180 and up.
 void add_slowmo_device_checks(suite::Suite& suite);
 /// Answers as recorded from FairScale.

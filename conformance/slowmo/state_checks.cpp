@@ -85,6 +85,29 @@ void keeps_errors(Context& context) {
   }
 }
 
+// Overlapping rounds bring values whose halves are finer than what is there, so that masters have bits to give.
+void halves_follow_gossip(Context& context) {
+  slowmo::Options options{.base = BaseAlgorithm::sgp, .slow_momentum = 0};
+  options.overlap = options.accepts_stale = context.parameters().text("overlap") == "yes";
+  float master = context.rank() % 2 == 0 ? 1 + 0x1p-12F : -0.875F;
+  comm::Float16 half{};
+  const Buffer parameter{&half, 1, DType::f16}, master_weights{&master, 1, DType::f32};
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}, .master_weights = master_weights},
+      [&] { return std::vector<ParameterGroup>{{{master_weights}, 0.25}}; }, options);
+  master = context.rank() % 2 == 0 ? 1 + 0x1p-12F : -0.875F;
+  half = comm::to_float16(master);
+  for (int step = 0; step < 3; ++step) {
+    slowmo.before_forward();
+    slowmo.after_backward({});
+    if (options.overlap) {
+      EXPECT_EQ(half, comm::to_float16(master)) << "SLOWMO-031: behind backward " << step;
+    }
+    slowmo.step();
+    EXPECT_EQ(half, comm::to_float16(master)) << "SLOWMO-031: behind step " << step;
+  }
+}
+
 // ---- buffers ----
 
 void buffers(Context& context) {
@@ -173,6 +196,31 @@ void resumes(Context& context) {
     EXPECT_EQ(straight.steps[step].weight, resumed.steps[step].weight) << "SLOWMO-034: weight after step " << step;
     EXPECT_EQ(straight.steps[step].slow, resumed.steps[step].slow) << "SLOWMO-034: slow buffers after step " << step;
   }
+}
+
+// What is saved: all of a run; of FairScale's what its own checkpoints have.
+void contents(Context& context) {
+  const bool is_whole = context.parameters().text("convention") == "plumbline";
+  const bool is_sgp = context.parameters().text("base") == "sgp";
+  slowmo::Options options{.slow_frequency = 2};
+  options.convention = is_whole ? slowmo::Convention::plumbline : slowmo::Convention::fairscale;
+  options.base = is_sgp ? BaseAlgorithm::sgp : BaseAlgorithm::local_sgd;
+  options.memory_efficient = false;
+  const SlowMoTraining training{.options = options};
+  float value = 0;
+  const Buffer parameter{&value, 1, DType::f32};
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; },
+      options);
+  slowmo.before_forward();
+  slowmo.after_backward({});
+  slowmo.step();
+  const slowmo::Checkpoint made = slowmo.checkpoint();
+  EXPECT_EQ(made.push_sum_weight.has_value(), is_sgp) << "SLOWMO-005";
+  EXPECT_EQ(made.is_numerator.has_value(), is_sgp) << "SLOWMO-005";
+  EXPECT_EQ(made.steps.has_value(), is_whole) << "SLOWMO-005: the number of steps";
+  EXPECT_EQ(made.round.has_value(), is_whole && is_sgp) << "SLOWMO-005: the round";
+  EXPECT_EQ(made.slow.has_value(), is_whole) << "SLOWMO-005: slow buffers";
 }
 
 // Evaluation leaves the estimate in the place of the numerator; what is saved then says so.
@@ -323,6 +371,8 @@ void refuses_states(Context& context) {
   if (what == "shards") options.shards = 0, words = "shards is 0";
   if (what == "momentum")
     options.slow_momentum = std::numeric_limits<double>::quiet_NaN(), words = "slow_momentum is nan";
+  if (what == "learning_rate")
+    options.slow_learning_rate = std::numeric_limits<double>::infinity(), words = "slow_learning_rate is inf";
   if (what == "lag") options.synch_freq = -1, words = "synch_freq is -1";
   if (what == "overlap") options.overlap = true, words = "accepts_stale";
   if (what == "overlap_of_fairscale")
@@ -335,6 +385,17 @@ void refuses_states(Context& context) {
   if (what == "halves") tensors.parameters = {short_one}, words = "of f16";
   if (what == "masters_too_few")
     tensors = {.parameters = {narrow}, .master_weights = std::vector<Buffer>{}}, words = "0 masters";
+  if (what == "masters_of_another_type")
+    tensors = {.parameters = {narrow}, .master_weights = std::vector<Buffer>{wide}},
+    words = "master 0 has 1 elements of f64";
+  if (what == "masters_of_another_size")
+    tensors = {.parameters = {narrow}, .master_weights = std::vector<Buffer>{{&single, 0, DType::f32}}},
+    words = "master 0 has 0 elements";
+  if (what == "masters_too_short")
+    tensors = {.parameters = {narrow}, .master_weights = Buffer{&single, 0, DType::f32}},
+    words = "0 elements, the parameters 1";
+  if (what == "dictionary_of_none")
+    tensors = {.parameters = {narrow}, .master_weights = std::map<std::string, Buffer>{}}, words = "dictionary of 0";
   if (what == "masters_too_long")
     tensors = {.parameters = {narrow}, .master_weights = Buffer{&single, 2, DType::f32}},
     words = "2 elements, the parameters 1";
@@ -393,6 +454,11 @@ void takes(Context& context) {
   slowmo::Options options;
   if (what == "negative_momentum") options.slow_momentum = -0.5;
   if (what == "frequency_that_is_not_used") options.slow_momentum = 0, options.slow_frequency = 0;
+  if (what == "frequency_of_another_base")
+    options.slow_momentum = 0, options.local_sgd_frequency = 0, options.base = BaseAlgorithm::sgp;
+  if (what == "shards_that_are_not_used") options.shards = 0, options.memory_efficient = false;
+  if (what == "least") options.slow_frequency = options.local_sgd_frequency = options.shards = 1;
+  if (what == "own_rank") options.rank = 0, options.world_size = 1;
   if (what == "more_shards_than_ranks") options.shards = 1000;
   if (what == "halves_without_slow_momentum") options.slow_momentum = 0;
   comm::Float16 half;
@@ -401,8 +467,41 @@ void takes(Context& context) {
   EXPECT_EQ(refusal<InvalidArgument>([&] { alone.make(options, tensors); }), "nothing was refused") << "SLOWMO-036";
 }
 
+// A rank alone has nobody to average with, and needs not be told so.
+void one_rank_is_not_warned(Context& context) {
+  const Alone alone(context);
+  double value = 0;
+  const Buffer parameter{&value, 1, DType::f64};
+  SlowMo slowmo(*alone.group, {.parameters = {parameter}},
+                [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; }, {});
+  slowmo.step();
+  EXPECT_TRUE(slowmo.warnings().empty()) << "SLOWMO-037";
+}
+
+// Evaluation and a checkpoint find no round under way.
+void overlap_is_not_warned(Context& context) {
+  slowmo::Options options{.base = BaseAlgorithm::sgp, .slow_momentum = 0};
+  options.overlap = options.accepts_stale = true;
+  double value = 0;
+  const Buffer parameter{&value, 1, DType::f64};
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; },
+      options);
+  (void)slowmo.checkpoint();
+  for (int step = 0; step < 2; ++step) {
+    slowmo.before_forward();
+    slowmo.after_backward({});
+    slowmo.step();
+    slowmo.evaluate();
+    slowmo.train();
+  }
+  EXPECT_TRUE(slowmo.warnings().empty()) << "SLOWMO-037: " << slowmo.warnings().front().message;
+}
+
 void warns(Context& context) {
   const std::string& what = context.parameters().text("what");
+  if (what == "one_rank") return one_rank_is_not_warned(context);
+  if (what == "overlap") return overlap_is_not_warned(context);
   slowmo::Options options{.ranks_per_node = what.starts_with("one_node") ? context.size() : 1};
   if (what == "one_node") options.slow_momentum = 0;
   if (what == "frequencies") options.slow_frequency = 4;
@@ -475,6 +574,9 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   };
   add("halves.keep_errors", {"SLOWMO-030@e28c", "SLOWMO-031@b464"},
       {{"masters", {"flat", "list", "dictionary"}}, {"loss", {"some", "none"}}}, keeps_errors, {2, 3, 4});
+  add("halves.follow_gossip", {"SLOWMO-031@b464"}, {{"overlap", {"yes", "no"}}}, halves_follow_gossip, {2, 4});
+  add("checkpoint.contents", {"SLOWMO-005@080c"},
+      {{"convention", {"plumbline", "fairscale"}}, {"base", {"localsgd", "sgp"}}}, contents, {2, 3});
   add("buffers.of_rank_0", {"SLOWMO-032@9978"}, {{"broadcast", {"yes", "no"}}}, buffers);
   add("buffers.in_buckets", {"SLOWMO-033@d797"}, {{"sizes", {"small", "large"}}}, buckets_of_buffers, {2, 3});
   add("checkpoint.resumes", {"SLOWMO-034@a2c9"},
@@ -487,16 +589,40 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   add("options.defaults", {"SLOWMO-115@a4d0"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1, 3});
   add("options.refused", {"SLOWMO-035@8c54"},
       {{"what",
-        {"nothing", "node_of_none", "node_below_none", "world_no_multiple", "slow_frequency", "local_sgd_frequency",
-         "shards", "momentum", "lag", "overlap", "overlap_of_fairscale", "another_rank", "another_world",
-         "no_parameters", "two_types", "halves", "masters_too_few", "masters_too_long", "dictionary_of_two"}}},
+        {"nothing",
+         "node_of_none",
+         "node_below_none",
+         "world_no_multiple",
+         "slow_frequency",
+         "local_sgd_frequency",
+         "shards",
+         "momentum",
+         "lag",
+         "overlap",
+         "overlap_of_fairscale",
+         "another_rank",
+         "another_world",
+         "no_parameters",
+         "two_types",
+         "halves",
+         "masters_too_few",
+         "masters_too_long",
+         "dictionary_of_two",
+         "learning_rate",
+         "masters_of_another_type",
+         "masters_of_another_size",
+         "masters_too_short",
+         "dictionary_of_none"}}},
       refuses_states, {1, 3});
   add("options.taken", {"SLOWMO-036@3465"},
       {{"what",
-        {"negative_momentum", "frequency_that_is_not_used", "more_shards_than_ranks", "halves_without_slow_momentum"}}},
+        {"negative_momentum", "frequency_that_is_not_used", "more_shards_than_ranks", "halves_without_slow_momentum",
+         "frequency_of_another_base", "shards_that_are_not_used", "least", "own_rank"}}},
       takes, {1, 3});
   add("options.warned", {"SLOWMO-037@14f9"},
-      {{"what", {"nothing", "one_node", "one_node_slow", "frequencies", "no_base", "halves", "halves_with_masters"}}},
+      {{"what",
+        {"nothing", "one_node", "one_node_slow", "frequencies", "no_base", "halves", "halves_with_masters", "one_rank",
+         "overlap"}}},
       warns, {2, 3});
   add("options.one_node", {"SLOWMO-038@14a4"}, {{"base", {"localsgd", "sgp"}}}, one_node, {1, 2, 3});
   add("slow.rate_of_0", {"SLOWMO-039@a76d"}, {{"rate", {"zero", "usual"}}}, rate_of_0);

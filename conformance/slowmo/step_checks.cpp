@@ -253,6 +253,37 @@ void starts_together(Context& context) {
   EXPECT_EQ(problem_of_run(context.world(), training, run), "") << "SLOWMO-017";
 }
 
+// Tensors that the optimizer alone has, such as masters that nobody else knows of.
+void starts_optimizers_tensors(Context& context) {
+  const bool own = context.parameters().text("tensors") == "own";
+  double parameter = 1 + context.rank(), other = 10 + context.rank();
+  const comm::Buffer parameters{&parameter, 1, comm::DType::f64}, others{&other, 1, comm::DType::f64};
+  const slowmo::SlowMo slowmo(
+      context.world(), {.parameters = {parameters}},
+      [&] { return std::vector<slowmo::ParameterGroup>{{{own ? others : parameters}, 0.25}}; }, local_sgd(2));
+  EXPECT_EQ(parameter, 1) << "SLOWMO-017";
+  EXPECT_EQ(other, own ? 10 : 10 + context.rank()) << "SLOWMO-017: the optimizer's";
+}
+
+// Larger than what is summed at once; small whole numbers, whose mean is exact in any order.
+void large_parameter(Context& context) {
+  constexpr std::int64_t count = 655'361;
+  slowmo::Options options = local_sgd(1);
+  if (context.parameters().text("convention") == "fairscale") options.convention = slowmo::Convention::fairscale;
+  std::vector<float> values(count);
+  const comm::Buffer parameters{values.data(), count, comm::DType::f32};
+  slowmo::SlowMo slowmo(
+      context.world(), {.parameters = {parameters}},
+      [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; }, options);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i % 61) + 4 * static_cast<float>(context.rank());
+  slowmo.step();
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != static_cast<float>(i % 61) + 2 * static_cast<float>(context.size() - 1)) ++wrong;
+  EXPECT_EQ(wrong, 0U) << "SLOWMO-045: elements that are not the mean";
+}
+
 // A convention that begins slow buffers behind the first step keeps ranks apart.
 void begins_before_the_first_step(Context& context) {
   const auto train = [&](slowmo::Convention convention) {
@@ -305,6 +336,9 @@ void add_slowmo_step_checks(suite::Suite& suite) {
       {1, 2, 3, 5});
   add("slow.shards_are_kept", "SLOWMO-016@158f", {{"shards", {"1", "2", "5", "32"}}}, shards_are_kept, {1, 2, 3, 5});
   add("slow.starts_together", "SLOWMO-017@4e44", {{"start", {"together", "apart"}}, memory}, starts_together, {2, 3});
+  add("slow.starts_optimizers_tensors", "SLOWMO-017@4e44", {{"tensors", {"own", "parameters"}}},
+      starts_optimizers_tensors, {2, 3});
+  add("average.large", "SLOWMO-045@1958", {{"convention", {"plumbline", "fairscale"}}}, large_parameter, {2, 4});
   add("slow.begins_before_the_first_step", "SLOWMO-018@52fd", {}, begins_before_the_first_step, {1, 2, 3});
 }
 

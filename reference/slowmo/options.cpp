@@ -21,9 +21,9 @@ void require_world(const Options& options, int rank, int world) {
     throw InvalidArgument(
         fmt::format("slowmo: {} ranks are no multiple of ranks_per_node, which is {}", world, options.ranks_per_node));
   require(rank >= 0 && rank < world, "rank", rank, "ranks go from 0 to the world's size");
-  require(!options.rank || *options.rank == rank, "rank", options.rank.value_or(0), "the group says another one");
-  require(!options.world_size || *options.world_size == world, "world_size", options.world_size.value_or(0),
-          "the group has another size");
+  if (options.rank) require(*options.rank == rank, "rank", *options.rank, "the group says another one");
+  if (options.world_size)
+    require(*options.world_size == world, "world_size", *options.world_size, "the group has another size");
 }
 
 void require_numbers(const Options& options, const Setting& setting) {
