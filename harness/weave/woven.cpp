@@ -51,6 +51,7 @@ std::any& remembered(const void* whose) {
 extern "C" void plumbline_woven_choose(const char* mutant) {
   using namespace plumbline::woven;
   const std::lock_guard hold(memory().mutex);
+  if (*mutant == '\0' && memory().name == nullptr) return;  // the environment's stays
   memory().of.clear();
   memory().name = *mutant == '\0' ? nullptr : memory().names.insert(mutant).first->c_str();
   chosen = memory().name;
@@ -60,5 +61,6 @@ extern "C" void plumbline_woven_choose(const char* mutant) {
 extern "C" void plumbline_woven_apply(bool here) {
   using namespace plumbline::woven;
   const std::lock_guard hold(memory().mutex);
+  if (memory().name == nullptr) return;
   chosen = here ? memory().name : nullptr;
 }

@@ -42,8 +42,8 @@ template <class T>
 }  // namespace plumbline::woven
 
 // A build that has no woven code has no such functions: declare them weak.
-/// Chooses a mutant, by the environment also for children of this process; "": none. What the last one remembered is
-/// forgotten.
+/// Chooses a mutant, by the environment also for children of this process; "": none of those that were chosen by this. What
+/// the last one remembered is forgotten.
 extern "C" [[gnu::visibility("default")]] void plumbline_woven_choose(const char* mutant);
 /// Whether this process itself is that mutant from now on.
 extern "C" [[gnu::visibility("default")]] void plumbline_woven_apply(bool here);
