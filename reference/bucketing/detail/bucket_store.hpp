@@ -14,8 +14,6 @@ namespace plumbline::bucketing {
 
 class BucketStore {
  public:
-  /// Of no buckets.
-  explicit BucketStore(const ReducerSetup& setup) : setup_(&setup) {}
   /// Throws InvalidArgument for a plan that does not fit the gradients. Buckets have memory at once unless
   /// ReducerOptions::lazy says otherwise.
   BucketStore(const ReducerSetup& setup, Plan plan);
