@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/adapter/arguments.hpp"
 #include "reference/adapter/operations.hpp"
 #include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
