@@ -20,8 +20,8 @@ class Group {
  public:
   /// The world of the job's first `ranks` ranks. Collective over them.
   [[nodiscard]] static std::shared_ptr<Group> world(std::shared_ptr<Job> job, int ranks);
-  /// A group of members of this one, given as positions in it. Collective over them. Throws Unsupported where the plugin
-  /// has no create_group.
+  /// A group of members of this one, given as positions in it. Collective over them. Throws Unsupported where the
+  /// plugin has no create_group.
   [[nodiscard]] std::shared_ptr<Group> create(std::span<const int> ranks);
   ~Group();
   Group(const Group&) = delete;
