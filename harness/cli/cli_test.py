@@ -50,7 +50,7 @@ REFUSALS = [
     ("check --world-size 1000", 2, "--world-size: 1000 ranks; at most 64"),
     ("check --world-size 2,", 2, "--world-size '2,': a part between commas is empty"),
     ("check --world-size 2,,3", 2, "--world-size '2,,3': a part between commas is empty"),
-    ("check --backend lcal", 2, "no backend 'lcal'; there are local, mpi, nccl; did you mean local?"),
+    ("check --backend lcal", 2, "no backend 'lcal'; there are local, mpi, nccl, plugin; did you mean local?"),
     ("check --profile pipelin", 2, "no profile 'pipelin'; there are collectives"),
     ("check --profile pipelin", 2, "; did you mean pipeline?"),
     ("check --bakend local", 2, "--bakend; did you mean --backend? (see plumbline check --help)"),
