@@ -120,6 +120,13 @@ class Installed(unittest.TestCase):
         for finding in ("backend local", *(optional[module] for module in MODULES)):
             self.assertRegex(words, rf"(?m)^ok +{finding}")
 
+    def test_plugin_sample(self):
+        sample = self.elsewhere / "sample"
+        shutil.copytree(self.prefix / "share/plumbline/samples/plugin", sample)
+        done = run("make", f"INCLUDE={self.prefix / 'include/plumbline'}", cwd=sample)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.check_barrier(f"plugin:{sample / 'libunix_sockets.so'}")
+
     @needs_mpi
     def test_mpi(self):
         self.check_barrier("mpi")

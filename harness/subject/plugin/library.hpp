@@ -14,7 +14,7 @@ namespace plumbline::subject::plugin {
 class Library {
  public:
   /// Opens the file and asks it for its struct. Throws InvalidArgument where there is no such file, RuntimeFailure
-  /// where it cannot be loaded, does not export plumbline_backend_get(), or has a problem_of() its struct.
+  /// where it cannot be loaded, does not export plumbline_backend_get(), or has a struct with a problem.
   explicit Library(const std::string& file);
 
   [[nodiscard]] const plumbline_backend& operator*() const { return *backend_; }

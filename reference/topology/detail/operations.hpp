@@ -17,6 +17,7 @@ using adapter::AdapterService;
 using adapter::ArgumentRow;
 using adapter::Arguments;
 using adapter::Choices;
+using adapter::Convention;
 using adapter::kOptional;
 using adapter::kRequired;
 using adapter::RefusalRow;

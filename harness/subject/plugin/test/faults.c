@@ -214,6 +214,8 @@ static plumbline_status faulty_open(const plumbline_job* job, plumbline_context*
     if (strcmp(job->options[i].key, "fault") == 0) fault = strdup(job->options[i].value);
   sound.option_count = 0;
   if (is("crashes_in_open")) abort();
+  if (is("hangs_in_open"))
+    for (;;) poll(NULL, 0, 1000);
   if (is("exits_in_open")) exit(0);
   if (is("throws_in_open")) throw_something();
   if (is("open_returns_unknown_status")) return -7;
