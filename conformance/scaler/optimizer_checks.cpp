@@ -202,19 +202,23 @@ std::vector<int> found_on(const std::string& found, const Place& place, int tria
   return {trial % world};
 }
 
-bool meets(const Place& place, const std::vector<int>& bad, bool across_replicas) {
-  return std::ranges::any_of(
-      bad, [&](int other) { return across_replicas || place.of(other).replica() == place.replica(); });
+bool meets(const Place& place, const std::vector<int>& bad, Deciding deciding) {
+  return std::ranges::any_of(bad, [&](int rank) {
+    const Place other = place.of(rank);
+    if (deciding == Deciding::local) return other.rank == place.rank;
+    if (deciding == Deciding::tensor) return other.replica() == place.replica() && other.stage() == place.stage();
+    return deciding == Deciding::model_and_data || other.replica() == place.replica();
+  });
 }
 
-void who_skips(Context& context, Deciding deciding, bool across_replicas, const char* requirement) {
+void who_skips(Context& context, Deciding deciding, const char* requirement) {
   const std::string found = context.parameters().text("found");
   Trainer trainer(context, {.options = {.deciding = deciding}});
   scaler::HysteresisScale expected = std::get<scaler::HysteresisScale>(trainer.optimizer->loss_scale());
   for (int trial = 0; trial < trainer.place.world() + 2; ++trial) {
     const std::vector<int> bad = found_on(found, trainer.place, trial);
     const bool is_bad = std::ranges::count(bad, trainer.place.rank) > 0;
-    const bool skips = meets(trainer.place, bad, across_replicas);
+    const bool skips = meets(trainer.place, bad, deciding);
     const StepOutcome outcome = trainer.step(trainer.gradients(trial, is_bad));
     ASSERT_EQ(outcome.stepped, !skips) << requirement << ": trial " << trial << ", infinity on "
                                        << testing::PrintToString(bad);
@@ -223,11 +227,13 @@ void who_skips(Context& context, Deciding deciding, bool across_replicas, const 
   }
 }
 
-void optimizer_skips_by_model_group(Context& context) { who_skips(context, Deciding::model, false, "SCALER-060"); }
-void two_reductions_decide_alike(Context& context) {
-  who_skips(context, Deciding::tensor_then_pipeline, false, "SCALER-061");
+void optimizer_skips_by_model_group(Context& context) { who_skips(context, Deciding::model, "SCALER-060"); }
+void two_reductions_decide_alike(Context& context) { who_skips(context, Deciding::tensor_then_pipeline, "SCALER-061"); }
+void replicas_skip_together(Context& context) { who_skips(context, Deciding::model_and_data, "SCALER-062"); }
+void smaller_groups_decide(Context& context) {
+  const bool is_tensor = context.parameters().text("deciding") == "tensor";
+  who_skips(context, is_tensor ? Deciding::tensor : Deciding::local, "SCALER-042");
 }
-void replicas_skip_together(Context& context) { who_skips(context, Deciding::model_and_data, true, "SCALER-062"); }
 
 // Seven elements cut into equal parts, the last ones shorter or empty, against an optimizer that has them all.
 void shards_are_one(Context& context) {
@@ -420,10 +426,12 @@ void skipped_steps_leave_no_trace(Context& context) {
 }
 
 // Scales that are powers of two cancel: masters are those of plain f32 training, and parameters are them, rounded.
+// Counting zeros changes nothing.
 void masters_are_stepped_in_f32(Context& context) {
   const DType dtype = context.parameters().dtype();
   constexpr int steps = 5;
-  Training training{.dtype = dtype, .sgd = {.lr = 0.001, .momentum = 0.5}};
+  Training training{
+      .dtype = dtype, .options = {.count_zeros = dtype != DType::f16}, .sgd = {.lr = 0.001, .momentum = 0.5}};
   Trainer trainer(context, training);
   std::vector<std::vector<float>> values, buffers;
   for (const Part part : trainer.parts) {
@@ -432,7 +440,7 @@ void masters_are_stepped_in_f32(Context& context) {
     buffers.emplace_back(first.size());
   }
   for (int step = 0; step < steps; ++step) {
-    (void)trainer.step(trainer.gradients(step));
+    EXPECT_FALSE(trainer.step(trainer.gradients(step)).norm) << "SCALER-069: nothing is clipped";
     for (std::size_t i = 0; i < values.size(); ++i)
       for (std::size_t k = 0; k < values[i].size(); ++k) {
         const auto gradient = static_cast<float>(numbers(trainer.place, trainer.parts[i], step)[k]);
@@ -523,15 +531,16 @@ void zeros_are_counted_once(Context& context) {
 void resumes_bit_for_bit(Context& context) {
   const bool resumes = context.parameters().text("resumed") == "yes";
   Trainer straight(context, {.options = {.clip_norm = 1}});
-  for (int step = 0; step < 3; ++step) (void)straight.step(straight.gradients(step));
+  constexpr int saved = 4;  // in the middle of an interval
+  for (int step = 0; step < saved; ++step) (void)straight.step(straight.gradients(step));
   Trainer other(context, {.first_scale = 8, .options = {.clip_norm = 1}});
   Trainer& resumed = resumes ? other : straight;
   const auto state = straight.optimizer->state();
   if (resumes) other.optimizer->load(state);
   Trainer expected(context, {.options = {.clip_norm = 1}});
-  for (int step = 0; step < 6; ++step) {
+  for (int step = 0; step < saved + 3; ++step) {
     (void)expected.step(expected.gradients(step));
-    if (step >= 3) (void)resumed.step(resumed.gradients(step));
+    if (step >= saved) (void)resumed.step(resumed.gradients(step));
   }
   EXPECT_EQ(resumed.master_weights(), expected.master_weights()) << "SCALER-073";
   EXPECT_EQ(resumed.parameters, expected.parameters) << "SCALER-073";
@@ -567,6 +576,8 @@ void add_optimizer_checks(suite::Suite& suite) {
   add("model_group_skips", "SCALER-060@3df5", {found}, optimizer_skips_by_model_group);
   add("two_reductions_decide_alike", "SCALER-061@d676", {found}, two_reductions_decide_alike);
   add("replicas_skip_together", "SCALER-062@7c99", {found}, replicas_skip_together);
+  add("smaller_groups_decide", "SCALER-042@1d9f", {{"deciding", {"local", "tensor"}}, {"found", {"one", "two"}}},
+      smaller_groups_decide, {"1x1x1", "2x1x1", "1x2x1", "2x2x1", "2x3x1"});
   add("shards_are_one", "SCALER-112@f59a", {{"found", {"nobody", "one"}}, {"p", {"2", "inf"}}}, shards_are_one,
       {"1x1x1", "1x1x2", "1x1x3", "2x1x2", "2x3x1"});
   add("flags_begin_anew", "SCALER-063@b85b", {{"found", {"nobody", "one"}}}, flags_begin_anew,

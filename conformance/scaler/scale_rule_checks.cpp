@@ -298,6 +298,10 @@ void rule_is_refused(Context& context, const std::string& convention) {
       {"maximum_below", {"max_scale", 8.0}},
       {"maximum_one", {"max_scale", 1.0}},
       {"unknown_field", {"growth", 2.0}},
+      {"factor_one", {"scale_factor", 1.0}},
+      {"factor_half", {"scale_factor", 0.5}},
+      {"factor_negative", {"scale_factor", -2.0}},
+      {"factor_infinite", {"scale_factor", "inf"}},
   };
   for (const auto& [name, change] : changes)
     if (name == what) init[change.first] = change.second;
@@ -358,6 +362,9 @@ void add_scale_rule_checks(suite::Suite& suite) {
       {{"what",
         {"nothing", "scale_zero", "scale_infinite", "scale_nan", "minimum_zero", "interval_zero", "no_chances",
          "unknown_field"}}},
+      [](Context& context) { rule_is_refused(context, "deepspeed"); });
+  add("deepspeed", "factor_is_refused", "SCALER-119@26be",
+      {{"what", {"nothing", "factor_one", "factor_half", "factor_negative", "factor_infinite"}}},
       [](Context& context) { rule_is_refused(context, "deepspeed"); });
   std::vector<std::string> wrong{"nothing",       "scale_zero",    "scale_nan",   "minimum_zero",
                                  "growth_one",    "interval_zero", "no_chances",  "unknown_field",

@@ -124,7 +124,7 @@ double partial_norm(std::span<const std::span<const float>> gradients, double p)
 }
 
 double norm_of_partial(double combined, double p) {
-  const double norm = std::isinf(p) || p == 1 ? combined : std::pow(combined, 1 / p);
+  const double norm = std::isinf(p) ? combined : std::pow(combined, 1 / p);
   return static_cast<double>(static_cast<float>(norm));
 }
 
@@ -140,7 +140,7 @@ double clip_over_group(comm::Communicator* group, const GroupGradients& gradient
   expect_clipping(most, p);
   double combined = partial_norm(gradients.counted, p);
   const Buffer message{&combined, 1, DType::f64};
-  if (group != nullptr && group->size() > 1)
+  if (group != nullptr)
     group->all_reduce(message, message, std::isinf(p) ? comm::ReduceOp::max : comm::ReduceOp::sum, timeout);
   const double norm = norm_of_partial(combined, p);
   clip_by_norm(gradients.all, most, norm);

@@ -82,7 +82,7 @@ auto norm_of(std::span<const T> values, double order) {
   double sum = 0;
   for (const T value : values) sum += static_cast<double>(power(std::abs(widened(value)), p));
   const auto total = static_cast<Wide>(sum);
-  if (order == 0 || order == 1) return rounded<T>(total);
+  if (order == 0) return rounded<T>(total);
   return rounded<T>(order == 2 ? std::sqrt(total) : std::pow(total, Wide(1) / p));
 }
 
@@ -99,14 +99,6 @@ double norm_of(comm::ConstBuffer gradient, double p) {
     return static_cast<double>(
         norm_of(std::span(static_cast<const T*>(gradient.data), static_cast<std::size_t>(gradient.count)), p));
   });
-}
-
-// What norms are added up in.
-DType common_type(std::span<const comm::ConstBuffer> gradients) {
-  DType type = gradients.front().dtype;
-  for (const comm::ConstBuffer& one : gradients)
-    if (one.dtype != type) type = type == DType::f64 || one.dtype == DType::f64 ? DType::f64 : DType::f32;
-  return type;
 }
 
 template <class T>
@@ -132,7 +124,7 @@ double total_norm(std::span<const comm::ConstBuffer> gradients, double p) {
   if (std::isnan(p)) throw InvalidArgument("the order of a norm is nan; it must be a number, inf or -inf");
   for (const comm::ConstBuffer& gradient : gradients) check_gradient(gradient);
   if (gradients.empty()) return 0;
-  return with_type(common_type(gradients), [&]<class T>(T) {
+  return with_type(gradients.front().dtype, [&]<class T>(T) {
     std::vector<T> norms;
     for (const comm::ConstBuffer& gradient : gradients) norms.push_back(narrowed<T>(norm_of(gradient, p)));
     return static_cast<double>(norm_of(std::span<const T>(norms), p));
@@ -147,7 +139,7 @@ double clip_grad_norm(std::span<const comm::Buffer> gradients, const Clipping& c
         fmt::format("the norm of order {} is {}: gradients cannot be clipped by it", clipping.norm_type, norm));
   if (gradients.empty()) return norm;
   const double coefficient =
-      with_type(common_type(views), [&]<class T>(T) { return coefficient_of<T>(norm, clipping.max_norm); });
+      with_type(gradients.front().dtype, [&]<class T>(T) { return coefficient_of<T>(norm, clipping.max_norm); });
   for (const comm::Buffer& gradient : gradients)
     with_type(gradient.dtype, [&]<class T>(T) { multiply<T>(gradient, coefficient); });
   return norm;

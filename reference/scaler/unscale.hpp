@@ -9,6 +9,8 @@
 // Source  torch 2.13, _amp_foreach_non_finite_check_and_unscale_.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "reference/comm/call.hpp"
@@ -20,6 +22,11 @@ struct Unscaling {
   comm::ConstBuffer from;
   comm::Buffer to;
 };
+
+/// The types that go together.
+enum class UnscaleTypes : std::int32_t { f16_to_f32, bf16_to_f32, f16, bf16, f32, f64 };
+/// Those of a gradient, which is the `index`-th of a list. Throws Unsupported for types that do not go together.
+[[nodiscard]] UnscaleTypes types_of(const Unscaling& one, std::size_t index);
 
 /// to = from * inverse, of all of them. Returns whether an element of any `from` is infinite or NaN. Throws
 /// InvalidArgument for other counts than each other's, Unsupported for types that do not go together and for memory of

@@ -12,8 +12,6 @@
 
 namespace plumbline::scaler {
 
-enum class UnscaleTypes : std::int32_t { f16_to_f32, bf16_to_f32, f16, bf16, f32, f64 };
-
 /// An element: looked at as it was read, multiplied in f32 or f64, rounded once.
 struct UnscaleStep {
   float inverse;

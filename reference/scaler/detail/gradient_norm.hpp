@@ -5,9 +5,8 @@
 //         NaN is handed on.
 //         Clipping multiplies every element by max_norm / (norm + 1e-6), or by 1 where that is more; so a norm equal to
 //         max_norm shrinks a little.
-// Numbers In the type of the gradients, f16 and bf16 with f32 between; in f32, or f64 where one is, when types differ.
-//         Powers overflow as the type does: the 2-norm of [3e38] in f32 is infinite. Sums are kept in f64 and rounded
-//         once.
+// Numbers In the type of the gradients, which is one for all of a list, f16 and bf16 with f32 between. Powers overflow
+//         as the type does: the 2-norm of [3e38] in f32 is infinite. Sums are kept in f64 and rounded once.
 // Source  torch 2.13, torch.nn.utils.clip_grad_norm_. Over ranks: fp16_optimizer.hpp.
 #pragma once
 

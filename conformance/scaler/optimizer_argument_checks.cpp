@@ -1,0 +1,355 @@
+// Unscaling, and what an optimizer with 16-bit parameters takes: types, counts and states, each rejected beside one
+// that is taken.
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/scaler/scaler_checks.hpp"
+#include "conformance/support/property.hpp"
+#include "reference/comm/dtype.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/scaler/fp16_optimizer.hpp"
+
+namespace plumbline::conformance {
+
+using comm::Buffer;
+using comm::DType;
+using scaler::Fp16Optimizer;
+using scaler::Fp16Options;
+using suite::Context;
+
+namespace {
+
+constexpr std::array kFloating{DType::f16, DType::bf16, DType::f32, DType::f64};
+
+// Memory of one type, written and read as f64.
+class Values {
+ public:
+  Values(DType dtype, std::size_t count) : dtype_(dtype), count_(count), bytes_(count * comm::size_of(dtype)) {}
+
+  [[nodiscard]] Buffer buffer() { return {bytes_.data(), static_cast<std::int64_t>(count_), dtype_}; }
+  void set(std::size_t i, double value) {
+    const auto narrow = static_cast<float>(value);
+    if (dtype_ == DType::f16) write(i, comm::to_float16(narrow));
+    if (dtype_ == DType::bf16) write(i, comm::to_bfloat16(narrow));
+    if (dtype_ == DType::f32) write(i, narrow);
+    if (dtype_ == DType::f64) write(i, value);
+  }
+  [[nodiscard]] double at(std::size_t i) const {
+    if (dtype_ == DType::f16) return static_cast<double>(comm::to_float(read<comm::Float16>(i)));
+    if (dtype_ == DType::bf16) return static_cast<double>(comm::to_float(read<comm::BFloat16>(i)));
+    return dtype_ == DType::f32 ? static_cast<double>(read<float>(i)) : read<double>(i);
+  }
+  friend bool operator==(const Values&, const Values&) = default;
+
+ private:
+  template <class T>
+  void write(std::size_t i, T value) {
+    std::memcpy(bytes_.data() + i * sizeof(T), &value, sizeof(T));
+  }
+  template <class T>
+  [[nodiscard]] T read(std::size_t i) const {
+    T value{};
+    std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
+    return value;
+  }
+  DType dtype_;
+  std::size_t count_;
+  std::vector<std::byte> bytes_;
+};
+
+bool go_together(DType from, DType to) {
+  const bool is_half = from == DType::f16 || from == DType::bf16;
+  return std::ranges::count(kFloating, from) > 0 && (from == to || (is_half && to == DType::f32));
+}
+
+// ---- unscaling ----
+
+// The product with 0.375 of a number of at most 20 bits is exact in f32: what is stored is it, rounded once.
+constexpr double kInverse = 0.375;
+
+void expect_unscaled(DType from, DType to, std::size_t count, bool in_place, Random& random) {
+  Values given(from, count), place(to, count);
+  for (std::size_t i = 0; i < count; ++i)
+    given.set(i, random.between(-(1 << 19), 1 << 19) / (from == DType::f16 ? 64.0 : 1024.0));
+  const Values before = given;
+  Values& result = in_place ? given : place;
+  EXPECT_FALSE(unscale(std::array{scaler::Unscaling{given.buffer(), result.buffer()}}, static_cast<float>(kInverse)))
+      << "SCALER-114: all elements are finite";
+  Values expected(to, count);
+  for (std::size_t i = 0; i < count; ++i) expected.set(i, before.at(i) * kInverse);
+  EXPECT_EQ(result, expected) << fmt::format("SCALER-114: {} elements of {} to {}{}", count, comm::name_of(from),
+                                             comm::name_of(to), in_place ? " in place" : "");
+  if (!in_place) {
+    EXPECT_EQ(given, before) << "SCALER-114: the gradient itself";
+  }
+}
+
+void unscaled_is_rounded_once(Context& context) {
+  Random random(context.seed());
+  // More than caches hold, too.
+  const bool is_large = context.parameters().text("elements") == "many";
+  for (const DType from : kFloating)
+    for (const DType to : kFloating) {
+      if (!go_together(from, to)) continue;
+      if (is_large) {
+        if (to == DType::f32) expect_unscaled(from, to, (std::size_t{8} << 20) + 5, false, random);
+        continue;
+      }
+      for (std::size_t count = 0; count < 40; ++count) {
+        expect_unscaled(from, to, count, false, random);
+        if (from == to) expect_unscaled(from, to, count, true, random);
+      }
+    }
+}
+
+void unscaling_is_refused(Context& context) {
+  const std::string what = context.parameters().text("what");
+  constexpr std::array all{DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::u8, DType::i64};
+  for (const DType from : all)
+    for (const DType to : all) {
+      if (what != "types" && !go_together(from, to)) continue;
+      Values first(DType::f32, 3), given(from, 3), place(to, 3);
+      for (std::size_t i = 0; i < 3; ++i) first.set(i, 2), given.set(i, 2);
+      const Values before = first, place_before = place;
+      std::array list{scaler::Unscaling{first.buffer(), first.buffer()},
+                      scaler::Unscaling{given.buffer(), place.buffer()}};
+      if (what == "counts") list[1].to.count = 2;
+      if (what == "from_device") list[1].from.device.kind = comm::Device::Kind::cuda;
+      if (what == "to_device") list[1].to.device.kind = comm::Device::Kind::cuda;
+      const std::string at = fmt::format("SCALER-115: {} to {}, {}", comm::name_of(from), comm::name_of(to), what);
+      const bool is_taken = go_together(from, to) && (what == "nothing" || what == "types");
+      if (is_taken) {
+        EXPECT_FALSE(unscale(list, 0.5F)) << at;
+        EXPECT_EQ(first.at(2), 1) << at;
+        continue;
+      }
+      EXPECT_THROW((void)unscale(list, 0.5F), Error) << at;
+      EXPECT_EQ(first, before) << at << ": the gradient before it";
+      EXPECT_EQ(place, place_before) << at;
+    }
+}
+
+// ---- arguments of an optimizer ----
+
+// Two parameters, of three elements and of one.
+struct Model {
+  explicit Model(DType dtype = DType::f16) : weight(dtype, 3), bias(dtype, 1) {
+    for (std::size_t i = 0; i < 3; ++i) weight.set(i, static_cast<double>(i) + 0.5);
+    bias.set(0, 2);
+  }
+  [[nodiscard]] std::vector<scaler::ModelParameter> parameters() {
+    return {{.name = "weight", .values = weight.buffer()}, {.name = "bias", .values = bias.buffer()}};
+  }
+  [[nodiscard]] std::vector<Buffer> gradients() { return {weight.buffer(), bias.buffer()}; }
+  Values weight, bias;
+};
+
+void optimizer_refuses(Context& context) {
+  const std::string what = context.parameters().text("what");
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto made = [](DType dtype, const Fp16Options& options = {},
+                       comm::Device::Kind kind = comm::Device::Kind::cpu) {
+    Model model(dtype);
+    auto parameters = model.parameters();
+    parameters.back().values.device.kind = kind;
+    (void)Fp16Optimizer(parameters, scaler::sgd({}), options);
+  };
+  const scaler::LossScale constant = scaler::ConstantScale{4};
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    EXPECT_NO_THROW(made(dtype)) << "SCALER-116";
+    EXPECT_NO_THROW(made(dtype, {.clip_norm = 0.5, .norm_type = HUGE_VAL})) << "SCALER-116";
+    EXPECT_NO_THROW(made(dtype, {.scale = constant, .clip_norm = 0, .norm_type = 0.5})) << "SCALER-116";
+    EXPECT_NO_THROW(made(dtype, {.scale = constant, .skips_overflows = false})) << "SCALER-116";
+  }
+  if (what == "parameters") {
+    for (const DType dtype : {DType::f64, DType::i32, DType::u8})
+      EXPECT_THROW(made(dtype), InvalidArgument) << "SCALER-116: parameters of " << comm::name_of(dtype);
+    EXPECT_THROW(made(DType::f16, {}, comm::Device::Kind::cuda), InvalidArgument) << "SCALER-116: another device";
+  }
+  if (what == "clipping") {
+    for (const double p : {0.0, -1.0, -HUGE_VAL, nan})
+      EXPECT_THROW(made(DType::f16, {.norm_type = p}), InvalidArgument) << "SCALER-116: a norm of order " << p;
+    for (const double most : {-0.25, -HUGE_VAL, nan})
+      EXPECT_THROW(made(DType::f16, {.clip_norm = most}), InvalidArgument) << "SCALER-116: clipping by " << most;
+  }
+  if (what == "scale") {
+    EXPECT_THROW(made(DType::f16, {.skips_overflows = false}), InvalidArgument) << "SCALER-116: a scale that moves";
+    EXPECT_THROW(made(DType::f16, {.scale = scaler::ConstantScale{0}}), InvalidArgument) << "SCALER-116";
+  }
+  Model model, wrong;
+  Fp16Optimizer optimizer(model.parameters(), scaler::sgd({}), {.scale = constant});
+  const auto master = optimizer.state().master_weights;
+  if (what == "gradients") {
+    const Buffer weight = wrong.weight.buffer(), bias = wrong.bias.buffer();
+    for (const std::vector<Buffer>& list :
+         {std::vector<Buffer>{}, {weight}, {weight, bias, bias}, {weight, weight}, {bias, bias}})
+      EXPECT_THROW((void)optimizer.step(list), InvalidArgument) << "SCALER-116: " << list.size() << " gradients";
+    EXPECT_EQ(optimizer.state().master_weights, master) << "SCALER-116: masters after what was rejected";
+  }
+  EXPECT_TRUE(optimizer.step(wrong.gradients()).stepped) << "SCALER-116";
+  EXPECT_NE(optimizer.state().master_weights, master) << "SCALER-116";
+}
+
+void groups_are_of_sizes(Context& context) {
+  const std::string what = context.parameters().text("what");
+  EXPECT_EQ(scaler::model_groups(2, 3, 2).model.size(), 2U) << "SCALER-046";
+  for (const int size : {0, -1}) {
+    if (what == "tensor") {
+      EXPECT_THROW((void)scaler::model_groups(size, 2, 2), InvalidArgument) << "SCALER-046: " << size;
+    }
+    if (what == "pipeline") {
+      EXPECT_THROW((void)scaler::model_groups(2, size, 2), InvalidArgument) << "SCALER-046: " << size;
+    }
+    if (what == "data") {
+      EXPECT_THROW((void)scaler::model_groups(2, 2, size), InvalidArgument) << "SCALER-046: " << size;
+    }
+  }
+  if (what != "product") return;
+  EXPECT_NO_THROW((void)scaler::model_groups(2, 3, 4, 24)) << "SCALER-046";
+  EXPECT_THROW((void)scaler::model_groups(2, 3, 4, 23), InvalidArgument) << "SCALER-046";
+  EXPECT_THROW((void)scaler::model_groups(1 << 30, 1 << 30, 1 << 30), InvalidArgument) << "SCALER-046";
+  const std::vector<bool> found{false, true};
+  EXPECT_EQ(scaler::spread({{0, 1}}, found), (std::vector{true, true})) << "SCALER-046";
+  for (const int rank : {-1, 2})
+    EXPECT_THROW((void)scaler::spread({{0, rank}}, found), OutOfRange) << "SCALER-046: rank " << rank;
+}
+
+// ---- states ----
+
+scaler::LossScale scale_of(const std::string& kind) {
+  if (kind == "constant") return scaler::ConstantScale{16};
+  if (kind == "torch") return scaler::TorchScale{.rule = {.init_scale = 16, .growth_interval = 9}};
+  if (kind == "deepspeed") return scaler::DeepSpeedScale{.rule = {.init_scale = 16, .scale_window = 9}};
+  return scaler::HysteresisScale{.rule = {.initial_scale = 16, .growth_interval = 9}};
+}
+
+template <class Change>
+scaler::LossScale changed(scaler::LossScale scale, const Change& change) {
+  std::visit(change, scale);
+  return scale;
+}
+
+// Scales that a state of its kind cannot have.
+std::vector<scaler::LossScale> wrong_scales(const scaler::LossScale& right) {
+  std::vector<scaler::LossScale> list;
+  for (const float scale : {-4.0F, HUGE_VALF, std::nanf("")})
+    list.push_back(changed(right, [&](auto& one) { one.scale = scale; }));
+  if (!std::holds_alternative<scaler::TorchScale>(right))
+    list.push_back(changed(right, [](auto& one) { one.scale = 0; }));
+  const auto add = [&](const auto& one) {
+    using Scale = std::decay_t<decltype(one)>;
+    Scale wrong = one;
+    if constexpr (requires { wrong.growth_tracker; }) {
+      wrong.growth_tracker = -1;
+      list.emplace_back(wrong);
+    }
+    if constexpr (requires { wrong.cur_iter; }) {
+      wrong.cur_iter = -1;
+      list.emplace_back(wrong);
+      wrong = one;
+      wrong.cur_hysteresis = 0;
+      list.emplace_back(wrong);
+    }
+    if constexpr (requires { wrong.rule; }) {
+      wrong = one;
+      if constexpr (requires { wrong.rule.growth_interval; })
+        wrong.rule.growth_interval = 0;
+      else
+        wrong.rule.scale_window = 0;
+      list.emplace_back(wrong);
+    }
+  };
+  std::visit(add, right);
+  return list;
+}
+
+void states_are_loaded(Context& context) {
+  const scaler::LossScale scale = scale_of(context.parameters().text("scale"));
+  Model model, gradients, other;
+  Fp16Optimizer saved(model.parameters(), scaler::sgd({.lr = 0.25, .momentum = 0.5}), {.scale = scale});
+  for (int step = 0; step < 4; ++step) (void)saved.step(gradients.gradients());
+  const scaler::Fp16State state = saved.state();
+  Fp16Optimizer loaded(other.parameters(), scaler::sgd({.lr = 0.25, .momentum = 0.5}), {.scale = scale});
+  loaded.load(state);
+  const auto expect_unchanged = [&](const std::string& after) {
+    EXPECT_EQ(loaded.loss_scale(), state.scale) << "SCALER-117: " << after;
+    EXPECT_EQ(loaded.state().master_weights, state.master_weights) << "SCALER-117: " << after;
+    EXPECT_EQ(loaded.state().inner, state.inner) << "SCALER-117: " << after;
+    EXPECT_EQ(other.weight, model.weight) << "SCALER-117: " << after;
+  };
+  expect_unchanged("a state of its kind");
+  for (const scaler::LossScale& wrong : wrong_scales(state.scale)) {
+    scaler::Fp16State changed = state;
+    changed.scale = wrong;
+    changed.master_weights[0][0] += 1;
+    EXPECT_THROW(loaded.load(changed), InvalidArgument) << "SCALER-117: a scale of " << value_of(wrong);
+  }
+  for (const int parameters : {0, 1, 3}) {
+    scaler::Fp16State changed = state;
+    changed.master_weights.resize(static_cast<std::size_t>(parameters));
+    EXPECT_THROW(loaded.load(changed), InvalidArgument) << "SCALER-117: " << parameters << " parameters";
+  }
+  for (const std::size_t parameter : {0U, 1U})
+    for (const int more : {-1, 1}) {
+      scaler::Fp16State changed = state;
+      changed.master_weights[0][0] += 1;
+      auto& values = changed.master_weights[parameter];
+      values.resize(static_cast<std::size_t>(std::ssize(values) + more));
+      EXPECT_THROW(loaded.load(changed), InvalidArgument) << "SCALER-117: another element count";
+    }
+  expect_unchanged("states that are rejected");
+  if (!std::holds_alternative<scaler::TorchScale>(scale)) return;
+  scaler::Fp16State fallen = state;
+  std::get<scaler::TorchScale>(fallen.scale).scale = 0;
+  EXPECT_NO_THROW(loaded.load(fallen)) << "SCALER-117: PyTorch's scale may be 0";
+}
+
+void gradients_are_zeroed(Context& context) {
+  const bool is_given = context.parameters().text("given") == "all";
+  Model model, gradients;
+  Fp16Optimizer optimizer(model.parameters(), scaler::sgd({}), {.scale = scaler::ConstantScale{1}});
+  (void)optimizer.step(gradients.gradients());
+  EXPECT_THAT(optimizer.master_gradient(0), testing::ElementsAre(0.5F, 1.5F, 2.5F)) << "SCALER-118";
+  std::vector<Buffer> list = gradients.gradients();
+  if (!is_given) list.front().data = nullptr;
+  optimizer.zero_grad(list);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_THAT(optimizer.master_gradient(i), testing::Each(0.0F)) << "SCALER-118: the f32 gradient " << i;
+  EXPECT_EQ(gradients.bias.at(0), 0) << "SCALER-118";
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(gradients.weight.at(i), is_given ? 0 : static_cast<double>(i) + 0.5) << "SCALER-118: element " << i;
+}
+
+}  // namespace
+
+void add_optimizer_argument_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
+                       void (*body)(Context&)) {
+    axes.push_back(suite::worlds({1}));
+    suite.add({.id = std::string("scaler.optimizer.") + name,
+               .verifies = {requirement},
+               .axes = std::move(axes),
+               .needs = {comm::Capability::groups},
+               .body = body});
+  };
+  add("unscaled_is_rounded_once", "SCALER-114@079c", {{"elements", {"few", "many"}}}, unscaled_is_rounded_once);
+  add("unscaling_is_refused", "SCALER-115@80fa", {{"what", {"nothing", "types", "counts", "from_device", "to_device"}}},
+      unscaling_is_refused);
+  add("arguments_are_refused", "SCALER-116@b1b2",
+      {{"what", {"nothing", "parameters", "clipping", "scale", "gradients"}}}, optimizer_refuses);
+  add("groups_are_of_sizes", "SCALER-046@f6b4", {{"what", {"nothing", "tensor", "pipeline", "data", "product"}}},
+      groups_are_of_sizes);
+  add("states_are_loaded", "SCALER-117@ca9e", {{"scale", {"constant", "torch", "hysteresis", "deepspeed"}}},
+      states_are_loaded);
+  add("gradients_are_zeroed", "SCALER-118@f005", {{"given", {"all", "one"}}}, gradients_are_zeroed);
+}
+
+}  // namespace plumbline::conformance
