@@ -260,6 +260,114 @@ void refuses(Context& context) {
   report_words(problem_of_refusal(context.adapter(), kPass, args));
 }
 
+// ---- forms ----
+
+// A question whose first op and first variable have every field that there is.
+json every_field() {
+  json args = step_args("plumbline");
+  json& op = args["program"]["ops"][0];
+  op["attrs"].update({{"op_role", 0},
+                      {"op_namescope", "/somewhere"},
+                      {"ring_id", 10},
+                      {"reduce_type", "max"},
+                      {"use_calc_stream", true},
+                      {"execution_stream", "a"},
+                      {"scale", 0.5},
+                      {"value", "-inf"},
+                      {"rescale_grad", 3},
+                      {"copy_data", false},
+                      {"use_align", true},
+                      {"dtype", "float16"},
+                      {"concated_shapes", {2, 3}},
+                      {"concated_ranks", {1, 1}},
+                      {"truth", true},
+                      {"whole", -(1LL << 53) - 1},
+                      {"number", 0.1},
+                      {"text", "a \"b\""},
+                      {"wholes", {1, -2}},
+                      {"numbers", {0.5, 2}},
+                      {"texts", {"a", ""}},
+                      {"nothing", json::array()}});
+  op["process_mesh"] = {0, 1};
+  op["input_dims_mappings"] = {{"x0", {0, -1}}};
+  op["output_dims_mappings"] = {{"x1", json::array()}};
+  json& variable = args["program"]["vars"][0];
+  variable["shape"] = {1};
+  variable["process_mesh"] = {1, 0};
+  variable["dims_mapping"] = {-1, 0};
+  variable["persistable"] = true;
+  variable["parameter"] = false;
+  args["program"]["other_blocks"] = {{"relu", "tanh"}, json::array()};
+  args["options"]["sequential_run"] = false;
+  args["options"]["context_passes"] = {"another_pass"};
+  return args;
+}
+
+// As texts, lists, objects, truth values and numbers are told apart.
+std::string form_of(const json& value) {
+  if (value.is_number()) return "number";
+  return value.type_name();
+}
+
+// Fields by what has them, each with a form of its own. An attribute without a meaning may have any.
+const std::map<std::string, std::vector<std::string>>& fields_of_one_form() {
+  static const std::map<std::string, std::vector<std::string>> fields{
+      {"attributes",
+       {"/op_role", "/op_namescope", "/ring_id", "/reduce_type", "/use_calc_stream", "/execution_stream", "/scale",
+        "/rescale_grad", "/copy_data", "/use_align", "/dtype", "/concated_shapes", "/concated_shapes/0",
+        "/concated_ranks", "/concated_ranks/1"}},
+      {"op",
+       {"", "/type", "/inputs", "/outputs", "/attrs", "/process_mesh", "/process_mesh/1", "/input_dims_mappings",
+        "/input_dims_mappings/x0", "/output_dims_mappings", "/output_dims_mappings/x1"}},
+      {"variable",
+       {"", "/name", "/shape", "/shape/0", "/dtype", "/persistable", "/parameter", "/process_mesh", "/process_mesh/0",
+        "/dims_mapping", "/dims_mapping/1"}},
+      {"question",
+       {"/program", "/program/vars", "/program/ops", "/program/other_blocks", "/program/other_blocks/0",
+        "/program/other_blocks/0/1", "/rings", "/rings/10", "/rings/10/0", "/options", "/options/use_sharding",
+        "/options/gradient_scale", "/options/sequential_run", "/options/context_passes", "/options/context_passes/0",
+        "/max_fuse_numel", "/max_overlap_rings"}}};
+  return fields;
+}
+
+void forms(Context& context) {
+  const json args = every_field();
+  report_words(problem_of(context.adapter(), kPass, args, [](const json&) { return std::string(); }));
+  const std::string& part = context.parameters().text("part");
+  const std::string at = part == "attributes" ? "/program/ops/0/attrs"
+                         : part == "op"       ? "/program/ops/0"
+                         : part == "variable" ? "/program/vars/0"
+                                              : "";
+  for (const std::string& field : fields_of_one_form().at(part)) {
+    const json::json_pointer place(at + field);
+    for (const json& other : {json(true), json(3), json("x"), json::array(), json::object()}) {
+      json bad = args;
+      if (form_of(bad.at(place)) == form_of(other)) continue;
+      bad[place] = other;
+      const std::string problem = problem_of_refusal_beside_answers(context.adapter(), kPass, bad);
+      if (!problem.empty()) return report_words(fmt::format("{}{} is {}: {}", at, field, other.dump(), problem));
+    }
+  }
+}
+
+void attributes_are_kept(Context& context) {
+  const json args = every_field();
+  report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
+    const json& before = args.at("program");
+    const json after = program_at(args, result, "final");
+    const json &op = before.at("ops").at(0), &variable = before.at("vars").at(0);
+    const auto kept =
+        std::ranges::find_if(after.at("ops"), [&](const json& one) { return one.at("outputs") == op.at("outputs"); });
+    if (kept == after.at("ops").end()) return "the first op is not there";
+    const auto same =
+        std::ranges::find_if(after.at("vars"), [&](const json& one) { return one.at("name") == variable.at("name"); });
+    if (same == after.at("vars").end()) return "the first variable is not there";
+    if (std::string words = first_difference(op, *kept, "the first op"); !words.empty()) return words;
+    if (std::string words = first_difference(variable, *same, "the first variable"); !words.empty()) return words;
+    return first_difference(before.at("other_blocks"), after.at("other_blocks"), "other_blocks");
+  }));
+}
+
 template <class List, class Name>
 std::vector<std::string> recorded_names(const List& list, Name name) {
   std::vector<std::string> names;
@@ -298,6 +406,8 @@ void add_pass_recorded_checks(suite::Suite& suite) {
       {{"scope", {"/auto_parallel/tensor_parallel", "/optimizer", "/data_parallel"}}}, nothing_parallel);
   add("placement.union", "PASS-044@cfda", {}, placed_on_all_meshes);
   add("refusals", "PASS-005@1091", {{"fault", recorded_names(faults(), &Fault::name)}}, refuses);
+  add("forms", "PASS-005@1091", {{"part", {"attributes", "op", "variable", "question"}}}, forms);
+  add("attributes_are_kept", "PASS-040@1773", {}, attributes_are_kept);
 }
 
 }  // namespace plumbline::conformance

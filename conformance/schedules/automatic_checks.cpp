@@ -54,14 +54,32 @@ void less_memory(Context& context) {
 struct Wanted {
   PlanShape shape;
   Times times;
-  int limit = 0;  // activations, of each rank
+  int limit = 0;                 // activations, of each rank
+  std::vector<int> limits = {};  // those of each, where they differ
+  [[nodiscard]] int limit_of(int rank) const { return limits.empty() ? limit : limits[static_cast<std::size_t>(rank)]; }
 };
+// A number, or one for each where they differ.
+json numbers(double number, const std::vector<double>& factors) {
+  if (factors.empty()) return number;
+  json all = json::array();
+  for (const double factor : factors) all.push_back(number * factor);
+  return all;
+}
 json question_of_wanted(const Wanted& wanted) {
   json args = question_of(wanted.shape);
-  args["durations"] = {
-      {"F", wanted.times.forward}, {"I", wanted.times.input_gradient}, {"W", wanted.times.weight_gradient}};
-  args["latency"] = wanted.times.latency;
-  args["memory_limit"] = wanted.limit;
+  const Times& times = wanted.times;
+  args["durations"] = {{"F", numbers(times.forward, times.of_stage)},
+                       {"I", numbers(times.input_gradient, times.of_stage)},
+                       {"W", numbers(times.weight_gradient, times.of_stage)}};
+  args["latency"] = times.latency;
+  if (times.seconds_a_message > 0) {
+    args["bandwidth"] = 1000;
+    args["message_bytes"] = numbers(1000 * times.seconds_a_message, times.of_boundary);
+  }
+  if (wanted.limits.empty())
+    args["memory_limit"] = wanted.limit;
+  else
+    args["memory_limit"] = wanted.limits;
   return args;
 }
 // Whole numbers, so that sums are exact.
@@ -78,6 +96,24 @@ Wanted draw(Random& random, int chunks, const std::string& limit) {
   wanted.limit = limit == "least"  ? chunks
                  : limit == "some" ? random.between(chunks, 2 * chunks * wanted.shape.ranks)
                                    : all;
+  return wanted;
+}
+
+// The same with times of each stage, messages that take time, of each boundary, and a limit of each rank.
+Wanted draw_unequal(Random& random, int chunks, const std::string& limit) {
+  Wanted wanted = draw(random, chunks, limit);
+  const int stages = chunks * wanted.shape.ranks;
+  const auto factors = [&](int count) {
+    std::vector<double> list(static_cast<std::size_t>(count));
+    for (double& factor : list) factor = random.between(1, 3);
+    return list;
+  };
+  wanted.times.of_stage = factors(stages);
+  wanted.times.seconds_a_message = random.between(0, 2);
+  if (stages > 1) wanted.times.of_boundary = factors(stages - 1);
+  if (limit == "some")
+    for (int rank = 0; rank < wanted.shape.ranks; ++rank)
+      wanted.limits.push_back(random.between(chunks, 2 * chunks * wanted.shape.ranks));
   return wanted;
 }
 
@@ -107,6 +143,92 @@ void within_the_limit(Context& context) {
                  const int peak = std::ranges::max(peaks_of(schedule));
                  return peak > wanted.limit ? fmt::format("a rank keeps {} activations", peak) : "";
                });
+}
+
+// ---- with times of each stage and a limit of each rank ----
+
+std::string problem_of_limits(const Wanted& wanted, const Schedule& schedule) {
+  const std::vector<int> peaks = peaks_of(schedule);
+  for (int rank = 0; rank < wanted.shape.ranks; ++rank)
+    if (const int peak = peaks[static_cast<std::size_t>(rank)]; peak > wanted.limit_of(rank))
+      return fmt::format("rank {} keeps {} activations, its limit is {}", rank, peak, wanted.limit_of(rank));
+  return {};
+}
+
+// What no schedule undercuts: one micro-batch goes through all stages and back, and a rank has its work to do from when
+// the first micro-batch can have come; after its last input gradient the way back to stage 0 and the weight gradient
+// there; and activations live for the way from their stage to the last one and back, at most a limit of them at once.
+double least_makespan(const Wanted& wanted, const std::vector<int>& places) {
+  const Times& times = wanted.times;
+  const std::size_t stages = places.size();
+  const auto factor = [](const std::vector<double>& of, std::size_t at) { return of.empty() ? 1 : of[at]; };
+  const auto forward = [&](std::size_t s) { return times.forward * factor(times.of_stage, s); };
+  const auto input = [&](std::size_t s) { return times.input_gradient * factor(times.of_stage, s); };
+  const auto weight = [&](std::size_t s) { return times.weight_gradient * factor(times.of_stage, s); };
+  const auto hop = [&](std::size_t s) {  // from stage s to the next
+    return places[s] == places[s + 1] ? 0 : times.latency + times.seconds_a_message * factor(times.of_boundary, s);
+  };
+  const auto there_and_back = [&](std::size_t s) {  // from the end of a stage's forward to its input gradient
+    double time = 0;
+    for (std::size_t next = s + 1; next < stages; ++next) time += 2 * hop(next - 1) + forward(next) + input(next);
+    return time;
+  };
+  double least = forward(0) + there_and_back(0) + input(0) + weight(0);
+  for (int rank = 0; rank < wanted.shape.ranks; ++rank) {
+    double begin = 0, way = 0, begins = -1, home = 0, work = 0, without_weights = 0, lives = 0;
+    for (std::size_t s = 0; s < stages; ++s) {
+      if (s > 0) begin += forward(s - 1) + hop(s - 1), way += hop(s - 1) + input(s - 1);
+      if (places[s] != rank) continue;
+      if (begins < 0) begins = begin, home = way;
+      work += forward(s) + input(s) + weight(s);
+      without_weights += forward(s) + input(s);
+      lives += forward(s) + there_and_back(s) + input(s) + weight(s);
+    }
+    const double m = wanted.shape.micro_batches;
+    least = std::max({least, begins + m * work, begins + m * without_weights + home + weight(0),
+                      begins + m * lives / wanted.limit_of(rank)});
+  }
+  return least;
+}
+
+using JudgeMade = std::function<std::string(const Wanted& wanted, const Schedule& schedule, const json& result)>;
+
+void judge_made(Context& context, const JudgeMade& judge) {
+  const int chunks = static_cast<int>(context.parameters().number("chunks"));
+  Random random(context.seed());
+  for (int trial = 0; trial < 25; ++trial) {
+    const Wanted wanted = draw_unequal(random, chunks, context.parameters().text("limit"));
+    const json args = question_of_wanted(wanted);
+    const std::string problem = problem_of(context.adapter(), "schedules.generate", args, [&](const json& result) {
+      return problem_of_answer(result, wanted.shape, [&](const PlanShape& shape, const Schedule& schedule) {
+        if (std::string left_out = problem_of_work(shape, schedule); !left_out.empty()) return left_out;
+        const Run run = run_of(schedule, wanted.times);
+        return run.stuck.empty() ? judge(wanted, schedule, result) : run.stuck;
+      });
+    });
+    if (!problem.empty()) return report_words(args.dump() + ": " + problem);
+  }
+}
+void within_each_limit(Context& context) {
+  judge_made(context, [](const Wanted& wanted, const Schedule& schedule, const json&) {
+    return problem_of_limits(wanted, schedule);
+  });
+}
+void says_its_makespan(Context& context) {
+  judge_made(context, [](const Wanted& wanted, const Schedule& schedule, const json& result) -> std::string {
+    const double told = result.at("makespan"), takes = run_of(schedule, wanted.times).makespan;
+    return told == takes ? "" : fmt::format("it takes {} s, and {} s are answered", takes, told);
+  });
+}
+void bounds_from_below(Context& context) {
+  judge_made(context, [](const Wanted& wanted, const Schedule& schedule, const json& result) -> std::string {
+    constexpr double rounding = 1e-9;
+    const double told = result.at("lower_bound"), takes = run_of(schedule, wanted.times).makespan;
+    const double least = least_makespan(wanted, schedule.stage_to_rank);
+    if (told > takes * (1 + rounding)) return fmt::format("the lower bound is {}, and it takes {}", told, takes);
+    if (told < least * (1 - rounding)) return fmt::format("the lower bound is {}, and none takes {}", told, least);
+    return {};
+  });
 }
 
 // Of schedules with the same stages on the same ranks that keep to the limit too, none takes less time.
@@ -179,6 +301,10 @@ void add_automatic_checks(suite::Suite& suite) {
         {"2",
          {"auto", "dualpipev", "interleaved", "interleaved-zero-bubble", "looped-bfs", "v-half", "v-min", "zbv"}}}});
   add("says_the_least_limit", "SCHED-070@31ec", {chunks}, says_the_least_limit);
+  const suite::Axis limits{"limit", {"least", "some", "all"}};
+  add("within_each_limit", "SCHED-068@bbed", {chunks, limits}, within_each_limit);
+  add("says_its_makespan", "SCHED-118@8e91", {chunks, limits}, says_its_makespan);
+  add("bounds_from_below", "SCHED-119@429e", {chunks, limits}, bounds_from_below);
 }
 
 }  // namespace plumbline::conformance

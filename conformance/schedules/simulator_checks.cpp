@@ -165,9 +165,28 @@ void jitter(Context& context) {
 
 // ---- why ranks are idle ----
 
+Schedule without_messages(Schedule plan) {
+  for (auto& actions : plan.ranks) std::erase_if(actions, [](const Action& action) { return is_message(action.kind); });
+  return plan;
+}
+
 const std::vector<std::string>& causes() {
   static const std::vector<std::string> names{"transfer", "straggler", "imbalance", "fill", "drain", "dependency"};
   return names;
+}
+
+std::string problem_of_idle_sums(const Run& run, const json& result) {
+  for (std::size_t rank = 0; rank < run.work.size(); ++rank) {
+    double sum = 0;
+    for (const std::string& cause : causes()) {
+      const double seconds = result.at("idle").at(rank).at(cause);
+      if (seconds < 0) return fmt::format("rank {} is idle for {} s of {}", rank, seconds, cause);
+      sum += seconds;
+    }
+    if (sum != run.makespan - run.work[rank])
+      return fmt::format("rank {} is idle for {} s, and {} s have a cause", rank, run.makespan - run.work[rank], sum);
+  }
+  return {};
 }
 
 void idle_sums(Context& context) {
@@ -181,17 +200,32 @@ void idle_sums(Context& context) {
     if (part == "stragglers") times.of_rank = factors(random, schedule.ranks.size());
     const Run run = run_of(schedule, times);
     const json args = question(schedule, times);
+    const std::string problem = problem_of(context.adapter(), "schedules.simulate", args,
+                                           [&](const json& result) { return problem_of_idle_sums(run, result); });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 500) + ": " + problem);
+  }
+}
+
+// Where nothing takes longer than elsewhere, it is the time before a rank's computations, after them and in between.
+void idle_places(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 100; ++trial) {
+    const Schedule schedule = random_plan(random, context.parameters().text("rows") == "messages");
+    const Times times{.forward = static_cast<double>(random.between(1, 5)),
+                      .input_gradient = static_cast<double>(random.between(1, 5)),
+                      .weight_gradient = static_cast<double>(random.between(1, 5))};
+    const Run run = run_of(without_messages(schedule), times);
+    const json args = question(schedule, times);
     const std::string problem = problem_of(context.adapter(), "schedules.simulate", args, [&](const json& result) {
       for (std::size_t rank = 0; rank < run.work.size(); ++rank) {
-        double sum = 0;
-        for (const std::string& cause : causes()) {
-          const double seconds = result.at("idle").at(rank).at(cause);
-          if (seconds < 0) return fmt::format("rank {} is idle for {} s of {}", rank, seconds, cause);
-          sum += seconds;
-        }
-        if (sum != run.makespan - run.work[rank])
-          return fmt::format("rank {} is idle for {} s, and {} s have a cause", rank, run.makespan - run.work[rank],
-                             sum);
+        if (schedule.ranks[rank].empty()) continue;  // any computation takes longer than those that it has
+        const double before = run.first_start[rank], after = run.makespan - run.last_end[rank];
+        const json expected{
+            {"fill", before},  {"drain", after},   {"dependency", run.makespan - run.work[rank] - before - after},
+            {"transfer", 0.0}, {"straggler", 0.0}, {"imbalance", 0.0}};
+        if (std::string words = first_difference(expected, result.at("idle").at(rank), fmt::format("rank {}", rank));
+            !words.empty())
+          return words;
       }
       return std::string();
     });
@@ -313,15 +347,14 @@ json computations_of(const json& rows, const json& starts) {
   return computed;
 }
 
-Schedule without_messages(Schedule plan) {
-  for (auto& actions : plan.ranks) std::erase_if(actions, [](const Action& action) { return is_message(action.kind); });
-  return plan;
-}
+// What is judged of rows: the plan without messages, its run, and what each message occupies of its link.
+using JudgeRows = std::function<std::string(const json& rows, const Schedule& computations, const Run& run,
+                                            double seconds_a_message, const json& result)>;
 
-void rows_of_all_kinds(Context& context) {
+void judge_rows(Context& context, int trials, const JudgeRows& judge) {
   const std::string& kind = context.parameters().text("rows");
   Random random(context.seed());
-  for (int trial = 0; trial < 150; ++trial) {
+  for (int trial = 0; trial < trials; ++trial) {
     Schedule plan = random_plan(random, kind == "messages");
     if (kind == "pairs") join_some(random, plan);
     const StageSeconds seconds = random_seconds(random, plan.stages);
@@ -340,13 +373,31 @@ void rows_of_all_kinds(Context& context) {
     const Schedule computations = without_messages(plan);
     const Run run = run_of(computations, times);
     const std::string problem = problem_of(context.adapter(), "schedules.simulate", args, [&](const json& result) {
-      json got = result;
-      got["start_times"] = computations_of(args["ranks"], result.at("start_times"));
-      return first_difference(
-          {{"makespan", run.makespan}, {"start_times", run.starts}, {"peak_activations", peaks_of(computations)}}, got);
+      return judge(args["ranks"], computations, run, times.seconds_a_message, result);
     });
     if (!problem.empty()) return report_words(args.dump().substr(0, 700) + ": " + problem);
   }
+}
+void rows_of_all_kinds(Context& context) {
+  judge_rows(
+      context, 150, [](const json& rows, const Schedule& computations, const Run& run, double, const json& result) {
+        json got = result;
+        got["start_times"] = computations_of(rows, result.at("start_times"));
+        return first_difference(
+            {{"makespan", run.makespan}, {"start_times", run.starts}, {"peak_activations", peaks_of(computations)}},
+            got);
+      });
+}
+void traffic_of_rows(Context& context) {
+  judge_rows(context, 40,
+             [](const json&, const Schedule& computations, const Run&, double seconds, const json& result) {
+               return first_difference(traffic_of(computations, 1000 * seconds), result);
+             });
+}
+void idle_sums_of_rows(Context& context) {
+  judge_rows(context, 80, [](const json&, const Schedule&, const Run& run, double, const json& result) {
+    return problem_of_idle_sums(run, result);
+  });
 }
 
 void refuses_costs(Context& context) {
@@ -390,10 +441,13 @@ void add_simulator_checks(suite::Suite& suite) {
   add("traffic", "SCHED-062@f156", {"links", {"none", "bandwidth"}}, traffic);
   add("jitter", "SCHED-063@812c", {"of", {"seeds", "times"}}, jitter);
   add("idle_sums", "SCHED-064@6782", {"part", {"none", "latency", "stages", "stragglers"}}, idle_sums);
+  const suite::Axis all_rows{"rows", {"computations", "pairs", "messages", "idle_cells"}};
+  add("traffic_of_rows", "SCHED-062@f156", all_rows, traffic_of_rows);
+  add("idle_sums_of_rows", "SCHED-064@6782", all_rows, idle_sums_of_rows);
+  add("idle_places", "SCHED-120@e63b", {"rows", {"computations", "messages"}}, idle_places);
   add("idle_alone", "SCHED-065@73e6", {"cause", {"none", "transfer", "straggler", "imbalance"}}, idle_alone);
   add("refuses", "SCHED-049@f925", {"fault", {"negative", "length", "latency", "stuck"}}, refuses_bad_times);
-  add("rows_of_all_kinds", "SCHED-086@8133", {"rows", {"computations", "pairs", "messages", "idle_cells"}},
-      rows_of_all_kinds);
+  add("rows_of_all_kinds", "SCHED-086@8133", all_rows, rows_of_all_kinds);
   add("refuses_costs", "SCHED-087@3e28",
       {"fault",
        {"no_bandwidth", "negative_bandwidth", "negative_bytes", "negative_backward", "not_a_number", "endless",

@@ -24,7 +24,7 @@ const Variable& gradient_variable(const Program& program, const std::string& gra
 
 // Whether so many elements more are within the limit.
 bool fits(const GradientGroup& group, std::int64_t elements, std::int64_t limit) {
-  return group.numel <= limit && elements <= limit - group.numel;
+  return elements <= limit - group.numel;
 }
 
 // One walk with one open group. What joins it is the convention's to say.

@@ -25,6 +25,12 @@ void Parts::see(const Op& op) {
   for (const std::string& whole : names_at(op.outputs, "FusedOutput")) parts_[whole] = names_at(op.outputs, "Output");
 }
 
+const std::vector<std::string>& Parts::of(const std::string& name) const {
+  static const std::vector<std::string> kNone;
+  const auto found = parts_.find(name);
+  return found == parts_.end() ? kNone : found->second;
+}
+
 std::vector<std::string> Parts::names(const Slots& slots) const {
   std::vector<std::string> names;
   for (const auto& [slot, list] : slots)

@@ -111,8 +111,7 @@ class DivisionByLoss {
 
  public:
   explicit DivisionByLoss(const Program& program) : program_(program) {
-    for (const Op& op : program.ops)
-      if (is_possible_) see(op);
+    for (const Op& op : program.ops) see(op);
     for (const Op& op : program.ops)  // nobody need read a gradient
       if (const auto left = divided_.find(first_name(op.outputs));
           is_data_parallel_reduction(op) && left != divided_.end())
@@ -223,13 +222,15 @@ class DivisionByOptimizers {
     while (drop_shared()) continue;
   }
 
+  [[nodiscard]] static bool rescales(const Op& op) {
+    return is_optimizer(op) && takes_rescale(op.type, Convention::plumbline) && number_of(op, "rescale_grad") &&
+           op.inputs.contains("Grad");
+  }
   [[nodiscard]] const std::map<std::string, double>& gradients() const { return divisors_; }
-  /// What an optimizer's gradients are all divided by; nothing where one of them is not, or differs.
+  /// What the gradients of an optimizer that rescales are all divided by; nothing where one of them is not, or differs.
   [[nodiscard]] std::optional<double> divisor_at(const Op& optimizer) const {
-    const auto slot = optimizer.inputs.find("Grad");
-    if (slot == optimizer.inputs.end() || slot->second.empty()) return std::nullopt;
     std::set<double> divisors;
-    for (const std::string& name : slot->second) {
+    for (const std::string& name : optimizer.inputs.at("Grad")) {
       const auto found = divisors_.find(name);
       if (found == divisors_.end()) return std::nullopt;
       divisors.insert(found->second);
@@ -238,11 +239,6 @@ class DivisionByOptimizers {
   }
 
  private:
-  static bool rescales(const Op& op) {
-    return is_optimizer(op) && takes_rescale(op.type, Convention::plumbline) && number_of(op, "rescale_grad") &&
-           op.inputs.contains("Grad");
-  }
-
   void see(const Op& op) {
     if (is_data_parallel_scale(op)) return see_scale(op);
     for (const std::string& name : names_in(op.outputs)) spoil(name);
@@ -263,10 +259,9 @@ class DivisionByOptimizers {
     const bool is_in_place = names_in(op.inputs) == names_in(op.outputs);
     const auto variable = program_.variables.find(gradient);
     const bool persists = variable != program_.variables.end() && variable->second.persistable;
-    if (divisor && is_in_place && !persists && !scaled_.contains(gradient) && !shared_.contains(gradient))
-      divisors_[gradient] = *divisor;
-    if (scaled_.contains(gradient)) divisors_.erase(gradient);
-    scaled_.insert(gradient);
+    const bool is_first = scaled_.insert(gradient).second;
+    spoil(gradient);
+    if (divisor && is_in_place && is_first && !persists && !shared_.contains(gradient)) divisors_[gradient] = *divisor;
   }
 
   // What touches a gradient behind its scale op sees the difference; what does so ahead of it does not.
@@ -291,10 +286,7 @@ class DivisionByOptimizers {
   std::vector<const Op*> optimizers_;
 };
 
-bool has_scales(const Program& program) { return std::ranges::any_of(program.ops, is_data_parallel_scale); }
-
 Program prune_without_difference(Program program) {
-  if (!has_scales(program)) return program;
   if (const auto divisor = DivisionByLoss(program).divisor()) {
     for (Op& op : program.ops)
       if (starts_backward(op)) op.attributes["value"] = as_float32(*number_of(op, "value") / *divisor);
@@ -304,7 +296,7 @@ Program prune_without_difference(Program program) {
   const Program before = program;
   const DivisionByOptimizers division(before);
   for (Op& op : program.ops)
-    if (is_optimizer(op) && takes_rescale(op.type, Convention::plumbline) && number_of(op, "rescale_grad"))
+    if (DivisionByOptimizers::rescales(op))
       if (const auto divisor = division.divisor_at(op))
         op.attributes["rescale_grad"] = as_float32(*number_of(op, "rescale_grad") / *divisor);
   remove_scales(program, [&](const Op& op) { return division.gradients().contains(first_name(op.outputs)); });
@@ -314,8 +306,7 @@ Program prune_without_difference(Program program) {
 }  // namespace
 
 bool can_fold_scaling(const Program& program) {
-  return has_scales(program) &&
-         (DivisionByLoss(program).divisor() || !DivisionByOptimizers(program).gradients().empty());
+  return DivisionByLoss(program).divisor() || !DivisionByOptimizers(program).gradients().empty();
 }
 
 Program prune_scaling(const Program& program, const Analysis& analysis, const Rings& rings,

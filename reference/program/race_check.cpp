@@ -36,12 +36,6 @@ std::vector<Access> accesses_of(const Op& op) {
   };
   add(op.outputs, true);
   if (op.type != kCoalesce || copies(op)) add(op.inputs, false);
-  // The write first, so that it is the one that stays.
-  std::ranges::sort(accesses, [](const Access& a, const Access& b) {
-    return std::tie(a.variable, b.writes) < std::tie(b.variable, a.writes);
-  });
-  const auto rest = std::ranges::unique(accesses, {}, &Access::variable);
-  accesses.erase(rest.begin(), rest.end());
   return accesses;
 }
 
@@ -80,8 +74,8 @@ class Clock {
 
 /// A touch of a variable: the last one of its stream.
 struct Touch {
-  int op = -1, count = 0;  // count of its stream
-  std::string named;       // as what: the variable, or the fused one that it is part of
+  int op = 0, count = 0;  // count of its stream; 0 where there is none
+  std::string named;      // as what: the variable, or the fused one that it is part of
 };
 struct Touches {
   std::vector<Touch> writes, reads;  // by stream
@@ -161,18 +155,18 @@ class Checker {
 
   void touch(const std::string& variable, const Touch& touch, bool writes, std::size_t stream, const Clock& now) {
     Touches& before = touches_[variable];
-    compare(variable, before.writes, true, touch, writes, stream, now);
-    if (writes) compare(variable, before.reads, false, touch, writes, stream, now);
+    compare(variable, before.writes, true, touch, writes, now);
+    if (writes) compare(variable, before.reads, false, touch, writes, now);
     std::vector<Touch>& mine = writes ? before.writes : before.reads;
     if (mine.size() <= stream) mine.resize(stream + 1);
     mine[stream] = touch;
   }
 
   void compare(const std::string& variable, const std::vector<Touch>& earlier, bool earlier_writes, const Touch& touch,
-               bool writes, std::size_t stream, const Clock& now) {
+               bool writes, const Clock& now) {
     for (std::size_t other = 0; other < earlier.size(); ++other) {
       const Touch& first = earlier[other];
-      if (other == stream || first.op < 0 || first.op == touch.op || first.count <= now.of(other)) continue;
+      if (first.count <= now.of(other)) continue;  // so it is for all of the op's own stream
       // Two ops that name one fused variable race for it, and not once more for each part.
       if (first.named == touch.named && touch.named != variable) continue;
       report(variable, first, earlier_writes, touch, writes);

@@ -41,8 +41,8 @@ struct Access {
   bool writes = false;
   friend bool operator==(const Access&, const Access&) = default;
 };
-/// What an op touches: what it names, each once, a write where it does both. Dependency ops and waits touch nothing,
-/// and coalesce_tensor reads what it makes one only where it copies.
+/// What an op touches: what it names, writes first. Dependency ops and waits touch nothing, and coalesce_tensor reads
+/// what it makes one only where it copies.
 [[nodiscard]] std::vector<Access> accesses_of(const Op& op);
 
 /// The stream that an op runs on: the ring's own, "ring 12", where communication left the calculation stream, else the

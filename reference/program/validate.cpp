@@ -153,17 +153,14 @@ class MemoryWalk {
  private:
   void take(const Op& op) {
     parts_.see(op);
-    if (op.type == kCoalesceType) {
-      has_parts_ = true;
-      empty_members(op);
-    }
+    if (op.type == kCoalesceType) empty_members(op);
     const bool touches = reads_and_writes(op);
     std::set<std::string> read;
     for (const std::string& name : names_in(op.inputs)) {
       read.insert(name);
       if (!touches) continue;
       note_read({.name = name, .whole = {}});
-      for (const std::string& part : parts_of(name)) {
+      for (const std::string& part : parts_.of(name)) {
         read.insert(part);
         note_read({.name = part, .whole = name});
         parts_read_[position_].push_back({.name = part, .whole = name});
@@ -173,14 +170,8 @@ class MemoryWalk {
     for (const std::string& name : names_in(op.outputs)) {
       note_written(name, read);
       if (touches)
-        for (const std::string& part : parts_of(name)) note_written(part, read);
+        for (const std::string& part : parts_.of(name)) note_written(part, read);
     }
-  }
-  [[nodiscard]] std::vector<std::string> parts_of(const std::string& name) const {
-    if (!has_parts_) return {};
-    std::vector<std::string> parts = parts_.names({{"", {name}}});
-    if (parts.size() == 1 && parts.front() == name) parts.clear();
-    return parts;
   }
   void empty_members(const Op& coalesce) {
     const auto members = coalesce.outputs.find("Output");
@@ -208,7 +199,6 @@ class MemoryWalk {
   const Program& program_;
   int position_ = 0;
   Parts parts_;
-  bool has_parts_ = false;
   std::map<std::string, int> writers_, emptied_by_;
   std::map<int, std::vector<ReadName>> parts_read_;  // by op
   std::vector<NotCopied> not_copied_;                // in the order of their readers

@@ -136,6 +136,7 @@ class Attribution {
   [[nodiscard]] Index begin(std::size_t rank) const { return static_cast<Index>(timeline_.offsets[rank]); }
   [[nodiscard]] Index end(std::size_t rank) const { return static_cast<Index>(timeline_.offsets[rank + 1]); }
   [[nodiscard]] const Period& period(Index i) const { return timeline_.periods[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] double end_of(Index group) const { return group == kNone ? 0 : period(group).end; }
 
   void note_longest() {
     longest_.assign(schedule_.ranks.size(), {.forward = 0, .input_gradient = 0, .weight_gradient = 0, .backward = 0});
@@ -152,27 +153,29 @@ class Attribution {
 
   // Back from the begin of a group of computations, for which a rank waits, to the begin of the gap.
   void follow(const Gap& gap, Index group) {
-    while (group != kNone && period(group).start > gap.begin) {
+    while (period(group).start > gap.begin) {
       const double now = period(group).start;
-      const Index own = origins_.before(group);
-      const double own_end = own == kNone ? 0 : period(own).end;
-      Index next = own;
-      const std::size_t awaited = own_end < now ? awaited_by(group) : kNowhere;
-      if (measured_ && own_end < now && (awaited == kNowhere || end_of_maker(awaited) <= own_end)) {
-        gap.idle.overhead += now - std::max(own_end, gap.begin);
-        if (own_end <= gap.begin) return;
-      } else if (own_end < now) {  // a message came now
-        if (awaited == kNowhere) return;
-        next = origins_.maker(awaited);
-        double sent = next == kNone ? 0 : period(next).end;
-        if (meets_ && sent <= own_end) sent = own_end, next = own;  // it waited for the receiver
-        gap.idle.transfer += now - std::max(sent, gap.begin);
-        if (sent <= gap.begin) return;
-      }
-      if (next == kNone) return;
-      add_computation(gap, next);
-      group = next;
+      Index cause = origins_.before(group);  // what its rank did, until it
+      if (end_of(cause) < now) cause = follow_wait(gap, group, cause);
+      if (cause == kNone) return;
+      add_computation(gap, cause);
+      group = cause;
     }
+  }
+  // From when the rank of a group was free, after its computations `own`, to the group. Returns the computations for
+  // which it did not begin before.
+  Index follow_wait(const Gap& gap, Index group, Index own) {
+    const double now = period(group).start;
+    const std::size_t awaited = awaited_by(group);
+    if (awaited == kNowhere || (measured_ && end_of_maker(awaited) <= end_of(own))) {
+      gap.idle.overhead += now - std::max(end_of(own), gap.begin);
+      return own;
+    }
+    // A message came now. Under rendezvous it may have waited for the receiver.
+    const bool met_late = meets_ && end_of_maker(awaited) <= end_of(own);
+    const Index cause = met_late ? own : origins_.maker(awaited);
+    gap.idle.transfer += now - std::max(end_of(cause), gap.begin);
+    return cause;
   }
   void follow_from_end(const Gap& gap) {
     const auto last = std::ranges::max_element(timeline_.ranks, {}, &RankTimes::last_end);
@@ -199,9 +202,7 @@ class Attribution {
     }
     return found;
   }
-  [[nodiscard]] double end_of_maker(std::size_t awaited) const {
-    return origins_.maker(awaited) == kNone ? 0 : period(origins_.maker(awaited)).end;
-  }
+  [[nodiscard]] double end_of_maker(std::size_t awaited) const { return end_of(origins_.maker(awaited)); }
   [[nodiscard]] bool share_rank(int stage, int other) const {
     return schedule_.stage_to_rank[static_cast<std::size_t>(stage)] ==
            schedule_.stage_to_rank[static_cast<std::size_t>(other)];

@@ -23,6 +23,8 @@ class Parts {
  public:
   /// Of the fused variable of a coalesce_tensor, whose outputs are no parts of others any more.
   void see(const Op& op);
+  /// Of a fused variable; none of another.
+  [[nodiscard]] const std::vector<std::string>& of(const std::string& name) const;
   /// The names, each fused variable's by those of its parts.
   [[nodiscard]] std::vector<std::string> names(const Slots& slots) const;
 
