@@ -29,7 +29,7 @@ foreach(header IN LISTS headers ITEMS
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline/${folder})
 endforeach()
 
-# The C interface of plugins: a folder of its own in the include path, since it includes nothing of the others.
+# The C interface of plugins, at the top of the include folder, since it includes none of the others.
 install(FILES harness/subject/plumbline_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline)
 
 # Literally lib, as the modules: the package says where they are by a path from its own.

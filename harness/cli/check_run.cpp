@@ -367,7 +367,7 @@ void CheckRun::say_unless_shown(const record::Run& run) const {
   if (name.empty() || run::exit_status(run) != 0) return;
   const mutants::Mutant& mutant = mutants::find_mutant(suite_, name);
   const bool is_judged = std::ranges::any_of(run.results, [&](const Result& one) {
-    return one.verdict == Verdict::pass && std::ranges::count(one.requirements, mutant.violates) > 0;
+    return one.verdict != Verdict::skip && std::ranges::count(one.requirements, mutant.violates) > 0;
   });
   if (!is_judged)
     fmt::print("{} violates {}, of which no case ran; it shows in {}\n", name, mutant.violates, mutant.shows);

@@ -1,6 +1,5 @@
 // `plumbline doctor`: what this machine can run, and why not.
 #include <algorithm>
-#include <future>
 #include <memory>
 
 #include <dlfcn.h>
@@ -167,15 +166,13 @@ Finding device_runtime(comm::Device::Kind kind) {
 }
 
 int run_doctor(bool starts, const Program& program) {
-  // Most of the time goes into the loading of LibTorch.
-  std::future<std::string> no_training = std::async(std::launch::async, subject::why_no_training);
   const nlohmann::json machine = record::capture_environment();
   fmt::print("machine: {}, {} of {} cores, {:.1f} GiB, {}\n", machine.at("cpu").get<std::string>(),
              machine.at("usable_cores").get<int>(), machine.at("cores").get<int>(),
              machine.at("memory_bytes").get<double>() / (1 << 30), machine.at("kernel").get<std::string>());
   std::vector<Finding> findings;
   for (const std::string& name : backend_names()) findings.push_back(backend(name, starts, program));
-  const std::string training = no_training.get();
+  const std::string training = subject::why_no_training();
   findings.push_back({"LibTorch", training.empty(), training.empty() ? "module training loads" : training});
   for (const suite::Profile& profile : program.suite().profiles()) {
     bool needs_training = false;

@@ -132,8 +132,8 @@ json AdapterService::answer(const json& request) const {
     arguments.expect_no_others();
     return greeting;
   }
+  (void)arguments.get<std::string>("convention", "plumbline");  // a text, and read, whether the operation asks or not
   expect_of_row(row(op), args);
-  (void)arguments.has("convention");  // read already
   json result = operations_.at(op).operation(arguments);
   arguments.expect_no_others();
   return result;

@@ -402,10 +402,9 @@ json trace(const Arguments& arguments) {
       return hysteresis_trace(arguments, HasMaximum::no);
     case Convention::colossalai:
       return hysteresis_trace(arguments, HasMaximum::yes);
-    case Convention::deepspeed:
+    default:
       return deepspeed_trace(arguments);
   }
-  return {};
 }
 
 // ---- who skips ----
