@@ -74,7 +74,7 @@ enum {
 };
 typedef int32_t plumbline_status;
 
-/* Element types. f16 is IEEE 754 binary16, bf16 its 8-bit-exponent sibling. */
+/* Element types. f16 is IEEE 754 binary16; bf16 is the upper half of binary32. */
 enum {
   PLUMBLINE_F16 = 1,
   PLUMBLINE_BF16 = 2,

@@ -9,7 +9,7 @@ from pathlib import Path
 PLUMBLINE = str(Path(sys.argv[1]).resolve())
 PLUGINS = Path(sys.argv[2]).resolve()
 SOURCE = (Path(__file__).resolve().parent / "faults.c").read_text()
-AT_ONCE = 4  # most of the time of a run is waiting
+AT_ONCE = 6  # most of the time of a run is waiting
 
 # fault: what it is, the requirement that finds it, the verdict, and the number of ranks at which it shows.
 FAULTS = {
