@@ -42,9 +42,14 @@ std::shared_ptr<Group> Group::create(std::span<const int> ranks) {
   const int creation = job->next_creation(identity.id, world_ranks);
   std::shared_ptr<Group> group(new Group(job, identify(identity.id, std::move(world_ranks), "", creation)));
   group->create_handle(this, ranks);
-  const std::lock_guard hold(mutex_);
-  std::erase_if(subgroups_, [](const auto& one) { return one.expired(); });
-  subgroups_.push_back(group);
+  std::string reason;
+  {
+    const std::lock_guard hold(mutex_);
+    std::erase_if(subgroups_, [](const auto& one) { return one.expired(); });
+    subgroups_.push_back(group);
+    reason = reason_;
+  }
+  if (is_aborted_) group->abort(reason);  // an abort in the meantime has not met it
   return group;
 }
 
@@ -65,17 +70,19 @@ void Group::create_handle(const Group* parent, std::span<const int> parent_ranks
                                   .world_ranks = identity.ranks.data(),
                                   .parent_ranks = parent == nullptr ? nullptr : parent_ranks.data(),
                                   .name = identity.name.c_str()};
+  plumbline_group* made = nullptr;
   call([&] { return fmt::format("creating {}", where()); },
        [&](plumbline_error* error) {
-         return parent == nullptr ? job->library->world(job->context(), &info, &handle_, error)
-                                  : job->library->create_group(parent->handle_, &info, &handle_, error);
+         return parent == nullptr ? job->library->world(job->context(), &info, &made, error)
+                                  : job->library->create_group(parent->handle_, &info, &made, error);
        });
+  handle_ = made;  // of another status the library has freed it
   if (handle_ == nullptr)
     throw RuntimeFailure(fmt::format("creating {}: the plugin returned status 0 and no group", where()));
 }
 
 void Group::expect_sound() const {
-  if (!is_aborted_.load(std::memory_order_acquire)) return;
+  if (job->library->abort != nullptr || !is_aborted_.load(std::memory_order_acquire)) return;
   const std::lock_guard hold(mutex_);
   throw comm::PeerFailed(fmt::format("{}: the group has failed: {}", where(), reason_));
 }
@@ -84,7 +91,7 @@ void Group::abort(const std::string& reason) noexcept {
   std::vector<std::shared_ptr<Group>> subgroups;
   {
     const std::lock_guard hold(mutex_);
-    if (job->library->abort == nullptr && !is_aborted_.load()) {
+    if (!is_aborted_.load()) {
       reason_ = reason;
       is_aborted_.store(true, std::memory_order_release);
     }

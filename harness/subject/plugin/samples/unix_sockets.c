@@ -384,6 +384,8 @@ static int connect_all(plumbline_context* context, const char* scratch) {
   }
   for (int above = context->rank + 1; above < context->ranks; ++above) {
     int32_t peer = -1;
+    struct pollfd arrival = {listener, POLLIN, 0};
+    if (poll(&arrival, 1, 30000) != 1) return 0; /* a rank that does not start must not hold the others for ever */
     int one = accept(listener, NULL, NULL);
     if (one < 0 || read(one, &peer, sizeof peer) != sizeof peer || peer <= context->rank || peer >= context->ranks)
       return 0;
@@ -394,21 +396,24 @@ static int connect_all(plumbline_context* context, const char* scratch) {
     if (rank != context->rank) fcntl(context->socket[rank], F_SETFL, O_NONBLOCK);
   return 1;
 }
-static plumbline_status open_job(const plumbline_job* job, plumbline_context** context, plumbline_error* error) {
-  if (job->option_count > 0) return fail(NULL, error, PLUMBLINE_INVALID_ARGUMENT, "there are no options");
-  if (job->ranks > MAX_RANKS) return fail(NULL, error, PLUMBLINE_UNSUPPORTED, "at most 64 ranks are supported");
-  plumbline_context* one = *context = get(sizeof *one);
-  one->rank = job->rank;
-  one->ranks = job->ranks;
-  for (int rank = 0; rank < MAX_RANKS; ++rank) one->socket[rank] = -1;
-  if (job->ranks > 1 && !connect_all(one, job->scratch))
-    return fail(NULL, error, PLUMBLINE_FAILURE, "the ranks cannot connect by sockets in the scratch folder");
-  return PLUMBLINE_OK;
-}
 static void close_job(plumbline_context* context) {
   for (int rank = 0; rank < context->ranks; ++rank)
     if (context->socket[rank] >= 0) close(context->socket[rank]);
   free(context);
+}
+static plumbline_status open_job(const plumbline_job* job, plumbline_context** context, plumbline_error* error) {
+  if (job->option_count > 0) return fail(NULL, error, PLUMBLINE_INVALID_ARGUMENT, "there are no options");
+  if (job->ranks > MAX_RANKS) return fail(NULL, error, PLUMBLINE_UNSUPPORTED, "at most 64 ranks are supported");
+  plumbline_context* one = get(sizeof *one);
+  one->rank = job->rank;
+  one->ranks = job->ranks;
+  for (int rank = 0; rank < MAX_RANKS; ++rank) one->socket[rank] = -1;
+  if (job->ranks > 1 && !connect_all(one, job->scratch)) {
+    close_job(one);
+    return fail(NULL, error, PLUMBLINE_FAILURE, "the ranks cannot connect by sockets in the scratch folder");
+  }
+  *context = one;
+  return PLUMBLINE_OK;
 }
 
 const plumbline_backend* plumbline_backend_get(void) {
