@@ -35,11 +35,12 @@
  *         INVALID_ARGUMENT and UNSUPPORTED mean that the call had no effect. MISMATCH, TIMEOUT,
  *         PEER_FAILED and FAILURE mean that the group has failed: every later call on it returns
  *         PEER_FAILED. Other groups continue to work. What a function returns through a pointer counts
- *         with PLUMBLINE_OK only: after another status the library itself frees what it made. Plumbline validates arguments (null pointers,
- *         counts, roots, peers, tags, overlaps, rank lists, averages of integers) before a call.
+ *         with PLUMBLINE_OK only: after another status the library itself frees what it made. Plumbline
+ *         validates arguments (null pointers, counts, roots, peers, tags, overlaps, rank lists, averages
+ *         of integers) before a call.
  * Faults  A status that is not listed here and a C++ exception count as FAILURE; an exception out of a
- *         function without a status is a crash. A function that
- *         exits, crashes or does not return fails the check that called it, and no other check.
+ *         function without a status is a crash. A function that exits, crashes or does not return fails
+ *         the check that called it, and no other check.
  * Missing A null function pointer is a capability that the library does not have:
  *           start         nonblocking and coalescing calls (test, wait and drop belong to it)
  *           create_group  groups
