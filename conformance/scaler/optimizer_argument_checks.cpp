@@ -349,7 +349,7 @@ void add_optimizer_argument_checks(suite::Suite& suite) {
       groups_are_of_sizes);
   add("states_are_loaded", "SCALER-117@ca9e", {{"scale", {"constant", "torch", "hysteresis", "deepspeed"}}},
       states_are_loaded);
-  add("gradients_are_zeroed", "SCALER-118@f005", {{"given", {"all", "one"}}}, gradients_are_zeroed);
+  add("gradients_are_zeroed", "SCALER-118@43f1", {{"given", {"all", "one"}}}, gradients_are_zeroed);
 }
 
 }  // namespace plumbline::conformance

@@ -101,10 +101,10 @@ void halves_follow_gossip(Context& context) {
     slowmo.before_forward();
     slowmo.after_backward({});
     if (options.overlap) {
-      EXPECT_EQ(half, comm::to_float16(master)) << "SLOWMO-031: behind backward " << step;
+      EXPECT_EQ(half, comm::to_float16(master)) << "SLOWMO-031: after backward " << step;
     }
     slowmo.step();
-    EXPECT_EQ(half, comm::to_float16(master)) << "SLOWMO-031: behind step " << step;
+    EXPECT_EQ(half, comm::to_float16(master)) << "SLOWMO-031: after step " << step;
   }
 }
 

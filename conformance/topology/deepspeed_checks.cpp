@@ -285,7 +285,7 @@ suite::Check deepspeed_check(std::string id, std::string verifies, std::function
 void add_deepspeed_checks(suite::Suite& suite) {
   suite.add(deepspeed_check("topology.deepspeed.positions", "TOPO-061@6230", positions));
   suite.add(deepspeed_check("topology.deepspeed.surplus_sizes", "TOPO-062@0aef", surplus_sizes));
-  suite.add(deepspeed_check("topology.deepspeed.empty_worlds", "TOPO-063@bba2", empty_worlds));
+  suite.add(deepspeed_check("topology.deepspeed.empty_worlds", "TOPO-063@54d0", empty_worlds));
   suite.add(deepspeed_check("topology.deepspeed.field_names", "TOPO-064@a397", field_names));
 }
 

@@ -405,7 +405,6 @@ const std::vector<BadQuestion>& bad_runs() {
           {{"expert_gtp_remat_size", 2}, {"num_distributed_optimizer_instances", 2}}),
       run("hybrid_of_an_odd_number", 3, {{"hybrid_context_parallel", true}}),
       run("offset_minus_one", 4, {{"rank_offset", -1}}),
-      run("order_without_tensor", 4, {{"order", "dp-pp"}}),
       run("experts_apart_from_stages", 8,
           {{"pipeline_model_parallel_size", 2},
            {"expert_model_parallel_size", 2},
@@ -443,10 +442,10 @@ void add_run_checks(suite::Suite& suite) {
   };
   add_option("topology.runs.optimizer_instances", "TOPO-069@4b03", optimizer_instances);
   add_option("topology.runs.hierarchies", "TOPO-070@79e3", hierarchies);
-  add_option("topology.runs.hybrid_groups", "TOPO-071@853e", hybrid_groups);
+  add_option("topology.runs.hybrid_groups", "TOPO-071@ffe5", hybrid_groups);
   add_option("topology.runs.gloo_groups", "TOPO-072@efbc", gloo_groups);
   add_option("topology.runs.offset", "TOPO-073@d81f", run_offsets);
-  suite.add(run_check("topology.refusals.runs", "TOPO-074@c2c7", faults_of(bad_runs(), {kRun}), bad_run));
+  suite.add(run_check("topology.refusals.runs", "TOPO-074@beb5", faults_of(bad_runs(), {kRun}), bad_run));
 }
 
 }  // namespace plumbline::conformance

@@ -140,7 +140,7 @@ double clip_over_group(comm::Communicator* group, const GroupGradients& gradient
   expect_clipping(most, p);
   double combined = partial_norm(gradients.counted, p);
   const Buffer message{&combined, 1, DType::f64};
-  if (group != nullptr)
+  if (group != nullptr && group->size() > 1)
     group->all_reduce(message, message, std::isinf(p) ? comm::ReduceOp::max : comm::ReduceOp::sum, timeout);
   const double norm = norm_of_partial(combined, p);
   clip_by_norm(gradients.all, most, norm);

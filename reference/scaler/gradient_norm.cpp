@@ -124,6 +124,10 @@ double total_norm(std::span<const comm::ConstBuffer> gradients, double p) {
   if (std::isnan(p)) throw InvalidArgument("the order of a norm is nan; it must be a number, inf or -inf");
   for (const comm::ConstBuffer& gradient : gradients) check_gradient(gradient);
   if (gradients.empty()) return 0;
+  for (const comm::ConstBuffer& gradient : gradients)
+    if (gradient.dtype != gradients.front().dtype)
+      throw InvalidArgument(fmt::format("gradients of {} and {}: a norm is of gradients of one type",
+                                        name_of(gradients.front().dtype), name_of(gradient.dtype)));
   return with_type(gradients.front().dtype, [&]<class T>(T) {
     std::vector<T> norms;
     for (const comm::ConstBuffer& gradient : gradients) norms.push_back(narrowed<T>(norm_of(gradient, p)));

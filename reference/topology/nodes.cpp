@@ -30,34 +30,39 @@ struct Inside {
 };
 
 // Looks at each node. `reach` is from a group's first rank to its last.
-Inside inside_uneven(std::int64_t stride, std::int64_t reach, const Nodes& nodes) {
+Inside inside_uneven(std::int64_t stride, std::int64_t reach, const Topology& topology, const Nodes& nodes) {
   const std::int64_t period = stride + reach;
+  const auto in_topology = [&](int rank) { return std::clamp(rank - topology.offset(), 0, topology.world_size()); };
   Inside inside;
   for (int node = 0; node < nodes.count(); ++node) {
-    const std::int64_t begin = nodes.first_rank(node), end = begin + nodes.size(node);
+    const int first = nodes.first_rank(node);
+    const std::int64_t begin = in_topology(first), end = in_topology(first + nodes.size(node));
     inside.groups += count_between(begin, end - reach, stride, period);
     inside.edges += count_between(begin, end - stride, reach, period);
   }
   return inside;
 }
 
-// The first `below` of every `period` numbers.
+// The first `below` of every `period` numbers, counted from `first` on, which is 0 or less than a period before it.
 struct Stretches {
-  std::int64_t below = 0, period = 1;
+  std::int64_t below = 0, period = 1, first = 0;
 };
 
 // How many of the numbers 0 … end-1 are in stretches of both kinds; those of the longer period are looked at.
 std::int64_t count_in_both_once(std::int64_t end, const Stretches& a, const Stretches& b) {
   const auto& [many, few] = a.period < b.period ? std::pair(a, b) : std::pair(b, a);
   std::int64_t count = 0;
-  for (std::int64_t begin = 0; begin < end; begin += few.period)
-    count += count_between(begin, std::min(begin + few.below, end), many.below, many.period);
+  for (std::int64_t first = few.first; first < end; first += few.period) {
+    const std::int64_t begin = std::max<std::int64_t>(first, 0), stop = std::min(first + few.below, end);
+    count += count_between(begin - many.first, stop - many.first, many.below, many.period);
+  }
   return count;
 }
 
 // The same, where all repeats after the periods' least common multiple. With m and n as periods, m the longer, it looks
 // at min(end / m, n) stretches, which is sqrt(end) at most.
 std::int64_t count_in_both(std::int64_t end, const Stretches& a, const Stretches& b) {
+  if (a.below <= 0 || b.below <= 0) return 0;
   const std::int64_t repeat = std::lcm(a.period, b.period);
   const std::int64_t whole = end < repeat ? 0 : end / repeat * count_in_both_once(repeat, a, b);
   return whole + count_in_both_once(end % repeat, a, b);
@@ -68,8 +73,8 @@ std::int64_t count_in_both(std::int64_t end, const Stretches& a, const Stretches
 Inside inside_uniform(std::int64_t stride, std::int64_t reach, const Topology& topology, int ranks_per_node) {
   const std::int64_t period = stride + reach, size = ranks_per_node;
   const auto count = [&](std::int64_t of_period, std::int64_t distance) {
-    return count_in_both(topology.world_size(), {.below = of_period, .period = period},
-                         {.below = std::max<std::int64_t>(size - distance, 0), .period = size});
+    return count_in_both(topology.world_size(), {.below = of_period, .period = period, .first = 0},
+                         {.below = size - distance, .period = size, .first = -(topology.offset() % size)});
   };
   return {.groups = count(stride, reach), .edges = count(reach, stride)};
 }
@@ -77,7 +82,7 @@ Inside inside_uniform(std::int64_t stride, std::int64_t reach, const Topology& t
 Inside inside_nodes(const Axis& axis, const Topology& topology, const Nodes& nodes) {
   const std::int64_t stride = axis.stride, reach = stride * (axis.size - 1);
   const std::optional<int> even = nodes.ranks_per_node();
-  return even ? inside_uniform(stride, reach, topology, *even) : inside_uneven(stride, reach, nodes);
+  return even ? inside_uniform(stride, reach, topology, *even) : inside_uneven(stride, reach, topology, nodes);
 }
 
 struct Crossing {
@@ -93,9 +98,10 @@ Crossing crossing_of(const Axis& axis, const Topology& topology, const Nodes& no
 }
 
 void check_fit(const Topology& topology, const Nodes& nodes) {
-  if (topology.offset() != 0 || topology.world_size() != nodes.world_size())
-    throw InvalidArgument(fmt::format("placement: {} has {} ranks from rank {} on, the {} nodes have {} ranks",
-                                      topology.to_string(), topology.world_size(), topology.offset(), nodes.count(),
+  const std::int64_t ranks = std::int64_t{topology.offset()} + topology.world_size();
+  if (ranks > nodes.world_size())
+    throw InvalidArgument(fmt::format("placement: {} has ranks {} to {}, the {} nodes have {} ranks",
+                                      topology.to_string(), topology.offset(), ranks - 1, nodes.count(),
                                       nodes.world_size()));
 }
 
@@ -174,6 +180,7 @@ Nodes Nodes::uniform(int ranks_per_node, int world_size) {
 }
 
 Nodes Nodes::uneven(std::span<const int> sizes) {
+  if (sizes.empty()) throw InvalidArgument("nodes: no sizes; there must be at least one node");
   std::vector<int> firsts;
   int ranks = 0;
   for (const int size : sizes) {

@@ -28,7 +28,7 @@ class Nodes {
   /// Nodes of `ranks_per_node`; where it does not divide the world, the last one has fewer. Throws InvalidArgument
   /// below 1.
   static Nodes uniform(int ranks_per_node, int world_size);
-  /// Nodes of these sizes. Throws InvalidArgument for a size below 1, and more ranks than an int holds.
+  /// Nodes of these sizes. Throws InvalidArgument for none, a size below 1, and more ranks than an int holds.
   static Nodes uneven(std::span<const int> sizes);
 
   [[nodiscard]] int world_size() const { return world_size_; }
@@ -52,8 +52,8 @@ class Nodes {
 
 /// Whether ranks of a group are on different nodes. Throws OutOfRange.
 [[nodiscard]] bool crosses_nodes(std::span<const int> group, const Nodes& nodes);
-/// How many groups along an axis cross nodes. Throws NotFound, and InvalidArgument unless the nodes hold the ranks of
-/// the topology and no others.
+/// How many groups along an axis cross nodes. Throws NotFound, and InvalidArgument unless the nodes hold all ranks of
+/// the topology; they may hold others.
 [[nodiscard]] int crossing_groups(const Topology& topology, std::string_view axis, const Nodes& nodes);
 
 /// What each rank sends along each axis, in bytes. Axes that are left out send nothing.

@@ -63,10 +63,12 @@ TEST(Placement, CountsEveryMessageOfEveryRing) {
       sizes.push_back(1 + static_cast<int>(random() % 4));
       bytes[name] = static_cast<std::int64_t>(random() % 100);
     }
+    const int offset = random() % 2 == 0 ? 0 : static_cast<int>(random() % 12);
     const Topology topology =
-        random() % 2 == 0 ? Topology::row_major(some, sizes) : Topology::first_fastest(some, sizes);
-    const Nodes nodes = random_nodes(random, topology.world_size());
-    SCOPED_TRACE(topology.to_string() + ", nodes at " + testing::PrintToString(sizes_of(nodes)));
+        random() % 2 == 0 ? Topology::row_major(some, sizes, offset) : Topology::first_fastest(some, sizes, offset);
+    const Nodes nodes = random_nodes(random, topology.world_size() + offset + static_cast<int>(random() % 4));
+    SCOPED_TRACE(topology.to_string() + " from " + std::to_string(offset) + ", nodes at " +
+                 testing::PrintToString(sizes_of(nodes)));
     const Placement wanted = counted_ranks(topology, nodes, bytes);
     const Placement scored = placement(topology, nodes, bytes);
     EXPECT_EQ(scored.crossing_groups, wanted.crossing_groups);
@@ -120,8 +122,8 @@ TEST(Placement, CountsUniformNodesAsIfTheyWereListed) {
   std::mt19937 random(5);
   const auto below = [&](unsigned limit) { return static_cast<int>(random() % limit); };
   for (int round = 0; round < 300 && !testing::Test::HasFailure(); ++round) {
-    const Topology topology = world({"a", "b", "c"}, {1 + below(40), 1 + below(60), 1 + below(40)});
-    const Nodes nodes = Nodes::uniform(1 + below(3000), topology.world_size());
+    const Topology topology = world({"a", "b", "c"}, {1 + below(40), 1 + below(60), 1 + below(40)}, below(99));
+    const Nodes nodes = Nodes::uniform(1 + below(3000), topology.offset() + topology.world_size() + below(9));
     SCOPED_TRACE(topology.to_string() + ", nodes of " + std::to_string(*nodes.ranks_per_node()));
     const Volume bytes{{"a", 3}, {"b", 50}, {"c", 700}};
     EXPECT_EQ(placement(topology, nodes, bytes).crossing_groups,
@@ -179,6 +181,7 @@ TEST(Nodes, Refuse) {
               ThrowsMessage<InvalidArgument>("nodes: ranks per node and world size must be 1 or more, got 0 and 4"));
   EXPECT_THAT([] { (void)Nodes::uneven(Sizes{2, 0}); },
               ThrowsMessage<InvalidArgument>("nodes: a node must have 1 rank or more, got 0 in [2, 0]"));
+  EXPECT_THROW((void)Nodes::uneven({}), InvalidArgument);
   EXPECT_THROW((void)Nodes::uneven(Sizes{2147483647, 1}), InvalidArgument);
   const Nodes nodes = Nodes::uniform(2, 4);
   EXPECT_THAT([&] { (void)nodes.node_of(4); }, ThrowsMessage<OutOfRange>("nodes: rank 4 is not in a world of 4"));
@@ -190,12 +193,10 @@ TEST(Nodes, Refuse) {
 TEST(Placement, Refuses) {
   const Topology four = world({"a", "b"}, {2, 2});
   const Nodes nodes = Nodes::uniform(2, 4);
-  EXPECT_THAT(
-      [&] { (void)placement(four, Nodes::uniform(2, 3), {}); },
-      ThrowsMessage<InvalidArgument>("placement: a=2 b=2 has 4 ranks from rank 0 on, the 2 nodes have 3 ranks"));
-  EXPECT_THROW((void)placement(four, Nodes::uniform(2, 5), {}), InvalidArgument);
-  EXPECT_THROW((void)placement(four, Nodes::uneven({}), {}), InvalidArgument);
-  EXPECT_THROW((void)placement(world({"a"}, {4}, 2), Nodes::uniform(2, 4), {}), InvalidArgument);
+  EXPECT_THAT([&] { (void)placement(four, Nodes::uniform(2, 3), {}); },
+              ThrowsMessage<InvalidArgument>("placement: a=2 b=2 has ranks 0 to 3, the 2 nodes have 3 ranks"));
+  EXPECT_EQ(placement(four, Nodes::uniform(2, 6), {}).crossing_groups, placement(four, nodes, {}).crossing_groups);
+  EXPECT_THROW((void)placement(world({"a"}, {4}, 2), Nodes::uniform(2, 5), {}), InvalidArgument);
   EXPECT_THROW((void)crossing_groups(four, "a", Nodes::uniform(2, 3)), InvalidArgument);
   EXPECT_THROW((void)crossing_groups(four, "x", nodes), NotFound);
   EXPECT_THAT([&] { (void)placement(four, nodes, {{"a", -1}}); },
