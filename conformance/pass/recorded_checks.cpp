@@ -330,9 +330,26 @@ const std::map<std::string, std::vector<std::string>>& fields_of_one_form() {
   return fields;
 }
 
+// What of the question's fields a pass has not left as they were.
+std::string problem_of_attributes(const json& args, const json& result) {
+  const json& before = args.at("program");
+  const json after = program_at(args, result, "final");
+  const json &op = before.at("ops").at(0), &variable = before.at("vars").at(0);
+  const auto kept =
+      std::ranges::find_if(after.at("ops"), [&](const json& one) { return one.at("outputs") == op.at("outputs"); });
+  if (kept == after.at("ops").end()) return "the first op is not there";
+  const auto same =
+      std::ranges::find_if(after.at("vars"), [&](const json& one) { return one.at("name") == variable.at("name"); });
+  if (same == after.at("vars").end()) return "the first variable is not there";
+  if (std::string words = first_difference(op, *kept, "the first op"); !words.empty()) return words;
+  if (std::string words = first_difference(variable, *same, "the first variable"); !words.empty()) return words;
+  return first_difference(before.at("other_blocks"), after.at("other_blocks"), "other_blocks");
+}
+
 void forms(Context& context) {
   const json args = every_field();
-  report_words(problem_of(context.adapter(), kPass, args, [](const json&) { return std::string(); }));
+  report_words(problem_of(context.adapter(), kPass, args,
+                          [&](const json& result) { return problem_of_attributes(args, result); }));
   const std::string& part = context.parameters().text("part");
   const std::string at = part == "attributes" ? "/program/ops/0/attrs"
                          : part == "op"       ? "/program/ops/0"
@@ -352,20 +369,8 @@ void forms(Context& context) {
 
 void attributes_are_kept(Context& context) {
   const json args = every_field();
-  report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
-    const json& before = args.at("program");
-    const json after = program_at(args, result, "final");
-    const json &op = before.at("ops").at(0), &variable = before.at("vars").at(0);
-    const auto kept =
-        std::ranges::find_if(after.at("ops"), [&](const json& one) { return one.at("outputs") == op.at("outputs"); });
-    if (kept == after.at("ops").end()) return "the first op is not there";
-    const auto same =
-        std::ranges::find_if(after.at("vars"), [&](const json& one) { return one.at("name") == variable.at("name"); });
-    if (same == after.at("vars").end()) return "the first variable is not there";
-    if (std::string words = first_difference(op, *kept, "the first op"); !words.empty()) return words;
-    if (std::string words = first_difference(variable, *same, "the first variable"); !words.empty()) return words;
-    return first_difference(before.at("other_blocks"), after.at("other_blocks"), "other_blocks");
-  }));
+  report_words(problem_of(context.adapter(), kPass, args,
+                          [&](const json& result) { return problem_of_attributes(args, result); }));
 }
 
 template <class List, class Name>

@@ -333,7 +333,7 @@ void gradients_are_zeroed(Context& context) {
 void add_optimizer_argument_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
                        void (*body)(Context&)) {
-    axes.push_back(suite::worlds({1}));
+    axes.push_back(suite::worlds({1, 3}));
     suite.add({.id = std::string("scaler.optimizer.") + name,
                .verifies = {requirement},
                .axes = std::move(axes),

@@ -128,8 +128,9 @@ const std::vector<BadQuestion>& bad_optimizers() {
 }
 
 void refuses_nesterov(Context& context) {
-  report_words(problem_of(context.adapter(), kOptimizerTrace, question_with(torch_rules().at("nesterov")),
-                          [](const json&) { return std::string(); }));
+  const json& nesterov = torch_rules().at("nesterov");
+  report_words(problem_of(context.adapter(), kOptimizerTrace, question_with(nesterov),
+                          [&](const json& result) { return problem_of_steps(nesterov, result); }));
   for (const BadQuestion& question : bad_optimizers())
     if (question.fault == context.parameters().text("fault"))
       report_words(problem_of_refusal_beside_answers(context.adapter(), kOptimizerTrace, question.args));

@@ -95,7 +95,8 @@ void halves_follow_gossip(Context& context) {
   SlowMo slowmo(
       context.world(), {.parameters = {parameter}, .master_weights = master_weights},
       [&] { return std::vector<ParameterGroup>{{{master_weights}, 0.25}}; }, options);
-  master = context.rank() % 2 == 0 ? 1 + 0x1p-12F : -0.875F;
+  const float start = context.rank() % 2 == 0 ? 1 + 0x1p-12F : -0.875F;
+  master = start;
   half = comm::to_float16(master);
   for (int step = 0; step < 3; ++step) {
     slowmo.before_forward();
@@ -106,6 +107,7 @@ void halves_follow_gossip(Context& context) {
     slowmo.step();
     EXPECT_EQ(half, comm::to_float16(master)) << "SLOWMO-031: after step " << step;
   }
+  EXPECT_NE(master, start) << "SLOWMO-031: gossip has changed nothing";
 }
 
 // ---- buffers ----
@@ -574,7 +576,7 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   };
   add("halves.keep_errors", {"SLOWMO-030@e28c", "SLOWMO-031@b464"},
       {{"masters", {"flat", "list", "dictionary"}}, {"loss", {"some", "none"}}}, keeps_errors, {2, 3, 4});
-  add("halves.follow_gossip", {"SLOWMO-031@b464"}, {{"overlap", {"yes", "no"}}}, halves_follow_gossip, {2, 4});
+  add("halves.follow_gossip", {"SLOWMO-031@b464"}, {{"overlap", {"yes", "no"}}}, halves_follow_gossip, {2, 3, 4});
   add("checkpoint.contents", {"SLOWMO-005@080c"},
       {{"convention", {"plumbline", "fairscale"}}, {"base", {"localsgd", "sgp"}}}, contents, {2, 3});
   add("buffers.of_rank_0", {"SLOWMO-032@9978"}, {{"broadcast", {"yes", "no"}}}, buffers);

@@ -338,7 +338,7 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   add("slow.starts_together", "SLOWMO-017@4e44", {{"start", {"together", "apart"}}, memory}, starts_together, {2, 3});
   add("slow.starts_optimizers_tensors", "SLOWMO-017@4e44", {{"tensors", {"own", "parameters"}}},
       starts_optimizers_tensors, {2, 3});
-  add("average.large", "SLOWMO-045@1958", {{"convention", {"plumbline", "fairscale"}}}, large_parameter, {2, 4});
+  add("average.large", "SLOWMO-045@1958", {{"convention", {"plumbline", "fairscale"}}}, large_parameter, {2, 3, 4});
   add("slow.begins_before_the_first_step", "SLOWMO-018@52fd", {}, begins_before_the_first_step, {1, 2, 3});
 }
 

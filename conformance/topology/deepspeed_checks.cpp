@@ -64,7 +64,7 @@ std::optional<int> size_at(const Shape& shape, std::size_t axis) {
 }
 
 // One group for each coordinate on the other axes, with the rank of each position on this one.
-Returned groups_along(const Shape& shape, const Table& table, std::size_t axis) {
+Returned table_groups_along(const Shape& shape, const Table& table, std::size_t axis) {
   Shape others;
   for (std::size_t other = 0; other < shape.axes.size(); ++other) {
     const std::optional<int> size = other == axis ? 1 : size_at(shape, other);
@@ -87,7 +87,7 @@ Returned groups_along(const Shape& shape, const Table& table, std::size_t axis) 
   return groups;
 }
 
-Returned name_of(const Shape& shape, const Table& table, int rank, const std::vector<std::string>& omitted) {
+Returned repr_of(const Shape& shape, const Table& table, int rank, const std::vector<std::string>& omitted) {
   std::vector<std::string> parts;
   for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) {
     if (std::ranges::count(omitted, shape.axes[axis]) > 0) continue;
@@ -124,7 +124,7 @@ std::vector<Method> methods_of_axes(const Shape& shape, const Table& table) {
   for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) {
     const std::optional<int> size = size_at(shape, axis);
     list.push_back({"get_dim", {{"axis", shape.axes[axis]}}, size ? Returned(*size) : Returned()});
-    list.push_back({"get_axis_comm_lists", {{"axis", shape.axes[axis]}}, groups_along(shape, table, axis)});
+    list.push_back({"get_axis_comm_lists", {{"axis", shape.axes[axis]}}, table_groups_along(shape, table, axis)});
     for (int position = -1; position <= size.value_or(1); ++position)
       list.push_back(
           {"get_axis_list", {{"axis", shape.axes[axis]}, {"idx", position}}, ranks_at(table, {{axis, position}})});
@@ -138,7 +138,7 @@ std::vector<Method> methods_of_ranks(const Shape& shape, const Table& table) {
   for (int rank = -1; rank < end; ++rank) {
     list.push_back({"get_coord", {{"rank", rank}}, coordinate_of(table, rank)});
     for (const std::vector<std::string>& omitted : {std::vector<std::string>{"pipe", "data"}, shape.axes})
-      list.push_back({"get_rank_repr", {{"rank", rank}, {"omit_axes", omitted}}, name_of(shape, table, rank, omitted)});
+      list.push_back({"get_rank_repr", {{"rank", rank}, {"omit_axes", omitted}}, repr_of(shape, table, rank, omitted)});
   }
   return list;
 }

@@ -28,7 +28,7 @@ Shape shape_of(const Sizes& sizes) {
   return {.axes = {"tp", "cp", "dp", "pp"}, .dims = {sizes.tp, sizes.cp, sizes.dp, sizes.pp}};
 }
 
-json question_of(const Sizes& sizes) {
+json run_of(const Sizes& sizes) {
   return {{"world_size", ranks_in(shape_of(sizes))},
           {"args",
            {{"tensor_model_parallel_size", sizes.tp},
@@ -66,7 +66,7 @@ void all_groups(Context& context) {
   for (const Sizes& sizes :
        {Sizes{2, 1, 3, 1}, Sizes{1, 2, 2, 3}, Sizes{2, 2, 1, 2}, Sizes{3, 1, 2, 4}, Sizes{1, 1, 5, 1}}) {
     if (std::to_string(sizes.pp) != context.parameters().text("stages")) continue;
-    const json args = question_of(sizes);
+    const json args = run_of(sizes);
     report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) {
       return first_difference(expected_groups(sizes), groups_made(result), args.dump());
     }));
@@ -80,7 +80,7 @@ void expert_groups(Context& context) {
     const int tp = random.between(1, 3), ep = random.between(1, 4), dp = random.between(1, 3);
     const int pp = static_cast<int>(context.parameters().number("stages"));
     const Shape shape{.axes = {"tp", "ep", "dp", "pp"}, .dims = {tp, ep, dp, pp}};
-    json args = question_of({.tp = tp, .cp = 1, .dp = ep * dp, .pp = pp});
+    json args = run_of({.tp = tp, .cp = 1, .dp = ep * dp, .pp = pp});
     args["args"]["expert_model_parallel_size"] = ep;
     json expected{{"EXPERT_MODEL_PARALLEL_GROUP", lists_of(shape, {"ep"})},
                   {"EXPERT_TENSOR_PARALLEL_GROUP", lists_of(shape, {"tp"})},
@@ -116,7 +116,7 @@ void ordered_groups(Context& context) {
       return shape;
     };
     const Shape run = shape_in_order(own), expert = shape_in_order(experts);
-    json args = question_of({.tp = tp, .cp = cp, .dp = dp * ep, .pp = pp});
+    json args = run_of({.tp = tp, .cp = cp, .dp = dp * ep, .pp = pp});
     args["args"]["expert_model_parallel_size"] = ep;
     args["args"]["order"] = fmt::format("{}", fmt::join(order, "-"));
     const json expected{{"TENSOR_MODEL_PARALLEL_GROUP", lists_of(run, {"tp"})},
@@ -214,7 +214,7 @@ void places_in_groups(Context& context) {
                       .pp = static_cast<int>(context.parameters().number("stages"))};
     json expected = json::array();
     for (int rank = 0; rank < ranks_in(shape_of(sizes)); ++rank) expected.push_back(places_of(shape_of(sizes), rank));
-    const json args = question_of(sizes);
+    const json args = run_of(sizes);
     report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) {
       return first_difference(expected, result.at("ranks"), args.dump() + ": ranks");
     }));
@@ -264,7 +264,7 @@ void optimizer_instances(Context& context) {
     const Sizes sizes{.tp = tp, .cp = 1, .dp = instances * ep * rest, .pp = stages_of(context)};
     const Shape run = shape_of(sizes),
                 expert{.axes = {"tp", "ep", "dp", "pp"}, .dims = {tp, ep, instances * rest, sizes.pp}};
-    json args = question_of(sizes);
+    json args = run_of(sizes);
     args["args"]["expert_model_parallel_size"] = ep;
     args["args"]["num_distributed_optimizer_instances"] = instances;
     json expected{
@@ -291,7 +291,7 @@ void hierarchies(Context& context) {
                       .cp = levels[0] * levels[1] * levels[2],
                       .dp = random.between(1, 2),
                       .pp = stages_of(context)};
-    json args = question_of(sizes);
+    json args = run_of(sizes);
     args["args"]["hierarchical_context_parallel_sizes"] = levels;
     const std::vector<Ranks> lists = lists_of(shape_of(sizes), {"cp"});
     json expected{{"CONTEXT_PARALLEL_GROUP", lists}};
@@ -305,7 +305,7 @@ void hybrid_groups(Context& context) {
   for (const Sizes& shape : {Sizes{1, 2, 2, 1}, Sizes{2, 1, 4, 1}, Sizes{1, 4, 2, 1}, Sizes{1, 2, 1, 1}}) {
     Sizes sizes = shape;
     sizes.pp = stages_of(context);
-    json args = question_of(sizes);
+    json args = run_of(sizes);
     args["args"]["hybrid_context_parallel"] = true;
     const std::vector<Ranks> lists = lists_of(shape_of(sizes), {"cp", "dp"});
     json expected{{"DATA_PARALLEL_GROUP_WITH_CP", lists}};
@@ -320,43 +320,10 @@ void hybrid_groups(Context& context) {
   }
 }
 
-// The lists that gloo has, each directly after its other communicator.
-void gloo_groups(Context& context) {
-  for (const bool weights : {false, true}) {
-    const Shape run{.axes = {"tp", "gtp_remat", "cp", "dp", "pp"},
-                    .dims = {2, weights ? 2 : 1, 2, 2, stages_of(context)}};
-    const json args{{"world_size", ranks_in(run)},
-                    {"args",
-                     {{"tensor_model_parallel_size", 2},
-                      {"pipeline_model_parallel_size", stages_of(context)},
-                      {"context_parallel_size", 2},
-                      {"gtp_remat_size", weights ? 2 : 1},
-                      {"create_gloo_process_groups", true}}}};
-    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) -> std::string {
-      std::set<std::string> of_gloo;
-      json before = json::array({"", json::array()});
-      for (const json& call : result.at("new_group_calls")) {
-        const auto name = call.at(0).get<std::string>();
-        if (name.ends_with("_GLOO")) {
-          of_gloo.insert(name);
-          if (before.at(0).get<std::string>() + "_GLOO" != name || before.at(1) != call.at(1))
-            return fmt::format("{} {} comes after {}", name, call.at(1).dump(), before.dump());
-        }
-        before = call;
-      }
-      const std::set<std::string> expected =
-          weights ? std::set<std::string>{}
-                  : std::set<std::string>{"DATA_PARALLEL_GROUP_GLOO", "DATA_PARALLEL_GROUP_WITH_CP_GLOO",
-                                          "EXPERT_DATA_PARALLEL_GROUP_GLOO"};
-      return first_difference(expected, of_gloo, args.dump() + ": groups of gloo");
-    }));
-  }
-}
-
 // Ranks below the offset have no part in the run.
 void run_offsets(Context& context) {
   const Sizes sizes{.tp = 2, .cp = 1, .dp = 2, .pp = stages_of(context)};
-  const json plain = question_of(sizes);
+  const json plain = run_of(sizes);
   for (const int offset : {1, 7, 64}) {
     json args = plain;
     args["args"]["rank_offset"] = offset;
@@ -443,7 +410,6 @@ void add_run_checks(suite::Suite& suite) {
   add_option("topology.runs.optimizer_instances", "TOPO-069@4b03", optimizer_instances);
   add_option("topology.runs.hierarchies", "TOPO-070@79e3", hierarchies);
   add_option("topology.runs.hybrid_groups", "TOPO-071@ffe5", hybrid_groups);
-  add_option("topology.runs.gloo_groups", "TOPO-072@efbc", gloo_groups);
   add_option("topology.runs.offset", "TOPO-073@d81f", run_offsets);
   suite.add(run_check("topology.refusals.runs", "TOPO-074@beb5", faults_of(bad_runs(), {kRun}), bad_run));
 }

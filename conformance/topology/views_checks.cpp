@@ -97,8 +97,8 @@ void refused(Context& context) {
 }
 
 void view_named_base(Context& context) {
-  const Shape base{.axes = {"tp", "dp"}, .dims = {2, 4}}, view{.axes = {"a", "dp"}, .dims = {2, 4}};
-  json args = question_of(base, view, {"dp"});
+  const Shape base{.axes = {"tp", "dp"}, .dims = {2, 4}}, view{.axes = {"dp", "tp"}, .dims = {4, 2}};
+  json args = question_of(base, view, {});
   args["views"] = {{"base", args["views"]["other"]}};
   report_words(problem_of_refusal(context.adapter(), kOperation, args));
 }

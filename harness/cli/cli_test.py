@@ -667,7 +667,7 @@ class Commands(unittest.TestCase):
         self.assertGreater(len(re.findall(r"(?m)^  mutant     (\S+):", self.done.stdout)), 1)
 
     def test_a_mutant_that_no_case_judges_is_said_to_be_so(self):
-        run = ["check", "--mutant", "col.drop_last_element", "--world-size", "1", "--no-control", "--out", "out"]
+        run = ["check", "--mutant", "col.drop_last_element", "--world-size", "2", "--no-control", "--out", "out"]
         words = "col.drop_last_element violates COLL-001, of which no case ran; it shows in collectives."
         self.assertEqual(self.run_plumbline(*run, "--filter", "COLL-049"), 0, self.done.stdout + self.done.stderr)
         self.assertIn(words, self.done.stdout)

@@ -132,7 +132,8 @@ json AdapterService::answer(const json& request) const {
     arguments.expect_no_others();
     return greeting;
   }
-  (void)arguments.get<std::string>("convention", "plumbline");  // a text, and read, whether the operation asks or not
+  // A text, and read, whether the operation asks for it or not.
+  if (args.contains("convention")) (void)arguments.get<std::string>("convention", "plumbline");
   expect_of_row(row(op), args);
   json result = operations_.at(op).operation(arguments);
   arguments.expect_no_others();

@@ -16,10 +16,10 @@ struct Extent {
   std::int64_t width = 0;  // numbers of a row, 0 where there are none
 };
 
-comm::Buffer buffer_of(std::vector<std::int64_t>& numbers) {
+comm::Buffer buffer_over(std::vector<std::int64_t>& numbers) {
   return {numbers.data(), std::ssize(numbers), comm::DType::i64};
 }
-comm::Buffer buffer_of(std::vector<Extent>& extents) {
+comm::Buffer buffer_over(std::vector<Extent>& extents) {
   static_assert(sizeof(Extent) == 2 * sizeof(std::int64_t));
   return {extents.data(), 2 * std::ssize(extents), comm::DType::i64};
 }
@@ -75,7 +75,7 @@ class SparseSum::Of final : public SparseSum::Impl {
   comm::Work start(comm::Communicator& group) override {
     own_ = {{.rows = std::ssize(indices_), .width = indices_.empty() ? 0 : width_}};
     extents_.assign(static_cast<std::size_t>(group.size()), {});
-    return group.start(gathering(buffer_of(own_), buffer_of(extents_)));
+    return group.start(gathering(buffer_over(own_), buffer_over(extents_)));
   }
 
   void finish(comm::Communicator& group, double before, double after, comm::Timeout timeout) override {
@@ -89,7 +89,7 @@ class SparseSum::Of final : public SparseSum::Impl {
     std::vector<std::int64_t> indices(ranks * indices_.size());
     std::vector<T> values(ranks * values_.size());
     const std::vector<comm::Call> calls{
-        gathering(buffer_of(indices_), buffer_of(indices)),
+        gathering(buffer_over(indices_), buffer_over(indices)),
         gathering({values_.data(), std::ssize(values_), dtype_}, {values.data(), std::ssize(values), dtype_})};
     group.start(calls).wait(timeout);
     Sum sum;

@@ -14,7 +14,7 @@
 
 namespace plumbline::comm {
 
-inline constexpr std::uint64_t kInterfaceVersion = 4;
+inline constexpr std::uint64_t kInterfaceVersion = 5;
 
 namespace interface {
 

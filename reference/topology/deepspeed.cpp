@@ -44,7 +44,7 @@ void check_field_names(std::span<const std::string> names) {
                       name, fmt::join(names, ", ")));
 }
 
-int product_of(std::span<const int> sizes) {
+int ranks_of_sizes(std::span<const int> sizes) {
   std::int64_t product = 1;
   for (const int size : sizes)
     if ((product *= size) > std::numeric_limits<int>::max())
@@ -72,7 +72,7 @@ ProcessTopology::ProcessTopology(std::vector<std::string> axes, std::vector<int>
   const std::vector<int> ones(names_.size(), 1);
   if (!names_.empty()) (void)Topology::row_major(names_, ones);  // refuses a name twice, in an empty world too
   if (is_empty) return;
-  const int ranks = product_of(sizes_);
+  const int ranks = ranks_of_sizes(sizes_);
   map_ =
       names_.empty() ? Topology::without_axes() : Topology::row_major(names_, std::span(sizes_).first(names_.size()));
   surplus_ = ranks / map_->world_size();
