@@ -265,9 +265,10 @@ void starts_optimizers_tensors(Context& context) {
   EXPECT_EQ(other, own ? 10 : 10 + context.rank()) << "SLOWMO-017: the optimizer's";
 }
 
-// Larger than what is summed at once; small whole numbers, whose mean is exact in any order.
+// Larger than what is summed at once; small multiples of the world's size, whose mean is exact in any order.
 void large_parameter(Context& context) {
   constexpr std::int64_t count = 655'361;
+  const auto size = static_cast<float>(context.size());
   slowmo::Options options = local_sgd(1);
   if (context.parameters().text("convention") == "fairscale") options.convention = slowmo::Convention::fairscale;
   std::vector<float> values(count);
@@ -276,11 +277,11 @@ void large_parameter(Context& context) {
       context.world(), {.parameters = {parameters}},
       [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; }, options);
   for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(i % 61) + 4 * static_cast<float>(context.rank());
+    values[i] = size * (static_cast<float>(i % 61) + 4 * static_cast<float>(context.rank()));
   slowmo.step();
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] != static_cast<float>(i % 61) + 2 * static_cast<float>(context.size() - 1)) ++wrong;
+    if (values[i] != size * (static_cast<float>(i % 61) + 2 * (size - 1))) ++wrong;
   EXPECT_EQ(wrong, 0U) << "SLOWMO-045: elements that are not the mean";
 }
 
