@@ -24,7 +24,7 @@ list(FILTER headers EXCLUDE REGEX "_test\\.hpp$")
 foreach(header IN LISTS headers ITEMS
     harness/trainer/pipeline_run.hpp harness/trainer/hooks.hpp harness/trainer/learning_rate.hpp harness/trainer/settings.hpp
     harness/trainer/timers.hpp harness/trainer/trainer.hpp
-    harness/subject/backend.hpp)  # for writers of backend modules
+    harness/subject/backend.hpp harness/subject/group_identity.hpp)  # for writers of backend modules
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline/${folder})
 endforeach()

@@ -5,26 +5,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/subject/group_identity.hpp"
 #include "harness/subject/mpi/errors.hpp"
 
 namespace plumbline::subject::mpi {
-namespace {
-
-// As the local backend names groups, so that records of different backends compare.
-comm::Group identify(std::uint64_t parent, std::vector<int> world_ranks, std::string name, int creation) {
-  if (name.empty())
-    name = fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : "");
-  const std::uint64_t id = comm::group_id(parent, world_ranks, creation);
-  return {std::move(name), std::move(world_ranks), id};
-}
-
-}  // namespace
 
 std::shared_ptr<MpiGroup> MpiGroup::create(std::shared_ptr<Runtime> runtime, std::uint64_t parent,
                                            std::vector<int> world_ranks, std::string name) {
   const int creation = runtime->next_creation(parent, world_ranks);
   return std::shared_ptr<MpiGroup>(
-      new MpiGroup(std::move(runtime), identify(parent, std::move(world_ranks), std::move(name), creation)));
+      new MpiGroup(std::move(runtime), identify_group(parent, std::move(world_ranks), std::move(name), creation)));
 }
 
 MpiGroup::MpiGroup(std::shared_ptr<Runtime> runtime_, comm::Group identity_)

@@ -5,18 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/subject/group_identity.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::subject::nccl {
 namespace {
-
-// As the local backend names groups, so that records of different backends compare.
-comm::Group identify(std::uint64_t parent, std::vector<int> world_ranks, std::string name, int creation) {
-  if (name.empty())
-    name = fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : "");
-  const std::uint64_t id = comm::group_id(parent, world_ranks, creation);
-  return {std::move(name), std::move(world_ranks), id};
-}
 
 std::shared_ptr<const Lineage> lineage_of(std::shared_ptr<GroupBoard> board,
                                           const std::shared_ptr<const Lineage>& parents) {
@@ -35,7 +28,7 @@ std::shared_ptr<Group> Group::create(std::shared_ptr<Job> job, std::shared_ptr<G
   const std::uint64_t parent_id = parent == nullptr ? comm::kNoParent : parent->identity.id;
   const int creation = job->process.next_creation(parent_id, world_ranks);
   const std::shared_ptr<Group> group(
-      new Group(std::move(job), parent, identify(parent_id, std::move(world_ranks), std::move(name), creation)));
+      new Group(std::move(job), parent, identify_group(parent_id, std::move(world_ranks), std::move(name), creation)));
   group->make_lane();
   {
     const Process::Turn turn(group->job->process);

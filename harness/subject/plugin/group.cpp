@@ -6,27 +6,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/subject/group_identity.hpp"
 #include "harness/subject/plugin/reply.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::subject::plugin {
-namespace {
-
-// As the local backend names groups, so that records of different backends compare.
-comm::Group identify(std::uint64_t parent, std::vector<int> world_ranks, std::string name, int creation) {
-  if (name.empty())
-    name = fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : "");
-  const std::uint64_t id = comm::group_id(parent, world_ranks, creation);
-  return {std::move(name), std::move(world_ranks), id};
-}
-
-}  // namespace
 
 std::shared_ptr<Group> Group::world(std::shared_ptr<Job> job, int ranks) {
   std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
   std::iota(world_ranks.begin(), world_ranks.end(), 0);
   const int creation = job->next_creation(comm::kNoParent, world_ranks);
-  comm::Group identity = identify(comm::kNoParent, std::move(world_ranks), "world", creation);
+  comm::Group identity = identify_group(comm::kNoParent, std::move(world_ranks), "world", creation);
   std::shared_ptr<Group> group(new Group(std::move(job), std::move(identity)));
   group->create_handle(nullptr, {});
   return group;
@@ -40,7 +30,7 @@ std::shared_ptr<Group> Group::create(std::span<const int> ranks) {
   std::vector<int> world_ranks;
   for (const int member : ranks) world_ranks.push_back(identity.ranks[static_cast<std::size_t>(member)]);
   const int creation = job->next_creation(identity.id, world_ranks);
-  std::shared_ptr<Group> group(new Group(job, identify(identity.id, std::move(world_ranks), "", creation)));
+  std::shared_ptr<Group> group(new Group(job, identify_group(identity.id, std::move(world_ranks), "", creation)));
   group->create_handle(this, ranks);
   std::string reason;
   {
