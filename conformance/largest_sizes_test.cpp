@@ -367,8 +367,9 @@ TEST(LargestSizes, AreThoseOfTheTable) {
     Measuring adapter;
     const std::vector<suite::Case> cases = suite::cases_of(*check);
     for (const suite::Case& one : cases)
-      if (one.parameters.number("size") == cases.back().parameters.number("size"))
+      if (one.parameters.number("size") == cases.back().parameters.number("size")) {
         EXPECT_THAT(run_in_process(one, adapter), IsEmpty()) << one.id();
+      }
     const std::string& operation = check->operations.front();
     const auto row = rows.find(check->id);
     const std::string measured = fmt::format("\"{}\", {}", counts().at(operation).first, adapter.sizes[operation]);

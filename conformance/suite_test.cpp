@@ -2,9 +2,12 @@
 #include "conformance/suite.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
 #include <variant>
 
 #include <gmock/gmock.h>
@@ -36,6 +39,21 @@ const suite::Case* case_named(const std::string& id) {
 }
 
 TEST(Suite, HasNoProblems) { EXPECT_THAT(whole_suite().problems(), IsEmpty()); }
+
+// A list that changes needs a line in CHANGELOG.md: claims are held to it.
+TEST(Suite, MustPassListsAreThoseOfTheProfiles) {
+  for (const suite::Profile& profile : whole_suite().profiles()) {
+    std::string expected;
+    for (const auto& [id, requirement] : whole_suite().requirements.rows())
+      if (requirement.level == suite::Level::must && whole_suite().belongs(requirement, profile))
+        expected += requirement.citation() + "\n";
+    const std::string name = profile.name + "-" + profile.version + ".txt";
+    std::ifstream file(std::filesystem::path(PLUMBLINE_MUST_PASS) / name);
+    const std::string list{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_EQ(list, expected) << "make it again: plumbline requirements --profile " << profile.name
+                              << " --format must-pass > conformance/mustpass/" << name;
+  }
+}
 
 // ---- checks that test nobody ----
 

@@ -58,6 +58,12 @@ void print_markdown(const suite::Suite& suite, const std::vector<const suite::Re
                fmt::join(row->sources, ", "));
 }
 
+// What a subject that claims the profile must keep, as conformance/mustpass has it for each profile's version.
+void print_must_pass(const std::vector<const suite::Requirement*>& rows) {
+  for (const suite::Requirement* row : rows)
+    if (row->level == suite::Level::must) fmt::print("{}\n", row->citation());
+}
+
 // What each row rests on: the checks that verify it, their cases and world sizes, the mutants that show them at work.
 // Returns 1 where something is inconsistent.
 int print_coverage(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
@@ -92,7 +98,8 @@ Command add_requirements(CLI::App& app, const Program& program) {
   auto options = std::make_shared<RequirementOptions>();
   command->add_option("--profile", options->profile, "Only those of a profile");
   CLI::Option* const format =
-      command->add_option("--format", options->format, "table, json or md")->capture_default_str();
+      command->add_option("--format", options->format, "table, json, md, or must-pass: the citations of what must hold")
+          ->capture_default_str();
   command->add_flag("--coverage", options->coverage, "Print what each rests on: checks, cases, mutants")
       ->excludes(format);
   command->footer("Example: plumbline requirements --profile collectives --format md");
@@ -105,8 +112,10 @@ Command add_requirements(CLI::App& app, const Program& program) {
       print_json(program.suite(), rows);
     else if (options->format == "md")
       print_markdown(program.suite(), rows);
+    else if (options->format == "must-pass")
+      print_must_pass(rows);
     else
-      throw InvalidArgument(fmt::format("--format '{}'; it is table, json or md", options->format));
+      throw InvalidArgument(fmt::format("--format '{}'; it is table, json, md or must-pass", options->format));
     return 0;
   };
 }
