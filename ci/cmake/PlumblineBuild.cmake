@@ -10,6 +10,7 @@ option(PLUMBLINE_FUZZ "Build the fuzzers alone, with Clang (16 or newer); see ci
 option(PLUMBLINE_WHEEL "Build what goes into a Python wheel: it runs on other systems, and is found in site-packages; see ci/package" OFF)
 set(PLUMBLINE_TORCH AUTO CACHE STRING "Build what needs LibTorch: AUTO (where it is found), ON, OFF")
 set(PLUMBLINE_MPI AUTO CACHE STRING "Build the MPI backend: AUTO (where it is found), ON, OFF")
+set(PLUMBLINE_MPICC_ALSO AUTO CACHE STRING "Compilers of further MPIs to build the backend for: mpicc;mpicc, AUTO (Debian's other one), or nothing")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
@@ -117,14 +118,20 @@ function(plumbline_operations component)
   endif()
 endfunction()
 
-# plumbline_module(name SOURCES … LINKS …): lib/plumbline/libplumbline_<name>.so, opened at run time; exports only what
-# is marked PLUMBLINE_EXPORT.
+# plumbline_module(name [FILE folder/name] SOURCES … LINKS …): lib/plumbline/libplumbline_<name>.so, or that of FILE, opened at run
+# time; exports only what is marked PLUMBLINE_EXPORT.
 function(plumbline_module name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "" "FILE" "SOURCES;LINKS" ${ARGN})
+  if(NOT arg_FILE)
+    set(arg_FILE ${name})
+  endif()
+  get_filename_component(folder ${arg_FILE} DIRECTORY)
+  get_filename_component(file ${arg_FILE} NAME)
   add_library(plumbline_${name} MODULE ${arg_SOURCES})
   set_property(GLOBAL APPEND PROPERTY PLUMBLINE_MODULES ${name})
   set_target_properties(plumbline_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    INSTALL_RPATH $ORIGIN)
+    INSTALL_RPATH $ORIGIN OUTPUT_NAME plumbline_${file} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/${folder}
+    PLUMBLINE_FOLDER "${folder}")
   target_link_libraries(plumbline_${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS})
   target_link_options(plumbline_${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,defs)
   if(PLUMBLINE_SANITIZE)
@@ -132,7 +139,7 @@ function(plumbline_module name)
     set_property(TARGET plumbline_${name} PROPERTY LINK_OPTIONS -Wl,--exclude-libs,ALL)
   endif()
   # Literally: the executable looks for modules in ../lib/plumbline.
-  install(TARGETS plumbline_${name} LIBRARY DESTINATION lib/plumbline)
+  install(TARGETS plumbline_${name} LIBRARY DESTINATION lib/plumbline/${folder})
 endfunction()
 
 # plumbline_compiles_fast(): the targets of this folder gain nothing from the last bit of speed, and compile in two thirds

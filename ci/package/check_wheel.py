@@ -12,7 +12,8 @@ MOST_BYTES = 40 << 20
 SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 RUNTIMES = {"libplumbline_mpi.so": r"libmpi\.so\.\d+", "libplumbline_training.so": r"lib(torch\w*|c10\w*)\.so"}
 FILES = ["__init__.py", "__main__.py", "adapter.py", "job.py", "bin/plumbline", "lib/plumbline/libplumbline_worker.so",
-         "lib/plumbline/libplumbline_benchmarks.so", "lib/plumbline/libplumbline_nccl.so", "lib/plumbline/libplumbline_mpi.so",
+         "lib/plumbline/libplumbline_benchmarks.so", "lib/plumbline/libplumbline_nccl.so", "lib/plumbline/openmpi/libplumbline_mpi.so",
+         "lib/plumbline/mpich/libplumbline_mpi.so",
          "lib/plumbline/libplumbline_training.so", "lib/cmake/plumbline/plumblineConfig.cmake", "lib/libplumbline_comm.a",
          "include/plumbline/reference/comm/communicator.hpp", "share/plumbline/schema/run.schema.json",
          "share/plumbline/vectors/collectives/ring_sum.json", "share/plumbline/samples/mpi/CMakeLists.txt",

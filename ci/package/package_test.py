@@ -87,8 +87,8 @@ class CheckWheel(unittest.TestCase):
 
     def test_folder_of_the_build(self):
         program = Path("/bin/true").read_bytes()
-        words = self.problems(**{"bin/plumbline": program + str(SOURCE).encode(), "lib/plumbline/libplumbline_mpi.so": program + b".debug_info"})
-        self.assertEqual(words, [f"plumbline/bin/plumbline names {SOURCE}", "plumbline/lib/plumbline/libplumbline_mpi.so is not stripped"])
+        words = self.problems(**{"bin/plumbline": program + str(SOURCE).encode(), "lib/plumbline/mpich/libplumbline_mpi.so": program + b".debug_info"})
+        self.assertEqual(words, [f"plumbline/bin/plumbline names {SOURCE}", "plumbline/lib/plumbline/mpich/libplumbline_mpi.so is not stripped"])
 
     def test_libraries(self):
         own = {"libplumbline_mpi.so": ["libmpi.so.40"], "libplumbline_training.so": ["libtorch_cpu.so", "libc10.so", "libfmt.so.9"],

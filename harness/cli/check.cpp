@@ -11,6 +11,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/attach.hpp"
+#include "harness/subject/place.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -18,10 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Inside the user's own mpirun or srun every rank runs this command. The driver's process, on the rank that has
+// Inside the user's own launcher every rank runs this command. The driver's process, on the rank that has
 // `reports`, says in them why it failed.
 int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Program& program,
-               const launch::JobPlace& place, UnfinishedReports* reports) {
+               const subject::Place& place, UnfinishedReports* reports) {
+  if (options.subject.subject().needs_launcher() && !place.is_mpi_job)
+    throw InvalidArgument(
+        fmt::format("backend {}: the processes that {} started ({}) are no MPI job; start them with mpirun, or run "
+                    "plumbline once",
+                    options.subject.backend, place.launcher == "plain" ? "somebody" : place.launcher, place.variables));
   std::optional<CheckRun> planned;  // on all ranks: a wrong option is said before anything starts
   planned.emplace(suite, options, place.size);
   const fs::path folder = planned->folder();
@@ -52,8 +58,9 @@ int plan_and_run(CheckOptions& options, bool device_given, const Program& progra
   options.device = options.subject.device_of_run(options.device, device_given);
   const suite::Suite& suite = program.suite();
   const launch::Subject subject = options.subject.subject();
-  const auto place = launch::job_place();
-  if (place && subject.has_processes() && options.subject.launcher == "auto" && !options.list)
+  const auto place = subject::place_of_launcher();
+  const bool in_job = place && (place->size > 1 || place->is_mpi_job);
+  if (in_job && subject.has_processes() && options.subject.launcher == "auto" && !options.list)
     return run_in_job(suite, options, program, *place, reports);
   if (!options.list && !subject.has_processes()) options.subject.require_no_job(subject.describe());
   CheckRun run(suite, options, 0);
@@ -66,7 +73,7 @@ int plan_and_run(CheckOptions& options, bool device_given, const Program& progra
 }
 
 int run_check(CheckOptions& options, bool device_given, const Program& program) {
-  const auto place = launch::job_place();
+  const auto place = subject::place_of_launcher();
   if (options.list || (place && place->rank > 0)) return plan_and_run(options, device_given, program, nullptr);
   UnfinishedReports reports(folder_of(options), unplanned_header(options));
   try {

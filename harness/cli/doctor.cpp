@@ -9,6 +9,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/device/devices.hpp"
+#include "harness/launch/launch_program.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/subject/backend_here.hpp"
@@ -80,12 +81,16 @@ Start try_start(const std::string& name, const Program& program) {
   return start;
 }
 
-// What is missing to start the ranks of a backend that needs a launcher; empty: nothing.
-std::string missing_launcher(const std::string& name) {
-  if (!launch::Subject{.backend = name}.needs_launcher() || launch::find_program("mpirun") ||
-      launch::find_program("srun"))
-    return {};
-  return "neither 'mpirun' nor 'srun' is in PATH; install openmpi-bin";
+// What starts the ranks of a backend that needs a launcher: its words, and whether it is here.
+std::pair<std::string, bool> launcher_of(const std::string& name) {
+  if (!launch::Subject{.backend = name}.needs_launcher()) return {"", true};
+  try {
+    const auto program = launch::find_launch_program();
+    if (program) return {program->version, true};
+    return {"none of mpirun, mpiexec and srun is in PATH; install openmpi-bin or mpich", false};
+  } catch (const std::exception& error) {
+    return {error.what(), false};
+  }
 }
 
 // What calls on the memory of its own devices would find; empty where it has them, or moves the host's memory.
@@ -110,19 +115,20 @@ Finding backend(const std::string& name, bool starts, const Program& program) {
   const subject::BackendHere here = subject::look_for_backend(name);
   const std::string what = "backend " + name;
   if (!here.why_not.empty()) return {what, false, without_prefix(what, here.why_not)};
-  if (const std::string words = missing_launcher(name); !words.empty()) return {what, false, words};
+  const auto [launcher, can_start] = launcher_of(name);
+  if (!can_start) return {what, false, launcher};
   const std::string version = here.version.empty() ? "it loads" : here.version;
   if (const std::string words = missing_device(name); !words.empty())
     return {what, false, fmt::format("{} is here, its device is not: {}", version, words)};
   if (name == subject::kPluginModule) return {what, true, version};  // there is no plugin to start without a file
-  if (!starts) return {what, true, version + ", a process per rank; --start tries it"};
+  const std::string by = launcher.empty() ? "" : fmt::format(", started by {}", launcher);
+  if (!starts) return {what, true, fmt::format("{}, a process per rank{}; --start tries it", version, by)};
   const Start start = try_start(name, program);
   if (!start.why_not.empty()) return {what, false, without_prefix(what, start.why_not)};
   return {what, true,
           fmt::format("{}, a process per rank; {} started{}{}", start.version,
                       start.ranks == 1 ? "one was" : fmt::format("{} were", start.ranks),
-                      launch::Subject{.backend = name}.needs_launcher() ? " by mpirun" : "",
-                      start.ranks == 1 ? "" : " and met in a barrier")};
+                      launcher.empty() ? "" : " by " + launcher, start.ranks == 1 ? "" : " and met in a barrier")};
 }
 
 // Asks the driver itself: the toolkit need not be here.

@@ -11,8 +11,8 @@
 #include <fmt/ranges.h>
 
 #include "harness/cli/outputs.hpp"
-#include "harness/launch/attach.hpp"
 #include "harness/subject/modules.hpp"
+#include "harness/subject/place.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/support/nearest_name.hpp"
 
@@ -123,8 +123,12 @@ namespace {
 
 // In a job of several ranks the first one writes reports.
 bool writes_reports() {
-  const auto place = launch::job_place();
-  return !place || place->rank == 0;
+  try {
+    const auto place = subject::place_of_launcher();
+    return !place || place->rank == 0;
+  } catch (const RuntimeFailure&) {
+    return true;  // of numbers that make no rank
+  }
 }
 
 }  // namespace

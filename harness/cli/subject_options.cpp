@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <regex>
 #include <set>
@@ -13,20 +12,17 @@
 #include <fmt/ranges.h>
 
 #include "harness/cli/program.hpp"
-#include "harness/launch/attach.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/subject/backend_name.hpp"
 #include "harness/subject/modules.hpp"
+#include "harness/subject/place.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {
 
-const std::map<std::string, launch::Launcher> kLaunchers{{"auto", launch::Launcher::automatic},
-                                                         {"fork", launch::Launcher::fork},
-                                                         {"mpirun", launch::Launcher::mpirun},
-                                                         {"srun", launch::Launcher::srun}};
+constexpr std::array kLaunchers{"auto", "fork", "mpirun", "mpiexec", "srun"};
 
 // Modules that are no backends.
 constexpr std::array kOtherModules{"worker", "training", "benchmarks", "cuda"};
@@ -144,7 +140,9 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {
   }
   app.add_option("--mutant", mutant, "Break the subject on purpose in one known way; see plumbline mutants")
       ->type_name("NAME");
-  app.add_option("--launcher", launcher, "What starts the ranks of a process backend: auto, fork, mpirun, srun");
+  app.add_option("--launcher", launcher,
+                 "What starts the ranks of a process backend: auto, fork, mpirun, mpiexec, srun, or the path of such "
+                 "a program");
   app.add_option("--control-address", control_address, "Address of this host on which workers report");
   if (kind == Kind::cases) app.add_option("--jobs", jobs, "Worker groups at a time")->check(at_least(1, 64));
 }
@@ -170,9 +168,9 @@ launch::Subject SubjectOptions::subject() const {
     if (!keys.insert(key).second)
       throw InvalidArgument(fmt::format("--backend-option '{}': {} was given before; give it once", option, key));
   }
-  if (!kLaunchers.contains(launcher))
-    throw InvalidArgument(fmt::format("--launcher '{}'; it is auto, fork, mpirun or srun{}", launcher,
-                                      did_you_mean(launcher, {"auto", "fork", "mpirun", "srun"})));
+  if (std::ranges::count(kLaunchers, launcher) == 0 && launcher.find('/') == std::string::npos)
+    throw InvalidArgument(fmt::format("--launcher '{}'; it is auto, fork, mpirun, mpiexec, srun or a path{}", launcher,
+                                      did_you_mean(launcher, {kLaunchers.begin(), kLaunchers.end()})));
   if (!mutant.empty()) {
     const suite::Mutant& one = mutants::find_mutant(the_suite(), mutant, suite::door_of(adapter, job));
     if (std::holds_alternative<suite::Edits>(one.change) &&
@@ -192,6 +190,9 @@ launch::Subject SubjectOptions::subject() const {
     if (control_address != SubjectOptions().control_address)
       throw InvalidArgument(fmt::format("--control-address {}: {}", control_address, why));
   }
+  if (launcher == "fork" && subject.needs_launcher())
+    throw InvalidArgument(
+        fmt::format("--launcher fork: ranks of backend {} are started by mpirun, mpiexec or srun", subject.backend));
   if ((!adapter.empty() || !job.empty()) && !backend_options.empty())
     throw InvalidArgument(fmt::format("--backend-option '{}': {} is no backend", backend_options.front(),
                                       adapter.empty() ? "a job" : "an adapter"));
@@ -231,18 +232,21 @@ std::string SubjectOptions::device_of_run(const std::string& device, bool is_giv
 }
 
 void SubjectOptions::require_no_job(const std::string& command) const {
-  const auto place = launch::job_place();
-  if (launcher == "auto" && place && (place->size > 1 || subject().has_processes()))
+  const auto place = subject::place_of_launcher();
+  if (launcher == "auto" && place && (place->size > 1 || (place->is_mpi_job && subject().has_processes())))
     throw InvalidArgument(
-        fmt::format("{} starts the ranks itself: run it outside mpirun and srun, or inside an allocation with "
-                    "--launcher mpirun or srun",
-                    command));
+        fmt::format("{} starts the ranks itself, and this is one of several processes that {} started ({}): run it "
+                    "outside of that, or inside an allocation with --launcher mpirun or srun",
+                    command, place->launcher, place->variables));
 }
 
 launch::Options SubjectOptions::driver() const {
+  const launch::Subject as_told = subject();
+  const bool is_forked = launcher == "fork" || (launcher == "auto" && !as_told.needs_launcher());
   std::error_code error;
-  return {.group = {.subject = subject(),
-                    .launcher = kLaunchers.at(launcher),
+  return {.group = {.subject = as_told,
+                    .launcher = is_forked ? launch::Launcher::fork : launch::Launcher::program,
+                    .launcher_name = launcher == "auto" ? "" : launcher,
                     .executable = std::filesystem::canonical("/proc/self/exe", error)},
           .control_address = control_address,
           .jobs = jobs};

@@ -356,7 +356,7 @@ class TrainRun {
   bool judge() {
     launch::Options driver = driver_;
     driver.group.subject = {.backend = "local"};
-    driver.group.launcher = launch::Launcher::automatic;
+    driver.group.launcher = launch::Launcher::fork;
     json arguments = reduction_;
     arguments.update({{"spec", spec_file_.string()},
                       {"record", record_.string()},

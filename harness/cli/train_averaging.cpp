@@ -331,7 +331,7 @@ class AveragingCommand {
   [[nodiscard]] launch::Options local_driver() const {
     launch::Options driver = driver_;
     driver.group.subject = {.backend = "local"};
-    driver.group.launcher = launch::Launcher::automatic;
+    driver.group.launcher = launch::Launcher::fork;
     return driver;
   }
 

@@ -1,7 +1,6 @@
 #include "harness/launch/attach.hpp"
 
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -31,18 +30,6 @@ constexpr auto kTimeToRead = 10s;
 constexpr auto kTimeToSay = 5s;    // until the driver, on rank 0, has said why a rank ended
 constexpr auto kTimeToPrint = 1s;  // until it has said what the rank itself reported to it
 constexpr int kUsage = 2;          // status of a rank that reported that the user's options are wrong
-
-std::optional<std::string> variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-std::optional<int> number(const char* name) {
-  const auto text = variable(name);
-  int value = 0;
-  if (!text || std::from_chars(text->data(), text->data() + text->size(), value).ec != std::errc{}) return std::nullopt;
-  return value;
-}
 
 // File names may hold no more than this.
 std::string plain(std::string text) {
@@ -116,12 +103,20 @@ void note_as_read(const fs::path& file) {
   ::close(descriptor);
 }
 
+// Whether it may be of this job: one that was cut off leaves its file, and its name comes again. Clocks of hosts differ
+// by less than ranks wait.
+bool is_of_this_job(const fs::path& file) {
+  std::error_code error;
+  const auto written = fs::last_write_time(file, error);
+  return !error && written > fs::file_time_type::clock::now() - 2 * kTimeToAppear;
+}
+
 // What the file says; of a driver that ended without a word, its status.
 json await_file(const fs::path& file, pid_t driver) {
   for (const auto begin = Clock::now(); Clock::now() - begin < kTimeToAppear;) {
     int ended = 0;
     const bool gone = driver > 0 && ::waitpid(driver, &ended, WNOHANG) == driver;
-    if (json said = read_file(file); said.is_object()) return said;
+    if (json said = read_file(file); said.is_object() && is_of_this_job(file)) return said;
     if (gone) return {{"status", exit_status(ended)}, {"untold", true}};
     std::this_thread::sleep_for(20ms);
   }
@@ -131,7 +126,7 @@ json await_file(const fs::path& file, pid_t driver) {
 }
 
 // In the child process of rank 0.
-[[noreturn]] void drive(const fs::path& file, const JobPlace& place,
+[[noreturn]] void drive(const fs::path& file, const subject::Place& place,
                         const std::function<int(const Listening&)>& driver) {
   // When a rank dies the launcher signals rank 0's process group and no longer takes what we print: the driver still
   // has to write it down.
@@ -156,29 +151,9 @@ void enter_environment(const json& rendezvous) {
 
 }  // namespace
 
-std::optional<JobPlace> job_place() {
-  const auto place = [](const char* rank, const char* size, const std::string& job) -> std::optional<JobPlace> {
-    const auto r = number(rank);
-    const auto n = number(size);
-    if (!r || !n) return std::nullopt;
-    return JobPlace{*r, *n, plain(job)};
-  };
-  if (const auto mpi =
-          place("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                "ompi-" + variable("PMIX_NAMESPACE").value_or(variable("OMPI_MCA_ess_base_jobid").value_or(""))))
-    return mpi;
-  // A batch script has SLURM_PROCID too, but only a step's tasks have a step id.
-  if (variable("SLURM_STEP_ID"))
-    if (const auto slurm =
-            place("SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
-                  fmt::format("slurm-{}-{}", variable("SLURM_JOB_ID").value_or(""), *variable("SLURM_STEP_ID"))))
-      return slurm;
-  return place("PMI_RANK", "PMI_SIZE", "pmi-" + variable("PMI_JOBID").value_or(variable("PMI_FD").value_or("")));
-}
-
-int run_attached(const JobPlace& place, const fs::path& folder, const std::function<int(const Listening&)>& driver,
-                 const std::function<int()>& worker) {
-  const fs::path file = folder / (".control-" + place.job);
+int run_attached(const subject::Place& place, const fs::path& folder,
+                 const std::function<int(const Listening&)>& driver, const std::function<int()>& worker) {
+  const fs::path file = folder / (".control-" + plain(place.job));
   pid_t child = 0;
   if (place.rank == 0) {
     remove_file(file);

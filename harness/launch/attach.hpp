@@ -1,4 +1,4 @@
-// harness/launch/attach.hpp: plumbline inside the user's own mpirun or srun: every rank runs the same command line.
+// harness/launch/attach.hpp: plumbline inside the user's own launcher: every rank runs the same command line.
 //
 // Model   Rank 0 forks the driver before its backend's runtime starts; then all ranks, 0 too, become workers. Endpoint
 //         and token go through a file that only the user can read, in the folder that all ranks share, named by the
@@ -8,22 +8,11 @@
 
 #include <filesystem>
 #include <functional>
-#include <optional>
-#include <string>
 
 #include "harness/launch/driver.hpp"
+#include "harness/subject/place.hpp"
 
 namespace plumbline::launch {
-
-/// This process' place in a job that a launcher started.
-struct JobPlace {
-  int rank = 0;
-  int size = 1;
-  std::string job;  // equal on all ranks, and not on those of another job
-};
-
-/// From the environment that Open MPI's mpirun, MPICH's mpiexec (PMI) and Slurm's srun set; nothing outside a job.
-[[nodiscard]] std::optional<JobPlace> job_place();
 
 /// What the driver is to be given as Observer::listening.
 using Listening = std::function<void(const Rendezvous&)>;
@@ -32,7 +21,7 @@ using Listening = std::function<void(const Rendezvous&)>;
 /// process, and on every rank `worker`, once the rendezvous is known and set in the environment. Returns the exit
 /// status: on rank 0 the driver's, and on all ranks where it ended without them; else 2 where `worker` ends with 2
 /// (it has reported to the driver that an option is wrong), 3 for any other status but 0. Throws RuntimeFailure.
-int run_attached(const JobPlace& place, const std::filesystem::path& folder,
+int run_attached(const subject::Place& place, const std::filesystem::path& folder,
                  const std::function<int(const Listening&)>& driver, const std::function<int()>& worker);
 
 }  // namespace plumbline::launch

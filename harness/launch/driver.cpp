@@ -107,11 +107,25 @@ std::string telling_line(const std::string& words) {
   return {};
 }
 
+Options with_launcher(Options options) {
+  GroupOptions& group = options.group;
+  if (group.launcher != Launcher::program || !group.subject.has_processes()) return options;
+  if (group.launcher_name.empty())
+    group.program = find_launch_program();
+  else
+    group.program = find_launch_program(group.launcher_name);
+  if (!group.program)
+    throw subject::NotAvailable(
+        fmt::format("backend {}: none of mpirun, mpiexec and srun is in PATH; install openmpi-bin or mpich",
+                    group.subject.backend));
+  return options;
+}
+
 class Driver {
  public:
   Driver(const std::vector<Assignment>& assignments, const Options& options, const Observer& observer)
       : assignments_(assignments),
-        options_(options),
+        options_(with_launcher(options)),
         observer_(observer),
         token_(random_token()),
         server_(options.control_address, token_, observer.log),
@@ -208,8 +222,7 @@ class Driver {
 
   bool watch_start(Slot& slot) {
     auto ended = slot.group->launcher_ended();
-    if (ended && options_.group.subject.needs_launcher())
-      ended = fmt::format("{} {}", options_.group.launcher == Launcher::srun ? "srun" : "mpirun", *ended);
+    if (ended && options_.group.program) ended = fmt::format("{} {}", options_.group.program.value().name(), *ended);
     const auto age = Clock::now() - slot.group->started();
     const bool late = age > options_.start_limit;
     if (!ended && slot.group->lost_one() && age > kTimeToDie) ended = "a worker ended before it was ready";
@@ -533,7 +546,7 @@ class Driver {
   }
 
   const std::vector<Assignment>& assignments_;
-  const Options& options_;
+  const Options options_;
   const Observer& observer_;
   const std::string token_;
   const Interrupts interrupts_;

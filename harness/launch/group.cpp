@@ -4,45 +4,18 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
-#include <regex>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "harness/record/environment.hpp"
-#include "harness/subject/modules.hpp"
+#include "harness/subject/place.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::launch {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using nlohmann::json;
-
-namespace {
-
-// All that Open MPI keeps in files goes into `folder`, which we remove: also after a kill that gave it no chance to.
-std::vector<std::string> mpirun_command(int world, const fs::path& folder) {
-  std::vector<std::string> command{"mpirun", "-n", std::to_string(world), "--oversubscribe", "--bind-to", "none"};
-  const std::string place = folder.string();
-  // On one host shared memory alone: half the start-up time.
-  for (const auto& [name, value] :
-       std::initializer_list<std::pair<std::string, std::string>>{{"pml", "ob1"},
-                                                                  {"btl", "self,vader"},
-                                                                  {"orte_tmpdir_base", place},
-                                                                  {"btl_vader_backing_directory", place},
-                                                                  {"osc_rdma_backing_directory", place},
-                                                                  {"shmem_mmap_backing_file_base_dir", place}})
-    command.insert(command.end(), {"--mca", name, value});
-  for (const char* variable : {kTokenVariable, kControlVariable, "PLUMBLINE_GROUP", "PLUMBLINE_SCRATCH"})
-    command.insert(command.end(), {"-x", variable});
-  return command;
-}
-
-std::vector<std::string> srun_command(int world) {
-  return {"srun", "-n", std::to_string(world), "--overlap", "--oversubscribe", "--kill-on-bad-exit=1"};
-}
-
-}  // namespace
 
 std::string Subject::describe() const {
   std::string what = !adapter.empty() ? "adapter " + adapter
@@ -62,31 +35,32 @@ std::vector<std::string> Subject::arguments() const {
   return list;
 }
 
-std::vector<std::string> WorkerGroup::launcher(const GroupOptions& options) const {
-  const Subject& subject = options.subject;
-  if (!subject.has_processes()) return {};
-  if (options.launcher == Launcher::fork || (options.launcher == Launcher::automatic && !subject.needs_launcher())) {
-    if (!subject.needs_launcher()) return {};
-    throw InvalidArgument(
-        fmt::format("--launcher fork: ranks of backend {} are started by mpirun or srun", subject.backend));
-  }
-  const bool slurm = options.launcher == Launcher::srun;
-  const std::string program = slurm ? "srun" : "mpirun";
-  if (!find_program(program))
-    throw subject::NotAvailable(fmt::format("backend {}: '{}' is not in PATH; install {}", subject.backend, program,
-                                            slurm ? "slurm-client" : "openmpi-bin"));
-  return slurm ? srun_command(world_) : mpirun_command(world_, folder_);
-}
-
 bool GroupOptions::may_span_hosts() const {
   if (launcher == Launcher::attached) return true;
-  if (launcher == Launcher::fork || (launcher == Launcher::automatic && !subject.needs_launcher())) return false;
-  constexpr std::array lists{"PBS_NODEFILE", "LSB_MCPU_HOSTS",
-                             "PE_HOSTFILE",  "OMPI_MCA_orte_default_hostfile",
-                             "SLURM_JOB_ID", "PRTE_MCA_prte_default_hostfile"};
-  return launcher == Launcher::srun ||
+  if (launcher == Launcher::fork || !subject.has_processes()) return false;
+  constexpr std::array lists{"PBS_NODEFILE",   "LSB_MCPU_HOSTS",
+                             "PE_HOSTFILE",    "OMPI_MCA_orte_default_hostfile",
+                             "SLURM_JOB_ID",   "PRTE_MCA_prte_default_hostfile",
+                             "HYDRA_HOST_FILE"};
+  return fs::path(launcher_name).filename() == "srun" ||
          std::ranges::any_of(lists, [](const char* name) { return std::getenv(name) != nullptr; });
 }
+
+namespace {
+
+void add_environment(Child::Options& child, const LaunchProgram& program) {
+  // A launcher around us is not that of these ranks.
+  for (const char* const variable : subject::rank_variables()) child.environment.emplace_back(variable, "");
+  // Libraries are looked for beside the first launcher in PATH.
+  const char* const path = std::getenv("PATH");
+  child.environment.emplace_back(
+      "PATH", program.file.parent_path().string() + (path == nullptr ? "" : ":" + std::string(path)));
+  if (::geteuid() != 0) return;
+  for (const char* const variable : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+    child.environment.emplace_back(variable, "1");
+}
+
+}  // namespace
 
 WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& server, const std::string& token,
                          const fs::path& scratch, int number, int world)
@@ -101,8 +75,9 @@ WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& serve
     processes_ = options.attached_processes;
     return;
   }
-  std::vector<std::string> command = launcher(options);
-  const bool is_launched = !command.empty();
+  const bool is_launched = options.launcher == Launcher::program && options.subject.has_processes();
+  std::vector<std::string> command;
+  if (is_launched) command = command_to_start(options.program.value(), world_, folder_);
   command.insert(command.end(), {options.executable.string(), "worker"});
   const auto subject = options.subject.arguments();
   command.insert(command.end(), subject.begin(), subject.end());
@@ -116,10 +91,7 @@ WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& serve
                        // mpirun ends its ranks when it gets SIGTERM; a worker needs no farewell.
                        .death_signal = is_launched ? SIGTERM : SIGKILL};
   child.environment.insert(child.environment.end(), kComputing.begin(), kComputing.end());
-  if (::geteuid() == 0 && is_launched) {
-    child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT", "1");
-    child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-  }
+  if (is_launched) add_environment(child, *options.program);
   if (is_launched || !options.subject.has_processes()) {
     children_.push_back(std::make_unique<Child>(child));
     return;
@@ -157,6 +129,7 @@ void WorkerGroup::ready(int connection, const json& message) {
                                      taken ? "and so does another" : fmt::format("and there are {}", processes_)));
   if (worker.rank < 0) ++ready_;
   worker.rank = rank;
+  pids_[rank] = worker.pid;
   if (worker.rank == 0) description_ = message;
 }
 
@@ -274,24 +247,8 @@ std::optional<std::string> WorkerGroup::end_of(int rank) {
   if (children_.size() == static_cast<std::size_t>(processes_) && rank < processes_)
     return children_[static_cast<std::size_t>(rank)]->ended();
   if (processes_ == 1) return launcher_ended();
-  return end_in_words_of_launcher(tail(), rank);
-}
-
-std::optional<std::string> end_in_words_of_launcher(const std::string& words, int rank) {
-  // Open MPI: "mpirun noticed that process rank 1 with PID 77 on node a exited on signal 9 (Killed)." and, of a status,
-  // "Process name: [[4711,1],1]" with "Exit code:    7". Slurm: "srun: error: a: task 1: Killed", "…: task 1: Exited
-  // with exit code 7".
-  std::smatch parts;
-  const std::regex by_signal(fmt::format(R"(process rank {} .*exited on signal ([0-9]+) \(([^)]*)\))", rank));
-  if (std::regex_search(words, parts, by_signal))
-    return fmt::format("was killed by signal {} ({})", parts[1].str(), parts[2].str());
-  const std::regex by_status(fmt::format(R"(Process name: *\[\[[0-9]+,[0-9]+\],{}\]\s*Exit code: *([0-9]+))", rank));
-  if (std::regex_search(words, parts, by_status)) return fmt::format("exited with status {}", parts[1].str());
-  const std::regex of_slurm(
-      fmt::format(R"(srun: error: [^\n]*: tasks? {}: (Exited with exit code ([0-9]+)|[^\n]+))", rank));
-  if (!std::regex_search(words, parts, of_slurm)) return std::nullopt;
-  return parts[2].matched ? fmt::format("exited with status {}", parts[2].str())
-                          : fmt::format("ended: {}", parts[1].str());
+  const auto process = pids_.find(rank);
+  return end_in_words_of_launcher(tail(), rank, process == pids_.end() ? 0 : process->second);
 }
 
 std::optional<std::string> WorkerGroup::launcher_ended() {

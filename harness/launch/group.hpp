@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/launch/control.hpp"
+#include "harness/launch/launch_program.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/suite/door.hpp"
 
@@ -49,9 +50,8 @@ struct Subject {
 inline constexpr std::array<std::pair<const char*, const char*>, 2> kComputing{
     {{"OMP_NUM_THREADS", "1"}, {"MKL_CBWR", "AVX2"}}};
 
-/// What starts the ranks of a process backend; `fork`: the driver itself, on its host. Automatic is fork, or mpirun
-/// where a launcher is needed.
-enum class Launcher { automatic, fork, mpirun, srun, attached };
+/// What starts the ranks of a process backend: the driver itself, on its host; a program; or the user, before us.
+enum class Launcher { fork, program, attached };
 
 /// Where a rank that the driver started finds its number, and how many there are.
 inline constexpr const char* kRankVariable = "PLUMBLINE_RANK";
@@ -59,8 +59,10 @@ inline constexpr const char* kRanksVariable = "PLUMBLINE_RANKS";
 
 struct GroupOptions {
   Subject subject;
-  Launcher launcher = Launcher::automatic;
-  std::filesystem::path executable;  // of plumbline
+  Launcher launcher = Launcher::fork;
+  std::string launcher_name;             // of Launcher::program: in PATH, or a path; empty: the first that is there
+  std::optional<LaunchProgram> program;  // which the driver finds by that
+  std::filesystem::path executable;      // of plumbline
   std::vector<std::string> worker_options;
   int attached_processes = 0;  // of Launcher::attached
 
@@ -69,13 +71,9 @@ struct GroupOptions {
   [[nodiscard]] bool may_span_hosts() const;
 };
 
-/// How the process of a rank ended, as mpirun or srun says it in what it prints; nothing where it does not.
-[[nodiscard]] std::optional<std::string> end_in_words_of_launcher(const std::string& words, int rank);
-
 class WorkerGroup {
  public:
-  /// Starts the processes. Throws RuntimeFailure; NotAvailable when mpirun or srun is absent; InvalidArgument for fork
-  /// where a launcher is needed.
+  /// Starts the processes. Throws RuntimeFailure.
   WorkerGroup(const GroupOptions& options, const ControlServer& server, const std::string& token,
               const std::filesystem::path& scratch, int number, int world);
   ~WorkerGroup();
@@ -142,9 +140,6 @@ class WorkerGroup {
     bool here = false;  // on this host
     std::unique_ptr<ProcessHandle> process;
   };
-  /// mpirun or srun and its options; nothing where we start the ranks.
-  [[nodiscard]] std::vector<std::string> launcher(const GroupOptions& options) const;
-
   std::string name_;
   int world_;
   int processes_;
@@ -152,6 +147,7 @@ class WorkerGroup {
   std::vector<std::unique_ptr<Child>> children_;  // a launcher, or all ranks
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::map<int, Worker> workers_;  // by connection
+  std::map<int, pid_t> pids_;      // by rank, of all that were ready
   int ready_ = 0;
   bool lost_one_ = false;
   nlohmann::json description_ = nlohmann::json::object();

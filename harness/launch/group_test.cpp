@@ -48,18 +48,40 @@ TEST_F(GroupTest, AWorkerOnAnotherHostOfTheSameNameIsNotHere) {
   EXPECT_THAT(group_.processes_of({1}), testing::IsEmpty()) << "a process of ours has its number";
 }
 
+TEST(Launcher, IsToldByWhatItSaysOfItsVersion) {
+  EXPECT_EQ(family_of_version("mpirun (Open MPI) 4.1.4\n\nReport bugs to …"), LauncherFamily::open_mpi_4);
+  EXPECT_EQ(family_of_version("mpirun (Open MPI) 5.0.11\n"), LauncherFamily::open_mpi_5);
+  EXPECT_EQ(family_of_version("HYDRA build details:\n    Version:   4.0.2\n"), LauncherFamily::hydra);
+  EXPECT_EQ(family_of_version("slurm 22.05.8\n"), LauncherFamily::slurm);
+  EXPECT_EQ(family_of_version("gcc (Debian) 12.2.0\n"), std::nullopt);
+  EXPECT_EQ(family_of_version(""), std::nullopt);
+}
+
 TEST(Launcher, SaysHowARankEnded) {
   const std::string killed =
       "------\nmpirun noticed that process rank 1 with PID 77 on node a exited on signal 9 (Killed).\n------\n";
-  EXPECT_EQ(end_in_words_of_launcher(killed, 1), "was killed by signal 9 (Killed)");
-  EXPECT_EQ(end_in_words_of_launcher(killed, 0), std::nullopt);
+  EXPECT_EQ(end_in_words_of_launcher(killed, 1, 77), "was killed by signal 9 (Killed)");
+  EXPECT_EQ(end_in_words_of_launcher(killed, 0, 76), std::nullopt);
+  const std::string killed_of_5 =
+      "------\nprterun noticed that process rank 1 with PID 7082 on node vm exited on\nsignal 9 (Killed).\n------\n";
+  EXPECT_EQ(end_in_words_of_launcher(killed_of_5, 1, 7082), "was killed by signal 9 (Killed)");
   const std::string left =
       "mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. "
       "The first process to do so was:\n\n  Process name: [[57283,1],2]\n  Exit code:    7\n";
-  EXPECT_EQ(end_in_words_of_launcher(left, 2), "exited with status 7");
-  EXPECT_EQ(end_in_words_of_launcher(left, 1), std::nullopt);
-  EXPECT_EQ(end_in_words_of_launcher("srun: error: n1: task 3: Exited with exit code 5\n", 3), "exited with status 5");
-  EXPECT_EQ(end_in_words_of_launcher("srun: error: n1: task 0: Killed\n", 0), "ended: Killed");
+  EXPECT_EQ(end_in_words_of_launcher(left, 2, 78), "exited with status 7");
+  EXPECT_EQ(end_in_words_of_launcher(left, 1, 77), std::nullopt);
+  EXPECT_EQ(end_in_words_of_launcher("   Process name: [prterun-vm-7089@1,1]\n   Exit code:    7\n", 1, 0),
+            "exited with status 7");
+  EXPECT_EQ(end_in_words_of_launcher("srun: error: n1: task 3: Exited with exit code 5\n", 3, 0),
+            "exited with status 5");
+  EXPECT_EQ(end_in_words_of_launcher("srun: error: n1: task 0: Killed\n", 0, 0), "ended: Killed");
+  const std::string of_hydra =
+      "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 7050 RUNNING AT vm\n=   EXIT CODE: 9\n=   "
+      "CLEANING UP REMAINING PROCESSES\n";
+  EXPECT_EQ(end_in_words_of_launcher(of_hydra + "… WITH THE EXIT STRING: Killed (signal 9)\n", 1, 7050),
+            "was killed by signal 9 (Killed)");
+  EXPECT_EQ(end_in_words_of_launcher(of_hydra, 1, 7050), "exited with status 9");
+  EXPECT_EQ(end_in_words_of_launcher(of_hydra, 0, 7049), std::nullopt);
 }
 
 // HARNESS-017@811a

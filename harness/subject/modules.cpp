@@ -14,6 +14,7 @@
 
 #include "harness/subject/backend_here.hpp"
 #include "harness/subject/backend_name.hpp"
+#include "harness/subject/mpi_library.hpp"
 
 namespace plumbline::subject {
 namespace fs = std::filesystem;
@@ -49,8 +50,9 @@ std::string what_is_missing(const std::string& message) {
 // What to do where a module is not part of the build, or what it needs is not on the machine.
 std::string remedy(const std::string& module, bool is_built) {
   if (module == "mpi")
-    return is_built ? "install libopenmpi3 and openmpi-bin, or use --backend local"
-                    : "install libopenmpi-dev and openmpi-bin, then configure and build again, or use --backend local";
+    return is_built ? fmt::format("install {}, or use --backend local", mpi_interfaces().front().package)
+                    : "install libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich, then configure and build "
+                      "again, or use --backend local";
   if (module == "cuda")
     return is_built ? "use --device emulated"
                     : "install a CUDA toolkit, then configure and build again, or use --device emulated";
@@ -116,12 +118,18 @@ std::vector<std::string> module_names() {
     if (file.starts_with(kBegin) && file.ends_with(kEnd))
       names.push_back(file.substr(kBegin.size(), file.size() - kBegin.size() - kEnd.size()));
   }
+  if (fs::exists(module_file("mpi"))) names.emplace_back("mpi");
   std::ranges::sort(names);
   return names;
 }
 
 fs::path module_file(const std::string& name, const fs::path& folder) {
-  return folder / ("libplumbline_" + name + ".so");
+  const std::string file = "libplumbline_" + name + ".so";
+  if (name != "mpi") return folder / file;
+  const std::vector<MpiInterface> interfaces = mpi_interfaces();
+  const auto built =
+      std::ranges::find_if(interfaces, [&](const MpiInterface& one) { return fs::exists(folder / one.name / file); });
+  return folder / (built == interfaces.end() ? interfaces.front() : *built).name / file;
 }
 
 std::string problem_of_interface(void* module, const fs::path& file) {
@@ -139,30 +147,67 @@ std::string problem_of_interface(void* module, const fs::path& file) {
       file.string(), others, own);
 }
 
+namespace {
+
+struct Loaded {
+  void* module = nullptr;
+  fs::path file;
+  std::string why_not = {};
+};
+
+Loaded load(const fs::path& file) {
+  // Never closed: runtimes leave threads and handlers behind.
+  void* const module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return {.module = module, .file = file, .why_not = module == nullptr ? what_is_missing(dlerror()) : ""};
+}
+
+// What it needs may have been loaded before.
+Loaded load_training(const fs::path& file) {
+  Loaded loaded = load(file);
+  if (loaded.module == nullptr && loaded.why_not.ends_with(kNotHere))
+    if (const fs::path torch = torch_of_python(); !torch.empty()) {
+      (void)dlopen((torch / "lib" / "libtorch_cpu.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+      loaded = load(file);
+    }
+  if (loaded.module != nullptr) loaded.why_not = problem_of_torch();
+  return loaded;
+}
+
+// The first whose library is here. What is said is of the first that is built: it is the launcher's, where that is
+// known.
+Loaded load_mpi(const fs::path& folder) {
+  Loaded first;
+  for (const MpiInterface& interface : mpi_interfaces()) {
+    const fs::path file = folder / interface.name / module_file("mpi", folder).filename();
+    if (!fs::exists(file)) continue;
+    std::string why_not;
+    for (const std::string& library : libraries_of(interface)) {
+      // For all to see: the module is linked to none.
+      if (dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return load(file);
+      const std::string words = what_is_missing(dlerror());
+      if (why_not.empty()) why_not = words;
+    }
+    if (first.file.empty()) first = {.module = nullptr, .file = file, .why_not = why_not};
+  }
+  return first;
+}
+
+}  // namespace
+
 void* open_module(const std::string& name, const std::string& symbol, const std::string& what, const fs::path& folder) {
   const fs::path file = module_file(name, folder);
   if (!fs::exists(file))
     throw NotAvailable(
         fmt::format("{}: not part of this build ('{}' is missing); {}", what, file.string(), remedy(name, false)));
-  // Never closed: runtimes leave threads and handlers behind.
-  void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  std::string why = module == nullptr ? what_is_missing(dlerror()) : "";
-  if (module == nullptr && name == "training" && why.ends_with(kNotHere)) {
-    // What it needs may have been loaded before.
-    if (const fs::path torch = torch_of_python(); !torch.empty()) {
-      (void)dlopen((torch / "lib" / "libtorch_cpu.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-      module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-      why = module == nullptr ? what_is_missing(dlerror()) : "";
-    }
-  }
-  if (module != nullptr && name == "training") why = problem_of_torch();
-  if (!why.empty()) throw NotAvailable(fmt::format("{}: cannot be loaded: {}; {}", what, why, remedy(name, true)));
-  if (const std::string problem = problem_of_interface(module, file); !problem.empty())
+  const Loaded loaded = name == "mpi" ? load_mpi(folder) : name == "training" ? load_training(file) : load(file);
+  if (!loaded.why_not.empty())
+    throw NotAvailable(fmt::format("{}: cannot be loaded: {}; {}", what, loaded.why_not, remedy(name, true)));
+  if (const std::string problem = problem_of_interface(loaded.module, loaded.file); !problem.empty())
     throw NotAvailable(fmt::format("{}: {}", what, problem));
-  void* address = dlsym(module, symbol.c_str());
+  void* address = dlsym(loaded.module, symbol.c_str());
   if (address == nullptr)
     throw NotAvailable(
-        fmt::format("{}: '{}' has no {}; it is of another version; build again", what, file.string(), symbol));
+        fmt::format("{}: '{}' has no {}; it is of another version; build again", what, loaded.file.string(), symbol));
   return address;
 }
 

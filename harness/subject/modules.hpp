@@ -26,7 +26,7 @@ class NotAvailable : public RuntimeFailure {
 /// The names of all modules that are here, in alphabetical order.
 [[nodiscard]] std::vector<std::string> module_names();
 
-/// The file of module `name`; it need not exist.
+/// The file of module `name`; it need not exist. Of `mpi`, that of the interface that serves here (mpi_library.hpp).
 [[nodiscard]] std::filesystem::path module_file(const std::string& name,
                                                 const std::filesystem::path& folder = modules_folder());
 

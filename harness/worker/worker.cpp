@@ -30,6 +30,7 @@
 #include "harness/subject/adapter/declared.hpp"
 #include "harness/subject/job/job_program.hpp"
 #include "harness/subject/modules.hpp"
+#include "harness/subject/place.hpp"
 #include "harness/subject/training_module.hpp"
 #include "harness/suite/adapter_error.hpp"
 #include "harness/suite/eligibility.hpp"
@@ -57,6 +58,17 @@ namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// A library that is not the launcher's takes each process for a job of one.
+std::unique_ptr<subject::Backend> open_whole(const std::string& name, const subject::BackendOptions& options) {
+  auto backend = subject::open_backend(name, options);
+  const auto place = subject::place_of_launcher();
+  if (name == "mpi" && place && place->is_mpi_job && backend->size() != place->size)
+    throw RuntimeFailure(fmt::format(
+        "backend mpi: {} started {} processes ({}), and {} finds {}: it is not the library of that launcher",
+        place->launcher, place->size, place->variables, backend->capabilities().version, backend->size()));
+  return backend;
 }
 
 // What one rank's body sees.
@@ -166,10 +178,9 @@ class Worker {
   int open() {
     try {
       choose_mutant(options_.mutant);
-      host_ = options_.backend.empty() ? make_single_host()
-              : options_.backend == "local"
-                  ? make_local_host(open_devices())
-                  : make_process_host(subject::open_backend(options_.backend, options_.backend_options));
+      host_ = options_.backend.empty()      ? make_single_host()
+              : options_.backend == "local" ? make_local_host(open_devices())
+                                            : make_process_host(open_whole(options_.backend, options_.backend_options));
       if (const auto own = host_->own_device(); own.runtime != nullptr) runtime_ = own.runtime;
       // A backend of the host's memory alone: what is trained on a device goes to it by way of the host.
       if (!options_.backend.empty() && options_.backend != "local" && runtime_ == nullptr) (void)open_devices();

@@ -10,8 +10,8 @@
 namespace plumbline::subject::mpi {
 namespace {
 
-// "Open MPI v4.1.4, package: …": Open MPI puts the version before the first comma, MPICH ("MPICH Version: …")
-// on a line.
+// "Open MPI v4.1.4, package: …": Open MPI puts the version before the first comma, MPICH ("MPICH Version:      4.3.2")
+// in the first line.
 std::string library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
@@ -20,9 +20,10 @@ std::string library_version() {
 }
 
 std::string short_version(const std::string& library) {
-  std::string line = library.substr(0, library.find_first_of(",\n"));
-  std::ranges::replace(line, '\t', ' ');
-  return line;
+  const std::string line = library.substr(0, library.find_first_of(",\n"));
+  static constexpr std::string_view kMpich = "MPICH Version:";
+  if (!line.starts_with(kMpich)) return line;
+  return "MPICH " + line.substr(std::min(line.size(), line.find_first_not_of(" \t", kMpich.size())));
 }
 
 bool is_setting(std::string_view name) {

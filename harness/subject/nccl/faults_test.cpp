@@ -534,23 +534,15 @@ TEST_F(NcclWithdrawal, ADestructorEndsWhatAFailedMemberLeavesUndone) {
 
 // ---- what cannot start; each rank for itself ----
 
-TEST(NcclStart, ARankThatIsNoNumberIsNamed) {
-  const std::string before = std::getenv("PLUMBLINE_RANK");
-  ::setenv("PLUMBLINE_RANK", "x", 1);
-  EXPECT_EQ(words_of<RuntimeFailure>([] { (void)Place::from_environment(); }),
-            "backend nccl: PLUMBLINE_RANK='x' in the environment is no whole number");
-  ::setenv("PLUMBLINE_RANK", before.c_str(), 1);
-}
-
 std::string why_not(const BackendOptions& given, int ranks = 1, int devices = 1) {
   BackendOptions options{{"library", NCCL_DOUBLE}, {"runtime", "emulated"}};
   for (const auto& [key, value] : given) options[key] = value;
   // Not the folder of the job: its board is of another length.
   const std::filesystem::path folder =
-      job()->process.place.folder / ("alone-" + std::to_string(job()->process.place.rank));
+      job()->process.place.scratch / ("alone-" + std::to_string(job()->process.place.rank));
   std::filesystem::create_directory(folder);
   return words_of<Error>([&] {
-    const Place place{.rank = 0, .size = ranks, .folder = folder};
+    const Place place{.rank = 0, .size = ranks, .scratch = folder};
     const Process process(Options::parse(options), place, device::make_emulated({.devices = devices}));
   });
 }

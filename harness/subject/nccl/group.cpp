@@ -46,7 +46,7 @@ Group::Group(std::shared_ptr<Job> job_, const std::shared_ptr<Group>& parent, co
       identity(std::move(identity_)),
       rank(static_cast<int>(std::ranges::find(identity.ranks, job->process.place.rank) - identity.ranks.begin())),
       size(static_cast<int>(identity.ranks.size())),
-      board_(std::make_shared<GroupBoard>(size == 1 ? std::filesystem::path() : job->process.place.folder, identity.id,
+      board_(std::make_shared<GroupBoard>(size == 1 ? std::filesystem::path() : job->process.place.scratch, identity.id,
                                           size)),
       lineage_(lineage_of(board_, parent == nullptr ? nullptr : parent->lineage_)) {
   board_->seat(rank).status.store(Status::member, std::memory_order_release);

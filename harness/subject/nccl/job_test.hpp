@@ -147,17 +147,17 @@ inline void await(const std::function<bool()>& is_so, const std::string& whom,
 }
 
 /// To the other ranks, beside NCCL: where a fault of the double would meet a barrier, too. Each word once in a run.
-inline void tell(const std::string& word) { std::ofstream(job()->process.place.folder / word).flush(); }
+inline void tell(const std::string& word) { std::ofstream(job()->process.place.scratch / word).flush(); }
 inline void await_word(const std::string& word, const std::string& whom) {
-  await([&] { return std::filesystem::exists(job()->process.place.folder / word); }, whom);
+  await([&] { return std::filesystem::exists(job()->process.place.scratch / word); }, whom);
 }
 
 /// Another job of these processes, which shares nothing with the first: for what leaves its lanes broken.
 inline std::shared_ptr<Job> make_job(const std::string& name, const std::string& start_limit = "60",
                                      const std::shared_ptr<device::Runtime>& runtime = devices()) {
   Place place = job()->process.place;
-  place.folder /= name;
-  std::filesystem::create_directories(place.folder);
+  place.scratch /= name;
+  std::filesystem::create_directories(place.scratch);
   return std::make_shared<Job>(
       Options::parse({{"library", NCCL_DOUBLE}, {"runtime", "emulated"}, {"start_limit", start_limit}}), place,
       runtime);

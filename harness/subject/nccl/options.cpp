@@ -1,8 +1,6 @@
 #include "harness/subject/nccl/options.hpp"
 
 #include <charconv>
-#include <cstdlib>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -24,15 +22,6 @@ int number_from(const std::string& key, const std::string& value, int least, int
     throw InvalidArgument(
         fmt::format("backend nccl: {}={}: it is a whole number from {} to {}", key, value, least, most));
   return *number;
-}
-
-std::optional<int> variable(const char* name) {
-  const char* text = std::getenv(name);
-  if (text == nullptr) return std::nullopt;
-  const auto number = whole_number(text);
-  if (!number)
-    throw RuntimeFailure(fmt::format("backend nccl: {}='{}' in the environment is no whole number", name, text));
-  return number;
 }
 
 }  // namespace
@@ -58,31 +47,6 @@ Options Options::parse(const BackendOptions& given) {
     }
   }
   return options;
-}
-
-Place Place::from_environment() {
-  // Of the driver, Open MPI, PMI (MPICH and Slurm's pmi2) and Slurm.
-  constexpr std::pair<const char*, const char*> kNames[] = {{"PLUMBLINE_RANK", "PLUMBLINE_RANKS"},
-                                                            {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                                            {"PMI_RANK", "PMI_SIZE"},
-                                                            {"SLURM_PROCID", "SLURM_NTASKS"}};
-  Place place;
-  for (const auto& [rank, size] : kNames)
-    if (const auto mine = variable(rank), all = variable(size); mine && all) {
-      place.rank = *mine;
-      place.size = *all;
-      if (place.size < 1 || place.rank < 0 || place.rank >= place.size)
-        throw RuntimeFailure(fmt::format("backend nccl: {}={} and {}={}: a rank is from 0 to {}", rank, *mine, size,
-                                         *all, place.size - 1));
-      break;
-    }
-  const char* folder = std::getenv("PLUMBLINE_SCRATCH");
-  place.folder = folder == nullptr ? std::filesystem::path() : std::filesystem::path(folder);
-  if (place.size > 1 && !std::filesystem::is_directory(place.folder))
-    throw RuntimeFailure(fmt::format(
-        "backend nccl: PLUMBLINE_SCRATCH='{}' is no folder of this host; all ranks must be on the driver's host",
-        place.folder.string()));
-  return place;
 }
 
 }  // namespace plumbline::subject::nccl

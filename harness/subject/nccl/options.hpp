@@ -1,8 +1,7 @@
-// harness/subject/nccl/options.hpp: the settings of the NCCL backend, and this process' place among the ranks.
+// harness/subject/nccl/options.hpp: the settings of the NCCL backend.
 #pragma once
 
 #include <chrono>
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -23,18 +22,6 @@ struct Options {
 
   /// Throws InvalidArgument, naming key, value and what would be right.
   static Options parse(const BackendOptions& given);
-};
-
-/// What the launcher says to a rank.
-struct Place {
-  int rank = 0;
-  int size = 1;
-  std::filesystem::path folder;  // that all ranks share
-
-  /// From PLUMBLINE_RANK, PLUMBLINE_RANKS and PLUMBLINE_SCRATCH, which the driver sets, else from what mpirun and srun
-  /// set.
-  /// Throws RuntimeFailure where they contradict each other.
-  static Place from_environment();
 };
 
 }  // namespace plumbline::subject::nccl

@@ -50,7 +50,7 @@ Process::Process(const Options& given, Place where, std::shared_ptr<device::Runt
       runtime(devices != nullptr ? std::move(devices) : open_devices(options, place, library)),
       memory(device::make_calls(runtime)),
       device(choose_device(options, place, *runtime)),
-      board(place.size == 1 ? std::filesystem::path() : place.folder, place.size),
+      board(place.size == 1 ? std::filesystem::path() : place.scratch, place.size),
       capabilities(capabilities_of(library, options.runtime)) {}
 
 Process::Turn::Turn(Process& process) : hold_(process.mutex_) {

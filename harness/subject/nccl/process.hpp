@@ -18,6 +18,7 @@
 #include "harness/subject/nccl/board.hpp"
 #include "harness/subject/nccl/library.hpp"
 #include "harness/subject/nccl/options.hpp"
+#include "harness/subject/place.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/runtime.hpp"

@@ -12,11 +12,11 @@ namespace {
 class PluginBackend final : public Backend {
  public:
   explicit PluginBackend(const BackendOptions& options)
-      : job_(std::make_shared<Job>(options, Place::from_environment())) {}
+      : job_(std::make_shared<Job>(options, place_of_worker("plugin"))) {}
 
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return job_->capabilities; }
   [[nodiscard]] int rank() const override { return job_->place.rank; }
-  [[nodiscard]] int size() const override { return job_->place.ranks; }
+  [[nodiscard]] int size() const override { return job_->place.size; }
 
   [[nodiscard]] std::unique_ptr<comm::Communicator> world(int ranks) override {
     if (ranks < 1 || ranks > size())

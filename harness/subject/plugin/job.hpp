@@ -9,20 +9,10 @@
 #include <vector>
 
 #include "harness/subject/backend.hpp"
+#include "harness/subject/place.hpp"
 #include "harness/subject/plugin/library.hpp"
 
 namespace plumbline::subject::plugin {
-
-/// Which of the job's processes this is.
-struct Place {
-  int rank = 0;
-  int ranks = 1;
-  std::string scratch;  // a folder that all ranks share
-
-  /// As the driver says it (PLUMBLINE_RANK, PLUMBLINE_RANKS, PLUMBLINE_SCRATCH), else mpirun or srun. Throws
-  /// RuntimeFailure for numbers that make no rank, and for a scratch folder that is not on this host.
-  [[nodiscard]] static Place from_environment();
-};
 
 class Job {
  public:
