@@ -957,8 +957,8 @@ class Commands(unittest.TestCase):
             self.assertEqual(self.run_plumbline("doctor", *options), 0, self.done.stderr)
             return next(line for line in self.done.stdout.splitlines() if line[4:].startswith("backend mpi"))
         if "mpi" in MODULES:
-            self.assertRegex(mpi(), r"^ok  backend mpi +\S.*\d, a process per rank; --start tries it$")
-            self.assertRegex(mpi("--start"), r"^ok  backend mpi +\S.*\d, a process per rank; 2 were started by mpirun and met in a barrier$")
+            self.assertRegex(mpi(), r"^ok  backend mpi +\S.*\d, a process per rank, started by \S.*\d; --start tries it$")
+            self.assertRegex(mpi("--start"), r"^ok  backend mpi +\S.*\d, a process per rank; 2 were started by \S.*\d and met in a barrier$")
         program = self.without_module("mpi")
         self.assertEqual(self.run_plumbline("doctor", program=program), 0, self.done.stderr)
         self.assertNotRegex(self.done.stdout, "\nok  backend mpi")
@@ -1009,7 +1009,7 @@ class Commands(unittest.TestCase):
         shutil.copy(PLUMBLINE, there / "bin")
         (there / "share/plumbline").symlink_to(build / "share/plumbline")
         for module in (build / "lib/plumbline").iterdir():
-            if module.name != f"libplumbline_{name}.so":
+            if module.name != f"libplumbline_{name}.so" and not (name == "mpi" and module.is_dir()):
                 (there / "lib/plumbline" / module.name).symlink_to(module)
         return there / "bin/plumbline"
 
