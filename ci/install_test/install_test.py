@@ -126,6 +126,20 @@ class Installed(unittest.TestCase):
         for finding in ("backend local", *(optional[module] for module in MODULES)):
             self.assertRegex(words, rf"(?m)^ok +{finding}")
 
+    @unittest.skipUnless(shutil.which("dpkg-shlibdeps") and shutil.which("cpack"), "no dpkg-shlibdeps or no cpack")
+    def test_debian_package(self):
+        done = run(SOURCE / "ci/package/deb", "--build", BUILD, "--out", self.elsewhere / "deb")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        (package,) = (self.elsewhere / "deb").glob("*.deb")
+        needed = run("dpkg-deb", "--field", package, "Depends").stdout
+        self.assertIn("libc6", needed)
+        self.assertNotRegex(needed, "mpi|torch")  # found when they are asked for
+        done = run("dpkg-deb", "--extract", package, self.elsewhere / "root")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_barrier("local", prefix=self.elsewhere / "root/usr")
+        for file in ("doc/plumbline/README.md", "doc/plumbline/harness/subject/plugin/README.md", "plumbline/python/plumbline_adapter.py"):
+            self.assertTrue((self.elsewhere / "root/usr/share" / file).is_file(), file)
+
     def test_plugin_sample(self):
         sample = self.elsewhere / "sample"
         shutil.copytree(self.prefix / "share/plumbline/samples/plugin", sample)
