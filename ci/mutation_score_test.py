@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("mutation-score")
@@ -59,6 +60,23 @@ class MutationScore(unittest.TestCase):
             mutants = [mutant_of(data, b"a < b", b"a > b", "m1"), mutant_of(data, b"a < b", b"a < *b", "m2"),
                        mutant_of(data, b"? b", b"? c", "m3")]
             self.assertEqual(score.refusals(program, "toy.cpp", mutants), {"m2", "m3"})
+
+    def test_a_filter_without_checks_of_a_door_leaves_the_others(self):
+        says = r'''
+case "$*" in *component:none*) echo "--filter 'component:none' matches nothing in profile full" >&2; exit 2;; esac
+case "$*" in *TOPO-*) echo "--filter 'TOPO-001' matches nothing in profile full; with --adapter it does" >&2; exit 2;; esac
+mkdir -p "$OUT"
+for check in one one two; do echo '{"type": "result", "check": "'$check'", "seconds": 2}'; done > "$OUT/run.jsonl"
+'''
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(score.ASKED_BESIDE, {"toy": ["TOPO-001"]}):
+            checks = score.Checks.__new__(score.Checks)
+            checks.program = score.Program.__new__(score.Program)
+            checks.program.folder = Path(folder)
+            checks.command = lambda door, name, filters, *more: (["sh", "-c", says, "sh", *filters], {"OUT": str(checks.out("none", door)), "PATH": "/usr/bin:/bin"})
+            checks.component = "toy"
+            self.assertEqual(checks.times("local"), {"one": 4, "two": 2})
+            checks.component = "none"
+            self.assertEqual(checks.times("local"), {})
 
     def test_the_interval_is_wilsons(self):
         share, low, high = score.wilson(45, 60)

@@ -11,6 +11,8 @@ void add_groups_checks(suite::Suite& suite) {
   add_mode_answer_checks(suite);
   add_shared_module_checks(suite);
   add_lint_checks(suite);
+  add_lint_property_checks(suite);
+  add_creation_log_checks(suite);
   add_group_size_checks(suite);
 }
 

@@ -18,6 +18,8 @@ void add_lifetime_checks(suite::Suite& suite);
 void add_mode_answer_checks(suite::Suite& suite);
 void add_shared_module_checks(suite::Suite& suite);
 void add_lint_checks(suite::Suite& suite);
+void add_lint_property_checks(suite::Suite& suite);
+void add_creation_log_checks(suite::Suite& suite);
 void add_group_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

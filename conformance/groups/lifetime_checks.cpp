@@ -35,7 +35,7 @@ void cycles(Context& context) {
   cycle(context, creations, kWarmUp);
   const Holdings before = holdings_at_rest(context.world());
   cycle(context, creations, kCycles);
-  const Holdings after = holdings_at_rest(context.world());
+  const Holdings after = holdings_at_rest(context.world(), before.threads);
   EXPECT_LE(after.threads, before.threads);
   EXPECT_LE(after.descriptors, before.descriptors);
   if (figures_of_memory_tell()) {

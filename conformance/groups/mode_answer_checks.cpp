@@ -339,9 +339,9 @@ void refusals(Context& context) {
 
 const std::map<std::string, std::vector<std::string>>& orders() {
   static const std::map<std::string, std::vector<std::string>> table{
-      {"deepspeed", {"model", "data", "pipeline", "tensor"}},
-      {"megatron", {"data", "model", "tensor", "pipeline"}},
-      {"colossalai", {"data", "model", "pipeline", "tensor"}},
+      {"deepspeed", {"model", "data", "pipeline", "tensor"}},  {"megatron", {"data", "model", "tensor", "pipeline"}},
+      {"colossalai", {"data", "model", "pipeline", "tensor"}}, {"torch", {"pipeline", "data", "tensor", "model"}},
+      {"plumbline", {"data", "pipeline", "tensor", "model"}},
   };
   return table;
 }
@@ -360,8 +360,10 @@ Lists lists_of(const std::string& convention, const AxisSizes& sizes, const std:
   return lists;
 }
 
+using Names = std::vector<std::string>;
+
 // What each convention is said to make of a mode, and whether those that differ are said to.
-std::string problem_of_mode(const AxisSizes& sizes, const json& row) {
+std::string problem_of_mode(const AxisSizes& sizes, const Names& asked, const json& row) {
   const std::string mode = row.at("mode");
   std::set<Lists> different;
   std::set<std::string> told;
@@ -373,7 +375,8 @@ std::string problem_of_mode(const AxisSizes& sizes, const json& row) {
       different.insert(expected);
       told.insert(convention);
     }
-  if (told.size() != orders().size()) return fmt::format("{}: told of [{}] alone", mode, fmt::join(told, " "));
+  if (told != std::set(asked.begin(), asked.end()))
+    return fmt::format("{}: told of [{}], asked for [{}]", mode, fmt::join(told, " "), fmt::join(asked, " "));
   return first_difference(different.size() > 1, row.at("differs"), mode + " differs");
 }
 
@@ -385,26 +388,32 @@ Lists calls_of(const std::string& convention, const AxisSizes& sizes) {
   return calls;
 }
 
-bool all_in_one_order(const AxisSizes& sizes) {
-  return std::ranges::all_of(orders(), [&](const auto& entry) {
-    return calls_of(entry.first, sizes) == calls_of(orders().begin()->first, sizes);
+std::string problem_of_comparison(Context& context, const AxisSizes& sizes, const Names& asked) {
+  const json args{{"sizes", {{"pipeline", sizes.pipeline}, {"data", sizes.data}, {"tensor", sizes.tensor}}},
+                  {"conventions", asked}};
+  return problem_of(context.adapter(), "groups.conventions", args, [&](const json& result) -> std::string {
+    std::set<std::string> told;
+    for (const json& row : result.at("modes")) {
+      if (auto words = problem_of_mode(sizes, asked, row); !words.empty()) return words;
+      told.insert(row.at("mode").get<std::string>());
+    }
+    for (const char* mode : {"data", "model", "pipeline", "tensor"})
+      if (!told.contains(mode)) return fmt::format("mode {} is not told, of [{}]", mode, fmt::join(told, " "));
+    const bool same = std::ranges::all_of(asked, [&](const std::string& convention) {
+      return calls_of(convention, sizes) == calls_of(asked.front(), sizes);
+    });
+    return first_difference(same, result.at("same_order"), fmt::format("same_order of [{}]", fmt::join(asked, " ")));
   });
 }
 
+// All that there are, two whose lists agree, and one, which agrees with itself.
 void conventions_compared(Context& context) {
   judge_sizes(context, [&](const AxisSizes& sizes) {
-    json args{{"sizes", {{"pipeline", sizes.pipeline}, {"data", sizes.data}, {"tensor", sizes.tensor}}}};
-    for (const auto& [convention, order] : orders()) args["conventions"].push_back(convention);
-    return problem_of(context.adapter(), "groups.conventions", args, [&](const json& result) -> std::string {
-      std::set<std::string> told;
-      for (const json& row : result.at("modes")) {
-        if (auto words = problem_of_mode(sizes, row); !words.empty()) return words;
-        told.insert(row.at("mode").get<std::string>());
-      }
-      for (const char* mode : {"data", "model", "pipeline", "tensor"})
-        if (!told.contains(mode)) return fmt::format("mode {} is not told, of [{}]", mode, fmt::join(told, " "));
-      return first_difference(all_in_one_order(sizes), result.at("same_order"), "same_order");
-    });
+    std::string words;
+    for (const Names& asked : {Names{"colossalai", "deepspeed", "megatron", "plumbline", "torch"},
+                               Names{"megatron", "deepspeed"}, Names{"torch"}})
+      if (words.empty()) words = problem_of_comparison(context, sizes, asked);
+    return words;
   });
 }
 
@@ -433,9 +442,15 @@ void conventions_refused(Context& context) {
   if (fault == "another_world") {
     args["sizes"]["world"] = 13;
     words = {"13", "2", "3"};
+  } else if (fault == "one_rank_less") {
+    args["sizes"]["world"] = 11;
+    words = {"11", "12"};
   } else if (fault == "no_stage") {
     args["sizes"]["pipeline"] = 0;
     words = {"0"};
+  } else if (fault == "two_sizes_below_one") {
+    args["sizes"] = {{"pipeline", -2}, {"data", 3}, {"tensor", -2}};
+    words = {"-2"};
   } else {
     args["conventions"].push_back("megatrom");
     words = {"megatrom"};
@@ -449,7 +464,7 @@ void conventions_refused(Context& context) {
   expect_named(answer.message, words);
 }
 
-suite::Axis sizes_axis() { return {"sizes", {"5x1x1", "1x1x3", "1x4x1", "3x2x1", "2x3x4", "random"}}; }
+suite::Axis sizes_axis() { return {"sizes", {"1x1x1", "5x1x1", "1x1x3", "1x4x1", "3x2x1", "2x3x4", "random"}}; }
 
 suite::Check answer_check(std::string id, std::string verifies, std::vector<suite::Axis> axes,
                           std::function<void(Context&)> body, std::string operation = kParallelGroups,
@@ -492,14 +507,15 @@ void add_mode_answer_checks(suite::Suite& suite) {
         [convention](Context& context) { layouts(context, convention); }, kParallelGroups, convention));
   suite.add(answer_check("groups.answers.refusals", "GROUP-025@063a", {faults_axis()}, refusals, kParallelGroups,
                          "plumbline"));
-  suite.add(answer_check("groups.conventions.refusals", "GROUP-025@063a",
-                         {{"fault", {"another_world", "no_stage", "unknown_convention"}}}, conventions_refused,
-                         "groups.conventions", "plumbline"));
+  suite.add(answer_check(
+      "groups.conventions.refusals", "GROUP-025@063a",
+      {{"fault", {"another_world", "one_rank_less", "no_stage", "two_sizes_below_one", "unknown_convention"}}},
+      conventions_refused, "groups.conventions", "plumbline"));
   suite.add(answer_check("groups.conventions.compared", "GROUP-026@912a", {sizes_axis()}, conventions_compared,
                          "groups.conventions", "plumbline"));
-  suite.add(answer_check("groups.conventions.ordered", "GROUP-027@1529",
-                         {{"convention", {"deepspeed", "megatron", "colossalai"}}, sizes_axis()}, conventions_ordered,
-                         "groups.conventions", "plumbline"));
+  suite.add(answer_check("groups.conventions.ordered", "GROUP-027@3782",
+                         {{"convention", {"deepspeed", "megatron", "colossalai", "torch"}}, sizes_axis()},
+                         conventions_ordered, "groups.conventions", "plumbline"));
 }
 
 }  // namespace plumbline::conformance

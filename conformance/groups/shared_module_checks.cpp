@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kSharedModule = "groups.shared_module";
 
-json question_of(const json& one, const char* convention) {
+json module_question(const json& one, const char* convention) {
   return {{"convention", convention},
           {"world_size", one.at("world_size")},
           {"parallel", one.at("parallel")},
@@ -56,7 +56,7 @@ void recorded_shared(Context& context) {
   const json record = recorded("groups", "colossalai94");
   for (const json& one : record.at("cases")) {
     if (one.at("kind") != "pipeline_shared_module" || kind_of(one) != context.parameters().text("stages")) continue;
-    const json args = question_of(one, "colossalai");
+    const json args = module_question(one, "colossalai");
     const std::string about =
         fmt::format("world {}, stages {}: ", args["world_size"].dump(), args["pipeline_ranks"].dump());
     if (one.contains("error")) {

@@ -197,9 +197,10 @@ void add_group_size_checks(suite::Suite& suite) {
     add_sized_check(suite, "groups", {"groups.parallel_groups", groups, told_all, all_modes(convention), convention});
     add_sized_check(suite, "groups", {"groups.shared_module", shared, told_all, shared_ends(convention), convention});
   }
-  add_sized_check(suite, "groups", {"groups.conventions", "GROUP-027@1529", {12, 60, 1001, 65'536}, two_conventions});
-  add_sized_check(suite, "groups", {"groups.lint", "GROUP-033@3740", logged, accepts_logs});
-  add_sized_check(suite, "groups", {"groups.lint", "GROUP-030@65d4", logged, names_one_rank, "plumbline", "fault"});
+  add_sized_check(suite, "groups", {"groups.conventions", "GROUP-027@3782", {12, 60, 1001, 65'536}, two_conventions});
+  for (const SizedCheck& lint : {SizedCheck{"groups.lint", "GROUP-033@3740", logged, accepts_logs},
+                                 {"groups.lint", "GROUP-030@65d4", logged, names_one_rank, "plumbline", "fault"}})
+    add_sized_check(suite, "groups", asking({{"form", {"creations"}}}, lint));
 }
 
 }  // namespace plumbline::conformance

@@ -1,8 +1,10 @@
 #include "conformance/support/holdings.hpp"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include <malloc.h>
 
@@ -38,11 +40,15 @@ Holdings own_holdings() {
 
 }  // namespace
 
-Holdings holdings_at_rest(comm::Communicator& group) {
+Holdings holdings_at_rest(comm::Communicator& group, std::int64_t threads) {
   Holdings own;
   for (int rank = 0; rank < group.size(); ++rank) {
     group.barrier();
     if (rank == group.rank()) own = own_holdings();
+    for (int wait = 0; rank == group.rank() && own.threads > threads && wait < 100; ++wait) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      own = own_holdings();
+    }
     group.barrier();
   }
   return own;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "reference/comm/communicator.hpp"
 
@@ -15,8 +16,10 @@ struct Holdings {
   std::int64_t allocated = 0;  // bytes that malloc has given out
 };
 
-/// Ranks may share the process: all of the group stand still while one looks, so that nobody sees another's look.
-[[nodiscard]] Holdings holdings_at_rest(comm::Communicator& group);
+/// Ranks may share the process: all of the group stand still while one looks, so that nobody sees another's look. Where
+/// there are more threads than `threads` it looks again for a second: those of destroyed streams end a moment later.
+[[nodiscard]] Holdings holdings_at_rest(comm::Communicator& group,
+                                        std::int64_t threads = std::numeric_limits<std::int64_t>::max());
 
 /// Whether bytes say something: a sanitizer's allocator, of which malloc's own figures know nothing, keeps what is
 /// freed for a while.

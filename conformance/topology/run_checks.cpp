@@ -1,6 +1,7 @@
 // All groups of a run, as Megatron-LM makes them of sizes, an order and options, and what each rank is told of them.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include <fmt/format.h>
@@ -157,6 +158,11 @@ void weight_groups(Context& context) {
                   {"EXPERT_GTP_WEIGHT_REMAT_GROUP", lists_of(expert, {"gtp_remat"})},
                   {"EXPERT_MODEL_PARALLEL_GROUP", lists_of(expert, {"ep"})},
                   {"EXPERT_DATA_PARALLEL_GROUP", lists_of(expert, {"dp"})}};
+    if (weights > 1 || expert_weights > 1) {
+      Ranks all(static_cast<std::size_t>(ranks_in(run)));
+      std::iota(all.begin(), all.end(), 0);
+      expected["INTRA_DISTRIBUTED_OPTIMIZER_INSTANCE_GROUP"] = json::array({all});
+    }
     if (weights > 1) expected["DATA_PARALLEL_GROUP_WITH_GTP_REMAT"] = lists_of(run, {"gtp_remat", "dp"});
     if (expert_weights > 1)
       expected["EXPERT_DATA_PARALLEL_GROUP_WITH_GTP_REMAT"] = lists_of(expert, {"gtp_remat", "dp"});
@@ -228,13 +234,13 @@ std::string problem_of_run(Context& context, const json& args, const json& expec
                     [&](const json& result) { return first_difference(expected, groups_made(result), args.dump()); });
 }
 
-// Consecutive parts of one size of each list.
+// Consecutive parts of one size of each list; what is left is the last part.
 std::vector<Ranks> parts_of(const std::vector<Ranks>& lists, std::size_t size) {
   std::vector<Ranks> parts;
   for (const Ranks& list : lists)
     for (std::size_t from = 0; from < list.size(); from += size)
       parts.emplace_back(list.begin() + static_cast<std::ptrdiff_t>(from),
-                         list.begin() + static_cast<std::ptrdiff_t>(from + size));
+                         list.begin() + static_cast<std::ptrdiff_t>(std::min(from + size, list.size())));
   return parts;
 }
 
@@ -302,14 +308,15 @@ void hierarchies(Context& context) {
 }
 
 void hybrid_groups(Context& context) {
-  for (const Sizes& shape : {Sizes{1, 2, 2, 1}, Sizes{2, 1, 4, 1}, Sizes{1, 4, 2, 1}, Sizes{1, 2, 1, 1}}) {
+  for (const Sizes& shape : {Sizes{1, 2, 2, 1}, Sizes{2, 1, 4, 1}, Sizes{1, 4, 2, 1}, Sizes{1, 2, 1, 1},
+                             Sizes{1, 1, 6, 1}, Sizes{2, 5, 2, 1}, Sizes{1, 2, 7, 1}}) {
     Sizes sizes = shape;
     sizes.pp = stages_of(context);
     json args = run_of(sizes);
     args["args"]["hybrid_context_parallel"] = true;
     const std::vector<Ranks> lists = lists_of(shape_of(sizes), {"cp", "dp"});
     json expected{{"DATA_PARALLEL_GROUP_WITH_CP", lists}};
-    for (std::size_t size = 2; size < lists[0].size(); size *= 2)
+    for (std::size_t size = 2; size <= lists[0].size() / 2; size *= 2)
       expected[fmt::format("HYBRID_DP_CP_GROUP_{}", size)] = parts_of(lists, size);
     report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) -> std::string {
       const json made = groups_made(result);
@@ -402,7 +409,12 @@ void add_run_checks(suite::Suite& suite) {
   add("topology.orders.all_groups", "TOPO-036@f43c", all_groups);
   add("topology.orders.expert_groups", "TOPO-054@a09e", expert_groups);
   add("topology.orders.ordered_groups", "TOPO-067@fb0b", ordered_groups);
-  add("topology.orders.weight_groups", "TOPO-068@de26", weight_groups);
+  suite.add({.id = "topology.orders.weight_groups",
+             .verifies = {"TOPO-068@de26", "TOPO-075@ab9b"},
+             .door = suite::Door::adapter,
+             .axes = {{"stages", {"1", "2", "3", "4"}}},
+             .operations = {kRun},
+             .body = weight_groups});
   add("topology.orders.places", "TOPO-055@2148", places_in_groups);
   const auto add_option = [&](const char* id, const char* verifies, std::function<void(Context&)> body) {
     suite.add(run_check(id, verifies, {"stages", {"1", "2"}}, std::move(body)));

@@ -116,35 +116,41 @@ std::string compared(const TopologyOptions& options) {
     throw InvalidArgument(
         fmt::format("--compare: {} ranks; it compares every group, of at most {} ranks", ranks, kMostComparedRanks));
   const groups::Comparison comparison = groups::compare_conventions(sizes);
-  return options.format == "json" ? comparison_json(comparison) : to_table(comparison);
+  return options.format == "json" ? comparison_json(comparison) : comparison_text(comparison);
+}
+
+groups::CreationRule rule_named(const std::string& name) {
+  if (name == "all_ranks") return groups::CreationRule::all_ranks;
+  if (name == "members_only") return groups::CreationRule::members_only;
+  throw InvalidArgument(fmt::format("--rule '{}'; it is all_ranks or members_only", name));
 }
 
 std::string lint_json(const groups::LintReport& report) {
-  const auto or_null = [](int number) {
-    return number < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(number);
-  };
-  nlohmann::ordered_json findings = nlohmann::ordered_json::array();
+  using Json = nlohmann::ordered_json;
+  Json findings = Json::array();
   for (const groups::Finding& finding : report.findings)
     findings.push_back({{"severity", name_of(finding.severity)},
                         {"kind", finding.kind},
-                        {"rank", or_null(finding.rank)},
-                        {"sequence", or_null(finding.sequence)},
+                        {"rank", finding.rank},
+                        {"sequence", finding.sequence < 0 ? Json() : Json(finding.sequence)},
                         {"message", finding.message}});
-  return nlohmann::ordered_json{{"valid", report.valid()}, {"completed", report.completed}, {"findings", findings}}
-             .dump(2) +
-         '\n';
+  return Json{{"valid", report.valid()}, {"findings", findings}}.dump(2) + '\n';
 }
 
 std::string lint_text(const TopologyOptions& options, const groups::LintReport& report,
                       const groups::CreationLog& log) {
   std::size_t creations = 0, errors = 0;
+  std::string text;
   for (const auto& own : log.creations) creations += own.size();
-  for (const groups::Finding& finding : report.findings) errors += finding.severity == groups::Severity::error;
+  for (const groups::Finding& finding : report.findings) {
+    errors += finding.severity == groups::Severity::error;
+    text += fmt::format("{} {}: rank {}{} {}\n", name_of(finding.severity), finding.kind, finding.rank,
+                        finding.sequence < 0 ? "" : fmt::format(", creation {},", finding.sequence), finding.message);
+  }
   const std::size_t warnings = report.findings.size() - errors;
-  return fmt::format("{}{}: {}: {} creations of {} ranks under rule {}, {} complete; {} error{}, {} warning{}\n",
-                     to_string(report), report.valid() ? "OK" : "NOT OK", options.lint, creations, log.world_size(),
-                     options.rule, report.completed, errors, errors == 1 ? "" : "s", warnings,
-                     warnings == 1 ? "" : "s");
+  return text + fmt::format("{}: {}: {} creations of {} ranks under rule {}; {} error{}, {} warning{}\n",
+                            report.valid() ? "OK" : "NOT OK", options.lint, creations, log.world_size(), options.rule,
+                            errors, errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s");
 }
 
 // A mode that is misspelt would excuse nobody, in silence.
@@ -160,11 +166,13 @@ void check_partial_modes(const TopologyOptions& options, const groups::CreationL
 }
 
 int lint_file(const TopologyOptions& options) {
-  const auto rule = on_behalf_of("--rule", [&] { return groups::parse_creation_rule(options.rule); });
+  const auto rule = rule_named(options.rule);
+  const auto world_size = optional_number("--world-size", options.world_size);
+  if (world_size && (*world_size < 1 || *world_size > groups::kLargestRank + 1))
+    throw InvalidArgument(fmt::format("--world-size {}; it is 1 to {}", *world_size, groups::kLargestRank + 1));
   groups::CreationLog log;
   try {
-    log = groups::parse_creation_log(read_text("--lint", options.lint),
-                                     optional_number("--world-size", options.world_size));
+    log = groups::parse_creation_log(read_text("--lint", options.lint), world_size);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("--lint '{}': {}", options.lint, error.what()));
   }

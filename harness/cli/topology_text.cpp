@@ -264,6 +264,14 @@ std::string stage_text(const topology::GridRank& place) {
       place.previous_stage_rank(), place.get_global_rank());
 }
 
+std::string lists_text(const std::vector<std::vector<int>>& lists) {
+  constexpr std::size_t kShownGroups = 12;
+  std::string text = lists.empty() ? "none" : group_text(lists.front(), false);
+  for (std::size_t i = 1; i < std::min(lists.size(), kShownGroups); ++i) text += ' ' + group_text(lists[i], false);
+  if (lists.size() > kShownGroups) text += fmt::format(" … ({} groups)", lists.size());
+  return text;
+}
+
 }  // namespace
 
 std::string topology_text(const TopologyView& view) {
@@ -295,6 +303,24 @@ std::string rank_text(const TopologyView& view, int rank) {
   const topology::GridRank place(*view.grid, rank);
   return text + stage_text(place) + '\n' + neighbours_text(view, rank) + '\n' + memberships_text(view, rank) + '\n' +
          getters_text(place);
+}
+
+std::string comparison_text(const groups::Comparison& comparison) {
+  const auto names = [](const groups::Agreement& agreement) {
+    return fmt::format("{}", fmt::join(agreement.conventions, " "));
+  };
+  std::size_t width = std::string_view("conventions").size();
+  for (const groups::ModeComparison& mode : comparison.modes)
+    for (const groups::Agreement& agreement : mode.agreements) width = std::max(width, names(agreement).size());
+  std::string text = fmt::format("{:<10} {:<{}}  {}\n", "mode", "conventions", width, "groups");
+  for (const groups::ModeComparison& mode : comparison.modes)
+    for (const groups::Agreement& agreement : mode.agreements)
+      text += fmt::format("{:<10} {:<{}}  {}\n", &agreement == &mode.agreements.front() ? mode.mode : "",
+                          names(agreement), width, lists_text(agreement.groups));
+  text += "\norder of creation\n";
+  for (const groups::Plan& plan : comparison.plans)
+    text += fmt::format("{:<10} {}\n", plan.convention, fmt::join(modes_of(plan), ", "));
+  return text;
 }
 
 }  // namespace plumbline::cli

@@ -94,6 +94,8 @@ inline constexpr int kMostJsonRanks = 1 << 20;
 /// The conventions side by side, every group of each.
 inline constexpr int kMostComparedRanks = 1 << 20;
 [[nodiscard]] std::string comparison_json(const groups::Comparison& comparison);
+/// A line for each mode and set of conventions that agree, then the orders of creation.
+[[nodiscard]] std::string comparison_text(const groups::Comparison& comparison);
 
 /// A panel for each axis: a cell for each rank, in the colour of its group; borders of nodes. With a rank, its groups
 /// alone are in colour. Throws InvalidArgument above kMostPicturedRanks ranks.

@@ -68,5 +68,23 @@ TEST(TopologyView, refuses_axes_that_a_convention_has_not) {
   EXPECT_TRUE(view_of({.axes = {"pp", "dp"}, .dims = {2, 2}, .convention = "torch"}).grid);
 }
 
+TEST(TopologyView, a_comparison_has_modes_conventions_lists_and_orders) {
+  const std::vector<std::string_view> both{"megatron", "colossalai"};
+  EXPECT_EQ(comparison_text(groups::compare_conventions({.pipeline = 2, .data = 2, .tensor = 1}, both)),
+            "mode       conventions          groups\n"
+            "data       megatron             [0 1] [2 3]\n"
+            "           colossalai           [0 2] [1 3]\n"
+            "pipeline   megatron             [0 2] [1 3]\n"
+            "           colossalai           [0 1] [2 3]\n"
+            "tensor     megatron colossalai  [0] [1] [2] [3]\n"
+            "model      megatron             [0 2] [1 3]\n"
+            "           colossalai           [0 1] [2 3]\n"
+            "\n"
+            "order of creation\n"
+            "megatron   data, model, tensor, pipeline\n"
+            "colossalai data, model, pipeline, tensor\n");
+  EXPECT_NE(comparison_text(groups::compare_conventions({.data = 20})).find("[11] … (20 groups)"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace plumbline::cli

@@ -142,12 +142,6 @@ std::string difference_between(Communicator& parent, const std::vector<Announcem
 
 }  // namespace
 
-void agree_on_size(Communicator& parent, int expected, Timeout timeout) {
-  std::vector<Announcement> all;
-  for (const auto& [size] : exchange<1>(parent, {expected}, timeout)) all.push_back({.world_size = size});
-  check_sizes(parent.size(), all);
-}
-
 void agree_on(Communicator& parent, const Plan& plan, Timeout timeout) {
   const std::string fault = fault_in(plan);
   const std::vector<std::uint64_t> hashes = prefix_hashes(plan.creations);

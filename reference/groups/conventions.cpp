@@ -23,28 +23,19 @@ using Names = std::vector<std::string>;
 
 constexpr std::array<std::string_view, 5> kConventions{"deepspeed", "megatron", "colossalai", "torch", "plumbline"};
 constexpr std::array<std::string_view, 4> kModes{"data", "pipeline", "tensor", "model"};
-constexpr std::size_t kShownGroups = 12;
-constexpr std::size_t kShownRanks = 16;  // of a group
 
-int world_size_of(const Sizes& sizes) {
-  for (const auto& [name, size] :
-       {std::pair{"pipeline", sizes.pipeline}, {"data", sizes.data}, {"tensor", sizes.tensor}})
-    if (size < 1) throw InvalidArgument(fmt::format("groups: {} must be 1 or more, got {}", name, size));
-  constexpr std::int64_t kMost = 1 << 24;  // whose lists, of four modes and five conventions, a computer holds
-  const std::int64_t pair = std::int64_t{sizes.pipeline} * sizes.data;
-  const std::int64_t ranks = pair > kMost ? pair : pair * sizes.tensor;
-  const auto arithmetic =
-      fmt::format("groups: pipeline {} x data {} x tensor {}", sizes.pipeline, sizes.data, sizes.tensor);
-  if (ranks > kMost) throw InvalidArgument(fmt::format("{} is more than {} ranks", arithmetic, kMost));
-  if (sizes.world && ranks != *sizes.world)
-    throw InvalidArgument(fmt::format("{} = {} ranks, but the world has {}", arithmetic, ranks, *sizes.world));
-  return static_cast<int>(ranks);
+// Throws for sizes below 1 and for those of another world.
+Topology grid_of(const Sizes& sizes) {
+  Topology grid =
+      Topology::row_major(Names{"pipeline", "data", "tensor"}, std::vector{sizes.pipeline, sizes.data, sizes.tensor});
+  if (sizes.world && grid.world_size() != *sizes.world)
+    throw InvalidArgument(fmt::format("groups: pipeline {} x data {} x tensor {} = {} ranks, but the world has {}",
+                                      sizes.pipeline, sizes.data, sizes.tensor, grid.world_size(), *sizes.world));
+  return grid;
 }
 
 // The groups of the grid (pipeline, data, tensor), tensor fastest, mode by mode in the given order.
-Plan from_grid(std::string_view convention, const Sizes& sizes, std::span<const std::string_view> order) {
-  const Topology grid =
-      Topology::row_major(Names{"pipeline", "data", "tensor"}, std::vector{sizes.pipeline, sizes.data, sizes.tensor});
+Plan from_grid(std::string_view convention, const Topology& grid, std::span<const std::string_view> order) {
   Plan plan{.convention = std::string(convention), .world_size = grid.world_size()};
   for (const std::string_view mode : order) {
     const Names axes = mode == "model" ? Names{"pipeline", "tensor"} : Names{std::string(mode)};
@@ -63,20 +54,20 @@ Plan renamed(Plan plan, std::span<const std::pair<std::string_view, std::string_
   return plan;
 }
 
-Plan colossalai_of(const Sizes& sizes) {
+Plan colossalai_of(const Sizes& sizes, int world_size) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kNames{
       {{"DATA", "data"}, {"MODEL", "model"}, {"PIPELINE", "pipeline"}, {"TENSOR", "tensor"}}};
-  return renamed(colossalai_plan(world_size_of(sizes), {.pipeline = sizes.pipeline, .tensor = sizes.tensor}), kNames);
+  return renamed(colossalai_plan(world_size, {.pipeline = sizes.pipeline, .tensor = sizes.tensor}), kNames);
 }
 
-Plan megatron_of(const Sizes& sizes) {
+Plan megatron_of(const Sizes& sizes, int world_size) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kNames{
       {{"DATA_PARALLEL_GROUP", "data"},
        {"MODEL_PARALLEL_GROUP", "model"},
        {"TENSOR_MODEL_PARALLEL_GROUP", "tensor"},
        {"PIPELINE_MODEL_PARALLEL_GROUP", "pipeline"}}};
-  return renamed(megatron_plan(world_size_of(sizes), {.tensor_model_parallel_size = sizes.tensor,
-                                                      .pipeline_model_parallel_size = sizes.pipeline}),
+  return renamed(megatron_plan(world_size, {.tensor_model_parallel_size = sizes.tensor,
+                                            .pipeline_model_parallel_size = sizes.pipeline}),
                  kNames);
 }
 
@@ -105,32 +96,19 @@ bool same_lists(const Plan& one, const Plan& other) {
   return std::ranges::equal(one.creations, other.creations, {}, &Creation::ranks, &Creation::ranks);
 }
 
-std::string shown(const std::vector<int>& ranks) {
-  if (ranks.size() <= kShownRanks) return fmt::format("[{}]", fmt::join(ranks, " "));
-  return fmt::format("[{} … {}]", fmt::join(std::span(ranks).first(kShownRanks / 2), " "), ranks.back());
-}
-
-std::string shown(const Lists& lists) {
-  if (lists.empty()) return "none";
-  std::string text;
-  for (std::size_t i = 0; i < std::min(lists.size(), kShownGroups); ++i) text += (i == 0 ? "" : " ") + shown(lists[i]);
-  if (lists.size() > kShownGroups) text += fmt::format(" … ({} groups)", lists.size());
-  return text;
-}
-
 }  // namespace
 
 std::span<const std::string_view> convention_names() { return kConventions; }
 
 Plan convention_plan(std::string_view convention, const Sizes& sizes) {
-  (void)world_size_of(sizes);
+  const Topology grid = grid_of(sizes);
   if (convention == "deepspeed")
-    return from_grid(convention, sizes, std::array<std::string_view, 4>{"model", "data", "pipeline", "tensor"});
+    return from_grid(convention, grid, std::array<std::string_view, 4>{"model", "data", "pipeline", "tensor"});
   if (convention == "torch")
-    return from_grid(convention, sizes, std::array<std::string_view, 4>{"pipeline", "data", "tensor", "model"});
-  if (convention == "plumbline") return from_grid(convention, sizes, kModes);
-  if (convention == "megatron") return megatron_of(sizes);
-  if (convention == "colossalai") return colossalai_of(sizes);
+    return from_grid(convention, grid, std::array<std::string_view, 4>{"pipeline", "data", "tensor", "model"});
+  if (convention == "plumbline") return from_grid(convention, grid, kModes);
+  if (convention == "megatron") return megatron_of(sizes, grid.world_size());
+  if (convention == "colossalai") return colossalai_of(sizes, grid.world_size());
   throw Unsupported(
       fmt::format("groups: there is no convention '{}'; there are [{}]", convention, fmt::join(kConventions, ", ")));
 }
@@ -143,22 +121,6 @@ Comparison compare_conventions(const Sizes& sizes, std::span<const std::string_v
   comparison.same_order = std::ranges::all_of(
       comparison.plans, [&](const Plan& plan) { return same_lists(plan, comparison.plans.front()); });
   return comparison;
-}
-
-std::string to_table(const Comparison& comparison) {
-  std::size_t width = std::string_view("conventions").size();
-  for (const ModeComparison& mode : comparison.modes)
-    for (const Agreement& agreement : mode.agreements)
-      width = std::max(width, fmt::format("{}", fmt::join(agreement.conventions, " ")).size());
-  std::string text = fmt::format("{:<10} {:<{}}  {}\n", "mode", "conventions", width, "groups");
-  for (const ModeComparison& mode : comparison.modes)
-    for (const Agreement& agreement : mode.agreements)
-      text += fmt::format("{:<10} {:<{}}  {}\n", &agreement == &mode.agreements.front() ? mode.mode : "",
-                          fmt::format("{}", fmt::join(agreement.conventions, " ")), width, shown(agreement.groups));
-  text += "\norder of creation\n";
-  for (const Plan& plan : comparison.plans)
-    text += fmt::format("{:<10} {}\n", plan.convention, fmt::join(modes_of(plan), ", "));
-  return text;
 }
 
 }  // namespace plumbline::groups

@@ -33,8 +33,8 @@ struct Sizes {
 /// "deepspeed", "megatron", "colossalai", "torch", "plumbline".
 [[nodiscard]] std::span<const std::string_view> convention_names();
 /// The creations under a convention, modes by their common names. Throws Unsupported for an unknown convention, naming
-/// those that there are, and InvalidArgument for a size below 1 or sizes that do not multiply to the world, with the
-/// arithmetic.
+/// those that there are, and InvalidArgument for a size below 1, for a world that no int holds and for sizes that do
+/// not multiply to the world, with the arithmetic.
 [[nodiscard]] Plan convention_plan(std::string_view convention, const Sizes& sizes);
 
 /// Conventions that make the same lists of a mode, sorted by first rank, and these lists. None: no group of the mode is
@@ -58,7 +58,5 @@ struct Comparison {
 };
 /// Compares the given conventions, all when none is given. Throws as convention_plan().
 [[nodiscard]] Comparison compare_conventions(const Sizes& sizes, std::span<const std::string_view> conventions = {});
-/// A table for people: a line for each mode and set of conventions that agree, then the orders of creation.
-[[nodiscard]] std::string to_table(const Comparison& comparison);
 
 }  // namespace plumbline::groups

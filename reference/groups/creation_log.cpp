@@ -20,8 +20,6 @@ namespace {
 using nlohmann::json;
 using reading::excerpt;
 
-constexpr int kLargestRank = (1 << 22) - 1;
-
 [[noreturn]] void refuse(std::size_t line, const std::string& words) {
   throw InvalidArgument(fmt::format("creation log, line {}: {}", line, words));
 }
@@ -49,7 +47,7 @@ std::vector<int> ranks_of(const json& list, std::size_t line) {
   return ranks;
 }
 
-// Throws for a line that is no JSON, or that has a key twice: which of the two counts, readers do not agree.
+// Throws for a line that is no JSON object, or that has a key twice: which of the two counts, readers do not agree.
 json parse_line(std::string_view text, std::size_t number) {
   std::set<std::string> keys;
   std::string twice;
@@ -59,14 +57,14 @@ json parse_line(std::string_view text, std::size_t number) {
     return true;
   };
   json object = json::parse(text, note_key, false);
-  if (object.is_discarded()) refuse(number, "is no JSON");
+  if (!object.is_object())
+    refuse(number, object.is_discarded() ? "is no JSON" : fmt::format("must be an object, got {}", excerpt(object)));
   if (!twice.empty()) refuse(number, fmt::format("has the key {} twice", twice));
   return object;
 }
 
 LoggedCreation read_line(std::string_view text, std::size_t number, int largest_rank) {
   const json object = parse_line(text, number);
-  if (!object.is_object()) refuse(number, fmt::format("must be an object, got {}", excerpt(object)));
   LoggedCreation line{.line = number, .rank = 0, .sequence = {}, .creation = {}};
   line.rank = static_cast<int>(integer(field_of(object, "rank", number), "rank", 0, largest_rank, number));
   line.creation.ranks = ranks_of(field_of(object, "ranks", number), number);
@@ -113,9 +111,7 @@ CreationLog in_order(std::vector<LoggedCreation> lines, int world_size) {
 }
 
 CreationLog parse_creation_log(std::string_view text, std::optional<int> world_size) {
-  if (world_size && (*world_size < 1 || *world_size > kLargestRank + 1))
-    throw InvalidArgument(
-        fmt::format("creation log: the world must have 1 to {} ranks, got {}", kLargestRank + 1, *world_size));
+  const int largest_rank = world_size ? *world_size - 1 : kLargestRank;
   std::vector<LoggedCreation> lines;
   int world = world_size.value_or(0);
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -123,7 +119,7 @@ CreationLog parse_creation_log(std::string_view text, std::optional<int> world_s
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (is_blank(line)) continue;
-    lines.push_back(read_line(line, number, world_size.value_or(kLargestRank + 1) - 1));
+    lines.push_back(read_line(line, number, largest_rank));
     if (!world_size)
       for (const int rank : lines.back().creation.ranks) world = std::max(world, rank + 1);
   }
@@ -134,10 +130,6 @@ std::string creation_line(int rank, int sequence, const Creation& creation) {
   const std::string mode = json(creation.mode).dump(-1, ' ', false, json::error_handler_t::replace);
   return fmt::format(R"({{"rank":{},"sequence":{},"mode":{},"ranks":[{}]}})", rank, sequence, mode,
                      fmt::join(creation.ranks, ","));
-}
-
-CreationLog log_of(const Plan& plan) {
-  return {.creations = std::vector(static_cast<std::size_t>(std::max(plan.world_size, 0)), plan.creations)};
 }
 
 }  // namespace plumbline::groups

@@ -9,7 +9,9 @@ using namespace plumbline;
 int main() {
   const groups::Plan plan = groups::convention_plan("megatron", {.pipeline = 2, .data = 2, .tensor = 2});
   groups::validate(plan);
-  std::printf("%s", groups::to_string(plan).c_str());
-  for (const groups::Membership& of : groups::memberships_of(plan, 5))
+  for (const groups::Creation& made : plan.creations)
+    std::printf("%s %s\n", made.mode.c_str(), groups::shown(made.ranks).c_str());
+  const std::vector<std::vector<groups::Membership>> memberships = groups::memberships_of(plan);
+  for (const groups::Membership& of : memberships[5])
     std::printf("rank 5 is %d of %d in a group of mode %s\n", of.local_rank, of.size, of.mode.c_str());
 }

@@ -20,7 +20,6 @@ namespace plumbline::groups {
 namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-constexpr std::size_t kShown = 8;  // members of a cycle in a message
 
 std::string and_more(std::size_t count) { return count == 0 ? std::string() : fmt::format(" (and {} more)", count); }
 
@@ -78,7 +77,7 @@ class Linter {
   void find(Severity severity, std::string kind, std::size_t rank, int sequence, std::string message) {
     report_.findings.push_back({.severity = severity,
                                 .kind = std::move(kind),
-                                .rank = rank == kNone ? -1 : static_cast<int>(rank),
+                                .rank = static_cast<int>(rank),
                                 .sequence = sequence,
                                 .message = std::move(message)});
   }
@@ -149,7 +148,6 @@ class Linter {
       if (!all_there) return report_meeting(n);
       compare(std::views::iota(std::size_t{0}, world()),
               [&](std::size_t rank) -> const Step& { return steps_[rank][n]; });
-      report_.completed += world();
     }
   }
   // Creation n is not the same on all ranks: who makes what most do not, and who makes none.
@@ -217,12 +215,10 @@ class Linter {
     for (const int member : members_[group]) {
       const auto rank = static_cast<std::size_t>(member);
       ++at_[rank];
-      ++report_.completed;
       moving.push_back(rank);
     }
   }
 
-  [[nodiscard]] bool waits(std::size_t rank) const { return !is_over(rank); }
   // Whether a rank will never come to the group that `step` makes: it is outside the world, or has no more creations.
   [[nodiscard]] bool never_comes(int rank) const {
     return rank < 0 || static_cast<std::size_t>(rank) >= world() || is_over(static_cast<std::size_t>(rank));
@@ -240,37 +236,37 @@ class Linter {
 
   // Each waiting rank waits for one: chains of them end in a rank that never comes, or in a cycle.
   void report_waits() {
-    std::vector<int> awaited(world(), -1);
+    std::vector<std::size_t> next(world(), kNone);  // for whom a rank waits that waits itself
     std::map<int, std::vector<std::size_t>> waiters_of_absent;
     for (std::size_t rank = 0; rank < world(); ++rank) {
-      if (!waits(rank)) continue;
-      awaited[rank] = awaited_by(rank);
-      if (never_comes(awaited[rank])) waiters_of_absent[awaited[rank]].push_back(rank);
+      if (is_over(rank)) continue;
+      const int awaited = awaited_by(rank);
+      if (never_comes(awaited))
+        waiters_of_absent[awaited].push_back(rank);
+      else
+        next[rank] = static_cast<std::size_t>(awaited);
     }
     std::vector<std::size_t> seen(world(), kNone);  // from which start
     for (std::size_t start = 0; start < world(); ++start) {
       std::size_t rank = start;
-      while (waits(rank) && seen[rank] == kNone && !never_comes(awaited[rank])) {
+      while (next[rank] != kNone && seen[rank] == kNone) {
         seen[rank] = start;
-        rank = static_cast<std::size_t>(awaited[rank]);
+        rank = next[rank];
       }
-      if (waits(rank) && seen[rank] == start && !never_comes(awaited[rank])) report_cycle(rank, awaited);
+      if (seen[rank] == start) report_cycle(rank, next);
     }
     for (const auto& [absent, waiters] : waiters_of_absent) report_absent(absent, waiters);
   }
-  void report_cycle(std::size_t start, const std::vector<int>& awaited) {
-    std::vector<std::size_t> cycle{start};
-    for (auto rank = static_cast<std::size_t>(awaited[start]); rank != start;
-         rank = static_cast<std::size_t>(awaited[rank]))
-      cycle.push_back(rank);
-    std::ranges::rotate(cycle, std::ranges::min_element(cycle));
-    for (const std::size_t rank : cycle) report_pair(rank, static_cast<std::size_t>(awaited[rank]));
-    std::string words;
-    for (std::size_t i = 0; i < std::min(cycle.size(), kShown); ++i)
-      words += fmt::format("rank {} in {} waits for ", cycle[i], text_of(current(cycle[i])));
-    words += cycle.size() > kShown ? fmt::format("… {} ranks in all … ", cycle.size()) : std::string();
-    find(Severity::error, "cycle", cycle.front(), current(cycle.front()).sequence,
-         fmt::format("{}rank {}", words, cycle.front()));
+  void report_cycle(std::size_t start, const std::vector<std::size_t>& next) {
+    std::vector<int> cycle;
+    std::size_t rank = start;
+    do {
+      cycle.push_back(static_cast<int>(rank));
+      report_pair(rank, next[rank]);
+      rank = next[rank];
+    } while (rank != start);
+    find(Severity::error, "cycle", start, current(start).sequence,
+         fmt::format("waits in a cycle: each of ranks {} waits for the next, the last for the first", shown(cycle)));
   }
   // A rank waits for another one, which waits elsewhere: does that one make the group later, or never?
   void report_pair(std::size_t rank, std::size_t other) {
@@ -345,8 +341,7 @@ class Linter {
     if (members.empty()) return refuse("empty", "makes a group without ranks");
     if (members.size() != lists_[step.list].size()) refuse("repeated", text_of(step) + " has a rank twice");
     if (members.front() < 0 || static_cast<std::size_t>(members.back()) >= world())
-      refuse("range", fmt::format("{} has rank {}, the world has {} ranks", text_of(step),
-                                  members.front() < 0 ? members.front() : members.back(), world()));
+      refuse("range", fmt::format("{} leaves the world of {} ranks", text_of(step), world()));
   }
 
   // Whether the groups of each mode are disjoint, and cover the world; and whether any group has a rank at all.
@@ -370,31 +365,22 @@ class Linter {
   }
   // A rank in two groups of a mode; the first such rank of each mode is named.
   void check_overlaps() {
-    struct Overlaps {
-      std::size_t ranks = 0;
-      std::size_t finding = 0;
-    };
-    std::vector<Overlaps> overlaps(modes_.size());
+    std::vector<bool> found(modes_.size());
     std::vector<std::pair<std::size_t, const Step*>> latest(modes_.size(), {kNone, nullptr});  // rank, its first group
     for (std::size_t rank = 0; rank < world(); ++rank)
       for (const Step& step : steps_[rank]) {
         auto& [owner, first] = latest[step.mode];
-        if (!step.lists_maker || modes_[step.mode]->empty()) continue;
+        if (!step.lists_maker || modes_[step.mode]->empty() || found[step.mode]) continue;
         if (owner != rank) {
           owner = rank;
           first = &step;
-        } else if (first != nullptr && first->members != step.members) {
-          if (++overlaps[step.mode].ranks == 1) {
-            overlaps[step.mode].finding = report_.findings.size();
-            find(Severity::error, "overlap", rank, step.sequence,
-                 fmt::format("is in two groups of mode '{}': {} of its creation {}, and {}", *modes_[step.mode],
-                             text_of(*first), first->sequence, text_of(step)));
-          }
-          first = nullptr;  // a rank counts once
+        } else if (first->members != step.members) {
+          found[step.mode] = true;
+          find(Severity::error, "overlap", rank, step.sequence,
+               fmt::format("is in two groups of mode '{}': {} of its creation {}, and {}", *modes_[step.mode],
+                           text_of(*first), first->sequence, text_of(step)));
         }
       }
-    for (const auto& [ranks, finding] : overlaps)
-      if (ranks > 0) report_.findings[finding].message += and_more(ranks - 1);
   }
   // Marks the members in `covered`: linear in the ranks listed, whatever the world's size. The first rank without a
   // mark is no farther than there are marks.
@@ -430,29 +416,10 @@ class Linter {
 
 }  // namespace
 
-std::string_view name_of(CreationRule rule) { return rule == CreationRule::all_ranks ? "all_ranks" : "members_only"; }
-
-CreationRule parse_creation_rule(std::string_view name) {
-  for (const CreationRule rule : {CreationRule::all_ranks, CreationRule::members_only})
-    if (name_of(rule) == name) return rule;
-  throw NotFound(fmt::format("groups: there is no rule of creation '{}'; there are [all_ranks, members_only]", name));
-}
-
 std::string_view name_of(Severity severity) { return severity == Severity::error ? "error" : "warning"; }
 
 bool LintReport::valid() const { return std::ranges::count(findings, Severity::error, &Finding::severity) == 0; }
 
 LintReport lint(const CreationLog& log, const LintOptions& options) { return Linter(log, options).report(); }
-
-std::string to_string(const LintReport& report) {
-  std::string text;
-  for (const Finding& finding : report.findings) {
-    text += fmt::format("{} {}: ", name_of(finding.severity), finding.kind);
-    if (finding.rank >= 0) text += fmt::format("rank {}", finding.rank);
-    if (finding.sequence >= 0) text += fmt::format(", creation {},", finding.sequence);
-    text += fmt::format(" {}\n", finding.message);
-  }
-  return text;
-}
 
 }  // namespace plumbline::groups

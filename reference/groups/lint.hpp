@@ -28,11 +28,10 @@
 
 namespace plumbline::groups {
 
+/// The largest rank that a log may name.
+inline constexpr int kLargestRank = (1 << 22) - 1;
+
 enum class CreationRule { all_ranks, members_only };
-/// "all_ranks", "members_only".
-[[nodiscard]] std::string_view name_of(CreationRule rule);
-/// Throws NotFound, naming the rules that there are.
-[[nodiscard]] CreationRule parse_creation_rule(std::string_view name);
 
 /// creations[rank] is what a rank made, in its order; a mode may be empty. Ranks that made nothing have an empty list.
 struct CreationLog {
@@ -55,13 +54,11 @@ struct LoggedCreation {
 /// lines. `mode` is optional, and so is `sequence`, for all lines of a rank or none: then its lines are in its order.
 /// Sequence numbers must differ within a rank; gaps count for nothing. Other fields and empty lines are passed over;
 /// a field that is twice in a line is refused.
-/// The world is as large as the largest rank seen demands, or as `world_size` says. Throws InvalidArgument with the
-/// line's number and what is wrong.
+/// The world is as large as the largest rank seen demands, or as `world_size`, from 1 on, says. Throws InvalidArgument
+/// with the line's number and what is wrong.
 [[nodiscard]] CreationLog parse_creation_log(std::string_view text, std::optional<int> world_size = {});
 /// One such line, without its end.
 [[nodiscard]] std::string creation_line(int rank, int sequence, const Creation& creation);
-/// What all ranks make that follow a plan.
-[[nodiscard]] CreationLog log_of(const Plan& plan);
 
 struct LintOptions {
   CreationRule rule = CreationRule::all_ranks;
@@ -75,7 +72,7 @@ enum class Severity { warning, error };
 struct Finding {
   Severity severity = Severity::error;
   std::string kind;
-  int rank = -1;      // -1: of no rank in particular
+  int rank = 0;
   int sequence = -1;  // its creation's number, from 0; -1: of none in particular
   std::string message;
   bool operator==(const Finding&) const = default;
@@ -83,14 +80,10 @@ struct Finding {
 
 struct LintReport {
   std::vector<Finding> findings;  // the first difference of order first, then what follows from it
-  /// Creations, of all ranks, that complete.
-  std::size_t completed = 0;
   /// Whether there is no error: warnings do not count.
   [[nodiscard]] bool valid() const;
 };
 
 [[nodiscard]] LintReport lint(const CreationLog& log, const LintOptions& options = {});
-/// "error order: rank 1, creation 3: …", a line a finding.
-[[nodiscard]] std::string to_string(const LintReport& report);
 
 }  // namespace plumbline::groups

@@ -42,15 +42,14 @@ std::vector<std::string> lint_errors_of(const CreationLog& log, CreationRule rul
 }
 
 TEST(Lint, APlanThatAllFollowIsFreeOfErrorsUnderBothRules) {
-  const CreationLog log =
-      log_of(megatron_plan(24, {.tensor_model_parallel_size = 2, .pipeline_model_parallel_size = 3}));
+  const Plan plan = megatron_plan(24, {.tensor_model_parallel_size = 2, .pipeline_model_parallel_size = 3});
+  const CreationLog log{.creations = std::vector(24, plan.creations)};
   for (const CreationRule rule : {kAll, kMembers}) {
     const LintReport report =
         lint(log, {.rule = rule, .partial_modes = {"EMBEDDING_GROUP", "POSITION_EMBEDDING_GROUP"}});
     EXPECT_THAT(report.findings, IsEmpty());
     EXPECT_TRUE(report.valid());
   }
-  EXPECT_EQ(lint(log).completed, 24 * log.creations[0].size());
 }
 
 TEST(Lint, TwoRanksInAnotherOrderAreNamedWithBothLists) {
@@ -59,13 +58,13 @@ TEST(Lint, TwoRanksInAnotherOrderAreNamedWithBothLists) {
   const LintReport all = lint({.creations = {ab, ab, ba}}, {.rule = kAll});
   EXPECT_THAT(lint_errors_of(all), ElementsAre("order 2@0"));
   EXPECT_EQ(all.findings[0].message, "makes [0 1] where rank 0 makes [0 1 2]");
-  EXPECT_EQ(all.completed, 0U);
 
   const LintReport members = lint({.creations = {ab, ba, ab}}, {.rule = kMembers});
   EXPECT_THAT(lint_errors_of(members), ElementsAre("order 1@0", "order 0@0", "cycle 0@0"));
   EXPECT_EQ(members.findings[0].message,
             "makes [0 1] where rank 0, in its creation 0, waits for it in [0 1 2], which it makes as its creation 1");
-  EXPECT_EQ(members.findings[2].message, "rank 0 in [0 1 2] waits for rank 1 in [0 1] waits for rank 0");
+  EXPECT_EQ(members.findings[2].message,
+            "waits in a cycle: each of ranks [0 1] waits for the next, the last for the first");
 }
 
 TEST(Lint, OrdersThatDifferOnRanksThatShareNoGroupDoNotMatterToMembersOnly) {
@@ -90,12 +89,10 @@ TEST(Lint, ARankThatMakesFewerGroupsKeepsTheOthersWaiting) {
   EXPECT_THAT(lint_errors_of(all), ElementsAre("missing 1@1"));
   EXPECT_THAT(all.findings[0].message, HasSubstr("makes nothing after 1 creations, where rank 0 waits for all to make "
                                                  "[0 1 2]"));
-  EXPECT_EQ(all.completed, 3U);
   const LintReport members = lint(log, {.rule = kMembers});
   EXPECT_THAT(lint_errors_of(members), ElementsAre("missing 1@-1"));
   EXPECT_THAT(members.findings[0].message,
               HasSubstr("rank 0, in its creation 1, waits for it in [0 1 2] (and 1 more)"));
-  EXPECT_EQ(members.completed, 2U);
 }
 
 TEST(Lint, OwnGroupsAloneAreRightForMembersOnlyAndWrongForAllRanks) {
@@ -115,7 +112,6 @@ TEST(Lint, TheSameMembersInAnotherOrderMeetButAreReported) {
     const LintReport report = lint(log, {.rule = rule});
     EXPECT_THAT(lint_errors_of(report), ElementsAre("member_order 1@0"));
     EXPECT_EQ(report.findings[0].message, "gives the members as [1 0], rank 0 in its creation 0 as [0 1]");
-    EXPECT_EQ(report.completed, 2U);
   }
 }
 
@@ -134,8 +130,7 @@ TEST(Lint, GroupsOfAModeMustNotShareRanks) {
   const std::vector<Creation> creations{{"DATA", {0, 1}}, {"DATA", {1, 2, 0}}, {"TENSOR", {0, 2}}, {"TENSOR", {1}}};
   const LintReport report = lint({.creations = {creations, creations, creations}});
   EXPECT_THAT(lint_errors_of(report), ElementsAre("overlap 0@1"));
-  EXPECT_EQ(report.findings[0].message,
-            "is in two groups of mode 'DATA': [0 1] of its creation 0, and [1 2 0] (and 1 more)");
+  EXPECT_EQ(report.findings[0].message, "is in two groups of mode 'DATA': [0 1] of its creation 0, and [1 2 0]");
 }
 
 TEST(Lint, TheSameGroupOfAModeMayBeMadeAgain) {
@@ -299,18 +294,11 @@ TEST(Lint, TheSimulationAgreesWithTryingOutOnRandomOrders) {
         const bool expected = (rule == kAll ? differ(log) : hangs(log)) || crossed(log);
         (expected ? wrong : fine) += 1;
         const LintReport report = lint(log, {.rule = rule, .partial_modes = partial});
-        ASSERT_EQ(report.valid(), !expected) << round << "\n" << to_string(report);
+        ASSERT_EQ(report.valid(), !expected) << round << testing::PrintToString(lint_errors_of(report));
       }
       EXPECT_GT(wrong, 100);
       EXPECT_GT(fine, 100);
     }
-}
-
-TEST(Lint, IsWrittenALineAFinding) {
-  const LintReport report = lint({.creations = {unnamed({{0, 1}}), unnamed({{1, 0}}), {}}}, {.rule = kMembers});
-  EXPECT_EQ(to_string(report),
-            "error member_order: rank 1, creation 0, gives the members as [1 0], rank 0 in its creation 0 as [0 1]\n"
-            "warning absent: rank 2 is in no group\n");
 }
 
 TEST(CreationLogFile, LinesAreReadBack) {
@@ -366,7 +354,6 @@ TEST(CreationLogFile, BadLinesAreRefusedWithTheirNumber) {
   refuses("{\"rank\":0,\"sequence\":1,\"ranks\":[0]}", "rank 0 has sequence number 1 in line 1 already");
   EXPECT_THAT([] { (void)parse_creation_log("{\"rank\":4,\"ranks\":[0]}", 4); },
               ThrowsMessage<InvalidArgument>(HasSubstr("rank must be an integer from 0 to 3, got 4")));
-  EXPECT_THROW((void)parse_creation_log("", 0), InvalidArgument);
 }
 
 TEST(InOrder, PutsEachRanksCreationsByItsSequenceNumbers) {
@@ -377,12 +364,6 @@ TEST(InOrder, PutsEachRanksCreationsByItsSequenceNumbers) {
   EXPECT_EQ(log.creations, (std::vector{unnamed({{0, 1}}), unnamed({{0, 1}, {1}}), unnamed({})}));
   EXPECT_THAT([&] { (void)in_order({at(1, 0, 3, {0}), at(2, 0, 3, {0})}, 1); },
               ThrowsMessage<InvalidArgument>(HasSubstr("line 2: rank 0 has sequence number 3 in line 1 already")));
-}
-
-TEST(CreationRules, AreReadAndWritten) {
-  for (const CreationRule rule : {kAll, kMembers}) EXPECT_EQ(parse_creation_rule(name_of(rule)), rule);
-  EXPECT_THAT([] { (void)parse_creation_rule("own"); },
-              ThrowsMessage<NotFound>(AllOf(HasSubstr("'own'"), HasSubstr("[all_ranks, members_only]"))));
 }
 
 }  // namespace

@@ -281,6 +281,11 @@ json initialize_model_parallel(const Arguments& arguments) {
 }
 
 groups::CreationLog read_creations(const Arguments& arguments) {
+  if (const auto log = arguments.find<std::string>("log")) {
+    if (arguments.has("creations")) arguments.refuse("log and creations exclude each other");
+    return groups::parse_creation_log(
+        *log, arguments.has("world_size") ? std::optional(read_world_size(arguments)) : std::nullopt);
+  }
   const auto creations = arguments.get<std::vector<Arguments>>("creations");
   int world_size = arguments.has("world_size") ? read_world_size(arguments) : 0;
   const int largest = (world_size > 0 ? world_size : kLargestWorld) - 1;
@@ -310,12 +315,11 @@ json lint(const Arguments& arguments) {
   arguments.expect_no_others();
   const groups::LintReport report = groups::lint(log, options);
   json findings = json::array();
-  const auto or_null = [](int number) { return number < 0 ? json() : json(number); };
   for (const groups::Finding& finding : report.findings)
     findings.push_back({{"severity", groups::name_of(finding.severity)},
                         {"kind", finding.kind},
-                        {"rank", or_null(finding.rank)},
-                        {"sequence", or_null(finding.sequence)},
+                        {"rank", finding.rank},
+                        {"sequence", finding.sequence < 0 ? json() : json(finding.sequence)},
                         {"message", finding.message}});
   return {{"valid", report.valid()}, {"findings", std::move(findings)}};
 }
@@ -326,10 +330,10 @@ json conventions(const Arguments& arguments) {
                             .data = fields.get<int>("data", 1),
                             .tensor = fields.get<int>("tensor", 1),
                             .world = fields.find<int>("world")};
+  std::int64_t ranks = 1;
   for (const int size : {sizes.pipeline, sizes.data, sizes.tensor})
-    if (size > kLargestWorld) arguments.refuse(fmt::format("a size of {} is more than {} ranks", size, kLargestWorld));
-  if (std::int64_t{sizes.pipeline} * sizes.data > kLargestWorld ||
-      std::int64_t{sizes.pipeline} * sizes.data * sizes.tensor > kLargestWorld)
+    ranks = std::min(ranks * std::max(size, 1), std::int64_t{kLargestWorld} + 1);
+  if (ranks > kLargestWorld)
     arguments.refuse(fmt::format("pipeline {} x data {} x tensor {} is more than {} ranks", sizes.pipeline, sizes.data,
                                  sizes.tensor, kLargestWorld));
   const auto names = arguments.get<std::vector<std::string>>("conventions", std::vector<std::string>{});
@@ -403,13 +407,14 @@ void add_group_operations(AdapterService& service) {
       {"groups.lint",
        "checks logged group creations for hangs",
        {"plumbline"},
-       {with_fields({"creations", "list of object", "the creations, in order"},
+       {with_fields({"creations", "list of object", "the creations, in order; required without log", kOptional},
                     {{"rank", "integer", "rank that makes the call"},
                      {"ranks", "list of integer", "ranks of the new group"},
                      {"mode", "text", "what the group is for", R"("")"},
                      {"sequence", "integer", "position in the calls of its rank; null: order of the list", kOptional}}),
+        {"log", "text", "the creations as JSON Lines, in place of creations", kOptional},
         {"rule", "text", "who must call: all_ranks or members_only", R"("all_ranks")"},
-        {"world_size", "integer", "number of ranks, 1 to 2^20; null: the largest rank in creations + 1", kOptional},
+        {"world_size", "integer", "number of ranks, 1 to 2^20; null: the largest rank + 1", kOptional},
         {"partial_modes", "list of text", "modes that may leave ranks out", kOptional}},
        {{"valid", "boolean", "no finding is an error"},
         {"findings",
@@ -421,7 +426,9 @@ void add_group_operations(AdapterService& service) {
           {"sequence", "integer or null", "position in its calls"},
           {"message", "text", "the finding in words"}}}},
        R"({"world_size": 2, "creations": [{"rank": 0, "ranks": [0, 1], "mode": "data"}]})",
-       {{"invalid_argument", "a rank or sequence does not exist, or a rank has a sequence twice"}}},
+       {{"invalid_argument",
+         "a rank or sequence does not exist, a rank has a sequence twice, or a line of log is bad"}},
+       {{"creations", "creations"}, {"log", "log"}}},
       lint);
   service.add({"groups.parallel_groups",
                "the process groups of a parallel configuration",

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -27,15 +26,6 @@ int neighbour(std::span<const int> ranks, int world_rank, int distance) {
 }
 
 }  // namespace
-
-void check_world_size(Communicator& parent, int expected, Timeout timeout) { agree_on_size(parent, expected, timeout); }
-
-Plan with_global(Plan plan) {
-  Creation all{.mode = "GLOBAL", .ranks = std::vector<int>(static_cast<std::size_t>(std::max(plan.world_size, 0)))};
-  std::iota(all.ranks.begin(), all.ranks.end(), 0);
-  plan.creations.insert(plan.creations.begin(), std::move(all));
-  return plan;
-}
 
 ParallelContext::ParallelContext(Communicator& parent, Plan plan, const ContextOptions& options)
     : plan_(std::move(plan)), rank_(parent.rank()), modes_(modes_of(plan_)), next_sequence_(options.first_sequence) {

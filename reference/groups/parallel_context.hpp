@@ -38,14 +38,6 @@ struct LiveGroup {
 };
 using LiveGroups = std::vector<LiveGroup>;
 
-/// Throws the same InvalidArgument on all ranks, naming the first rank and both numbers, unless all expect the size
-/// that the communicator has. Collective: an all-gather of 8 bytes, under the limit. Throws TimeoutError, naming who
-/// did not come.
-void check_world_size(comm::Communicator& parent, int expected, comm::Timeout timeout = {});
-
-/// The plan with a group of all ranks, mode "GLOBAL", before its own creations.
-[[nodiscard]] Plan with_global(Plan plan);
-
 struct ContextOptions {
   /// The limit of each exchange of the agreement, not of the creations; nothing means the communicator's own.
   comm::Timeout timeout{};

@@ -58,28 +58,6 @@ std::vector<std::vector<int>> groups_of(const Plan& plan, std::string_view mode)
   return groups;
 }
 
-std::vector<Membership> memberships_of(const Plan& plan, int rank) {
-  if (rank < 0 || rank >= plan.world_size)
-    throw OutOfRange(fmt::format("groups: rank {} is not in a world of {}", rank, plan.world_size));
-  std::vector<Membership> memberships;
-  for (std::size_t i = 0; i < plan.creations.size(); ++i) {
-    const Creation& creation = plan.creations[i];
-    const auto place = std::ranges::find(creation.ranks, rank);
-    if (place == creation.ranks.end()) continue;
-    auto found = membership_in(creation, static_cast<int>(i), static_cast<std::size_t>(place - creation.ranks.begin()));
-    const auto earlier = std::ranges::find(memberships, creation.mode, &Membership::mode);
-    if (earlier == memberships.end())
-      memberships.push_back(std::move(found));
-    else
-      *earlier = std::move(found);
-  }
-  const std::vector<std::string> modes = modes_of(plan);
-  std::ranges::stable_sort(memberships, {}, [&](const Membership& membership) {
-    return std::ranges::find(modes, membership.mode) - modes.begin();
-  });
-  return memberships;
-}
-
 std::vector<std::vector<Membership>> memberships_of(const Plan& plan) {
   validate(plan);
   std::vector<std::vector<Membership>> of_ranks(static_cast<std::size_t>(plan.world_size));
@@ -110,13 +88,6 @@ std::string shown(std::span<const int> ranks) {
   constexpr std::size_t kMost = 16;
   if (ranks.size() <= kMost) return fmt::format("[{}]", fmt::join(ranks, " "));
   return fmt::format("[{} … {}: {} ranks]", fmt::join(ranks.first(kMost), " "), ranks.back(), ranks.size());
-}
-
-std::string to_string(const Plan& plan) {
-  std::string text;
-  for (const Creation& creation : plan.creations)
-    text += fmt::format("{} [{}]\n", creation.mode, fmt::join(creation.ranks, " "));
-  return text;
 }
 
 }  // namespace plumbline::groups

@@ -46,11 +46,8 @@ struct Membership {
   int next = 0, previous = 0;  // world ranks
   bool operator==(const Membership&) const = default;
 };
-/// The memberships of a rank, in the order of modes_of(). Of several groups of a mode that list it, the last counts, as
-/// in ColossalAI and Megatron-LM. Throws OutOfRange.
-[[nodiscard]] std::vector<Membership> memberships_of(const Plan& plan, int rank);
-
-/// The same of every rank, in one pass over the creations. Throws as validate().
+/// The memberships of each rank, in the order of modes_of(). Of several groups of a mode that list a rank, the last
+/// counts, as in ColossalAI and Megatron-LM. Throws as validate().
 [[nodiscard]] std::vector<std::vector<Membership>> memberships_of(const Plan& plan);
 
 /// Throws InvalidArgument unless each creation has at least one rank, none twice, and all below the world size; names
@@ -58,7 +55,5 @@ struct Membership {
 void validate(const Plan& plan);
 /// "[0 4]"; of more than 16 ranks the first 16, the last and the number: "[0 1 … 63: 64 ranks]". For messages.
 [[nodiscard]] std::string shown(std::span<const int> ranks);
-/// "PIPELINE [0 4]", a line a creation.
-[[nodiscard]] std::string to_string(const Plan& plan);
 
 }  // namespace plumbline::groups

@@ -5,9 +5,15 @@
 namespace plumbline::training {
 namespace {
 
+std::string lines_of(const groups::Plan& plan) {
+  std::string text;
+  for (const groups::Creation& made : plan.creations) text += made.mode + ' ' + groups::shown(made.ranks) + '\n';
+  return text;
+}
+
 TEST(RankGroups, AreThoseOfEachAxisAndOfAWholeModel) {
   const job::Parallel parallel{.pipeline = 2, .data = 2, .tensor = 2, .order = {"data", "pipeline", "tensor"}};
-  EXPECT_EQ(to_string(groups_plan(parallel, true)),
+  EXPECT_EQ(lines_of(groups_plan(parallel, true)),
             "pipeline [0 2]\npipeline [1 3]\npipeline [4 6]\npipeline [5 7]\n"
             "data [0 4]\ndata [1 5]\ndata [2 6]\ndata [3 7]\n"
             "tensor [0 1]\ntensor [2 3]\ntensor [4 5]\ntensor [6 7]\n"
@@ -15,7 +21,7 @@ TEST(RankGroups, AreThoseOfEachAxisAndOfAWholeModel) {
 }
 
 TEST(RankGroups, AreOfOneRankAlongAnAxisOfOneButForTensor) {
-  EXPECT_EQ(to_string(groups_plan({.data = 2})), "pipeline [0]\npipeline [1]\ndata [0 1]\n");
+  EXPECT_EQ(lines_of(groups_plan({.data = 2})), "pipeline [0]\npipeline [1]\ndata [0 1]\n");
 }
 
 }  // namespace

@@ -10,7 +10,5 @@ namespace plumbline::groups {
 /// the first difference; InvalidArgument with both sizes, or with what is wrong in a creation. Collective over the
 /// parent; each exchange has the limit. Throws TimeoutError.
 void agree_on(comm::Communicator& parent, const Plan& plan, comm::Timeout timeout);
-/// The same of a size alone.
-void agree_on_size(comm::Communicator& parent, int expected, comm::Timeout timeout);
 
 }  // namespace plumbline::groups
