@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "conformance/collectives/element.hpp"
+#include "conformance/support/element.hpp"
 
 namespace plumbline::conformance {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "conformance/collectives/element.hpp"
+#include "conformance/support/element.hpp"
 
 namespace plumbline::conformance {
 

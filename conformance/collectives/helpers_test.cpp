@@ -9,10 +9,10 @@
 
 #include "conformance/collectives/compare.hpp"
 #include "conformance/collectives/data.hpp"
-#include "conformance/collectives/element.hpp"
 #include "conformance/collectives/exercise.hpp"
 #include "conformance/collectives/guarded.hpp"
 #include "conformance/collectives/guarded_buffer.hpp"
+#include "conformance/support/element.hpp"
 #include "reference/comm/local.hpp"
 
 namespace plumbline::conformance {

@@ -7,9 +7,9 @@
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/collectives/compare.hpp"
 #include "conformance/collectives/data.hpp"
-#include "conformance/collectives/element.hpp"
 #include "conformance/collectives/reduction_trials.hpp"
 #include "conformance/collectives/trials.hpp"
+#include "conformance/support/element.hpp"
 
 namespace plumbline::conformance {
 
@@ -58,10 +58,10 @@ void reduce_scatter_exact(Context& context) {
 
 constexpr std::array kRoundingOps{ReduceOp::sum, ReduceOp::avg, ReduceOp::product};
 
-// Calls that fit into a message, and calls that are cut into parts. The data repeat after kPeriod elements, which no
-// power of two divides: so a part in the wrong place shows, and the oracle is worked out for one period.
+// Calls that fit into a message, and calls that are cut into parts. The data repeat after kRoundingPeriod elements,
+// which no power of two divides: so a part in the wrong place shows, and the oracle is worked out for one period.
 constexpr std::array<std::int64_t, 3> kRoundingCounts{67, 5001, 70001};
-constexpr std::int64_t kPeriod = 997;
+constexpr std::int64_t kRoundingPeriod = 997;
 
 /// What the members give to a reduction: rounding_bits().
 struct RoundingData {
@@ -73,7 +73,7 @@ struct RoundingData {
   [[nodiscard]] std::vector<std::byte> of(int rank, std::int64_t count) const {
     const std::size_t element = size_of(dtype);
     std::vector<std::byte> bytes(static_cast<std::size_t>(count) * element);
-    const std::size_t period = std::min(bytes.size(), static_cast<std::size_t>(kPeriod) * element);
+    const std::size_t period = std::min(bytes.size(), static_cast<std::size_t>(kRoundingPeriod) * element);
     for (std::size_t at = 0; at < period; at += element)
       put_bits(dtype, bytes.data() + at, rounding_bits(dtype, op, seed, rank, static_cast<std::int64_t>(at / element)));
     for (std::size_t at = period; at < bytes.size(); ++at) bytes[at] = bytes[at - period];
@@ -82,7 +82,7 @@ struct RoundingData {
   [[nodiscard]] std::vector<long double> at(std::int64_t index) const {
     std::vector<long double> numbers;
     for (int rank = 0; rank < ranks; ++rank)
-      numbers.push_back(number_of(dtype, rounding_bits(dtype, op, seed, rank, index % kPeriod)));
+      numbers.push_back(number_of(dtype, rounding_bits(dtype, op, seed, rank, index % kRoundingPeriod)));
     return numbers;
   }
 };
@@ -91,7 +91,7 @@ struct RoundingData {
 // is judged by its first period.
 std::string outside_bounds(const RoundingData& data, DType accumulator, std::span<const std::byte> got,
                            std::int64_t first) {
-  const std::size_t period = std::min(got.size(), static_cast<std::size_t>(kPeriod) * size_of(data.dtype));
+  const std::size_t period = std::min(got.size(), static_cast<std::size_t>(kRoundingPeriod) * size_of(data.dtype));
   const bool repeats = std::ranges::equal(got.subspan(period), got.first(got.size() - period));
   const std::span judged = got.first(repeats ? period : got.size());
   std::vector<long double> expected, bound;
@@ -174,7 +174,7 @@ void rank_order(Context& context) {
       const RoundingData data{dtype, op, context.size(), context.seed()};
       const GuardedOutput got = rounded_all_reduce(context, data, count);
       std::vector<std::byte> expected(got.bytes().size());
-      const std::size_t period = std::min(expected.size(), static_cast<std::size_t>(kPeriod) * size_of(dtype));
+      const std::size_t period = std::min(expected.size(), static_cast<std::size_t>(kRoundingPeriod) * size_of(dtype));
       for (std::size_t at = 0; at < period; at += size_of(dtype)) {
         const auto given = data.at(static_cast<std::int64_t>(at / size_of(dtype)));
         const std::uint64_t bits = dtype == DType::f64 ? folded_in_rank_order<double>(dtype, op, given)

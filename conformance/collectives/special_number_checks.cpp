@@ -8,9 +8,9 @@
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/collectives/compare.hpp"
 #include "conformance/collectives/data.hpp"
-#include "conformance/collectives/element.hpp"
 #include "conformance/collectives/reduction_trials.hpp"
 #include "conformance/collectives/trials.hpp"
+#include "conformance/support/element.hpp"
 
 namespace plumbline::conformance {
 

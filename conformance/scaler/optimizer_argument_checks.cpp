@@ -1,10 +1,11 @@
 // Unscaling, and what an optimizer with 16-bit parameters takes: types, counts and states, each rejected beside one
 // that is taken.
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,10 +13,12 @@
 #include <gtest/gtest.h>
 
 #include "conformance/scaler/scaler_checks.hpp"
+#include "conformance/support/element.hpp"
 #include "conformance/support/property.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
+#include "reference/scaler/unscale_table.hpp"
 
 namespace plumbline::conformance {
 
@@ -29,37 +32,25 @@ namespace {
 
 constexpr std::array kFloating{DType::f16, DType::bf16, DType::f32, DType::f64};
 
-// Memory of one type, written and read as f64.
+// Memory of one type, written and read as f64, rounded by the formats' definitions.
 class Values {
  public:
   Values(DType dtype, std::size_t count) : dtype_(dtype), count_(count), bytes_(count * comm::size_of(dtype)) {}
 
   [[nodiscard]] Buffer buffer() { return {bytes_.data(), static_cast<std::int64_t>(count_), dtype_}; }
-  void set(std::size_t i, double value) {
-    const auto narrow = static_cast<float>(value);
-    if (dtype_ == DType::f16) write(i, comm::to_float16(narrow));
-    if (dtype_ == DType::bf16) write(i, comm::to_bfloat16(narrow));
-    if (dtype_ == DType::f32) write(i, narrow);
-    if (dtype_ == DType::f64) write(i, value);
+  void set(std::size_t i, double value) { put_bits(dtype_, &bytes_[i * size()], nearest_bits(dtype_, value)); }
+  /// The first `period` elements again and again.
+  void repeat(std::size_t period) {
+    for (std::size_t byte = period * size(); byte < bytes_.size(); ++byte)
+      bytes_[byte] = bytes_[byte - period * size()];
   }
   [[nodiscard]] double at(std::size_t i) const {
-    if (dtype_ == DType::f16) return static_cast<double>(comm::to_float(read<comm::Float16>(i)));
-    if (dtype_ == DType::bf16) return static_cast<double>(comm::to_float(read<comm::BFloat16>(i)));
-    return dtype_ == DType::f32 ? static_cast<double>(read<float>(i)) : read<double>(i);
+    return static_cast<double>(number_of(dtype_, bits_at(dtype_, &bytes_[i * size()])));
   }
   friend bool operator==(const Values&, const Values&) = default;
 
  private:
-  template <class T>
-  void write(std::size_t i, T value) {
-    std::memcpy(bytes_.data() + i * sizeof(T), &value, sizeof(T));
-  }
-  template <class T>
-  [[nodiscard]] T read(std::size_t i) const {
-    T value{};
-    std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
-    return value;
-  }
+  [[nodiscard]] std::size_t size() const { return comm::size_of(dtype_); }
   DType dtype_;
   std::size_t count_;
   std::vector<std::byte> bytes_;
@@ -72,19 +63,35 @@ bool go_together(DType from, DType to) {
 
 // ---- unscaling ----
 
+// By the host's loops, or by what the threads of a device's launches do, one after the other.
+enum class By { loops, launches };
+
+bool unscaled(std::span<const scaler::Unscaling> list, float inverse, By by) {
+  if (by == By::loops) return unscale(list, inverse);
+  constexpr int threads = 64;
+  float found = 0;
+  for (const scaler::UnscaleWork& work : scaler::unscale_work(list, inverse, &found, {}))
+    for (std::int32_t chunk = 0; chunk < work.table.chunks; ++chunk)
+      for (int thread = 0; thread < threads; ++thread) work(chunk, thread, threads);
+  return found != 0;
+}
+
 // The product with 0.375 of a number of at most 20 bits is exact in f32: what is stored is it, rounded once.
 constexpr double kInverse = 0.375;
 
-void expect_unscaled(DType from, DType to, std::size_t count, bool in_place, Random& random) {
+void expect_unscaled(DType from, DType to, std::size_t count, bool in_place, By by, Random& random) {
   Values given(from, count), place(to, count);
-  for (std::size_t i = 0; i < count; ++i)
+  const std::size_t period = std::min<std::size_t>(count, 1009);  // a prime: an element in another's place shows
+  for (std::size_t i = 0; i < period; ++i)
     given.set(i, random.between(-(1 << 19), 1 << 19) / (from == DType::f16 ? 64.0 : 1024.0));
+  given.repeat(period);
   const Values before = given;
   Values& result = in_place ? given : place;
-  EXPECT_FALSE(unscale(std::array{scaler::Unscaling{given.buffer(), result.buffer()}}, static_cast<float>(kInverse)))
-      << "SCALER-114: all elements are finite";
+  const std::array list{scaler::Unscaling{given.buffer(), result.buffer()}};
+  EXPECT_FALSE(unscaled(list, static_cast<float>(kInverse), by)) << "SCALER-114: all elements are finite";
   Values expected(to, count);
-  for (std::size_t i = 0; i < count; ++i) expected.set(i, before.at(i) * kInverse);
+  for (std::size_t i = 0; i < period; ++i) expected.set(i, before.at(i) * kInverse);
+  expected.repeat(period);
   EXPECT_EQ(result, expected) << fmt::format("SCALER-114: {} elements of {} to {}{}", count, comm::name_of(from),
                                              comm::name_of(to), in_place ? " in place" : "");
   if (!in_place) {
@@ -94,47 +101,53 @@ void expect_unscaled(DType from, DType to, std::size_t count, bool in_place, Ran
 
 void unscaled_is_rounded_once(Context& context) {
   Random random(context.seed());
-  // More than caches hold, too.
-  const bool is_large = context.parameters().text("elements") == "many";
+  const By by = context.parameters().text("by") == "loops" ? By::loops : By::launches;
+  const bool has_many = context.parameters().text("elements") == "many";
+  std::vector<std::size_t> counts(40);
+  std::iota(counts.begin(), counts.end(), 0);
+  // More than caches hold, or than one block of a launch does.
+  if (has_many) counts = {by == By::loops ? (std::size_t{8} << 20) + 5 : 100'000};
   for (const DType from : kFloating)
     for (const DType to : kFloating) {
-      if (!go_together(from, to)) continue;
-      if (is_large) {
-        if (to == DType::f32) expect_unscaled(from, to, (std::size_t{8} << 20) + 5, false, random);
-        continue;
-      }
-      for (std::size_t count = 0; count < 40; ++count) {
-        expect_unscaled(from, to, count, false, random);
-        if (from == to) expect_unscaled(from, to, count, true, random);
+      if (!go_together(from, to) || (has_many && to != DType::f32)) continue;
+      for (const std::size_t count : counts) {
+        expect_unscaled(from, to, count, false, by, random);
+        if (from == to && !has_many) expect_unscaled(from, to, count, true, by, random);
       }
     }
+}
+
+// Of two gradients, the one at `position` is wrong in something.
+void expect_refused(DType from, DType to, const std::string& what, std::size_t position, By by) {
+  Values right(DType::f32, 3), given(from, 3), place(to, 3);
+  for (std::size_t i = 0; i < 3; ++i) right.set(i, 2), given.set(i, 2);
+  const Values before = right, place_before = place;
+  std::array list{scaler::Unscaling{right.buffer(), right.buffer()}, scaler::Unscaling{given.buffer(), place.buffer()}};
+  scaler::Unscaling& wrong = list[1];
+  if (what == "counts") wrong.to.count = 2;
+  if (what == "from_device") wrong.from.device.kind = comm::Device::Kind::cuda;
+  if (what == "to_device") wrong.to.device.kind = comm::Device::Kind::cuda;
+  if (position == 0) std::swap(list[0], list[1]);
+  const std::string at = fmt::format("SCALER-115: {} to {}, {}", comm::name_of(from), comm::name_of(to), what);
+  if (go_together(from, to) && (what == "nothing" || what == "types")) {
+    EXPECT_FALSE(unscaled(list, 0.5F, by)) << at;
+    EXPECT_EQ(right.at(2), 1) << at;
+    EXPECT_EQ(place.at(2), 1) << at;
+    return;
+  }
+  EXPECT_THROW((void)unscaled(list, 0.5F, by), Error) << at;
+  EXPECT_EQ(right, before) << at << ": the gradient beside it";
+  EXPECT_EQ(place, place_before) << at;
 }
 
 void unscaling_is_refused(Context& context) {
   const std::string what = context.parameters().text("what");
   constexpr std::array all{DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::u8, DType::i64};
   for (const DType from : all)
-    for (const DType to : all) {
-      if (what != "types" && !go_together(from, to)) continue;
-      Values first(DType::f32, 3), given(from, 3), place(to, 3);
-      for (std::size_t i = 0; i < 3; ++i) first.set(i, 2), given.set(i, 2);
-      const Values before = first, place_before = place;
-      std::array list{scaler::Unscaling{first.buffer(), first.buffer()},
-                      scaler::Unscaling{given.buffer(), place.buffer()}};
-      if (what == "counts") list[1].to.count = 2;
-      if (what == "from_device") list[1].from.device.kind = comm::Device::Kind::cuda;
-      if (what == "to_device") list[1].to.device.kind = comm::Device::Kind::cuda;
-      const std::string at = fmt::format("SCALER-115: {} to {}, {}", comm::name_of(from), comm::name_of(to), what);
-      const bool is_taken = go_together(from, to) && (what == "nothing" || what == "types");
-      if (is_taken) {
-        EXPECT_FALSE(unscale(list, 0.5F)) << at;
-        EXPECT_EQ(first.at(2), 1) << at;
-        continue;
-      }
-      EXPECT_THROW((void)unscale(list, 0.5F), Error) << at;
-      EXPECT_EQ(first, before) << at << ": the gradient before it";
-      EXPECT_EQ(place, place_before) << at;
-    }
+    for (const DType to : all)
+      if (what == "types" || go_together(from, to))
+        for (const std::size_t position : {0U, 1U})
+          for (const By by : {By::loops, By::launches}) expect_refused(from, to, what, position, by);
 }
 
 // ---- arguments of an optimizer ----
@@ -176,13 +189,13 @@ void optimizer_refuses(Context& context) {
   }
   if (what == "clipping") {
     for (const double p : {0.0, -1.0, -HUGE_VAL, nan})
-      EXPECT_THROW(made(DType::f16, {.norm_type = p}), InvalidArgument) << "SCALER-116: a norm of order " << p;
+      EXPECT_THROW(made(DType::f16, {.norm_type = p}), InvalidArgument) << "SCALER-121: a norm of order " << p;
     for (const double most : {-0.25, -HUGE_VAL, nan})
-      EXPECT_THROW(made(DType::f16, {.clip_norm = most}), InvalidArgument) << "SCALER-116: clipping by " << most;
+      EXPECT_THROW(made(DType::f16, {.clip_norm = most}), InvalidArgument) << "SCALER-121: clipping by " << most;
   }
   if (what == "scale") {
-    EXPECT_THROW(made(DType::f16, {.skips_overflows = false}), InvalidArgument) << "SCALER-116: a scale that moves";
-    EXPECT_THROW(made(DType::f16, {.scale = scaler::ConstantScale{0}}), InvalidArgument) << "SCALER-116";
+    EXPECT_THROW(made(DType::f16, {.skips_overflows = false}), InvalidArgument) << "SCALER-122: a scale that moves";
+    EXPECT_THROW(made(DType::f16, {.scale = scaler::ConstantScale{0}}), InvalidArgument) << "SCALER-122";
   }
   Model model, wrong;
   Fp16Optimizer optimizer(model.parameters(), scaler::sgd({}), {.scale = constant});
@@ -191,8 +204,8 @@ void optimizer_refuses(Context& context) {
     const Buffer weight = wrong.weight.buffer(), bias = wrong.bias.buffer();
     for (const std::vector<Buffer>& list :
          {std::vector<Buffer>{}, {weight}, {weight, bias, bias}, {weight, weight}, {bias, bias}})
-      EXPECT_THROW((void)optimizer.step(list), InvalidArgument) << "SCALER-116: " << list.size() << " gradients";
-    EXPECT_EQ(optimizer.state().master_weights, master) << "SCALER-116: masters after what was rejected";
+      EXPECT_THROW((void)optimizer.step(list), InvalidArgument) << "SCALER-120: " << list.size() << " gradients";
+    EXPECT_EQ(optimizer.state().master_weights, master) << "SCALER-120: masters after what was rejected";
   }
   EXPECT_TRUE(optimizer.step(wrong.gradients()).stepped) << "SCALER-116";
   EXPECT_NE(optimizer.state().master_weights, master) << "SCALER-116";
@@ -271,45 +284,57 @@ std::vector<scaler::LossScale> wrong_scales(const scaler::LossScale& right) {
   return list;
 }
 
+// An optimizer that has loaded the state of another, which has made a few steps.
+struct Loaded {
+  explicit Loaded(const scaler::LossScale& scale)
+      : saved(model.parameters(), scaler::sgd({.lr = 0.25, .momentum = 0.5}), {.scale = scale}),
+        optimizer(other.parameters(), scaler::sgd({.lr = 0.25, .momentum = 0.5}), {.scale = scale}) {
+    Model gradients;
+    for (int step = 0; step < 4; ++step) (void)saved.step(gradients.gradients());
+    state = saved.state();
+    optimizer.load(state);
+  }
+  void expect_unchanged(const std::string& after) {
+    EXPECT_EQ(optimizer.loss_scale(), state.scale) << after;
+    EXPECT_EQ(optimizer.state().master_weights, state.master_weights) << after;
+    EXPECT_EQ(optimizer.state().inner, state.inner) << after;
+    EXPECT_EQ(other.weight, model.weight) << after;
+  }
+  Model model, other;
+  Fp16Optimizer saved, optimizer;
+  scaler::Fp16State state;
+};
+
 void states_are_loaded(Context& context) {
   const scaler::LossScale scale = scale_of(context.parameters().text("scale"));
-  Model model, gradients, other;
-  Fp16Optimizer saved(model.parameters(), scaler::sgd({.lr = 0.25, .momentum = 0.5}), {.scale = scale});
-  for (int step = 0; step < 4; ++step) (void)saved.step(gradients.gradients());
-  const scaler::Fp16State state = saved.state();
-  Fp16Optimizer loaded(other.parameters(), scaler::sgd({.lr = 0.25, .momentum = 0.5}), {.scale = scale});
-  loaded.load(state);
-  const auto expect_unchanged = [&](const std::string& after) {
-    EXPECT_EQ(loaded.loss_scale(), state.scale) << "SCALER-117: " << after;
-    EXPECT_EQ(loaded.state().master_weights, state.master_weights) << "SCALER-117: " << after;
-    EXPECT_EQ(loaded.state().inner, state.inner) << "SCALER-117: " << after;
-    EXPECT_EQ(other.weight, model.weight) << "SCALER-117: " << after;
-  };
-  expect_unchanged("a state of its kind");
-  for (const scaler::LossScale& wrong : wrong_scales(state.scale)) {
-    scaler::Fp16State changed = state;
-    changed.scale = wrong;
-    changed.master_weights[0][0] += 1;
-    EXPECT_THROW(loaded.load(changed), InvalidArgument) << "SCALER-117: a scale of " << value_of(wrong);
-  }
-  for (const int parameters : {0, 1, 3}) {
-    scaler::Fp16State changed = state;
-    changed.master_weights.resize(static_cast<std::size_t>(parameters));
-    EXPECT_THROW(loaded.load(changed), InvalidArgument) << "SCALER-117: " << parameters << " parameters";
-  }
-  for (const std::size_t parameter : {0U, 1U})
-    for (const int more : {-1, 1}) {
-      scaler::Fp16State changed = state;
-      changed.master_weights[0][0] += 1;
-      auto& values = changed.master_weights[parameter];
-      values.resize(static_cast<std::size_t>(std::ssize(values) + more));
-      EXPECT_THROW(loaded.load(changed), InvalidArgument) << "SCALER-117: another element count";
-    }
-  expect_unchanged("states that are rejected");
+  Loaded loaded(scale);
+  loaded.expect_unchanged("SCALER-117: a state of its kind");
   if (!std::holds_alternative<scaler::TorchScale>(scale)) return;
-  scaler::Fp16State fallen = state;
+  scaler::Fp16State fallen = loaded.state;
   std::get<scaler::TorchScale>(fallen.scale).scale = 0;
-  EXPECT_NO_THROW(loaded.load(fallen)) << "SCALER-117: PyTorch's scale may be 0";
+  EXPECT_NO_THROW(loaded.optimizer.load(fallen)) << "SCALER-117: PyTorch's scale may be 0";
+}
+
+void states_are_refused(Context& context) {
+  Loaded loaded(scale_of(context.parameters().text("scale")));
+  const auto expect_refused = [&](const std::string& what, const auto& change) {
+    scaler::Fp16State changed = loaded.state;
+    if (!changed.master_weights.empty()) changed.master_weights[0][0] += 1;
+    change(changed);
+    EXPECT_THROW(loaded.optimizer.load(changed), InvalidArgument) << "SCALER-123: " << what;
+  };
+  for (const scaler::LossScale& wrong : wrong_scales(loaded.state.scale))
+    expect_refused(fmt::format("a scale of {}", value_of(wrong)), [&](auto& changed) { changed.scale = wrong; });
+  for (const std::size_t parameters : {0U, 1U, 3U})
+    expect_refused(fmt::format("{} parameters", parameters),
+                   [&](auto& changed) { changed.master_weights.resize(parameters); });
+  for (const std::size_t parameter : {0U, 1U})
+    for (const int more : {-1, 1})
+      expect_refused("another element count", [&](auto& changed) {
+        auto& values = changed.master_weights[parameter];
+        values.resize(static_cast<std::size_t>(std::ssize(values) + more));
+      });
+  loaded.expect_unchanged("SCALER-123: states that are rejected");
 }
 
 void gradients_are_zeroed(Context& context) {
@@ -337,19 +362,22 @@ void add_optimizer_argument_checks(suite::Suite& suite) {
     suite.add({.id = std::string("scaler.optimizer.") + name,
                .verifies = {requirement},
                .axes = std::move(axes),
-               .needs = {comm::Capability::groups},
                .body = body});
   };
-  add("unscaled_is_rounded_once", "SCALER-114@079c", {{"elements", {"few", "many"}}}, unscaled_is_rounded_once);
-  add("unscaling_is_refused", "SCALER-115@80fa", {{"what", {"nothing", "types", "counts", "from_device", "to_device"}}},
+  add("unscaled_is_rounded_once", "SCALER-114@a04e", {{"elements", {"few", "many"}}, {"by", {"loops", "launches"}}},
+      unscaled_is_rounded_once);
+  add("unscaling_is_refused", "SCALER-115@96b5", {{"what", {"nothing", "types", "counts", "from_device", "to_device"}}},
       unscaling_is_refused);
-  add("arguments_are_refused", "SCALER-116@b1b2",
-      {{"what", {"nothing", "parameters", "clipping", "scale", "gradients"}}}, optimizer_refuses);
+  add("parameters_are_refused", "SCALER-116@5f45", {{"what", {"nothing", "parameters"}}}, optimizer_refuses);
+  add("gradients_are_refused", "SCALER-120@c4ca", {{"what", {"nothing", "gradients"}}}, optimizer_refuses);
+  add("clipping_is_refused", "SCALER-121@dd57", {{"what", {"nothing", "clipping"}}}, optimizer_refuses);
+  add("scale_is_refused", "SCALER-122@ff7f", {{"what", {"nothing", "scale"}}}, optimizer_refuses);
   add("groups_are_of_sizes", "SCALER-046@f6b4", {{"what", {"nothing", "tensor", "pipeline", "data", "product"}}},
       groups_are_of_sizes);
-  add("states_are_loaded", "SCALER-117@ca9e", {{"scale", {"constant", "torch", "hysteresis", "deepspeed"}}},
-      states_are_loaded);
-  add("gradients_are_zeroed", "SCALER-118@43f1", {{"given", {"all", "one"}}}, gradients_are_zeroed);
+  const suite::Axis scales{"scale", {"constant", "torch", "hysteresis", "deepspeed"}};
+  add("states_are_loaded", "SCALER-117@e530", {scales}, states_are_loaded);
+  add("states_are_refused", "SCALER-123@072e", {scales}, states_are_refused);
+  add("gradients_are_zeroed", "SCALER-118@a0b3", {{"given", {"all", "one"}}}, gradients_are_zeroed);
 }
 
 }  // namespace plumbline::conformance

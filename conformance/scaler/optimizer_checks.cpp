@@ -13,6 +13,7 @@
 
 #include "conformance/scaler/oracles/injection.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
+#include "conformance/support/element.hpp"
 #include "conformance/support/recording.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
@@ -87,10 +88,10 @@ struct Memory {
 
   Memory(DType type, const std::vector<double>& values) : dtype(type) {
     for (const double value : values) {
-      const auto number = static_cast<float>(value);
-      if (dtype == DType::f32) wide.push_back(number);
-      if (dtype == DType::f16) narrow.push_back(comm::to_float16(number).bits);
-      if (dtype == DType::bf16) narrow.push_back(comm::to_bfloat16(number).bits);
+      if (dtype == DType::f32)
+        wide.push_back(static_cast<float>(value));
+      else
+        narrow.push_back(static_cast<std::uint16_t>(nearest_bits(dtype, value)));
     }
   }
   [[nodiscard]] comm::Buffer buffer() {

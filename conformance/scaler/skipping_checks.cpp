@@ -150,12 +150,28 @@ struct Gradients {
   double max_norm = 1;
 };
 
-double order_named(const std::string& name) {
-  return name == "inf" ? std::numeric_limits<double>::infinity() : std::stod(name);
+double order_named(const std::string& name) { return std::stod(name); }  // "inf" and "-inf" too
+
+json order_told(const std::string& name) {
+  return std::isinf(order_named(name)) ? json(name) : json(order_named(name));
 }
 
-// The norm of all elements in one row: for p between 0 and infinity that of the norms of the lists, too.
+bool has_number(const std::vector<double>& list) {
+  return std::ranges::any_of(list, [](double value) { return value != 0; });
+}
+
+double smallest_magnitude(const Gradients& gradients) {
+  double least = HUGE_VAL;
+  for (const auto& list : gradients.lists)
+    for (const double value : list) least = std::min(least, std::abs(value));
+  return gradients.lists.empty() ? 0 : least;
+}
+
+// The norm of all elements in one row: for p other than 0 that of the norms of the lists, too.
 double norm_of(const Gradients& gradients, double p) {
+  if (gradients.lists.empty()) return 0;
+  if (p == 0) return static_cast<double>(std::ranges::count_if(gradients.lists, has_number));
+  if (p == -HUGE_VAL) return smallest_magnitude(gradients);
   double sum = 0;
   for (const auto& list : gradients.lists)
     for (const double value : list)
@@ -168,16 +184,15 @@ Gradients draw_gradients(Random& random, const std::string& lists) {
   const int count = lists == "one" ? 1 : lists == "none" ? 0 : random.between(2, 6);
   for (int i = 0; i < count; ++i) {
     auto& list = one.lists.emplace_back(static_cast<std::size_t>(random.between(1, 8)));
-    for (double& value : list) value = random.between(-64, 64) / 16.0;
+    const int most = random.between(0, 3) > 0 ? 64 : random.between(0, 1);  // few numbers but 0, or none
+    for (double& value : list) value = random.between(-most, most) / 16.0;
   }
   one.max_norm = random.one_of(std::vector<double>{0.25, 1, 1e6});
   return one;
 }
 
 json args_of(const Gradients& gradients, const std::string& order) {
-  return {{"grads", gradients.lists},
-          {"max_norm", gradients.max_norm},
-          {"norm_type", order == "inf" ? json("inf") : json(std::stod(order))}};
+  return {{"grads", gradients.lists}, {"max_norm", gradients.max_norm}, {"norm_type", order_told(order)}};
 }
 
 using JudgeNorm = std::string (*)(const Gradients&, double p, const json& result);
@@ -226,6 +241,16 @@ void norms(Context& context) {
           },
       .words = [&](const Gradients& gradients) { return args_of(gradients, order).dump(); }};
   report_words(search(property, context.seed(), trials));
+}
+
+void empty_gradient_has_no_extreme(Context& context) {
+  const std::string order = context.parameters().text("p");
+  const json args{{"grads", {{3.0, -4.0}, json::array()}}, {"max_norm", 1e6}, {"norm_type", order_told(order)}};
+  if (order != "2") return report_words(problem_of_refusal_beside_answers(context.adapter(), kClip, args));
+  report_words(problem_of(context.adapter(), kClip, args, [&](const json& result) -> std::string {
+    const double norm = result.at("total_norm").get<double>();
+    return is_close(norm, 5) ? "" : fmt::format("the norm is {}, it should be 5", norm);
+  }));
 }
 
 void non_finite_is_told(Context& context) {
@@ -294,9 +319,7 @@ json args_of(const RankGradients& one, const std::string& order) {
   for (const Gradients& rank : one.ranks) ranks.push_back({{"grads", rank.lists}});
   json args = one.grid.args();
   args.erase("local_found_inf");
-  args.update({{"ranks", ranks},
-               {"max_norm", one.max_norm},
-               {"norm_type", order == "inf" ? json("inf") : json(std::stod(order))}});
+  args.update({{"ranks", ranks}, {"max_norm", one.max_norm}, {"norm_type", order_told(order)}});
   return args;
 }
 
@@ -364,11 +387,14 @@ void add_skipping_checks(suite::Suite& suite) {
   add("skipping.grid_is_refused", "SCALER-046@f6b4",
       {{"what", {"nothing", "other_product", "size_zero", "rank_outside", "rank_below", "unknown_field"}}}, kFoundInf,
       grid_is_refused);
-  const suite::Axis orders{"p", {"1", "2", "3", "0.5", "inf"}};
+  const suite::Axis orders{"p", {"1", "2", "3", "0.5", "-1", "inf"}}, ends{"p", {"0", "-inf"}};
   const AskedOption of_one_type{kClip, "dtype", {"float32"}};
   const std::vector<AskedOption> of_one_process{of_one_type, {kClip, "form", {"gradients"}}};
   const suite::Axis lists{"lists", {"none", "one", "several"}};
   add("clipping.norm_is_of_all", "SCALER-050@882f", {orders, lists}, kClip, norms<norm_is_of_all>, of_one_process);
+  add("clipping.norm_at_its_ends", "SCALER-124@6e3e", {ends, lists}, kClip, norms<norm_is_of_all>, of_one_process);
+  add("clipping.empty_gradient_has_no_extreme", "SCALER-125@49aa", {{"p", {"2", "inf", "-inf"}}}, kClip,
+      empty_gradient_has_no_extreme, of_one_process);
   add("clipping.all_shrink_alike", "SCALER-051@2d66", {orders, lists}, kClip, norms<all_shrink_alike>, of_one_process);
   add("clipping.non_finite_is_told", "SCALER-052@6a05",
       {{"value", {"2", "inf", "-inf", "nan"}}, {"raise", {"no", "yes"}}}, kClip, non_finite_is_told, of_one_process);

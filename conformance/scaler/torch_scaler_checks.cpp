@@ -349,6 +349,30 @@ void goes_on_from_its_state(Context& context) {
   }
 }
 
+void fallen_scale_is_saved(Context& context) {
+  const bool saves = context.parameters().text("saved") == "yes";
+  Calls calls;
+  for (const bool is_bad : {true, false, false}) {
+    calls.add(gradient(0, is_bad));
+    calls.add({"step", 0});
+    calls.update();
+    if (!saves || !is_bad) continue;
+    calls.add({"save"});
+    calls.add({"load", {{"init_scale", 2.0}}});
+    calls.add(json::array({"scale", {1.0}}));
+  }
+  const json args = question({{"init_scale", 0x1p-149}, {"growth_interval", 2}}, calls);
+  report_words(problem_of(context.adapter(), kTrace, args, [&](const json& result) -> std::string {
+    for (const json& row : result.at("results"))
+      if (row.contains("error")) return "refused: " + row["error"].dump();
+    const json row = rows_of(result, calls).back();
+    const json scale = row.at("scale"), tracker = row.at("growth_tracker");
+    return scale == 0.0 && tracker == 0
+               ? ""
+               : fmt::format("a scale of 0 becomes {}, with a count of {}", scale.dump(), tracker.dump());
+  }));
+}
+
 void told_scale_is_taken(Context& context) {
   const std::string told = context.parameters().text("told");
   Calls calls;
@@ -379,7 +403,9 @@ void disabled_does_nothing(Context& context) {
     calls.add({"step", 0});
     calls.update();
   }
-  const json args = question({{"init_scale", 8.0}, {"enabled", is_enabled}}, calls);
+  // A factor that is none is looked at where the scaler is enabled.
+  const json args =
+      question({{"init_scale", 8.0}, {"enabled", is_enabled}, {"growth_factor", is_enabled ? 2.0 : 0.5}}, calls);
   report_words(problem_of(context.adapter(), kTrace, args, [&](const json& result) -> std::string {
     const json& rows = result.at("results");
     const double scale = is_enabled ? 8 : 1;
@@ -445,8 +471,9 @@ void add_torch_scaler_checks(suite::Suite& suite) {
   for (const OutOfOrder& one : out_of_order()) calls.emplace_back(one.name);
   add("refused_out_of_order", "SCALER-007@e623", {{"call", calls}}, refused_out_of_order);
   add("goes_on_from_its_state", "SCALER-008@a5d1", {{"saved", {"no", "yes"}}}, goes_on_from_its_state);
+  add("fallen_scale_is_saved", "SCALER-008@a5d1", {{"saved", {"no", "yes"}}}, fallen_scale_is_saved);
   add("told_scale_is_taken", "SCALER-009@ee59", {{"told", {"nothing", "4", "0.5", "1024"}}}, told_scale_is_taken);
-  add("disabled_does_nothing", "SCALER-010@bf13", {{"enabled", {"yes", "no"}}}, disabled_does_nothing);
+  add("disabled_does_nothing", "SCALER-010@6276", {{"enabled", {"yes", "no"}}}, disabled_does_nothing);
   add("rule_is_refused", "SCALER-011@9337",
       {{"what",
         {"nothing", "growth_one", "growth_nan", "backoff_one", "backoff_zero", "interval_zero", "interval_fraction",

@@ -117,35 +117,61 @@ struct Method {
   Returned expected;
 };
 
-std::vector<Method> methods_of_axes(const Shape& shape, const Table& table) {
-  std::vector<Method> list{{"get_dim", {{"axis", "absent"}}, 0},
+// What is asked of a shape, with what the source's table says.
+using Methods = std::function<std::vector<Method>(const Shape&, const Table&, Random&)>;
+
+// What was given, and what is not there.
+std::vector<Method> methods_of_shape(const Shape& shape, const Table& table, Random&) {
+  std::vector<Method> list{{"world_size", json::object(), table.size()},
+                           {"get_axis_names", json::object(), shape.axes},
+                           {"__str__", json::object(), printed(shape, table)},
+                           {"get_dim", {{"axis", "absent"}}, 0},
                            {"get_axis_comm_lists", {{"axis", "absent"}}, json::array()},
                            {"get_axis_list", {{"axis", "absent"}, {"idx", 0}}, {}}};
   for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) {
     const std::optional<int> size = size_at(shape, axis);
     list.push_back({"get_dim", {{"axis", shape.axes[axis]}}, size ? Returned(*size) : Returned()});
-    list.push_back({"get_axis_comm_lists", {{"axis", shape.axes[axis]}}, table_groups_along(shape, table, axis)});
-    for (int position = -1; position <= size.value_or(1); ++position)
-      list.push_back(
-          {"get_axis_list", {{"axis", shape.axes[axis]}, {"idx", position}}, ranks_at(table, {{axis, position}})});
   }
   return list;
 }
 
-std::vector<Method> methods_of_ranks(const Shape& shape, const Table& table) {
+std::vector<Method> methods_of_groups(const Shape& shape, const Table& table, Random&) {
   std::vector<Method> list;
-  const int end = table.empty() ? 1 : table.back().second + 2;
-  for (int rank = -1; rank < end; ++rank) {
+  for (std::size_t axis = 0; axis < shape.axes.size(); ++axis)
+    list.push_back({"get_axis_comm_lists", {{"axis", shape.axes[axis]}}, table_groups_along(shape, table, axis)});
+  return list;
+}
+
+// Each that is there, those between them that surplus sizes count, and those one and many beyond the ends.
+Ranks ranks_to_ask(const Table& table) {
+  const int end = table.empty() ? 1 : table.back().second + 1;
+  Ranks ranks{-1, -end, 2 * end - 1, 1000 * end - 1, 1000 * end, std::numeric_limits<int>::max()};
+  for (int rank = 0; rank <= end; ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+std::vector<Method> methods_of_ranks(const Shape&, const Table& table, Random&) {
+  std::vector<Method> list;
+  for (const int rank : ranks_to_ask(table))
     list.push_back({"get_coord", {{"rank", rank}}, coordinate_of(table, rank)});
-    for (const std::vector<std::string>& omitted : {std::vector<std::string>{"pipe", "data"}, shape.axes})
+  return list;
+}
+
+std::vector<Method> methods_of_names(const Shape& shape, const Table& table, Random&) {
+  std::vector<Method> list;
+  for (const int rank : ranks_to_ask(table))
+    for (const std::vector<std::string>& omitted : {std::vector<std::string>{"pipe", "data"}, shape.axes, {}})
       list.push_back({"get_rank_repr", {{"rank", rank}, {"omit_axes", omitted}}, repr_of(shape, table, rank, omitted)});
-  }
   return list;
 }
 
 // Any positions on all axes, and on some; an axis in eight is off by one.
 std::vector<Method> methods_of_positions(const Shape& shape, const Table& table, Random& random) {
-  std::vector<Method> list{{"filter_match", {{"absent", 0}}, table.empty() ? Returned(json::array()) : Returned()}};
+  std::vector<Method> list;
+  for (std::size_t axis = 0; axis < shape.axes.size(); ++axis)
+    for (int position = -1; position <= size_at(shape, axis).value_or(1); ++position)
+      list.push_back(
+          {"get_axis_list", {{"axis", shape.axes[axis]}, {"idx", position}}, ranks_at(table, {{axis, position}})});
   for (int trial = 0; trial < 6; ++trial) {
     Position position;
     json coordinate = json::object(), some = json::object();
@@ -176,17 +202,13 @@ std::string problem_of_method(Adapter& adapter, const Shape& shape, const Method
   });
 }
 
-std::string problem_of_methods(Adapter& adapter, const Shape& shape, std::uint64_t seed) {
+std::string problem_of_methods(Adapter& adapter, const Shape& shape, const std::vector<Methods>& asked,
+                               std::uint64_t seed) {
   Random random(seed + shape.dims.size());
   const Table table = table_of(shape);
-  std::vector<Method> list{{"world_size", json::object(), table.size()},
-                           {"get_axis_names", json::object(), shape.axes},
-                           {"__str__", json::object(), printed(shape, table)}};
-  for (const std::vector<Method>& more :
-       {methods_of_axes(shape, table), methods_of_ranks(shape, table), methods_of_positions(shape, table, random)})
-    list.insert(list.end(), more.begin(), more.end());
-  for (const Method& method : list)
-    if (std::string words = problem_of_method(adapter, shape, method); !words.empty()) return words;
+  for (const Methods& methods : asked)
+    for (const Method& method : methods(shape, table, random))
+      if (std::string words = problem_of_method(adapter, shape, method); !words.empty()) return words;
   return {};
 }
 
@@ -200,38 +222,69 @@ std::vector<std::string> draw_names(Random& random, int most) {
   return names;
 }
 
-void judge_methods(Context& context, const std::function<Shape(Random&)>& draw) {
+Shape draw_legal(Random& random) { return draw_shape(random, {.axes = 3, .ranks = 12}); }
+
+Shape draw_surplus(Random& random) {
+  Shape shape{.axes = draw_names(random, 2), .dims = {}};
+  const int sizes = static_cast<int>(shape.axes.size()) + random.between(1, 2);
+  while (static_cast<int>(shape.dims.size()) < sizes) shape.dims.push_back(random.between(1, 3));
+  return shape;
+}
+
+// More axes than sizes, as many, and fewer; one size at least is below 1.
+Shape draw_empty(Random& random) {
+  Shape shape{.axes = draw_names(random, 4), .dims = {}};
+  const int sizes = std::max(1, static_cast<int>(shape.axes.size()) + random.between(-1, 1));
+  while (static_cast<int>(shape.dims.size()) < sizes) shape.dims.push_back(random.between(-1, 3));
+  if (std::ranges::all_of(shape.dims, [](int size) { return size > 0; }))
+    shape.dims[static_cast<std::size_t>(random.between(0, sizes - 1))] = random.between(-1, 0);
+  return shape;
+}
+
+Shape draw_any(Random& random) {
+  const int kind = random.between(0, 2);
+  return kind == 0 ? draw_legal(random) : kind == 1 ? draw_surplus(random) : draw_empty(random);
+}
+
+void judge_methods(Context& context, Shape (*draw)(Random&), const std::vector<Methods>& asked) {
   const Property<Shape> property{
       .draw = draw,
-      .problem = [&](const Shape& shape) { return problem_of_methods(context.adapter(), shape, context.seed()); },
+      .problem =
+          [&](const Shape& shape) { return problem_of_methods(context.adapter(), shape, asked, context.seed()); },
       .smaller = [](const Shape&) { return std::vector<Shape>(); },
       .words = text_of_sizes};
   report_words(search(property, context.seed(), 60));
 }
 
-void positions(Context& context) {
-  judge_methods(context, [](Random& random) { return draw_shape(random, {.axes = 3, .ranks = 12}); });
-}
+void positions(Context& context) { judge_methods(context, draw_legal, {methods_of_positions}); }
 
 void surplus_sizes(Context& context) {
-  judge_methods(context, [](Random& random) {
-    Shape shape{.axes = draw_names(random, 2), .dims = {}};
-    const int sizes = static_cast<int>(shape.axes.size()) + random.between(1, 2);
-    while (static_cast<int>(shape.dims.size()) < sizes) shape.dims.push_back(random.between(1, 3));
-    return shape;
-  });
+  judge_methods(context, draw_surplus, {methods_of_ranks, methods_of_positions, methods_of_groups});
 }
 
-// More axes than sizes, as many, and fewer; one size at least is below 1.
 void empty_worlds(Context& context) {
-  judge_methods(context, [](Random& random) {
-    Shape shape{.axes = draw_names(random, 4), .dims = {}};
-    const int sizes = std::max(1, static_cast<int>(shape.axes.size()) + random.between(-1, 1));
-    while (static_cast<int>(shape.dims.size()) < sizes) shape.dims.push_back(random.between(-1, 3));
-    if (std::ranges::all_of(shape.dims, [](int size) { return size > 0; }))
-      shape.dims[static_cast<std::size_t>(random.between(0, sizes - 1))] = random.between(-1, 0);
-    return shape;
-  });
+  judge_methods(context, draw_empty, {methods_of_ranks, methods_of_positions, methods_of_groups});
+}
+
+void shapes_as_given(Context& context) { judge_methods(context, draw_any, {methods_of_shape}); }
+
+void names_of_ranks(Context& context) { judge_methods(context, draw_any, {methods_of_names}); }
+
+// A grid asks for the coordinates of ranks 0 to W-1.
+void grids_of_surplus_sizes(Context& context) {
+  const auto question = [](const json& dims) -> json {
+    return {{"convention", "deepspeed"}, {"world_size", 4}, {"axes", {"pipe", "data"}}, {"dims", dims}};
+  };
+  for (const json& dims : {json{2, 2}, json{2, 2, 1}, json{2, 2, 1, 1}})
+    report_words(problem_of(context.adapter(), "topology.grid", question(dims), [&](const json& result) {
+      const json groups{{0, 2}, {1, 3}, {0, 1}, {2, 3}, {0, 2}, {1, 3}, {0}, {1}, {2}, {3}};
+      return first_difference(json{{"pipe_parallel_size", 2}, {"new_group_calls", groups}}, result,
+                              "sizes " + dims.dump());
+    }));
+  for (const json& dims : {json{2, 2, 2}, json{2, 2, 1, 3}, json{-2, -2}, json{2, 2, 0}})
+    if (const std::string words = problem_of_refusal_beside_answers(context.adapter(), "topology.grid", question(dims));
+        !words.empty())
+      return report_words(words);
 }
 
 // ---- names ----
@@ -270,12 +323,13 @@ void field_names(Context& context) {
   for (const char* axis : {"x", "Z", "pipe1", "p_", "none", "tensor_model_2", "z9", "A0"}) taken(axis);
 }
 
-suite::Check deepspeed_check(std::string id, std::string verifies, std::function<void(Context&)> body) {
+suite::Check deepspeed_check(std::string id, std::string verifies, std::function<void(Context&)> body,
+                             const char* operation = "topology.query") {
   return {.id = std::move(id),
           .verifies = {std::move(verifies)},
           .door = suite::Door::adapter,
           .axes = {},
-          .operations = {"topology.query"},
+          .operations = {operation},
           .convention = "deepspeed",
           .body = std::move(body)};
 }
@@ -287,6 +341,10 @@ void add_deepspeed_checks(suite::Suite& suite) {
   suite.add(deepspeed_check("topology.deepspeed.surplus_sizes", "TOPO-062@0aef", surplus_sizes));
   suite.add(deepspeed_check("topology.deepspeed.empty_worlds", "TOPO-063@54d0", empty_worlds));
   suite.add(deepspeed_check("topology.deepspeed.field_names", "TOPO-064@a397", field_names));
+  suite.add(deepspeed_check("topology.deepspeed.shapes_as_given", "TOPO-076@8057", shapes_as_given));
+  suite.add(deepspeed_check("topology.deepspeed.names_of_ranks", "TOPO-077@d418", names_of_ranks));
+  suite.add(deepspeed_check("topology.deepspeed.grids_of_surplus_sizes", "TOPO-078@20a0", grids_of_surplus_sizes,
+                            "topology.grid"));
 }
 
 }  // namespace plumbline::conformance

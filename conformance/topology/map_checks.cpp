@@ -143,7 +143,8 @@ void large_worlds(Context& context) {
   static const std::map<std::string, std::vector<int>> kSizes{{"16_bits", {3, 97, 331}},
                                                               {"20_bits", {33, 1021, 37}},
                                                               {"24_bits", {333, 257, 301}},
-                                                              {"31_bits", {7, 2999, 102001}}};
+                                                              {"31_bits", {7, 2999, 102001}},
+                                                              {"largest", {1, 2147483647, 1}}};
   const Shape shape{.axes = {"pipe", "data", "model"}, .dims = kSizes.at(context.parameters().text("ranks"))};
   Random random(context.seed());
   for (int trial = 0; trial < 60; ++trial) {
@@ -358,7 +359,7 @@ void add_map_checks(suite::Suite& suite) {
   questions.operations = {"topology.query"};
   suite.add(std::move(questions));
   suite::Check large = map_check("topology.map.large_worlds", "TOPO-056@a713", large_worlds);
-  large.axes = {{"ranks", {"16_bits", "20_bits", "24_bits", "31_bits"}}};
+  large.axes = {{"ranks", {"16_bits", "20_bits", "24_bits", "31_bits", "largest"}}};
   large.operations = {"topology.query"};
   suite.add(std::move(large));
   suite::Check lenient = map_check("topology.deepspeed.map", "TOPO-057@8850", five_axes);

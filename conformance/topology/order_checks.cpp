@@ -100,10 +100,10 @@ void merged(Context& context) {
     for (const std::string& one : shape.axes)
       for (const std::string& other : shape.axes)
         if (one != other) tokens[one + "-" + other] = {one, other};
+    for (const std::string& one : shape.axes) tokens[one + "-" + one] = {one};  // twice is once
     if (shape.axes.size() > 2)
       tokens[fmt::format("{}-{}-{}", shape.axes[2], shape.axes[0], shape.axes[1])] = {shape.axes[0], shape.axes[1],
                                                                                       shape.axes[2]};
-    if (tokens.empty()) tokens[shape.axes.front()] = {shape.axes.front()};  // which cannot be merged
     return problem_of_groups(context.adapter(), shape, tokens);
   });
 }

@@ -95,61 +95,129 @@ void expert_groups(Context& context) {
   }
 }
 
-// Axes in any order, pp the last where a pipeline has several stages: then experts and the run have the same pipelines.
+// A run with an order of axes, and the shapes that its own groups and its experts' have by it.
+struct OrderedRun {
+  std::vector<std::string> order;
+  Shape own, expert;
+  json args;
+};
+
+Shape shape_in_order(const std::vector<std::string>& order, const std::map<std::string, int>& sizes) {
+  Shape shape;
+  for (const std::string& axis : order)
+    if (const auto size = sizes.find(axis); size != sizes.end()) {
+      shape.axes.push_back(axis);
+      shape.dims.push_back(size->second);
+    }
+  return shape;
+}
+
+// Where gtp_remat is named as well, ranks may share the memory of their weights.
+OrderedRun draw_ordered(Random& random, int pp) {
+  const int tp = random.between(1, 3), ep = random.between(1, 2), dp = random.between(1, 2), cp = random.between(1, 2);
+  const bool has_weights = random.between(0, 2) == 0;
+  const int weights = has_weights ? random.between(1, 2) : 1, expert_weights = has_weights ? random.between(1, 2) : 1;
+  std::vector<std::string> order{"tp", "cp", "ep", "dp"};
+  if (has_weights) order.emplace_back("gtp_remat");
+  order = random.shuffled(order);
+  order.insert(order.begin() + random.between(0, static_cast<int>(order.size())), "pp");
+  // Each data axis has what the other grid's axes leave of the world.
+  const std::map<std::string, int> own{
+      {"tp", tp}, {"cp", cp}, {"dp", dp * ep * expert_weights}, {"pp", pp}, {"gtp_remat", weights}},
+      experts{{"tp", tp}, {"ep", ep}, {"dp", dp * cp * weights}, {"pp", pp}, {"gtp_remat", expert_weights}};
+  OrderedRun run{.order = order, .own = shape_in_order(order, own), .expert = shape_in_order(order, experts)};
+  run.args = {{"world_size", ranks_in(run.own)},
+              {"args",
+               {{"tensor_model_parallel_size", tp},
+                {"context_parallel_size", cp},
+                {"pipeline_model_parallel_size", pp},
+                {"expert_model_parallel_size", ep},
+                {"gtp_remat_size", weights},
+                {"expert_gtp_remat_size", expert_weights},
+                {"order", fmt::format("{}", fmt::join(order, "-"))}}}};
+  return run;
+}
+
+// Unless pp is the last axis of several stages, data axes and pipelines of both grids must be the same.
+bool is_accepted(const OrderedRun& run) {
+  const auto size_of = [](const Shape& shape, const std::string& axis) {
+    return shape.dims.at(static_cast<std::size_t>(number_of(shape, axis)));
+  };
+  return size_of(run.own, "pp") == 1 || run.order.back() == "pp" ||
+         (size_of(run.own, "dp") == size_of(run.expert, "dp") &&
+          lists_of(run.own, {"pp"}) == lists_of(run.expert, {"pp"}));
+}
+
 void ordered_groups(Context& context) {
   Random random(context.seed());
-  const int pp = static_cast<int>(context.parameters().number("stages"));
-  for (int trial = 0; trial < 40; ++trial) {
-    const int tp = random.between(1, 3), ep = random.between(1, 3), dp = random.between(1, 2),
-              cp = random.between(1, 2);
-    std::vector<std::string> order = random.shuffled(std::vector<std::string>{"tp", "cp", "ep", "dp"});
-    order.insert(pp == 1 ? order.begin() + random.between(0, 4) : order.end(), "pp");
-    // The experts' data axis has what the run's own cp and dp leave of ep.
-    const std::map<std::string, int> own{{"tp", tp}, {"cp", cp}, {"dp", dp * ep}, {"pp", pp}},
-        experts{{"tp", tp}, {"ep", ep}, {"dp", dp * cp}, {"pp", pp}};
-    const auto shape_in_order = [&](const std::map<std::string, int>& sizes) {
-      Shape shape;
-      for (const std::string& axis : order)
-        if (const auto size = sizes.find(axis); size != sizes.end()) {
-          shape.axes.push_back(axis);
-          shape.dims.push_back(size->second);
-        }
-      return shape;
-    };
-    const Shape run = shape_in_order(own), expert = shape_in_order(experts);
-    json args = run_of({.tp = tp, .cp = cp, .dp = dp * ep, .pp = pp});
-    args["args"]["expert_model_parallel_size"] = ep;
-    args["args"]["order"] = fmt::format("{}", fmt::join(order, "-"));
-    const json expected{{"TENSOR_MODEL_PARALLEL_GROUP", lists_of(run, {"tp"})},
-                        {"CONTEXT_PARALLEL_GROUP", lists_of(run, {"cp"})},
-                        {"DATA_PARALLEL_GROUP", lists_of(run, {"dp"})},
-                        {"PIPELINE_MODEL_PARALLEL_GROUP", lists_of(run, {"pp"})},
-                        {"EXPERT_MODEL_PARALLEL_GROUP", lists_of(expert, {"ep"})},
-                        {"EXPERT_TENSOR_PARALLEL_GROUP", lists_of(expert, {"tp"})},
-                        {"EXPERT_DATA_PARALLEL_GROUP", lists_of(expert, {"dp"})}};
-    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) {
-      return first_difference(expected, groups_made(result), args.dump());
+  for (int accepted = 0; accepted < 40;) {
+    const OrderedRun one = draw_ordered(random, static_cast<int>(context.parameters().number("stages")));
+    if (!is_accepted(one)) continue;
+    ++accepted;
+    const Shape &run = one.own, &expert = one.expert;
+    json expected{{"TENSOR_MODEL_PARALLEL_GROUP", lists_of(run, {"tp"})},
+                  {"CONTEXT_PARALLEL_GROUP", lists_of(run, {"cp"})},
+                  {"DATA_PARALLEL_GROUP", lists_of(run, {"dp"})},
+                  {"PIPELINE_MODEL_PARALLEL_GROUP", lists_of(run, {"pp"})},
+                  {"EXPERT_MODEL_PARALLEL_GROUP", lists_of(expert, {"ep"})},
+                  {"EXPERT_TENSOR_PARALLEL_GROUP", lists_of(expert, {"tp"})},
+                  {"EXPERT_DATA_PARALLEL_GROUP", lists_of(expert, {"dp"})}};
+    if (number_of(run, "gtp_remat") >= 0) {
+      expected["GTP_WEIGHT_REMAT_GROUP"] = lists_of(run, {"gtp_remat"});
+      expected["EXPERT_GTP_WEIGHT_REMAT_GROUP"] = lists_of(expert, {"gtp_remat"});
+    }
+    report_words(problem_of(context.adapter(), kRun, one.args, [&](const json& result) {
+      return first_difference(expected, groups_made(result), one.args.dump());
     }));
   }
 }
 
+void orders_are_refused(Context& context) {
+  Random random(context.seed());
+  for (int refused = 0; refused < 30;) {
+    const OrderedRun one = draw_ordered(random, static_cast<int>(context.parameters().number("stages")));
+    if (is_accepted(one)) continue;
+    ++refused;
+    if (const std::string words = problem_of_refusal(context.adapter(), kRun, one.args); !words.empty())
+      return report_words(words);
+  }
+}
+
 // Ranks that share the memory of their weights: next to those of a tensor in the run's own order, next to those of
-// other experts in the experts'.
+// other experts in the experts', if the order names ep at all.
 void weight_groups(Context& context) {
   Random random(context.seed());
   const int pp = static_cast<int>(context.parameters().number("stages"));
   for (int trial = 0; trial < 40; ++trial) {
     const int tp = random.between(1, 2), ep = random.between(1, 2), dp = random.between(1, 2);
     const int weights = random.between(1, 3), expert_weights = random.between(1, 3);
-    const Shape run{.axes = {"tp", "gtp_remat", "dp", "pp"}, .dims = {tp, weights, dp * ep * expert_weights, pp}},
-        expert{.axes = {"tp", "ep", "gtp_remat", "dp", "pp"}, .dims = {tp, ep, expert_weights, dp * weights, pp}};
+    std::vector<std::string> order{"tp", "dp"};
+    if (ep > 1 || random.between(0, 1) == 0) order.emplace_back("ep");
+    order = random.shuffled(order);
+    order.insert(pp == 1 ? order.begin() : order.end(), "pp");
+    const auto with_weights_after = [&](const char* axis) {
+      std::vector<std::string> all = order;
+      all.insert(std::ranges::find(all, axis) + 1, "gtp_remat");
+      return all;
+    };
+    const bool names_experts = std::ranges::count(order, "ep") > 0;
+    const std::map<std::string, int> of_experts{
+        {"tp", tp}, {"gtp_remat", expert_weights}, {"dp", dp * weights}, {"pp", pp}, {"ep", ep}};
+    const Shape run = shape_in_order(
+        with_weights_after("tp"), {{"tp", tp}, {"gtp_remat", weights}, {"dp", dp * ep * expert_weights}, {"pp", pp}});
+    Shape expert = shape_in_order(with_weights_after(names_experts ? "ep" : "tp"), of_experts);
+    if (!names_experts) {
+      expert.axes.emplace_back("ep");
+      expert.dims.push_back(1);
+    }
     const json args{{"world_size", ranks_in(run)},
                     {"args",
                      {{"tensor_model_parallel_size", tp},
                       {"pipeline_model_parallel_size", pp},
                       {"expert_model_parallel_size", ep},
                       {"gtp_remat_size", weights},
-                      {"expert_gtp_remat_size", expert_weights}}}};
+                      {"expert_gtp_remat_size", expert_weights},
+                      {"order", fmt::format("{}", fmt::join(order, "-"))}}}};
     json expected{{"GTP_WEIGHT_REMAT_GROUP", lists_of(run, {"gtp_remat"})},
                   {"TENSOR_MODEL_PARALLEL_GROUP", lists_of(run, {"tp"})},
                   {"DATA_PARALLEL_GROUP", lists_of(run, {"dp"})},
@@ -379,11 +447,6 @@ const std::vector<BadQuestion>& bad_runs() {
           {{"expert_gtp_remat_size", 2}, {"num_distributed_optimizer_instances", 2}}),
       run("hybrid_of_an_odd_number", 3, {{"hybrid_context_parallel", true}}),
       run("offset_minus_one", 4, {{"rank_offset", -1}}),
-      run("experts_apart_from_stages", 8,
-          {{"pipeline_model_parallel_size", 2},
-           {"expert_model_parallel_size", 2},
-           {"expert_tensor_parallel_size", 1},
-           {"order", "tp-ep-pp-dp"}}),
       run("weights_not_dividing", 8, {{"gtp_remat_size", 3}}),
   };
   return list;
@@ -408,9 +471,10 @@ void add_run_checks(suite::Suite& suite) {
   };
   add("topology.orders.all_groups", "TOPO-036@f43c", all_groups);
   add("topology.orders.expert_groups", "TOPO-054@a09e", expert_groups);
-  add("topology.orders.ordered_groups", "TOPO-067@fb0b", ordered_groups);
+  add("topology.orders.ordered_groups", "TOPO-067@57f3", ordered_groups);
+  suite.add(run_check("topology.refusals.orders", "TOPO-075@340f", {"stages", {"2", "3", "4"}}, orders_are_refused));
   suite.add({.id = "topology.orders.weight_groups",
-             .verifies = {"TOPO-068@de26", "TOPO-075@ab9b"},
+             .verifies = {"TOPO-068@ec53", "TOPO-079@ab9b"},
              .door = suite::Door::adapter,
              .axes = {{"stages", {"1", "2", "3", "4"}}},
              .operations = {kRun},
@@ -423,7 +487,7 @@ void add_run_checks(suite::Suite& suite) {
   add_option("topology.runs.hierarchies", "TOPO-070@79e3", hierarchies);
   add_option("topology.runs.hybrid_groups", "TOPO-071@ffe5", hybrid_groups);
   add_option("topology.runs.offset", "TOPO-073@d81f", run_offsets);
-  suite.add(run_check("topology.refusals.runs", "TOPO-074@beb5", faults_of(bad_runs(), {kRun}), bad_run));
+  suite.add(run_check("topology.refusals.runs", "TOPO-074@8861", faults_of(bad_runs(), {kRun}), bad_run));
 }
 
 }  // namespace plumbline::conformance

@@ -14,15 +14,19 @@ using suite::Context;
 namespace {
 
 constexpr const char* kOperation = "topology.hyper_comm_grid";
-// Of a shape, the last axis is the one that grid and view share.
+// Of a shape, the last axis is one that grid and view share, and of three axes or more the one before it, too.
 const ShapeLimits kShapes{.axes = 4, .ranks = 40, .offset = 20, .names = {"tp", "cp", "dp", "ep", "pp"}};
 
-// The same ranks with the unshared axes as one, in front of the shared one: as many groups along the shared axis, and
+// The same ranks with the unshared axes as one, in front of the shared ones: as many groups along each shared axis, and
 // the same ones.
 Shape view_of(const Shape& base) {
-  return {.axes = {"rest", base.axes.back()},
-          .dims = {ranks_in(base) / base.dims.back(), base.dims.back()},
-          .offset = base.offset};
+  Shape view{.axes = {"rest"}, .dims = {ranks_in(base)}, .offset = base.offset};
+  for (std::size_t axis = base.axes.size() - (base.axes.size() > 2 ? 2 : 1); axis < base.axes.size(); ++axis) {
+    view.axes.push_back(base.axes[axis]);
+    view.dims.push_back(base.dims[axis]);
+    view.dims.front() /= base.dims[axis];
+  }
+  return view;
 }
 
 json fields_of(const Shape& shape) { return {{"dim_names", shape.axes}, {"shape", shape.dims}}; }
@@ -40,8 +44,8 @@ void judge_views(Context& context, const std::function<json(const Shape& view)>&
       context,
       [&](const Shape& shape) {
         const Shape view = view_of(shape);
-        return problem_of(context.adapter(), kOperation, question_of(shape, view, {shape.axes.back()}),
-                          [&](const json& result) {
+        return problem_of(context.adapter(), kOperation,
+                          question_of(shape, view, {view.axes.begin() + 1, view.axes.end()}), [&](const json& result) {
                             return first_difference(expected(view), result.at("views").at("other"), "views.other");
                           });
       },
@@ -50,20 +54,21 @@ void judge_views(Context& context, const std::function<json(const Shape& view)>&
 
 void groups(Context& context) {
   judge_views(context, [](const Shape& view) -> json {
-    const auto positions = positions_in(view, Fastest::first);
-    const auto along = [&](int axis) {
-      std::vector<Ranks> lists = lists_along(view, positions, {axis});
-      std::ranges::sort(lists);
-      return lists;
-    };
-    return {{"groups", {{view.axes[0], along(0)}, {view.axes[1], along(1)}}}};
+    json groups = json::object();
+    for (const std::string& axis : view.axes) groups[axis] = lists_of(view, {axis});
+    return {{"groups", groups}};
   });
 }
 
 void owners(Context& context) {
   judge_views(context, [](const Shape& view) -> json {
-    return {
-        {"owners", {{view.axes[0], "other"}, {view.axes[1], "base"}, {view.axes[0] + "-" + view.axes[1], "other"}}}};
+    json owners{{"rest", "other"}};
+    for (std::size_t axis = 1; axis < view.axes.size(); ++axis) {
+      owners[view.axes[axis]] = "base";
+      owners["rest-" + view.axes[axis]] = "other";
+    }
+    if (view.axes.size() > 2) owners[view.axes[1] + "-" + view.axes[2]] = "base";
+    return {{"owners", owners}};
   });
 }
 
@@ -81,6 +86,12 @@ const std::vector<BadView>& bad_views() {
       {"other_size", {.axes = {"a", "pp"}, .dims = {4, 6}}, {"pp"}},
       {"not_in_the_view", {.axes = {"a", "b"}, .dims = {8, 3}}, {"pp"}},
       {"not_in_the_grid", {.axes = {"a", "pp"}, .dims = {8, 3}}, {"a"}},
+      {"groups_further_apart", {.axes = {"a", "tp"}, .dims = {12, 2}}, {"tp"}},
+      {"other_size_of_the_first", {.axes = {"tp", "a"}, .dims = {4, 6}}, {"tp"}},
+      {"smaller_size_of_the_first", {.axes = {"tp", "a"}, .dims = {1, 24}}, {"tp"}},
+      {"second_of_two", {.axes = {"tp", "pp", "a"}, .dims = {2, 3, 4}}, {"tp", "pp"}},
+      {"two_exchanged", {.axes = {"tp", "pp", "dp"}, .dims = {2, 3, 4}}, {"tp", "dp", "pp"}},
+      {"shared_twice", {.axes = {"a", "pp"}, .dims = {8, 3}}, {"pp", "pp"}},
   };
   return list;
 }

@@ -33,7 +33,7 @@ Json head_json(const TopologyView& view) {
   Json head{{"convention", view.convention}, {"world_size", view.topology.world_size()}, {"axes", axes_json(view)}};
   if (view.nodes) {
     head["ranks_per_node"] = view.ranks_per_node;
-    head["nodes"] = view.nodes->count();
+    head["nodes"] = node_count(view);
   }
   if (view.placement) head["placement"] = placement_json(*view.placement);
   return head;
@@ -51,7 +51,7 @@ void append_lists(std::string& text, const GroupKind& kind) {
 void append_kind(std::string& text, const TopologyView& view, const GroupKind& kind, int first_creation) {
   Json head{{"axes", kind.axes}, {"count", kind.groups.size()}, {"size", kind.groups.group_size()}};
   if (first_creation >= 0) head["first"] = first_creation;
-  if (view.nodes) head["crossing"] = crossing_groups(kind, *view.nodes);
+  if (view.nodes) head["crossing"] = crossing_groups(view, kind);
   std::string object = head.dump();
   object.pop_back();
   text += object + ",\"ranks\":[";
@@ -65,7 +65,7 @@ void append_coordinates(std::string& text, const topology::Topology& topology) {
   });
 }
 
-Json getters_json(const topology::GridRank& place) {
+Json getters_json(const topology::GridRank& place, const std::vector<int>& model) {
   const auto getter = [](int rank, int size, const std::vector<int>& ranks) {
     return Json{{"rank", rank}, {"world_size", size}, {"ranks", ranks}};
   };
@@ -76,8 +76,7 @@ Json getters_json(const topology::GridRank& place) {
            getter(place.get_pipeline_model_parallel_rank(), place.get_pipeline_model_parallel_world_size(), pipe)},
           {"data_parallel", getter(place.get_data_parallel_rank(), place.get_data_parallel_world_size(),
                                    place.get_data_parallel_group_ranks())},
-          {"model_parallel", getter(place.get_model_parallel_rank(), place.get_model_parallel_world_size(),
-                                    place.get_model_parallel_group_ranks())},
+          {"model_parallel", getter(place.get_model_parallel_rank(), place.get_model_parallel_world_size(), model)},
           {"slice_parallel", getter(place.get_slice_parallel_rank(), place.get_slice_parallel_world_size(), slice)},
           {"tensor_model_parallel",
            getter(place.get_tensor_model_parallel_rank(), place.get_tensor_model_parallel_world_size(), slice)}};
@@ -95,7 +94,7 @@ Json along_json(const TopologyView& view, int rank) {
                {"previous", ranks[(place + ranks.size() - 1) % ranks.size()]},
                {"next", ranks[(place + 1) % ranks.size()]},
                {"ranks", ranks}};
-    if (view.nodes) entry["crosses_nodes"] = topology::crosses_nodes(ranks, *view.nodes);
+    if (view.nodes) entry["crosses_nodes"] = crosses_nodes(view, ranks);
     along.push_back(std::move(entry));
   }
   return along;
@@ -142,7 +141,7 @@ std::string rank_json(const TopologyView& view, int rank) {
   Json json = head_json(view);
   json["rank"] = rank;
   json["coordinates"] = view.topology.coordinate(rank);
-  if (view.nodes) json["node"] = view.nodes->node_of(rank);
+  if (view.nodes) json["node"] = node_of(view, rank);
   json["checkpoint"] = topology::rank_name(view.topology, rank);
   json["groups"] = along_json(view, rank);
   json["creations"] = memberships_json(view, rank);
@@ -154,7 +153,7 @@ std::string rank_json(const TopologyView& view, int rank) {
                      {"next", place.next_stage_rank()},
                      {"previous", place.previous_stage_rank()},
                      {"p2p_pair", {rank, place.next_stage_rank()}}};
-    json["getters"] = getters_json(place);
+    json["getters"] = getters_json(place, model_parallel_ranks(*view.grid, rank));
   }
   return json.dump(2) + '\n';
 }

@@ -173,7 +173,7 @@ class Picture {
   }
   [[nodiscard]] int node_at(int column, int row) const {
     const int rank = rank_at(column, row);
-    return rank < 0 ? -1 : view_.nodes->node_of(rank);
+    return rank < 0 ? -1 : node_of(view_, rank);
   }
 
   void place_ranks() {
@@ -220,15 +220,13 @@ class Picture {
   }
   [[nodiscard]] double panel_height() const { return above() + layout_.y.length() + kFrame; }
 
-  [[nodiscard]] int crossing(std::size_t axis) const {
-    return topology::crossing_groups(view_.topology, axes_[axis].name, *view_.nodes);
-  }
+  [[nodiscard]] int crossing(std::size_t axis) const { return crossing_groups(view_, view_.along[axis]); }
   // Where some groups cross nodes and some do not, those that do are marked.
   [[nodiscard]] bool is_mixed(std::size_t axis) const {
     return view_.nodes && crossing(axis) > 0 && crossing(axis) < view_.along[axis].groups.size();
   }
   [[nodiscard]] bool has_star(std::size_t axis, int rank) const {
-    return is_mixed(axis) && topology::crosses_nodes(view_.topology.group_of(rank, axes_[axis].name), *view_.nodes);
+    return is_mixed(axis) && crosses_nodes(view_, view_.topology.group_of(rank, axes_[axis].name));
   }
 
   [[nodiscard]] std::string panel_title(std::size_t axis) const {

@@ -35,7 +35,7 @@ std::string list_text(const TopologyView& view, const GroupKind& kind, bool in_f
   };
   const auto add_group = [&](int index) {
     const std::vector<int> ranks = kind.groups[index];
-    const bool crosses = view.nodes && topology::crosses_nodes(ranks, *view.nodes);
+    const bool crosses = view.nodes && crosses_nodes(view, ranks);
     add(group_text(ranks, in_full) + (crosses ? "*" : ""));
   };
   const int count = kind.groups.size();
@@ -57,8 +57,7 @@ std::string axes_text(const TopologyView& view) {
   std::string text = view.nodes ? "groups along each axis (* crosses nodes)\n" : "groups along each axis\n";
   for (const GroupKind& kind : view.along) {
     text += fmt::format("  {}: {}", kind.title(), count_text(kind));
-    if (view.nodes)
-      text += fmt::format(", {} cross nodes", topology::crossing_groups(view.topology, kind.axes.front(), *view.nodes));
+    if (view.nodes) text += fmt::format(", {} cross nodes", crossing_groups(view, kind));
     text += '\n' + list_text(view, kind, view.topology.world_size() <= kFullRanks, 4);
   }
   return text;
@@ -137,7 +136,7 @@ class Grid {
   [[nodiscard]] int position(std::size_t axis, int rank) const { return rank / axes_[axis].stride % axes_[axis].size; }
   [[nodiscard]] bool begins_block(int column) const { return column > 0 && column % axes_.back().size == 0; }
   [[nodiscard]] bool begins_node(int rank) const {
-    return view_.nodes && rank > 0 && view_.nodes->node_of(rank) != view_.nodes->node_of(rank - 1);
+    return view_.nodes && rank > 0 && node_of(view_, rank) != node_of(view_, rank - 1);
   }
 
   [[nodiscard]] std::string row_label(int row) const {
@@ -197,7 +196,7 @@ std::string coordinates_text(const TopologyView& view) {
     const topology::Coordinate at = view.topology.coordinate(rank);
     for (std::size_t i = 0; i < axes.size(); ++i)
       text += fmt::format("  {:>{}}", at[i], std::max<std::size_t>(5, axes[i].name.size()));
-    text += view.nodes ? fmt::format("  {:>5}\n", view.nodes->node_of(rank)) : "\n";
+    text += view.nodes ? fmt::format("  {:>5}\n", node_of(view, rank)) : "\n";
   }
   return text;
 }
@@ -209,7 +208,7 @@ std::string neighbours_text(const TopologyView& view, int rank) {
   for (const GroupKind& kind : view.along) {
     const std::vector<int> ranks = view.topology.group_of(rank, kind.axes.front());
     const auto place = static_cast<std::size_t>(view.topology.position(rank, kind.axes.front()));
-    const bool crosses = view.nodes && topology::crosses_nodes(ranks, *view.nodes);
+    const bool crosses = view.nodes && crosses_nodes(view, ranks);
     text += fmt::format("  {:<14}{:>8}{:>8}{:>10}{:>10}{:>8}  {}{}\n", kind.title(), place, ranks.size(),
                         ranks[(place + ranks.size() - 1) % ranks.size()], ranks[(place + 1) % ranks.size()],
                         view.topology.group_index(rank, kind.axes.front()), group_text(ranks, ranks.size() <= 16),
@@ -232,7 +231,7 @@ std::string memberships_text(const TopologyView& view, int rank) {
   return text;
 }
 
-std::string getters_text(const topology::GridRank& place) {
+std::string getters_text(const topology::GridRank& place, const std::vector<int>& model) {
   std::string text = fmt::format("getters of a model parallel unit\n  {:<26}{:>8}{:>15}  {}\n", "get_…", "_rank()",
                                  "_world_size()", "group");
   const auto add = [&](const char* name, int rank, int size, const std::vector<int>& ranks) {
@@ -245,8 +244,7 @@ std::string getters_text(const topology::GridRank& place) {
       place.get_pipeline_model_parallel_world_size(), pipe);
   add("data_parallel", place.get_data_parallel_rank(), place.get_data_parallel_world_size(),
       place.get_data_parallel_group_ranks());
-  add("model_parallel", place.get_model_parallel_rank(), place.get_model_parallel_world_size(),
-      place.get_model_parallel_group_ranks());
+  add("model_parallel", place.get_model_parallel_rank(), place.get_model_parallel_world_size(), model);
   add("slice_parallel", place.get_slice_parallel_rank(), place.get_slice_parallel_world_size(), slice);
   add("tensor_model_parallel", place.get_tensor_model_parallel_rank(), place.get_tensor_model_parallel_world_size(),
       slice);
@@ -291,9 +289,9 @@ std::string rank_text(const TopologyView& view, int rank) {
   std::string text =
       fmt::format("rank {} of {}\n  coordinates  {}\n", rank, title_of(view), coordinate_text(view.topology, rank));
   if (view.nodes) {
-    const int node = view.nodes->node_of(rank);
-    const int first = view.nodes->first_rank(node);
-    text += fmt::format("  node         {} (ranks {} to {})\n", node, first, first + (view.nodes->size(node) - 1));
+    const int node = node_of(view, rank), first = node * view.ranks_per_node;
+    const int last = std::min(first + (view.ranks_per_node - 1), view.topology.world_size() - 1);
+    text += fmt::format("  node         {} (ranks {} to {})\n", node, first, last);
   }
   if (const std::string name = topology::rank_name(view.topology, rank); !name.empty())
     text += fmt::format("  checkpoint   {}\n", name);
@@ -302,7 +300,7 @@ std::string rank_text(const TopologyView& view, int rank) {
            "\nno stage and no getters: they need an axis pipe and an axis data\n";
   const topology::GridRank place(*view.grid, rank);
   return text + stage_text(place) + '\n' + neighbours_text(view, rank) + '\n' + memberships_text(view, rank) + '\n' +
-         getters_text(place);
+         getters_text(place, model_parallel_ranks(*view.grid, rank));
 }
 
 std::string comparison_text(const groups::Comparison& comparison) {

@@ -224,30 +224,33 @@ std::string title_of(const TopologyView& view) {
       fmt::format("{}: {} rank{}, {} fastest, convention {}", view.topology.to_string(), view.topology.world_size(),
                   view.topology.world_size() == 1 ? "" : "s", view.topology.axes().back().name, view.convention);
   if (!view.nodes) return text;
-  const int last = view.nodes->size(view.nodes->count() - 1);
-  text +=
-      fmt::format("; {} node{} of {}", view.nodes->count(), view.nodes->count() == 1 ? "" : "s", view.ranks_per_node);
+  const int nodes = node_count(view), last = view.topology.world_size() - (nodes - 1) * view.ranks_per_node;
+  text += fmt::format("; {} node{} of {}", nodes, nodes == 1 ? "" : "s", view.ranks_per_node);
   return last == view.ranks_per_node ? text : text + fmt::format(", the last of {}", last);
 }
 
-int crossing_groups(const GroupKind& kind, const topology::Nodes& nodes) {
+bool crosses_nodes(const TopologyView& view, std::span<const int> group) {
+  return std::ranges::any_of(group, [&](int rank) { return node_of(view, rank) != node_of(view, group.front()); });
+}
+
+int crossing_groups(const TopologyView& view, const GroupKind& kind) {
+  if (kind.axes.size() == 1)
+    return topology::placement(view.topology, *view.nodes, {}).crossing_groups.at(kind.axes.front());
   int crossing = 0;
-  kind.groups.for_each([&](std::span<const int> ranks) { crossing += topology::crosses_nodes(ranks, nodes); });
+  kind.groups.for_each([&](std::span<const int> ranks) { crossing += crosses_nodes(view, ranks); });
   return crossing;
 }
 
+std::vector<int> model_parallel_ranks(const PipelineGrid& grid, int rank) {
+  return grid.topology().merged_group_of(rank, all_but(grid.topology().axis_names(), "data"));
+}
+
 int index_in(const GroupKind& kind, const Topology& topology, int rank) {
-  // Groups come in the order of their first ranks.
-  const int first = topology.merged_group_of(rank, kind.axes).front();
-  int low = 0, high = kind.groups.size() - 1;
-  while (low < high) {
-    const int middle = low + (high - low) / 2;
-    if (kind.groups[middle].front() < first)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  // Groups come by their positions on the other axes, of which the last varies fastest.
+  int index = 0;
+  for (const topology::Axis& axis : topology.axes())
+    if (std::ranges::count(kind.axes, axis.name) == 0) index = index * axis.size + topology.position(rank, axis.name);
+  return index;
 }
 
 }  // namespace plumbline::cli

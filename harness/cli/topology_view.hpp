@@ -8,6 +8,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,10 +68,20 @@ struct TopologyView {
 /// twice there.
 [[nodiscard]] groups::Sizes sizes_of(const TopologyRequest& request);
 
-/// How many of these groups cross nodes.
-[[nodiscard]] int crossing_groups(const GroupKind& kind, const topology::Nodes& nodes);
+// Of a view with nodes.
+[[nodiscard]] inline int node_of(const TopologyView& view, int rank) { return rank / view.ranks_per_node; }
+[[nodiscard]] inline int node_count(const TopologyView& view) {
+  return node_of(view, view.topology.world_size() - 1) + 1;
+}
+/// Whether ranks of a group are on different nodes.
+[[nodiscard]] bool crosses_nodes(const TopologyView& view, std::span<const int> group);
+/// How many groups of a kind cross nodes.
+[[nodiscard]] int crossing_groups(const TopologyView& view, const GroupKind& kind);
 
-/// The position of the group of `rank` among those of a kind. O(log groups) groups.
+/// The ranks of the same data index: what the grid's getter calls the model-parallel group.
+[[nodiscard]] std::vector<int> model_parallel_ranks(const topology::PipelineGrid& grid, int rank);
+
+/// The position of the group of `rank` among those of a kind.
 [[nodiscard]] int index_in(const GroupKind& kind, const topology::Topology& topology, int rank);
 
 /// "pipe=2 data=4 model=2: 16 ranks, model fastest, convention plumbline; 2 nodes of 8".

@@ -9,7 +9,8 @@
 namespace plumbline::scaler {
 
 std::string_view name_of(Deciding deciding) {
-  constexpr std::array<std::string_view, 5> names{"local", "tensor", "tensor_then_pipeline", "model", "model_and_data"};
+  constexpr auto names =
+      std::to_array<std::string_view>({"local", "tensor", "tensor_then_pipeline", "model", "model_and_data"});
   return names[static_cast<std::size_t>(deciding)];
 }
 
@@ -45,11 +46,11 @@ std::vector<bool> spread(const RankLists& lists, std::vector<bool> found) {
   for (const std::vector<int>& list : lists) {
     bool any = false;
     for (const int rank : list) {
-      if (rank < 0 || static_cast<std::size_t>(rank) >= found.size())
+      if (static_cast<std::size_t>(rank) >= found.size())  // one below 0, too
         throw OutOfRange(fmt::format("a group has rank {}; there are {} ranks", rank, found.size()));
       any = any || found[static_cast<std::size_t>(rank)];
     }
-    for (const int rank : list) all[static_cast<std::size_t>(rank)] = all[static_cast<std::size_t>(rank)] || any;
+    for (const int rank : list) all[static_cast<std::size_t>(rank)] = any;
   }
   return all;
 }
@@ -57,7 +58,7 @@ std::vector<bool> spread(const RankLists& lists, std::vector<bool> found) {
 std::vector<bool> skipping(Deciding deciding, const ModelGroups& groups, std::vector<bool> found) {
   switch (deciding) {
     case Deciding::local:
-      return found;
+      break;
     case Deciding::tensor:
       return spread(groups.tensor, std::move(found));
     case Deciding::tensor_then_pipeline:

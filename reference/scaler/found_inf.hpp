@@ -37,7 +37,8 @@ struct ModelGroups {
 /// 1 and their product is at most `most`.
 [[nodiscard]] ModelGroups model_groups(int tensor, int pipeline, int data, int most = 1 << 20);
 
-/// True for each rank that has a true one in its list. Throws OutOfRange for a rank that `found` does not have.
+/// True for each rank that has a true one in its list, of which no two share a rank, or is true itself. Throws
+/// OutOfRange for a rank that `found` does not have.
 [[nodiscard]] std::vector<bool> spread(const RankLists& lists, std::vector<bool> found);
 /// Which ranks skip, given which found something. Throws as spread().
 [[nodiscard]] std::vector<bool> skipping(Deciding deciding, const ModelGroups& groups, std::vector<bool> found);

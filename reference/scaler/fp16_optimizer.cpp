@@ -60,7 +60,7 @@ void combine(std::array<double, 2>& message, comm::Communicator& group, const Fp
     group.all_reduce(buffer, buffer, by, options.timeout);
   };
   const comm::ReduceOp op = std::isinf(options.norm_type) ? comm::ReduceOp::max : comm::ReduceOp::sum;
-  if (op == comm::ReduceOp::sum) return reduce(message.data(), 2, op);
+  if (op == comm::ReduceOp::sum) return reduce(message.data(), std::ssize(message), op);
   reduce(message.data(), 1, op);
   if (options.count_zeros) reduce(&message[1], 1, comm::ReduceOp::sum);
 }
@@ -81,11 +81,10 @@ InnerOptimizer sgd(const SgdOptions& options) {
       const Master& master = master_weights[i];
       std::vector<float>& buffer = (*buffers)[i];
       if (master.gradient.empty()) continue;
-      const bool is_first = buffer.empty();
       buffer.resize(master.gradient.size());
       for (std::size_t k = 0; k < buffer.size(); ++k) {
         const float kept = buffer[k] * momentum;
-        buffer[k] = is_first || options.momentum == 0 ? master.gradient[k] : kept + master.gradient[k];
+        buffer[k] = kept + master.gradient[k];
         const float change = down * buffer[k];
         master.values[k] += change;
       }
@@ -98,10 +97,22 @@ InnerOptimizer sgd(const SgdOptions& options) {
 
 std::vector<comm::Communicator*> deciding_groups(Deciding deciding, const ScalerGroups& groups) {
   std::vector<comm::Communicator*> list;
-  if (deciding == Deciding::tensor || deciding == Deciding::tensor_then_pipeline) list.push_back(groups.tensor);
-  if (deciding == Deciding::tensor_then_pipeline) list.push_back(groups.pipeline);
-  if (deciding == Deciding::model || deciding == Deciding::model_and_data) list.push_back(groups.model);
-  if (deciding == Deciding::model_and_data) list.push_back(groups.data);
+  switch (deciding) {
+    case Deciding::local:
+      break;
+    case Deciding::tensor:
+      list = {groups.tensor};
+      break;
+    case Deciding::tensor_then_pipeline:
+      list = {groups.tensor, groups.pipeline};
+      break;
+    case Deciding::model:
+      list = {groups.model};
+      break;
+    case Deciding::model_and_data:
+      list = {groups.model, groups.data};
+      break;
+  }
   std::erase(list, nullptr);
   return list;
 }
@@ -116,7 +127,7 @@ double partial_norm(std::span<const std::span<const float>> gradients, double p)
     for (const float value : gradient) {
       const double magnitude = std::abs(static_cast<double>(value));
       if (!std::isinf(p))
-        sum += p == 1 ? magnitude : p == 2 ? magnitude * magnitude : std::pow(magnitude, p);
+        sum += p == 2 ? magnitude * magnitude : std::pow(magnitude, p);
       else if (!(magnitude <= sum))  // NaN as well
         sum = std::isnan(sum) ? sum : magnitude;
     }
@@ -149,14 +160,15 @@ double clip_over_group(comm::Communicator* group, const GroupGradients& gradient
 
 void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> master_weights,
                      const Fp16Options& options, const ScalerGroups& groups, StepOutcome& outcome) {
-  if (options.clip_norm <= 0 && !options.count_zeros) return;
+  const bool clips = options.clip_norm > 0;
+  if (!clips && !options.count_zeros) return;
   std::array<double, 2> message = counted_once(parameters, master_weights, options, groups);
   // Entered by every rank, also where the result is of no use: who left it out would leave the others in it.
   comm::Communicator* const group = groups.model;
   if (group != nullptr && group->size() > 1) combine(message, *group, options);
   if (outcome.found_inf) return;
   if (options.count_zeros) outcome.zeros = static_cast<std::int64_t>(message[1]);
-  if (options.clip_norm <= 0) return;
+  if (!clips) return;
   outcome.norm = norm_of_partial(message[0], options.norm_type);
   std::vector<std::span<float>> all;
   for (const Master& master : master_weights) all.push_back(master.gradient);
@@ -189,7 +201,6 @@ bool Fp16Optimizer::look(std::span<const Buffer> gradients, double scale) {
   std::vector<Unscaling> work;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     has_gradient_[i] = gradients[i].data != nullptr;
-    std::ranges::fill(gradients_[i], 0.0F);
     if (!has_gradient_[i]) continue;
     work.push_back({gradients[i], {gradients_[i].data(), gradients[i].count, DType::f32}});
   }

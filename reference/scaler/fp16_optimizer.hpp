@@ -51,8 +51,7 @@ struct SgdOptions {
   double lr = 0.1;
   double momentum = 0;
 };
-/// Stochastic gradient descent: the buffer is the first gradient, then buffer x momentum + gradient; each operation is
-/// rounded to f32.
+/// Stochastic gradient descent: the buffer is 0, then buffer x momentum + gradient; each operation is rounded to f32.
 [[nodiscard]] InnerOptimizer sgd(const SgdOptions& options);
 
 /// This rank's groups; null for a group of one. They must outlive the optimizer. Where data ranks hold shards of the

@@ -12,7 +12,7 @@
 namespace plumbline::scaler {
 
 std::string_view name_of(GradScaler::Stage stage) {
-  constexpr std::array<std::string_view, 3> names{"READY", "UNSCALED", "STEPPED"};
+  constexpr auto names = std::to_array<std::string_view>({"READY", "UNSCALED", "STEPPED"});
   return names[static_cast<std::size_t>(stage)];
 }
 
@@ -81,9 +81,8 @@ void GradScaler::update() {
   const auto has_looked = [](const auto& entry) { return entry.second.found_inf.has_value(); };
   if (std::ranges::none_of(seen_, has_looked))
     throw StateError("update: no optimizer's gradients were unscaled since the last update");
-  scaler::update(scale_, std::ranges::any_of(seen_, [&](const auto& entry) {
-                   return has_looked(entry) && *entry.second.found_inf > 0;
-                 }));
+  const auto found_something = [](const auto& entry) { return entry.second.found_inf.value_or(0) > 0; };
+  scaler::update(scale_, std::ranges::any_of(seen_, found_something));
   seen_.clear();
 }
 

@@ -123,7 +123,6 @@ TEST(ClipGradNorm, MultipliesAllByOneNumber) {
   EXPECT_EQ(clip_grad_norm({}, {}), 0);
   std::vector<float> infinite{INFINITY};
   EXPECT_THROW((void)clip_grad_norm(std::array{buffer_of(infinite)}, {.error_if_nonfinite = true}), NonFiniteNorm);
-  EXPECT_THROW((void)clip_grad_norm(std::array{buffer_of(a)}, {.norm_type = std::nan("")}), InvalidArgument);
 }
 
 }  // namespace

@@ -18,9 +18,17 @@ void expect_scale(std::string_view field, double value) {
   expect(std::isfinite(value) && value > 0, field, value, "finite and above 0");
 }
 
-void expect_factors(double growth, double backoff, const std::string& in = "") {
-  expect(std::isfinite(growth) && growth > 1, "growth_factor" + in, growth, "finite and above 1");
-  expect(backoff > 0 && backoff < 1, "backoff_factor" + in, backoff, "above 0 and below 1");
+// Kept in 32 bits.
+void expect_narrow_scale(std::string_view field, double value) {
+  const auto narrow = static_cast<float>(value);
+  expect(std::isfinite(narrow) && narrow > 0, field, value, "finite and above 0 in 32 bits");
+}
+
+template <class Float>
+void expect_factors(double growth, double backoff) {
+  const auto growth_kept = static_cast<Float>(growth), backoff_kept = static_cast<Float>(backoff);
+  expect(std::isfinite(growth_kept) && growth_kept > 1, "growth_factor", growth, "finite and above 1 as it is kept");
+  expect(backoff_kept > 0 && backoff_kept < 1, "backoff_factor", backoff, "above 0 and below 1 as it is kept");
 }
 
 void expect_count(std::string_view field, std::int64_t value) {
@@ -37,9 +45,8 @@ std::string_view kind_of(const LossScale& scale) {
 void check(const ConstantScale& scale) { expect_scale("initial_scale", scale.scale); }
 
 void check(const TorchRule& rule) {
-  expect_scale("init_scale", rule.init_scale);
-  expect_scale("init_scale in 32 bits", static_cast<float>(rule.init_scale));
-  expect_factors(rule.growth_factor, rule.backoff_factor);
+  expect_narrow_scale("init_scale", rule.init_scale);
+  expect_factors<double>(rule.growth_factor, rule.backoff_factor);
   expect_count("growth_interval", rule.growth_interval);
 }
 
@@ -49,20 +56,16 @@ void check_as_torch(const TorchRule& rule) {
 }
 
 void check(const HysteresisRule& rule) {
-  expect_scale("initial_scale", rule.initial_scale);
-  expect_scale("initial_scale in 32 bits", static_cast<float>(rule.initial_scale));
-  expect_scale("min_scale", rule.min_scale);
-  expect_scale("min_scale in 32 bits", static_cast<float>(rule.min_scale));
+  expect_narrow_scale("initial_scale", rule.initial_scale);
+  expect_narrow_scale("min_scale", rule.min_scale);
   expect(rule.min_scale <= rule.initial_scale, "min_scale", rule.min_scale,
          fmt::format("at most initial_scale, {}", rule.initial_scale));
-  expect_factors(rule.growth_factor, rule.backoff_factor);
-  expect_factors(static_cast<double>(static_cast<float>(rule.growth_factor)),
-                 static_cast<double>(static_cast<float>(rule.backoff_factor)), " in 32 bits");
+  expect_factors<float>(rule.growth_factor, rule.backoff_factor);
   expect_count("growth_interval", rule.growth_interval);
   expect_count("hysteresis", rule.hysteresis);
   if (!rule.max_scale) return;
-  expect(std::isfinite(*rule.max_scale) && *rule.max_scale > 1, "max_scale", *rule.max_scale, "finite and above 1");
-  expect_scale("max_scale in 32 bits", static_cast<float>(*rule.max_scale));
+  expect_narrow_scale("max_scale", *rule.max_scale);
+  expect(*rule.max_scale > 1, "max_scale", *rule.max_scale, "above 1");
   expect(*rule.max_scale >= rule.initial_scale, "max_scale", *rule.max_scale,
          fmt::format("at least initial_scale, {}", rule.initial_scale));
 }

@@ -95,8 +95,9 @@ TEST(Rules, AreRefusedWithFieldAndValue) {
   EXPECT_EQ(refusal(TorchRule()), "accepted");
   EXPECT_EQ(refusal(HysteresisRule()), "accepted");
   EXPECT_EQ(refusal(DeepSpeedRule()), "accepted");
-  EXPECT_EQ(refusal(TorchRule{.growth_factor = 1}), "growth_factor is 1; it must be finite and above 1");
-  EXPECT_EQ(refusal(TorchRule{.backoff_factor = 1}), "backoff_factor is 1; it must be above 0 and below 1");
+  EXPECT_EQ(refusal(TorchRule{.growth_factor = 1}), "growth_factor is 1; it must be finite and above 1 as it is kept");
+  EXPECT_EQ(refusal(TorchRule{.backoff_factor = 1}),
+            "backoff_factor is 1; it must be above 0 and below 1 as it is kept");
   for (const double scale : {0.0, -1.0, infinite, none, 1e39, 1e-60})
     EXPECT_THAT(refusal(TorchRule{.init_scale = scale}), HasSubstr("init_scale")) << scale;
   EXPECT_EQ(refusal(TorchRule{.growth_interval = 0}), "growth_interval is 0; it must be at least 1");

@@ -1,6 +1,5 @@
 #include "reference/scaler/unscale.hpp"
 
-#include <array>
 #include <vector>
 
 #include <fmt/format.h>
@@ -30,21 +29,8 @@ namespace {
 
 using comm::DType;
 
-UnscaleLoop loop_for(UnscaleTypes types) {
-  const UnscaleKernels& kernels = *unscale_kernels().front();
-  const std::array loops{kernels.f16_to_f32, kernels.bf16_to_f32, kernels.f16, kernels.bf16, kernels.f32, kernels.f64};
-  return loops[static_cast<std::size_t>(types)];
-}
-
 // Results of so many bytes in one call are not in the cache any more when they are read.
 constexpr std::size_t kCacheBytes = std::size_t{32} << 20;
-
-UnscaleLoop loop_around_cache_for(UnscaleTypes types) {
-  const AroundCache& loops = unscale_kernels().front()->around_cache;
-  if (types == UnscaleTypes::f16_to_f32) return loops.f16_to_f32;
-  if (types == UnscaleTypes::bf16_to_f32) return loops.bf16_to_f32;
-  return types == UnscaleTypes::f32 ? loops.f32 : nullptr;
-}
 
 void check(const Unscaling& one, std::size_t index) {
   if (one.from.count != one.to.count)
@@ -63,10 +49,18 @@ UnscaleTypes types_of(const Unscaling& one, std::size_t index) {
   const DType from = one.from.dtype, to = one.to.dtype;
   if (from == DType::f16 && to == DType::f32) return UnscaleTypes::f16_to_f32;
   if (from == DType::bf16 && to == DType::f32) return UnscaleTypes::bf16_to_f32;
-  if (from == to && from == DType::f16) return UnscaleTypes::f16;
-  if (from == to && from == DType::bf16) return UnscaleTypes::bf16;
-  if (from == to && from == DType::f32) return UnscaleTypes::f32;
-  if (from == to && from == DType::f64) return UnscaleTypes::f64;
+  if (from == to) switch (from) {
+      case DType::f16:
+        return UnscaleTypes::f16;
+      case DType::bf16:
+        return UnscaleTypes::bf16;
+      case DType::f32:
+        return UnscaleTypes::f32;
+      case DType::f64:
+        return UnscaleTypes::f64;
+      default:
+        break;
+    }
   throw Unsupported(
       fmt::format("gradient {} of {} cannot be unscaled to {}; there are one floating type, and f16 or bf16 to f32",
                   index, comm::name_of(from), comm::name_of(to)));
@@ -74,16 +68,16 @@ UnscaleTypes types_of(const Unscaling& one, std::size_t index) {
 
 bool unscale(std::span<const Unscaling> gradients, float inverse) {
   for (std::size_t i = 0; i < gradients.size(); ++i) check(gradients[i], i);
+  const UnscaleKernels& kernels = *unscale_kernels().front();
+  const auto is_in_place = [](const Unscaling& one) { return one.from.data == one.to.data; };
   std::size_t written_elsewhere = 0;
-  for (const Unscaling& one : gradients)
-    if (one.from.data != one.to.data) written_elsewhere += one.to.bytes();
+  for (const Unscaling& one : gradients) written_elsewhere += is_in_place(one) ? 0 : one.to.bytes();
+  const UnscaleLoops& loops = written_elsewhere > kCacheBytes ? kernels.around_cache : kernels.loops;
   bool found = false;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const Unscaling& one = gradients[i];
-    const UnscaleTypes types = types_of(one, i);
-    UnscaleLoop loop = loop_for(types);
-    if (written_elsewhere > kCacheBytes && one.from.data != one.to.data)
-      if (const UnscaleLoop around = loop_around_cache_for(types)) loop = around;
+    const auto types = static_cast<std::size_t>(types_of(one, i));
+    const UnscaleLoop loop = is_in_place(one) ? kernels.loops[types] : loops[types];
     found |= loop(one.from.data, one.to.data, one.from.count, inverse);
   }
   return found;

@@ -63,30 +63,30 @@ void expect_products(UnscaleLoop loop, float inverse, const char* name) {
   }
 }
 
+std::size_t of(UnscaleTypes types) { return static_cast<std::size_t>(types); }
+
 TEST(Unscale, IsTheSameWithEveryInstructionSet) {
   for (const UnscaleKernels* kernels : unscale_kernels())
     for (const float inverse : {1.0F, 1.0F / 3, 0x1p-20F, 3.5F}) {
-      expect_products<comm::Float16, float>(kernels->f16_to_f32, inverse, kernels->name);
-      expect_products<comm::BFloat16, float>(kernels->bf16_to_f32, inverse, kernels->name);
-      expect_products<comm::Float16, comm::Float16>(kernels->f16, inverse, kernels->name);
-      expect_products<comm::BFloat16, comm::BFloat16>(kernels->bf16, inverse, kernels->name);
-      expect_products<float, float>(kernels->f32, inverse, kernels->name);
-      expect_products<double, double>(kernels->f64, inverse, kernels->name);
-      if (kernels->around_cache.f32 == nullptr) continue;
-      expect_products<comm::Float16, float>(kernels->around_cache.f16_to_f32, inverse, kernels->name);
-      expect_products<comm::BFloat16, float>(kernels->around_cache.bf16_to_f32, inverse, kernels->name);
-      expect_products<float, float>(kernels->around_cache.f32, inverse, kernels->name);
+      for (const UnscaleLoops& loops : {kernels->loops, kernels->around_cache}) {
+        expect_products<comm::Float16, float>(loops[of(UnscaleTypes::f16_to_f32)], inverse, kernels->name);
+        expect_products<comm::BFloat16, float>(loops[of(UnscaleTypes::bf16_to_f32)], inverse, kernels->name);
+        expect_products<comm::Float16, comm::Float16>(loops[of(UnscaleTypes::f16)], inverse, kernels->name);
+        expect_products<comm::BFloat16, comm::BFloat16>(loops[of(UnscaleTypes::bf16)], inverse, kernels->name);
+        expect_products<float, float>(loops[of(UnscaleTypes::f32)], inverse, kernels->name);
+        expect_products<double, double>(loops[of(UnscaleTypes::f64)], inverse, kernels->name);
+      }
     }
 }
 
 // Whatever the alignment of both sides, nothing beside the result is written.
 TEST(Unscale, KeepsToItsPlaceAroundTheCache) {
   for (const UnscaleKernels* kernels : unscale_kernels()) {
-    if (kernels->around_cache.bf16_to_f32 == nullptr) continue;
+    const UnscaleLoop loop = kernels->around_cache[of(UnscaleTypes::bf16_to_f32)];
     for (std::int64_t shift = 0; shift < 17; ++shift) {
       std::vector<comm::BFloat16> from(80, comm::to_bfloat16(3));
       std::vector<float> to(80, -1);
-      EXPECT_FALSE(kernels->around_cache.bf16_to_f32(from.data() + shift % 3, to.data() + shift, 40, 0.5F));
+      EXPECT_FALSE(loop(from.data() + shift % 3, to.data() + shift, 40, 0.5F));
       for (std::int64_t i = 0; i < 80; ++i)
         ASSERT_EQ(to[static_cast<std::size_t>(i)], i >= shift && i < shift + 40 ? 1.5F : -1) << shift << " " << i;
     }

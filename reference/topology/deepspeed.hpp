@@ -21,7 +21,6 @@
 //         one's refusal of a coordinate dies while it is written.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,7 +42,7 @@ class ProcessTopology {
   /// The size that was given; 0 for an axis that it has not. Throws OutOfRange for one beyond the sizes.
   [[nodiscard]] int get_dim(std::string_view axis) const;
 
-  /// Throws InvalidArgument for another number of axes, NotFound for an axis that it has not, OutOfRange.
+  /// Throws NotFound for an axis that it has not, OutOfRange, InvalidArgument for a coordinate that leaves out an axis.
   [[nodiscard]] int get_rank(const NamedCoordinate& coordinate) const;
   /// Throws OutOfRange.
   [[nodiscard]] Coordinate get_coord(int rank) const;
@@ -51,10 +50,9 @@ class ProcessTopology {
   [[nodiscard]] std::vector<int> ranks() const;
 
   /// How many groups get_axis_comm_lists() gives: in an empty world, there may be billions of them. Throws OutOfRange
-  /// where these would have ranks that are not there.
-  [[nodiscard]] std::int64_t count_axis_comm_lists(std::string_view axis) const;
-  /// The groups along an axis; none for an axis that it has not. Throws OutOfRange, and InvalidArgument for more groups
-  /// than an int counts.
+  /// where these would have ranks that are not there, InvalidArgument for more groups than an int counts.
+  [[nodiscard]] int count_axis_comm_lists(std::string_view axis) const;
+  /// The groups along an axis; none for an axis that it has not. Throws as count_axis_comm_lists().
   [[nodiscard]] std::vector<std::vector<int>> get_axis_comm_lists(std::string_view axis) const;
   /// The ranks at a position of an axis; none for a position off it. Throws NotFound.
   [[nodiscard]] std::vector<int> get_axis_list(std::string_view axis, int position) const;

@@ -20,32 +20,20 @@ SubMesh DeviceMesh::mesh() const {
   return slice(topology_.offset(), names);
 }
 
-std::string_view DeviceMesh::dimension_of(std::optional<std::string_view> dimension) const {
-  if (dimension) return *dimension;
-  if (topology_.axes().size() == 1) return topology_.axes()[0].name;
-  throw InvalidArgument(fmt::format("DeviceMesh: of the {} dimensions [{}], one must be named", topology_.axes().size(),
-                                    fmt::join(topology_.axis_names(), ", ")));
-}
+int DeviceMesh::local_rank(int rank, std::string_view dimension) const { return topology_.position(rank, dimension); }
 
-int DeviceMesh::local_rank(int rank, std::optional<std::string_view> dimension) const {
-  return topology_.position(rank, dimension_of(dimension));
-}
-
-std::vector<int> DeviceMesh::group_of(int rank, std::optional<std::string_view> dimension) const {
-  return topology_.group_of(rank, dimension_of(dimension));
+std::vector<int> DeviceMesh::group_of(int rank, std::string_view dimension) const {
+  return topology_.group_of(rank, dimension);
 }
 
 SubMesh DeviceMesh::slice(int rank, std::span<const std::string> names) const {
   SubMesh mesh{.names = {names.begin(), names.end()}, .shape = {}, .ranks = {}};
   for (const std::string& name : names) mesh.shape.push_back(topology_.dimension(name));
-  auto place = topology_.axes().begin();
-  for (const std::string& name : names) {
-    place = std::find_if(place, topology_.axes().end(), [&](const Axis& axis) { return axis.name == name; });
-    if (place == topology_.axes().end())
-      throw InvalidArgument(fmt::format("DeviceMesh: slice [{}] must have its names in the order of [{}], each once",
-                                        fmt::join(names, ", "), fmt::join(topology_.axis_names(), ", ")));
-    ++place;
-  }
+  std::vector<std::string> in_order = topology_.axis_names();
+  std::erase_if(in_order, [&](const std::string& name) { return std::ranges::find(names, name) == names.end(); });
+  if (mesh.names != in_order)
+    throw InvalidArgument(fmt::format("DeviceMesh: slice [{}] must have its names in the order of [{}], each once",
+                                      fmt::join(names, ", "), fmt::join(topology_.axis_names(), ", ")));
   mesh.ranks = topology_.merged_group_of(rank, names);
   return mesh;
 }

@@ -37,11 +37,10 @@ class DeviceMesh {
 
   /// The position of a rank on each dimension. Throws OutOfRange.
   [[nodiscard]] Coordinate coordinate(int rank) const { return topology_.coordinate(rank); }
-  /// The rank's position in its group along `dimension`, which may be left out where there is one alone. Throws
-  /// OutOfRange, NotFound, InvalidArgument.
-  [[nodiscard]] int local_rank(int rank, std::optional<std::string_view> dimension = {}) const;
+  /// The rank's position in its group along `dimension`. Throws OutOfRange, NotFound.
+  [[nodiscard]] int local_rank(int rank, std::string_view dimension) const;
   /// The rank's group along `dimension`; as local_rank().
-  [[nodiscard]] std::vector<int> group_of(int rank, std::optional<std::string_view> dimension = {}) const;
+  [[nodiscard]] std::vector<int> group_of(int rank, std::string_view dimension) const;
   /// All groups along a dimension, sorted. Throws NotFound.
   [[nodiscard]] GroupList groups(std::string_view dimension) const { return topology_.groups(dimension); }
 
@@ -52,8 +51,6 @@ class DeviceMesh {
   [[nodiscard]] std::vector<int> flatten(int rank, std::span<const std::string> names) const;
 
  private:
-  [[nodiscard]] std::string_view dimension_of(std::optional<std::string_view> dimension) const;
-
   Topology topology_;
 };
 

@@ -73,9 +73,6 @@ json placement(const Arguments& arguments) {
   const auto nodes = arguments.get<json>("ranks_per_node").is_array()
                          ? topology::Nodes::uneven(arguments.get<Sizes>("ranks_per_node"))
                          : topology::Nodes::uniform(arguments.get<int>("ranks_per_node"), topology.world_size());
-  if (nodes.world_size() != topology.world_size())
-    arguments.refuse(fmt::format("{} has {} ranks, the {} nodes have {} ranks", topology.to_string(),
-                                 topology.world_size(), nodes.count(), nodes.world_size()));
   const auto bytes = arguments.get<topology::Volume>("bytes");
   const topology::Placement given = topology::placement(topology, nodes, bytes);
   const topology::OrderScore best = topology::best_order(topology, nodes, bytes);

@@ -48,12 +48,9 @@ TEST(DeviceMesh, SlicesWhereTheRankIs) {
   EXPECT_THAT(kMesh.slice(9, Names{}).shape, IsEmpty());
 }
 
-TEST(DeviceMesh, NeedsNoNameForOneDimension) {
+TEST(DeviceMesh, MayBeSmallerThanTheWorld) {
   const DeviceMesh line(Sizes{4}, Names{"dp"}, 6);
-  EXPECT_EQ(line.local_rank(2), 2);
-  EXPECT_THAT(line.group_of(2), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT([] { (void)kMesh.group_of(0); },
-              ThrowsMessage<InvalidArgument>("DeviceMesh: of the 3 dimensions [pp, dp, tp], one must be named"));
+  EXPECT_EQ(line.local_rank(2, "dp"), 2);
   EXPECT_THROW((void)line.coordinate(4), OutOfRange);
 }
 

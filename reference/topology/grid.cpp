@@ -11,12 +11,6 @@
 namespace plumbline::topology {
 namespace {
 
-std::string product_of(const Topology& topology) {
-  std::vector<std::string> factors;
-  for (const Axis& axis : topology.axes()) factors.push_back(fmt::format("{} {}", axis.name, axis.size));
-  return fmt::format("{}", fmt::join(factors, " x "));
-}
-
 // The names of all axes but one.
 std::vector<std::string> others(const Topology& topology, std::string_view axis) {
   std::vector<std::string> names = topology.axis_names();
@@ -33,15 +27,15 @@ PipelineGrid::PipelineGrid(int world_size, Topology topology) : topology_(std::m
     if (!topology_.has_axis(axis))
       throw InvalidArgument(fmt::format("grid: no axis '{}' in [{}]; a grid needs pipe and data", axis,
                                         fmt::join(topology_.axis_names(), ", ")));
-  if (topology_.world_size() != world_size)
-    throw InvalidArgument(fmt::format("grid: Invalid Grid: {} = {} ranks, the world has {}", product_of(topology_),
-                                      topology_.world_size(), world_size));
+  if (topology_.world_size() != world_size || topology_.offset() != 0)
+    throw InvalidArgument(fmt::format("grid: Invalid Grid: {} has {} ranks from {} on, the world has {}",
+                                      topology_.to_string(), topology_.world_size(), topology_.offset(), world_size));
 }
 
 GroupList PipelineGrid::model_groups() const { return topology_.merged_groups(others(topology_, "data")); }
 
 GroupList PipelineGrid::slice_groups() const {
-  return has_slice_groups() ? topology_.groups("model") : topology_.merged_groups({});
+  return has_slices() ? topology_.groups("model") : topology_.merged_groups({});
 }
 
 std::array<GroupList, 4> PipelineGrid::creation_order() const {
@@ -57,8 +51,7 @@ std::vector<std::array<int, 2>> PipelineGrid::p2p_pairs() const {
   std::vector<std::array<int, 2>> pairs(static_cast<std::size_t>(world_size()));
   pipe_groups().for_each([&](std::span<const int> pipeline) {
     for (std::size_t stage = 0; stage < pipeline.size(); ++stage)
-      pairs[static_cast<std::size_t>(pipeline[stage] - topology_.offset())] = {
-          pipeline[stage], pipeline[stage + 1 == pipeline.size() ? 0 : stage + 1]};
+      pairs[static_cast<std::size_t>(pipeline[stage])] = {pipeline[stage], pipeline[(stage + 1) % pipeline.size()]};
   });
   return pairs;
 }
@@ -87,22 +80,17 @@ std::int64_t GridRank::get_pipe_parallel_group() const {
 std::int64_t GridRank::get_slice_parallel_group() const {
   const std::int64_t before =
       std::int64_t{grid_.data_parallel_size()} + grid_.data_groups().size() + grid_.pipe_groups().size();
-  return before + (grid_.has_slice_groups() ? topology().group_index(rank_, "model") : rank_ - topology().offset());
+  return before + (grid_.has_slices() ? topology().group_index(rank_, "model") : rank_);
 }
 
 // Ranks of other data indices are left out of the count: blocks of `stride` ranks, one in `size`.
 int GridRank::get_model_parallel_rank() const {
   const auto data = std::ranges::find(topology().axes(), "data", &Axis::name);
-  const int index = rank_ - topology().offset();
-  return index / (data->stride * data->size) * data->stride + index % data->stride;
-}
-
-std::vector<int> GridRank::get_model_parallel_group_ranks() const {
-  return topology().merged_group_of(rank_, others(topology(), "data"));
+  return rank_ / (data->stride * data->size) * data->stride + rank_ % data->stride;
 }
 
 std::vector<int> GridRank::get_slice_parallel_group_ranks() const {
-  return grid_.has_slice_groups() ? topology().group_of(rank_, "model") : std::vector<int>{rank_};
+  return grid_.has_slices() ? topology().group_of(rank_, "model") : std::vector<int>{rank_};
 }
 
 }  // namespace plumbline::topology

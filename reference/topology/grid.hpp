@@ -25,8 +25,8 @@ class PipelineGrid {
  public:
   /// Axes pipe and data, from the prime factors of the world size: default_grid(). Throws InvalidArgument below 1.
   explicit PipelineGrid(int world_size);
-  /// Throws InvalidArgument without an axis pipe or data, or when the axes do not multiply to the world size ("Invalid
-  /// Grid" in the source).
+  /// Throws InvalidArgument without an axis pipe or data, or when its ranks are not those from 0 to the world size
+  /// ("Invalid Grid" in the source).
   PipelineGrid(int world_size, Topology topology);
 
   [[nodiscard]] const Topology& topology() const { return topology_; }
@@ -62,7 +62,6 @@ class PipelineGrid {
   // The rank so many stages on in the same pipeline, the first stage after the last.
   [[nodiscard]] int stages_on(int rank, int stages) const;
   [[nodiscard]] bool has_slices() const { return topology_.has_axis("model"); }
-  [[nodiscard]] bool has_slice_groups() const { return slice_parallel_size() > 1; }
 
   Topology topology_;
 };
@@ -103,7 +102,6 @@ class GridRank {
   [[nodiscard]] int get_model_parallel_rank() const;
   [[nodiscard]] int get_model_parallel_world_size() const { return grid_.world_size() / grid_.data_parallel_size(); }
   [[nodiscard]] std::int64_t get_model_parallel_group() const { return get_data_parallel_id(); }
-  [[nodiscard]] std::vector<int> get_model_parallel_group_ranks() const;
 
   [[nodiscard]] int get_slice_parallel_rank() const { return grid_.has_slices() ? position("model") : 0; }
   [[nodiscard]] int get_slice_parallel_world_size() const { return grid_.slice_parallel_size(); }

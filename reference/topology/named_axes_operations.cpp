@@ -29,9 +29,7 @@ class StrictTopology {
   [[nodiscard]] int get_rank(const NamedCoordinate& at) const { return topology_.rank(at); }
   [[nodiscard]] topology::Coordinate get_coord(int rank) const { return topology_.coordinate(rank); }
   [[nodiscard]] Sizes ranks() const { return topology_.matching({}); }
-  [[nodiscard]] std::int64_t count_axis_comm_lists(std::string_view axis) const {
-    return topology_.groups(axis).size();
-  }
+  [[nodiscard]] int count_axis_comm_lists(std::string_view axis) const { return topology_.groups(axis).size(); }
   [[nodiscard]] json get_axis_comm_lists(std::string_view axis) const { return topology_.groups(axis).lists(); }
   [[nodiscard]] Sizes get_axis_list(std::string axis, int position) const {
     return topology_.matching({{std::move(axis), position}});
@@ -92,8 +90,7 @@ double bytes_of_described(const T& topology, double most, double filters) {
   double bytes = bytes_of(ranks * (1 + filters), most, ranks);
   for (const std::string& axis : topology.get_axis_names()) {
     const double size = std::max(topology.get_dim(axis), 0);
-    const auto groups = static_cast<double>(topology.count_axis_comm_lists(axis));
-    bytes += bytes_of(ranks, size) + bytes_of(2 * ranks, most, size + 1 + groups);
+    bytes += bytes_of(ranks, size) + bytes_of(2 * ranks, most, size + 1 + topology.count_axis_comm_lists(axis));
   }
   return bytes;
 }
@@ -186,7 +183,7 @@ json stage_to_global(const Call<T>& call) {
 template <class T>
 json get_axis_comm_lists(const Call<T>& call) {
   const auto axis = call.keywords.fields.template get<std::string>("axis");
-  call.expect_short_for(call.topology.world_size(), static_cast<double>(call.topology.count_axis_comm_lists(axis)));
+  call.expect_short_for(call.topology.world_size(), call.topology.count_axis_comm_lists(axis));
   return call.topology.get_axis_comm_lists(axis);
 }
 

@@ -1,8 +1,10 @@
 #include "reference/topology/nodes.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,9 +15,9 @@
 namespace plumbline::topology {
 namespace {
 
-// How many of the numbers 0 … end-1 are below `below` modulo `period`; none for a negative end.
+// How many of the numbers 0 … end-1 are below `below` modulo `period`.
 std::int64_t count_below(std::int64_t end, std::int64_t below, std::int64_t period) {
-  return end <= 0 ? 0 : end / period * below + std::min(end % period, below);
+  return end / period * below + std::min(end % period, below);
 }
 
 std::int64_t count_between(std::int64_t begin, std::int64_t end, std::int64_t below, std::int64_t period) {
@@ -30,39 +32,35 @@ struct Inside {
 };
 
 // Looks at each node. `reach` is from a group's first rank to its last.
-Inside inside_uneven(std::int64_t stride, std::int64_t reach, const Topology& topology, const Nodes& nodes) {
+Inside inside_uneven(std::int64_t stride, std::int64_t reach, const Nodes& nodes) {
   const std::int64_t period = stride + reach;
-  const auto in_topology = [&](int rank) { return std::clamp(rank - topology.offset(), 0, topology.world_size()); };
   Inside inside;
-  for (int node = 0; node < nodes.count(); ++node) {
-    const int first = nodes.first_rank(node);
-    const std::int64_t begin = in_topology(first), end = in_topology(first + nodes.size(node));
+  std::int64_t begin = 0;
+  for (const int end : nodes.bounds()) {
     inside.groups += count_between(begin, end - reach, stride, period);
     inside.edges += count_between(begin, end - stride, reach, period);
+    begin = end;
   }
   return inside;
 }
 
-// The first `below` of every `period` numbers, counted from `first` on, which is 0 or less than a period before it.
+// The first `below` of every `period` numbers.
 struct Stretches {
-  std::int64_t below = 0, period = 1, first = 0;
+  std::int64_t below = 0, period = 1;
 };
 
 // How many of the numbers 0 … end-1 are in stretches of both kinds; those of the longer period are looked at.
 std::int64_t count_in_both_once(std::int64_t end, const Stretches& a, const Stretches& b) {
   const auto& [many, few] = a.period < b.period ? std::pair(a, b) : std::pair(b, a);
   std::int64_t count = 0;
-  for (std::int64_t first = few.first; first < end; first += few.period) {
-    const std::int64_t begin = std::max<std::int64_t>(first, 0), stop = std::min(first + few.below, end);
-    count += count_between(begin - many.first, stop - many.first, many.below, many.period);
-  }
+  for (std::int64_t first = 0; first < end; first += few.period)
+    count += count_between(first, std::min(first + few.below, end), many.below, many.period);
   return count;
 }
 
 // The same, where all repeats after the periods' least common multiple. With m and n as periods, m the longer, it looks
 // at min(end / m, n) stretches, which is sqrt(end) at most.
 std::int64_t count_in_both(std::int64_t end, const Stretches& a, const Stretches& b) {
-  if (a.below <= 0 || b.below <= 0) return 0;
   const std::int64_t repeat = std::lcm(a.period, b.period);
   const std::int64_t whole = end < repeat ? 0 : end / repeat * count_in_both_once(repeat, a, b);
   return whole + count_in_both_once(end % repeat, a, b);
@@ -70,19 +68,18 @@ std::int64_t count_in_both(std::int64_t end, const Stretches& a, const Stretches
 
 // A rank and the one `distance` behind it are in one node where the rank is among its node's first R - distance ones;
 // of the last node, which may have fewer, the topology's end already keeps what reaches beyond.
-Inside inside_uniform(std::int64_t stride, std::int64_t reach, const Topology& topology, int ranks_per_node) {
-  const std::int64_t period = stride + reach, size = ranks_per_node;
+Inside inside_uniform(std::int64_t stride, std::int64_t reach, std::int64_t ranks, std::int64_t size) {
   const auto count = [&](std::int64_t of_period, std::int64_t distance) {
-    return count_in_both(topology.world_size(), {.below = of_period, .period = period, .first = 0},
-                         {.below = size - distance, .period = size, .first = -(topology.offset() % size)});
+    return count_in_both(ranks, {.below = of_period, .period = stride + reach},
+                         {.below = std::max<std::int64_t>(size - distance, 0), .period = size});
   };
   return {.groups = count(stride, reach), .edges = count(reach, stride)};
 }
 
-Inside inside_nodes(const Axis& axis, const Topology& topology, const Nodes& nodes) {
+Inside inside_nodes(const Axis& axis, const Nodes& nodes) {
   const std::int64_t stride = axis.stride, reach = stride * (axis.size - 1);
   const std::optional<int> even = nodes.ranks_per_node();
-  return even ? inside_uniform(stride, reach, topology, *even) : inside_uneven(stride, reach, topology, nodes);
+  return even ? inside_uniform(stride, reach, nodes.world_size(), *even) : inside_uneven(stride, reach, nodes);
 }
 
 struct Crossing {
@@ -90,18 +87,16 @@ struct Crossing {
   std::int64_t edges = 0;
 };
 
-Crossing crossing_of(const Axis& axis, const Topology& topology, const Nodes& nodes) {
-  if (axis.size == 1) return {};  // alone in each group
-  const Inside inside = inside_nodes(axis, topology, nodes);
-  return {static_cast<int>(topology.world_size() / axis.size - inside.groups),
-          topology.world_size() - inside.edges - inside.groups};  // of a whole group, the last edge is inside, too
+Crossing crossing_of(const Axis& axis, const Nodes& nodes) {
+  const Inside inside = inside_nodes(axis, nodes);
+  return {static_cast<int>(nodes.world_size() / axis.size - inside.groups),
+          nodes.world_size() - inside.edges - inside.groups};  // of a whole group, the last edge is inside, too
 }
 
 void check_fit(const Topology& topology, const Nodes& nodes) {
-  const std::int64_t ranks = std::int64_t{topology.offset()} + topology.world_size();
-  if (ranks > nodes.world_size())
-    throw InvalidArgument(fmt::format("placement: {} has ranks {} to {}, the {} nodes have {} ranks",
-                                      topology.to_string(), topology.offset(), ranks - 1, nodes.count(),
+  if (topology.world_size() != nodes.world_size() || topology.offset() != 0)
+    throw InvalidArgument(fmt::format("placement: {} has {} ranks from {} on, the nodes have {} ranks from 0 on",
+                                      topology.to_string(), topology.world_size(), topology.offset(),
                                       nodes.world_size()));
 }
 
@@ -132,7 +127,7 @@ std::optional<std::int64_t> sum_of(std::int64_t a, std::int64_t b) {
 // The names of the axes, the slowest first.
 std::vector<std::string> given_order(const Topology& topology) {
   std::vector<Axis> axes = topology.axes();
-  if (!axes.empty() && axes.front().stride < axes.back().stride) std::ranges::reverse(axes);
+  std::ranges::stable_sort(axes, std::greater{}, &Axis::stride);
   std::vector<std::string> names;
   for (const Axis& axis : axes) names.push_back(axis.name);
   return names;
@@ -146,12 +141,14 @@ class Scorer {
 
   // Nothing where 63 bits do not count it.
   std::optional<std::int64_t> total(const std::vector<std::string>& slowest_first) {
-    std::optional<std::int64_t> total = 0;
+    std::int64_t total = 0;
     int stride = 1;
-    for (auto name = slowest_first.rbegin(); name != slowest_first.rend() && total; ++name) {
-      const int size = topology_.dimension(*name);
-      const auto bytes = product_of_lengths(crossing_edges(size, stride), volume_of(bytes_, *name));
-      total = bytes ? sum_of(*total, *bytes) : std::nullopt;
+    for (const std::string& name : slowest_first | std::views::reverse) {
+      const int size = topology_.dimension(name);
+      const auto bytes = product_of_lengths(crossing_edges(size, stride), volume_of(bytes_, name));
+      const auto sum = bytes ? sum_of(total, *bytes) : std::nullopt;
+      if (!sum) return std::nullopt;
+      total = *sum;
       stride *= size;
     }
     return total;
@@ -160,7 +157,7 @@ class Scorer {
  private:
   std::int64_t crossing_edges(int size, int stride) {
     const auto [known, is_new] = edges_.try_emplace({size, stride});
-    if (is_new) known->second = crossing_of({.name = {}, .size = size, .stride = stride}, topology_, nodes_).edges;
+    if (is_new) known->second = crossing_of({.name = {}, .size = size, .stride = stride}, nodes_).edges;
     return known->second;
   }
 
@@ -173,62 +170,23 @@ class Scorer {
 }  // namespace
 
 Nodes Nodes::uniform(int ranks_per_node, int world_size) {
-  if (ranks_per_node < 1 || world_size < 1)
-    throw InvalidArgument(fmt::format("nodes: ranks per node and world size must be 1 or more, got {} and {}",
-                                      ranks_per_node, world_size));
+  if (ranks_per_node < 1)
+    throw InvalidArgument(fmt::format("nodes: ranks per node must be 1 or more, got {}", ranks_per_node));
   return {{}, ranks_per_node, world_size};
 }
 
 Nodes Nodes::uneven(std::span<const int> sizes) {
-  if (sizes.empty()) throw InvalidArgument("nodes: no sizes; there must be at least one node");
-  std::vector<int> firsts;
-  int ranks = 0;
+  std::vector<int> bounds{0};
   for (const int size : sizes) {
     if (size < 1)
       throw InvalidArgument(
           fmt::format("nodes: a node must have 1 rank or more, got {} in [{}]", size, fmt::join(sizes, ", ")));
-    if (size > std::numeric_limits<int>::max() - ranks)
+    if (size > std::numeric_limits<int>::max() - bounds.back())
       throw InvalidArgument(fmt::format("nodes: {} nodes have more ranks than an int holds", sizes.size()));
-    firsts.push_back(ranks);
-    ranks += size;
+    bounds.push_back(bounds.back() + size);
   }
-  return {std::move(firsts), 0, ranks};
-}
-
-int Nodes::count() const {
-  return ranks_per_node_ > 0 ? (world_size_ - 1) / ranks_per_node_ + 1 : static_cast<int>(firsts_.size());
-}
-
-int Nodes::node_of(int rank) const {
-  if (rank < 0 || rank >= world_size())
-    throw OutOfRange(fmt::format("nodes: rank {} is not in a world of {}", rank, world_size()));
-  if (ranks_per_node_ > 0) return rank / ranks_per_node_;
-  return static_cast<int>(std::ranges::upper_bound(firsts_, rank) - firsts_.begin()) - 1;
-}
-
-int Nodes::first_rank(int node) const {
-  if (node < 0 || node >= count()) throw OutOfRange(fmt::format("nodes: node {} of {}", node, count()));
-  return ranks_per_node_ > 0 ? node * ranks_per_node_ : firsts_[static_cast<std::size_t>(node)];
-}
-
-int Nodes::size(int node) const {
-  const int first = first_rank(node);
-  return (node + 1 == count() ? world_size_ : first_rank(node + 1)) - first;
-}
-
-std::optional<int> Nodes::ranks_per_node() const {
-  return ranks_per_node_ > 0 ? std::optional(ranks_per_node_) : std::nullopt;
-}
-
-bool crosses_nodes(std::span<const int> group, const Nodes& nodes) {
-  return std::ranges::any_of(group, [&](int rank) { return nodes.node_of(rank) != nodes.node_of(group[0]); });
-}
-
-int crossing_groups(const Topology& topology, std::string_view name, const Nodes& nodes) {
-  (void)topology.dimension(name);
-  check_fit(topology, nodes);
-  const Axis& axis = *std::ranges::find(topology.axes(), name, &Axis::name);
-  return crossing_of(axis, topology, nodes).groups;
+  const int ranks = bounds.back();
+  return {std::move(bounds), std::nullopt, ranks};
 }
 
 Placement placement(const Topology& topology, const Nodes& nodes, const Volume& bytes) {
@@ -236,7 +194,7 @@ Placement placement(const Topology& topology, const Nodes& nodes, const Volume& 
   check_volume(topology, bytes);
   Placement placement;
   for (const Axis& axis : topology.axes()) {
-    const Crossing crossing = crossing_of(axis, topology, nodes);
+    const Crossing crossing = crossing_of(axis, nodes);
     const std::int64_t volume = volume_of(bytes, axis.name);
     const auto crossing_bytes = product_of_lengths(crossing.edges, volume);
     if (!crossing_bytes)
@@ -253,24 +211,18 @@ Placement placement(const Topology& topology, const Nodes& nodes, const Volume& 
   return placement;
 }
 
-std::vector<OrderScore> order_scores(const Topology& topology, const Nodes& nodes, const Volume& bytes) {
+OrderScore best_order(const Topology& topology, const Nodes& nodes, const Volume& bytes) {
   std::vector<std::string> order = given_order(topology);
   if (order.size() > kMostOrderedAxes)
     throw InvalidArgument(fmt::format("placement: {} axes have too many orders to score; {} axes at most", order.size(),
                                       kMostOrderedAxes));
-  std::vector<OrderScore> scores{{order, placement(topology, nodes, bytes).total}};
+  OrderScore best{order, placement(topology, nodes, bytes).total};
   Scorer scorer(topology, nodes, bytes);
   std::ranges::sort(order);
   do {
-    if (order == scores.front().axes) continue;
-    if (const auto total = scorer.total(order)) scores.push_back({order, *total});
+    if (const auto total = scorer.total(order); total && *total < best.total) best = {order, *total};
   } while (std::ranges::next_permutation(order).found);
-  std::ranges::stable_sort(scores, {}, &OrderScore::total);
-  return scores;
-}
-
-OrderScore best_order(const Topology& topology, const Nodes& nodes, const Volume& bytes) {
-  return order_scores(topology, nodes, bytes).front();
+  return best;
 }
 
 }  // namespace plumbline::topology

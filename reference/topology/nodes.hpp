@@ -28,33 +28,22 @@ class Nodes {
   /// Nodes of `ranks_per_node`; where it does not divide the world, the last one has fewer. Throws InvalidArgument
   /// below 1.
   static Nodes uniform(int ranks_per_node, int world_size);
-  /// Nodes of these sizes. Throws InvalidArgument for none, a size below 1, and more ranks than an int holds.
+  /// Nodes of these sizes. Throws InvalidArgument for a size below 1 and more ranks than an int holds.
   static Nodes uneven(std::span<const int> sizes);
 
   [[nodiscard]] int world_size() const { return world_size_; }
-  [[nodiscard]] int count() const;
-  /// The node of a rank. O(log nodes), O(1) in uniform nodes. Throws OutOfRange.
-  [[nodiscard]] int node_of(int rank) const;
-  /// The first rank of a node. Throws OutOfRange.
-  [[nodiscard]] int first_rank(int node) const;
-  /// The ranks of a node. Throws OutOfRange.
-  [[nodiscard]] int size(int node) const;
   /// What uniform() was given; nothing for nodes of given sizes.
-  [[nodiscard]] std::optional<int> ranks_per_node() const;
+  [[nodiscard]] std::optional<int> ranks_per_node() const { return ranks_per_node_; }
+  /// Of nodes of given sizes the first rank of each, and behind the last one's the world size; empty for uniform ones.
+  [[nodiscard]] std::span<const int> bounds() const { return bounds_; }
 
  private:
-  Nodes(std::vector<int> firsts, int ranks_per_node, int world_size)
-      : firsts_(std::move(firsts)), ranks_per_node_(ranks_per_node), world_size_(world_size) {}
-  std::vector<int> firsts_;  // of each node; none for uniform ones
-  int ranks_per_node_;       // 0 for uneven ones
+  Nodes(std::vector<int> bounds, std::optional<int> ranks_per_node, int world_size)
+      : bounds_(std::move(bounds)), ranks_per_node_(ranks_per_node), world_size_(world_size) {}
+  std::vector<int> bounds_;
+  std::optional<int> ranks_per_node_;
   int world_size_;
 };
-
-/// Whether ranks of a group are on different nodes. Throws OutOfRange.
-[[nodiscard]] bool crosses_nodes(std::span<const int> group, const Nodes& nodes);
-/// How many groups along an axis cross nodes. Throws NotFound, and InvalidArgument unless the nodes hold all ranks of
-/// the topology; they may hold others.
-[[nodiscard]] int crossing_groups(const Topology& topology, std::string_view axis, const Nodes& nodes);
 
 /// What each rank sends along each axis, in bytes. Axes that are left out send nothing.
 using Volume = std::map<std::string, std::int64_t>;
@@ -64,8 +53,8 @@ struct Placement {
   std::map<std::string, std::int64_t> crossing_bytes;
   std::int64_t total = 0;
 };
-/// Throws NotFound for a volume of an unknown axis, InvalidArgument for a negative one or nodes that do not hold the
-/// topology, OutOfRange for bytes that 63 bits do not count.
+/// Throws NotFound for a volume of an unknown axis, InvalidArgument for a negative one or unless nodes and topology are
+/// of the same ranks, from 0 on, OutOfRange for bytes that 63 bits do not count.
 [[nodiscard]] Placement placement(const Topology& topology, const Nodes& nodes, const Volume& bytes);
 
 /// The axes from the slowest to the fastest, and the bytes that cross nodes.
@@ -75,10 +64,9 @@ struct OrderScore {
   bool operator==(const OrderScore&) const = default;
 };
 inline constexpr std::size_t kMostOrderedAxes = 8;
-/// Every order of the axes, the best first; equal ones: the topology's own first, then by names. Another order whose
-/// bytes 63 bits do not count is left out. Throws as placement(), and InvalidArgument beyond kMostOrderedAxes axes.
-[[nodiscard]] std::vector<OrderScore> order_scores(const Topology& topology, const Nodes& nodes, const Volume& bytes);
-/// The first of order_scores().
+/// The order of the axes with the fewest bytes: of equal ones the topology's own, or the first by names. Another order
+/// whose bytes 63 bits do not count is left out. Throws as placement(), and InvalidArgument beyond kMostOrderedAxes
+/// axes.
 [[nodiscard]] OrderScore best_order(const Topology& topology, const Nodes& nodes, const Volume& bytes);
 
 }  // namespace plumbline::topology

@@ -65,8 +65,8 @@ TEST(TopologyQuery, AnswersEveryMethodInBothConventions) {
            {"get_rank", R"({"data":9,"pipe":0,"x":0})", "no axis 'x'", "no axis 'x'"},
            {"get_rank_repr", R"({"rank":99,"omit_axes":["pipe","data","model"]})", R"("")", "rank 99"},
            // What both refuse.
-           {"get_rank", R"({"pipe":0,"data":1})", "on each of [pipe, data, model]", "missing: model"},
-           {"get_rank", R"({"pipe":2,"data":0,"model":0})", "pipe=2", "position 2 on axis 'pipe'"},
+           {"get_rank", R"({"pipe":0,"data":1})", "missing: model", "missing: model"},
+           {"get_rank", R"({"pipe":2,"data":0,"model":0})", "position 2 on axis 'pipe'", "position 2 on axis 'pipe'"},
            {"get_rank", R"({"pipe":0,"data":0,"tensor":0})", "no axis 'tensor'", "no axis 'tensor'"},
            {"get_coord", R"({"rank":24})", "rank 24", "rank 24"},
            {"get_axis_list", R"({"axis":"x","idx":0})", "no axis 'x'", "no axis 'x'"},
@@ -224,7 +224,7 @@ TEST(StageToGlobal, RefusesAxesNamedAsItsArguments) {
 
 TEST(GridOperation, Refuses) {
   EXPECT_THAT(error_of_topology("grid", R"({"world_size":3,"axes":["pipe","data"],"dims":[2,2]})"),
-              HasSubstr("Invalid Grid: pipe 2 x data 2 = 4 ranks, the world has 3"));
+              HasSubstr("Invalid Grid: pipe=2 data=2 has 4 ranks from 0 on, the world has 3"));
   EXPECT_THAT(error_of_topology("grid", R"({"world_size":4,"axes":["pipe"],"dims":[4]})"), HasSubstr("no axis 'data'"));
   EXPECT_THAT(error_of_topology("grid", R"({"world_size":4,"axes":["pipe"]})"),
               HasSubstr("axes and dims must both be there"));
@@ -308,7 +308,7 @@ TEST(PlacementOperation, ScoresAndFindsTheBestOrder) {
   EXPECT_EQ(ask_topology("placement", R"({"axes":["a"],"dims":[3],"ranks_per_node":[1,2],"bytes":{"a":5}})")["total"],
             10);
   EXPECT_THAT(error_of_topology("placement", R"({"axes":["a"],"dims":[3],"ranks_per_node":[1,3],"bytes":{}})"),
-              HasSubstr("the 2 nodes have 4 ranks"));
+              HasSubstr("the nodes have 4 ranks"));
   EXPECT_THAT(error_of_topology("placement", R"({"axes":["a"],"dims":[3],"ranks_per_node":0,"bytes":{}})"),
               HasSubstr("got 0"));
 }

@@ -38,11 +38,7 @@ void check_name(const std::string& name, const std::string* order = nullptr) {
 }
 
 void check_sizes(const std::map<std::string, int>& sizes) {
-  for (const auto& [name, size] : sizes) {
-    check_name(name);
-    if (size < 1)
-      throw InvalidArgument(fmt::format("RankGenerator: the size of {} must be 1 or more, got {}", name, size));
-  }
+  for (const auto& [name, size] : sizes) check_name(name);
   if (const int ep = size_of(sizes, "ep"), cp = size_of(sizes, "cp"); ep > 1 && cp > 1)
     throw InvalidArgument(
         fmt::format("RankGenerator: ep {} and cp {} larger than 1; cp belongs to the dense generator, ep to the "
@@ -50,15 +46,11 @@ void check_sizes(const std::map<std::string, int>& sizes) {
                     ep, cp));
 }
 
-bool is_named(std::string_view name, const std::string& order, const std::vector<std::string>& names, OrderRule rule) {
-  if (rule == OrderRule::megatron) return order.find(name) != std::string::npos;
-  return std::ranges::find(names, name) != names.end();
-}
-
 // The names of a topology, the first fastest.
-std::vector<std::string> completed(const std::map<std::string, int>& sizes, const std::string& order, OrderRule rule) {
+std::vector<std::string> completed(const std::map<std::string, int>& sizes, const std::string& order,
+                                   bool is_megatron) {
   std::vector<std::string> names;
-  if (!order.empty() || rule == OrderRule::megatron) names = split_names(order);
+  if (!order.empty() || is_megatron) names = split_names(order);
   for (const std::string& name : names) check_name(name, &order);
   const std::vector<std::string> given = names;
   for (const std::string_view name : kNames) {
@@ -67,22 +59,19 @@ std::vector<std::string> completed(const std::map<std::string, int>& sizes, cons
     if (size > 1 && !has_place)
       throw InvalidArgument(
           fmt::format("RankGenerator: {} is {}, but the order '{}' does not name it", name, size, order));
-    if (!is_named(name, order, given, rule)) names.emplace_back(name);
+    const bool is_in_text = is_megatron && order.find(name) != std::string::npos;
+    if (!has_place && !is_in_text) names.emplace_back(name);
   }
   return names;
 }
 
 Topology topology_of(const std::map<std::string, int>& sizes, const std::string& order, int rank_offset,
-                     OrderRule rule) {
+                     bool is_megatron) {
   check_sizes(sizes);
-  const std::vector<std::string> names = completed(sizes, order, rule);
+  const std::vector<std::string> names = completed(sizes, order, is_megatron);
   std::vector<int> ordered;
   for (const std::string& name : names) ordered.push_back(size_of(sizes, name));
-  return Topology::first_fastest(names, ordered, rule == OrderRule::megatron ? std::max(rank_offset, 0) : rank_offset);
-}
-
-bool ends_in_pipelines(std::string_view order, OrderRule rule) {
-  return (rule == OrderRule::megatron ? std::string(order) : lower(order)).ends_with("pp");
+  return Topology::first_fastest(names, ordered, is_megatron ? std::max(rank_offset, 0) : rank_offset);
 }
 
 bool same_groups(const GroupList& a, const GroupList& b) {
@@ -102,7 +91,9 @@ std::string with_weight_axis(std::string_view order, std::string_view neighbour)
 
 RankGenerator::RankGenerator(const std::map<std::string, int>& sizes, std::string_view order, int rank_offset,
                              OrderRule rule)
-    : given_order_(order), rule_(rule), topology_(topology_of(sizes, lower(order), rank_offset, rule)) {}
+    : given_order_(order),
+      rule_(rule),
+      topology_(topology_of(sizes, lower(order), rank_offset, rule == OrderRule::megatron)) {}
 
 std::string RankGenerator::order() const { return fmt::format("{}", fmt::join(topology_.axis_names(), "-")); }
 
@@ -128,16 +119,13 @@ RankGenerator expert_generator(const RankGenerator& dense, int tp, int ep, int g
   const std::string_view order = own_order.value_or(dense.given_order_);
   const int pp = dense.size("pp");
   std::map<std::string, int> sizes{{"tp", tp}, {"ep", ep}, {"pp", pp}, {"gtp_remat", gtp_remat}};
-  check_sizes(sizes);
-  const int world_size = dense.world_size();
-  std::int64_t model = 1;  // ranks of one replica of the experts
-  for (const auto& [name, size] : sizes) model = std::min<std::int64_t>(model * size, std::int64_t{world_size} + 1);
-  if (world_size % model != 0)
+  const RankGenerator replica(sizes, order, 0, dense.rule_);
+  const int world_size = dense.world_size(), dp = world_size / replica.world_size();
+  if (world_size % replica.world_size() != 0)
     throw InvalidArgument(
         fmt::format("expert_generator: tp {} x ep {} x pp {} x gtp_remat {} does not divide the world of {} ranks", tp,
                     ep, pp, gtp_remat, world_size));
-  const int dp = static_cast<int>(world_size / model);
-  if (!ends_in_pipelines(order, dense.rule_) && pp > 1 && dp != dense.size("dp"))
+  if (!order.ends_with("pp") && pp > 1 && dp != dense.size("dp"))
     throw InvalidArgument(fmt::format(
         "expert_generator: the experts' dp is {} and the dense one {}; they may differ only where pp is last "
         "in the order, which is {}",
@@ -183,14 +171,8 @@ void HyperCommGrid::register_view(const std::string& name, std::span<const std::
           fmt::format("HyperCommGrid: shared [{}] are other groups in view '{}' ({}) than in the base ({})",
                       fmt::join(dimensions, ", "), name, other.to_string(), base.to_string()));
   };
-  for (const std::string& dimension : shared) {
-    for (const Topology* topology : {&base, &other})
-      if (!topology->has_axis(dimension))
-        throw InvalidArgument(fmt::format("HyperCommGrid: shared '{}' of view '{}' is not in {}", dimension, name,
-                                          topology->to_string()));
-    check_shared(std::span(&dimension, 1));
-  }
-  if (shared.size() > 1) check_shared(shared);
+  for (const std::string& dimension : shared) check_shared(std::span(&dimension, 1));
+  check_shared(shared);
   views_.emplace(name, View{other, shared});
 }
 
@@ -199,12 +181,9 @@ GroupList HyperCommGrid::groups(std::span<const std::string> names, std::string_
 }
 
 std::string HyperCommGrid::owner(std::span<const std::string> names, std::string_view name) const {
-  const View& asked = view(name);
-  bool all_shared = true;
-  for (const std::string& dimension : names) {
-    (void)asked.topology.dimension(dimension);
-    all_shared = all_shared && std::ranges::count(asked.shared, dimension) != 0;
-  }
+  const std::vector<std::string>& shared = view(name).shared;
+  const bool all_shared = std::ranges::all_of(
+      names, [&](const std::string& dimension) { return std::ranges::count(shared, dimension) != 0; });
   return std::string(all_shared ? kBase : name);
 }
 

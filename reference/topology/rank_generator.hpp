@@ -20,10 +20,9 @@ namespace plumbline::topology {
 
 /// Whose rule completes an order. Both put names that are missing behind those that are there: tp, pp, dp, ep, cp,
 /// gtp_remat. Megatron-LM looks for a name in the text of the order, so that "gtp_remat" counts as "tp" too: there a tp
-/// of size 1 is then left out, and asking for its groups is an error. It also looks for a last "pp" in small letters
-/// alone (see expert_generator()), takes an empty order for one that names nothing it knows, and no notice of an offset
-/// below 0. Ours goes by whole names, in letters of either size; an empty order names none, an offset below 0 is an
-/// error.
+/// of size 1 is then left out, and asking for its groups is an error. It takes an empty order for one that names
+/// nothing it knows, and no notice of an offset below 0. Ours goes by whole names, in letters of either size; an empty
+/// order names none, an offset below 0 is an error.
 enum class OrderRule { plumbline, megatron };
 
 /// An order with a place for the weight axis: gtp_remat after the name `neighbour`, else after tp, else first; as it is
@@ -63,8 +62,8 @@ class RankGenerator {
 /// The experts' generator over the ranks of a dense one: same pipelines, no cp, data-parallel size from the division.
 /// `order` is the one that the dense generator was given, unless the experts have their own (their weight axis lies
 /// elsewhere). Throws what the constructor throws, and InvalidArgument when the sizes do not divide the world, when
-/// pipelines would differ, and, as the source does, when pp is not last, larger than 1, and the data-parallel sizes
-/// differ.
+/// pipelines would differ, and, as the source does, when pp is not last, in small letters, larger than 1, and the
+/// data-parallel sizes differ.
 [[nodiscard]] RankGenerator expert_generator(const RankGenerator& dense, int tp, int ep, int gtp_remat = 1,
                                              std::optional<std::string_view> order = std::nullopt);
 
@@ -80,7 +79,8 @@ class HyperCommGrid {
   HyperCommGrid(std::span<const std::string> names, std::span<const int> shape, int world_size, int rank_offset = 0);
 
   /// Throws InvalidArgument for a name that is there, another number of ranks, what no Topology takes, and shared
-  /// dimensions that are twice there, missing in one of the two, or not the same groups in both.
+  /// dimensions that are twice there or not the same groups in both; NotFound for one that is missing in one of the
+  /// two.
   void register_view(const std::string& view, std::span<const std::string> names, std::span<const int> shape,
                      const std::vector<std::string>& shared = {});
 
@@ -89,7 +89,7 @@ class HyperCommGrid {
   /// The groups along some dimensions: by first ranks, ranks ascending. Throws NotFound, InvalidArgument for a
   /// dimension twice.
   [[nodiscard]] GroupList groups(std::span<const std::string> names, std::string_view view = kBase) const;
-  /// The view whose groups these are: the base's where all dimensions are shared. Throws NotFound.
+  /// The view whose groups these dimensions' are: the base's where all are shared. Throws NotFound for an unknown view.
   [[nodiscard]] std::string owner(std::span<const std::string> names, std::string_view view = kBase) const;
 
  private:

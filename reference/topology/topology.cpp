@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <ranges>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,9 +16,9 @@ namespace {
 
 // "pipe=2 data=4".
 std::string described(std::span<const Axis> axes) {
-  std::string words;
-  for (const Axis& axis : axes) words += fmt::format("{}{}={}", words.empty() ? "" : " ", axis.name, axis.size);
-  return words.empty() ? "no axes" : words;
+  std::vector<std::string> words;
+  for (const Axis& axis : axes) words.push_back(fmt::format("{}={}", axis.name, axis.size));
+  return fmt::format("{}", fmt::join(words, " "));
 }
 
 void check_names(std::span<const std::string> names) {
@@ -107,9 +108,9 @@ void GroupList::fill(int first, std::span<int> ranks) const {
 std::vector<int> GroupList::operator[](int index) const {
   if (index < 0 || index >= count_) throw OutOfRange(fmt::format("topology: group {} of {}", index, count_));
   int first = offset_;
-  for (auto steps = across_.rbegin(); steps != across_.rend(); ++steps) {
-    first += index % steps->count * steps->stride;
-    index /= steps->count;
+  for (const Steps& steps : across_ | std::views::reverse) {
+    first += index % steps.count * steps.stride;
+    index /= steps.count;
   }
   std::vector<int> ranks(static_cast<std::size_t>(group_size_));
   fill(first, ranks);
@@ -209,14 +210,7 @@ void Topology::coordinate(int rank, std::span<int> positions) const {
   if (positions.size() != axes_.size())
     throw InvalidArgument(
         fmt::format("topology: room for {} positions, {} has {} axes", positions.size(), to_string(), axes_.size()));
-  // From the fastest axis on, one division gives a position and what is left for the others.
-  const bool last_fastest = is_last_fastest();
-  int left = rank - offset_;
-  for (std::size_t i = 0; i < axes_.size(); ++i) {
-    const std::size_t at = last_fastest ? axes_.size() - 1 - i : i;
-    positions[at] = left % axes_[at].size;
-    left /= axes_[at].size;
-  }
+  std::ranges::transform(axes_, positions.begin(), [&](const Axis& axis) { return position_on(axis, rank - offset_); });
 }
 
 int Topology::position(int rank, std::string_view name) const {
@@ -272,9 +266,7 @@ int Topology::group_index(int rank, std::string_view name) const {
 }
 
 std::vector<int> Topology::group_of(int rank, std::string_view name) const {
-  const Axis& inside = axis(name);
-  const int first = rank - position(rank, name) * inside.stride;
-  return GroupList({}, std::array{GroupList::Steps{inside.size, inside.stride}}, first)[0];
+  return groups(name)[group_index(rank, name)];
 }
 
 std::vector<int> Topology::merged_group_of(int rank, std::span<const std::string> names) const {
@@ -282,7 +274,7 @@ std::vector<int> Topology::merged_group_of(int rank, std::span<const std::string
   const std::vector<bool> marks = marked(names);
   int first = rank;
   for (const std::string& name : names) first -= position(rank, name) * axis(name).stride;
-  return GroupList({}, steps_by_stride(marks, true), first)[0];
+  return GroupList({}, steps_by_stride(marks, true), first).flat();
 }
 
 std::vector<int> Topology::matching(const NamedCoordinate& filter) const {
@@ -294,7 +286,7 @@ std::vector<int> Topology::matching(const NamedCoordinate& filter) const {
     first += position * axes_[at].stride;
     fixed[at] = true;
   }
-  return GroupList({}, steps_by_stride(fixed, false), first)[0];
+  return GroupList({}, steps_by_stride(fixed, false), first).flat();
 }
 
 std::string Topology::to_string() const { return described(axes_); }

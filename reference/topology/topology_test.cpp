@@ -218,7 +218,7 @@ TEST(Topology, IsOneRankWithoutAxes) {
   EXPECT_EQ(none.rank({}), 0);
   EXPECT_THAT(none.matching({}), ElementsAre(0));
   EXPECT_EQ(none.merged_groups({}).lists(), (Lists{{0}}));
-  EXPECT_EQ(none.to_string(), "no axes");
+  EXPECT_EQ(none.to_string(), "");
 }
 
 TEST(Topology, MovesRanksAlongOneAxis) {

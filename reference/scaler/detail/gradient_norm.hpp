@@ -25,12 +25,12 @@ class NonFiniteNorm : public Error {
 
 struct Clipping {
   double max_norm = 1;
-  double norm_type = 2;  // p: any number, inf and -inf
+  double norm_type = 2;  // p: any number, inf and -inf; NaN makes a NaN of most norms
   bool error_if_nonfinite = false;
 };
 
-/// The norm of order `p`; 0 for no gradients. Throws InvalidArgument for a p that is no number, or -inf and inf of a
-/// gradient without elements; Unsupported for integers and memory of other devices.
+/// The norm of order `p`; 0 for no gradients. Throws InvalidArgument for the orders -inf and inf of a gradient without
+/// elements; Unsupported for integers and memory of other devices.
 [[nodiscard]] double total_norm(std::span<const comm::ConstBuffer> gradients, double p);
 /// Clips in place. Returns the norm before. Throws as total_norm(), and NonFiniteNorm where that is asked for.
 double clip_grad_norm(std::span<const comm::Buffer> gradients, const Clipping& clipping);

@@ -1,6 +1,7 @@
 // reference/scaler/detail/unscale_kernels.hpp: the loops of unscale(), once per instruction set.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -9,16 +10,14 @@ namespace plumbline::scaler {
 /// Reads `count` elements, writes their products, returns whether any was not finite.
 using UnscaleLoop = bool (*)(const void* from, void* to, std::int64_t count, float inverse);
 
-/// Those that write around the cache, for results that are no inputs and too many to stay in it; null where there is
-/// none.
-struct AroundCache {
-  UnscaleLoop f16_to_f32 = nullptr, bf16_to_f32 = nullptr, f32 = nullptr;
-};
+/// One for each of UnscaleTypes, in their order.
+using UnscaleLoops = std::array<UnscaleLoop, 6>;
 
 struct UnscaleKernels {
   const char* name;
-  UnscaleLoop f16_to_f32, bf16_to_f32, f16, bf16, f32, f64;
-  AroundCache around_cache;
+  UnscaleLoops loops;
+  /// To f32, these write around the cache: for results that are no inputs and too many to stay in it.
+  UnscaleLoops around_cache;
 };
 
 /// Those that this machine can run, the fastest first.

@@ -1,4 +1,4 @@
-#include "conformance/collectives/element.hpp"
+#include "conformance/support/element.hpp"
 
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-// conformance/collectives/element.hpp: an element as bits and as a number, from the formats' definitions.
+// conformance/support/element.hpp: an element as bits and as a number, from the formats' definitions.
 //
 // Model   The bits of an element are a 64-bit word, upper bits zero. The floating formats are described by the widths
 //         of their fields (IEEE 754-2019 section 3.4) and decoded by arithmetic; nothing here is shared with the code
