@@ -8,9 +8,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 MOST_BYTES = 40 << 20
-# Of every Linux; and of a module that is opened where its runtime is.
+# Of every Linux; and of the module that is linked to its runtime.
 SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
-RUNTIMES = {"libplumbline_mpi.so": r"libmpi\.so\.\d+", "libplumbline_training.so": r"lib(torch\w*|c10\w*)\.so"}
+RUNTIMES = {"libplumbline_training.so": r"lib(torch\w*|c10\w*)\.so"}
 FILES = ["__init__.py", "__main__.py", "adapter.py", "job.py", "bin/plumbline", "lib/plumbline/libplumbline_worker.so",
          "lib/plumbline/libplumbline_benchmarks.so", "lib/plumbline/libplumbline_nccl.so", "lib/plumbline/openmpi/libplumbline_mpi.so",
          "lib/plumbline/mpich/libplumbline_mpi.so",

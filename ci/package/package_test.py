@@ -91,7 +91,7 @@ class CheckWheel(unittest.TestCase):
         self.assertEqual(words, [f"plumbline/bin/plumbline names {SOURCE}", "plumbline/lib/plumbline/mpich/libplumbline_mpi.so is not stripped"])
 
     def test_libraries(self):
-        own = {"libplumbline_mpi.so": ["libmpi.so.40"], "libplumbline_training.so": ["libtorch_cpu.so", "libc10.so", "libfmt.so.9"],
+        own = {"libplumbline_mpi.so": ["libc.so.6"], "libplumbline_training.so": ["libtorch_cpu.so", "libc10.so", "libfmt.so.9"],
                "libplumbline_nccl.so": ["libc.so.6", "libmpi.so.40"]}
         with unittest.mock.patch.object(check_wheel, "needed", lambda file: own.get(file.name, ["libstdc++.so.6"])):
             self.assertEqual(self.problems(), ["plumbline/lib/plumbline/libplumbline_nccl.so needs libmpi.so.40",

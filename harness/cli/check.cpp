@@ -25,9 +25,9 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
                const subject::Place& place, UnfinishedReports* reports) {
   if (options.subject.subject().needs_launcher() && !place.is_mpi_job)
     throw InvalidArgument(
-        fmt::format("backend {}: the processes that {} started ({}) are no MPI job; start them with mpirun, or run "
-                    "plumbline once",
-                    options.subject.backend, place.launcher == "plain" ? "somebody" : place.launcher, place.variables));
+        fmt::format("backend {}: the processes that {} started ({}) are no MPI job; start them with mpirun, or give "
+                    "--launcher mpirun to one of them",
+                    options.subject.backend, place.launcher, place.variables));
   std::optional<CheckRun> planned;  // on all ranks: a wrong option is said before anything starts
   planned.emplace(suite, options, place.size);
   const fs::path folder = planned->folder();
@@ -54,14 +54,19 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
   return launch::run_attached(place, folder, driver, worker);
 }
 
+// The place of this process where the user's launcher started the ranks of a backend.
+std::optional<subject::Place> place_in_job(const CheckOptions& options) {
+  if (options.list || options.subject.launcher != "auto" || !options.subject.as_given().has_processes())
+    return std::nullopt;
+  return subject::place_of_launcher();
+}
+
 int plan_and_run(CheckOptions& options, bool device_given, const Program& program, UnfinishedReports* reports) {
   options.device = options.subject.device_of_run(options.device, device_given);
   const suite::Suite& suite = program.suite();
   const launch::Subject subject = options.subject.subject();
-  const auto place = subject::place_of_launcher();
-  const bool in_job = place && (place->size > 1 || place->is_mpi_job);
-  if (in_job && subject.has_processes() && options.subject.launcher == "auto" && !options.list)
-    return run_in_job(suite, options, program, *place, reports);
+  const auto place = place_in_job(options);
+  if (place && (place->size > 1 || place->is_mpi_job)) return run_in_job(suite, options, program, *place, reports);
   if (!options.list && !subject.has_processes()) options.subject.require_no_job(subject.describe());
   CheckRun run(suite, options, 0);
   if (options.list) {
@@ -73,7 +78,7 @@ int plan_and_run(CheckOptions& options, bool device_given, const Program& progra
 }
 
 int run_check(CheckOptions& options, bool device_given, const Program& program) {
-  const auto place = subject::place_of_launcher();
+  const auto place = place_in_job(options);
   if (options.list || (place && place->rank > 0)) return plan_and_run(options, device_given, program, nullptr);
   UnfinishedReports reports(folder_of(options), unplanned_header(options));
   try {

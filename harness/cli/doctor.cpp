@@ -87,7 +87,7 @@ std::pair<std::string, bool> launcher_of(const std::string& name) {
   try {
     const auto program = launch::find_launch_program();
     if (program) return {program->version, true};
-    return {"none of mpirun, mpiexec and srun is in PATH; install openmpi-bin or mpich", false};
+    return {"no mpirun, mpiexec or srun of Open MPI, MPICH or Slurm is in PATH; install openmpi-bin or mpich", false};
   } catch (const std::exception& error) {
     return {error.what(), false};
   }

@@ -232,19 +232,23 @@ std::string SubjectOptions::device_of_run(const std::string& device, bool is_giv
 }
 
 void SubjectOptions::require_no_job(const std::string& command) const {
+  if (launcher != "auto") return;
   const auto place = subject::place_of_launcher();
-  if (launcher == "auto" && place && (place->size > 1 || (place->is_mpi_job && subject().has_processes())))
-    throw InvalidArgument(
-        fmt::format("{} starts the ranks itself, and this is one of several processes that {} started ({}): run it "
-                    "outside of that, or inside an allocation with --launcher mpirun or srun",
-                    command, place->launcher, place->variables));
+  // RANK and WORLD_SIZE alone may be a whole container's.
+  if (!place || place->launcher == "somebody") return;
+  const bool has_processes = as_given().has_processes();
+  if (place->size > 1 || (place->is_mpi_job && has_processes))
+    throw InvalidArgument(fmt::format(
+        "{} starts the ranks itself, and {} started this process as one of {} ({}): run it outside of that{}", command,
+        place->launcher, place->size, place->variables,
+        has_processes ? ", or inside an allocation with --launcher mpirun or srun" : ""));
 }
 
 launch::Options SubjectOptions::driver() const {
-  const launch::Subject as_told = subject();
-  const bool is_forked = launcher == "fork" || (launcher == "auto" && !as_told.needs_launcher());
+  const launch::Subject one = subject();
+  const bool is_forked = launcher == "fork" || (launcher == "auto" && !one.needs_launcher());
   std::error_code error;
-  return {.group = {.subject = as_told,
+  return {.group = {.subject = one,
                     .launcher = is_forked ? launch::Launcher::fork : launch::Launcher::program,
                     .launcher_name = launcher == "auto" ? "" : launcher,
                     .executable = std::filesystem::canonical("/proc/self/exe", error)},

@@ -115,9 +115,9 @@ Options with_launcher(Options options) {
   else
     group.program = find_launch_program(group.launcher_name);
   if (!group.program)
-    throw subject::NotAvailable(
-        fmt::format("backend {}: none of mpirun, mpiexec and srun is in PATH; install openmpi-bin or mpich",
-                    group.subject.backend));
+    throw subject::NotAvailable(fmt::format(
+        "backend {}: no mpirun, mpiexec or srun of Open MPI, MPICH or Slurm is in PATH; install openmpi-bin or mpich",
+        group.subject.backend));
   return options;
 }
 

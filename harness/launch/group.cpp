@@ -46,22 +46,6 @@ bool GroupOptions::may_span_hosts() const {
          std::ranges::any_of(lists, [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
-namespace {
-
-void add_environment(Child::Options& child, const LaunchProgram& program) {
-  // A launcher around us is not that of these ranks.
-  for (const char* const variable : subject::rank_variables()) child.environment.emplace_back(variable, "");
-  // Libraries are looked for beside the first launcher in PATH.
-  const char* const path = std::getenv("PATH");
-  child.environment.emplace_back(
-      "PATH", program.file.parent_path().string() + (path == nullptr ? "" : ":" + std::string(path)));
-  if (::geteuid() != 0) return;
-  for (const char* const variable : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
-    child.environment.emplace_back(variable, "1");
-}
-
-}  // namespace
-
 WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& server, const std::string& token,
                          const fs::path& scratch, int number, int world)
     : name_(fmt::format("g{}", number)),
@@ -91,7 +75,12 @@ WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& serve
                        // mpirun ends its ranks when it gets SIGTERM; a worker needs no farewell.
                        .death_signal = is_launched ? SIGTERM : SIGKILL};
   child.environment.insert(child.environment.end(), kComputing.begin(), kComputing.end());
-  if (is_launched) add_environment(child, *options.program);
+  // A launcher around us is not that of these ranks.
+  if (options.subject.has_processes()) child.without = subject::launcher_variables();
+  if (is_launched && ::geteuid() == 0) {
+    child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT", "1");
+    child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+  }
   if (is_launched || !options.subject.has_processes()) {
     children_.push_back(std::make_unique<Child>(child));
     return;

@@ -16,11 +16,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The first line that a program prints of its version, and all of it.
+// What a program prints of its version; nothing where it does not end.
 std::string version_of(const fs::path& file) {
   std::string quoted;
   for (const char c : file.string()) quoted += c == '\'' ? std::string(R"('\'')") : std::string(1, c);
-  std::FILE* const pipe = ::popen(fmt::format("'{}' --version 2>&1 </dev/null", quoted).c_str(), "r");
+  std::FILE* const pipe = ::popen(fmt::format("timeout 20 '{}' --version 2>&1 </dev/null", quoted).c_str(), "r");
   if (pipe == nullptr) return {};
   std::string words;
   std::array<char, 4096> chunk{};
@@ -84,15 +84,17 @@ LaunchProgram find_launch_program(const std::string& program) {
   const auto family = family_of_version(words);
   if (!family)
     throw InvalidArgument(
-        fmt::format("--launcher {}: of its version it says '{}'; it is Open MPI's, MPICH's (Hydra) or Slurm's. Inside "
-                    "another launcher run plumbline on every rank",
+        fmt::format("--launcher {}: --version prints '{}'; give Open MPI's mpirun, MPICH's mpiexec or Slurm's srun. "
+                    "Under another launcher run plumbline on every rank",
                     program, first_line(words)));
   return {.file = *file, .family = *family, .version = own_words(words)};
 }
 
 std::optional<LaunchProgram> find_launch_program() {
-  for (const char* const name : {"mpirun", "mpiexec", "srun"})
-    if (find_program(name)) return find_launch_program(name);
+  for (const char* const name : {"mpirun", "mpiexec", "srun"}) try {
+      if (find_program(name)) return find_launch_program(name);
+    } catch (const InvalidArgument&) {  // another's, which takes options that we do not know
+    }
   return std::nullopt;
 }
 

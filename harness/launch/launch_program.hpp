@@ -23,7 +23,7 @@ struct LaunchProgram {
 /// says of its version is of no family.
 [[nodiscard]] LaunchProgram find_launch_program(const std::string& program);
 
-/// The first of mpirun, mpiexec and srun that is in PATH; nothing where none is.
+/// The first of mpirun, mpiexec and srun in PATH that is of a family; nothing where none is.
 [[nodiscard]] std::optional<LaunchProgram> find_launch_program();
 
 /// Which family says that of its version; nothing where it is none.

@@ -22,11 +22,20 @@ def mpis():
                 break
 
 
+def needs_mpi(test):
+    def run(self):
+        if not list(mpis()):
+            self.skipTest("no MPI")
+        test(self)
+    return run
+
+
 class Launchers(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix="launchers-")
         self.addCleanup(self.folder.cleanup)
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMI", "SLURM_"))} | ROOT
+        of_launchers = ("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MASTER_", "RANK", "WORLD_SIZE")
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(of_launchers)} | ROOT
 
     def check(self, *arguments, backend="mpi"):
         return [PLUMBLINE, "check", "--backend", backend, *ONE, "--out", "out", *arguments]
@@ -50,11 +59,13 @@ class Launchers(unittest.TestCase):
         self.assertIn(words, json.dumps(rows), output)
         return output
 
+    @needs_mpi
     def test_mpi_starts_its_ranks_by_the_launcher_that_is_named(self):
         for program, words in mpis():
             with self.subTest(program):
                 self.passed([(self.check("--launcher", program), {})], words)
 
+    @needs_mpi
     def test_mpi_inside_its_own_launcher(self):
         for program, words in mpis():
             more = ["--oversubscribe"] if words == "Open MPI" else []
@@ -79,28 +90,33 @@ class Launchers(unittest.TestCase):
         torchrun = [sys.executable, "-c", start, str(Path(TORCH).parent), "--nproc-per-node", "2", "--no-python"]
         self.passed([([*torchrun, *self.check(backend=f"plugin:{PLUGIN}")], {})], "unix")
 
+    @needs_mpi
     def test_what_is_no_job_of_mpi_is_refused(self):
-        if not list(mpis()):
-            self.skipTest("no MPI")
         statuses, output = self.started([(self.check(), {"RANK": "1", "WORLD_SIZE": "2"})])
         self.assertEqual(statuses, [2], output)
         self.assertIn("plumbline: backend mpi: the processes that somebody started (RANK=1, WORLD_SIZE=2) are no MPI job; start them with "
-                      "mpirun, or run plumbline once\n", output)
+                      "mpirun, or give --launcher mpirun to one of them\n", output)
 
     def test_one_of_several_that_would_all_start_ranks_is_refused(self):
-        statuses, output = self.started([(self.check(backend="local"), {"RANK": "1", "WORLD_SIZE": "2"})])
+        of_torchrun = {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a"}
+        statuses, output = self.started([(self.check(backend="local"), of_torchrun)])
         self.assertEqual(statuses, [2], output)
-        self.assertIn("backend local starts the ranks itself, and this is one of several processes that", output)
-        self.assertIn("RANK=1, WORLD_SIZE=2", output)
+        self.assertEqual(output, "plumbline: backend local starts the ranks itself, and torchrun started this process as one of 2 "
+                                 "(RANK=1, WORLD_SIZE=2): run it outside of that\n")
+
+    def test_a_pair_that_may_be_a_whole_containers_stops_nobody_who_starts_ranks_himself(self):
+        for size in "2", "x":
+            statuses, output = self.started([(self.check(backend="local"), {"RANK": "1", "WORLD_SIZE": size})])
+            self.assertEqual(statuses, [0 if size == "2" else 2], output)
 
     def test_a_lonely_rank_is_no_job(self):
         statuses, output = self.started([(self.check(backend="local"), {"RANK": "0", "WORLD_SIZE": "1"})])
         self.assertEqual(statuses, [0], output)
 
     def test_numbers_that_make_no_rank(self):
-        statuses, output = self.started([(self.check(backend="local"), {"RANK": "2", "WORLD_SIZE": "2"})])
-        self.assertEqual(statuses, [3], output)
-        self.assertIn("the environment has RANK=2, WORLD_SIZE=2: a rank is a whole number from 0 to the size less one\n", output)
+        statuses, output = self.started([(self.check(backend=f"plugin:{PLUGIN}"), {"RANK": "2", "WORLD_SIZE": "2"})])
+        self.assertEqual(statuses, [2], output)
+        self.assertIn("the environment has RANK=2, WORLD_SIZE=2: a rank is a whole number from 0 to the size less one; correct or unset them\n", output)
 
     def fake_launcher(self, version, body):
         file = Path(self.folder.name, "launch")
@@ -108,19 +124,17 @@ class Launchers(unittest.TestCase):
         file.chmod(0o755)
         return str(file)
 
+    @needs_mpi
     def test_a_launcher_that_dies_says_why(self):
-        if not list(mpis()):
-            self.skipTest("no MPI")
         dies = self.fake_launcher("mpirun (Open MPI) 4.1.4", "echo ----; echo 'It looks like MPI_INIT failed for some reason'; exit 1")
         statuses, output = self.started([(self.check("--launcher", dies), {})])
         self.assertEqual(statuses, [3], output)
         self.assertIn("it says: It looks like MPI_INIT failed for some reason", output)
 
+    @needs_mpi
     def test_what_is_no_launcher(self):
-        if not list(mpis()):
-            self.skipTest("no MPI")
         other = self.fake_launcher("frobnicate 3.0", "exit 1")
-        for launcher, status, words in ((other, 2, "of its version it says 'frobnicate 3.0'"), ("/nonexistent/mpirun", 3, "there is no such program"),
+        for launcher, status, words in ((other, 2, "--version prints 'frobnicate 3.0'"), ("/nonexistent/mpirun", 3, "there is no such program"),
                                         ("mpirum", 2, "it is auto, fork, mpirun, mpiexec, srun or a path; did you mean mpirun?"),
                                         ("fork", 2, "ranks of backend mpi are started by mpirun, mpiexec or srun")):
             with self.subTest(launcher):

@@ -41,13 +41,16 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return list;
 }
 
-std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& more) {
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& more,
+                                          const std::vector<std::string>& without) {
   std::vector<std::string> list;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const bool replaced =
         std::any_of(more.begin(), more.end(), [&](const auto& pair) { return text.starts_with(pair.first + "="); });
-    if (!replaced) list.emplace_back(text);
+    const bool taken_away =
+        std::any_of(without.begin(), without.end(), [&](const auto& name) { return text.starts_with(name + "="); });
+    if (!replaced && !taken_away) list.emplace_back(text);
   }
   for (const auto& [name, value] : more) list.push_back(name + "=" + value);
   return list;
@@ -81,7 +84,7 @@ Child::Child(const Options& options) {
   const auto file = find_program(options.arguments.at(0));
   if (!file) refuse("not found in PATH");
   std::vector<std::string> arguments = options.arguments;
-  std::vector<std::string> environment = environment_with(options.environment);
+  std::vector<std::string> environment = environment_with(options.environment, options.without);
   const auto argument_pointers = pointers(arguments);
   const auto environment_pointers = pointers(environment);
   const int output = ::open(options.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

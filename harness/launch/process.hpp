@@ -17,6 +17,7 @@ class Child {
   struct Options {
     std::vector<std::string> arguments;                            // [0] is looked up in PATH
     std::vector<std::pair<std::string, std::string>> environment;  // beside ours
+    std::vector<std::string> without = {};                         // variables of ours that it does not get
     std::filesystem::path output;                                  // where stdout and stderr go, appended
     int death_signal;                                              // sent when our thread ends
   };

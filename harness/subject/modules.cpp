@@ -256,9 +256,10 @@ std::string why_not_here(const std::string& module, const std::string& symbol) {
 
 BackendHere look_for_backend(const std::string& name) {
   const std::string words = in_child([&] {
-    (void)open_module(name, kBackendFactory, name);
+    Dl_info info{};
+    dladdr(open_module(name, kBackendFactory, name), &info);
     std::string version;
-    void* const module = dlopen(module_file(name).c_str(), RTLD_NOW | RTLD_NOLOAD);
+    void* const module = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     if (const auto runtime = reinterpret_cast<BackendRuntime*>(dlsym(module, kBackendRuntime))) runtime(version);
     return version;
   });

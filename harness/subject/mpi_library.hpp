@@ -20,12 +20,12 @@ inline constexpr std::array kMpiInterfaces{
     MpiInterface{"mpich", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12 and mpich"},  // the second is Debian's
 };
 
-/// All of them, first that of the launcher that started this process, or else that of the first of mpirun and mpiexec
-/// in PATH.
+/// All of them, first that of the launcher that started this process; where none did, that of the first of mpirun and
+/// mpiexec in PATH.
 [[nodiscard]] std::vector<MpiInterface> mpi_interfaces();
 
-/// What dlopen is to be given, best first: the library beside the first of mpirun and mpiexec in PATH, which starts
-/// processes for that one and not for the machine's; then what the loader knows.
+/// What dlopen is to be given, best first: the library beside the launcher (its ../lib), which starts processes for
+/// that one and not for the machine's; then what the loader knows.
 [[nodiscard]] std::vector<std::string> libraries_of(const MpiInterface& interface);
 
 }  // namespace plumbline::subject

@@ -47,10 +47,10 @@ constexpr std::array kLaunchers{
         "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}, true},
     // PMIx alone does not say how many ranks there are: whoever starts plumbline by it says that.
     Variables{"PMIx", "PMIX_RANK", "WORLD_SIZE", "PMIX_NAMESPACE", {"PMIX_NAMESPACE"}, true},
-    Variables{"plain", "RANK", "WORLD_SIZE", nullptr, {"MASTER_ADDR", "MASTER_PORT"}, false},
+    Variables{"somebody", "RANK", "WORLD_SIZE", nullptr, {"MASTER_ADDR", "MASTER_PORT"}, false},
 };
 
-// An empty variable is none: the driver takes an outer launcher's away by that.
+// An empty variable is none.
 std::optional<std::string> variable(const char* name) {
   const char* const value = name == nullptr ? nullptr : std::getenv(name);
   return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
@@ -82,8 +82,9 @@ std::optional<Place> place_by(const Variables& row) {
   const auto own = number(*rank);
   const auto all = number(*size);
   if (!own || !all || *own < 0 || *own >= *all)
-    throw RuntimeFailure(
-        fmt::format("the environment has {}: a rank is a whole number from 0 to the size less one", place.variables));
+    throw InvalidArgument(fmt::format(
+        "the environment has {}: a rank is a whole number from 0 to the size less one; correct or unset them",
+        place.variables));
   place.rank = *own;
   place.size = *all;
   return place;
@@ -97,9 +98,11 @@ std::optional<Place> place_of_launcher() {
   return std::nullopt;
 }
 
-std::vector<const char*> rank_variables() {
-  std::vector<const char*> all;
-  for (const Variables& row : kLaunchers) all.push_back(row.rank);
+std::vector<std::string> launcher_variables() {
+  std::vector<std::string> all{"PMI_FD"};
+  for (const Variables& row : kLaunchers)
+    for (const char* const name : {row.rank, row.size, row.also})
+      if (name != nullptr) all.emplace_back(name);
   return all;
 }
 

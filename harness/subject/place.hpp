@@ -14,23 +14,24 @@ namespace plumbline::subject {
 struct Place {
   int rank = 0;
   int size = 1;
-  std::string launcher;     // "Open MPI", as the table names it; empty where nobody started others beside this one
-  std::string job;          // equal on all ranks, and not on those of another job where the launcher tells them apart
-  std::string variables;    // "PMI_RANK=1, PMI_SIZE=2": where rank and size come from
-  bool is_mpi_job = false;  // whether MPI_Init in these processes makes them one world
+  std::string
+      launcher;     // "Open MPI", as the table names it; "somebody" where RANK and WORLD_SIZE are all; empty for none
+  std::string job;  // equal on all ranks, and not on those of another job where the launcher tells them apart
+  std::string variables;          // "PMI_RANK=1, PMI_SIZE=2": where rank and size come from
+  bool is_mpi_job = false;        // whether MPI_Init in these processes makes them one world
   std::filesystem::path scratch;  // a folder that all ranks of a backend share
 };
 
-/// The place that the user's own launcher gave this process; nothing outside a job. Throws RuntimeFailure where a
-/// launcher's numbers make no rank.
+/// The place that the user's own launcher gave this process; nothing outside a job. Throws InvalidArgument where the
+/// numbers make no rank.
 [[nodiscard]] std::optional<Place> place_of_launcher();
 
-/// The variables that give a rank to a process. Who starts processes that are ranks of another job empties them.
-[[nodiscard]] std::vector<const char*> rank_variables();
+/// The variables by which launchers give a rank to a process. Who starts ranks of another job takes them away.
+[[nodiscard]] std::vector<std::string> launcher_variables();
 
 /// The place of a rank of backend `name`, which the driver started itself (PLUMBLINE_RANK, PLUMBLINE_RANKS), or a
-/// launcher; rank 0 of 1 where nobody did. Throws RuntimeFailure for numbers that make no rank, and where there are
-/// several ranks and PLUMBLINE_SCRATCH is no folder of this host.
+/// launcher; rank 0 of 1 where nobody did. Throws InvalidArgument for numbers that make no rank, and RuntimeFailure
+/// where there are several ranks and PLUMBLINE_SCRATCH is no folder of this host.
 [[nodiscard]] Place place_of_worker(std::string_view name);
 
 }  // namespace plumbline::subject

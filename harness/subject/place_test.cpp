@@ -30,7 +30,7 @@ class PlaceOfLauncher : public testing::Test {
   std::string words(const Variables& variables) {
     try {
       return place(variables);
-    } catch (const RuntimeFailure& error) {
+    } catch (const InvalidArgument& error) {
       return error.what();
     }
   }
@@ -61,7 +61,7 @@ TEST_F(PlaceOfLauncher, IsWhatEachLauncherSays) {
                    {"MASTER_ADDR", "127.0.0.1"},
                    {"MASTER_PORT", "29500"}}),
             "torchrun 1 of 2, job torchrun-none-127.0.0.1-29500");
-  EXPECT_EQ(place({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "plain 0 of 1, job plain");
+  EXPECT_EQ(place({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "somebody 0 of 1, job somebody");
 }
 
 TEST_F(PlaceOfLauncher, IsTheInnerOnesWhereOneStartedAnother) {
@@ -82,12 +82,13 @@ TEST_F(PlaceOfLauncher, IsNoneInABatchScriptAndWhereAVariableIsEmptied) {
   EXPECT_EQ(place({{"RANK", ""}, {"WORLD_SIZE", "2"}}), "none");
   EXPECT_EQ(place({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "n@1"}}), "none") << "PMIx alone does not say how many";
   Variables all{{"OMPI_COMM_WORLD_SIZE", "2"}, {"PMI_SIZE", "2"}, {"WORLD_SIZE", "2"}};
-  for (const char* const name : rank_variables()) all[name] = "";
-  EXPECT_EQ(place(all), "none");
+  set(all);
+  for (const std::string& name : launcher_variables()) ::unsetenv(name.c_str());
+  EXPECT_FALSE(place_of_launcher());
 }
 
 TEST_F(PlaceOfLauncher, RefusesNumbersThatMakeNoRank) {
-  const std::string rule = ": a rank is a whole number from 0 to the size less one";
+  const std::string rule = ": a rank is a whole number from 0 to the size less one; correct or unset them";
   EXPECT_EQ(words({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), "the environment has RANK=2, WORLD_SIZE=2" + rule);
   EXPECT_EQ(words({{"PMI_RANK", "-1"}, {"PMI_SIZE", "2"}}), "the environment has PMI_RANK=-1, PMI_SIZE=2" + rule);
   EXPECT_EQ(words({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), "the environment has RANK=x, WORLD_SIZE=2" + rule);

@@ -81,10 +81,12 @@ InnerOptimizer sgd(const SgdOptions& options) {
       const Master& master = master_weights[i];
       std::vector<float>& buffer = (*buffers)[i];
       if (master.gradient.empty()) continue;
+      const bool is_first = buffer.empty();
       buffer.resize(master.gradient.size());
       for (std::size_t k = 0; k < buffer.size(); ++k) {
         const float kept = buffer[k] * momentum;
-        buffer[k] = kept + master.gradient[k];
+        // Nothing is added to the first gradient, nor to any without momentum, where 0 times Inf would stay as NaN.
+        buffer[k] = is_first || options.momentum == 0 ? master.gradient[k] : kept + master.gradient[k];
         const float change = down * buffer[k];
         master.values[k] += change;
       }
