@@ -66,7 +66,8 @@ class MutationScore(unittest.TestCase):
 case "$*" in *component:none*) echo "--filter 'component:none' matches nothing in profile full" >&2; exit 2;; esac
 case "$*" in *TOPO-*) echo "--filter 'TOPO-001' matches nothing in profile full; with --adapter it does" >&2; exit 2;; esac
 mkdir -p "$OUT"
-for check in one one two; do echo '{"type": "result", "check": "'$check'", "seconds": 2}'; done > "$OUT/run.jsonl"
+for check in one one two; do echo '{"type": "result", "check": "'$check'", "seconds": 2, "verdict": "pass"}'; done > "$OUT/run.jsonl"
+echo '{"type": "result", "check": "slow_here", "seconds": 2, "verdict": "warn"}' >> "$OUT/run.jsonl"
 '''
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(score.ASKED_BESIDE, {"toy": ["TOPO-001"]}):
             checks = score.Checks.__new__(score.Checks)
