@@ -41,10 +41,13 @@ json GraphQuestion::args() const {
   json args{{"graph", graph}, {"world_size", nodes}, {"rotations", rotations}};
   if (peers > 0) args["peers_per_itr"] = peers;
   if (ranks_per_node > 1) args["nprocs_per_node"] = ranks_per_node;
+  args.update(others);
   return args;
 }
 
-std::string GraphQuestion::words() const { return fmt::format("{} of {} nodes, {} peers", graph, nodes, peers); }
+std::string GraphQuestion::words() const {
+  return fmt::format("{} of {} nodes, {} peers{}", graph, nodes, peers, others.empty() ? "" : ", " + others.dump());
+}
 
 std::optional<AskedGraph> ask_graph(suite::Adapter& adapter, const GraphQuestion& question) {
   const Answer answer = answer_to(adapter, "gossip.graph", question.args());
@@ -57,6 +60,8 @@ std::optional<AskedGraph> ask_graph(suite::Adapter& adapter, const GraphQuestion
   }
   try {
     AskedGraph graph{.is_regular = answer.result.at("regular"),
+                     .is_bipartite = answer.result.at("bipartite"),
+                     .is_dynamic = answer.result.at("dynamic"),
                      .passive = answer.result.at("passive"),
                      .books = answer.result.at("phone_book"),
                      .nodes = {}};
@@ -99,8 +104,10 @@ int mesh_columns(int nodes) {
 
 }  // namespace
 
-bool is_edge(const std::string& graph, int nodes, int peers, int from, int to) {
+bool is_edge(const GraphQuestion& question, int from, int to) {
   if (from == to) return false;
+  const std::string& graph = question.graph;
+  const int nodes = question.nodes, peers = std::max(question.peers, 1);
   const int forward = (to - from + nodes) % nodes, back = nodes - forward;
   const auto either_way = [&](const auto& holds) { return holds(forward) || holds(back); };
   if (graph == "directed-exponential") return either_way([](int distance) { return is_power(distance, 2); });
@@ -121,9 +128,12 @@ bool is_edge(const std::string& graph, int nodes, int peers, int from, int to) {
   if (graph == "directed-linear") return either_way([](int distance) { return distance % 2 == 1; });
   if (graph == "bipartite-linear") return from % 2 != to % 2;
   if (graph == "ring") return forward == 1 || back == 1;
-  if (graph == "star") return from == 0 || to == 0;
+  if (graph == "star") {
+    const int center = question.others.value("center", 0);
+    return from == center || to == center;
+  }
   if (graph == "mesh") {
-    const int columns = mesh_columns(nodes);
+    const int rows = question.others.value("rows", 0), columns = rows == 0 ? mesh_columns(nodes) : nodes / rows;
     return std::abs(from / columns - to / columns) + std::abs(from % columns - to % columns) == 1;
   }
   return true;  // complete, random matchings

@@ -23,6 +23,7 @@ struct GraphQuestion {
   int peers = 0;  // 0: the graph's own
   int rotations = 0;
   int ranks_per_node = 1;
+  nlohmann::json others = nlohmann::json::object();  // rows, center, seed
   [[nodiscard]] nlohmann::json args() const;
   [[nodiscard]] std::string words() const;
 };
@@ -32,7 +33,7 @@ struct AskedPeers {
 };
 /// What came, or nothing where the question was refused as the asker's fault.
 struct AskedGraph {
-  bool is_regular = false;
+  bool is_regular = false, is_bipartite = false, is_dynamic = false;
   std::vector<bool> passive;
   std::vector<std::vector<int>> books;
   std::vector<AskedPeers> nodes;
@@ -42,8 +43,7 @@ struct AskedGraph {
 /// odd number of nodes.
 [[nodiscard]] std::optional<AskedGraph> ask_graph(suite::Adapter& adapter, const GraphQuestion& question);
 
-/// Whether `to` can be sent to by `from` in the graph of that name, by its definition. `peers` counts for n-peer
-/// graphs.
-[[nodiscard]] bool is_edge(const std::string& graph, int nodes, int peers, int from, int to);
+/// Whether `to` can be sent to by `from` in the graph that is asked for, by its definition.
+[[nodiscard]] bool is_edge(const GraphQuestion& question, int from, int to);
 
 }  // namespace plumbline::conformance

@@ -36,15 +36,39 @@ std::vector<double> own_start(Context& context, std::size_t count) {
 
 Buffer first_of(std::vector<double>& values) { return buffer_of(values); }
 
+// The graphs of "book", "round" and "convention" have the same peers in the first round.
+Graph graph_that_differs(const std::string& differs, bool is_other, int nodes) {
+  using gossip::GraphKind;
+  std::vector<std::vector<int>> book;
+  for (int node = 0; node < nodes; ++node) {
+    const int next = (node + 1) % nodes, last = (node + 2) % nodes;
+    book.push_back(is_other ? std::vector{next, next, last} : std::vector{next, last, last});
+  }
+  if (differs == "book") return Graph(book, 1, gossip::Convention::plumbline, false);
+  if (differs == "round") return Graph({.nodes = nodes});
+  const bool as_fairscale = differs == "convention" && is_other;
+  return Graph({.kind = differs == "graph" && is_other ? GraphKind::complete : GraphKind::ring,
+                .nodes = nodes,
+                .peers = differs == "peers" && is_other ? 2 : 1,
+                .convention = as_fairscale ? gossip::Convention::fairscale : gossip::Convention::plumbline});
+}
+
+gossip::Mixing mixing_that_differs(const std::string& differs, bool is_other, int nodes) {
+  if (differs != "kept" && differs != "sent")
+    return live_mixing(differs == "mixing" && is_other ? "skewed" : "uniform");
+  const double kept = differs == "kept" && is_other ? 0.25 : 0.5, sent = differs == "sent" && is_other ? 0.25 : 0.5;
+  return {.kind = gossip::MixingKind::given,
+          .shares = std::vector(static_cast<std::size_t>(nodes), std::vector<gossip::Shares>{{kept, {sent}}})};
+}
+
 // A node with another graph, mixing or round than the others, or with the same.
 void unmatched(Context& context) {
   const std::string differs = context.parameters().text("differs");
   const bool is_other = context.rank() == context.size() - 1;
-  const Graph graph({.kind = differs == "graph" && is_other ? gossip::GraphKind::complete : gossip::GraphKind::ring,
-                     .nodes = context.size(),
-                     .peers = differs == "peers" && is_other ? 2 : 1});
-  PushSum push_sum(context.world(), graph, live_mixing(differs == "mixing" && is_other ? "skewed" : "uniform"),
-                   {.heartbeat = kShort});
+  PushSum push_sum(context.world(), graph_that_differs(differs, is_other, context.size()),
+                   mixing_that_differs(differs, is_other, context.size()), {.heartbeat = kShort});
+  // Of two or of three distances that are taken in turn, the same as in round 0.
+  if (differs == "round" && is_other) push_sum.set_round(2);
   std::vector<double> x = own_start(context, 2);
   std::string said = "nothing was said";
   try {
@@ -293,7 +317,8 @@ void unconfirmed(Context& context) {
 void beside_the_caller(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto mixing = live_mixing(context.parameters().text("mixing"));
-  GossipThread thread(context.world().duplicate(), graph, mixing, {});
+  // However long a node would wait: longer than a clock can say.
+  GossipThread thread(context.world().duplicate(), graph, mixing, {.heartbeat = std::chrono::nanoseconds::max()});
   World expected = start_of(context, 3);
   const auto rank = static_cast<std::size_t>(context.rank());
   std::vector<double> values = expected.numerators[rank];
@@ -462,8 +487,9 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   };
   const suite::Axis mixing{"mixing", {"uniform", "skewed"}};
   const suite::Axis graphs{"graph", {"n-peer-exponential", "ring", "hub"}};
-  add("failure.unmatched", "GOSSIP-040@8cd4", {{"differs", {"nothing", "peers", "graph", "mixing"}}}, unmatched, {3, 4},
-      {}, true);
+  add("failure.unmatched", "GOSSIP-040@8cd4",
+      {{"differs", {"nothing", "peers", "graph", "book", "round", "convention", "mixing", "kept", "sent"}}}, unmatched,
+      {3, 4}, {}, true);
   add("failure.interrupted", "GOSSIP-041@3de6", {graphs, mixing, {"exchange", {"0", "2", "5"}}}, interrupted,
       {2, 3, 4});
   add("failure.other_group", "GOSSIP-042@aa29",

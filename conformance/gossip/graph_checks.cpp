@@ -44,6 +44,22 @@ void judge_graphs(Context& context, std::vector<int> worlds, int rotations, Judg
   if (judged == 0) report_words(graph + ": every question is refused");
 }
 
+// As many peers as every node has entries are not too many.
+std::string most_peers(Context& context, int nodes) {
+  const std::string& graph = context.parameters().text("graph");
+  GraphQuestion question{.graph = graph, .nodes = nodes};
+  const auto own = ask_graph(context.adapter(), question);
+  if (!own || graph == "n-peer-exponential") return {};
+  question.peers = nodes;
+  for (const auto& book : own->books) question.peers = std::min(question.peers, static_cast<int>(book.size()));
+  const auto got = ask_graph(context.adapter(), question);
+  if (!got) return question.words() + " is refused";
+  for (const AskedPeers& node : got->nodes)
+    if (node.out.front().size() != static_cast<std::size_t>(question.peers))
+      return fmt::format("{}: {} are sent to", question.words(), node.out.front());
+  return {};
+}
+
 std::vector<int> all_worlds() {
   std::vector<int> worlds;
   for (int nodes = 2; nodes <= 33; ++nodes) worlds.push_back(nodes);
@@ -89,15 +105,28 @@ std::string edges_of_the_name(const GraphQuestion& question, const AskedGraph& g
     const auto& book = got.books[static_cast<std::size_t>(from)];
     for (int to = 0; to < question.nodes; ++to) {
       const bool is_there = std::ranges::find(book, to) != book.end();
-      const bool belongs = is_edge(question.graph, question.nodes, std::max(question.peers, 1), from, to);
+      const bool belongs = is_edge(question, from, to);
       if (is_there != belongs && from != to)
         return fmt::format("node {} {} node {}", from, is_there ? "can send to" : "cannot send to", to);
     }
   }
   return {};
 }
+// Those of the name, and a mesh of each number of rows and a star of each center that are asked for.
 void named(Context& context) {
+  const std::string& graph = context.parameters().text("graph");
   judge_graphs(context, {2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 27}, 0, edges_of_the_name);
+  std::vector<json> others;
+  if (graph == "mesh") others = {{{"rows", 0}}, {{"rows", 1}}, {{"rows", 2}}, {{"rows", 4}}, {{"rows", 8}}};
+  if (graph == "star") others = {{{"center", 0}}, {{"center", 1}}, {{"center", 7}}};
+  for (const json& other : others) try {
+      const GraphQuestion question{.graph = graph, .nodes = 8, .others = other};
+      const auto got = ask_graph(context.adapter(), question);
+      const std::string problem = got ? edges_of_the_name(question, *got) : "is refused";
+      if (!problem.empty()) return report_words(question.words() + ": " + problem);
+    } catch (const std::runtime_error& error) {
+      return report_words(error.what());
+    }
 }
 
 // Books hold every distance up to the largest power that fits, however large the world is.
@@ -151,21 +180,46 @@ bool turns(const std::string& graph, int peers) {
 }
 
 std::string entries_in_turn(const GraphQuestion& question, const AskedGraph& got) {
-  const int peers = std::max(question.peers, 1);
+  const bool takes_turns = turns(question.graph, question.peers);
   for (std::size_t node = 0; node < got.nodes.size(); ++node)
     for (int turn = 0; turn <= question.rotations; ++turn) {
       const auto& book = got.books[node];
-      std::vector<int> expected = turns(question.graph, question.peers) ? std::vector<int>{} : book;
-      if (turns(question.graph, question.peers))
-        for (int i = 0; i < peers; ++i)
-          expected.push_back(book[static_cast<std::size_t>(turn * peers + i) % book.size()]);
+      const bool takes_all = takes_all_neighbours(question.graph) && question.peers == 0;
+      const int peers = takes_all ? static_cast<int>(book.size()) : std::max(question.peers, 1);
+      std::vector<int> expected;
+      for (int i = 0; i < peers; ++i)
+        expected.push_back(book[static_cast<std::size_t>((takes_turns ? turn * peers : 0) + i) % book.size()]);
       if (got.nodes[node].out[static_cast<std::size_t>(turn)] != expected)
         return fmt::format("node {} sends to {} in turn {}, its book is {}", node,
                            got.nodes[node].out[static_cast<std::size_t>(turn)], turn, book);
     }
   return {};
 }
-void in_turn(Context& context) { judge_graphs(context, {2, 3, 4, 6, 8, 9, 12}, 7, entries_in_turn); }
+void in_turn(Context& context) {
+  judge_graphs(context, {2, 3, 4, 6, 8, 9, 12}, 7, entries_in_turn);
+  for (const int nodes : {2, 4, 6, 12}) try {
+      report_words(most_peers(context, nodes));
+    } catch (const std::runtime_error& error) {
+      return report_words(error.what());
+    }
+}
+
+std::string words_of_itself(const GraphQuestion& question, const AskedGraph& got) {
+  bool is_regular = true;
+  for (std::size_t turn = 0; turn <= static_cast<std::size_t>(question.rotations); ++turn)
+    for (const AskedPeers& node : got.nodes) {
+      const std::size_t messages = got.nodes.front().out[turn].size();
+      if (node.out[turn].size() != messages || node.in[turn].size() != messages) is_regular = false;
+    }
+  const auto words = [](const char* what, bool is_one) {
+    return fmt::format("it calls itself {}{}", is_one ? "" : "not ", what);
+  };
+  if (got.is_regular ? !is_regular : is_regular && question.peers == 0) return words("regular", got.is_regular);
+  if (got.is_bipartite != question.graph.starts_with("bipartite")) return words("bipartite", got.is_bipartite);
+  const bool changes = turns(question.graph, question.peers) || question.graph == "random-matching";
+  return got.is_dynamic == changes ? "" : words("dynamic", got.is_dynamic);
+}
+void says_of_itself(Context& context) { judge_graphs(context, {2, 3, 4, 6, 7, 9, 12, 16}, 7, words_of_itself); }
 
 // A number of peers that is set anew starts with the first entries.
 void set_anew(Context& context) {
@@ -200,10 +254,26 @@ void ranks_of_nodes(Context& context) {
       const auto several = ask_graph(context.adapter(), question);
       if (!single || !several) return report_words(question.words() + " is refused");
       if (const std::string words = edges_of_the_name(question, *single); !words.empty()) return report_words(words);
+      const auto first_ranks = [&](std::vector<int> peers) {
+        for (int& peer : peers) peer *= each;
+        return peers;
+      };
+      json rows = json::object();
+      for (std::size_t node = 0; node < 6; ++node) {
+        rows[std::to_string(node)] = first_ranks(single->books[node]);
+        if (several->books[node] != rows[std::to_string(node)])
+          report_words(fmt::format("{}: node {} of {} ranks has the book {}", graph, node, each, several->books[node]));
+      }
+      for (const json& asked : {json(rows), json({5, 0, 1, 4, 2, 3})}) {
+        json args = question.args();
+        args.erase("rotations");
+        args["book_rows"] = asked;
+        report_words(problem_of(context.adapter(), kGraph, args,
+                                [&](const json& result) { return first_difference({{"book_rows", rows}}, result); }));
+      }
       for (std::size_t node = 0; node < 6; ++node)
         for (std::size_t turn = 0; turn < 5; ++turn) {
-          std::vector<int> expected = single->nodes[node].out[turn];
-          for (int& peer : expected) peer *= each;
+          const std::vector<int> expected = first_ranks(single->nodes[node].out[turn]);
           if (several->nodes[node].out[turn] != expected)
             report_words(fmt::format("{}: node {} of {} ranks sends to {}, not to {}", graph, node, each,
                                      several->nodes[node].out[turn], expected));
@@ -266,7 +336,46 @@ std::string matched_pairs(const GraphQuestion& question, const AskedGraph& got) 
     return fmt::format("{} different matchings in {} turns", rounds.size(), question.rotations + 1);
   return {};
 }
+// Several peers a round are several matchings: each is another node's, and one node is alone in each of an odd number.
+std::string several_matchings(const GraphQuestion& question, const AskedGraph& got) {
+  for (std::size_t turn = 0; turn <= static_cast<std::size_t>(question.rotations); ++turn) {
+    int alone = 0;
+    for (const AskedPeers& node : got.nodes) {
+      if (node.out[turn] != node.in[turn]) return fmt::format("turn {}: a node hears from {}", turn, node.in[turn]);
+      alone += question.peers - static_cast<int>(node.out[turn].size());
+    }
+    if (alone != question.nodes % 2 * question.peers) return fmt::format("turn {}: {} are alone", turn, alone);
+  }
+  return entries_once(question, got);
+}
+
+// The same rounds and seeds but for their upper halves.
+std::string draws_of_large_numbers(suite::Adapter& adapter) {
+  std::set<json> drawn;
+  constexpr std::int64_t far = std::int64_t{1} << 32;
+  const std::vector<std::pair<std::int64_t, std::int64_t>> rounds_and_seeds{{3, 5}, {3 + far, 5}, {3, 5 + far}, {5, 3}};
+  for (const auto& [round, seed] : rounds_and_seeds) {
+    const json args{{"topology", "random-matching"}, {"args", {{"size", 33}, {"round", round}, {"seed", seed}}}};
+    const std::string problem = problem_of(adapter, "gossip.topology", args, [&](const json& result) {
+      return drawn.insert(result.at("weights")).second ? "" : args.dump() + " draws what another round or seed draws";
+    });
+    if (!problem.empty()) return problem;
+  }
+  return {};
+}
+
 void matchings(Context& context) {
+  report_words(draws_of_large_numbers(context.adapter()));
+  for (const int nodes : {2, 5, 6, 9}) try {
+      for (const int peers : {nodes - 1, (nodes + 1) / 2}) {
+        const GraphQuestion question{.graph = "random-matching", .nodes = nodes, .peers = peers, .rotations = 3};
+        const auto got = ask_graph(context.adapter(), question);
+        const std::string problem = got ? several_matchings(question, *got) : "it is refused";
+        if (!problem.empty()) return report_words(question.words() + ": " + problem);
+      }
+    } catch (const std::runtime_error& error) {
+      return report_words(error.what());
+    }
   for (const int nodes : {2, 3, 6, 7, 8, 12, 33}) try {
       const GraphQuestion question{.graph = "random-matching", .nodes = nodes, .rotations = 9};
       const auto got = ask_graph(context.adapter(), question);
@@ -294,16 +403,26 @@ void refusals(Context& context) {
        {{{"graph", "ring"}, {"world_size", 6}, {"peers_per_itr", 3}},
         {{"graph", "n-peer-exponential"}, {"world_size", 3}, {"peers_per_itr", 3}},
         {{"graph", "star"}, {"world_size", 6}, {"peers_per_itr", 2}},
-        {{"graph", "random-matching"}, {"world_size", 4}, {"peers_per_itr", 4}}}},
+        {{"graph", "complete"}, {"world_size", 5}, {"peers_per_itr", 5}},
+        {{"graph", "random-matching"}, {"world_size", 4}, {"peers_per_itr", 4}},
+        {{"graph", "ring"}, {"world_size", 6}, {"plan", {{"set", 3}}}}}},
       {"no_peers",
        {{{"graph", "ring"}, {"world_size", 6}, {"peers_per_itr", 0}},
-        {{"graph", "ring"}, {"world_size", 6}, {"peers_per_itr", -1}}}},
+        {{"graph", "ring"}, {"world_size", 6}, {"peers_per_itr", -1}},
+        {{"graph", "ring"}, {"world_size", 6}, {"plan", {{"set", 0}}}}}},
       {"no_nodes", {{{"graph", "ring"}, {"world_size", 0}}, {{"graph", "ring"}, {"world_size", -2}}}},
-      {"no_ranks", {{{"graph", "ring"}, {"world_size", 4}, {"nprocs_per_node", 0}}}},
+      {"no_ranks",
+       {{{"graph", "ring"}, {"world_size", 4}, {"nprocs_per_node", 0}},
+        {{"graph", "ring"}, {"world_size", 4}, {"book_rows", {4}}},
+        {{"graph", "ring"}, {"world_size", 4}, {"book_rows", {-1}}}}},
       {"odd_sides",
        {{{"graph", "bipartite-linear"}, {"world_size", 7}}, {{"graph", "bipartite-exponential"}, {"world_size", 3}}}},
       {"no_mesh",
-       {{{"graph", "mesh"}, {"world_size", 6}, {"rows", 4}}, {{"graph", "star"}, {"world_size", 6}, {"center", 6}}}}};
+       {{{"graph", "mesh"}, {"world_size", 6}, {"rows", 4}},
+        {{"graph", "mesh"}, {"world_size", 6}, {"rows", 7}},
+        {{"graph", "mesh"}, {"world_size", 6}, {"rows", -2}},
+        {{"graph", "star"}, {"world_size", 6}, {"center", 6}},
+        {{"graph", "star"}, {"world_size", 6}, {"center", -1}}}}};
   for (const json& args : questions.at(what)) report_words(problem_of_refusal(context.adapter(), kGraph, args));
 }
 
@@ -340,8 +459,9 @@ void add_gossip_graph_checks(suite::Suite& suite) {
   add("in_turn", "GOSSIP-015@92e6",
       {{"graph",
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
-         "static-exponential", "mesh", "star", "complete"}}},
+         "ring", "static-exponential", "mesh", "star", "complete"}}},
       in_turn);
+  add("says_of_itself", "GOSSIP-029@6144", {all}, says_of_itself);
   add("set_anew", "GOSSIP-016@ed74",
       {{"graph",
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
@@ -352,7 +472,10 @@ void add_gossip_graph_checks(suite::Suite& suite) {
                  "mesh", "n-peer-exponential", "ring", "star", "static-exponential"}));
   add("sides", "GOSSIP-018@56f8", {{"graph", {"bipartite-exponential", "bipartite-linear"}}}, sides,
       {kGraph, "gossip.blocking"}, {of_case, {"gossip.blocking", "graph", {}, "graph"}});
-  add("matchings", "GOSSIP-019@881d", {}, matchings, {kGraph}, of_graphs({"random-matching"}));
+  add("matchings", "GOSSIP-019@881d", {}, matchings, {kGraph, "gossip.topology"},
+      {{kGraph, "graph", {"random-matching"}},
+       {"gossip.topology", "topology", {"random-matching"}},
+       {"gossip.topology", "args.mixing", {"uniform"}}});
   add("refusals", "GOSSIP-020@bb55",
       {{"what", {"unknown_graph", "too_many_peers", "no_peers", "no_nodes", "no_ranks", "odd_sides", "no_mesh"}}},
       refusals, {kGraph},
@@ -361,7 +484,7 @@ void add_gossip_graph_checks(suite::Suite& suite) {
         {},
         "what",
         {{"unknown_graph", {"ring"}},
-         {"too_many_peers", {"n-peer-exponential", "random-matching", "ring", "star"}},
+         {"too_many_peers", {"complete", "n-peer-exponential", "random-matching", "ring", "star"}},
          {"no_peers", {"ring"}},
          {"no_nodes", {"ring"}},
          {"no_ranks", {"ring"}},

@@ -1,4 +1,5 @@
 // What FairScale's and BlueFog's own graphs, weights and exchanges gave.
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -185,7 +186,26 @@ std::string difference_but_for_rounding(const json& expected, const json& got, c
   return first_difference(expected, got, where);
 }
 
+// What BlueFog's functions assert of their arguments, beside what is recorded.
+std::vector<json> bad_bluefog_arguments(const std::string& topology) {
+  std::vector<json> bad;
+  if (topology == "ExponentialGraph" || topology == "SymmetricExponentialGraph")
+    return {{{"size", 4}, {"base", 1}}, {{"size", 4}, {"base", 0}}, {{"size", 4}, {"base", -2}}};
+  bad = {{{"size", 0}}, {{"size", -1}}};
+  const auto add = [&](const char* field, std::vector<json> values) {
+    for (json& value : values) bad.push_back({{"size", 6}, {field, std::move(value)}});
+  };
+  if (topology == "RingGraph") add("connect_style", {-1, 3, 4});
+  if (topology == "MeshGrid2DGraph") add("shape", {{2, 2}, {3, 3}, {6}, {1, 2, 3}, {0, 6}, {6, 0}});
+  if (topology == "StarGraph") add("center_rank", {6, 7});
+  return bad;
+}
+
 void bluefog(Context& context) {
+  for (const json& args : bad_bluefog_arguments(context.parameters().text("topology")))
+    report_words(problem_of_refusal_beside_answers(
+        context.adapter(), "gossip.topology",
+        {{"convention", "bluefog"}, {"topology", context.parameters().text("topology")}, {"args", args}}));
   const json record = recorded("gossip", "bluefog");
   for (const json& one : record.at("cases")) {
     if (one.at("topology") != context.parameters().text("topology")) continue;
@@ -206,7 +226,77 @@ void bluefog(Context& context) {
   }
 }
 
+int modulo(int number, int size) { return (number % size + size) % size; }
+
+// BlueFog's generators over machines, by their definitions: the peers that a rank of a machine sends to and receives
+// from in a step.
+json machine_turn(const std::string& generator, int machines, int ranks, int machine, int rank, int step) {
+  const bool doubles = generator != "GetInnerOuterRingDynamicSendRecvRanks";
+  // Distances 1, 2, 4, … up to the largest power that is at most `most`.
+  const auto distance_of = [&](int most) {
+    int powers = 0;
+    while (1 << powers <= most) ++powers;
+    return doubles ? 1 << step % powers : 1;
+  };
+  json send = json::array(), receive = json::array();
+  if (generator == "GetExp2DynamicSendRecvMachineRanks") {
+    send.push_back(modulo(machine + distance_of(machines - 1), machines));
+    receive.push_back(modulo(machine - distance_of(machines - 1), machines));
+    return json::array({send, receive});
+  }
+  const int outside = step % ranks;
+  if (rank == outside) {
+    const int distance = distance_of(machines - 1);
+    send.push_back(modulo(machine + distance, machines) * ranks + rank);
+    receive.push_back(modulo(machine - distance, machines) * ranks + rank);
+    return json::array({send, receive});
+  }
+  // Round the machine without the rank that is outside.
+  std::vector<int> inside;
+  for (int i = 0; i < ranks; ++i)
+    if (i != outside) inside.push_back(i);
+  const int count = ranks - 1, at = static_cast<int>(std::ranges::find(inside, rank) - inside.begin());
+  const int distance = distance_of(ranks - 2);
+  send.push_back(machine * ranks + inside[static_cast<std::size_t>(modulo(at + distance, count))]);
+  receive.push_back(machine * ranks + inside[static_cast<std::size_t>(modulo(at - distance, count))]);
+  return json::array({send, receive});
+}
+
+// Machines of other sizes than the recorded ones.
+std::string problem_of_machines(suite::Adapter& adapter, const std::string& generator, int machines, int ranks) {
+  constexpr int steps = 13;
+  json expected = json::array();
+  for (int machine = 0; machine < machines; ++machine)
+    for (int rank = 0; rank < ranks; ++rank) {
+      json turns = json::array();
+      for (int step = 0; step < steps; ++step)
+        turns.push_back(machine_turn(generator, machines, ranks, machine, rank, step));
+      expected.push_back(std::move(turns));
+    }
+  const json args{{"convention", "bluefog"},
+                  {"generator", generator},
+                  {"world_size", machines * ranks},
+                  {"local_size", ranks},
+                  {"steps", steps}};
+  return problem_of(adapter, "gossip.turns", args,
+                    [&](const json& result) { return first_difference({{"ranks", expected}}, result); });
+}
+
+// Machines that are not filled, or have no ranks; one node, which has nobody to send to.
+std::vector<json> bad_turns(const std::string& generator) {
+  if (generator == "GetDynamicOnePeerSendRecvRanks") return {{{"topology", "RingGraph"}, {"size", 1}}};
+  return {{{"world_size", 8}, {"local_size", 3}}, {{"world_size", 8}, {"local_size", 0}}};
+}
+
 void bluefog_turns(Context& context) {
+  const std::string& generator = context.parameters().text("generator");
+  for (json args : bad_turns(generator)) {
+    args.update({{"convention", "bluefog"}, {"generator", generator}, {"steps", 1}});
+    report_words(problem_of_refusal_beside_answers(context.adapter(), "gossip.turns", args));
+  }
+  if (generator != "GetDynamicOnePeerSendRecvRanks")
+    for (const auto& [machines, ranks] : {std::pair{2, 3}, {3, 7}, {5, 5}, {9, 6}})
+      report_words(problem_of_machines(context.adapter(), generator, machines, ranks));
   const json record = recorded("gossip", "bluefog_turns");
   for (const json& one : record.at("cases")) {
     if (one.at("generator") != context.parameters().text("generator")) continue;

@@ -56,9 +56,8 @@ void Agreement::make(comm::Communicator& group, const Graph& graph, const Mixing
   std::vector<std::int32_t> list(longest), lists(longest * nodes);
   const Peers own = graph.peers(group.rank(), round);
   std::ranges::copy(own.in, std::ranges::copy(own.out, list.begin()).out);
-  if (longest > 0)
-    group.all_gather({list.data(), static_cast<std::int64_t>(longest), DType::i32},
-                     {lists.data(), static_cast<std::int64_t>(lists.size()), DType::i32}, heartbeat);
+  group.all_gather({list.data(), static_cast<std::int64_t>(longest), DType::i32},
+                   {lists.data(), static_cast<std::int64_t>(lists.size()), DType::i32}, heartbeat);
   judge(group, round, std::exchange(headers_, {}), lists);
   is_made_ = true;
 }

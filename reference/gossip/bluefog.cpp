@@ -103,10 +103,9 @@ Rows star(int size, int center) {
   return rows;
 }
 
-int base_of(const std::string& name, int base, int otherwise) {
-  if (base == 0) return otherwise;
-  if (base < 2) throw InvalidArgument(fmt::format("{}: base {}; it is 2 at least", name, base));
-  return base;
+int base_of(const std::string& name, std::optional<int> base, int otherwise) {
+  if (base && *base < 2) throw InvalidArgument(fmt::format("{}: base {}; it is 2 at least", name, *base));
+  return base.value_or(otherwise);
 }
 
 Rows weights_of(const std::string& name, const BluefogArguments& arguments) {

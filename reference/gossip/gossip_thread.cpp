@@ -248,11 +248,6 @@ void GossipThread::turn_off(std::span<const Buffer> x) {
   shared_->is_on = false;
 }
 
-bool GossipThread::is_on() const {
-  const std::lock_guard lock(shared_->mutex);
-  return shared_->is_on;
-}
-
 double GossipThread::weight() const {
   const std::lock_guard lock(shared_->mutex);
   shared_->require_idle("weight");
@@ -276,8 +271,6 @@ void GossipThread::set_round(std::int64_t round) {
   shared_->require_idle("round");
   shared_->push_sum.set_round(round);
 }
-
-bool GossipThread::is_lazy() const { return shared_->push_sum.is_lazy(); }
 
 std::int64_t GossipThread::rounds_mixed() const {
   const std::lock_guard lock(shared_->mutex);

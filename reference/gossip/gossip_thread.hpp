@@ -61,14 +61,12 @@ class GossipThread {
   /// Gossip on (training, the default) or off (evaluation). Turning it off collects the round under way into x first.
   void turn_on();
   void turn_off(std::span<const comm::Buffer> x);
-  [[nodiscard]] bool is_on() const;
 
   /// Of push-sum; to be asked and set while no round is under way. Throws StateError otherwise.
   [[nodiscard]] double weight() const;
   void set_weight(double weight);
   [[nodiscard]] std::int64_t round() const;
   void set_round(std::int64_t round);
-  [[nodiscard]] bool is_lazy() const;
   /// Rounds that were added.
   [[nodiscard]] std::int64_t rounds_mixed() const;
 

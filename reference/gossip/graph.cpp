@@ -39,10 +39,7 @@ bool takes_all(GraphKind kind) {
   return kind == GraphKind::static_exponential || kind == GraphKind::mesh || kind == GraphKind::star ||
          kind == GraphKind::complete;
 }
-bool is_exponential(GraphKind kind) {
-  return kind == GraphKind::directed_exponential || kind == GraphKind::n_peer_exponential ||
-         kind == GraphKind::bipartite_exponential || kind == GraphKind::static_exponential;
-}
+bool is_fairscales_exponential(GraphKind kind) { return kind <= GraphKind::bipartite_exponential; }
 
 // How many powers of `base`, from 1 on, are at most n - 1.
 int levels_of(int nodes, int base) {
@@ -145,9 +142,8 @@ std::vector<std::vector<int>> mesh_rows(int nodes, int rows) {
     auto& row = book[static_cast<std::size_t>(node)];
     if (node % columns + 1 < columns) row.push_back(node + 1);
     if (node + columns < nodes) row.push_back(node + columns);
-    if (node % columns > 0) row.push_back(node - 1);
     if (node >= columns) row.push_back(node - columns);
-    std::ranges::sort(row, {}, [&](int other) { return wrapped(std::int64_t{other} - node, nodes); });
+    if (node % columns > 0) row.push_back(node - 1);
   }
   return book;
 }
@@ -187,7 +183,7 @@ void require_options(const GraphOptions& options) {
   if (options.convention == Convention::fairscale) {
     if (!is_fairscales(options.kind) && options.kind != GraphKind::phone_book)
       throw InvalidArgument(fmt::format("{}: FairScale has no such graph", name));
-    if (options.nodes == 1 && is_exponential(options.kind))
+    if (options.nodes == 1 && is_fairscales_exponential(options.kind))
       throw InvalidArgument(fmt::format("{}: one node, the logarithm of 0 distances", name));
     return;
   }

@@ -84,16 +84,6 @@ std::vector<int> processes(const Graph& graph, std::vector<int> nodes) {
   return nodes;
 }
 
-json edges_of(const Graph& graph, int node, const Peers& peers, bool out) {
-  const int each = graph.options().ranks_per_node;
-  json edges = json::array();
-  for (const int peer : out ? peers.out : peers.in) {
-    const int from = out ? node : peer, to = out ? peer : node;
-    edges.push_back({from * each, to * each});
-  }
-  return edges;
-}
-
 // The weights of a rank before any turn, as FairScale's mixing gives them: shares, and shares over the one that stays.
 json mixing_of(const Graph& graph, int node, const Peers& peers) {
   const bool as_fairscale = graph.options().convention == gossip::Convention::fairscale;
@@ -109,22 +99,26 @@ json mixing_of(const Graph& graph, int node, const Peers& peers) {
   return {{"plain", plain}, {"adjusted", adjusted}, {"regular", gossip::is_lazy(graph, {})}, {"uniform", true}};
 }
 
+// A graph of ours that is static stays in its first round; FairScale's turns whenever it is told to.
+Peers peers_behind(const Graph& graph, int node, std::int64_t turns) {
+  const bool as_fairscale = graph.options().convention == gossip::Convention::fairscale;
+  return graph.peers(node, as_fairscale ? turns : graph.round_after(turns));
+}
+
 json turns_of(const Graph& graph, int node, int rotations) {
-  json out = json::array(), in = json::array(), out_edges = json::array(), in_edges = json::array(), mixing;
+  json out = json::array(), in = json::array(), mixing;
   try {
     for (int turn = 0; turn <= rotations; ++turn) {
-      const Peers peers = graph.peers(node, turn);
+      const Peers peers = peers_behind(graph, node, turn);
       if (turn == 0) mixing = mixing_of(graph, node, peers);
       out.push_back(processes(graph, peers.out));
       in.push_back(peers.in);
-      out_edges.push_back(edges_of(graph, node, peers, true));
-      in_edges.push_back(edges_of(graph, node, peers, false));
     }
   } catch (const OutOfRange& error) {
     const std::size_t at = in.size();
     return {{"out", out}, {"in", in}, {"error_at", at}, {"error", {{"kind", error.kind()}, {"message", error.what()}}}};
   }
-  return {{"out", out}, {"in", in}, {"mixing", mixing}, {"out_edges", out_edges}, {"in_edges", in_edges}};
+  return {{"out", out}, {"in", in}, {"mixing", mixing}};
 }
 
 // ["rotate"] or ["set", n], one after the other.
@@ -147,7 +141,7 @@ json planned(const Arguments& arguments, const Graph& start) {
   for (int node = 0; node < start.nodes(); ++node) {
     json turns = json::array();
     for (const Step& step : steps) {
-      const Peers peers = step.graph.peers(node, step.round);
+      const Peers peers = peers_behind(step.graph, node, step.round);
       turns.push_back({{"out", processes(start, peers.out)}, {"in", peers.in}});
     }
     ranks.push_back(std::move(turns));
@@ -352,11 +346,10 @@ json topology(const Arguments& arguments) {
   const auto name = arguments.get<std::string>("topology");
   const auto args = arguments.get<Arguments>("args");
   const gossip::BluefogArguments read{.size = args.get<int>("size"),
-                                      .base = args.get<int>("base", 0),
+                                      .base = args.find<int>("base"),
                                       .connect_style = args.get<int>("connect_style", 0),
                                       .center_rank = args.get<int>("center_rank", 0),
                                       .shape = args.get<std::vector<int>>("shape", {})};
-  if (args.has("base") && read.base < 2) arguments.refuse(fmt::format("args.base is {}; it is 2 at least", read.base));
   arguments.expect_no_others();
   gossip::BluefogTopology made = gossip::bluefog_topology(name, read);
   return with_neighbours(std::move(made.weights), made.is_regular);
@@ -483,7 +476,7 @@ void add_gossip_operations(AdapterService& service) {
                 {"ranks",
                  "list of any [nodes]",
                  "of each node by rotation: out (first ranks of the nodes it sends to), in (nodes it receives from), "
-                 "out_edges, in_edges, mixing, "
+                 "mixing, "
                  "or error and error_at; with plan a list of out and in",
                  {{"out", "list of integer or list of list of integer", "first ranks of the nodes it sends to"},
                   {"in", "list of integer or list of list of integer", "of those it receives from"},

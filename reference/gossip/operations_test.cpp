@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 TEST(GossipGraph, AnswersTurnsPlansOrRows) {
   const json turned =
-      ask("gossip.graph", R"({"graph": "ring", "world_size": 3, "nprocs_per_node": 2, "rotations": 1})");
+      ask("gossip.graph", R"({"graph": "directed-linear", "world_size": 3, "nprocs_per_node": 2, "rotations": 1})");
   EXPECT_EQ(turned["phone_book"], json::parse("[[2, 4], [4, 0], [0, 2]]"));
   EXPECT_EQ(turned["ranks"][0]["in"], json::parse("[[2], [1]]"));
   EXPECT_EQ(ask("gossip.graph", R"({"graph": "RingGraph", "world_size": 3, "plan": [["set", 2]]})")["ranks"][0],

@@ -45,9 +45,9 @@ void PushSum::make_round(std::span<const Buffer> x) {
 }
 
 // x_i *= a_ii, w_i *= a_ii. Where mixing is lazy absorb() multiplies the sum, and weights stay 1.
-void PushSum::prepare(std::span<const Buffer> x, bool mixes) {
+void PushSum::prepare(std::span<const Buffer> x) {
   sort_by_type(x);
-  if (!mixes || state_->is_lazy || state_->buckets.empty()) return;
+  if (state_->is_lazy || state_->buckets.empty()) return;
   for (const TypeBucket& bucket : state_->buckets) {
     const double kept =
         state_->is_fairscale ? state_->weight_bucket().kept : state_->plans.of(bucket.round).shares.kept;
@@ -57,7 +57,7 @@ void PushSum::prepare(std::span<const Buffer> x, bool mixes) {
 }
 
 void PushSum::prepare_weight() {
-  if (state_->is_lazy || state_->mixing.kind == MixingKind::metropolis_hastings) return;
+  if (!state_->carries_weight) return;
   const TypeBucket& deciding = state_->weight_bucket();
   const double kept = state_->is_fairscale ? deciding.kept : state_->plans.of(deciding.round).shares.kept;
   state_->weight = state_->rounded(state_->buckets.front(), state_->weight * kept);
@@ -103,7 +103,7 @@ void PushSum::absorb(std::span<const Buffer> x, const Incoming& incoming) {
 }
 
 void PushSum::absorb_weight(double incoming) {
-  if (state_->is_lazy || !state_->carries_weight) return;
+  if (!state_->carries_weight) return;
   const TypeBucket& first = state_->buckets.front();
   state_->weight = state_->rounded(first, state_->weight + state_->rounded(first, incoming));
 }
@@ -212,17 +212,13 @@ void PushSum::meet(std::span<const Buffer> x) {
   for (const TypeBucket& bucket : state_->buckets)
     for (const std::size_t tensor : bucket.tensors) meeting_.push_back({x[tensor], factors});
   double weight = state_->weight;
-  const bool has_weight = state_->carries_weight && !state_->is_lazy;
-  if (has_weight) meeting_.push_back({{&weight, 1, DType::f64}, {kept, sent, 1}});
+  if (state_->carries_weight) meeting_.push_back({{&weight, 1, DType::f64}, {kept, sent, 1}});
   naming_peers(round, [&] {
     const comm::PairExchange exchange{
         .peer = plan.met, .tag = state_->tag_of(Message::values), .parts = meeting_, .update = gossip::meet};
     state_->group->pair_exchanges()->start(exchange).wait(state_->options.heartbeat);
   });
-  if (has_weight)
-    state_->weight = weight;
-  else
-    prepare_weight();
+  state_->weight = weight;
   for (TypeBucket& bucket : state_->buckets) end_round_of(bucket);
   end_round();
   phase_ = Phase::idle;
@@ -311,9 +307,8 @@ std::vector<PushSum::NodeAt> PushSum::gathered(const NodeAt& own) {
                                             own.is_compared ? 1 : 0};
   std::vector<std::int64_t> all(said * static_cast<std::size_t>(state_->group->size()));
   // Others may notice that the group before has failed only when their own heartbeat time has passed.
-  const std::chrono::nanoseconds heartbeat = state_->options.heartbeat;
   const std::chrono::nanoseconds patience =
-      std::max(heartbeat, std::min<std::chrono::nanoseconds>(heartbeat, std::chrono::hours(24 * 365)) * 2);
+      std::min<std::chrono::nanoseconds>(state_->options.heartbeat, std::chrono::hours(24 * 365)) * 2;
   state_->group->all_gather({mine.data(), said, DType::i64},
                             {all.data(), static_cast<std::int64_t>(all.size()), DType::i64}, patience);
   std::vector<NodeAt> nodes;
@@ -397,7 +392,6 @@ const Graph& PushSum::graph() const { return state_->graph; }
 double PushSum::weight() const { return state_->weight; }
 void PushSum::set_weight(double weight) { state_->weight = weight; }
 double PushSum::kept() const { return state_->plans.shares_of(round_).kept; }
-bool PushSum::is_lazy() const { return state_->is_lazy; }
 bool PushSum::carries_weight() const { return state_->carries_weight; }
 
 std::int64_t PushSum::bytes_per_round(std::int64_t elements, DType dtype) const {

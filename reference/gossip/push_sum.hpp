@@ -124,8 +124,7 @@ class PushSum {
   void set_weight(double weight);
   /// What x is multiplied with as the kept share of the next round.
   [[nodiscard]] double kept() const;
-  /// Whether values travel unscaled, and whether with the weight.
-  [[nodiscard]] bool is_lazy() const;
+  /// Whether values travel with the weight.
   [[nodiscard]] bool carries_weight() const;
 
   /// One round on x in place: tensors of floating types in one memory, the same in every round. Throws Unsupported for
@@ -135,9 +134,8 @@ class PushSum {
   void mix(comm::Buffer x) { mix(std::span(&x, 1)); }
 
   // The parts.
-  /// Leaves in x and w what the node keeps. With `mixes` false x and w stay: what a retry of an interrupted round hands
-  /// over.
-  void prepare(std::span<const comm::Buffer> x, bool mixes = true);
+  /// Leaves in x and w what the node keeps.
+  void prepare(std::span<const comm::Buffer> x);
   /// Sends what x is now to the peers of the round, receives theirs, and goes on to the next round. Does not write x,
   /// which must not change until it returns. After an error it may be called again: see retry().
   [[nodiscard]] Incoming exchange(std::span<const comm::Buffer> x);

@@ -12,9 +12,9 @@ using comm::Operation;
 
 namespace {
 
-// Where values change between the parts of a round, the weight is not 1 there although it could be.
-bool must_carry_weight(const Graph& graph, const Mixing& mixing, bool may_be_lazy) {
-  return gossip::carries_weight(graph, mixing) || (!may_be_lazy && gossip::is_lazy(graph, mixing));
+// Where mixing is not lazy the weight is another between the parts of a round, although it can be 1 behind it.
+bool must_carry_weight(bool is_lazy, const Mixing& mixing) {
+  return !is_lazy && mixing.kind != MixingKind::metropolis_hastings;
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ RoundState::RoundState(comm::Communicator& nodes, Graph of_nodes, Mixing of_mass
       options(chosen),
       is_fairscale(graph.options().convention == Convention::fairscale),
       is_lazy(options.lazy && gossip::is_lazy(graph, mixing)),
-      carries_weight(must_carry_weight(graph, mixing, options.lazy)),
+      carries_weight(must_carry_weight(is_lazy, mixing)),
       plans(graph, mixing, nodes.rank()) {}
 
 const TypeBucket& RoundState::weight_bucket() const { return buckets[is_fairscale ? buckets.size() - 1 : 0]; }
@@ -42,7 +42,7 @@ double RoundState::rounded(const TypeBucket& bucket, double weight_of_it) const 
 }
 
 double RoundState::ratio_of(const Shares& shares, double sent) const {
-  if (is_lazy || sent == shares.kept) return 1;
+  if (is_lazy) return 1;
   const double ratio = sent / shares.kept;
   return is_fairscale ? double{static_cast<float>(ratio)} : ratio;
 }

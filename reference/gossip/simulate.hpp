@@ -75,8 +75,5 @@ inline constexpr double kExactConsensus = 1e-12;
 /// Of a period from round 0 on; of random matchings, which have none, of 64 rounds. Throws Unsupported above 512 nodes
 /// of graphs that do not look alike from every node, and for what would take minutes, with the figure.
 [[nodiscard]] Spectrum spectrum_of(const Graph& graph, const Mixing& mixing);
-/// |product of the rounds first … first + rounds - 1, less J|: a bound of what is left of the distance, for doubly
-/// stochastic rounds. Throws as spectrum_of(), and InvalidArgument where a round is not doubly stochastic.
-[[nodiscard]] double contraction_of(const Graph& graph, const Mixing& mixing, std::int64_t first, std::int64_t rounds);
 
 }  // namespace plumbline::gossip

@@ -28,15 +28,15 @@ bool is_alike(const Graph& graph, const Mixing& mixing) {
 }
 
 // The largest modulus of the products of the rounds' eigenvalues, but for the one of equal values.
-double circulant_contraction(const Graph& graph, std::int64_t first, std::int64_t rounds) {
+double circulant_contraction(const Graph& graph, std::int64_t rounds) {
   const int nodes = graph.nodes();
-  const auto peers = graph.peers(0, graph.round_after(first)).out.size();
+  const auto peers = graph.peers(0, 0).out.size();
   require_work(graph, static_cast<double>(nodes) * static_cast<double>(rounds) * static_cast<double>(peers + 1),
                kMostSums, "sums");
   std::vector<double> moduli(static_cast<std::size_t>(nodes), 1.0);
   std::vector<std::complex<double>> roots;
   for (int i = 0; i < nodes; ++i) roots.push_back(std::polar(1.0, 2 * std::numbers::pi * i / nodes));
-  for (std::int64_t round = first; round < first + rounds; ++round) {
+  for (std::int64_t round = 0; round < rounds; ++round) {
     const std::vector<int> out = graph.peers(0, graph.round_after(round)).out;
     for (int wave = 1; wave < nodes; ++wave) {
       std::complex<double> sum = 1;
@@ -126,14 +126,14 @@ struct Product {
   bool is_doubly_stochastic = true;
 };
 
-Product product_of(const Graph& graph, const Mixing& mixing, std::int64_t first, std::int64_t rounds) {
+Product product_of(const Graph& graph, const Mixing& mixing, std::int64_t rounds) {
   if (graph.nodes() > kMostNodes)
     throw Unsupported(fmt::format("the spectrum of a {} of {} nodes; {} at most", name_of(graph.options().kind),
                                   graph.nodes(), kMostNodes));
   require_work(graph, std::pow(graph.nodes(), 3) * static_cast<double>(rounds), kMostProducts, "products");
   const auto size = static_cast<std::size_t>(graph.nodes());
   Product product{.matrix = Matrix::identity(size)};
-  for (std::int64_t round = first; round < first + rounds; ++round) {
+  for (std::int64_t round = 0; round < rounds; ++round) {
     const Matrix next(size, mixing_matrix(graph, mixing, graph.round_after(round)));
     for (std::size_t row = 0; row < size; ++row) {
       double sum = 0;
@@ -166,9 +166,9 @@ Spectrum spectrum_of(const Graph& graph, const Mixing& mixing) {
   Spectrum spectrum;
   spectrum.rounds = graph.period() != 0 ? graph.period() : kMatchings;
   if (is_alike(graph, mixing)) {
-    spectrum.contraction = circulant_contraction(graph, 0, spectrum.rounds);
+    spectrum.contraction = circulant_contraction(graph, spectrum.rounds);
   } else {
-    const Product product = product_of(graph, mixing, 0, spectrum.rounds);
+    const Product product = product_of(graph, mixing, spectrum.rounds);
     spectrum.is_doubly_stochastic = product.is_doubly_stochastic;
     spectrum.contraction =
         product.is_doubly_stochastic ? norm_beside_mean(product.matrix) : second_modulus(product.matrix);
@@ -177,15 +177,6 @@ Spectrum spectrum_of(const Graph& graph, const Mixing& mixing) {
   spectrum.per_round = std::pow(spectrum.contraction, 1.0 / static_cast<double>(spectrum.rounds));
   spectrum.spectral_gap = 1 - spectrum.per_round;
   return spectrum;
-}
-
-double contraction_of(const Graph& graph, const Mixing& mixing, std::int64_t first, std::int64_t rounds) {
-  if (is_alike(graph, mixing)) return circulant_contraction(graph, first, rounds);
-  const Product product = product_of(graph, mixing, first, rounds);
-  if (!product.is_doubly_stochastic)
-    throw InvalidArgument(fmt::format("rounds {} to {} of {} are not doubly stochastic: no norm bounds them", first,
-                                      first + rounds - 1, name_of(graph.options().kind)));
-  return norm_beside_mean(product.matrix);
 }
 
 }  // namespace plumbline::gossip

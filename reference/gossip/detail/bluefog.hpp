@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,10 +20,10 @@ namespace plumbline::gossip {
 
 struct BluefogArguments {
   int size = 1;
-  int base = 0;              // of the exponential ones; 0: 2, of the symmetric one 4
-  int connect_style = 0;     // of a ring: 0 both neighbours, 1 the one before, 2 the one behind
-  int center_rank = 0;       // of a star
-  std::vector<int> shape{};  // of a mesh: rows and columns; empty: as square as can be
+  std::optional<int> base{};  // of the exponential ones; nothing: 2, of the symmetric one 4
+  int connect_style = 0;      // of a ring: 0 both neighbours, 1 the one before, 2 the one behind
+  int center_rank = 0;        // of a star
+  std::vector<int> shape{};   // of a mesh: rows and columns; empty: as square as can be
 };
 
 struct BluefogTopology {
