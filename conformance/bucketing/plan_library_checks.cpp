@@ -297,7 +297,7 @@ void any_form(Context& context) {
 void add_plan_library_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
                        void (*body)(Context&)) {
-    axes.push_back(suite::worlds({1}));
+    axes.push_back(suite::worlds({1, 3}));
     suite.add({.id = std::string("bucketing.planned.") + name,
                .verifies = {requirement},
                .axes = std::move(axes),

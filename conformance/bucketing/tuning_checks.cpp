@@ -42,7 +42,7 @@ void choice(Context& context) {
   EXPECT_EQ(chosen(bound, bound), 0) << "BUCKET-218: none is slower than is tolerated";
   EXPECT_EQ(chosen(beyond, bound), 100) << "BUCKET-218: the smallest is slower";
   EXPECT_EQ(chosen(beyond, beyond), 900) << "BUCKET-218: both are slower";
-  EXPECT_EQ(chosen(2, 1), 100) << "BUCKET-218: two are the fastest";
+  EXPECT_EQ(chosen(2.5, 1), 100) << "BUCKET-218: two are the fastest";
   EXPECT_EQ(bucketing::chosen_limit(std::vector{time_named(7, 2, 2, 2)}), 7) << "BUCKET-218: one size";
 }
 
@@ -126,6 +126,13 @@ void time_is_up(Context& context) {
   for (const BucketTime& time : tuning.times) EXPECT_EQ(time.samples.size(), is_up ? 3U : 5U) << "BUCKET-218: rounds";
 }
 
+// The sizes that are tried by default.
+void usual(Context&) {
+  constexpr std::int64_t mebi = 1 << 20;
+  for (const auto& limits : {bucketing::usual_limits(), bucketing::TuningOptions{}.limits})
+    EXPECT_THAT(limits, ElementsAre(0, mebi, 4 * mebi, 10 * mebi, 25 * mebi, 100 * mebi, kNoLimit)) << "BUCKET-218";
+}
+
 void bad_tuning(Context& context) {
   const auto said = [&](bucketing::TuningOptions options) {
     options.timing = [](auto&, const auto&) { return 1.0; };
@@ -144,9 +151,8 @@ void bad_tuning(Context& context) {
 }  // namespace
 
 void add_tuning_checks(suite::Suite& suite) {
-  const auto add = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&),
-                       std::vector<int> worlds = {1}) {
-    axes.push_back(suite::worlds(std::move(worlds)));
+  const auto add = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&)) {
+    axes.push_back(suite::worlds({1, 3}));
     suite.add({.id = std::string("bucketing.tuning.") + name,
                .verifies = {"BUCKET-218@0b9d"},
                .axes = std::move(axes),
@@ -154,8 +160,9 @@ void add_tuning_checks(suite::Suite& suite) {
   };
   add("choice", {{"quartiles", {"narrow", "wide"}}}, choice);
   add("bad_times", {}, bad_times);
-  add("tried", {{"fastest", {"none", "some", "all"}}, {"per_tensor", {"no", "yes"}}}, tried, {1, 3});
-  add("time_is_up", {{"seconds", {"0", "many"}}}, time_is_up, {1, 3});
+  add("tried", {{"fastest", {"none", "some", "all"}}, {"per_tensor", {"no", "yes"}}}, tried);
+  add("time_is_up", {{"seconds", {"0", "many"}}}, time_is_up);
+  add("usual", {}, usual);
   add("bad_options", {}, bad_tuning);
 }
 
