@@ -381,6 +381,15 @@ const std::vector<BadQuestion>& bad_assignments() {
       {"negative_limit", kAssign, assign({{"limits", {100, -1}}})},
       {"no_limit", kAssign, assign({{"limits", json::array()}})},
       {"overflow", kAssign, assign({{"numel", {std::int64_t{1} << 62, 4}}})},
+      {"negative_first_limit", kAssign, assign({{"limits", {-1, 100}}})},
+      {"negative_size_later", kAssign, assign({{"numel", {-1, 4}}})},
+      {"order_below_0", kAssign, assign({{"tensor_indices", {0, -1}}})},
+      {"order_too_long", kAssign, assign({{"tensor_indices", {0, 1, 2}}})},
+      {"too_many_types", kAssign, assign({{"dtype", {"f32", "f32", "f32"}}})},
+      {"too_many_flags", kAssign, assign({{"expect_sparse_gradient", {true, false, false}}})},
+      {"too_few_devices", kAssign, assign({{"device", {"cpu"}}})},
+      {"overflow_of_sparse", kAssign,
+       assign({{"numel", {std::int64_t{1} << 60, std::int64_t{1} << 60}}, {"expect_sparse_gradient", {true, true}}})},
       {"overflow_of_sum", kAssign, assign({{"numel", {std::int64_t{1} << 60, std::int64_t{1} << 60}}})},
       {"unknown_type", kAssign, assign({{"dtype", "f33"}})},
       {"too_few_types", kAssign, assign({{"dtype", {"f32"}}})},
@@ -392,6 +401,16 @@ const std::vector<BadQuestion>& bad_assignments() {
       {"negative_cap", "bucketing.capacity_config", {{"bucket_cap_mb", -1}}},
       {"cap_not_a_number", "bucketing.capacity_config", {{"bucket_cap_mb_list", {1, "nan"}}}},
       {"cap_of_too_many_bytes", "bucketing.capacity_config", {{"bucket_cap_mb", 1e13}}},
+      {"cap_not_a_number_alone", "bucketing.capacity_config", {{"bucket_cap_mb", "nan"}}},
+      {"cap_of_one_byte_too_many", "bucketing.capacity_config", {{"bucket_cap_mb", 8796093022208.0}}},
+      {"cap_infinite", "bucketing.capacity_config", {{"bucket_cap_mb_list", {"inf"}}}},
+      {"ready_too_short",
+       "bucketing.ddp_runs",
+       {{"numel", {4, 4}}, {"dtype", "f32"}, {"iterations", 2}, {"ready", {0}}}},
+      {"ready_with_a_repetition",
+       "bucketing.ddp_runs",
+       {{"numel", {4, 4}}, {"dtype", "f32"}, {"iterations", 2}, {"ready", {0, 0}}}},
+      {"too_many_iterations", "bucketing.ddp_runs", {{"numel", {4}}, {"dtype", "f32"}, {"iterations", 1001}}},
       {"negative_iterations", "bucketing.ddp_runs", {{"numel", {4}}, {"dtype", "f32"}, {"iterations", -1}}},
       {"order_unknown",
        "bucketing.ddp_runs",
@@ -406,7 +425,8 @@ void refuses_bad_assignments(Context& context) { report_words(problem_of_bad_que
 void add_assign_checks(suite::Suite& suite) {
   const std::string runs = "bucketing.ddp_runs";
   const std::vector<std::string> any_type{"bf16", "c64", "f16", "f32", "f64"}, one_type{"f32"}, two_types{"f32", "f64"},
-      here{"cpu"}, both{"cpu", "cuda:1"};
+      every_type{"bf16", "c32", "c64", "c128", "f16", "f32", "f64", "i32", "i64", "u8"}, here{"cpu"},
+      both{"cpu", "cuda:1"};
   const auto of_each = [](const suite::Axis& axis, const std::vector<std::string>& plain,
                           std::map<std::string, std::vector<std::string>> other) {
     for (const std::string& value : axis.values) other.emplace(value, plain);
@@ -456,9 +476,9 @@ void add_assign_checks(suite::Suite& suite) {
         "gradients",
         {{"one_type", any_type},
          {"limits", {"f16", "f32", "f64"}},
-         {"types", any_type},
+         {"types", every_type},
          {"sparse", any_type},
-         {"ordered", any_type},
+         {"ordered", every_type},
          {"refused", one_type}}},
        {kAssign,
         "device",
@@ -488,8 +508,8 @@ void add_assign_checks(suite::Suite& suite) {
       {"options", {"neither", "find_unused", "static_graph"}}, default_runs, of_runs);
   add("bad_caps", "BUCKET-014@f215", {"bucketing.capacity_config", "bucketing.ddp_runs"},
       faults_of(bad_assignments(), {"bucketing.capacity_config", "bucketing.ddp_runs"}), refuses_bad_assignments,
-      {{runs, "dtype", {}, "fault", {{"negative_iterations", one_type}, {"order_unknown", one_type}}},
-       {runs, "device", {}, "fault", {{"negative_iterations", here}, {"order_unknown", here}}}},
+      {{runs, "dtype", {}, "fault", of_each(faults_of(bad_assignments(), {runs}), one_type, {})},
+       {runs, "device", {}, "fault", of_each(faults_of(bad_assignments(), {runs}), here, {})}},
       "plumbline", operation_of_fault(bad_assignments()));
 }
 

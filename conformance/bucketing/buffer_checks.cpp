@@ -234,6 +234,17 @@ void judge_layout(Context& context) {
   report_words(search(property, context.seed(), kind == "multiples" ? 1 : trials));
 }
 
+// As many elements as there may be, in the last place and in the first.
+void largest_buffers(Context& context) {
+  constexpr std::int64_t most = std::int64_t{1} << 53;
+  const json sizes = context.parameters().text("large") == "first" ? json{most - 1, 1} : json{0, most};
+  const json places = context.parameters().text("large") == "first" ? json{{1, most, 0}, {0, 1, 0}}
+                                                                    : json{{most, most, 0}, {0, most, 0}};
+  report_words(problem_of(context.adapter(), kLayout, {{"numel", sizes}}, [&](const json& result) {
+    return first_difference({{"param_index", places}, {"bucket_indices", {{0, most}}}}, result);
+  }));
+}
+
 // A buffer of more elements than 31 bits hold.
 void large_buffers(Context& context) {
   const std::int64_t size = std::int64_t{1} << context.parameters().number("bits");
@@ -436,6 +447,21 @@ const std::vector<BadQuestion>& bad_buffers() {
       {"padding_for_nobody", kLayout, {{"numel", {4}}, {"pad_buckets_for_high_nccl_busbw", true}}},
       {"embedding_that_is_none", kLayout, {{"numel", {4}}, {"data_parallel_world_size", 2}, {"shared_embedding", {1}}}},
       {"too_many_elements", kLayout, {{"numel", {std::int64_t{1} << 62, std::int64_t{1} << 62}}}},
+      {"negative_size_first", kLayout, {{"numel", {-4, 4}}}},
+      {"ranks_below_0", kLayout, {{"numel", {4}}, {"data_parallel_world_size", -1}}},
+      {"embedding_below_0", kLayout, {{"numel", {4}}, {"data_parallel_world_size", 2}, {"shared_embedding", {0, -1}}}},
+      {"embedding_for_nobody", kLayout, {{"numel", {4}}, {"shared_embedding", {0}}}},
+      {"one_element_too_many", kLayout, {{"numel", {1, std::int64_t{1} << 53}}}},
+      {"too_many_with_padding",
+       kLayout,
+       {{"numel", {(std::int64_t{1} << 53) - 63, 1}}, {"data_parallel_world_size", 1}}},
+      {"too_many_groups", kFlatten, {{"numel", {1, 1}}, {"dtype", "f32"}, {"group", {0, 0, 0}}}},
+      {"order_too_short", kFlatten, {{"numel", {1, 1}}, {"dtype", "f32"}, {"order", {0}}}},
+      {"order_with_a_stranger", kFlatten, {{"numel", {1, 1}}, {"dtype", "f32"}, {"order", {0, 2}}}},
+      {"order_below_0", kFlatten, {{"numel", {1, 1}}, {"dtype", "f32"}, {"order", {0, -1}}}},
+      {"unfused_order_too_short", kFlatten, {{"numel", {1, 1}}, {"dtype", "f32"}, {"order", {0}}, {"fused", false}}},
+      {"unfused_negative", kFlatten, {{"numel", {1, -1}}, {"dtype", "f32"}, {"fused", false}}},
+      {"overflow_of_sum", kFlatten, {{"numel", {std::int64_t{1} << 60, std::int64_t{1} << 60}}, {"dtype", "f32"}}},
       {"negative_gradient", kFlatten, {{"numel", {-1}}, {"dtype", "f32"}}},
       {"negative_group", kFlatten, {{"numel", {1}}, {"dtype", "f32"}, {"group", {-1}}}},
       {"too_few_groups", kFlatten, {{"numel", {1, 1}}, {"dtype", "f32"}, {"group", {0}}}},
@@ -489,6 +515,7 @@ void add_bucket_buffer_checks(suite::Suite& suite) {
   add("layout.embedding_alone", "BUCKET-020@69f2", kLayout, {"buffer", {"padded", "embedding"}},
       judge_layout<embedding_alone>);
   add("layout.large", "BUCKET-015@af49", kLayout, {"bits", {"20", "33"}}, large_buffers);
+  add("layout.largest", "BUCKET-015@af49", kLayout, {"large", {"first", "last"}}, largest_buffers);
   add("layout.megatron_recorded", "BUCKET-021@6583", kLayout, {"kind", {"ddp_layout", "distributed_optimizer_layout"}},
       megatron_recorded, "megatron");
   add("layout.bad_arguments", "BUCKET-022@aac0", kLayout, faults_of(bad_buffers(), {kLayout}), refuses_bad_buffers);

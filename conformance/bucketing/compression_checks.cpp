@@ -377,6 +377,40 @@ void feedback(Context& context) {
               fmt::format("trial {}", trial));
 }
 
+// Columns that nearly depend on each other, and one that does: lengths of one at right angles, and zeros.
+void orthonormal(Context& context) {
+  const double epsilon = context.parameters().number("epsilon");
+  constexpr std::int64_t rows = 12, columns = 5;
+  Matrix matrix(static_cast<std::size_t>(rows * columns));
+  const auto at = [&](std::int64_t row, std::int64_t column) -> double& {
+    return matrix[static_cast<std::size_t>(row * columns + column)];
+  };
+  double length = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto seed = static_cast<std::size_t>(row);
+    at(row, 0) = 3 * number(1, 0, 0, seed);
+    length += at(row, 0) * at(row, 0);
+    at(row, 1) = at(row, 0) + 1e-4 * number(2, 0, 0, seed);
+    at(row, 2) = 2 * at(row, 0) - 3 * at(row, 1);
+    at(row, 3) = at(row, 1) + 1e-4 * number(3, 0, 0, seed);
+    at(row, 4) = 0;
+  }
+  bucketing::orthonormalise(matrix, columns, epsilon);
+  EXPECT_NEAR(std::abs(at(5, 0)), std::abs(3 * number(1, 0, 0, 5)) / (std::sqrt(length) + epsilon), 1e-12)
+      << "BUCKET-204: the first column over its length and epsilon";
+  if (epsilon > 0) return;  // lengths are not one
+  for (std::int64_t a = 0; a < columns; ++a)
+    for (std::int64_t b = 0; b <= a; ++b) {
+      double product = 0;
+      for (std::int64_t row = 0; row < rows; ++row) product += at(row, a) * at(row, b);
+      const bool depends = a == 2 || a == 4;
+      if (a != b || depends)
+        EXPECT_NEAR(product, 0, 1e-14) << "BUCKET-204: columns " << a << " and " << b;
+      else
+        EXPECT_NEAR(product, 1, 1e-12) << "BUCKET-204: column " << a;
+    }
+}
+
 // A number of the k-th of 16 vectors at right angles.
 double walsh(int k, std::size_t at) {
   return (std::popcount(static_cast<unsigned>(k) & static_cast<unsigned>(at)) % 2 == 0 ? 1 : -1) / 4.0;
@@ -521,6 +555,7 @@ void add_compression_checks(suite::Suite& suite) {
   add("low_rank", "BUCKET-203@1514", {{"rank", {"1", "2", "4"}}, {"of", {"1", "2"}}}, low_rank, {1, 2, 3, 4},
       [](const suite::Parameters& parameters) { return parameters.number("of") <= parameters.number("rank"); });
   add("feedback", "BUCKET-204@b9fd", {{"feedback", {"on", "off"}}, {"limit", {"each", "flat"}}}, feedback);
+  add("orthonormal", "BUCKET-204@b9fd", {{"epsilon", {"0", "2"}}}, orthonormal, {1, 3});
   add("warm_start", "BUCKET-205@3662", {{"directions", {"two", "five"}}}, warm_start);
   add("start", "BUCKET-206@0e23", {{"start", {"0", "1", "3", "9"}}}, start);
   add("worth", "BUCKET-207@3dc3", {{"rate", {"0", "2", "1000"}}, {"compressed", {"at_once", "later"}}}, worth);

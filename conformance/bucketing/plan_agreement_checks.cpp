@@ -1,5 +1,7 @@
 // That ranks find out, before anything is reduced, that they planned differently: all of them, and alike.
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -92,6 +94,17 @@ Difference difference_named(const std::string& name) {
   }
   if (name == "limit")
     buckets[1]["limit_bytes"] = 101, one.subject = "bucket 1", one.usual_part = "100", one.odd_part = "101";
+  const std::map<std::string, std::tuple<const char*, json, const char*, const char*>> of_bucket{
+      {"bucket_type", {"dtype", "bf16", "f32", "bf16"}},
+      {"bucket_device", {"device", "cuda:2", "cpu", "cuda:2"}},
+      {"bucket_group", {"group", 8, "", "8"}},
+      {"bucket_sparse", {"sparse", true, "", "sparse"}},
+      {"bucket_complex", {"dtype", "c64", "f32", "2"}}};
+  if (const auto found = of_bucket.find(name); found != of_bucket.end()) {
+    const auto& [field, value, usual_part, odd_part] = found->second;
+    buckets[1][field] = value;
+    one.subject = "bucket 1", one.usual_part = usual_part, one.odd_part = odd_part;
+  }
   if (name == "padding")
     buckets[0]["elements"] = 16, one.subject = "bucket 0", one.usual_part = "12", one.odd_part = "16";
   return one;
@@ -151,6 +164,27 @@ void differences_are_told(Context& context) {
     }
 }
 
+// Ranks that say the same have one opinion, in the order of their first ones.
+void opinions_of_each(Context& context) {
+  json args = everybody(5, usual());
+  const std::vector<int> limits{100, 101, 100, 102, 101};
+  for (std::size_t rank = 0; rank < limits.size(); ++rank)
+    args["ranks"][rank]["plan"]["buckets"][1]["limit_bytes"] = limits[rank];
+  report_words(problem_of(context.adapter(), kAgree, args, [&](const json& result) -> std::string {
+    for (const json& one : result.at("differences")) {
+      json ranks = json::array();
+      for (const json& opinion : one.at("opinions")) {
+        ranks.push_back(opinion.at("ranks"));
+        const std::string limit = std::to_string(limits[opinion.at("ranks").at(0).get<std::size_t>()]);
+        if (opinion.at("value").get<std::string>().find(limit) == std::string::npos)
+          return fmt::format("{} does not say {}", opinion.dump(), limit);
+      }
+      if (ranks != json{{0, 2}, {1, 4}, {3}}) return fmt::format("opinions are said to be those of {}", ranks.dump());
+    }
+    return result.at("differences").size() == 5 ? "" : "not every rank is told";
+  }));
+}
+
 // The order in which gradients became ready differs on every rank: the fault that goes unseen until lengths do not fit.
 void orders_of_readiness(Context& context) {
   const auto ranks = static_cast<int>(context.parameters().number("ranks"));
@@ -187,12 +221,13 @@ void add_plan_agreement_checks(suite::Suite& suite) {
                .operations = {kAgree},
                .body = body});
   };
-  add("all_agree", "BUCKET-038@47b3", {{"ranks", {"1", "2", "5"}}, {"parameters", {"usual", "none"}}}, all_agree);
+  add("all_agree", "BUCKET-038@47b3", {{"ranks", {"1", "2", "5", "64"}}, {"parameters", {"usual", "none"}}}, all_agree);
   add("differences_are_told", "BUCKET-039@ee08",
       {{"differs",
         {"size", "shape", "type", "device", "group", "sparse", "missing", "extra", "place", "launch_order", "split",
-         "limit", "padding"}}},
+         "limit", "padding", "bucket_type", "bucket_device", "bucket_group", "bucket_sparse", "bucket_complex"}}},
       differences_are_told);
+  add("opinions_of_each", "BUCKET-039@ee08", {}, opinions_of_each);
   add("orders_of_readiness", "BUCKET-040@60ba", {{"ranks", {"1", "2", "4", "7"}}}, orders_of_readiness);
 }
 

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -26,16 +28,19 @@ const char* const kCheck = "bucketing.check";
 const char* const kRead = "bucketing.read";
 const char* const kExposed = "bucketing.exposed";
 const char* const kEqual = "bucketing.equal_buckets";
+const char* const kRanksAgree = "bucketing.agree";
 
 // ---- plans that are right, and what is done to them ----
 
 // The arguments of bucketing.check.
 struct Planned {
   json gradients = json::array(), buckets = json::array(), rules = json::object();
+  json of_plan = json::object();  // what the plan says beside its buckets
   [[nodiscard]] json args() const {
     json args = rules;
     args["gradients"] = gradients;
-    args["plan"] = {{"buckets", buckets}};
+    args["plan"] = of_plan;
+    args["plan"]["buckets"] = buckets;
     return args;
   }
   [[nodiscard]] std::int64_t elements(const json& member) const {
@@ -138,10 +143,86 @@ Planned with_frozen(Random& random) {
   return one;
 }
 
+// With an empty gradient at each end of every bucket, where the next one begins.
+Planned with_empty_gradients(Random& random) {
+  Planned one = packed(random);
+  for (json& bucket : one.buckets) {
+    const json dtype = bucket.at("dtype"), end = bucket.at("elements");
+    for (const json& at : {json(0), end}) {
+      bucket["members"].push_back({one.gradients.size(), at});
+      one.gradients.push_back({{"name", fmt::format("p{}", one.gradients.size())}, {"elements", 0}, {"dtype", dtype}});
+    }
+  }
+  return one;
+}
+
+// Each bucket's limit is the size that it has, and that of the last but one stays.
+Planned with_limits_reached(Random& random) {
+  Planned one = packed(random);
+  for (const json& bucket : one.buckets)
+    if (bucket.at("dtype") == "f32") one.rules["limits"].push_back(4 * bucket.at("elements").get<std::int64_t>());
+  return one;
+}
+
+// As much between members, and at the end, as the alignment explains. What is not known of a plan's alignment is what
+// the plan itself says.
+Planned aligned_by_plan(Random& random) {
+  Planned one = aligned(random);
+  one.of_plan = std::exchange(one.rules, json::object());
+  return one;
+}
+
+// A limit counts what lies between members.
+Planned aligned_with_limits(Random& random) {
+  Planned one = aligned(random);
+  for (const json& bucket : one.buckets) {
+    if (bucket.at("dtype") != "f32") continue;
+    const json& last = bucket.at("members").back();
+    one.rules["limits"].push_back(4 * (last.at(1).get<std::int64_t>() + one.elements(last)));
+  }
+  return one;
+}
+
+// An embedding that is to be alone closes the bucket before it, which so is not full.
+Planned with_alone(Random& random) {
+  Planned one = with_limits(random);
+  for (const int elements : {3, 2}) {
+    const json members = json::array({json::array({one.gradients.size(), 0})});
+    one.buckets.insert(one.buckets.begin(),
+                       json::object({{"dtype", "f32"}, {"elements", elements}, {"members", members}}));
+    if (elements == 3) one.rules["alone"] = {one.gradients.size()};
+    one.gradients.push_back({{"elements", elements}});
+  }
+  return one;
+}
+
+// All that may be said of a gradient, of complex numbers on a device.
+Planned of_other_kinds(Random& random) {
+  Planned one = packed(random);
+  for (const char* dtype : {"f16", "bf16", "f64", "i32", "i64", "u8", "c32", "c64", "c128"}) {
+    const json members = json::array({json::array({one.gradients.size(), 0})});
+    one.buckets.push_back(
+        {{"dtype", dtype}, {"elements", 3}, {"device", "cuda:1"}, {"group", 4}, {"members", members}});
+    one.gradients.push_back({{"elements", 3}, {"dtype", dtype}, {"device", "cuda:1"}, {"group", 4}});
+  }
+  return one;
+}
+
 const std::map<std::string, Planned (*)(Random&)>& right_plans() {
-  static const std::map<std::string, Planned (*)(Random&)> plans{
-      {"packed", packed},       {"aligned", aligned},       {"limits", with_limits}, {"order", with_order},
-      {"reversed", in_reverse}, {"below_caps", below_caps}, {"sparse", with_sparse}, {"frozen", with_frozen}};
+  static const std::map<std::string, Planned (*)(Random&)> plans{{"packed", packed},
+                                                                 {"aligned", aligned},
+                                                                 {"limits", with_limits},
+                                                                 {"order", with_order},
+                                                                 {"reversed", in_reverse},
+                                                                 {"below_caps", below_caps},
+                                                                 {"sparse", with_sparse},
+                                                                 {"frozen", with_frozen},
+                                                                 {"empty_gradients", with_empty_gradients},
+                                                                 {"limits_reached", with_limits_reached},
+                                                                 {"aligned_by_plan", aligned_by_plan},
+                                                                 {"aligned_with_limits", aligned_with_limits},
+                                                                 {"alone", with_alone},
+                                                                 {"other_kinds", of_other_kinds}};
   return plans;
 }
 
@@ -274,6 +355,19 @@ const std::map<std::string, Fault>& faults() {
       {"overlapping", {packed, "overlap", [](Planned& one, Random& random) { return overlap(one, random, 1); }}},
       {"overlapping_alignment",
        {aligned, "overlap", [](Planned& one, Random& random) { return overlap(one, random, 8); }}},
+      {"overlapping_by_all",
+       {packed, "overlap",
+        [](Planned& one, Random&) {
+          one.buckets[0]["members"][1][1] = 0;
+          return json{{"bucket", 0}};
+        }}},
+      {"beginning_at_the_end",
+       {packed, "outside",
+        [](Planned& one, Random& random) {
+          json& bucket = some_bucket(one, random);
+          bucket["members"].back()[1] = bucket["elements"];
+          return json{{"gradient", bucket["members"].back().at(0)}};
+        }}},
       {"before_the_bucket",
        {packed, "outside",
         [](Planned& one, Random&) {
@@ -336,6 +430,47 @@ const std::map<std::string, Fault>& faults() {
           one.rules["limits"] = {std::int64_t{1} << 40};
           return json{{"bucket", 0}};
         }}},
+      {"embedding_first_of_others",
+       {packed, "alone",
+        [](Planned& one, Random&) {
+          one.rules["alone"] = {0};
+          return json{{"gradient", 0}};
+        }}},
+      {"sparse_as_dense",
+       {with_sparse, "alone",
+        [](Planned& one, Random&) {
+          one.buckets[1]["sparse"] = false;
+          return json{{"bucket", 1}};
+        }}},
+      {"numbers_of_elements",
+       {packed, "mixed", [](Planned& one, Random& random) { return change_gradient(one, random, "dtype", "c64"); }}},
+      {"too_many_by_one",
+       {packed, "overflow",
+        [](Planned& one, Random&) {
+          one.buckets[0]["elements"] = std::numeric_limits<std::int64_t>::max() / 4 + 1;
+          return json{{"bucket", 0}};
+        }}},
+      {"limit_of_the_second",
+       {with_limits, "cap",
+        [](Planned& one, Random&) {
+          one.rules["limits"] = {160, 4};
+          return json{{"bucket", 1}};
+        }}},
+      {"one_byte_below_the_size",
+       {aligned, "cap",
+        [](Planned& one, Random&) {
+          const json last = one.buckets[0]["members"].back();
+          one.rules["limits"] = {4 * (last.at(1).get<std::int64_t>() + one.elements(last)) + 1};
+          return json{{"bucket", 0}};
+        }}},
+      {"twice_in_a_bucket",
+       {packed, "doubled",
+        [](Planned& one, Random&) {
+          json& bucket = one.buckets[0];
+          bucket["members"].push_back({0, bucket["elements"]});
+          bucket["elements"] = bucket["elements"].get<std::int64_t>() + one.elements(bucket["members"].back());
+          return json{{"gradient", 0}};
+        }}},
       {"members_swapped", {with_order, "order", [](Planned& one, Random&) { return swap_members(one); }}},
       {"buckets_swapped",
        {with_order, "order",
@@ -382,6 +517,11 @@ std::string names(const json& result, const std::string& kind, const json& whom,
   if (result.at("valid") != !is_error) return fmt::format("valid is {}", result.at("valid").dump());
   for (const json& problem : result.at("problems")) {
     if (problem.at("kind") != kind || problem.at("severity") != (is_error ? "error" : "warning")) continue;
+    // Of a bucket as a whole no gradient is named, and of a gradient wherever it is no bucket.
+    static const std::map<std::string, const char*> unnamed{
+        {"cap", "gradient"},   {"overflow", "gradient"}, {"empty", "gradient"}, {"waits", "gradient"},
+        {"doubled", "bucket"}, {"missing", "bucket"},    {"frozen", "bucket"}};
+    if (const auto field = unnamed.find(kind); field != unnamed.end() && !problem.at(field->second).is_null()) continue;
     if (std::ranges::all_of(whom.items(), [&](const auto& field) { return problem.at(field.key()) == field.value(); }))
       return {};
   }
@@ -473,6 +613,65 @@ void reads_torch(Context& context) {
                               return problem_of_read(result.at("plan"), gradients, json::object());
                             }));
   }
+}
+
+// Sizes alone, launched from the last bucket to the first: what each bucket of some gradients must have.
+struct Sized {
+  json gradients;
+  std::string sizes;
+  json buckets;
+};
+std::vector<Sized> sized(const std::string& kind) {
+  const auto of = [](std::int64_t elements, const char* dtype = "f32", bool sparse = false, int group = 0) {
+    return json{{"elements", elements}, {"dtype", dtype}, {"sparse", sparse}, {"group", group}};
+  };
+  using List = json::array_t;
+  if (kind == "types")
+    return {{List{of(4), of(3, "f16"), of(5), of(1, "f16"), of(2, "f64")}, "16, 8, 36", {{4}, {1, 3}, {0, 2}}},
+            {List{of(4), of(3, "c64"), of(5)}, "24,36", {{1}, {0, 2}}},
+            {List{of(4), of(3, "f32", false, 1), of(5)}, " 20 , 12, 16", {{2}, {1}, {0}}}};
+  if (kind == "empty")
+    return {{List{of(4), of(0)}, "16", {{0, 1}}},
+            {List{of(4), of(0)}, "0, 16", {{1}, {0}}},
+            {List{of(0), of(4)}, "16", {{0, 1}}},
+            {List{of(4), of(0, "f16"), of(6), of(0)}, "0, 40", {{1}, {0, 2, 3}}},
+            {List{}, "", json::array()}};
+  return {{List{of(4), of(7, "f32", true), of(6)}, "28, 40", {{1}, {0, 2}}},
+          {List{of(7, "f32", true), of(7, "f32", true), of(6)}, "24, 28, 28", {{2}, {1}, {0}}},
+          {List{of(7, "f32", true), of(7)}, "28, 28", {{1}, {0}}}};
+}
+void reads_sizes(Context& context) {
+  for (const Sized& one : sized(context.parameters().text("gradients"))) {
+    const json args{{"convention", "torch"}, {"plan", {{"bucket_sizes", one.sizes}}}, {"gradients", one.gradients}};
+    report_words(problem_of(context.adapter(), kRead, args, [&](const json& result) {
+      const std::string problem = first_difference({one.buckets}, {indices_of(result.at("plan"))}, one.sizes);
+      return problem.empty() ? problem_of_read(result.at("plan"), one.gradients, json::object()) : problem;
+    }));
+  }
+}
+
+// A plan in our form, with all fields or with those alone that it must have.
+void reads_own(Context& context) {
+  const bool all = context.parameters().text("fields") == "all";
+  json plan{{"buckets", json::array()}};
+  if (all) plan["schema"] = 1;
+  json expected = plan;
+  expected["schema"] = 1;
+  for (const char* dtype : {"f16", "bf16", "f32", "f64", "i32", "i64", "u8", "c32", "c64", "c128"}) {
+    const auto i = static_cast<int>(plan["buckets"].size());
+    json bucket{{"dtype", dtype}, {"elements", i + 9}, {"members", {{2 * i, 0}, {2 * i + 1, i + 1}}}};
+    const json others = all ? json{{"device", "cuda:" + std::to_string(i)},
+                                   {"group", i + 3},
+                                   {"limit_bytes", i + 100},
+                                   {"sparse", i % 2 == 0}}
+                            : json{{"device", "cpu"}, {"group", 0}, {"limit_bytes", 0}, {"sparse", false}};
+    json whole = bucket;
+    whole.update(others);
+    plan["buckets"].push_back(all ? whole : bucket);
+    expected["buckets"].push_back(whole);
+  }
+  report_words(problem_of(context.adapter(), kRead, {{"plan", plan}, {"gradients", json::array()}},
+                          [&](const json& result) { return first_difference({{"plan", expected}}, result); }));
 }
 
 void reads_megatron(Context& context) {
@@ -643,6 +842,24 @@ void equal_buckets(Context& context) {
   }
 }
 
+// Without a latency, or over one rank, more buckets are never worse.
+void free_buckets(Context& context) {
+  const bool alone = context.parameters().text("of") == "one_rank";
+  const json args{{"backward", 16},
+                  {"bytes", 64},
+                  {"buckets", {1, 3}},
+                  {"latency", alone ? 0.5 : 0.0},
+                  {"world_size", alone ? 1 : 2},
+                  {"bandwidth", 4}};
+  report_words(problem_of(context.adapter(), kEqual, args, [&](const json& result) {
+    const json exposed = alone ? json{0.0, 0.0} : json{16.0, 16.0 / 3};
+    for (std::size_t i = 0; i < 2; ++i)
+      if (!is_close(result.at("exposed").at(i), exposed.at(i)))
+        return fmt::format("exposed is {}, not {}", result.at("exposed").dump(), exposed.dump());
+    return result.at("best_count") == "inf" ? std::string() : "the best number is " + result.at("best_count").dump();
+  }));
+}
+
 // ---- refusals ----
 
 const std::vector<BadQuestion>& bad_plans() {
@@ -659,27 +876,136 @@ const std::vector<BadQuestion>& bad_plans() {
     args.update(change);
     return args;
   };
-  const json other{{"bucket_sizes", "17"}}, shorter{{"bucket_sizes", "16"}, {"num_parameter_tensors", 2}};
-  const json layout{{"param_index", json::array({json::array({0, 5, 0})})},
-                    {"bucket_indices", json::array({json::array({0, 5})})}};
-  const json groups = json::array({{{"gradients", {"stranger"}}, {"numel", 4}}});
+  const auto with = [](json value, const char* path, json part) {
+    value[json::json_pointer(path)] = std::move(part);
+    return value;
+  };
+  const auto without = [](json value, const char* object, const char* field) {
+    value[json::json_pointer(object)].erase(field);
+    return value;
+  };
+  const auto equal = [](json change) {
+    json args{{"backward", 1}, {"bytes", 1}, {"buckets", {1}}, {"world_size", 2}};
+    args.update(change);
+    return args;
+  };
+  const auto of_plan = [&](const char* path, json part) {
+    return check({{"plan", with(plan, path, std::move(part))}});
+  };
+  const json two = json::array({{{"elements", 4}, {"name", "a"}}, {{"elements", 6}, {"name", "b"}}});
+  const auto read = [&](const char* convention, json written) {
+    return json{{"convention", convention}, {"gradients", two}, {"plan", std::move(written)}};
+  };
+  // Right ones, each of which is spoilt in one place.
+  const json first{{"bucket_sizes", "40"}, {"num_parameter_tensors", 2}},
+      rebuilt{{"rebuilt_per_bucket_param_indices", "1, 0"}, {"rebuilt_bucket_sizes", "24, 16"}},
+      layout{{"param_index", {{6, 10, 0}, {0, 6, 0}}}, {"bucket_indices", {{0, 10}}}},
+      group = json::array({{{"gradients", {"a", "b"}}, {"numel", 10}}});
+  constexpr std::int64_t large = std::int64_t{1} << 62;
+  const auto ranks = [&](std::size_t count, const json& shapes) {
+    return json{{"ranks", json(count, json{{"gradients", gradients}, {"plan", plan}, {"shapes", shapes}})}};
+  };
   static const std::vector<BadQuestion> list{
       {"no_buckets", kCheck, check({{"plan", json::object()}})},
+      {"plan_that_is_a_list", kCheck, check({{"plan", json::array()}})},
+      {"buckets_that_are_an_object", kCheck, of_plan("/buckets", json::object())},
+      {"other_schema", kCheck, of_plan("/schema", 2)},
+      {"unknown_field_of_a_plan", kCheck, of_plan("/bucket", 1)},
+      {"unknown_field_of_a_bucket", kCheck, of_plan("/buckets/0/limit", 1)},
+      {"bucket_without_type", kCheck, check({{"plan", without(plan, "/buckets/0", "dtype")}})},
+      {"bucket_without_size", kCheck, check({{"plan", without(plan, "/buckets/0", "elements")}})},
+      {"bucket_without_members", kCheck, check({{"plan", without(plan, "/buckets/0", "members")}})},
+      {"unknown_type_of_a_bucket", kCheck, of_plan("/buckets/0/dtype", "f33")},
+      {"unknown_device_of_a_bucket", kCheck, of_plan("/buckets/0/device", "drum")},
+      {"member_of_one_number", kCheck, of_plan("/buckets/0/members/0", json::array({0}))},
+      {"member_of_three_numbers", kCheck, of_plan("/buckets/0/members/0", {0, 0, 4})},
+      {"no_alignment_in_a_plan", kCheck, of_plan("/member_alignment", 0)},
+      {"no_alignment_of_buckets_in_a_plan", kCheck, of_plan("/bucket_alignment", 0)},
       {"unknown_type", kCheck, check({{"gradients", json::array({{{"elements", 4}, {"dtype", "float"}}})}})},
+      {"unknown_device", kCheck, check({{"gradients", json::array({{{"elements", 4}, {"device", "drum"}}})}})},
       {"negative_elements", kCheck, check({{"gradients", json::array({{{"elements", -4}}})}})},
+      {"no_elements", kCheck, check({{"gradients", json::array({json::object()})}})},
+      {"negative_group", kCheck, check({{"gradients", json::array({{{"elements", 4}, {"group", -1}}})}})},
+      {"unknown_field_of_a_gradient", kCheck, check({{"gradients", json::array({{{"elements", 4}, {"size", 4}}})}})},
+      {"names_that_are_equal", kCheck, check({{"gradients", with(two, "/1/name", "a")}})},
+      {"bytes_that_are_too_many", kCheck, check({{"gradients", with(two, "/1/elements", large)}})},
+      {"sum_of_bytes_that_are_too_many", kCheck,
+       check({{"gradients", with(with(two, "/0/elements", large / 4), "/1/elements", large / 4)}})},
       {"negative_limit", kCheck, check({{"limits", {-1}}})},
+      {"negative_limit_later", kCheck, check({{"limits", {7, -1}}})},
       {"no_alignment", kCheck, check({{"member_alignment", 0}})},
+      {"no_alignment_of_buckets", kCheck, check({{"bucket_alignment", 0}})},
+      {"negative_alignment", kCheck, check({{"bucket_alignment", -8}})},
       {"order_too_short", kCheck, check({{"order", json::array()}})},
+      {"order_too_long", kCheck, check({{"order", {0, 1}}})},
+      {"order_with_a_stranger", kCheck, check({{"order", {1}}})},
+      {"order_below_0", kCheck, check({{"order", {-1}}})},
+      {"order_with_a_repetition", kCheck, check({{"gradients", two}, {"order", {1, 1}}})},
+      {"readiness_too_short", kCheck, check({{"ready", json::array()}})},
+      {"readiness_with_a_stranger", kCheck, check({{"ready", {1}}})},
       {"frozen_stranger", kCheck, check({{"frozen", {1}}})},
-      {"sizes_of_another_model", kRead, {{"convention", "torch"}, {"gradients", gradients}, {"plan", other}}},
-      {"number_of_another_model", kRead, {{"convention", "torch"}, {"gradients", gradients}, {"plan", shorter}}},
-      {"layout_of_another_model", kRead, {{"convention", "megatron"}, {"gradients", gradients}, {"plan", layout}}},
-      {"group_of_another_model", kRead, {{"convention", "paddle"}, {"gradients", gradients}, {"plan", groups}}},
+      {"frozen_below_0", kCheck, check({{"frozen", {-1}}})},
+      {"alone_stranger", kCheck, check({{"alone", {1}}})},
+      {"alone_below_0", kCheck, check({{"alone", {-1}}})},
+      {"sizes_of_another_model", kRead, read("torch", with(first, "/bucket_sizes", "17"))},
+      {"sizes_that_are_too_small", kRead, read("torch", with(first, "/bucket_sizes", "36"))},
+      {"sizes_that_are_too_large", kRead, read("torch", with(first, "/bucket_sizes", "44"))},
+      {"too_few_sizes", kRead, read("torch", with(first, "/bucket_sizes", "16"))},
+      {"too_many_sizes", kRead, read("torch", with(first, "/bucket_sizes", "0, 40"))},
+      {"two_sizes_of_a_bucket", kRead, read("torch", with(first, "/bucket_sizes", "40 40"))},
+      {"sizes_that_are_words", kRead, read("torch", with(first, "/bucket_sizes", "40, many"))},
+      {"neither_sizes_nor_indices", kRead, read("torch", {{"num_parameter_tensors", 2}})},
+      {"number_of_another_model", kRead, read("torch", with(first, "/num_parameter_tensors", 3))},
+      {"indices_with_a_stranger", kRead, read("torch", with(rebuilt, "/rebuilt_per_bucket_param_indices", "1, 2"))},
+      {"indices_below_0", kRead, read("torch", with(rebuilt, "/rebuilt_per_bucket_param_indices", "1, -1"))},
+      {"rebuilt_sizes_of_another_model", kRead, read("torch", with(rebuilt, "/rebuilt_bucket_sizes", "24, 20"))},
+      {"too_few_rebuilt_sizes", kRead, read("torch", with(rebuilt, "/rebuilt_bucket_sizes", "24"))},
+      {"layout_of_another_model", kRead, read("megatron", with(layout, "/param_index/0", {5, 10, 0}))},
+      {"layout_that_ends_elsewhere", kRead, read("megatron", with(layout, "/param_index/0", {6, 9, 0}))},
+      {"layout_below_0", kRead, read("megatron", with(layout, "/param_index/1", {-6, 0, 0}))},
+      {"layout_of_fewer", kRead, read("megatron", with(layout, "/param_index", json::array({{0, 4, 0}})))},
+      {"layout_of_more", kRead, read("megatron", with(layout, "/param_index", {{6, 10, 0}, {0, 6, 0}, {10, 11, 0}}))},
+      {"place_without_bucket", kRead, read("megatron", with(layout, "/param_index/0", {6, 10}))},
+      {"bucket_that_there_is_not", kRead, read("megatron", with(layout, "/param_index/0", {6, 10, 1}))},
+      {"bucket_number_below_0", kRead, read("megatron", with(layout, "/param_index/0", {6, 10, -1}))},
+      {"bucket_of_three_ends", kRead, read("megatron", with(layout, "/bucket_indices/0", {0, 5, 10}))},
+      {"bucket_that_ends_before", kRead, read("megatron", with(layout, "/bucket_indices/0", {10, 0}))},
+      {"bucket_that_begins_below_0", kRead, read("megatron", with(layout, "/bucket_indices/0", {-1, 10}))},
+      {"layout_without_buckets", kRead, read("megatron", without(layout, "", "bucket_indices"))},
+      {"layout_without_places", kRead, read("megatron", without(layout, "", "param_index"))},
+      {"group_of_another_model", kRead, read("paddle", with(group, "/0/gradients/1", "stranger"))},
+      {"group_of_numbers", kRead, read("paddle", with(group, "/0/gradients/1", 1))},
+      {"group_of_another_size", kRead, read("paddle", with(group, "/0/numel", 11))},
+      {"group_without_gradients", kRead, read("paddle", without(group, "/0", "gradients"))},
+      {"groups_that_are_an_object", kRead, read("paddle", json::object())},
+      {"no_rank", kRanksAgree, ranks(0, json::array())},
+      {"too_many_ranks", kRanksAgree, ranks(65, json::array({{4}}))},
+      {"shape_of_fewer", kRanksAgree, ranks(2, json::array({{3}}))},
+      {"shape_of_more", kRanksAgree, ranks(2, json::array({{2, 3}}))},
+      {"shape_below_0", kRanksAgree, ranks(2, json::array({{-2, -2}}))},
+      {"shape_of_none", kRanksAgree, ranks(2, json::array({{4, 0}}))},
+      {"shape_of_too_many", kRanksAgree, ranks(2, json::array({{large, 4, 1}}))},
+      {"too_many_shapes", kRanksAgree, ranks(2, json::array({{4}, {4}}))},
       {"gradient_without_time", kExposed, exposed({{"ready", json::array()}})},
+      {"gradient_below_0", kExposed, exposed({{"plan", with(plan, "/buckets/0/members/0/0", -1)}})},
+      {"bytes_that_64_bits_do_not_hold", kExposed, exposed({{"plan", with(plan, "/buckets/0/elements", large)}})},
+      {"bytes_below_0", kExposed, exposed({{"plan", with(plan, "/buckets/0/elements", -4)}})},
       {"time_below_0", kExposed, exposed({{"ready", {-1}}})},
+      {"time_infinite", kExposed, exposed({{"ready", {"inf"}}})},
       {"time_not_a_number", kExposed, exposed({{"backward", "nan"}})},
+      {"backward_below_0", kExposed, exposed({{"backward", -1}})},
+      {"latency_below_0", kExposed, exposed({{"latency", -0.5}})},
+      {"latency_not_a_number", kExposed, exposed({{"latency", "nan"}})},
+      {"bandwidth_below_0", kExposed, exposed({{"bandwidth", -1}})},
+      {"bandwidth_not_a_number", kExposed, exposed({{"bandwidth", "nan"}})},
       {"no_ranks", kExposed, exposed({{"world_size", 0}})},
-      {"no_equal_buckets", kEqual, {{"backward", 1}, {"bytes", 1}, {"buckets", {0}}, {"world_size", 2}}},
+      {"no_equal_buckets", kEqual, equal({{"buckets", {0}}})},
+      {"buckets_below_0", kEqual, equal({{"buckets", {1, -1}}})},
+      {"equal_bytes_below_0", kEqual, equal({{"bytes", -1}})},
+      {"equal_bytes_not_a_number", kEqual, equal({{"bytes", "nan"}})},
+      {"equal_backward_below_0", kEqual, equal({{"backward", -1}})},
+      {"equal_backward_of_no_bucket", kEqual, equal({{"backward", -1}, {"buckets", json::array()}})},
+      {"equal_ranks_of_no_bucket", kEqual, equal({{"world_size", 0}, {"buckets", json::array()}})},
   };
   return list;
 }
@@ -724,7 +1050,11 @@ void add_bucket_plan_checks(suite::Suite& suite) {
   add("exposed_by_recurrence", "BUCKET-034@9f50", {kExposed}, {"times", {"any", "late_first", "free", "one_rank"}},
       exposed_by_recurrence);
   add("equal_buckets", "BUCKET-035@5422", {kEqual}, {"bound", {"communication", "backward"}}, equal_buckets);
+  add("free_buckets", "BUCKET-035@5422", {kEqual}, {"of", {"one_rank", "no_latency"}}, free_buckets);
+  add("reads_sizes", "BUCKET-031@cca3", {kRead}, {"gradients", {"types", "empty", "sparse"}}, reads_sizes, "torch");
+  add("reads_own", "BUCKET-219@67d0", {kRead}, {"fields", {"all", "least"}}, reads_own);
   add("bad_plans", "BUCKET-036@1c36", {kCheck}, faults_of(bad_plans(), {kCheck}), refuses_bad_plans);
+  add("bad_ranks", "BUCKET-036@1c36", {kRanksAgree}, faults_of(bad_plans(), {kRanksAgree}), refuses_bad_plans);
   for (const char* convention : {"torch", "megatron", "paddle"})
     add(fmt::format("bad_{}_plans", convention).c_str(), "BUCKET-036@1c36", {kRead}, bad_plans_of(convention),
         refuses_bad_plans, convention);

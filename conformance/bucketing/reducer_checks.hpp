@@ -16,6 +16,12 @@ void add_reducer_memory_checks(suite::Suite& suite);
 void add_compression_checks(suite::Suite& suite);
 /// Sums of sparse gradients: BUCKET-210 to BUCKET-212.
 void add_sparse_checks(suite::Suite& suite);
+/// What a reducer rejects when it is made and while it is used, each beside what it accepts: BUCKET-216, BUCKET-217.
+void add_reducer_refusal_checks(suite::Suite& suite);
+/// Plans of a reducer's gradients, and tables of them, that no adapter is asked for.
+void add_plan_library_checks(suite::Suite& suite);
+/// Which size of buckets is chosen by trying: BUCKET-218.
+void add_tuning_checks(suite::Suite& suite);
 /// A model in buckets: BUCKET-070.
 void add_reducer_model_checks(suite::Suite& suite);
 /// All of them.

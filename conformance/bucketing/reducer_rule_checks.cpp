@@ -83,6 +83,94 @@ void starts_in_plan_order(Context& context) {
   }
 }
 
+// What ranks exchange in each pass, beside what they compare of their plans: the reducer says all of it.
+void says_what_it_starts(Context& context) {
+  const std::string with = context.parameters().text("with");
+  RecordingCommunicator world(context.world().duplicate());
+  std::vector<float> initial(3), statistics(2);
+  const ReducerTraining training{.sizes = {40, 30, 20, 10}, .limit_bytes = 200};
+  bucketing::ReducerOptions options{.names = names_of_training(training)};
+  if (with == "initial") options.initial = {{initial.data(), 3, DType::f32}, {initial.data(), 1, DType::f32}};
+  if (with == "buffers") options.buffers = {{statistics.data(), 2, DType::f32}};
+  if (with == "join") options.join = true;
+  if (with == "find_unused") options.unused = bucketing::Unused::find_unused;
+  if (with == "static_graph") options.unused = bucketing::Unused::static_graph;
+  int rebuilt = 0;
+  if (with == "rebuild")
+    options.rebuild = [&](std::span<const int> order) {
+      EXPECT_THAT(order, testing::ElementsAre(3, 1, 2, 0)) << "BUCKET-058: the order that is known";
+      ++rebuilt;
+      return plan_of_training(training, {order.begin(), order.end()});
+    };
+  Reducer reducer({&world}, gradients_of_training(training), plan_of_training(training, {3, 2, 1, 0}), options);
+  using Exchange = std::pair<DType, std::int64_t>;
+  int started = 0;
+  for (int step = 0; step < 3; ++step) {
+    world.calls.clear();
+    reducer.begin();
+    for (const int gradient : {3, 1, 2, 0}) {
+      std::ranges::fill(std::span(static_cast<float*>(reducer.view(gradient).data), 10), 1.0F);
+      reducer.ready(gradient);
+    }
+    const bucketing::Outcome& outcome = reducer.finish();
+    std::vector<Exchange> made, said;
+    for (const RecordedCall& call : world.calls)
+      if (call.operation != comm::Operation::all_gather) made.emplace_back(call.dtype, call.elements);
+    int bucket = 0, ready = 0;
+    for (const auto& launch : outcome.launches) {
+      said.emplace_back(launch.dtype, launch.elements);
+      if (launch.what != bucketing::Launch::What::bucket) continue;
+      EXPECT_EQ(launch.bucket, bucket++) << "BUCKET-058: the bucket of a reduction";
+      EXPECT_EQ(launch.bytes(), launch.elements * 4) << "BUCKET-058: bytes of a reduction";
+      EXPECT_GE(launch.ready_before, std::max(1, ready)) << "BUCKET-058: gradients that were there";
+      ready = launch.ready_before;
+    }
+    EXPECT_EQ(ready, 4) << "BUCKET-058: gradients before the last reduction";
+    EXPECT_EQ(said, made) << "BUCKET-058: collectives of step " << step;
+    EXPECT_EQ(outcome.present, with == "join" ? context.size() : 0) << "BUCKET-058: ranks with rows";
+    EXPECT_EQ(outcome.produced, std::vector<bool>(4, true)) << "BUCKET-058: gradients that there are";
+    started = static_cast<int>(made.size());
+    reducer.clear();
+  }
+  EXPECT_EQ(started, static_cast<int>(reducer.plan().buckets.size()) +
+                         (with == "buffers" || with == "join" || with == "find_unused" ? 1 : 0))
+      << "BUCKET-058: collectives of the last step";
+  EXPECT_EQ(rebuilt, with == "rebuild" ? 1 : 0) << "BUCKET-058: plans that were made anew";
+  EXPECT_EQ(reducer.has_rebuilt(), with == "rebuild") << "BUCKET-058: whether one was";
+}
+
+// Two groups: all ranks, and this rank alone. Rank 0 lacks the first gradient of each, every rank the second ones.
+void absent_in_groups(Context& context) {
+  const auto own = context.world().create_group(std::vector{context.rank()});
+  std::vector<bucketing::Gradient> gradients;
+  for (const int group : {0, 1, 0, 1, 1}) gradients.push_back({.elements = 4, .group = group});
+  Reducer reducer({&context.world(), own.get()}, gradients, bucketing::plan_unfused(gradients),
+                  {.unused = bucketing::Unused::find_unused});
+  for (int step = 0; step < 2; ++step) {
+    const bool lacks = context.rank() == 0;
+    reducer.begin({.synchronise = true, .unused = lacks ? std::vector{0, 2, 3} : std::vector{2, 3}});
+    for (const int gradient : {4, 1, 0}) {
+      if (lacks && gradient == 0) continue;
+      std::ranges::fill(std::span(static_cast<float*>(reducer.view(gradient).data), 4), 6.0F);
+      if (lacks && gradient == 1)
+        reducer.mark_unused(gradient);
+      else
+        reducer.ready(gradient);
+    }
+    const bucketing::Outcome& outcome = reducer.finish();
+    EXPECT_EQ(outcome.produced, (std::vector<bool>{context.size() > 1, !lacks, false, false, true}))
+        << "BUCKET-054: gradients that there are in step " << step;
+    std::vector<std::int64_t> used;
+    for (const auto& launch : outcome.launches)
+      if (launch.what == bucketing::Launch::What::used) used.push_back(10 * launch.group + launch.elements);
+    EXPECT_THAT(used, testing::ElementsAre(2, 13)) << "BUCKET-054: what each group's ranks tell each other";
+    const float others = 6.0F * static_cast<float>(context.size() - 1) / static_cast<float>(context.size());
+    EXPECT_FLOAT_EQ(static_cast<const float*>(reducer.view(0).data)[3], others) << "BUCKET-054: the mean of the others";
+    EXPECT_EQ(static_cast<const float*>(reducer.view(4).data)[3], 6) << "BUCKET-054: one that every rank has";
+    reducer.clear();
+  }
+}
+
 void overlaps(Context& context) {
   const ReducerTraining training{.sizes = sizes_of_model("mlp"),
                                  .limit_bytes = limit_named(context.parameters().text("limit"))};
@@ -402,6 +490,10 @@ void add_reducer_rule_checks(suite::Suite& suite) {
                .body = body});
   };
   add("starts_in_plan_order", "BUCKET-058@6291", {limit, {"passes", {"1", "2"}}}, starts_in_plan_order, {1, 2, 3});
+  add("says_what_it_starts", "BUCKET-058@6291",
+      {{"with", {"nothing", "initial", "buffers", "join", "find_unused", "static_graph", "rebuild"}}},
+      says_what_it_starts, {1, 2, 3});
+  add("absent_in_groups", "BUCKET-054@8320", {}, absent_in_groups, {1, 2, 3});
   add("overlaps", "BUCKET-059@4c55", {limit}, overlaps);
   add("starts_when_written", "BUCKET-060@85c8", {limit}, starts_when_written);
   add("buffers", "BUCKET-061@5608", {{"passes", {"1", "3"}}}, buffers);

@@ -224,6 +224,9 @@ void add_reducer_checks(suite::Suite& suite) {
   add_reducer_memory_checks(suite);
   add_compression_checks(suite);
   add_sparse_checks(suite);
+  add_reducer_refusal_checks(suite);
+  add_tuning_checks(suite);
+  add_plan_library_checks(suite);
   add_reducer_model_checks(suite);
 }
 

@@ -125,6 +125,36 @@ void is_the_dense_sum(Context& context) {
   }
 }
 
+// Rows of f64, with an average that is divided before, after or in the collective.
+void of_doubles(Context& context) {
+  const std::string division = context.parameters().text("division");
+  const int ranks = context.size();
+  bucketing::ReducerOptions options{.average = division != "sum"};
+  if (division == "before") options.split = {ranks, 1};
+  if (division == "after") options.split = {1, ranks};
+  const std::vector<bucketing::Gradient> gradients{{.elements = 3 * 2, .dtype = DType::f64, .sparse = true}};
+  Reducer reducer({&context.world()}, gradients, bucketing::plan_unfused(gradients), options);
+  const double divisor = division == "sum" ? 1 : ranks;
+  for (int step = 0; step < 2; ++step) {
+    // Every rank has row 2, rank 0 has row 0 besides, with numbers that f32 does not hold.
+    const double one = 1 + 0x1p-40;
+    const std::vector<std::int64_t> indices =
+        context.rank() == 0 ? std::vector<std::int64_t>{2, 0} : std::vector<std::int64_t>{2};
+    const std::vector<double> values = context.rank() == 0 ? std::vector{one, 2.0, 3.0, 4.0} : std::vector{one, 2.0};
+    reducer.begin();
+    reducer.ready(0, {.indices = indices, .values = {values.data(), std::ssize(values), DType::f64}});
+    (void)reducer.finish();
+    const SparseRows sum = reducer.rows(0);
+    ASSERT_EQ(sum.values.count, 4) << "BUCKET-210: numbers";
+    EXPECT_THAT(sum.indices, testing::ElementsAre(0, 2)) << "BUCKET-210: rows";
+    const double* const found = static_cast<const double*>(sum.values.data);
+    const std::vector<double> expected{3 / divisor, 4 / divisor, one * ranks / divisor, 2 * ranks / divisor};
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(found[i], expected[i], 1e-14) << "BUCKET-210: number " << i;
+    reducer.clear();
+  }
+}
+
 void travels(Context& context) {
   const std::string entries = context.parameters().text("entries");
   constexpr std::int64_t width = 3;
@@ -165,6 +195,10 @@ void refuses_rows(Context& context) {
   const std::vector<double> wide(4);
   SparseRows rows = entries.rows();
   if (what == "type") rows.values = {wide.data(), 4, DType::f64};
+  if (what == "no_rows") rows.indices = {};
+  if (what == "no_numbers") rows.values.count = 0;
+  if (what == "device") rows.values.device = {comm::Device::Kind::cuda, 0};
+  if (what == "empty") rows = {.indices = {}, .values = {nullptr, 0, DType::f32}};
   reducer.begin();
   const std::string said = refusal<InvalidArgument>([&] {
     if (what == "dense")
@@ -173,6 +207,10 @@ void refuses_rows(Context& context) {
       reducer.ready(what == "of_dense" ? 0 : 1, rows);
   });
   const std::map<std::string, std::string> words{{"nothing", "nothing was refused"},
+                                                 {"empty", "nothing was refused"},
+                                                 {"no_rows", ""},
+                                                 {"no_numbers", ""},
+                                                 {"device", ""},
                                                  {"beyond", "row 17; there are 0 to 16"},
                                                  {"below", "row -1; there are 0 to 16"},
                                                  {"uneven", "3 numbers in 2 rows"},
@@ -181,7 +219,7 @@ void refuses_rows(Context& context) {
                                                  {"dense", "is planned as sparse, and comes as a whole"},
                                                  {"of_dense", "is planned as dense, and comes as rows"}};
   EXPECT_THAT(said, HasSubstr(words.at(what))) << "BUCKET-212";
-  const char* of = what == "nothing" ? "" : what == "of_dense" ? "'bias'" : "'table'";
+  const char* of = what == "nothing" || what == "empty" ? "" : what == "of_dense" ? "'bias'" : "'table'";
   EXPECT_THAT(said, HasSubstr(of)) << "BUCKET-212: whose";
 }
 
@@ -213,9 +251,13 @@ void add_sparse_checks(suite::Suite& suite) {
   };
   const suite::Axis entries{"entries", {"even", "uneven", "repeated", "of_last_rank", "none"}};
   add("is_the_dense_sum", "BUCKET-210@b35f", {entries, {"result", {"average", "sum"}}}, is_the_dense_sum, {1, 2, 3, 4});
+  add("of_doubles", "BUCKET-210@b35f", {{"division", {"collective", "before", "after", "sum"}}}, of_doubles, {1, 2, 3});
   add("travels", "BUCKET-211@9aca", {entries}, travels, {1, 2, 3});
   add("refuses_rows", "BUCKET-212@41a6",
-      {{"what", {"nothing", "beyond", "below", "uneven", "width", "type", "dense", "of_dense"}}}, refuses_rows, {1, 3});
+      {{"what",
+        {"nothing", "beyond", "below", "uneven", "width", "type", "dense", "of_dense", "no_rows", "no_numbers",
+         "device", "empty"}}},
+      refuses_rows, {1, 3});
   add("other_widths", "BUCKET-212@41a6", {{"widths", {"alike", "differ"}}}, other_widths, {2, 3}, true);
 }
 

@@ -38,7 +38,7 @@ std::vector<std::string> places_of(const Plan& plan, std::size_t gradients) {
   std::vector<std::string> places(gradients);
   for (std::size_t i = 0; i < plan.buckets.size(); ++i)
     for (const Member& member : plan.members_of(plan.buckets[i]))
-      if (member.gradient >= 0 && static_cast<std::size_t>(member.gradient) < gradients)
+      if (static_cast<std::size_t>(member.gradient) < gradients)
         places[static_cast<std::size_t>(member.gradient)] += fmt::format(", in bucket {} from {}", i, member.begin);
   for (std::string& place : places)
     if (place.empty()) place = ", in no bucket";

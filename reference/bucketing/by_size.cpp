@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -213,7 +212,7 @@ void require_limits(std::span<const std::int64_t> limits) {
 void require_part(std::span<const int> order, std::size_t gradients) {
   std::vector<bool> seen(gradients);
   for (const int index : order) {
-    if (index < 0 || static_cast<std::size_t>(index) >= gradients)
+    if (static_cast<std::size_t>(index) >= gradients)
       throw OutOfRange(fmt::format("gradient {} of {}", index, gradients));
     if (seen[static_cast<std::size_t>(index)])
       throw InvalidArgument(fmt::format("the order has gradient {} twice", index));
@@ -226,7 +225,6 @@ void require_part(std::span<const int> order, std::size_t gradients) {
 Plan plan_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits, std::span<const int> order,
                   LastBuckets last) {
   require_limits(limits);
-  if (gradients.size() > std::size_t{std::numeric_limits<int>::max()}) require_gradients(gradients);
   if (order.empty()) return Assignment(gradients, limits, order).sorted_by_index();
   require_order(order, gradients.size());
   return Assignment(gradients, limits, order).as_closed(last);

@@ -76,7 +76,7 @@ class Checker {
 
   void mark(const char* what, const std::vector<int>& indices, std::vector<bool>& marks) const {
     for (const int index : indices) {
-      if (index < 0 || static_cast<std::size_t>(index) >= gradients_.size())
+      if (static_cast<std::size_t>(index) >= gradients_.size())
         throw InvalidArgument(fmt::format("{}: there is no gradient {} among {}", what, index, gradients_.size()));
       marks[static_cast<std::size_t>(index)] = true;
     }
@@ -110,7 +110,7 @@ class Checker {
       return;
     }
     for (const Member& member : members_at(index)) {
-      if (member.gradient >= 0 && static_cast<std::size_t>(member.gradient) < gradients_.size()) {
+      if (static_cast<std::size_t>(member.gradient) < gradients_.size()) {
         ++times_[static_cast<std::size_t>(member.gradient)];
         continue;
       }

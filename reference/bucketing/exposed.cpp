@@ -61,7 +61,7 @@ Exposure exposed_communication(const Plan& plan, std::span<const double> ready, 
   for (const Bucket& bucket : plan.buckets) {
     PredictedReduction launch;
     for (const Member& member : plan.members_of(bucket)) {
-      if (member.gradient < 0 || static_cast<std::size_t>(member.gradient) >= ready.size())
+      if (static_cast<std::size_t>(member.gradient) >= ready.size())
         throw InvalidArgument(fmt::format("gradient {} has no time; {} have", member.gradient, ready.size()));
       launch.ready = std::max(launch.ready, ready[static_cast<std::size_t>(member.gradient)]);
     }

@@ -51,8 +51,6 @@ std::int64_t bytes_of(std::int64_t elements, DType dtype, int components_per_ele
 }
 
 void require_gradients(std::span<const Gradient> gradients) {
-  if (gradients.size() > std::size_t{std::numeric_limits<int>::max()})
-    throw OutOfRange(fmt::format("{} gradients are more than 2147483647", gradients.size()));
   std::int64_t sum = 0;
   for (std::size_t index = 0; index < gradients.size(); ++index) {
     require_gradient(gradients[index], index);

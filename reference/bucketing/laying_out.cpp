@@ -10,7 +10,7 @@ void require_order(std::span<const int> order, std::size_t gradients) {
   std::vector<bool> seen(gradients);
   for (std::size_t position = 0; position < order.size(); ++position) {
     const int index = order[position];
-    if (index < 0 || static_cast<std::size_t>(index) >= gradients)
+    if (static_cast<std::size_t>(index) >= gradients)
       throw InvalidArgument(fmt::format("the order has gradient {} at {}; there are {}", index, position, gradients));
     if (seen[static_cast<std::size_t>(index)])
       throw InvalidArgument(fmt::format("the order has gradient {} twice, again at {}", index, position));

@@ -39,7 +39,7 @@ class Buffer {
     parameter_start_ = kMegatronParameterStart;
     bucket_end_ = megatron_bucket_multiple(optimizer);
     for (const int embedding : optimizer.shared_embedding) {
-      if (embedding < 0 || static_cast<std::size_t>(embedding) >= elements_.size())
+      if (static_cast<std::size_t>(embedding) >= elements_.size())
         throw InvalidArgument(fmt::format("the shared embedding is parameter {} of {}", embedding, elements_.size()));
       embeddings_[static_cast<std::size_t>(embedding)] = true;
     }
@@ -135,7 +135,7 @@ Plan plan_as_megatron(std::span<const Gradient> gradients, const MegatronOptions
   require_gradients(gradients);
   if (options.distributed_optimizer)
     for (const int embedding : options.distributed_optimizer->shared_embedding)
-      if (embedding < 0 || static_cast<std::size_t>(embedding) >= gradients.size())
+      if (static_cast<std::size_t>(embedding) >= gradients.size())
         throw InvalidArgument(fmt::format("the shared embedding is parameter {} of {}", embedding, gradients.size()));
   std::vector<std::uint64_t> keys;  // from the last parameter on
   std::map<std::uint64_t, std::vector<int>> parameters;

@@ -167,8 +167,8 @@ Plan plan_of_megatron_layout(const json& value, std::span<const Gradient> gradie
     throw InvalidArgument(fmt::format("layout.param_index has {} parameters; there are {} gradients", parameters.size(),
                                       gradients.size()));
   struct Place {
-    int gradient = 0;
-    std::int64_t begin = 0;
+    int gradient;
+    std::int64_t begin;
   };
   std::map<std::int64_t, std::vector<Place>> by_bucket;
   const auto numbers = [](const json& list, std::size_t count, const std::string& where) {

@@ -126,7 +126,7 @@ void ReducerSetup::check_gradient(int index) const {
   if (one.components_per_element < 1 || one.components_per_element > 2)
     throw InvalidArgument(where() +
                           fmt::format(" has {} numbers in an element; 1 or 2 are there", one.components_per_element));
-  if (one.group < 0 || static_cast<std::size_t>(one.group) >= groups.size())
+  if (static_cast<std::size_t>(one.group) >= groups.size())
     throw InvalidArgument(where() + fmt::format(" is of group {}; there are {}", one.group, groups.size()));
   if (one.sparse && (options.hook.start || is_sharded()))
     throw Unsupported(where() + " is sparse; no hook exchanges it, and its sum is everywhere");
@@ -153,7 +153,7 @@ void ReducerSetup::check_plan(const Plan& plan) const {
     std::ranges::sort(members, {}, &Member::begin);
     std::int64_t taken = 0;
     for (const Member& member : members) {
-      if (member.gradient < 0 || static_cast<std::size_t>(member.gradient) >= gradients.size())
+      if (static_cast<std::size_t>(member.gradient) >= gradients.size())
         throw InvalidArgument(at("plan") + fmt::format(": gradient {} of {}", member.gradient, gradients.size()));
       if (seen[static_cast<std::size_t>(member.gradient)])
         throw InvalidArgument(at("plan") + fmt::format(": '{}' is reduced twice", name(member.gradient)));
@@ -172,7 +172,7 @@ void ReducerSetup::check_bucket(const Bucket& bucket) const {
                           fmt::format(": a bucket of {} elements of {} numbers; their bytes are 0 or more, "
                                       "in 64 bits",
                                       bucket.elements, bucket.components_per_element));
-  if (bucket.group < 0 || static_cast<std::size_t>(bucket.group) >= groups.size())
+  if (static_cast<std::size_t>(bucket.group) >= groups.size())
     throw InvalidArgument(at("plan") +
                           fmt::format(": a bucket of group {}; there are {}", bucket.group, groups.size()));
   const int ranks = groups[static_cast<std::size_t>(bucket.group)]->size();
