@@ -20,7 +20,7 @@ SHOWN = ("harness/cli/", re.compile(r"conformance/\w+/oracles/"))
 COMMANDS = ("conformance/", "harness/cli/")
 # Headers of a runtime, and the only places that may include them.
 RUNTIMES = {
-    r"(torch|ATen|c10|caffe2)/": ("reference/training/", "harness/trainer/", "benchmarks/anchors/"),
+    r"(torch|ATen|c10|caffe2)/": ("reference/training/", "harness/trainer/", "harness/subject/c10d/", "benchmarks/anchors/"),
     r"mpi\.h": ("harness/subject/mpi/", "benchmarks/anchors/"),
     r"(nccl|cuda)\.h": ("harness/subject/nccl/", "reference/device/launch.cuh"),
     # Kernels, a file each: what is around them runs without a toolkit.

@@ -6,12 +6,12 @@ include(CMakePackageConfigHelpers)
 # INSTALL_RPATH_USE_LINK_PATH leaves out folders inside the project, and .venv is one.
 if(PLUMBLINE_HAS_TORCH AND PLUMBLINE_WHEEL)
   # From site-packages/plumbline/lib/plumbline to site-packages/torch/lib.
-  set_property(TARGET plumbline_training APPEND PROPERTY INSTALL_RPATH $ORIGIN/../../../torch/lib)
+  set_property(TARGET plumbline_training plumbline_c10d APPEND PROPERTY INSTALL_RPATH $ORIGIN/../../../torch/lib)
 elseif(PLUMBLINE_HAS_TORCH)
   get_target_property(libraries plumbline_torch INTERFACE_LINK_LIBRARIES)
   list(FILTER libraries INCLUDE REGEX "/libtorch_cpu\\.so$")
   get_filename_component(folder ${libraries} DIRECTORY)
-  set_property(TARGET plumbline_training APPEND PROPERTY INSTALL_RPATH ${folder})
+  set_property(TARGET plumbline_training plumbline_c10d APPEND PROPERTY INSTALL_RPATH ${folder})
 endif()
 
 # Public headers, under the paths by which they include each other: those directly in a component's folder, none of its detail/.

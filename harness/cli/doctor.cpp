@@ -120,7 +120,8 @@ Finding backend(const std::string& name, bool starts, const Program& program) {
   const std::string version = here.version.empty() ? "it loads" : here.version;
   if (const std::string words = missing_device(name); !words.empty())
     return {what, false, fmt::format("{} is here, its device is not: {}", version, words)};
-  if (name == subject::kPluginModule) return {what, true, version};  // there is no plugin to start without a file
+  // There is nothing to start without a file, or the name of a backend of torch.distributed.
+  if (name == subject::kPluginModule || name == subject::kC10dModule) return {what, true, version};
   const std::string by = launcher.empty() ? "" : fmt::format(", started by {}", launcher);
   if (!starts) return {what, true, fmt::format("{}, a process per rank{}; --start tries it", version, by)};
   const Start start = try_start(name, program);

@@ -2,6 +2,7 @@
 #include "harness/cli/bench_studies.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/subject/modules.hpp"
+#include "harness/subject/python_rank.hpp"
 
 int main(int argc, char** argv) {
   using plumbline::subject::open_module;
@@ -13,6 +14,7 @@ int main(int argc, char** argv) {
       },
       .worker =
           [](int count, char** arguments) {
+            plumbline::subject::become_python_rank(count, arguments);
             const auto worker =
                 reinterpret_cast<int (*)(int, char**)>(open_module("worker", "plumbline_worker_main", "the checks"));
             return worker(count, arguments);

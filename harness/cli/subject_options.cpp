@@ -47,6 +47,19 @@ void check_plugin(const std::string& backend, const std::set<std::string>& keys)
     throw InvalidArgument(fmt::format("--backend {}: '{}' is not a file", backend, file));
 }
 
+// Names in torch's registry are such words.
+void check_c10d(const std::string& backend, const std::set<std::string>& keys) {
+  if (!backend.starts_with(subject::kC10dPrefix)) return;
+  const std::string name = subject::c10d_backend_of(backend);
+  static const std::regex pattern("[a-z_][a-z0-9_]*");
+  if (!std::regex_match(name, pattern))
+    throw InvalidArgument(fmt::format(
+        "--backend {}: '{}' is no name of a backend of torch.distributed; give --backend c10d:gloo", backend, name));
+  if (keys.contains(subject::kC10dBackend))
+    throw InvalidArgument(fmt::format("--backend {}: it names the backend, and so does --backend-option {}; give one",
+                                      backend, subject::kC10dBackend));
+}
+
 }  // namespace
 
 std::vector<std::string> backend_names() {
@@ -120,9 +133,10 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {
   needs_host_memory = kind == Kind::one_group;
   std::vector<std::string> names = backend_names();
   std::ranges::replace(names, subject::kPluginModule, "plugin:FILE");
+  std::ranges::replace(names, subject::kC10dModule, "c10d:NAME");
   app.add_option("--backend", backend,
                  fmt::format("What moves bytes between ranks: {} (default: local); FILE is a shared library with the "
-                             "interface of plumbline_backend.h",
+                             "interface of plumbline_backend.h, NAME a backend of torch.distributed",
                              fmt::join(names, ", ")))
       ->type_name("NAME");
   app.add_option("--backend-option", backend_options, "KEY=VALUE for the backend; may be given several times")
@@ -212,6 +226,7 @@ launch::Subject SubjectOptions::subject() const {
     throw subject::NotAvailable(fmt::format("backend {}: not part of this build ('{}' is missing)", module,
                                             subject::module_file(module).string()));
   check_plugin(subject.backend, keys);
+  check_c10d(subject.backend, keys);
   return subject;
 }
 

@@ -47,6 +47,8 @@ std::string what_is_missing(const std::string& message) {
   return colon == std::string::npos ? message : message.substr(0, colon) + kNotHere;
 }
 
+bool needs_torch(const std::string& module) { return module == "training" || module == kC10dModule; }
+
 // What to do where a module is not part of the build, or what it needs is not on the machine.
 std::string remedy(const std::string& module, bool is_built) {
   if (module == "mpi")
@@ -57,12 +59,12 @@ std::string remedy(const std::string& module, bool is_built) {
     return is_built ? "use --device emulated"
                     : "install a CUDA toolkit, then configure and build again, or use --device emulated";
 #ifdef PLUMBLINE_TORCH_VERSION
-  if (module == "training" && is_built) return "pip install torch==" PLUMBLINE_TORCH_VERSION ", for which it was built";
+  if (needs_torch(module) && is_built) return "pip install torch==" PLUMBLINE_TORCH_VERSION ", for which it was built";
 #endif
-  return module == "training" ? "pip install torch, then configure and build again" : "configure and build again";
+  return needs_torch(module) ? "pip install torch, then configure and build again" : "configure and build again";
 }
 
-// Why the LibTorch that module training was loaded with is not the one that it was built for; empty where it is, or
+// Why the LibTorch that a module was loaded with is not the one that it was built for; empty where it is, or
 // does not say.
 std::string problem_of_torch() {
 #ifdef PLUMBLINE_TORCH_VERSION
@@ -162,7 +164,7 @@ Loaded load(const fs::path& file) {
 }
 
 // What it needs may have been loaded before.
-Loaded load_training(const fs::path& file) {
+Loaded load_with_torch(const fs::path& file) {
   Loaded loaded = load(file);
   if (loaded.module == nullptr && loaded.why_not.ends_with(kNotHere))
     if (const fs::path torch = torch_of_python(); !torch.empty()) {
@@ -199,7 +201,7 @@ void* open_module(const std::string& name, const std::string& symbol, const std:
   if (!fs::exists(file))
     throw NotAvailable(
         fmt::format("{}: not part of this build ('{}' is missing); {}", what, file.string(), remedy(name, false)));
-  const Loaded loaded = name == "mpi" ? load_mpi(folder) : name == "training" ? load_training(file) : load(file);
+  const Loaded loaded = name == "mpi" ? load_mpi(folder) : needs_torch(name) ? load_with_torch(file) : load(file);
   if (!loaded.why_not.empty())
     throw NotAvailable(fmt::format("{}: cannot be loaded: {}; {}", what, loaded.why_not, remedy(name, true)));
   if (const std::string problem = problem_of_interface(loaded.module, loaded.file); !problem.empty())

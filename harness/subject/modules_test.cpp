@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "harness/subject/backend_name.hpp"
+
 namespace plumbline::subject {
 namespace {
 
@@ -39,6 +41,14 @@ TEST(Modules, OfAnotherTableHaveAnotherDigest) {
 }
 
 TEST(Modules, OfThisBuildAreNot) { EXPECT_EQ(problem_of(module_file("nccl")), ""); }
+
+TEST(BackendNames, OfTorchDistributedNameTheModuleAndTheBackend) {
+  EXPECT_EQ(module_of("c10d:gloo"), "c10d");
+  EXPECT_EQ(module_of("c10d"), "c10d");
+  EXPECT_EQ(c10d_backend_of("c10d:gloo"), "gloo");
+  EXPECT_EQ(file_name_of("c10d:gloo"), "c10d-gloo");
+  EXPECT_EQ(options_of("c10d:gloo", {{"a", "b"}}), (BackendOptions{{"a", "b"}, {"backend", "gloo"}}));
+}
 
 }  // namespace
 }  // namespace plumbline::subject

@@ -1,0 +1,49 @@
+#include "harness/subject/c10d/communicator.hpp"
+
+#include <fmt/format.h>
+
+#include "harness/subject/c10d/work.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject::c10d_backend {
+
+using comm::Call;
+
+namespace {
+
+// A blocking call's limit is the process group's to keep. Ours is for those that do not, and for messages, to which
+// c10d gives none.
+constexpr std::chrono::milliseconds kToKeepIt{250};
+
+}  // namespace
+
+C10dCommunicator::C10dCommunicator(std::shared_ptr<Group> group)
+    : Communicator(group->rank, group->identity), group_(std::move(group)) {}
+
+void C10dCommunicator::expect_supported(const Call& call) const {
+  if (call.device().kind != comm::Device::Kind::cpu)
+    throw Unsupported(fmt::format("{}: memory on {} is not supported by backend {}, only the host's",
+                                  group_->where(call), name_of(call.device()), group_->job->capabilities.backend));
+  if (is_point_to_point(call.operation) && call.root == rank() && group_->job->backend == kGloo)
+    throw Unsupported(fmt::format("{}: gloo has no messages of a rank to itself", group_->where(call)));
+}
+
+void C10dCommunicator::do_run(const Call& call, comm::Timeout timeout) {
+  expect_supported(call);
+  group_->expect_sound();
+  C10dWork work(group_, std::span(&call, 1), timeout, false);
+  work.wait(timeout && !is_point_to_point(call.operation) ? *timeout + kToKeepIt : timeout);
+}
+
+comm::Work C10dCommunicator::do_start(std::span<const Call> calls) {
+  for (const Call& call : calls) expect_supported(call);
+  if (calls.empty()) return {};
+  group_->expect_sound();
+  return comm::Work(std::make_unique<C10dWork>(group_, calls, comm::Timeout{}, true));
+}
+
+std::unique_ptr<comm::Communicator> C10dCommunicator::do_create_group(std::span<const int> ranks) {
+  return std::make_unique<C10dCommunicator>(group_->create(ranks));
+}
+
+}  // namespace plumbline::subject::c10d_backend

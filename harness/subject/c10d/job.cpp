@@ -1,0 +1,117 @@
+#include "harness/subject/c10d/job.hpp"
+
+#include <array>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "harness/subject/backend_name.hpp"
+#include "harness/subject/c10d/python_side.hpp"
+#include "harness/subject/modules.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject::c10d_backend {
+namespace {
+
+using comm::Capability;
+
+constexpr const char* kImport = "import";
+constexpr const char* kClaims = "claims";
+constexpr const char* kPoll = "poll";
+
+std::vector<std::string> parts_of(const BackendOptions& options, const char* key) {
+  std::vector<std::string> parts;
+  if (const auto list = options.find(key); list != options.end()) {
+    std::istringstream stream(list->second);
+    for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  }
+  return parts;
+}
+
+std::string backend_in(const BackendOptions& options) {
+  for (const auto& [key, value] : options)
+    if (key != kC10dBackend && key != kImport && key != kClaims && key != kPoll)
+      throw InvalidArgument(
+          fmt::format("backend c10d: no option '{}'; there are {}, {} and {}", key, kImport, kClaims, kPoll));
+  const auto backend = options.find(kC10dBackend);
+  if (backend == options.end() || backend->second.empty())
+    throw InvalidArgument("backend c10d: no backend of torch is named; give --backend c10d:gloo");
+  return backend->second;
+}
+
+Polling polling_in(const BackendOptions& options, const std::string& backend) {
+  const auto poll = options.find(kPoll);
+  if (poll == options.end()) return backend == kGloo ? Polling::wait : Polling::is_completed;
+  if (poll->second == "wait") return Polling::wait;
+  if (poll->second == "is_completed") return Polling::is_completed;
+  throw InvalidArgument(fmt::format("backend c10d: option {}={}; it is is_completed or wait", kPoll, poll->second));
+}
+
+std::string open_torch(const BackendOptions& options, const std::string& backend, const Place& place) {
+  try {
+    return ask_python({{"do", "open"},
+                       {"backend", backend},
+                       {"imports", parts_of(options, kImport)},
+                       {"rank", place.rank},
+                       {"ranks", place.size},
+                       {"store", (place.scratch / "c10d-store").string()}})
+        .at("torch");
+  } catch (const NotAvailable&) {
+    throw;
+  } catch (const RuntimeFailure& error) {
+    throw RuntimeFailure(fmt::format("backend c10d:{}: {}", backend, error.what()));
+  }
+}
+
+// What every backend of torch's interface has, unless the user says otherwise.
+std::set<Capability> claims_of(const BackendOptions& options, const std::string& backend) {
+  if (options.contains(kClaims)) {
+    std::set<Capability> claims;
+    for (const std::string& name : parts_of(options, kClaims)) {
+      const auto claim = comm::parse_capability(name);
+      if (!claim) throw InvalidArgument(fmt::format("backend c10d: option claims: there is no capability '{}'", name));
+      claims.insert(*claim);
+    }
+    return claims;
+  }
+  std::set<Capability> claims{Capability::nonblocking,    Capability::coalescing,   Capability::groups,
+                              Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout};
+  if (backend == kGloo) claims.insert({Capability::equal_results, Capability::thread_multiple});
+  return claims;
+}
+
+comm::Capabilities capabilities_of(const BackendOptions& options, const std::string& backend, Polling polling,
+                                   const std::string& torch) {
+  comm::Capabilities all{
+      .backend = "c10d:" + backend,
+      .version = fmt::format("torch {}, {}", torch, backend),
+      .claims = claims_of(options, backend),
+      .dtypes = {comm::kAllDTypes.begin(), comm::kAllDTypes.end()},
+      .rounds_each_half_addition = true,
+      .notes = {"calls are made on the host's memory",
+                "an out-of-place reduction begins with a copy of its input, since torch.distributed reduces in place",
+                "the calls of a batch are started one after the other, as batch_isend_irecv does without coalescing",
+                "a call cannot be taken back: after a time-out, or after dropping an unfinished Work, its buffers "
+                "must stay until the process ends",
+                "an abort fails the group on the calling rank only",
+                "create_group waits without limit for its members"}};
+  if (polling == Polling::wait)
+    all.notes.emplace_back("test() is a wait in a thread of its own: is_completed() may be true only after a wait");
+  return all;
+}
+
+}  // namespace
+
+Job::Job(const BackendOptions& options, Place place_)
+    : place(std::move(place_)),
+      backend(backend_in(options)),
+      polling(polling_in(options, backend)),
+      torch(open_torch(options, backend, place)),
+      capabilities(capabilities_of(options, backend, polling, torch)) {}
+
+int Job::next_creation(std::uint64_t parent, std::span<const int> world_ranks) {
+  const std::lock_guard hold(mutex_);
+  return ++creations_[{parent, {world_ranks.begin(), world_ranks.end()}}];
+}
+
+}  // namespace plumbline::subject::c10d_backend

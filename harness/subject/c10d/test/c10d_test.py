@@ -1,0 +1,109 @@
+"""Backend c10d over gloo, and over a backend outside of torch, acme_group.py: right it passes, and each fault of it is found by the
+requirement that names it.
+
+usage: c10d_test.py PLUMBLINE [unittest arguments]
+"""
+import json, os, re, subprocess, sys, tempfile, unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+PLUMBLINE = str(Path(sys.argv[1]).resolve())
+HERE = Path(__file__).resolve().parent
+EXPECTATIONS = str(HERE.parent / "gloo_expectations.toml")
+AT_ONCE = 3
+
+# fault: what it is, the requirement that finds it, the verdict, and the number of ranks at which it shows.
+FAULTS = {
+    "wrong_sum": ("the last byte of an all_reduce is off by one bit", "COLL-001", "fail", 2),
+    "product_is_sum": ("products are sums", "COLL-001", "fail", 2),
+    "raises": ("all_reduce raises an exception", "COLL-001", "fail", 2),
+    "average_is_sum": ("averages are not divided", "COLL-010", "fail", 2),
+    "wrong_root": ("the root's successor is taken for the root", "COLL-016", "fail", 2),
+    "hangs": ("broadcast does not return", "COLL-016", "hang", 2),
+    "sends_nothing": ("all_to_all copies its input", "COLL-020", "fail", 2),
+    "exits": ("all_to_all ends the process", "COLL-020", "crash", 2),
+    "raises_at_zero": ("a tensor without elements is an error", "COLL-027", "fail", 2),
+    "wait_returns_at_once": ("wait returns before the call is complete", "COLL-038", "fail", 2),
+    "ignores_tags": ("all messages have one tag", "COLL-045", "fail", 2),
+    "barrier_returns_at_once": ("a barrier does not wait", "COLL-049", "fail", 2),
+    "leaks": ("each all_reduce leaks 256 bytes", "COLL-065", "fail", 2),
+}
+# What both can do in a few seconds.
+SLICE = ["COLL-001", "COLL-016", "COLL-017", "COLL-020", "COLL-031", "COLL-038", "COLL-043", "COLL-045", "COLL-049", "COLL-050"]
+
+
+def check(backend, out, *options, limit=30, environment=None):
+    command = [PLUMBLINE, "check", "--backend", backend, "--plain", "--no-control", "--time-limit", str(limit), "--out", str(out), *options]
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=HERE, timeout=600,
+                          env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
+
+
+def filters(requirements):
+    return [word for one in requirements for word in ("--filter", one)]
+
+
+def results(out):
+    """(verdict, requirements) of each result."""
+    lines = [json.loads(line) for line in (Path(out) / "run.jsonl").read_text().splitlines()]
+    return [(line["verdict"], line["requirements"]) for line in lines if line["type"] == "result"]
+
+
+class C10d(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def test_gloo_keeps_what_it_claims(self):
+        done = check("c10d:gloo", self.folder / "gloo", *filters(SLICE), "--world-size", "3", "--expectations", EXPECTATIONS)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual({verdict for verdict, _ in results(self.folder / "gloo")}, {"pass"}, done.stdout)
+
+    def test_a_backend_outside_of_torch_is_found_after_its_import(self):
+        done = check("c10d:acme", self.folder / "acme", "--backend-option", "import=acme_group", "--backend-option", "poll=wait",
+                     *filters(SLICE), "--world-size", "2")
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_each_fault_is_found_by_the_requirement_that_names_it(self):
+        def problem_of(fault):
+            _, requirement, verdict, ranks = FAULTS[fault]
+            out = self.folder / fault
+            done = check("c10d:acme", out, "--backend-option", "import=acme_group", "--backend-option", "poll=wait", "--filter", requirement,
+                         "--fail-fast", "--world-size", str(ranks), limit=5 if verdict == "hang" else 30, environment={"ACME_FAULT": fault})
+            found = [requirements for how, requirements in results(out) if how == verdict]
+            return "" if done.returncode == 1 and any(requirement in one for one in found) else done.stdout
+
+        rows = sorted(FAULTS, key=lambda fault: FAULTS[fault][2] != "hang")
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for row, problem in zip(rows, pool.map(problem_of, rows)):
+                with self.subTest(row=row):
+                    self.assertEqual(problem, "")
+
+    def test_every_fault_has_a_row(self):
+        self.assertEqual(sorted(set(re.findall(r'FAULT == "(\w+)"', (HERE / "acme_group.py").read_text()))), sorted(FAULTS))
+
+    def test_what_is_not_here_ends_the_run_in_one_line(self):
+        nowhere = {"PLUMBLINE_PYTHON": "/nowhere/python3"}
+        without_torch = self.folder / "python3"  # as a Python that has no torch
+        without_torch.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "$@"\n')
+        without_torch.chmod(0o755)
+        for backend, options, environment, status, words in [
+                ("c10d:elsewhere", [], {}, 3, "has no backend elsewhere; it has gloo"),
+                ("c10d:acme", ["import=no_such_module"], {}, 3, "No module named 'no_such_module'"),
+                ("c10d:gloo", [], nowhere, 3, "/nowhere/python3: No such file or directory; pip install torch=="),
+                ("c10d:gloo", [], {"PLUMBLINE_PYTHON": str(without_torch)}, 3, "No module named 'torch'; pip install torch=="),
+                ("c10d:gloo", ["poll=never"], {}, 2, "option poll=never; it is is_completed or wait"),
+                ("c10d:gloo", ["colour=red"], {}, 2, "no option 'colour'; there are import, claims and poll"),
+                ("c10d:gloo", ["backend=gloo"], {}, 2, "it names the backend, and so does --backend-option backend"),
+                ("c10d:Gloo!", [], {}, 2, "'Gloo!' is no name of a backend of torch.distributed"),
+                ("c10d:", [], {}, 2, "'' is no name of a backend of torch.distributed")]:
+            with self.subTest(backend=backend, options=options, environment=environment):
+                options = [word for option in options for word in ("--backend-option", option)]
+                done = check(backend, self.folder / "refused", *options, "--filter", "COLL-049", "--world-size", "2", environment=environment)
+                said = [line for line in done.stdout.splitlines() if line.startswith("plumbline: ")]
+                self.assertEqual((done.returncode, len(said)), (status, 1), done.stdout)
+                self.assertIn(words, said[0])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
