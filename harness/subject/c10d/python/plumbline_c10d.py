@@ -43,6 +43,10 @@ class Job:
         group, _ = self.core._new_process_group_helper(len(ranks), ranks.index(self.rank), ranks, self.distributed.Backend(self.backend),
                                                        self.store, name, timeout=TIMEOUT)
         self.core._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(ranks)}
+        # Gloo fails on a member that still connects when another, which is done, destroys the group.
+        if self.store.add(f"plumbline/{name}/made", 1) == len(ranks):
+            self.store.set(f"plumbline/{name}/whole", "")
+        self.store.wait([f"plumbline/{name}/whole"], TIMEOUT)
         return {"group": group.group_name}
 
     def drop(self, group):

@@ -23,7 +23,7 @@ FAULTS = {
     "sends_nothing": ("all_to_all copies its input", "COLL-020", "fail", 2),
     "exits": ("all_to_all ends the process", "COLL-020", "crash", 2),
     "raises_at_zero": ("a tensor without elements is an error", "COLL-027", "fail", 2),
-    "wait_returns_at_once": ("wait returns before the call is complete", "COLL-038", "fail", 2),
+    "wait_returns_at_once": ("wait returns before the call is complete", "COLL-037", "fail", 2),
     "ignores_tags": ("all messages have one tag", "COLL-045", "fail", 2),
     "barrier_returns_at_once": ("a barrier does not wait", "COLL-049", "fail", 2),
     "leaks": ("each all_reduce leaks 256 bytes", "COLL-065", "fail", 2),
