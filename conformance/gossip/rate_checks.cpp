@@ -544,6 +544,7 @@ const char* const kTrace = "gossip.trace";
 struct FaultyLists {
   const char* op;
   json right;                                      // is answered
+  json values;                                     // of each node after the last round of that
   std::map<std::string, std::vector<json>> wrong;  // each list that is not, by its field
 };
 
@@ -557,23 +558,26 @@ FaultyLists faulty_lists(const std::string& lists) {
   json weights = books;
   const json uniform{{"lo", 0.5}, {"uniform", 1}}, by_peer{{"lo", 0.5}, {"0", 1}};
   weights["weights"] = {{uniform}, {by_peer, by_peer}};
-  if (lists == "values") return {kSimulate, values, {{"values", {{1, 2, 3}, {1, 2, 3, 4, 5}, json::array()}}}};
+  if (lists == "values")
+    return {kSimulate, values, {2.5, 1.5, 2.5, 3.5}, {{"values", {{1, 2, 3}, {1, 2, 3, 4, 5}, json::array()}}}};
   if (lists == "starts") {
     json fewer = starts.at("ranks"), more = fewer, longer = fewer, shorter = fewer;
     fewer.erase(3);
     more.push_back(more.front());
     longer[3]["x0"] = {1, 2, 3};
     shorter[1]["x0"] = {1};
-    return {kTrace, starts, {{"ranks", {fewer, more, longer, shorter}}}};
+    return {kTrace, starts, {{1.5, 1}, {0.5, 1}, {1.5, 1}, {2.5, 1}}, {{"ranks", {fewer, more, longer, shorter}}}};
   }
   if (lists == "books")
     return {kTrace,
             books,
+            {{6}, {6}},
             {{"phone_book", {{{1}}, {{1}, {0}, {0}}, {{2}, {0}}, {{-1}, {0}}, {{0}, {0}}, {{1}, json::array()}}},
              {"peers_per_itr", {2, 0}}}};
   json one_node = json::array({json::array({uniform})});
   return {kTrace,
           weights,
+          {{6}, {6}},
           {{"weights",
             {one_node,
              {{uniform}, json::array()},
@@ -583,9 +587,25 @@ FaultyLists faulty_lists(const std::string& lists) {
              {{uniform}, {{{"lo", 0}, {"uniform", 1}}}}}}}};
 }
 
+// Each node keeps half and gets half of the node that sends to it.
+std::string problem_of_right(const FaultyLists& lists, const json& result) {
+  json values = json::array();
+  const bool simulated = std::string_view(lists.op) == kSimulate;
+  if (simulated) values = result.at("numerators");
+  const json& nodes = simulated ? values : result.at("ranks");
+  if (!simulated)
+    for (const json& node : nodes) {
+      if (node.at("rounds").size() != lists.right.at("rounds").get<std::size_t>())
+        return fmt::format("{} rounds of a node", node.at("rounds").size());
+      values.push_back(node.at("rounds").back().at("x"));
+    }
+  return values == lists.values ? "" : fmt::format("the values are {}, not {}", values.dump(), lists.values.dump());
+}
+
 void bad_lists(Context& context) {
   const FaultyLists lists = faulty_lists(context.parameters().text("lists"));
-  report_words(problem_of(context.adapter(), lists.op, lists.right, [](const json&) { return std::string(); }));
+  report_words(problem_of(context.adapter(), lists.op, lists.right,
+                          [&](const json& result) { return problem_of_right(lists, result); }));
   for (const auto& [field, all] : lists.wrong)
     for (const json& wrong : all) {
       json args = lists.right;
