@@ -135,7 +135,7 @@ void says_what_it_starts(Context& context) {
   EXPECT_EQ(started, static_cast<int>(reducer.plan().buckets.size()) +
                          (with == "buffers" || with == "join" || with == "find_unused" ? 1 : 0))
       << "BUCKET-058: collectives of the last step";
-  EXPECT_EQ(rebuilt, with == "rebuild" ? 1 : 0) << "BUCKET-058: plans that were made anew";
+  EXPECT_EQ(rebuilt, with == "rebuild" ? 1 : 0) << "BUCKET-058: plans that were made again";
   EXPECT_EQ(reducer.has_rebuilt(), with == "rebuild") << "BUCKET-058: whether one was";
 }
 

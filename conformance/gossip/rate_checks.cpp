@@ -459,7 +459,7 @@ struct Simulated {
   std::vector<double> values, weights;
 };
 
-// What a round's line says, of the values behind it.
+// What a round's line says, of the values after it.
 json line_of(const Simulated& now, double mean, double first_distance) {
   double squares = 0;
   for (std::size_t i = 0; i < now.values.size(); ++i) {

@@ -12,7 +12,7 @@ using comm::Operation;
 
 namespace {
 
-// Where mixing is not lazy the weight is another between the parts of a round, although it can be 1 behind it.
+// Where mixing is not lazy the weight is another between the parts of a round, although it can be 1 after it.
 bool must_carry_weight(bool is_lazy, const Mixing& mixing) {
   return !is_lazy && mixing.kind != MixingKind::metropolis_hastings;
 }

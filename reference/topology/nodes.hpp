@@ -34,7 +34,7 @@ class Nodes {
   [[nodiscard]] int world_size() const { return world_size_; }
   /// What uniform() was given; nothing for nodes of given sizes.
   [[nodiscard]] std::optional<int> ranks_per_node() const { return ranks_per_node_; }
-  /// Of nodes of given sizes the first rank of each, and behind the last one's the world size; empty for uniform ones.
+  /// Of nodes of given sizes the first rank of each, and after the last one's the world size; empty for uniform ones.
   [[nodiscard]] std::span<const int> bounds() const { return bounds_; }
 
  private:

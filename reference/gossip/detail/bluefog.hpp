@@ -21,7 +21,7 @@ namespace plumbline::gossip {
 struct BluefogArguments {
   int size = 1;
   std::optional<int> base{};  // of the exponential ones; nothing: 2, of the symmetric one 4
-  int connect_style = 0;      // of a ring: 0 both neighbours, 1 the one before, 2 the one behind
+  int connect_style = 0;      // of a ring: 0 both neighbours, 1 the one before, 2 the one after
   int center_rank = 0;        // of a star
   std::vector<int> shape{};   // of a mesh: rows and columns; empty: as square as can be
 };
