@@ -84,6 +84,7 @@ function(plumbline_find_torch)
     target_link_libraries(plumbline_torch INTERFACE
       -Wl,--push-state,--no-as-needed ${libraries}/libtorch_cpu.so ${libraries}/libc10.so ${cuda} -Wl,--pop-state)
     set(PLUMBLINE_HAS_TORCH TRUE PARENT_SCOPE)
+    set(PLUMBLINE_TORCH_LIBRARIES ${libraries} PARENT_SCOPE)  # the folder that they lie in
     message(STATUS "Plumbline: LibTorch ${version} in ${root}")
     return()
   endforeach()
