@@ -12,11 +12,22 @@
 #include "harness/metrics/metrics.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/run/summary.hpp"
+#include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
 
 namespace fs = std::filesystem;
+
+nlohmann::json environment_of_run() {
+  nlohmann::json environment = record::capture_environment();
+  std::ifstream stream(subject::data_folder() / "source.txt");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  if (lines.empty()) lines.emplace_back("no git checkout");
+  environment["suite_source"] = lines;
+  return environment;
+}
 
 record::Header header_of(std::string command, std::string subject) {
   return {.command = std::move(command),
@@ -24,7 +35,7 @@ record::Header header_of(std::string command, std::string subject) {
           .suite_version = PLUMBLINE_VERSION,
           .started = record::utc_now(),
           .arguments = record::command_line(),
-          .environment = record::capture_environment()};
+          .environment = environment_of_run()};
 }
 
 record::Header header_of(std::string command, const launch::Subject& subject, const std::string& device,

@@ -13,6 +13,10 @@
 
 namespace plumbline::cli {
 
+/// Of this machine and this build (record::capture_environment), with "suite_source": the commit, or "no git checkout",
+/// then the files that were changed in it.
+[[nodiscard]] nlohmann::json environment_of_run();
+
 /// What the record of this run begins with: the command line, the time and the machine are those of now.
 [[nodiscard]] record::Header header_of(std::string command, std::string subject);
 /// The same of a run on one subject, with what keeps its reports apart from those of others. A world of 0 is not said.
