@@ -133,13 +133,4 @@ std::string reference_job() {
   return quoted(executable) + " train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local";
 }
 
-std::string quoted(const std::string& text) {
-  const bool plain = std::ranges::all_of(
-      text, [](unsigned char c) { return std::isalnum(c) || std::strchr("-_./:=,+", c) != nullptr; });
-  if (plain && !text.empty()) return text;
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 }  // namespace plumbline::cli

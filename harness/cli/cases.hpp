@@ -8,6 +8,7 @@
 
 #include "harness/launch/driver.hpp"
 #include "harness/record/result.hpp"
+#include "harness/run/quoted.hpp"
 #include "harness/suite/plan.hpp"
 
 namespace plumbline::cli {
@@ -74,7 +75,6 @@ void quote_suite(record::Header& header, const suite::Suite& suite);
 /// The reference as a job that starts its ranks itself: `plumbline train` of this executable.
 [[nodiscard]] std::string reference_job();
 
-/// An argument as a shell takes it.
-[[nodiscard]] std::string quoted(const std::string& text);
+using run::quoted;
 
 }  // namespace plumbline::cli

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <random>
 
 #include <fmt/format.h>
 
@@ -89,6 +90,31 @@ int run_check(CheckOptions& options, bool device_given, const Program& program) 
   }
 }
 
+// What a run for a statement may choose, beside the subject, its device and launcher, and how it is reported.
+void add_statement(CLI::App& command, CheckOptions& options) {
+  CLI::Option* const statement = command.add_flag(
+      "--statement", options.statement,
+      "Run all that plumbline submit wants to see: the whole profile, each case alone, with three seeds, and over a "
+      "backend in every arm; --seed is the fresh one (default: random)");
+  for (const char* other : {"--filter", "--world-size", "--repeat", "--shuffle", "--plain", "--rendezvous", "--chaos",
+                            "--isolate", "--expectations", "--allow-unexpected-pass", "--warnings-fail", "--no-control",
+                            "--time-limit", "--fail-fast", "--mutant"})
+    statement->excludes(command.get_option(other));
+}
+
+// The fresh seed of a statement: that of the record which is resumed, else one that nobody chose.
+void choose_fresh_seed(CheckOptions& options) {
+  const fs::path record = fs::path(folder_of(options)) / "run.jsonl";
+  if (options.resume && fs::exists(record))
+    options.selection.seed = record::read(record).header.seed;
+  else if (options.shard.empty())
+    options.selection.seed = std::random_device{}();
+  else
+    throw InvalidArgument(
+        fmt::format("--shard {}: of a statement all shards have one fresh seed; give each the same: --seed {}",
+                    options.shard, std::random_device{}()));
+}
+
 }  // namespace
 
 Command add_check(CLI::App& app, const Program& program) {
@@ -106,9 +132,8 @@ Command add_check(CLI::App& app, const Program& program) {
   command->add_option("--world-size", options->selection.worlds, "Only these numbers of ranks: 2,3")
       ->delimiter(',')
       ->check(at_least(1));
-  command->add_option("--seed", options->selection.seed, "Of everything random")
-      ->check(seed_number())
-      ->capture_default_str();
+  CLI::Option* const seed = command->add_option("--seed", options->selection.seed, "Of everything random");
+  seed->check(seed_number())->capture_default_str();
   command->add_option("--repeat", options->selection.repeat, "Run the plan so often, each time with the next seed")
       ->check(at_least(1, 10000))
       ->capture_default_str();
@@ -172,11 +197,16 @@ Command add_check(CLI::App& app, const Program& program) {
   command->add_flag("--list", options->list,
                     "Print the planned cases and run nothing; with --adapter also what would be skipped, and why");
   command->add_flag("--fail-fast", options->fail_fast, "Stop at the first failure");
+  add_statement(*command, *options);
   command->add_flag("--resume", options->resume, "Go on with the record in --out: run what has no result yet");
   command->footer(
       "Example: plumbline check --backend mpi --world-size 2,3 --filter 'COLL-0*'\n"
       "A job:   plumbline check --profile data-parallel --job 'python3 train.py'");
-  return {[options, device, &program] { return run_check(*options, device->count() > 0, program); },
+  return {[options, device, seed, &program] {
+            if (options->statement) options->isolate = "each";
+            if (options->statement && seed->count() == 0) choose_fresh_seed(*options);
+            return run_check(*options, device->count() > 0, program);
+          },
           [options](const CommandLine& line, const std::string& why) {
             options->subject.backend = line.value("--backend");
             options->subject.adapter = line.value("--adapter");

@@ -22,6 +22,7 @@
 #include "harness/run/judgement.hpp"
 #include "harness/run/summary.hpp"
 #include "harness/run/tries.hpp"
+#include "harness/statement/statement.hpp"
 #include "harness/subject/adapter/client.hpp"
 #include "harness/subject/backend_name.hpp"
 #include "harness/suite/eligibility.hpp"
@@ -88,13 +89,14 @@ std::string profile_of(const suite::Suite& suite, const CheckOptions& options, c
   return most == found.end() ? kUsualProfile : most->profile->name;
 }
 
-suite::Selection selection_of(const suite::Suite& suite, const CheckOptions& options, const launch::Subject& subject,
-                              int attached_processes) {
+suite::Selection selection_as_given(const suite::Suite& suite, const CheckOptions& options,
+                                    const launch::Subject& subject, int attached_processes) {
   suite::Selection selection = options.selection;
   selection.door = subject.door();
   selection.largest_world = attached_processes;
   selection.modes = arms_of(options);
   if (!options.shard.empty()) selection.shard = suite::Shard::parse(options.shard);
+
   if (selection.shard.count > 1 && options.shuffle == "random")
     throw InvalidArgument("--shuffle: give it the same seed in every shard: --shuffle=7");
   if (!options.shuffle.empty())
@@ -120,6 +122,14 @@ suite::Selection selection_of(const suite::Suite& suite, const CheckOptions& opt
         fmt::format("--device {}: an adapter computes where it likes; the option is for backends", options.device));
   selection.profile = profile_of(suite, options, subject);
   return selection;
+}
+
+suite::Selection selection_of(const suite::Suite& suite, const CheckOptions& options, const launch::Subject& subject,
+                              int attached_processes) {
+  suite::Selection given = selection_as_given(suite, options, subject, attached_processes);
+  if (!options.statement) return given;
+  const auto seeds = statement::seeds_of_statement(PLUMBLINE_VERSION, given.seed);
+  return statement::selection_of_statement(given.door, given.profile, seeds, given.shard);
 }
 
 // The reference in the subject's place; nothing where it is the subject.
@@ -188,7 +198,8 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
       throw InvalidArgument(fmt::format(
           "--jobs {}: the ranks that you started are one group; run it outside mpirun and srun", options.subject.jobs));
     if (options.isolate == "each")
-      throw InvalidArgument("--isolate each: the ranks that you started are one group; run it outside mpirun and srun");
+      throw InvalidArgument(fmt::format("{}: the ranks that you started are one group; run it outside mpirun and srun",
+                                        options.statement ? "--statement" : "--isolate each"));
   } else {
     for (const int world : selection_.worlds) require_ranks("--world-size", world);
   }
@@ -206,8 +217,9 @@ void CheckRun::make_header() {
              .suite_version = PLUMBLINE_VERSION,
              .plan_hash = suite::plan_hash(conditions(), PLUMBLINE_VERSION, plan_),
              .profile = settings_.profile.name,
-             .seed = selection_.seed,
+             .seed = options_.selection.seed,
              .started = record::utc_now()};
+  if (options_.statement) header_.statement_seeds = selection_.seeds;
   header_.arguments = record::command_line();
   header_.facts = facts_of(driver_.group.subject, options_);
   header_.allow_unexpected_pass = options_.allow_unexpected_pass;
@@ -283,7 +295,7 @@ void CheckRun::take_up_record(std::map<std::string, bool>& have) {
 // Begins the record, or takes one up: then only what has no result is left to do.
 void CheckRun::prepare_record() {
   settings_.slowness = launch::measure_slowness();
-  header_.environment = record::capture_environment();
+  header_.environment = environment_of_run();
   header_.environment["slowness"] = settings_.slowness;
   std::map<std::string, bool> have;  // a result that holds
   if (options_.resume) {
@@ -399,13 +411,30 @@ bool CheckRun::all_passes(const std::function<void(const launch::Rendezvous&)>& 
   const auto take_subject = [this](const suite::PlannedCase& planned, const launch::Outcome& outcome) {
     return take(planned, outcome);
   };
-  if (!run_pass({.driver = driver_,
-                 .cases = todo_,
-                 .alone = options_.isolate == "each",
-                 .take = take_subject,
-                 .listening = listening}))
-    return false;
+  const bool alone = options_.isolate == "each";
+  const Pass pass{.driver = driver_, .cases = todo_, .alone = alone, .take = take_subject, .listening = listening};
+  if (!(alone ? run_each_alone(pass) : run_pass(pass))) return false;
   return stopped_ || (second_tries() && control_arm());
+}
+
+// What the first group says of the subject tells which cases need no group of their own, since they are skipped.
+bool CheckRun::run_each_alone(const Pass& pass) {
+  Cases some, rest;
+  for (const suite::PlannedCase* planned : pass.cases) (some.empty() ? some : rest).push_back(planned);
+  const auto part = [&pass](const Cases& cases) {
+    return Pass{.driver = pass.driver, .cases = cases, .alone = true, .take = pass.take, .listening = pass.listening};
+  };
+  if (!run_pass(part(some))) return false;
+  some.clear();
+  for (const suite::PlannedCase* planned : rest) {
+    if (stopped_) return true;
+    const auto outcome = description_.is_null() ? std::nullopt : before(*planned, description_);
+    if (outcome)
+      pass.take(*planned, *outcome);
+    else
+      some.push_back(planned);
+  }
+  return stopped_ || run_pass(part(some));
 }
 
 bool CheckRun::run_pass(const Pass& pass) {
@@ -454,6 +483,7 @@ launch::Observer CheckRun::observer(const Pass& pass) {
 std::optional<launch::Outcome> CheckRun::before(const suite::PlannedCase& planned, const nlohmann::json& description) {
   writer_->subject(description);
   if (!known_) {
+    description_ = description;
     const suite::Identity subject = expectations::identity_of(description, facts_);
     facts_["subject"] = subject.name;
     if (!subject.version.empty()) facts_["version"] = subject.version;

@@ -44,6 +44,7 @@ struct CheckOptions {
   bool fail_fast = false;
   bool resume = false;
   bool warnings_fail = false;
+  bool statement = false;
 };
 
 /// Where the record goes.
@@ -85,6 +86,7 @@ class CheckRun {
 
   bool all_passes(const std::function<void(const launch::Rendezvous&)>& listening);
   bool run_pass(const Pass& pass);
+  bool run_each_alone(const Pass& pass);
   launch::Observer observer(const Pass& pass);
   std::optional<launch::Outcome> before(const suite::PlannedCase& planned, const nlohmann::json& description);
 
@@ -115,6 +117,7 @@ class CheckRun {
   std::optional<expectations::Expectations> book_;
   expectations::Facts facts_;
   std::optional<expectations::Known> known_;
+  nlohmann::json description_;                    // what the subject said of itself first; null before
   std::map<std::string, int> attempts_;           // made, by key
   std::map<std::string, record::Result> latest_;  // results that hold, by key
   std::set<std::string> controlled_;              // keys of results whose control ran before this run was resumed

@@ -4,7 +4,7 @@ usage: cli_test.py PLUMBLINE MODULES [unittest arguments]
 
 MODULES are the optional parts of the build: "mpi,training,metrics", or "".
 """
-import json, os, re, resource, shlex, shutil, signal, subprocess, sys, tempfile, time, unittest
+import importlib.util, json, os, re, resource, shlex, shutil, signal, subprocess, sys, tempfile, time, unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -95,6 +95,19 @@ REFUSALS = [
     ("gossip --graph ring --rows 3", 2, "--rows 3: it is of --graph mesh; ring has none"),
     ("gossip --graph ring --center 1", 2, "--center 1: it is of --graph star; ring has none"),
     ("pass p.json --use-sharding --max-fuse-numel 3", 2, "excludes"),
+    ("check --statement --filter COLL-001", 2, "--filter excludes --statement"),
+    ("check --statement --time-limit 3", 2, "--time-limit excludes --statement"),
+    ("check --statement --mutant col.drop_last_element", 2, "--mutant excludes --statement"),
+    ("check --statement --shard 1/2", 2, "--shard 1/2: of a statement all shards have one fresh seed; give each the same: --seed "),
+    ("submit", 2, "submit needs a record: RUN"),
+    ("submit r", 2, "submit needs --subject FILE (--template prints one)"),
+    ("submit r --subject s", 2, "submit needs --out DIR"),
+    ("submit r --subject nowhere.toml --out o", 2, "nowhere.toml"),
+    ("submit r --subject /dev/null --out o", 2, "/dev/null:1:1: a subject has no 'vendor'"),
+    ("verify", 2, "folder is required"),
+    ("verify nowhere", 2, "'nowhere' is no folder; give that which plumbline submit made"),
+    ("verify / --signers nowhere", 2, "--signers 'nowhere': there is no such file"),
+    ("verify / --date soon", 2, "--date 'soon'; it is a day such as 2027-03-31"),
     ("merge nowhere --out whole", 2, "there is no record 'nowhere'; give the run.jsonl of a run, or its folder"),
     ("explain COLL-001 --record nowhere", 2, "--record: there is no record 'nowhere'"),
     ("check --seed=-1", 2, "'-1' is not a whole number from 0"),
@@ -1058,6 +1071,43 @@ class Commands(unittest.TestCase):
         lines = map(json.loads, (self.folder / "out/run.jsonl").read_text().splitlines())
         return {(line["case"], line["arm"].split(":")[0]): line["verdict"] for line in lines
                 if line["type"] == "result" and "role" not in line}
+
+    # HARNESS-060@f2d2
+    def test_a_statement_is_made_of_a_whole_run_and_verified(self):
+        adapter = self.adapter_of("topology.prime_factors")
+        run = ["check", "--adapter", adapter, "--profile", "topology", "--statement"]
+        self.assertEqual(self.run_plumbline("submit", "--template"), 0)
+        (self.folder / "SUBJECT.toml").write_text(self.done.stdout)
+        submit = ["submit", "--subject", "SUBJECT.toml", "--out", "statement"]
+        # What was run otherwise is no evidence.
+        self.assertEqual(self.run_plumbline(*run[:-1], "--out", "plain"), 0, self.done.stdout + self.done.stderr)
+        self.assertEqual(self.run_plumbline(*submit, "plain"), 1, self.done.stderr)
+        self.assertIn("plain/run.jsonl: it is no run for a statement", self.done.stdout)
+        self.assertFalse((self.folder / "statement").exists())
+        # Shards with one fresh seed are.
+        for part in (1, 2):
+            self.assertEqual(self.run_plumbline(*run, "--seed", "4711", "--shard", f"{part}/2", "--out", f"run{part}"), 0,
+                             self.done.stdout + self.done.stderr)
+        self.assertEqual(self.run_plumbline(*submit, "run2"), 1)
+        self.assertIn("shard 1 of 2 is missing", self.done.stdout)
+        self.assertEqual(self.run_plumbline(*submit, "run2", "run1"), 0, self.done.stdout + self.done.stderr)
+        self.assertRegex(self.done.stdout, "acme-ccl 2.4.1 of Acme, Inc. conforms to profile topology .* of Plumbline ")
+        self.assertEqual(self.run_plumbline("verify", "statement"), 0, self.done.stdout)
+        self.assertRegex(self.done.stdout, r"^OK: acme-ccl 2.4.1 .*; unsigned\n$")
+        self.assertEqual(self.run_plumbline("verify", "statement", "--date", "2099-01-01"), 1)
+        self.assertRegex(self.done.stdout, "statement.json: it ended on ")
+        statement = json.loads((self.folder / "statement/statement.json").read_text())
+        outcomes = {line["requirement"].split("@")[0]: line["outcome"] for line in statement["predicate"]["requirements"]}
+        self.assertIn("pass", outcomes.values())
+        self.assertEqual(outcomes["TOPO-001"], "skip")
+        if importlib.util.find_spec("in_toto_attestation"):  # from PyPI
+            from google.protobuf import json_format
+            from in_toto_attestation.v1 import statement as in_toto, statement_pb2
+            in_toto.Statement.copy_from_pb(json_format.Parse(json.dumps(statement), statement_pb2.Statement())).validate()
+        with open(self.folder / "statement/STATEMENT.html", "a") as page:
+            page.write(" ")
+        self.assertEqual(self.run_plumbline("verify", "statement"), 1)
+        self.assertIn("STATEMENT.html: it was changed", self.done.stdout)
 
     # HARNESS-018@bbb9
     def test_shards_put_together_have_the_verdicts_of_the_whole(self):

@@ -42,6 +42,8 @@ struct Command {
 Command add_check(CLI::App& app, const Program& program);
 Command add_explain(CLI::App& app, const Program& program);
 Command add_merge(CLI::App& app, const Program& program);
+Command add_submit(CLI::App& app, const Program& program);
+Command add_verify(CLI::App& app, const Program& program);
 Command add_expectations(CLI::App& app, const Program& program);
 Command add_requirements(CLI::App& app, const Program& program);
 Command add_mutants(CLI::App& app, const Program& program);

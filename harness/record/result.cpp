@@ -255,6 +255,7 @@ void to_json(json& out, const Header& header) {
   if (header.warnings_fail) out["warnings_fail"] = true;
   if (!header.subject_name.empty()) out["subject_name"] = header.subject_name;
   if (!header.labels.empty()) out["labels"] = header.labels;
+  if (!header.statement_seeds.empty()) out["statement_seeds"] = header.statement_seeds;
   if (header.budget_seconds > 0) out["budget_seconds"] = header.budget_seconds;
   for (const auto& [id, sentence] : header.requirements)
     out["requirements"][id] = {{"level", sentence.level}, {"text", sentence.text}};
@@ -281,6 +282,7 @@ void from_json(const json& in, Header& header) {
   header.warnings_fail = in.value("warnings_fail", false);
   header.subject_name = in.value("subject_name", "");
   header.labels = in.value("labels", std::map<std::string, std::string>{});
+  header.statement_seeds = in.value("statement_seeds", std::vector<std::uint64_t>());
   header.budget_seconds = in.value("budget_seconds", 0.0);
   const json requirements = in.value("requirements", json::object());
   for (const auto& [id, sentence] : requirements.items())

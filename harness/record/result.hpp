@@ -176,6 +176,8 @@ struct Header {
   /// A warning fails the run.
   bool warnings_fail = false;
   std::optional<ShardOf> shard;
+  /// Of a run for a statement (`check --statement`): fixed, of the release, fresh. Empty: it is no such run.
+  std::vector<std::uint64_t> statement_seeds;
   /// How reports name the subject, where somebody chose it (--subject-name); else name_of_subject() does.
   std::string subject_name;
   /// What somebody wants to know the run by (--label): in reports and metrics.

@@ -1,6 +1,7 @@
 #include "harness/suite/plan.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <regex>
 #include <set>
@@ -104,11 +105,18 @@ std::string no_match(const Suite& suite, const Selection& selection, const std::
 
 namespace {
 
-std::vector<ExecutionMode> arms_of(const Case& one, const std::vector<ExecutionMode>& wanted, std::uint64_t seed) {
-  if (!wanted.empty()) return wanted;
-  if (!one.check->deadlock_prone) return {ExecutionMode{}};
+std::vector<ExecutionMode> arms_of(const Case& one, const Selection& selection, std::uint64_t seed) {
+  if (!selection.modes.empty()) return selection.modes;
+  if (!one.check->deadlock_prone && !selection.every_arm) return {ExecutionMode{}};
   return {ExecutionMode{}, ExecutionMode{.kind = ExecutionMode::Kind::rendezvous},
           ExecutionMode{.kind = ExecutionMode::Kind::chaos, .seed = seed}};
+}
+
+std::vector<std::uint64_t> seeds_of(const Selection& selection) {
+  if (!selection.seeds.empty()) return selection.seeds;
+  std::vector<std::uint64_t> seeds(static_cast<std::size_t>(selection.repeat));
+  std::iota(seeds.begin(), seeds.end(), selection.seed);
+  return seeds;
 }
 
 std::vector<PlannedCase> part_of(std::vector<PlannedCase> plan, const Shard& shard) {
@@ -192,12 +200,13 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
   std::ranges::stable_sort(chosen, {}, [](const Case* one) { return std::tuple(one->component(), one->ranks()); });
   std::vector<PlannedCase> plan;
   std::set<std::string> components;
-  for (int repetition = 0; repetition < selection.repeat; ++repetition)
-    for (const Case* one : chosen) {
-      const std::uint64_t seed = selection.seed + static_cast<std::uint64_t>(repetition);
-      for (const ExecutionMode& mode : arms_of(*one, selection.modes, seed))
+  int repetition = 0;
+  for (const std::uint64_t seed : seeds_of(selection)) {
+    for (const Case* one : chosen)
+      for (const ExecutionMode& mode : arms_of(*one, selection, seed))
         plan.push_back({one, seed, repetition, mode, components.insert(one->component()).second});
-    }
+    ++repetition;
+  }
   return part_of(plan, selection.shard);
 }
 

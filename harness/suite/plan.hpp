@@ -33,9 +33,11 @@ struct Selection {
   int largest_world = 0;    // 0: no limit
   std::uint64_t seed = 1;
   int repeat = 1;
+  std::vector<std::uint64_t> seeds;      // the plan once with each, where there are any, instead of `seed` and `repeat`
   std::optional<std::uint64_t> shuffle;  // a seed
   /// Every case runs in each of these; in none: each in its own, plain, and beside it the others where it may deadlock.
   std::vector<ExecutionMode> modes;
+  bool every_arm = false;  // each case in all of them, with its seed, whether or not it may deadlock
   Shard shard = {};
 };
 
