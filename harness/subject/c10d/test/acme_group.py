@@ -1,12 +1,15 @@
 """A backend of torch.distributed outside of torch, right unless ACME_FAULT names what is to be wrong with it."""
 import os
+import threading
 import time
 
 import torch
 import torch.distributed as dist
 
 FAULT = os.environ.get("ACME_FAULT", "")
-kept = []
+kept = []  # what lives as long as the process
+held = []  # a message that waits for the next
+remembered = {}
 
 
 class Later(dist._Work):
@@ -25,6 +28,17 @@ class Later(dist._Work):
 class Done(dist._Work):
     def wait(self, timeout=None):
         return True
+
+
+class Endless(dist._Work):
+    """Knows no limit of a wait."""
+
+    def __init__(self, work):
+        super().__init__()
+        self.work = work
+
+    def wait(self, timeout=None):
+        return self.work.wait()
 
 
 def flip_the_last_bit(tensor):
@@ -53,6 +67,26 @@ class Acme(dist.ProcessGroup):
             options.reduceOp = dist.ReduceOp.SUM
         if FAULT == "product_is_sum" and options.reduceOp == dist.ReduceOp.PRODUCT:
             options.reduceOp = dist.ReduceOp.SUM
+        if FAULT == "loses_infinity" and tensors[0].is_floating_point():
+            return Later(self.gloo.allreduce(tensors, options), lambda: tensors[0].nan_to_num_())
+        if FAULT == "remembers_results":
+            # As one that is keyed by the buffer, and not by what is in it.
+            key = (tensors[0].data_ptr(), tensors[0].numel(), tensors[0].dtype)
+            work = self.gloo.allreduce(tensors, options)
+            if key in remembered:
+                return Later(work, lambda: tensors[0].copy_(remembered[key]))
+            return Later(work, lambda: remembered.update({key: tensors[0].clone()}))
+        if FAULT == "max_is_min" and options.reduceOp == dist.ReduceOp.MAX:
+            options.reduceOp = dist.ReduceOp.MIN
+        if FAULT == "sums_in_bfloat16" and tensors[0].dtype == torch.float32:
+            short = tensors[0].bfloat16()
+            return Later(self.gloo.allreduce([short], options), lambda: tensors[0].copy_(short))
+        if FAULT == "saturates" and tensors[0].dtype == torch.int32 and options.reduceOp == dist.ReduceOp.SUM:
+            wide = tensors[0].double()
+            limits = torch.iinfo(torch.int32)
+            return Later(self.gloo.allreduce([wide], options), lambda: tensors[0].copy_(wide.clamp(limits.min, limits.max)))
+        if FAULT == "drops_the_last_element" and tensors[0].numel() > 0:
+            return self.gloo.allreduce([tensors[0][:-1]], options)
         if FAULT == "leaks":
             kept.append(bytearray(256))
         if FAULT == "wait_returns_at_once":
@@ -66,8 +100,12 @@ class Acme(dist.ProcessGroup):
         return work
 
     def broadcast(self, tensors, options):
+        if FAULT == "cleans_nan" and tensors[0].is_floating_point():
+            return Later(self.gloo.broadcast(tensors, options), lambda: tensors[0].nan_to_num_())
         if FAULT == "hangs":
             time.sleep(3600)
+        if FAULT == "aborts":
+            os.abort()
         if FAULT == "wrong_root":
             options.rootRank = (options.rootRank + 1) % self.size()
         return self.gloo.broadcast(tensors, options)
@@ -78,7 +116,12 @@ class Acme(dist.ProcessGroup):
         if FAULT == "sends_nothing":
             output.copy_(input)
             return Done()
-        return self.gloo.alltoall_base(output, input, output_sizes, input_sizes, options)
+        work = self.gloo.alltoall_base(output, input, output_sizes, input_sizes, options)
+        if FAULT == "swaps_blocks" and output.numel() > 0:
+            return Later(work, lambda: output.copy_(output.view(self.size(), -1).flip(0).reshape(-1)))
+        if FAULT == "overwrites_input":
+            return Later(work, lambda: input.zero_())
+        return work
 
     def barrier(self, options):
         if FAULT == "barrier_returns_at_once":
@@ -86,9 +129,26 @@ class Acme(dist.ProcessGroup):
         return self.gloo.barrier(options)
 
     def send(self, tensors, to, tag):
+        if FAULT == "reads_late":
+            kept.append(threading.Timer(0.05, self.gloo.send, (tensors, to, tag)))
+            kept[-1].start()
+            return Done()
+        if FAULT == "sends_in_pairs_in_reverse":
+            if not held:
+                held.append((tensors[0].clone(), to, tag))
+                return Done()
+            first, first_to, first_tag = held.pop()
+            kept.append((first, self.gloo.send(tensors, to, tag), self.gloo.send([first], first_to, first_tag)))
+            return kept[-1][1]
+        if FAULT == "garbles_messages":
+            tensors = [tensors[0].clone()]
+            flip_the_last_bit(tensors[0])
+            kept.append(tensors)
         return self.gloo.send(tensors, to, 0 if FAULT == "ignores_tags" else tag)
 
     def recv(self, tensors, source, tag):
+        if FAULT == "waits_without_limit":
+            return Endless(self.gloo.recv(tensors, source, tag))
         return self.gloo.recv(tensors, source, 0 if FAULT == "ignores_tags" else tag)
 
 
