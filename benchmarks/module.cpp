@@ -1,5 +1,6 @@
 // lib/plumbline/libplumbline_benchmarks.so: all benchmarks, opened by the command `bench` and by its workers.
 #include "benchmarks/allreduce_fusion.hpp"
+#include "benchmarks/canary.hpp"
 #include "benchmarks/collectives.hpp"
 #include "benchmarks/gossip_throughput.hpp"
 #include "benchmarks/pipeline_bubble.hpp"
@@ -14,6 +15,7 @@ PLUMBLINE_EXPORT const plumbline::bench::Module* plumbline_benchmarks() {
                                                  plumbline::bench::add_gossip_throughput(registry);
                                                  plumbline::bench::add_pipeline_bubble(registry);
                                                  plumbline::bench::add_scaler(registry);
+                                                 plumbline::bench::add_canary(registry);
                                                  return registry;
                                                }(),
                                                plumbline::bench::measure};

@@ -4,6 +4,12 @@
 #   PLUMBLINE_TORCH   OFF builds all that needs no LibTorch
 #   BUILD             build folder (default: build)
 set -euo pipefail
+case ${1-} in
+  --help | -h)
+    sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"
+    exit 0
+    ;;
+esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 JOBS=${JOBS:-$(nproc)}
 BUILD=${BUILD:-build}

@@ -158,9 +158,9 @@ class BenchRun {
       study = &benchmark;
     }
     if (study != nullptr)
-      throw InvalidArgument(fmt::format("--benchmark '{}': `plumbline bench {}` measures {}",
-                                        fmt::join(options_.patterns, " "), study->name.substr(0, study->name.find('.')),
-                                        study->name));
+      throw InvalidArgument(fmt::format("--benchmark '{}': `plumbline {}` measures {}",
+                                        fmt::join(options_.patterns, " "),
+                                        study->title.substr(study->title.rfind(": ") + 2), study->name));
   }
   void add_job(const bench::Benchmark& benchmark, int world, const std::string& size) {
     const std::int64_t bytes = parse_size(size, benchmark.has_sizes && benchmark.size_label.empty());

@@ -108,6 +108,16 @@ REFUSALS = [
     ("verify nowhere", 2, "'nowhere' is no folder; give that which plumbline submit made"),
     ("verify / --signers nowhere", 2, "--signers 'nowhere': there is no such file"),
     ("verify / --date soon", 2, "--date 'soon'; it is a day such as 2027-03-31"),
+    ("canary --backend local", 2, "--against is required"),
+    ("canary --against lcal", 2, "no backend 'lcal'"),
+    ("canary --against local --operations all_reduc", 2, "--operations 'all_reduc'; there are all_reduce, reduce, "),
+    ("canary --against local --dtypes i32", 2, "--dtypes 'i32'; there are f16, bf16, f32, f64"),
+    ("canary --against local --sizes 1Gi", 2, "--sizes 1Gi: it is at most 256Mi"),
+    ("canary --against local --sizes x", 2, "--sizes 'x' is not a number of bytes"),
+    ("canary --against local --world-size 65", 2, "--world-size: 65 ranks; at most 64"),
+    ("canary --against local --slower=-1", 2, "-1"),
+    ("canary --against local --against-mutant nope", 2, "no mutant 'nope'"),
+    ("bench --benchmark canary.values", 2, "`plumbline canary` measures canary.values"),
     ("merge nowhere --out whole", 2, "there is no record 'nowhere'; give the run.jsonl of a run, or its folder"),
     ("explain COLL-001 --record nowhere", 2, "--record: there is no record 'nowhere'"),
     ("check --seed=-1", 2, "'-1' is not a whole number from 0"),
@@ -1072,12 +1082,26 @@ class Commands(unittest.TestCase):
         return {(line["case"], line["arm"].split(":")[0]): line["verdict"] for line in lines
                 if line["type"] == "result" and "role" not in line}
 
+    # HARNESS-062@c30c
+    def test_a_canary_finds_a_broken_library_by_itself(self):
+        canary = ["canary", "--backend", "local", "--against", "local", "--world-size", "3", "--sizes", "4Ki", "--dtypes", "f32,bf16",
+                  "--operations", "all_reduce,all_gather", "--launches", "1", "--min-time", "0.001", "--slower", "100", "--out", "out"]
+        self.assertEqual(self.run_plumbline(*canary, "--same-bits"), 0, self.done.stdout + self.done.stderr)
+        self.assertRegex(self.done.stdout, r"\nall_reduce +f32 +3 +4096  equal +0\.\d+ +0\.\d+ .* same\n")
+        self.assertRegex(self.done.stdout, r"order of all_reduce, 3 ranks, 4096 bytes: A sequential, \(0\+1\)\+2; B sequential, ")
+        self.assertEqual([row["verdict"] for row in json.loads((self.folder / "out/canary.json").read_text())["rows"]], 4 * ["same"])
+        # Both are broken alike.
+        broken = "col.drop_last_element"
+        self.assertEqual(self.run_plumbline(*canary, "--mutant", broken, "--against-mutant", broken), 1, self.done.stderr)
+        self.assertRegex(self.done.stdout, r"\nall_reduce +f32 .* equal .* wrong: B: rank 0, element 1023: ")
+        self.assertRegex(self.done.stdout, r"\nNOT OK: ")
+
     # HARNESS-060@f2d2
     def test_a_statement_is_made_of_a_whole_run_and_verified(self):
         adapter = self.adapter_of("topology.prime_factors")
         run = ["check", "--adapter", adapter, "--profile", "topology", "--statement"]
         self.assertEqual(self.run_plumbline("submit", "--template"), 0)
-        (self.folder / "SUBJECT.toml").write_text(self.done.stdout)
+        (self.folder / "SUBJECT.toml").write_text(self.done.stdout.replace('"backend"', '"adapter"'))
         submit = ["submit", "--subject", "SUBJECT.toml", "--out", "statement"]
         # What was run otherwise is no evidence.
         self.assertEqual(self.run_plumbline(*run[:-1], "--out", "plain"), 0, self.done.stdout + self.done.stderr)

@@ -48,14 +48,23 @@ std::string option_meant(const std::vector<const CLI::App*>& commands, const std
   return did_you_mean(words.substr(at, words.find_first_of("= ", at) - at), names);
 }
 
-int parse_error(const CLI::App& app, const CLI::ParseError& error) {
+// CLI11 names what was not expected in an order of its own.
+std::string unexpected(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> words = app.remaining(true);
+  std::ranges::stable_sort(words, {},
+                           [&](const std::string& word) { return std::find(argv, argv + argc, word) - argv; });
+  return fmt::format("this was not expected: {}", fmt::join(words, " "));
+}
+
+int parse_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
   const auto commands = given_commands(app);
-  std::string why = error.what();
+  const bool has_extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  std::string why = has_extras ? unexpected(app, argc, argv) : error.what();
   if (const std::size_t at = why.find(" was given a disallowed flag override"); at != std::string::npos)
     why = "--" + why.substr(0, at) + " takes no value; give it alone";
   std::cerr << "plumbline: " << why;
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) std::cerr << option_meant(commands, error.what());
+  if (has_extras) std::cerr << option_meant(commands, error.what());
   std::cerr << " (see plumbline";
   for (const CLI::App* command : commands) std::cerr << ' ' << command->get_name();
   std::cerr << " --help)\n";
@@ -146,8 +155,8 @@ int run(int argc, char** argv, const Program& program) {
   app.footer("Example: plumbline check --backend local");
   std::map<const CLI::App*, Command> commands;
   for (const auto add : {add_check, add_train, add_bench, add_requirements, add_explain, add_expectations, add_mutants,
-                         add_merge, add_submit, add_verify, add_topology, add_schedule, add_buckets, add_gossip,
-                         add_pass, add_scaler, add_adapter, add_doctor}) {
+                         add_canary, add_merge, add_submit, add_verify, add_topology, add_schedule, add_buckets,
+                         add_gossip, add_pass, add_scaler, add_adapter, add_doctor}) {
     Command command = add(app, program);
     commands[app.get_subcommands([](const CLI::App*) { return true; }).back()] = std::move(command);
   }
@@ -167,7 +176,7 @@ int run(int argc, char** argv, const Program& program) {
     throw RuntimeFailure(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) refused(error);
-    return parse_error(app, error);
+    return parse_error(app, error, argc, argv);
   } catch (const std::exception& error) {
     refused(error);
     return report(error);

@@ -41,6 +41,7 @@ struct Command {
 };
 Command add_check(CLI::App& app, const Program& program);
 Command add_explain(CLI::App& app, const Program& program);
+Command add_canary(CLI::App& app, const Program& program);
 Command add_merge(CLI::App& app, const Program& program);
 Command add_submit(CLI::App& app, const Program& program);
 Command add_verify(CLI::App& app, const Program& program);

@@ -110,7 +110,14 @@ std::vector<Row> waivers(const Statement& statement) {
   return rows;
 }
 
-std::string flat(const nlohmann::json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string flat(const nlohmann::json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_structured()) return value.dump();
+  std::vector<std::string> parts;
+  for (const auto& [name, part] : value.items())
+    parts.push_back(value.is_array() ? flat(part) : name + "=" + flat(part));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
 
 std::vector<Row> environment(const Statement& statement) {
   std::vector<Row> rows{{"", ""}};
@@ -183,7 +190,7 @@ constexpr const char* kStyle =
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1b1b1b}"
     "table{border-collapse:collapse;margin:1rem 0;width:100%}"
     "th,td{border-bottom:1px solid #ccc;padding:.3rem .8rem .3rem 0;text-align:left;vertical-align:top;"
-    "overflow-wrap:anywhere}"
+    "overflow-wrap:break-word}td:nth-child(2):last-child{overflow-wrap:anywhere}"
     "th{border-bottom-color:#666}td:first-child{white-space:nowrap}pre{background:#f3f3f3;padding:1rem;overflow:auto}"
     "p:first-of-type{font-size:1.3rem}@media print{body{margin:0;max-width:none}}";
 

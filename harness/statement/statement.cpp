@@ -118,6 +118,8 @@ std::vector<std::string> problems_of(const suite::Suite& suite, std::string_view
 Statement make_statement(const suite::Suite& suite, SubjectFile subject, const std::vector<run::NamedRun>& shards) {
   Statement statement{.subject = std::move(subject), .whole = whole_of(shards)};
   const record::Run& whole = statement.whole;
+  if (const std::string why = problem_of_type(statement.subject, door_of(whole.header)); !why.empty())
+    throw InvalidArgument("SUBJECT.toml: " + why);
   statement.profile = &suite.profile(whole.header.profile);
   statement.calls_itself = expectations::identity_of(whole.subject, expectations::facts_of(whole)).describe();
   statement.lines = lines_of(suite, whole);

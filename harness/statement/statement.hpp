@@ -62,7 +62,8 @@ struct Statement {
   [[nodiscard]] std::string claim() const;
 };
 
-/// Of records with which nothing is wrong. Throws InvalidArgument for others.
+/// Of records with which nothing is wrong. Throws InvalidArgument for others, and where the subject is of another type
+/// than its run.
 [[nodiscard]] Statement make_statement(const suite::Suite& suite, SubjectFile subject,
                                        const std::vector<run::NamedRun>& shards);
 

@@ -67,6 +67,8 @@ date = "2026-01-01"
 until = "2027-02-28"
 )";
 
+const SubjectFile kAcme = read_subject(kSubjectTemplate, "S");
+
 std::unique_ptr<suite::Suite> toys() {
   auto suite = std::make_unique<suite::Suite>();
   suite->add(suite::Profile{.name = "toys", .version = "3", .prefixes = {"TOY"}});
@@ -284,22 +286,34 @@ TEST(Statement, IsOfAllShardsOrOfNone) {
   auto other = both;
   other[1].run.header.environment["cpu"] = "slide rule";
   EXPECT_THAT(problems(*suite, other), ElementsAre(HasSubstr("shards of one run are alike")));
-  EXPECT_EQ(make_statement(*suite, {}, both).whole.results.size(), run_of(*suite).run.results.size());
+  EXPECT_EQ(make_statement(*suite, kAcme, both).whole.results.size(), run_of(*suite).run.results.size());
 }
 
 TEST(Statement, EndsWithItsFirstWaiver) {
   const auto suite = toys();
-  EXPECT_EQ(make_statement(*suite, {}, {run_of(*suite)}).valid_until, std::chrono::sys_days(2027y / 11 / 21));
+  EXPECT_EQ(make_statement(*suite, kAcme, {run_of(*suite)}).valid_until, std::chrono::sys_days(2027y / 11 / 21));
   suite->waivers = suite::waivers_of_toml(kWaiver, "waivers.toml");
   const auto run = run_of(*suite, {}, [](Result& result) {
     if (result.check == "toys.drop") fails(result);
   });
   EXPECT_THAT(problems(*suite, {run}), ElementsAre(HasSubstr("no requirement that must hold has passed")));
-  const Statement statement = make_statement(*suite, {}, {run});
+  const Statement statement = make_statement(*suite, kAcme, {run});
   EXPECT_THAT(statement.waivers, SizeIs(1));
   EXPECT_EQ(statement.valid_until, std::chrono::sys_days(2027y / 2 / 28));
   EXPECT_THAT(markdown_of(statement), HasSubstr("brittle &lt;b>wheels&lt;/b> \\| of old"));
   EXPECT_THAT(html_of(statement), HasSubstr("brittle &lt;b&gt;wheels&lt;/b&gt; | of old"));
+}
+
+TEST(SubjectFile, HasTheTypeOfItsRun) {
+  const auto problem = [](const char* type, suite::Door door) { return problem_of_type({.type = type}, door); };
+  EXPECT_EQ(problem("backend", suite::Door::backend), "");
+  EXPECT_EQ(problem("adapter", suite::Door::adapter), "");
+  EXPECT_EQ(problem("framework", suite::Door::adapter), "");
+  EXPECT_EQ(problem("framework", suite::Door::job), "");
+  EXPECT_EQ(problem("framework", suite::Door::backend), "type 'framework', and the run is of a backend");
+  EXPECT_EQ(problem("backend", suite::Door::adapter),
+            "type 'backend', and the run is of an adapter: it is adapter or framework");
+  EXPECT_EQ(problem("adapter", suite::Door::job), "type 'adapter', and the run is of a job: it is framework");
 }
 
 TEST(SubjectFile, IsRefusedWithItsPlaceAndWhatWouldBeRight) {

@@ -18,6 +18,18 @@ url = "https://example.com/acme-ccl"
 contact = "ccl@example.com"
 )";
 
+std::string problem_of_type(const SubjectFile& subject, suite::Door door) {
+  // A framework answers as an adapter, or trains as a job.
+  const bool is_backend = subject.type == "backend", is_framework = subject.type == "framework";
+  const bool fits =
+      door == suite::Door::backend ? is_backend : is_framework || (door == suite::Door::adapter && !is_backend);
+  if (fits) return {};
+  return fmt::format("type '{}', and the run is of {}", subject.type,
+                     door == suite::Door::backend   ? "a backend"
+                     : door == suite::Door::adapter ? "an adapter: it is adapter or framework"
+                                                    : "a job: it is framework");
+}
+
 SubjectFile read_subject(std::string_view toml, std::string_view origin) {
   const toml::table table = suite::parse_toml(toml, origin);
   const suite::TomlRow row(table, origin, "a subject", {"vendor", "product", "version", "type", "url", "contact"});

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/suite/door.hpp"
+
 namespace plumbline::statement {
 
 struct SubjectFile {
@@ -17,6 +19,9 @@ struct SubjectFile {
 
 /// A file to begin with.
 extern const char* const kSubjectTemplate;
+
+/// Why a subject of that type does not come through that door; empty: it does.
+[[nodiscard]] std::string problem_of_type(const SubjectFile& subject, suite::Door door);
 
 /// Throws InvalidArgument with file, line, column and what would be right: no TOML, an unknown or missing field, an
 /// empty value, another type than those three, a url that is none.

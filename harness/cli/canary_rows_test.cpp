@@ -1,0 +1,59 @@
+// What a canary's figures come to.
+#include "harness/cli/canary_rows.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plumbline::cli {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr CanaryLimits kLimits{.slower = 0.05};
+
+TEST(CanaryRow, IsSlowerOnlyWhereEveryPairOfLaunchesSaysSo) {
+  const auto verdict = [](std::vector<double> ratios) { return verdict_of({.ratios = std::move(ratios)}, kLimits); };
+  EXPECT_EQ(verdict({}), "same");
+  EXPECT_EQ(verdict({1.2, 1.06, 1.3}), "slower");
+  EXPECT_EQ(verdict({1.2, 1.04, 1.3}), "same") << "one is within the limit";
+  EXPECT_EQ(verdict({0.9, 0.5}), "faster");
+  EXPECT_EQ(verdict({0.9, 0.96}), "same");
+  EXPECT_TRUE(is_bad({.ratios = {1.2}}, kLimits));
+  EXPECT_FALSE(is_bad({.ratios = {0.5}}, kLimits));
+}
+
+TEST(CanaryRow, DifferentBitsAreBadOnlyWhereTheyMustBeTheSame) {
+  const CanaryRow row{.difference = {.elements = 8, .differing = 2, .largest = 1}};
+  EXPECT_EQ(verdict_of(row, kLimits), "bits differ");
+  EXPECT_FALSE(is_bad(row, kLimits));
+  EXPECT_TRUE(is_bad(row, {.slower = 0.05, .same_bits = true}));
+  EXPECT_THAT(table_of({row}, kLimits), HasSubstr("2 of 8 differ, <= 1 ulp"));
+}
+
+// har.other_side_is_right: an answer is right where both sides have the same bits.
+bool other_side_is_right(const CanaryRow& row) { return row.difference.differing == 0; }
+
+// HARNESS-062@c30c
+TEST(CanaryRow, IsWrongByTheExactSumAndNotByTheOtherSide) {
+  const CanarySide wrong{.answer = {.error = 40, .wrong = "rank 1, element 3: 2, and the sum is 3"}};
+  const CanaryRow both{.a = wrong, .b = wrong};
+  EXPECT_TRUE(other_side_is_right(both)) << "har.other_side_is_right is found";
+  EXPECT_EQ(verdict_of(both, kLimits), "wrong: B: rank 1, element 3: 2, and the sum is 3");
+  EXPECT_TRUE(is_bad(both, kLimits));
+  EXPECT_THAT(verdict_of({.a = wrong}, kLimits), HasSubstr("wrong: A: rank 1"));
+  EXPECT_EQ(verdict_of({.b = {.problem = "hang: it took 120 s"}}, kLimits), "wrong: B: hang: it took 120 s");
+  EXPECT_EQ(verdict_of({.b = {.answer = {.ranks_are_equal = false}}}, kLimits),
+            "wrong: B: its ranks have different bits");
+}
+
+TEST(CanaryOrder, IsNamedAndShownWhereItIsShort) {
+  const std::string text =
+      orders_text({{.ranks = 3, .elements = 1, .a = {"(0+1)+2"}, .b = {"(0+1)+2", "(1+2)+0", "(0+2)+1"}},
+                   {.ranks = 3, .elements = 2, .a = {}, .b = {"(1+2)+0"}, .b_changes = true}});
+  EXPECT_EQ(text,
+            "order of all_reduce, 3 ranks, 4 bytes: A sequential, (0+1)+2; B ring, 3 different parts\n"
+            "order of all_reduce, 3 ranks, 8 bytes: A no answer; B ring, (1+2)+0, which changes from call to call\n");
+}
+
+}  // namespace
+}  // namespace plumbline::cli
