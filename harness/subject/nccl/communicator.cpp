@@ -16,6 +16,8 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<Group> group, device::Stream 
 
 void NcclCommunicator::expect_supported(const Call& call) const {
   const Process& process = group_->job->process;
+  if (const std::string functions = process.library.lacking(call.operation); !functions.empty()) [[unlikely]]
+    throw Unsupported(fmt::format("{}: '{}' has no {}", name_of(call.operation), process.library.file(), functions));
   const comm::Device ours{process.options.runtime, static_cast<std::int16_t>(process.device)};
   process.memory->expect_memory(call, rank());
   const auto expect = [&](const comm::ConstBuffer& buffer) {

@@ -48,7 +48,7 @@ enum class RedOp : int { sum = 0, product = 1, max = 2, min = 3, avg = 4 };
 /// A version as one number, as NCCL counts from 2.9 on.
 constexpr int version_code(int major, int minor, int patch) { return major * 10000 + minor * 100 + patch; }
 
-/// The oldest that we can use: ncclCommSplit came with it.
+/// The oldest that we can use: the configuration has its fields from then on.
 inline constexpr int kOldestVersion = version_code(2, 18, 1);
 
 inline constexpr int kUndefined = INT_MIN;  // leave it to the library

@@ -1,4 +1,5 @@
 #include "harness/subject/nccl/job_test.hpp"
+#include "harness/subject/nccl/self_description.hpp"
 
 namespace plumbline::subject::nccl {
 namespace {
@@ -563,8 +564,22 @@ TEST(NcclStart, AnOldVersionIsNamedWithTheOldest) {
   EXPECT_EQ(why_not({}), "no error");
 }
 
+TEST(NcclStart, AFunctionThatCanBeMissedIsMissedWhereItIsNeeded) {
+  EXPECT_EQ(why_not({{"library", NCCL_DOUBLE_BARE}}), "no error");
+  const Library bare(NCCL_DOUBLE_BARE), whole(NCCL_DOUBLE);
+  EXPECT_EQ(bare.lacking(comm::Operation::reduce), "ncclReduce");
+  EXPECT_EQ(bare.lacking(comm::Operation::all_to_all), "ncclSend, ncclRecv");
+  EXPECT_EQ(bare.lacking(comm::Operation::barrier), "");
+  const auto capabilities = capabilities_of(bare, comm::Device::Kind::emulated);
+  EXPECT_FALSE(capabilities.has(comm::Capability::point_to_point));
+  EXPECT_TRUE(capabilities.has(comm::Capability::groups));
+  EXPECT_THAT(capabilities.notes, testing::Contains("the library has no ncclReduce: reduce is rejected"));
+  for (const comm::Operation operation : {comm::Operation::reduce, comm::Operation::scatter, comm::Operation::recv})
+    EXPECT_EQ(whole.lacking(operation), "");
+  EXPECT_TRUE(capabilities_of(whole, comm::Device::Kind::emulated).has(comm::Capability::point_to_point));
+}
+
 TEST(NcclStart, AMissingFunctionIsNamed) {
-  EXPECT_THAT(why_not({{"library", NCCL_DOUBLE_WITHOUT_SPLIT}}), HasSubstr("has no ncclCommSplit"));
   EXPECT_THAT(why_not({{"library", "libm.so.6"}}), HasSubstr("'libm.so.6' has no ncclGetVersion: it is no NCCL"));
 }
 

@@ -78,7 +78,9 @@ class Group : public std::enable_shared_from_this<Group> {
  private:
   Group(std::shared_ptr<Job> job, const std::shared_ptr<Group>& parent, comm::Group identity);
   /// Whether the lane is split from the job's: all ranks are members.
-  [[nodiscard]] bool is_split() const { return size > 1 && size == job->process.place.size; }
+  [[nodiscard]] bool is_split() const {
+    return size > 1 && size == job->process.place.size && job->process.library->CommSplit != nullptr;
+  }
   void make_lane();
   /// A step towards the lane; whether it is there.
   bool begin_lane();

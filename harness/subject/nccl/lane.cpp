@@ -141,8 +141,9 @@ bool Lane::end() noexcept {
   if (comm_ == nullptr) return true;
   try {
     if (!is_finalizing_) {
-      const Result result = process_.library->CommFinalize(comm_);
-      if (is_error(result)) die(result, "ncclCommFinalize");
+      if (process_.library->CommFinalize != nullptr)  // else destroying it waits for what is under way
+        if (const Result result = process_.library->CommFinalize(comm_); is_error(result))
+          die(result, "ncclCommFinalize");
       is_finalizing_ = true;
     }
     if (!is_settled() || (last_ != nullptr && !last_->done.is_reached())) return false;

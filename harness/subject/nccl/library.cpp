@@ -1,9 +1,11 @@
 #include "harness/subject/nccl/library.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <link.h>
 
 #include "reference/comm/errors.hpp"
@@ -31,8 +33,13 @@ std::string file_of(const void* function) {
 }
 
 template <class Function>
-void find(void* library, const std::string& file, const char* name, Function& function) {
+void find_if_any(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
+}
+
+template <class Function>
+void find(void* library, const std::string& file, const char* name, Function& function) {
+  find_if_any(library, name, function);
   if (function == nullptr)
     refuse(fmt::format("'{}' has no {}: it is no NCCL, or one older than {}", file, name,
                        name_of_version(kOldestVersion)));
@@ -62,30 +69,61 @@ Library::Library(const std::string& file) {
 #define PLUMBLINE_NCCL_FIND(name) find(library, file, "nccl" #name, functions_.name)
   PLUMBLINE_NCCL_FIND(GetUniqueId);
   PLUMBLINE_NCCL_FIND(CommInitRankConfig);
-  PLUMBLINE_NCCL_FIND(CommSplit);
-  PLUMBLINE_NCCL_FIND(CommFinalize);
   PLUMBLINE_NCCL_FIND(CommDestroy);
   PLUMBLINE_NCCL_FIND(CommAbort);
   PLUMBLINE_NCCL_FIND(CommGetAsyncError);
   PLUMBLINE_NCCL_FIND(GetErrorString);
-  PLUMBLINE_NCCL_FIND(GetLastError);
   PLUMBLINE_NCCL_FIND(AllReduce);
+  PLUMBLINE_NCCL_FIND(GroupStart);
+  PLUMBLINE_NCCL_FIND(GroupEnd);
+#undef PLUMBLINE_NCCL_FIND
+#define PLUMBLINE_NCCL_FIND(name) find_if_any(library, "nccl" #name, functions_.name)
+  PLUMBLINE_NCCL_FIND(CommSplit);
+  PLUMBLINE_NCCL_FIND(CommFinalize);
+  PLUMBLINE_NCCL_FIND(GetLastError);
   PLUMBLINE_NCCL_FIND(Reduce);
   PLUMBLINE_NCCL_FIND(Broadcast);
   PLUMBLINE_NCCL_FIND(ReduceScatter);
   PLUMBLINE_NCCL_FIND(AllGather);
   PLUMBLINE_NCCL_FIND(Send);
   PLUMBLINE_NCCL_FIND(Recv);
-  PLUMBLINE_NCCL_FIND(GroupStart);
-  PLUMBLINE_NCCL_FIND(GroupEnd);
 #undef PLUMBLINE_NCCL_FIND
+}
+
+std::string Library::lacking(comm::Operation operation) const {
+  using comm::Operation;
+  std::vector<std::string> names;
+  const auto needs = [&](const auto& function, const char* name) {
+    if (function == nullptr) names.emplace_back(name);
+  };
+  switch (operation) {
+    case Operation::all_reduce:
+    case Operation::barrier:
+      break;
+    case Operation::reduce:
+      needs(functions_.Reduce, "ncclReduce");
+      break;
+    case Operation::broadcast:
+      needs(functions_.Broadcast, "ncclBroadcast");
+      break;
+    case Operation::reduce_scatter:
+      needs(functions_.ReduceScatter, "ncclReduceScatter");
+      break;
+    case Operation::all_gather:
+      needs(functions_.AllGather, "ncclAllGather");
+      break;
+    default:  // made of messages
+      needs(functions_.Send, "ncclSend");
+      needs(functions_.Recv, "ncclRecv");
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 Failure Library::failure(Result result, std::string_view what, Comm comm) const {
   std::string text = functions_.GetErrorString(result);
   // "(run with NCCL_DEBUG=INFO for details)" and the like: the details follow.
   text = text.substr(0, text.find(" (run with"));
-  std::string last = functions_.GetLastError(comm);
+  std::string last = functions_.GetLastError == nullptr ? "" : functions_.GetLastError(comm);
   last = last.substr(0, last.find('\n'));
   const auto kind = result == Result::unhandled_cuda_error ? Failure::Kind::device : Failure::Kind::runtime;
   return {kind, fmt::format("{}: {}{}{}", what, text, last.empty() ? "" : ": ", last)};

@@ -6,17 +6,20 @@
 
 #include "harness/subject/nccl/declarations.hpp"
 #include "harness/subject/nccl/failure.hpp"
+#include "reference/comm/call.hpp"
 
 namespace plumbline::subject::nccl {
 
 class Library {
  public:
   /// Opens the shared library `file`: a path, or a name that the loader looks for. Throws RuntimeFailure in one line:
-  /// it is not there, lacks a function, or is older than kOldestVersion. Needs no driver.
+  /// it is not there, lacks a function that no call can do without, or is older than kOldestVersion. Needs no driver.
   explicit Library(const std::string& file);
 
-  /// NCCL's functions: library->AllReduce(…).
+  /// NCCL's functions: library->AllReduce(…). Of a library that is like NCCL some may be null: lacking().
   const Functions* operator->() const { return &functions_; }
+  /// The functions that an operation needs and the library lacks: "ncclSend, ncclRecv"; empty: it has them.
+  [[nodiscard]] std::string lacking(comm::Operation operation) const;
   /// "2.32.3".
   [[nodiscard]] const std::string& version() const { return version_; }
   /// The file that the loader took.

@@ -1,16 +1,26 @@
 #include "harness/subject/nccl/self_description.hpp"
 
+#include <array>
 #include <string_view>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "harness/subject/nccl/process.hpp"
 
 namespace plumbline::subject::nccl {
 
+namespace {
+
+constexpr std::array kInOneFunction{comm::Operation::reduce, comm::Operation::broadcast,
+                                    comm::Operation::reduce_scatter, comm::Operation::all_gather,
+                                    comm::Operation::send};
+
+}  // namespace
+
 comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind device) {
   using comm::Capability;
-  return {
+  comm::Capabilities capabilities{
       .backend = "nccl",
       .version = "NCCL " + library.version(),
       .claims = {Capability::nonblocking, Capability::coalescing, Capability::groups, Capability::point_to_point,
@@ -32,6 +42,11 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
           "several threads of a process may not use communicators at once: NCCL asks for one order of launches on all "
           "ranks",
           "an error on the device after a wait has returned ends the next call on the group"}};
+  if (!library.lacking(comm::Operation::send).empty()) capabilities.claims.erase(Capability::point_to_point);
+  for (const comm::Operation operation : kInOneFunction)
+    if (const std::string functions = library.lacking(operation); !functions.empty())
+      capabilities.notes.push_back(fmt::format("the library has no {}: {} is rejected", functions, name_of(operation)));
+  return capabilities;
 }
 
 std::map<std::string, std::string> environment_of(const Process& process) {

@@ -18,7 +18,8 @@
 //           slow_abort        ncclCommAbort takes a second
 //           slow_connect      the first call on a communicator is not through as long as this is chosen
 //           slow_calls        no call is
-//         NCCL_DOUBLE_VERSION is what it says of itself. Built with NCCL_DOUBLE_WITHOUT_SPLIT it lacks a function.
+//         NCCL_DOUBLE_VERSION is what it says of itself. Built with NCCL_DOUBLE_BARE it has only what the module cannot
+//         do without.
 // Mutants NCCL_DOUBLE_MUTANT, of this process: what NCCL would make of a module that is wrong in one way. ../README.md
 //         has a row for each fault and each mutant, with the test that meets it; ../mutants_test.py runs them.
 #include <algorithm>
@@ -455,6 +456,11 @@ Result collective(Comm comm, void* stream, std::function<void()> body) {
 // ---- the interface ----
 
 #define NCCL_DOUBLE extern "C" __attribute__((visibility("default")))
+#ifdef NCCL_DOUBLE_BARE
+#define NCCL_DOUBLE_OPTIONAL extern "C" __attribute__((visibility("hidden")))
+#else
+#define NCCL_DOUBLE_OPTIONAL NCCL_DOUBLE
+#endif
 
 /// Not NCCL's: chooses a fault, or with "" none, until the next call. The name is kept where it is.
 NCCL_DOUBLE void nccl_double_fault(const char* name) { chosen_fault = name; }
@@ -482,9 +488,8 @@ NCCL_DOUBLE Result ncclCommInitRankConfig(Comm* made, int ranks, UniqueId id, in
   return Result::in_progress;
 }
 
-#ifndef NCCL_DOUBLE_WITHOUT_SPLIT
 // All ranks into one, in the order of their keys, which count from 0.
-NCCL_DOUBLE Result ncclCommSplit(Comm comm, int color, int key, Comm* made, Config* config) {
+NCCL_DOUBLE_OPTIONAL Result ncclCommSplit(Comm comm, int color, int key, Comm* made, Config* config) {
   if (comm->is_at_work()) return refuse(Result::invalid_usage, "the communicator is still at work");
   if (color != 0 || key < 0 || key >= comm->ranks || config == nullptr || config->blocking != 0)
     return refuse(Result::invalid_argument, "a split that the double does not serve");
@@ -496,7 +501,6 @@ NCCL_DOUBLE Result ncclCommSplit(Comm comm, int color, int key, Comm* made, Conf
       [comm, made, rank] { *made = make_comm(comm->name + "-" + std::to_string(++comm->splits), comm->ranks, rank); });
   return Result::in_progress;
 }
-#endif
 
 NCCL_DOUBLE Result ncclCommGetAsyncError(Comm comm, Result* error) {
   *error = is_mutant("never_asks") ? Result::success : static_cast<Result>(comm->error.load());
@@ -508,7 +512,7 @@ NCCL_DOUBLE Result ncclCommGetAsyncError(Comm comm, Result* error) {
   return Result::success;
 }
 
-NCCL_DOUBLE Result ncclCommFinalize(Comm comm) {
+NCCL_DOUBLE_OPTIONAL Result ncclCommFinalize(Comm comm) {
   return comm->is_at_work() ? refuse(Result::invalid_usage, "the communicator is still at work") : Result::success;
 }
 
@@ -547,7 +551,7 @@ NCCL_DOUBLE const char* ncclGetErrorString(Result result) {
   }
 }
 
-NCCL_DOUBLE const char* ncclGetLastError(Comm) { return is_mutant("words_lost") ? "" : last_error.c_str(); }
+NCCL_DOUBLE_OPTIONAL const char* ncclGetLastError(Comm) { return is_mutant("words_lost") ? "" : last_error.c_str(); }
 
 NCCL_DOUBLE Result ncclAllReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, Comm comm,
                                  void* stream) {
@@ -557,13 +561,13 @@ NCCL_DOUBLE Result ncclAllReduce(const void* in, void* out, std::size_t count, D
   });
 }
 
-NCCL_DOUBLE Result ncclReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, int root,
-                              Comm comm, void* stream) {
+NCCL_DOUBLE_OPTIONAL Result ncclReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, int root,
+                                       Comm comm, void* stream) {
   return collective(comm, stream, [=] { do_reduce(comm, in, out, count, type, op, root); });
 }
 
-NCCL_DOUBLE Result ncclReduceScatter(const void* in, void* out, std::size_t count, DataType type, RedOp op, Comm comm,
-                                     void* stream) {
+NCCL_DOUBLE_OPTIONAL Result ncclReduceScatter(const void* in, void* out, std::size_t count, DataType type, RedOp op,
+                                              Comm comm, void* stream) {
   return collective(comm, stream, [=] {
     Bytes all;
     const std::size_t bytes = count * size_of(type);
@@ -572,20 +576,22 @@ NCCL_DOUBLE Result ncclReduceScatter(const void* in, void* out, std::size_t coun
   });
 }
 
-NCCL_DOUBLE Result ncclBroadcast(const void* in, void* out, std::size_t count, DataType type, int root, Comm comm,
-                                 void* stream) {
+NCCL_DOUBLE_OPTIONAL Result ncclBroadcast(const void* in, void* out, std::size_t count, DataType type, int root,
+                                          Comm comm, void* stream) {
   return collective(comm, stream, [=] { do_broadcast(comm, in, out, count * size_of(type), root); });
 }
 
-NCCL_DOUBLE Result ncclAllGather(const void* in, void* out, std::size_t count, DataType type, Comm comm, void* stream) {
+NCCL_DOUBLE_OPTIONAL Result ncclAllGather(const void* in, void* out, std::size_t count, DataType type, Comm comm,
+                                          void* stream) {
   return collective(comm, stream, [=] { do_all_gather(comm, in, out, count * size_of(type)); });
 }
 
-NCCL_DOUBLE Result ncclSend(const void* in, std::size_t count, DataType type, int peer, Comm comm, void* stream) {
+NCCL_DOUBLE_OPTIONAL Result ncclSend(const void* in, std::size_t count, DataType type, int peer, Comm comm,
+                                     void* stream) {
   return message(comm, const_cast<void*>(in), count, type, peer, stream, true);
 }
 
-NCCL_DOUBLE Result ncclRecv(void* out, std::size_t count, DataType type, int peer, Comm comm, void* stream) {
+NCCL_DOUBLE_OPTIONAL Result ncclRecv(void* out, std::size_t count, DataType type, int peer, Comm comm, void* stream) {
   return message(comm, out, count, type, peer, stream, false);
 }
 
