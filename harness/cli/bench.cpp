@@ -155,7 +155,7 @@ class BenchRun {
     for (const bench::Benchmark& benchmark : registry_) {
       if (!is_wanted(benchmark)) continue;
       if (!benchmark.study) return;
-      study = &benchmark;
+      if (study == nullptr) study = &benchmark;
     }
     if (study != nullptr)
       throw InvalidArgument(fmt::format("--benchmark '{}': `plumbline {}` measures {}",

@@ -48,12 +48,12 @@ std::string option_meant(const std::vector<const CLI::App*>& commands, const std
   return did_you_mean(words.substr(at, words.find_first_of("= ", at) - at), names);
 }
 
-// CLI11 names what was not expected in an order of its own.
+// The first word that was not expected: CLI11 has them in an order of its own.
 std::string unexpected(const CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> words = app.remaining(true);
-  std::ranges::stable_sort(words, {},
-                           [&](const std::string& word) { return std::find(argv, argv + argc, word) - argv; });
-  return fmt::format("this was not expected: {}", fmt::join(words, " "));
+  const std::vector<std::string> words = app.remaining(true);
+  const auto first = std::find_if(argv + 1, argv + argc,
+                                  [&](const char* word) { return std::ranges::count(words, std::string(word)) > 0; });
+  return fmt::format("this was not expected: {}", first == argv + argc ? words.front() : *first);
 }
 
 int parse_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
@@ -64,7 +64,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
   if (const std::size_t at = why.find(" was given a disallowed flag override"); at != std::string::npos)
     why = "--" + why.substr(0, at) + " takes no value; give it alone";
   std::cerr << "plumbline: " << why;
-  if (has_extras) std::cerr << option_meant(commands, error.what());
+  if (has_extras) std::cerr << option_meant(commands, why);
   std::cerr << " (see plumbline";
   for (const CLI::App* command : commands) std::cerr << ' ' << command->get_name();
   std::cerr << " --help)\n";
