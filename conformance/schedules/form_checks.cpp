@@ -1,6 +1,7 @@
 // Plans in the forms of others, whatever schedule they are of: places of stages, instructions with buffers, traces with
 // peers, rows that are loaded. Each is judged by what follows from it when ranks do what it says.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <deque>
 #include <functional>
@@ -186,13 +187,22 @@ class Streams {
     return false;
   }
 
+  static bool uses_buffer(const Instruction& one) {
+    constexpr std::array names{"LoadMicroBatch", "ForwardPass",    "BackwardPass", "SendActivation",
+                               "SendGrad",       "RecvActivation", "RecvGrad"};
+    return std::ranges::count(names, one.name) > 0;
+  }
+  static bool has_buffer(const Stage& stage, const Instruction& one) {
+    return one.buffer && *one.buffer >= 0 && *one.buffer < static_cast<int>(stage.buffers.size());
+  }
+
   // Whether the stage went on.
   bool take(std::size_t at) {
     Stage& stage = stages_[at];
     if (stage.next == stage.program.size()) return false;
     const Instruction& one = stage.program[stage.next];
-    if (one.buffer && (*one.buffer < 0 || *one.buffer >= static_cast<int>(stage.buffers.size())))
-      return fail(at, "buffer {} of {}", *one.buffer, stage.buffers.size());
+    if (uses_buffer(one) && !one.buffer) return fail(at, "{} names no buffer", one.name);
+    if (one.buffer && !has_buffer(stage, one)) return fail(at, "buffer {} of {}", *one.buffer, stage.buffers.size());
     if (one.name == "SendActivation" || one.name == "SendGrad") return send(at, one);
     if (one.name == "RecvActivation" || one.name == "RecvGrad") return false;  // taken with its send
     if (one.name == "LoadMicroBatch") load(at, one);
@@ -245,8 +255,7 @@ class Streams {
     if (receiver.next == receiver.program.size()) return false;
     const Instruction& other = receiver.program[receiver.next];
     if (other.name != (activation ? "RecvActivation" : "RecvGrad")) return false;
-    if (!other.buffer || *other.buffer >= static_cast<int>(receiver.buffers.size()))
-      return fail(peer, "there is no such buffer");
+    if (!has_buffer(receiver, other)) return fail(peer, "there is no such buffer");
     Buffer &from = buffer_of(sender, one), &to = buffer_of(receiver, other);
     if (activation) {
       if (!from.forward) return fail(at, "an output that is not there");

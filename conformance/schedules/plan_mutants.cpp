@@ -315,6 +315,14 @@ void turns_once(const json& args, json& result) {
     if (const int at = static_cast<int>(stage); at >= ranks) result["result"][stage] = ranks - 1 - at % ranks;
 }
 
+void name_no_buffer(const json& args, json& result) {
+  if (!is_named(args, "TrainSchedule")) return;
+  for (json& stage : result["stages"])
+    for (json& step : stage["steps"])
+      for (json& instruction : step)
+        if (instruction.get<std::string>().starts_with("RecvGrad")) instruction = "RecvGrad";
+}
+
 // Micro-batches take turns in one buffer less.
 void one_buffer_too_few(const json& args, json& result) {
   if (!is_named(args, "TrainSchedule")) return;
@@ -694,6 +702,9 @@ std::vector<Mutant> form_mutants() {
       {"sch.one_buffer_too_few", "SCHED-114", "a stage has a buffer less than micro-batches under way", "PIPE-18",
        check + "streams[schedule=TrainSchedule]", check + "streams[schedule=InferenceSchedule]", "another schedule",
        results_of("schedules.instruction_stream", "plumbline", one_buffer_too_few)},
+      {"sch.names_no_buffer", "SCHED-114", "a receive does not say into which buffer", "an adapter that left it out",
+       check + "streams[schedule=TrainSchedule]", check + "streams[schedule=InferenceSchedule]", "another schedule",
+       results_of("schedules.instruction_stream", "plumbline", name_no_buffer)},
       {"sch.trace_sends_alone", "SCHED-115", "an exchange is a send and then a receive", "PIPE-05",
        check + "traces[schedule=1F1B,direction=both]", check + "traces[schedule=1F1B,direction=forward]",
        "messages go one way", results_of("schedules.trace", "plumbline", trace_sends_alone)},
