@@ -32,6 +32,29 @@ slowmo::Options slow_momentum(double beta, double alpha, int frequency, bool eff
           .local_sgd_frequency = frequency};
 }
 
+// Counts reductions, and who is in them.
+class Counting final : public comm::CommunicatorDecorator {
+ public:
+  explicit Counting(std::unique_ptr<comm::Communicator> inner, std::shared_ptr<std::vector<comm::Operation>> calls)
+      : CommunicatorDecorator(std::move(inner)), calls_(std::move(calls)) {}
+
+ protected:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    calls_->push_back(call.operation);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    for (const comm::Call& call : calls) calls_->push_back(call.operation);
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<Counting>(std::move(group), calls_);
+  }
+
+ private:
+  std::shared_ptr<std::vector<comm::Operation>> calls_;
+};
+
 // ---- when ----
 
 void averages_on_time(Context& context) {
@@ -80,23 +103,27 @@ void gradients_are_complete(Context& context) {
 // Tensors of several types and sizes, none among them.
 void every_parameter(Context& context) {
   const bool many = context.parameters().text("tensors") == "many";
+  const auto calls = std::make_shared<std::vector<comm::Operation>>();
+  Counting world(context.world().duplicate(), calls);
   std::vector<double> wide(many ? 3 : 1), last(1);
   std::vector<float> narrow(2);
   std::vector<comm::Buffer> parameters{{wide.data(), static_cast<std::int64_t>(wide.size()), comm::DType::f64}};
   if (many)
     parameters.insert(
         parameters.end(),
-        {{narrow.data(), 2, comm::DType::f32}, {nullptr, 0, comm::DType::f64}, {last.data(), 1, comm::DType::f64}});
+        {{narrow.data(), 2, comm::DType::f32}, {nullptr, 0, comm::DType::f16}, {last.data(), 1, comm::DType::f64}});
   slowmo::SlowMo slowmo(
-      context.world(), {.parameters = parameters},
-      [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; }, local_sgd(2));
+      world, {.parameters = parameters}, [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; },
+      local_sgd(2));
   const double mean = (context.size() - 1) / 2.0;
   for (int step = 0; step < 4; ++step) {
     std::ranges::fill(wide, context.rank());
     std::ranges::fill(narrow, static_cast<float>(context.rank()));
     last = {10.0 * context.rank()};
+    calls->clear();
     slowmo.step();
     if (step % 2 == 0) continue;
+    EXPECT_EQ(calls->size(), many ? 2 : 1) << "SLOWMO-045: messages, one of each type that has elements";
     for (const double value : wide) EXPECT_DOUBLE_EQ(value, mean) << "SLOWMO-045: step " << step;
     if (!many) continue;
     for (const float value : narrow) EXPECT_FLOAT_EQ(value, static_cast<float>(mean)) << "SLOWMO-045: step " << step;
@@ -130,29 +157,6 @@ void without_gradients(Context& context) {
 }
 
 // ---- what calls are made ----
-
-// Counts reductions, and who is in them.
-class Counting final : public comm::CommunicatorDecorator {
- public:
-  explicit Counting(std::unique_ptr<comm::Communicator> inner, std::shared_ptr<std::vector<comm::Operation>> calls)
-      : CommunicatorDecorator(std::move(inner)), calls_(std::move(calls)) {}
-
- protected:
-  void do_run(const comm::Call& call, comm::Timeout timeout) override {
-    calls_->push_back(call.operation);
-    CommunicatorDecorator::do_run(call, timeout);
-  }
-  comm::Work do_start(std::span<const comm::Call> calls) override {
-    for (const comm::Call& call : calls) calls_->push_back(call.operation);
-    return CommunicatorDecorator::do_start(calls);
-  }
-  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
-    return std::make_unique<Counting>(std::move(group), calls_);
-  }
-
- private:
-  std::shared_ptr<std::vector<comm::Operation>> calls_;
-};
 
 // The steps in which parameters are averaged: the union of both periods, and once in each.
 void averages_once(Context& context) {
