@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -365,6 +366,38 @@ void phases(Context& context) {
   }
 }
 
+// A round of gossip that overlaps is told twice: when it is handed over, and when it is collected.
+void phases_of_gossip(Context& context) {
+  slowmo::Options options{.ranks_per_node = context.size() / 2, .base = BaseAlgorithm::sgp, .slow_momentum = 0};
+  options.overlap = options.accepts_stale = context.parameters().text("overlap") == "yes";
+  options.verbose = options.profile = true;
+  std::vector<std::string> lines;
+  options.log = [&](std::string_view line) { lines.emplace_back(line); };
+  double value = context.rank(), gradient = 1;
+  const Buffer parameter{&value, 1, DType::f64}, made{&gradient, 1, DType::f64};
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; },
+      options);
+  slowmo.before_forward();
+  slowmo.after_backward(std::span(&made, 1));
+  slowmo.step();
+  using slowmo::Phase;
+  const int rounds = options.overlap ? 2 : 1;
+  for (const auto& [phase, name, times] : {std::tuple{Phase::buffers, "buffers", 1},
+                                           {Phase::gradients, "gradients", options.ranks_per_node > 1 ? 1 : 0},
+                                           {Phase::gossip, "gossip", rounds},
+                                           {Phase::node, "node", rounds},
+                                           {Phase::error_before, "error_before", rounds},
+                                           {Phase::error_after, "error_after", rounds},
+                                           {Phase::copy_back, "copy_back", rounds},
+                                           {Phase::average, "average", 0},
+                                           {Phase::slow, "slow", 0}}) {
+    const std::string line = fmt::format("rank {}, step 0: {} done", context.rank(), name);
+    EXPECT_EQ(std::ranges::count(lines, line), times) << "SLOWMO-113: " << line;
+    EXPECT_EQ(slowmo.seconds()[static_cast<std::size_t>(phase)] > 0, times > 0) << "SLOWMO-113: seconds of " << name;
+  }
+}
+
 // ---- what is said ----
 
 // A model of one parameter on a group of this rank alone, unless the options say other ones.
@@ -619,6 +652,11 @@ void add_slowmo_state_checks(suite::Suite& suite) {
     suite.add({.id = std::string("slowmo.") + name,
                .verifies = std::move(requirements),
                .axes = std::move(axes),
+               .applies =
+                   [](const suite::Parameters& parameters) {  // gossip alone has no slow buffers
+                     return !parameters.has("memory") || parameters.text("memory") == "whole" ||
+                            (parameters.text("base") != "sgp" && parameters.text("base") != "sgp_overlap");
+                   },
                .body = body});
   };
   add("halves.keep_errors", {"SLOWMO-030@e28c", "SLOWMO-031@b464"},
@@ -638,6 +676,7 @@ void add_slowmo_state_checks(suite::Suite& suite) {
       groups_of_the_caller, {4, 6});
   add("options.phases", {"SLOWMO-113@9a25"}, {{"asked", {"yes", "no", "lines", "times", "lines_nobody_reads"}}}, phases,
       {2, 3});
+  add("options.phases_of_gossip", {"SLOWMO-113@9a25"}, {{"overlap", {"yes", "no"}}}, phases_of_gossip, {2, 4});
   add("options.blocking_waits", {"SLOWMO-114@e87a"}, {{"value", {"absent", "0", "1"}}}, blocking_waits, {1, 3});
   add("options.defaults", {"SLOWMO-115@a4d0"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1, 3});
   add("options.refused", {"SLOWMO-035@8c54"},
