@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,20 @@ struct Told {
   std::vector<std::string> words{};
 };
 
+std::string_view word_of(ProgramFault fault) {
+  static const std::map<ProgramFault, std::string_view> words{
+      {ProgramFault::undeclared_variable, "undeclared_variable"},
+      {ProgramFault::shape, "shape"},
+      {ProgramFault::unknown_op, "unknown_op"},
+      {ProgramFault::unknown_slot, "unknown_slot"},
+      {ProgramFault::missing_ring, "missing_ring"},
+      {ProgramFault::unknown_ring, "unknown_ring"},
+      {ProgramFault::used_before_written, "used_before_written"},
+      {ProgramFault::cyclic_dependency, "cyclic_dependency"},
+      {ProgramFault::not_copied, "not_copied"}};
+  return words.at(fault);
+}
+
 void expect_told(const Program& program, const std::vector<Told>& all, const Rings& rings = {{1, {0, 1}}},
                  const ValidationRules& rules = {}) {
   const std::vector<ProgramProblem> got = find_problems(program, rings, rules);
@@ -56,7 +71,7 @@ void expect_told(const Program& program, const std::vector<Told>& all, const Rin
   for (const ProgramProblem& one : got) messages.push_back(one.message);
   ASSERT_EQ(got.size(), all.size()) << "PASS-093: " << fmt::format("{}", fmt::join(messages, "; "));
   for (std::size_t i = 0; i < all.size(); ++i) {
-    EXPECT_EQ(name_of(got[i].fault), name_of(all[i].fault)) << "PASS-093: " << got[i].message;
+    EXPECT_EQ(name_of(got[i].fault), word_of(all[i].fault)) << "PASS-093: " << got[i].message;
     EXPECT_EQ(got[i].op, all[i].op) << "PASS-093: " << got[i].message;
     EXPECT_EQ(got[i].variable, all[i].variable) << "PASS-093: " << got[i].message;
     for (const std::string& words : all[i].words) EXPECT_THAT(got[i].message, HasSubstr(words)) << "PASS-093";
