@@ -7,6 +7,7 @@
 
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/slowmo/slowmo_training.hpp"
+#include "reference/comm/ring_sum.hpp"
 
 namespace plumbline::conformance {
 
@@ -289,6 +290,50 @@ void large_parameter(Context& context) {
   EXPECT_EQ(wrong, 0U) << "SLOWMO-045: elements that are not the mean";
 }
 
+// A number with all of a float's bits, which differs by rank and element.
+float rough_value(int rank, std::int64_t element) {
+  return static_cast<float>((element * 7919 + (rank + 1) * 104'729) % 1'000'003) * 0x1.8p-20F +
+         static_cast<float>(rank);
+}
+
+// Each rank's part first, and then added from the rank before the chunk's own backwards.
+float sum_along_ring(std::int64_t element, std::int64_t count, int ranks) {
+  const std::int64_t chunk = element / comm::ring_chunk(count, ranks);
+  const auto part = [&](int step) {
+    return rough_value(static_cast<int>((chunk + ranks - step) % ranks), element) / static_cast<float>(ranks);
+  };
+  float sum = part(1);
+  for (int step = 2; step <= ranks; ++step) sum += part(step);
+  return sum;
+}
+
+// As long as the order is known for, and an element longer; averaged in a step of LocalSGD, or in a slow one, which
+// then goes half of the way from 0.
+void order_of_the_ring(Context& context) {
+  const bool is_slow = context.parameters().text("step") == "slow",
+             is_known = context.parameters().text("length") == "known";
+  const std::int64_t count = (std::int64_t{2} << 20) * context.size() / 4 + (is_known ? 0 : 1);
+  slowmo::Options options = local_sgd(1);
+  options.convention = slowmo::Convention::fairscale;
+  if (is_slow) options.slow_frequency = options.shards = 1, options.slow_learning_rate = 0.5;
+  const auto calls = std::make_shared<std::vector<comm::Operation>>();
+  Counting world(context.world().duplicate(), calls);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  const comm::Buffer parameters{values.data(), count, comm::DType::f32};
+  slowmo::SlowMo slowmo(
+      world, {.parameters = {parameters}}, [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 1}}; },
+      options);
+  slowmo.begin_slow_buffers();
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = rough_value(context.rank(), i);
+  slowmo.step();
+  const bool adds_itself = std::ranges::none_of(*calls, [](comm::Operation one) { return comm::is_reduction(one); });
+  EXPECT_EQ(adds_itself, is_known) << "SLOWMO-056: whether the order is that of the ring";
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < count && is_known; ++i)
+    if (values[static_cast<std::size_t>(i)] != sum_along_ring(i, count, context.size()) * (is_slow ? 0.5F : 1)) ++wrong;
+  EXPECT_EQ(wrong, 0) << "SLOWMO-056: elements of another order";
+}
+
 // A convention that begins slow buffers behind the first step keeps ranks apart.
 void begins_before_the_first_step(Context& context) {
   const auto train = [&](slowmo::Convention convention) {
@@ -344,6 +389,8 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   add("slow.starts_optimizers_tensors", "SLOWMO-017@4e44", {{"tensors", {"own", "parameters"}}},
       starts_optimizers_tensors, {2, 3});
   add("average.large", "SLOWMO-045@1958", {{"convention", {"plumbline", "fairscale"}}}, large_parameter, {2, 3, 4});
+  add("average.order_of_the_ring", "SLOWMO-056@f4d4", {{"step", {"average", "slow"}}, {"length", {"known", "longer"}}},
+      order_of_the_ring, {2, 3});
   add("slow.begins_before_the_first_step", "SLOWMO-018@52fd", {}, begins_before_the_first_step, {1, 2, 3});
 }
 
