@@ -61,23 +61,43 @@ class MutationScore(unittest.TestCase):
                        mutant_of(data, b"? b", b"? c", "m3")]
             self.assertEqual(score.refusals(program, "toy.cpp", mutants), {"m2", "m3"})
 
+    def checks_that_say(self, folder, says):
+        checks = score.Checks.__new__(score.Checks)
+        checks.program = score.Program.__new__(score.Program)
+        checks.program.folder = Path(folder)
+        checks.command = lambda door, name, filters, *more: (["sh", "-c", says, "sh", *filters, *more], {"PATH": "/usr/bin:/bin"})
+        return checks
+
     def test_a_filter_without_checks_of_a_door_leaves_the_others(self):
         says = r'''
 case "$*" in *component:none*) echo "--filter 'component:none' matches nothing in profile full" >&2; exit 2;; esac
 case "$*" in *TOPO-*) echo "--filter 'TOPO-001' matches nothing in profile full; with --adapter it does" >&2; exit 2;; esac
-mkdir -p "$OUT"
-for check in one one two; do echo '{"type": "result", "check": "'$check'", "seconds": 2, "verdict": "pass"}'; done > "$OUT/run.jsonl"
-echo '{"type": "result", "check": "slow_here", "seconds": 2, "verdict": "warn"}' >> "$OUT/run.jsonl"
+echo 'toy.one[world=1]'
+echo 'toy.one[world=2]  skip: it is not claimed'
+echo 'toy.two.words'
 '''
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(score.ASKED_BESIDE, {"toy": ["TOPO-001"]}):
-            checks = score.Checks.__new__(score.Checks)
-            checks.program = score.Program.__new__(score.Program)
-            checks.program.folder = Path(folder)
-            checks.command = lambda door, name, filters, *more: (["sh", "-c", says, "sh", *filters], {"OUT": str(checks.out("none", door)), "PATH": "/usr/bin:/bin"})
+            checks = self.checks_that_say(folder, says)
             checks.component = "toy"
-            self.assertEqual(checks.times("local"), {"one": 4, "two": 2})
+            self.assertEqual(checks.listed("local"), ["toy.one", "toy.two.words"])
             checks.component = "none"
-            self.assertEqual(checks.times("local"), {})
+            self.assertEqual(checks.listed("local"), [])
+
+    def test_a_check_is_run_once_to_know_its_time_and_what_it_enters(self):
+        says = r'''
+out=$(echo "$*" | sed 's/.*--out //')
+mkdir -p "$out"
+case "$*" in *busy*) verdict=warn;; *) verdict=pass;; esac
+case "$*" in *skipped*) echo "nothing ran"; exit 3;; esac
+for i in 1 2; do echo '{"type": "result", "check": "toy.one", "seconds": 2, "verdict": "'$verdict'"}'; done > "$out/run.jsonl"
+echo '{"type": "complete"}' >> "$out/run.jsonl"
+echo m1 >> "$out/../local/toy.$1"
+'''
+        with tempfile.TemporaryDirectory() as folder:
+            checks = self.checks_that_say(folder, says.replace("toy.$1", "$1"))
+            self.assertEqual(checks.entered("local", "toy.one"), (4, {"m1"}))
+            self.assertIsNone(checks.entered("local", "toy.busy"))
+            self.assertEqual(checks.entered("local", "toy.skipped"), (0, set()))
 
     def test_the_interval_is_wilsons(self):
         share, low, high = score.wilson(45, 60)

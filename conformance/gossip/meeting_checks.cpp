@@ -55,10 +55,12 @@ std::size_t first_difference(const Tensor& one, const Tensor& other) {
 void equals_messages(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto mixing = live_mixing(context.parameters().text("mixing"));
-  // A few, and as many as are cut into pieces, the last one of which is none of the others' length.
+  // A few, and as many as are cut into ten pieces, the last one of which is none of the others' length; of one type and
+  // world into more than are under way at once.
   const bool many = context.parameters().text("values") == "many";
   const DType dtype = context.parameters().dtype();
-  Tensor messages = tensor_of(context, dtype, many ? 300'007 : 3), single = tensor_of(context, dtype, 1);
+  const std::size_t bytes = dtype == DType::f64 && context.size() == 2 ? 2'400'056 : 600'014;
+  Tensor messages = tensor_of(context, dtype, many ? bytes / size_of(dtype) : 3), single = tensor_of(context, dtype, 1);
   Tensor met = messages, met_single = single;
   WireOfMessages wire(context.world().duplicate());
   PushSum by_messages(wire, graph, mixing, {.heartbeat = kPatience});

@@ -110,6 +110,11 @@ class Surgery {
     erase(scale);
     insert(optimizer() + 1, late);
   }
+  // Behind its scale op, by who does not read it.
+  void overwritten() {
+    const std::size_t at = reduction();
+    insert(at + (is_scale(ops_[at + 1]) ? 2 : 1), op("assign", {{"X", {"loss"}}}, {{"Out", {gradient_}}}));
+  }
   // A derivative reads what the backward made not as the gradient of what its op wrote, but as what its op read.
   void multiplied() {
     const std::size_t at = producer();
@@ -192,6 +197,7 @@ const std::map<std::string, void (Surgery::*)()>& surgeries() {
       {"no_optimizer", &Surgery::no_optimizer},
       {"no_scale", &Surgery::no_scale},
       {"no_scales", &Surgery::no_scales},
+      {"overwritten", &Surgery::overwritten},
       {"part_of_another", &Surgery::part_of_another},
       {"persistent", &Surgery::persistent},
       {"read_ahead", &Surgery::read_ahead},

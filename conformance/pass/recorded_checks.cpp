@@ -1,7 +1,9 @@
 // What Paddle's pass made of 180 programs; that the default changes nothing that they compute; what is refused; when
 // nothing is done.
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -118,6 +120,9 @@ const std::vector<std::pair<std::string, json>>& reasons() {
       {"rank_text", {{"global_rank", "0"}}},
       {"rank_fraction", {{"global_rank", 0.0}}},
       {"rank_negative", {{"global_rank", -1}}},
+      {"rank_null", {{"global_rank", nullptr}}},
+      {"rank_list", {{"global_rank", {0}}}},
+      {"fusion_pass_behind_others", {{"context_passes", {"auto_parallel_amp", "fused_feedforward"}}}},
       {"fusion_pass", {{"context_passes", {"fuse_gemm_epilogue"}}}},
       {"itself", {{"context_passes", {"auto_parallel_data_parallel_optimization"}}}}};
   return list;
@@ -134,6 +139,19 @@ void does_nothing(Context& context, const char* convention) {
 }
 void does_nothing_as_ours(Context& context) { does_nothing(context, "plumbline"); }
 void does_nothing_as_paddle(Context& context) { does_nothing(context, "paddle"); }
+
+// Of whole numbers, and of truth values, which are numbers to the source.
+void ranks(Context& context) {
+  const std::map<std::string, json> all{{"first", 0},     {"later", 3},         {"true", true},
+                                        {"false", false}, {"large", INT64_MAX}, {"largest", UINT64_MAX}};
+  json args = step_args("plumbline");
+  const Answer plain = answer_to(context.adapter(), kPass, args);
+  args["options"]["global_rank"] = all.at(context.parameters().text("rank"));
+  report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
+    if (result.contains("skipped")) return "nothing is done: " + result.at("skipped").dump();
+    return first_difference(plain.result, result);
+  }));
+}
 
 void options_ignored(Context& context) {
   json args = step_args("plumbline");
@@ -249,6 +267,28 @@ const std::vector<Fault>& faults() {
       {"negative_rank", [](json& args) { args["rings"]["10"] = {0, -1}; }},
       {"ring_no_number", [](json& args) { args["rings"]["dp"] = {0, 1}; }},
       {"negative_limit", [](json& args) { args["max_fuse_numel"] = -1; }},
+      {"dimension_below_unknown", [](json& args) { args["program"]["vars"][0]["shape"] = {4, -2}; }},
+      {"name_empty", [](json& args) { args["program"]["vars"][0]["name"] = ""; }},
+      {"variable_without_type", [](json& args) { args["program"]["vars"][0].erase("dtype"); }},
+      {"unknown_field_of_variable", [](json& args) { args["program"]["vars"][0]["size"] = 4; }},
+      {"unknown_field_of_program", [](json& args) { args["program"]["blocks"] = json::array(); }},
+      {"op_without_inputs", [](json& args) { args["program"]["ops"][0].erase("inputs"); }},
+      {"reduction_by_mean", [](json& args) { first_reduction(args)["attrs"]["reduce_type"] = "mean"; }},
+      {"value_below_range",
+       [](json& args) {
+         for (json& op : args["program"]["ops"])
+           if (op["type"] == "fill_constant") op["attrs"]["value"] = -3.5e38;
+       }},
+      {"list_of_texts_and_numbers", [](json& args) { args["program"]["ops"][0]["attrs"]["mixed"] = {"a", 1}; }},
+      {"list_of_lists", [](json& args) { args["program"]["ops"][0]["attrs"]["mixed"] = {json::array()}; }},
+      {"attribute_beyond_64_bits", [](json& args) { args["program"]["ops"][0]["attrs"]["most"] = UINT64_MAX; }},
+      {"attribute_null", [](json& args) { args["program"]["ops"][0]["attrs"]["none"] = nullptr; }},
+      {"attribute_object", [](json& args) { args["program"]["ops"][0]["attrs"]["none"] = json::object(); }},
+      {"role_beyond_32_bits", [](json& args) { args["program"]["ops"][0]["attrs"]["op_role"] = 1LL << 31; }},
+      {"mapping_without_mesh", [](json& args) { args["program"]["vars"][0]["dims_mapping"] = {0}; }},
+      {"ring_with_leading_zero", [](json& args) { args["rings"]["010"] = {0, 1}; }},
+      {"ring_fraction", [](json& args) { args["rings"]["1.0"] = {0, 1}; }},
+      {"ring_beyond_32_bits", [](json& args) { args["rings"]["2147483648"] = {0, 1}; }},
       {"option_no_truth", [](json& args) { args["options"]["use_sharding"] = "yes"; }},
       {"unknown_argument", [](json& args) { args["limit"] = 3; }}};
   return list;
@@ -373,6 +413,29 @@ void attributes_are_kept(Context& context) {
                           [&](const json& result) { return problem_of_attributes(args, result); }));
 }
 
+// Words and numbers, each of which a field may have.
+void values_are_kept(Context& context) {
+  const std::map<std::string, std::vector<json>> all{
+      {"reduce_type", {"sum", "avg", "min", "max", "prod"}},
+      {"dtype",
+       {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
+        "complex128"}},
+      {"scale", {"inf", "-inf", "nan", 0.0, -0.5, 3.4028234663852886e38, -3.4028234663852886e38}},
+      {"ring_id", {0, 10, -1, INT32_MAX, INT32_MIN}},
+      {"whole", {INT64_MAX, INT64_MIN, 0}},
+      {"list", {{1.5, 2}, {1, 2.5}, {INT64_MAX}, {"inf", "nan"}, {"a"}, json::array()}}};
+  const std::string& field = context.parameters().text("field");
+  for (const json& value : all.at(field)) {
+    json args = every_field();
+    args["program"]["ops"][0]["attrs"][field] = value;
+    if (field == "dtype") args["program"]["vars"][0]["dtype"] = value;
+    args["program"]["vars"][0]["shape"] = {-1, 0, INT64_MAX};
+    const std::string problem = problem_of(context.adapter(), kPass, args,
+                                           [&](const json& result) { return problem_of_attributes(args, result); });
+    if (!problem.empty()) return report_words(fmt::format("{} is {}: {}", field, value.dump(), problem));
+  }
+}
+
 template <class List, class Name>
 std::vector<std::string> recorded_names(const List& list, Name name) {
   std::vector<std::string> names;
@@ -406,6 +469,7 @@ void add_pass_recorded_checks(suite::Suite& suite) {
   const suite::Axis reason{"reason", recorded_names(reasons(), &std::pair<std::string, json>::first)};
   add("entry.does_nothing", "PASS-002@5804", {reason}, does_nothing_as_ours);
   add("recorded.does_nothing", "PASS-002@5804", {reason}, does_nothing_as_paddle, "paddle");
+  add("entry.ranks", "PASS-002@5804", {{"rank", {"first", "later", "true", "false", "large", "largest"}}}, ranks);
   add("entry.options_ignored", "PASS-003@303f", {}, options_ignored);
   add("entry.nothing_parallel", "PASS-004@f09c",
       {{"scope", {"/auto_parallel/tensor_parallel", "/optimizer", "/data_parallel"}}}, nothing_parallel);
@@ -413,6 +477,8 @@ void add_pass_recorded_checks(suite::Suite& suite) {
   add("refusals", "PASS-005@1091", {{"fault", recorded_names(faults(), &Fault::name)}}, refuses);
   add("forms", "PASS-005@1091", {{"part", {"attributes", "op", "variable", "question"}}}, forms);
   add("attributes_are_kept", "PASS-040@1773", {}, attributes_are_kept);
+  add("values_are_kept", "PASS-040@1773", {{"field", {"reduce_type", "dtype", "scale", "ring_id", "whole", "list"}}},
+      values_are_kept);
 }
 
 }  // namespace plumbline::conformance

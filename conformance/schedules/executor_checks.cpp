@@ -1,5 +1,7 @@
 // Schedules that run: stages that compute with whole numbers have the sums of one device, and nobody waits for ever.
 #include <algorithm>
+#include <chrono>
+#include <limits>
 #include <map>
 
 #include <fmt/format.h>
@@ -7,6 +9,7 @@
 
 #include "conformance/schedules/plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/support/refusal.hpp"
 #include "reference/schedules/executor.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
@@ -183,6 +186,69 @@ void waits_for_its_input_alone(Context& context) {
   EXPECT_EQ(model.peak(), 4) << "computations";
 }
 
+// ---- devices that compute nothing ----
+
+constexpr double kEmulatedUnit = 0.0002;  // seconds
+
+// Of which no two stages are alike.
+schedules::SimulationOptions emulated_options(const Schedule& schedule, const std::string& given) {
+  schedules::SimulationOptions options;
+  const auto all = static_cast<std::size_t>(given == "each" ? schedule.stages : 1);
+  options.stages.assign(all, {.forward = 1, .input_gradient = 2, .weight_gradient = 3});
+  options.message_bytes.assign(given == "each" ? all - 1 : 1, 24);
+  for (std::size_t i = 0; i < all; ++i) options.stages[i].forward += static_cast<double>(i);
+  for (std::size_t i = 0; i < options.message_bytes.size(); ++i) options.message_bytes[i] += 8 * static_cast<double>(i);
+  if (given == "small") options.message_bytes = {5};  // no room for the moment at which they are sent
+  if (given == "slow")
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+      options.rank_slowdown.push_back(1 + static_cast<double>(rank));
+  return options;
+}
+
+// A rank's computations take their time, which waits may be added to; never less.
+void emulated_devices(Context& context) {
+  const Schedule schedule = schedules::lower(schedule_of_case(context));
+  const auto options = emulated_options(schedule, context.parameters().text("given"));
+  const auto rank = static_cast<std::size_t>(context.rank());
+  double least = 0;
+  for (const Action& action : schedule.ranks[rank])
+    least += options.stages[options.stages.size() == 1 ? 0 : static_cast<std::size_t>(action.stage)].of(action.kind);
+  if (!options.rank_slowdown.empty()) least *= options.rank_slowdown[rank];
+  schedules::EmulatedDevice device(schedule, context.rank(), options, kEmulatedUnit);
+  const schedules::StageCallbacks callbacks = device.callbacks();
+  const auto begin = std::chrono::steady_clock::now();
+  (void)schedules::run_rank(context.world(), schedule, callbacks);
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_GE(took, least * kEmulatedUnit) << "SCHED-121: seconds of all computations";
+  EXPECT_EQ(device.peak_activations(), peaks_of(schedule)[rank]) << "SCHED-121: activations at once";
+  for (const ActionKind kind : {ActionKind::send_forward, ActionKind::recv_backward}) {
+    const Action message{.kind = kind, .stage = 0, .micro_batch = 0};
+    const comm::Buffer memory = callbacks.buffer(message);
+    EXPECT_EQ(static_cast<double>(memory.bytes()), options.message_bytes.front()) << "SCHED-121: bytes of a message";
+    callbacks.release(message);
+  }
+  const Action last{.kind = ActionKind::send_backward, .stage = schedule.stages - 1, .micro_batch = 0};
+  EXPECT_EQ(static_cast<double>(callbacks.buffer(last).bytes()), options.message_bytes.back())
+      << "SCHED-121: bytes of a message";
+}
+
+void emulated_devices_refused(Context& context) {
+  const Schedule schedule = schedules::lower(
+      schedules::generate(schedules::ScheduleKind::gpipe, {.ranks = 2, .micro_batches = 2, .stages_per_rank = 1}));
+  const std::string& fault = context.parameters().text("fault");
+  schedules::SimulationOptions options;
+  double seconds = 0;
+  if (fault == "seconds") seconds = -1;
+  if (fault == "seconds_no_number") seconds = std::numeric_limits<double>::quiet_NaN();
+  if (fault == "stages") options.stages.resize(3);
+  if (fault == "straggling") options.rank_slowdown = {1};
+  if (fault == "bytes") options.message_bytes = {-1};
+  const std::string said =
+      refusal<InvalidArgument>([&] { const schedules::EmulatedDevice device(schedule, 1, options, seconds); });
+  EXPECT_EQ(said == "nothing was refused", fault == "nothing") << "SCHED-121: " << said;
+  EXPECT_EQ(said.find("another error"), std::string::npos) << "SCHED-121: " << said;
+}
+
 }  // namespace
 
 void add_executor_checks(suite::Suite& suite) {
@@ -206,6 +272,18 @@ void add_executor_checks(suite::Suite& suite) {
              .axes = {{"posted", {"together", "apart"}}, suite::worlds({2, 3})},
              .deadlock_prone = true,
              .body = waits_for_its_input_alone});
+  suite.add({.id = "schedules.executor.emulated_devices",
+             .verifies = {"SCHED-121@d24d"},
+             .axes = {{"schedule", {"1f1b", "zb-h2", "zbv"}},
+                      {"given", {"all", "each", "small", "slow"}},
+                      {"micro_batches", {"2p"}},
+                      suite::worlds({2, 3})},
+             .body = emulated_devices});
+  suite.add({.id = "schedules.executor.emulated_devices_refused",
+             .verifies = {"SCHED-121@d24d"},
+             .axes = {{"fault", {"nothing", "seconds", "seconds_no_number", "stages", "straggling", "bytes"}},
+                      suite::worlds({1})},
+             .body = emulated_devices_refused});
 }
 
 }  // namespace plumbline::conformance

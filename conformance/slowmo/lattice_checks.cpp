@@ -144,11 +144,12 @@ void averagers(Context& context) {
   for (int call = 0; call < warmup + 9; ++call) {
     double one = context.rank(), two = 10.0 * context.rank();
     const std::vector<comm::Buffer> tensors{{&one, 1, comm::DType::f64}, {&two, 1, comm::DType::f64}};
-    (void)averager.average(tensors);
-    const int since = call - warmup;
+    EXPECT_EQ(averager.calls(), call) << "SLOWMO-044";
+    const int level = averager.average(tensors), since = call - warmup;
     const bool all = since >= 0 && since % (two_levels ? 4 : 3) == 0;
     const bool pairs = two_levels && since >= 0 && since % 2 == 0;
     const double expected = all ? (context.size() - 1) / 2.0 : pairs ? context.rank() / 2 * 2 + 0.5 : context.rank();
+    EXPECT_EQ(level, all ? (two_levels ? 1 : 0) : pairs ? 0 : -1) << "SLOWMO-044: the level of call " << call;
     EXPECT_DOUBLE_EQ(one, expected) << "SLOWMO-044: call " << call;
     EXPECT_DOUBLE_EQ(two, 10 * expected) << "SLOWMO-044: call " << call;
   }

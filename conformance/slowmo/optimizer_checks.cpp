@@ -21,8 +21,9 @@ using suite::Door;
 namespace {
 
 constexpr const char* kOptimizerTrace = "slowmo.trace";
-constexpr int kOptimizerRanks = 2, kOptimizerSteps = 6, kOptimizedElements = 3, kAverageEvery = 3;
+constexpr int kOptimizerRanks = 2, kOptimizerSteps = 6, kOptimizedElements = 4, kAverageEvery = 3;
 constexpr double kOptimizerRate = 0.125;
+constexpr double kRateOfFirst = 0.25, kRateOfSecond = 0.0625;  // of two groups
 
 double start_of(int element) { return 0.75 * element - 1; }
 double gradient_of(int step, int rank, int element) { return ((step * 5 + rank * 3 + element * 7) % 16 - 8) / 8.0; }
@@ -56,21 +57,20 @@ struct Moments {
 };
 
 // torch.optim.SGD and torch.optim.Adam: the element after step t, which counts from 1.
-double stepped(const json& optimizer, double value, double gradient, int t, Moments& moments) {
+double stepped(const json& optimizer, double value, double gradient, int t, Moments& moments, double rate) {
   gradient += optimizer.value("weight_decay", 0.0) * value;
   if (optimizer.value("name", "sgd") == "adam") {
     const double beta1 = optimizer["betas"][0], beta2 = optimizer["betas"][1];
     moments.first = beta1 * moments.first + (1 - beta1) * gradient;
     moments.second = beta2 * moments.second + (1 - beta2) * gradient * gradient;
     const double mean = moments.first / (1 - std::pow(beta1, t)), square = moments.second / (1 - std::pow(beta2, t));
-    return value - kOptimizerRate * mean / (std::sqrt(square) + optimizer["eps"].get<double>());
+    return value - rate * mean / (std::sqrt(square) + optimizer["eps"].get<double>());
   }
   const double momentum = optimizer.value("momentum", 0.0);
-  if (momentum == 0) return value - kOptimizerRate * gradient;
+  if (momentum == 0) return value - rate * gradient;
   const double fresh = 1 - optimizer.value("dampening", 0.0);
   moments.first = t == 1 ? gradient : momentum * moments.first + fresh * gradient;
-  return value -
-         kOptimizerRate * (optimizer.value("nesterov", false) ? gradient + momentum * moments.first : moments.first);
+  return value - rate * (optimizer.value("nesterov", false) ? gradient + momentum * moments.first : moments.first);
 }
 
 const std::map<std::string, json>& torch_rules() {
@@ -79,15 +79,28 @@ const std::map<std::string, json>& torch_rules() {
       {"decay", json{{"name", "sgd"}, {"weight_decay", 0.25}}},
       {"momentum", json{{"name", "sgd"}, {"momentum", 0.5}}},
       {"dampening", json{{"name", "sgd"}, {"momentum", 0.5}, {"dampening", 0.25}}},
+      {"dampening_of_nothing", json{{"name", "sgd"}, {"dampening", 0.25}}},
       {"nesterov", json{{"name", "sgd"}, {"momentum", 0.5}, {"nesterov", true}, {"weight_decay", 0.25}}},
       {"adam", json{{"name", "adam"}, {"betas", {0.75, 0.5}}, {"eps", 0.25}}},
       {"adam_decay", json{{"name", "adam"}, {"betas", {0.5, 0.875}}, {"eps", 0.5}, {"weight_decay", 0.25}}}};
   return all;
 }
 
-// Answers are in f32, and no value here is larger than 4.
-std::string problem_of_steps(const json& optimizer, const json& result) {
-  constexpr double most = 1e-5;
+// Parameters of an element each, two of f32 and two of f64, which are the first group.
+json question_of_groups(const json& optimizer) {
+  json args = question_with(optimizer);
+  args["dims"] = {1, 1, 1};
+  args["double_tail"] = true;
+  args["groups"] = {{"split", 2}, {"lrs", {kRateOfFirst, kRateOfSecond}}};
+  return args;
+}
+
+// Answers are in f32, or of two groups the last two elements in f64; no value here is larger than 4.
+std::string problem_of_steps(const json& optimizer, const json& result, bool has_groups = false) {
+  const auto rate_of = [&](int element) {
+    if (!has_groups) return kOptimizerRate;
+    return element >= 2 ? kRateOfFirst : kRateOfSecond;
+  };
   double values[kOptimizerRanks][kOptimizedElements];
   Moments moments[kOptimizerRanks][kOptimizedElements];
   for (auto& of_rank : values)
@@ -96,7 +109,7 @@ std::string problem_of_steps(const json& optimizer, const json& result) {
     for (int element = 0; element < kOptimizedElements; ++element) {
       for (int rank = 0; rank < kOptimizerRanks; ++rank)
         values[rank][element] = stepped(optimizer, values[rank][element], gradient_of(step, rank, element), step + 1,
-                                        moments[rank][element]);
+                                        moments[rank][element], rate_of(element));
       if ((step + 1) % kAverageEvery == 0)
         values[0][element] = values[1][element] = (values[0][element] + values[1][element]) / kOptimizerRanks;
       for (std::size_t rank = 0; rank < kOptimizerRanks; ++rank) {
@@ -106,7 +119,7 @@ std::string problem_of_steps(const json& optimizer, const json& result) {
                                .at(rank)
                                .at("params")
                                .at(static_cast<std::size_t>(element));
-        if (!(std::abs(got - right) <= most))
+        if (!(std::abs(got - right) <= (has_groups && element >= 2 ? 1e-13 : 1e-5)))
           return fmt::format("step {}, rank {}: parameter {} is {}, it should be {}", step, rank, element, got, right);
       }
     }
@@ -117,6 +130,12 @@ void as_torch(Context& context) {
   const json& optimizer = torch_rules().at(context.parameters().text("rule"));
   report_words(problem_of(context.adapter(), kOptimizerTrace, question_with(optimizer),
                           [&](const json& result) { return problem_of_steps(optimizer, result); }));
+}
+
+void groups_as_torch(Context& context) {
+  const json& optimizer = torch_rules().at(context.parameters().text("rule"));
+  report_words(problem_of(context.adapter(), kOptimizerTrace, question_of_groups(optimizer),
+                          [&](const json& result) { return problem_of_steps(optimizer, result, true); }));
 }
 
 const std::vector<BadQuestion>& bad_optimizers() {
@@ -154,6 +173,14 @@ void add_slowmo_optimizer_checks(suite::Suite& suite) {
              .convention = "plumbline",
              .options = options_of({averages, uniform, {kOptimizerTrace, "optimizer.name", {}, "rule", optimizers}}),
              .body = as_torch});
+  suite.add({.id = "slowmo.optimizer.groups_as_torch",
+             .verifies = {"SLOWMO-047@f02d"},
+             .door = Door::adapter,
+             .axes = {{"rule", names}},
+             .operations = {kOptimizerTrace},
+             .convention = "plumbline",
+             .options = options_of({averages, uniform, {kOptimizerTrace, "optimizer.name", {}, "rule", optimizers}}),
+             .body = groups_as_torch});
   suite.add({.id = "slowmo.optimizer.refuses_nesterov",
              .verifies = {"SLOWMO-048@402c"},
              .door = Door::adapter,

@@ -14,10 +14,14 @@ void add_slowmo_step_checks(suite::Suite& suite);
 void add_slowmo_gossip_checks(suite::Suite& suite);
 /// Halves, buffers, checkpoints, options.
 void add_slowmo_state_checks(suite::Suite& suite);
+/// What comes of options, what is told, and which checkpoints fit.
+void add_slowmo_setting_checks(suite::Suite& suite);
 /// Outer optimizers, and averages of other periods.
 void add_slowmo_lattice_checks(suite::Suite& suite);
 /// What ranks do by themselves between averages.
 void add_slowmo_optimizer_checks(suite::Suite& suite);
+/// Arithmetic on tensors of any floating types, on the host and on devices.
+void add_slowmo_element_checks(suite::Suite& suite);
 /// Parameters in memory of devices: SLOWMO-180 and up.
 void add_slowmo_device_checks(suite::Suite& suite);
 /// Answers as recorded from FairScale.

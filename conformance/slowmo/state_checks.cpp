@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -153,21 +154,27 @@ class CountingBroadcasts final : public comm::CommunicatorDecorator {
 void buckets_of_buffers(Context& context) {
   constexpr std::int64_t kMiB = 1024 * 1024;
   const std::string& sizes = context.parameters().text("sizes");
-  std::vector<float> one(static_cast<std::size_t>((sizes == "large" ? 6 : 1) * kMiB / 4)), two = one, three = one,
-                                                                                           more = one;
+  const std::int64_t elements = (sizes == "large" ? 6 : sizes == "full" ? 10 : 1) * kMiB / 4;
+  std::vector<float> one(static_cast<std::size_t>(elements)), two(sizes == "full" ? 1 : one.size()), three = one,
+                                                                                                     more = two;
   CountingBroadcasts world(context.world().duplicate());
   double parameter = 0;
+  std::int64_t count = 0;  // of another type, which has messages of its own
   SlowMo slowmo(world,
                 {.parameters = {{&parameter, 1, DType::f64}},
                  .buffers = {{one.data(), static_cast<std::int64_t>(one.size()), DType::f32},
                              {two.data(), static_cast<std::int64_t>(two.size()), DType::f32},
                              {three.data(), static_cast<std::int64_t>(three.size()), DType::f32},
+                             {&count, 1, DType::i64},
+                             {nullptr, 0, DType::u8},
                              {more.data(), static_cast<std::int64_t>(more.size()), DType::f32}}},
                 [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0});
   world.broadcasts = 0;
   slowmo.before_forward();
-  // 6 + 6 MiB fill a bucket of 10.
-  EXPECT_EQ(world.broadcasts, sizes == "large" ? 2 : 1) << "SLOWMO-033: messages";
+  // 6 + 6 MiB fill a bucket of 10, and so do 10 alone; what is short of it has room for more: of 10 MiB, 4 bytes,
+  // 10 MiB and 4 bytes the middle two travel together.
+  const int of_floats = sizes == "large" ? 2 : sizes == "full" ? 3 : 1;
+  EXPECT_EQ(world.broadcasts, of_floats + 1) << "SLOWMO-033: messages";
 }
 
 // ---- checkpoints ----
@@ -180,7 +187,8 @@ SlowMoTraining resumable(const std::string& base, const std::string& memory, int
   options.memory_efficient = memory == "efficient";
   if (base == "localsgd") return training;
   options.base = BaseAlgorithm::sgp;
-  if (base == "sgp") options.slow_momentum = 0;  // alone, so that nothing sets weights back
+  options.overlap = options.accepts_stale = base == "sgp_overlap";  // nothing is under way between steps
+  if (base != "sgp_slow") options.slow_momentum = 0;                // alone, so that nothing sets weights back
   std::vector<std::vector<int>> rows{{1 % nodes}};
   for (int node = 1; node < nodes; ++node) rows.push_back(node + 1 < nodes ? std::vector{0, node + 1} : std::vector{0});
   if (nodes > 1) options.graph = gossip::Graph(rows, 1, slowmo::Convention::plumbline, false);
@@ -278,7 +286,8 @@ class CountedGroup final : public comm::CommunicatorDecorator {
 
 // Nodes of two ranks, whose groups are the caller's or not.
 void groups_of_the_caller(Context& context) {
-  const bool given = context.parameters().text("groups") == "given";
+  const std::string& groups = context.parameters().text("groups");
+  const auto is_given = [&](const char* which) { return groups == "given" || groups == which; };
   const int first = context.rank() / 2 * 2;
   std::vector<int> master_weights;
   for (int rank = 0; rank < context.size(); rank += 2) master_weights.push_back(rank);
@@ -291,7 +300,9 @@ void groups_of_the_caller(Context& context) {
   slowmo::Options options{.ranks_per_node = 2, .slow_momentum = 0, .local_sgd_frequency = 1};
   options.rank = context.rank();
   options.world_size = context.size();
-  if (given) options.groups = {.global = &global, .master_weights = between.get(), .node = &node};
+  if (is_given("all")) options.groups.global = &global;
+  if (is_given("masters")) options.groups.master_weights = between.get();
+  if (is_given("node")) options.groups.node = &node;
   SlowMo slowmo(
       world, {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; }, options);
   slowmo.before_forward();
@@ -300,26 +311,28 @@ void groups_of_the_caller(Context& context) {
   slowmo.step();
   EXPECT_EQ(gradient, first + 0.5) << "SLOWMO-112: the mean of the node's gradients";
   EXPECT_EQ(value, (context.size() - 1) / 2.0) << "SLOWMO-112: the mean of the nodes";
-  EXPECT_EQ(global.calls > 0, given) << "SLOWMO-112: what was made over the group of all ranks";
-  if (given) {
+  EXPECT_EQ(global.calls > 0, is_given("all")) << "SLOWMO-112: what was made over the group of all ranks";
+  if (is_given("all")) {
     EXPECT_EQ(world.calls, 0) << "SLOWMO-112: what was made over the communicator beside the groups";
   }
-  EXPECT_EQ(node.calls > 0, given) << "SLOWMO-112: what was made over the node's group";
+  EXPECT_EQ(node.calls > 0, is_given("node")) << "SLOWMO-112: what was made over the node's group";
   if (between) {
-    EXPECT_EQ(between->calls > 0, given) << "SLOWMO-112: what was made over the masters' group";
+    EXPECT_EQ(between->calls > 0, is_given("masters")) << "SLOWMO-112: what was made over the masters' group";
   }
 }
 
 // Every phase that a step has is told, with rank and step, and timed; nothing is where nobody asks.
 void phases(Context& context) {
-  const bool asked = context.parameters().text("asked") == "yes";
+  const std::string& asked = context.parameters().text("asked");
+  const bool is_told = asked == "yes" || asked == "lines", is_timed = asked == "yes" || asked == "times";
   comm::Float16 half{};
   float master = 0;
   const Buffer parameter{&half, 1, DType::f16}, master_weights{&master, 1, DType::f32};
   std::vector<std::string> lines;
   slowmo::Options options{.slow_frequency = 2, .local_sgd_frequency = 1};
-  options.verbose = options.profile = asked;
-  options.log = [&](std::string_view line) { lines.emplace_back(line); };
+  options.verbose = is_told || asked == "lines_nobody_reads";
+  options.profile = is_timed;
+  if (asked != "lines_nobody_reads") options.log = [&](std::string_view line) { lines.emplace_back(line); };
   SlowMo slowmo(
       context.world(), {.parameters = {parameter}, .master_weights = master_weights},
       [&] { return std::vector<ParameterGroup>{{{master_weights}, 0.25}}; }, options);
@@ -329,17 +342,60 @@ void phases(Context& context) {
     slowmo.step();
   }
   using slowmo::Phase;
-  for (const auto& [phase, step] : {std::pair{Phase::buffers, 0},
-                                    {Phase::average, 0},
-                                    {Phase::error_before, 0},
-                                    {Phase::error_after, 0},
-                                    {Phase::copy_back, 0},
-                                    {Phase::slow, 1}}) {
-    const std::string line = fmt::format("rank {}, step {}: {} done", context.rank(), step, name_of(phase));
-    EXPECT_EQ(std::ranges::count(lines, line), asked ? 1 : 0) << "SLOWMO-113: " << line;
-    EXPECT_EQ(slowmo.seconds()[static_cast<std::size_t>(phase)] > 0, asked) << "SLOWMO-113: seconds of " << line;
+  struct Told {
+    Phase phase;
+    const char* name;
+    bool in_first, in_second;  // step: the second is slow, and averages itself
+  };
+  for (const auto& [phase, name, in_first, in_second] : {Told{Phase::buffers, "buffers", true, true},
+                                                         {Phase::average, "average", true, false},
+                                                         {Phase::node, "node", true, false},
+                                                         {Phase::error_before, "error_before", true, false},
+                                                         {Phase::error_after, "error_after", true, false},
+                                                         {Phase::copy_back, "copy_back", true, true},
+                                                         {Phase::slow, "slow", false, true},
+                                                         {Phase::gossip, "gossip", false, false},
+                                                         {Phase::gradients, "gradients", false, false}}) {
+    for (const int step : {0, 1}) {
+      const std::string line = fmt::format("rank {}, step {}: {} done", context.rank(), step, name);
+      EXPECT_EQ(std::ranges::count(lines, line), is_told && (step == 0 ? in_first : in_second) ? 1 : 0)
+          << "SLOWMO-113: " << line;
+    }
+    EXPECT_EQ(slowmo.seconds()[static_cast<std::size_t>(phase)] > 0, is_timed && (in_first || in_second))
+        << "SLOWMO-113: seconds of " << name;
   }
-  EXPECT_EQ(slowmo.seconds()[static_cast<std::size_t>(Phase::gossip)], 0) << "SLOWMO-113: nobody gossips";
+}
+
+// A round of gossip that overlaps is told twice: when it is handed over, and when it is collected.
+void phases_of_gossip(Context& context) {
+  slowmo::Options options{.ranks_per_node = context.size() / 2, .base = BaseAlgorithm::sgp, .slow_momentum = 0};
+  options.overlap = options.accepts_stale = context.parameters().text("overlap") == "yes";
+  options.verbose = options.profile = true;
+  std::vector<std::string> lines;
+  options.log = [&](std::string_view line) { lines.emplace_back(line); };
+  double value = context.rank(), gradient = 1;
+  const Buffer parameter{&value, 1, DType::f64}, made{&gradient, 1, DType::f64};
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; },
+      options);
+  slowmo.before_forward();
+  slowmo.after_backward(std::span(&made, 1));
+  slowmo.step();
+  using slowmo::Phase;
+  const int rounds = options.overlap ? 2 : 1;
+  for (const auto& [phase, name, times] : {std::tuple{Phase::buffers, "buffers", 1},
+                                           {Phase::gradients, "gradients", options.ranks_per_node > 1 ? 1 : 0},
+                                           {Phase::gossip, "gossip", rounds},
+                                           {Phase::node, "node", rounds},
+                                           {Phase::error_before, "error_before", rounds},
+                                           {Phase::error_after, "error_after", rounds},
+                                           {Phase::copy_back, "copy_back", rounds},
+                                           {Phase::average, "average", 0},
+                                           {Phase::slow, "slow", 0}}) {
+    const std::string line = fmt::format("rank {}, step 0: {} done", context.rank(), name);
+    EXPECT_EQ(std::ranges::count(lines, line), times) << "SLOWMO-113: " << line;
+    EXPECT_EQ(slowmo.seconds()[static_cast<std::size_t>(phase)] > 0, times > 0) << "SLOWMO-113: seconds of " << name;
+  }
 }
 
 // ---- what is said ----
@@ -349,8 +405,9 @@ struct Alone {
   explicit Alone(Context& context) : group(context.world().create_group(std::vector{context.rank()})) {}
   void make(const slowmo::Options& options, slowmo::Tensors tensors) const {
     const std::vector<Buffer> parameters = tensors.parameters;
-    const SlowMo slowmo(
+    SlowMo slowmo(
         *group, std::move(tensors), [parameters] { return std::vector<ParameterGroup>{{parameters, 0.25}}; }, options);
+    slowmo.begin_slow_buffers();  // FairScale's are made in the first step
   }
   std::unique_ptr<comm::Communicator> group;
 };
@@ -376,6 +433,13 @@ void refuses_states(Context& context) {
   if (what == "learning_rate")
     options.slow_learning_rate = std::numeric_limits<double>::infinity(), words = "slow_learning_rate is inf";
   if (what == "lag") options.synch_freq = -1, words = "synch_freq is -1";
+  if (what == "slow_frequency_below") options.slow_frequency = -1, words = "slow_frequency is -1";
+  if (what == "local_sgd_frequency_below") options.local_sgd_frequency = -1, words = "local_sgd_frequency is -1";
+  if (what == "shards_below") options.shards = -1, words = "shards is -1";
+  if (what == "infinite_momentum")
+    options.slow_momentum = -std::numeric_limits<double>::infinity(), words = "slow_momentum is -inf";
+  if (what == "learning_rate_no_number")
+    options.slow_learning_rate = std::numeric_limits<double>::quiet_NaN(), words = "slow_learning_rate is nan";
   if (what == "overlap") options.overlap = true, words = "accepts_stale";
   if (what == "overlap_of_fairscale")
     options = {.convention = slowmo::Convention::fairscale, .overlap = true, .accepts_stale = true},
@@ -384,6 +448,8 @@ void refuses_states(Context& context) {
   if (what == "another_world") options.world_size = 5, words = "world_size is 5";
   if (what == "no_parameters") tensors.parameters.clear(), words = "without parameters";
   if (what == "two_types") tensors.parameters = {wide, narrow}, words = "f64 and of f32";
+  if (what == "doubles_of_fairscale")
+    options.convention = slowmo::Convention::fairscale, words = "parameters of f64; slow momentum is of f32,";
   if (what == "halves") tensors.parameters = {short_one}, words = "of f16";
   if (what == "masters_too_few")
     tensors = {.parameters = {narrow}, .master_weights = std::vector<Buffer>{}}, words = "0 masters";
@@ -462,9 +528,14 @@ void takes(Context& context) {
   if (what == "least") options.slow_frequency = options.local_sgd_frequency = options.shards = 1;
   if (what == "own_rank") options.rank = 0, options.world_size = 1;
   if (what == "more_shards_than_ranks") options.shards = 1000;
+  if (what == "lag_without_overlap") options.synch_freq = 7;
+  if (what == "begin_of_local_sgd") options.local_sgd_begin = 1;
+  float single = 0;
+  if (what == "fairscale") options.convention = slowmo::Convention::fairscale;
   if (what == "halves_without_slow_momentum") options.slow_momentum = 0;
   comm::Float16 half;
   slowmo::Tensors tensors{.parameters = {what == "halves_without_slow_momentum" ? Buffer{&half, 1, DType::f16}
+                                         : what == "fairscale"                  ? Buffer{&single, 1, DType::f32}
                                                                                 : Buffer{&value, 1, DType::f64}}};
   EXPECT_EQ(refusal<InvalidArgument>([&] { alone.make(options, tensors); }), "nothing was refused") << "SLOWMO-036";
 }
@@ -519,9 +590,13 @@ void warns(Context& context) {
     Halves mine(context.rank(), context.size(), false);
     slowmo::Tensors tensors{.parameters = {mine.half_buffer()}};
     if (what == "halves_with_masters") tensors.master_weights = mine.master_buffer();
-    SlowMo slowmo(context.world(), tensors, [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0});
+    std::vector<std::string> lines;
+    SlowMo slowmo(context.world(), tensors, [] { return std::vector<ParameterGroup>{}; },
+                  {.slow_momentum = 0, .log = [&](std::string_view line) { lines.emplace_back(line); }});
     slowmo.step();
+    slowmo.step();  // it is said once
     warnings = slowmo.warnings();
+    EXPECT_EQ(lines.size(), expected.size()) << "SLOWMO-037: lines of the log";
   } else {
     warnings = train_with_slowmo(context.world(), {.options = options, .steps = 1}).warnings;
   }
@@ -546,16 +621,21 @@ void one_node(Context& context) {
 
 // A rate of 0 is refused, and nothing has happened to the parameters.
 void rate_of_0(Context& context) {
-  const bool is_zero = context.parameters().text("rate") == "zero";
+  const std::string& which = context.parameters().text("rate");
+  const bool is_zero = which.starts_with("zero");
   std::vector<double> values{1.0, 2.0};
-  const Buffer parameters{values.data(), 2, DType::f64};
-  double rate = 0.25;
-  SlowMo slowmo(context.world(), {.parameters = {parameters}},
-                [&] { return std::vector<ParameterGroup>{{{parameters}, rate}}; },
-                {.slow_frequency = 2, .local_sgd_frequency = 2});
+  const std::vector<Buffer> parameters{{values.data(), 1, DType::f64}, {values.data() + 1, 1, DType::f64}};
+  double first = 0.25, second = 0.25;
+  slowmo::Options options{.slow_frequency = 2, .local_sgd_frequency = 2};
+  if (which == "unused") options.outer = slowmo::bmuf_rule(0.5, 1);  // which divides by none
+  SlowMo slowmo(
+      context.world(), {.parameters = parameters},
+      [&] { return std::vector<ParameterGroup>{{{parameters[0]}, first}, {{parameters[1]}, second}}; }, options);
+  if (which == "usual") first = second = 0;  // in a step that is none
   slowmo.step();
+  first = which == "zero" || which == "unused" ? 0 : which == "negative" ? -0.25 : 0.25;
+  second = which == "zero_of_the_second" ? 0 : which == "negative" ? -0.25 : 0.25;
   values = {3.0 + context.rank(), 4.0};
-  if (is_zero) rate = 0;
   const std::string said = refusal<InvalidArgument>([&] { slowmo.step(); });
   EXPECT_THAT(said, HasSubstr(is_zero ? "learning rate is 0" : "nothing was refused")) << "SLOWMO-039";
   if (is_zero) {
@@ -572,6 +652,11 @@ void add_slowmo_state_checks(suite::Suite& suite) {
     suite.add({.id = std::string("slowmo.") + name,
                .verifies = std::move(requirements),
                .axes = std::move(axes),
+               .applies =
+                   [](const suite::Parameters& parameters) {  // gossip alone has no slow buffers
+                     return !parameters.has("memory") || parameters.text("memory") == "whole" ||
+                            (parameters.text("base") != "sgp" && parameters.text("base") != "sgp_overlap");
+                   },
                .body = body});
   };
   add("halves.keep_errors", {"SLOWMO-030@e28c", "SLOWMO-031@b464"},
@@ -580,13 +665,18 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   add("checkpoint.contents", {"SLOWMO-005@080c"},
       {{"convention", {"plumbline", "fairscale"}}, {"base", {"localsgd", "sgp"}}}, contents, {2, 3});
   add("buffers.of_rank_0", {"SLOWMO-032@9978"}, {{"broadcast", {"yes", "no"}}}, buffers);
-  add("buffers.in_buckets", {"SLOWMO-033@d797"}, {{"sizes", {"small", "large"}}}, buckets_of_buffers, {2, 3});
+  add("buffers.in_buckets", {"SLOWMO-033@d797"}, {{"sizes", {"small", "large", "full"}}}, buckets_of_buffers, {2, 3});
   add("checkpoint.resumes", {"SLOWMO-034@a2c9"},
-      {{"base", {"localsgd", "sgp", "sgp_slow"}}, {"memory", {"efficient", "whole"}}, {"before", {"1", "3", "4", "5"}}},
+      {{"base", {"localsgd", "sgp", "sgp_slow", "sgp_overlap"}},
+       {"memory", {"efficient", "whole"}},
+       {"before", {"1", "3", "4", "5"}}},
       resumes, {2, 3});
   add("checkpoint.at_the_estimate", {"SLOWMO-111@cc5b"}, {{"graph", {"hub", "none"}}}, resumes_at_the_estimate, {2, 3});
-  add("options.groups", {"SLOWMO-112@6ff0"}, {{"groups", {"given", "made"}}}, groups_of_the_caller, {4, 6});
-  add("options.phases", {"SLOWMO-113@9a25"}, {{"asked", {"yes", "no"}}}, phases, {2, 3});
+  add("options.groups", {"SLOWMO-112@6ff0"}, {{"groups", {"given", "made", "all", "masters", "node"}}},
+      groups_of_the_caller, {4, 6});
+  add("options.phases", {"SLOWMO-113@9a25"}, {{"asked", {"yes", "no", "lines", "times", "lines_nobody_reads"}}}, phases,
+      {2, 3});
+  add("options.phases_of_gossip", {"SLOWMO-113@9a25"}, {{"overlap", {"yes", "no"}}}, phases_of_gossip, {2, 4});
   add("options.blocking_waits", {"SLOWMO-114@e87a"}, {{"value", {"absent", "0", "1"}}}, blocking_waits, {1, 3});
   add("options.defaults", {"SLOWMO-115@a4d0"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1, 3});
   add("options.refused", {"SLOWMO-035@8c54"},
@@ -614,12 +704,19 @@ void add_slowmo_state_checks(suite::Suite& suite) {
          "masters_of_another_type",
          "masters_of_another_size",
          "masters_too_short",
+         "slow_frequency_below",
+         "local_sgd_frequency_below",
+         "shards_below",
+         "infinite_momentum",
+         "learning_rate_no_number",
+         "doubles_of_fairscale",
          "dictionary_of_none"}}},
       refuses_states, {1, 3});
   add("options.taken", {"SLOWMO-036@3465"},
       {{"what",
         {"negative_momentum", "frequency_that_is_not_used", "more_shards_than_ranks", "halves_without_slow_momentum",
-         "frequency_of_another_base", "shards_that_are_not_used", "least", "own_rank"}}},
+         "frequency_of_another_base", "shards_that_are_not_used", "least", "own_rank", "lag_without_overlap",
+         "begin_of_local_sgd", "fairscale"}}},
       takes, {1, 3});
   add("options.warned", {"SLOWMO-037@14f9"},
       {{"what",
@@ -627,7 +724,8 @@ void add_slowmo_state_checks(suite::Suite& suite) {
          "overlap"}}},
       warns, {2, 3});
   add("options.one_node", {"SLOWMO-038@14a4"}, {{"base", {"localsgd", "sgp"}}}, one_node, {1, 2, 3});
-  add("slow.rate_of_0", {"SLOWMO-039@a76d"}, {{"rate", {"zero", "usual"}}}, rate_of_0);
+  add("slow.rate_of_0", {"SLOWMO-039@a76d"}, {{"rate", {"zero", "usual", "zero_of_the_second", "unused", "negative"}}},
+      rate_of_0);
 }
 
 }  // namespace plumbline::conformance

@@ -7,6 +7,7 @@
 
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/slowmo/slowmo_training.hpp"
+#include "reference/comm/ring_sum.hpp"
 
 namespace plumbline::conformance {
 
@@ -31,6 +32,29 @@ slowmo::Options slow_momentum(double beta, double alpha, int frequency, bool eff
           .shards = shards,
           .local_sgd_frequency = frequency};
 }
+
+// Counts reductions, and who is in them.
+class Counting final : public comm::CommunicatorDecorator {
+ public:
+  explicit Counting(std::unique_ptr<comm::Communicator> inner, std::shared_ptr<std::vector<comm::Operation>> calls)
+      : CommunicatorDecorator(std::move(inner)), calls_(std::move(calls)) {}
+
+ protected:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    calls_->push_back(call.operation);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    for (const comm::Call& call : calls) calls_->push_back(call.operation);
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<Counting>(std::move(group), calls_);
+  }
+
+ private:
+  std::shared_ptr<std::vector<comm::Operation>> calls_;
+};
 
 // ---- when ----
 
@@ -80,23 +104,27 @@ void gradients_are_complete(Context& context) {
 // Tensors of several types and sizes, none among them.
 void every_parameter(Context& context) {
   const bool many = context.parameters().text("tensors") == "many";
+  const auto calls = std::make_shared<std::vector<comm::Operation>>();
+  Counting world(context.world().duplicate(), calls);
   std::vector<double> wide(many ? 3 : 1), last(1);
   std::vector<float> narrow(2);
   std::vector<comm::Buffer> parameters{{wide.data(), static_cast<std::int64_t>(wide.size()), comm::DType::f64}};
   if (many)
     parameters.insert(
         parameters.end(),
-        {{narrow.data(), 2, comm::DType::f32}, {nullptr, 0, comm::DType::f64}, {last.data(), 1, comm::DType::f64}});
+        {{narrow.data(), 2, comm::DType::f32}, {nullptr, 0, comm::DType::f16}, {last.data(), 1, comm::DType::f64}});
   slowmo::SlowMo slowmo(
-      context.world(), {.parameters = parameters},
-      [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; }, local_sgd(2));
+      world, {.parameters = parameters}, [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; },
+      local_sgd(2));
   const double mean = (context.size() - 1) / 2.0;
   for (int step = 0; step < 4; ++step) {
     std::ranges::fill(wide, context.rank());
     std::ranges::fill(narrow, static_cast<float>(context.rank()));
     last = {10.0 * context.rank()};
+    calls->clear();
     slowmo.step();
     if (step % 2 == 0) continue;
+    EXPECT_EQ(calls->size(), many ? 2 : 1) << "SLOWMO-045: messages, one of each type that has elements";
     for (const double value : wide) EXPECT_DOUBLE_EQ(value, mean) << "SLOWMO-045: step " << step;
     if (!many) continue;
     for (const float value : narrow) EXPECT_FLOAT_EQ(value, static_cast<float>(mean)) << "SLOWMO-045: step " << step;
@@ -130,29 +158,6 @@ void without_gradients(Context& context) {
 }
 
 // ---- what calls are made ----
-
-// Counts reductions, and who is in them.
-class Counting final : public comm::CommunicatorDecorator {
- public:
-  explicit Counting(std::unique_ptr<comm::Communicator> inner, std::shared_ptr<std::vector<comm::Operation>> calls)
-      : CommunicatorDecorator(std::move(inner)), calls_(std::move(calls)) {}
-
- protected:
-  void do_run(const comm::Call& call, comm::Timeout timeout) override {
-    calls_->push_back(call.operation);
-    CommunicatorDecorator::do_run(call, timeout);
-  }
-  comm::Work do_start(std::span<const comm::Call> calls) override {
-    for (const comm::Call& call : calls) calls_->push_back(call.operation);
-    return CommunicatorDecorator::do_start(calls);
-  }
-  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
-    return std::make_unique<Counting>(std::move(group), calls_);
-  }
-
- private:
-  std::shared_ptr<std::vector<comm::Operation>> calls_;
-};
 
 // The steps in which parameters are averaged: the union of both periods, and once in each.
 void averages_once(Context& context) {
@@ -285,6 +290,50 @@ void large_parameter(Context& context) {
   EXPECT_EQ(wrong, 0U) << "SLOWMO-045: elements that are not the mean";
 }
 
+// A number with all of a float's bits, which differs by rank and element.
+float rough_value(int rank, std::int64_t element) {
+  return static_cast<float>((element * 7919 + (rank + 1) * 104'729) % 1'000'003) * 0x1.8p-20F +
+         static_cast<float>(rank);
+}
+
+// Each rank's part first, and then added from the rank before the chunk's own backwards.
+float sum_along_ring(std::int64_t element, std::int64_t count, int ranks) {
+  const std::int64_t chunk = element / comm::ring_chunk(count, ranks);
+  const auto part = [&](int step) {
+    return rough_value(static_cast<int>((chunk + ranks - step) % ranks), element) / static_cast<float>(ranks);
+  };
+  float sum = part(1);
+  for (int step = 2; step <= ranks; ++step) sum += part(step);
+  return sum;
+}
+
+// As long as the order is known for, and an element longer; averaged in a step of LocalSGD, or in a slow one, which
+// then goes half of the way from 0.
+void order_of_the_ring(Context& context) {
+  const bool is_slow = context.parameters().text("step") == "slow",
+             is_known = context.parameters().text("length") == "known";
+  const std::int64_t count = (std::int64_t{2} << 20) * context.size() / 4 + (is_known ? 0 : 1);
+  slowmo::Options options = local_sgd(1);
+  options.convention = slowmo::Convention::fairscale;
+  if (is_slow) options.slow_frequency = options.shards = 1, options.slow_learning_rate = 0.5;
+  const auto calls = std::make_shared<std::vector<comm::Operation>>();
+  Counting world(context.world().duplicate(), calls);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  const comm::Buffer parameters{values.data(), count, comm::DType::f32};
+  slowmo::SlowMo slowmo(
+      world, {.parameters = {parameters}}, [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 1}}; },
+      options);
+  slowmo.begin_slow_buffers();
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = rough_value(context.rank(), i);
+  slowmo.step();
+  const bool adds_itself = std::ranges::none_of(*calls, [](comm::Operation one) { return comm::is_reduction(one); });
+  EXPECT_EQ(adds_itself, is_known) << "SLOWMO-056: whether the order is that of the ring";
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < count && is_known; ++i)
+    if (values[static_cast<std::size_t>(i)] != sum_along_ring(i, count, context.size()) * (is_slow ? 0.5F : 1)) ++wrong;
+  EXPECT_EQ(wrong, 0) << "SLOWMO-056: elements of another order";
+}
+
 // A convention that begins slow buffers behind the first step keeps ranks apart.
 void begins_before_the_first_step(Context& context) {
   const auto train = [&](slowmo::Convention convention) {
@@ -340,6 +389,8 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   add("slow.starts_optimizers_tensors", "SLOWMO-017@4e44", {{"tensors", {"own", "parameters"}}},
       starts_optimizers_tensors, {2, 3});
   add("average.large", "SLOWMO-045@1958", {{"convention", {"plumbline", "fairscale"}}}, large_parameter, {2, 3, 4});
+  add("average.order_of_the_ring", "SLOWMO-056@f4d4", {{"step", {"average", "slow"}}, {"length", {"known", "longer"}}},
+      order_of_the_ring, {2, 3});
   add("slow.begins_before_the_first_step", "SLOWMO-018@52fd", {}, begins_before_the_first_step, {1, 2, 3});
 }
 

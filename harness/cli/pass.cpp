@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/json_text.hpp"
 #include "harness/cli/op_diff.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/record/file.hpp"
@@ -38,7 +39,7 @@ struct Asked {
 // {"program": {...}, "rings": {...}}, or the program's own fields with "rings" among them.
 Asked asked_in(const PassCommand& command) {
   const std::string name = "program " + command.file;
-  json value = program::parse_json(read_text("program", command.file), name);
+  json value = parse_json(read_text("program", command.file), name);
   json rings;
   if (value.is_object()) {
     rings = value.value("rings", json());
@@ -50,8 +51,7 @@ Asked asked_in(const PassCommand& command) {
       value = json(value["program"]);
     }
   }
-  if (!command.rings.empty())
-    rings = program::parse_json(read_text("--rings", command.rings), "--rings " + command.rings);
+  if (!command.rings.empty()) rings = parse_json(read_text("--rings", command.rings), "--rings " + command.rings);
   if (rings.is_null() && value.is_object())
     throw InvalidArgument(
         fmt::format(R"({}: it has no rings; give them there or with --rings, as {{"0": [0, 1], "12": [0, 1]}})", name));

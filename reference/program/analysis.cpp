@@ -23,7 +23,7 @@ class GradientWalk {
   GradientWalk(const Rings& rings, Convention convention) : rings_(rings), convention_(convention) {}
 
   void see(const Op& op, int position) {
-    if (op.type == "coalesce_tensor" && convention_ == Convention::plumbline) see_memory(op);
+    if (convention_ == Convention::plumbline) see_memory(op);
     if (is_data_parallel_reduction(op))
       see_reduction(op, position);
     else if (is_data_parallel_scale(op))

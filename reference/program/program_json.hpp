@@ -15,7 +15,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -31,9 +30,5 @@ namespace plumbline::program {
 /// {"0": [0, 1, 2, 3], "12": [0, 2]}. A ring has ranks, none of them twice or below 0.
 [[nodiscard]] nlohmann::json json_of(const Rings& rings);
 [[nodiscard]] Rings rings_of_json(const nlohmann::json& value, const std::string& where = "rings");
-
-/// The JSON of a text. Throws InvalidArgument with name, line and column for what is none, and for a field that an
-/// object has twice.
-[[nodiscard]] nlohmann::json parse_json(std::string_view text, const std::string& name);
 
 }  // namespace plumbline::program

@@ -112,17 +112,6 @@ TEST(ProgramJson, ReadsRings) {
               ThrowsMessage<InvalidArgument>(HasSubstr("rings.3[1] must be a rank, 0 or more, got -4")));
 }
 
-TEST(ProgramText, SaysLineAndColumn) {
-  EXPECT_THAT([] { (void)parse_json("{\n  \"vars\": [,]}", "p.json"); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("p.json, line 2, column 12: this is not JSON")));
-  EXPECT_THAT([] { (void)parse_json("", "p.json"); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("p.json, line 1, column 1: this is not JSON")));
-  EXPECT_THAT([] { (void)parse_json(R"({"ops": [], "ops": [1]})", "p.json"); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("p.json: an object has the field 'ops' twice")));
-  EXPECT_THAT([] { (void)parse_json("[1e999]", "p.json"); }, ThrowsMessage<OutOfRange>(HasSubstr("'1e999'")));
-  EXPECT_EQ(parse_json(" [1, {\"a\": {\"a\": 2}}]", "p.json"), json::parse("[1, {\"a\": {\"a\": 2}}]"));
-}
-
 TEST(Shapes, AreCounted) {
   EXPECT_EQ(element_count({}), 1);
   EXPECT_EQ(element_count({3, 0, 1LL << 62, 4}), 0);

@@ -196,7 +196,7 @@ constexpr std::string_view kTransposedMore =
     "stride padding output_padding groups bias dilation padding_mode device dtype";
 constexpr std::string_view kNormMore = "eps momentum affine track_running_stats device dtype bias";
 constexpr std::string_view kCell = "input_size hidden_size";
-constexpr std::array kKinds{
+constexpr std::array kKnownLayers{
     KnownLayer{"Linear", "in_features out_features", "bias device dtype", linear},
     KnownLayer{"Bilinear", "in1_features in2_features out_features", "bias device dtype", bilinear},
     KnownLayer{"Conv1d", kConvolution, kConvolutionMore, convolution<1>},
@@ -260,10 +260,10 @@ constexpr std::array kKinds{
 };
 
 const KnownLayer& kind_of(const std::string& type) {
-  const auto found = std::ranges::find_if(kKinds, [&](const KnownLayer& kind) {
+  const auto found = std::ranges::find_if(kKnownLayers, [&](const KnownLayer& kind) {
     return type.find(' ') == std::string::npos && is_word_of(kind.types, type);
   });
-  if (found == kKinds.end()) throw NotFound(fmt::format("layer {}: there is no such type here", type));
+  if (found == kKnownLayers.end()) throw NotFound(fmt::format("layer {}: there is no such type here", type));
   return *found;
 }
 

@@ -13,7 +13,7 @@
 namespace plumbline::schedules {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 // ---- ColossalAI ----
 
@@ -125,17 +125,17 @@ std::vector<double> finite_sums(std::span<const double> weights) {
 
 // The first items in a number of parts: the last part begins at `at`.
 struct Split {
-  double heaviest = kInfinity, lightest = kInfinity, cost = kInfinity;
+  double heaviest = kUnbounded, lightest = kUnbounded, cost = kUnbounded;
   int at = 0;
 };
-constexpr std::size_t kMostSteps = std::size_t{1} << 33;
+constexpr std::size_t kMostBalancingSteps = std::size_t{1} << 33;
 
 // For the first i items in j parts, at i * (parts + 1) + j, the split of least cost, heaviest minus lightest; of equal
 // ones the last.
 std::vector<Split> best_splits(const std::vector<double>& sums, std::size_t parts) {
   const std::size_t items = sums.size() - 1;
   std::vector<Split> table(sums.size() * (parts + 1));
-  table[0] = {.heaviest = 0, .lightest = kInfinity, .cost = 0};
+  table[0] = {.heaviest = 0, .lightest = kUnbounded, .cost = 0};
   for (std::size_t i = 1; i <= items; ++i)
     for (std::size_t j = 1; j <= std::min(i, parts); ++j)
       for (std::size_t k = 0; k < i; ++k) {
@@ -230,9 +230,9 @@ Boundaries deepspeed_balanced(std::span<const double> weights, int parts) {
   if (parts == 0) return {items};
   if (items <= parts) return deepspeed_uniform(items, parts);
   const auto n = static_cast<std::size_t>(items), m = static_cast<std::size_t>(parts);
-  if (n * n > kMostSteps / m)
-    throw InvalidArgument(
-        fmt::format("partition_balanced: {} items x {} items x {} parts are more than {} steps", n, n, m, kMostSteps));
+  if (n * n > kMostBalancingSteps / m)
+    throw InvalidArgument(fmt::format("partition_balanced: {} items x {} items x {} parts are more than {} steps", n, n,
+                                      m, kMostBalancingSteps));
   std::vector<double> sums = finite_sums(weights);
   sums.insert(sums.begin(), 0);
   const std::vector<Split> table = best_splits(sums, m);

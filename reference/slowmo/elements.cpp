@@ -47,12 +47,12 @@ void require_floating(const char* what, ConstBuffer values) {
 
 void divide(Buffer values, double divisor) {
   require_on_host("divide", values);
-  if (divisor != 1) gossip::divide(values, divisor);
+  gossip::divide(values, divisor);
 }
 
 void multiply(Buffer values, double factor) {
   require_on_host("multiply", values);
-  if (factor != 1) gossip::scale(values, factor);
+  gossip::scale(values, factor);
 }
 
 void copy(ConstBuffer from, Buffer to) {

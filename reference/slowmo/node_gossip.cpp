@@ -105,12 +105,4 @@ gossip::GossipThread::Collected NodeGossip::collect(std::span<const Buffer> x) {
   return collected;
 }
 
-void NodeGossip::turn_on() {
-  if (thread_) thread_->turn_on();
-}
-
-void NodeGossip::turn_off(std::span<const Buffer> x) {
-  if (thread_) thread_->turn_off(x);
-}
-
 }  // namespace plumbline::slowmo

@@ -28,8 +28,7 @@ void apply(const Sgd& rule, const Update<T>& update) {
   const auto momentum = static_cast<T>(rule.momentum), fresh = static_cast<T>(1 - rule.dampening);
   const auto decay = static_cast<T>(rule.weight_decay), rate = static_cast<T>(-update.rate);
   for (std::int64_t i = 0; i < update.count; ++i) {
-    T gradient = update.gradient[i];
-    if (rule.weight_decay != 0) gradient += decay * update.values[i];
+    T gradient = update.gradient[i] + decay * update.values[i];
     if (rule.momentum != 0) {
       T& buffer = update.first[i];
       buffer = update.step == 1 ? gradient : buffer * momentum + fresh * gradient;
@@ -47,8 +46,7 @@ void apply(const Adam& rule, const Update<T>& update) {
   const auto fresh2 = static_cast<T>(1 - rule.beta2), root = static_cast<T>(std::sqrt(correction2));
   const auto epsilon = static_cast<T>(rule.epsilon), rate = static_cast<T>(-(update.rate / correction1));
   for (std::int64_t i = 0; i < update.count; ++i) {
-    T gradient = update.gradient[i];
-    if (rule.weight_decay != 0) gradient += static_cast<T>(rule.weight_decay) * update.values[i];
+    const T gradient = update.gradient[i] + static_cast<T>(rule.weight_decay) * update.values[i];
     T &first = update.first[i], &second = update.second[i];
     first += fresh1 * (gradient - first);
     second = second * kept2 + fresh2 * gradient * gradient;
@@ -68,22 +66,13 @@ FlatOptimizer::FlatOptimizer(OptimizerRule rule) : rule_(rule) {
 }
 
 void FlatOptimizer::step(std::span<const ParameterGroup> groups, std::span<const ConstBuffer> gradients) {
-  std::size_t parameters = 0;
-  for (const ParameterGroup& group : groups) parameters += group.parameters.size();
-  if (gradients.size() != parameters || (steps_ > 0 && moments_.size() != parameters))
-    throw InvalidArgument(fmt::format("optimizer: {} gradients for {} parameters", gradients.size(), parameters));
   ++steps_;
-  moments_.resize(parameters);
+  moments_.resize(gradients.size());
   std::size_t at = 0;
   for (const ParameterGroup& group : groups)
     for (const Buffer& values : group.parameters) {
       const ConstBuffer& gradient = gradients[at];
       Moments& moments = moments_[at++];
-      require_floating("optimizer", values);
-      if (gradient.count != values.count || gradient.dtype != values.dtype)
-        throw InvalidArgument(fmt::format("optimizer: gradient {} has {} elements of {}, its parameter {} of {}",
-                                          at - 1, gradient.count, comm::name_of(gradient.dtype), values.count,
-                                          comm::name_of(values.dtype)));
       moments.first.resize(values.bytes());
       moments.second.resize(values.bytes());
       with_type(values.dtype, [&]<class T>(T) {

@@ -66,7 +66,7 @@ class SlowMo::Impl {
   void after_backward(std::span<const Buffer> gradients);
   void step();
   void begin_slow_buffers();
-  void train();
+  void train() { training_ = true; }
   void evaluate();
   [[nodiscard]] Checkpoint checkpoint();
   void load(const Checkpoint& checkpoint);
@@ -211,15 +211,9 @@ void SlowMo::Impl::apply_slow_momentum(const StepPlan& plan, std::span<const Par
 
 // ---- train, evaluate, save, load ----
 
-void SlowMo::Impl::train() {
-  training_ = true;
-  exchange_->turn_on();
-}
-
 void SlowMo::Impl::evaluate() {
   if (overlaps()) exchange_->drain();
   training_ = false;
-  exchange_->turn_off();
 }
 
 Checkpoint SlowMo::Impl::checkpoint() {

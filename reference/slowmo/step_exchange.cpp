@@ -42,14 +42,6 @@ void StepExchange::set_round(std::int64_t round) {
   if (gossip_) gossip_->set_round(round);
 }
 
-void StepExchange::turn_on() {
-  if (gossip_) gossip_->turn_on();
-}
-
-void StepExchange::turn_off() {
-  if (gossip_) gossip_->turn_off(tensors_.parameters);
-}
-
 void StepExchange::mix() {
   const Timer timer(log_, Phase::gossip);
   take_numerator();

@@ -46,9 +46,6 @@ class NodeGossip {
   /// Waits for the round and adds it to x. Not `mixed` where none was handed over.
   [[nodiscard]] gossip::GossipThread::Collected collect(std::span<const comm::Buffer> x);
 
-  void turn_on();
-  void turn_off(std::span<const comm::Buffer> x);
-
  private:
   using Clock = std::chrono::steady_clock;
   void mix_again(std::span<const comm::Buffer> x, std::string interruption, Clock::time_point until);

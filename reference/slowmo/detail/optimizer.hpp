@@ -33,9 +33,8 @@ class FlatOptimizer {
   /// Throws InvalidArgument: Nesterov without momentum, or with dampening.
   explicit FlatOptimizer(OptimizerRule rule);
 
-  /// One step with each group's rate. `gradients` are of the groups' parameters, one after the other, and of their
-  /// types.
-  /// Throws InvalidArgument for others, and for other parameters than in the steps before; Unsupported for halves.
+  /// One step with each group's rate, of the same parameters as ever. `gradients` are of the groups' parameters, one
+  /// after the other, and of their lengths and types. Throws Unsupported for halves.
   void step(std::span<const ParameterGroup> groups, std::span<const comm::ConstBuffer> gradients);
   [[nodiscard]] std::int64_t steps() const { return steps_; }
 

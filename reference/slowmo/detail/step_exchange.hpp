@@ -41,8 +41,6 @@ class StepExchange {
 
   [[nodiscard]] std::int64_t round() const { return gossip_->round(); }
   void set_round(std::int64_t round);
-  void turn_on();
-  void turn_off();
   /// One round.
   void mix();
   /// Begins a round that overlaps, unless one is under way.
