@@ -186,7 +186,7 @@ function(plumbline_test name)
   else()
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   endif()
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
   target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
     GTest::gtest_main)
   if(arg_WOVEN)
