@@ -49,6 +49,17 @@ class MutationScore(unittest.TestCase):
         self.assertTrue(score.parses(mutant_of(SOURCE, b"a < 0", b"a > 0"), SOURCE))
         self.assertFalse(score.parses(mutant_of(SOURCE, b"(a < 0)", b"(a < 0"), SOURCE))
 
+    def test_continuing_at_a_loops_end_is_no_change(self):
+        for body, at_end in ((b"for (;;) {\n a();\nHERE }", True), (b"for (;;) {\nHERE a();\n }", False), (b"for (;;)\n if (a()) {\n b();\nHERE }", True),
+                             (b"while (a()) {\n if (b()) {\nHERE }\n c();\n }", False), (b"for (int x : y) {\n if (a()) b();\n else {\nHERE } }", True),
+                             (b"for (;;) {\n switch (a()) {\n case 1:\nHERE }\n b(); }", False)):
+            data = b"void f() {\n" + body.replace(b"HERE", b"") + b"\n}\n"
+            function, whole = next(score.weave.functions_of(score.weave.parse(data)))
+            begin = len(b"void f() {\n") + body.index(b"HERE")
+            for words, same in ((b" continue;\n", at_end), (b" break;\n", False)):
+                one = score.Mutant("toy.cpp", 1, begin, begin, words, function, whole)
+                self.assertEqual(score.continues_at_the_end(one, data), same, body)
+
     def test_what_does_not_compile_is_told_by_its_name(self):
         data = b"int larger(int a, int b) {\n  return a < b ? b : a;\n}\n"
         with tempfile.TemporaryDirectory() as folder:
@@ -116,6 +127,16 @@ echo m1 >> "$out/../local/toy.$1"
             survivors = score.weave.tomllib.loads(path.read_text())["survivor"]
             self.assertEqual([s["needs"] for s in survivors], ["a case with 0", ""])
             self.assertEqual(survivors[0]["became"], 'if (a <= 0) throw InvalidArgument("a is " + name(a + b));')
+
+    def test_a_survivor_of_one_statement_more_shows_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "toy.toml"
+            one = mutant_of(SOURCE, b"  return std::max", b"  return b;\n  return std::max")
+            one.begin, one.end, one.became = one.begin, one.begin, b"  return b;\n"
+            one.line -= 1  # that after which it stands
+            score.write(path, {"component": "toy"}, [one], {"toy.cpp": SOURCE})
+            survivor = score.weave.tomllib.loads(path.read_text())["survivor"][0]
+            self.assertEqual(survivor["became"], survivor["was"] + "\nreturn b;")
 
     def test_bad_options_are_refused(self):
         for arguments in (["nothing"], ["topology", "--sample", "0"], ["topology", "--build", "/nonexistent"]):

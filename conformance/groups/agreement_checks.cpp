@@ -93,8 +93,10 @@ void different_plans(Context& context) {
     const auto begin = std::chrono::steady_clock::now();
     const std::string words = words_of<comm::MismatchError>(make, "ranks whose plans differ");
     EXPECT_LT(std::chrono::steady_clock::now() - begin, kLimit);
+    // Who is odd is whom most do not follow, rank 0 like any other.
     expect_named(words, {fmt::format("creation {}", number), made_at(odd, number), made_at(usual, number),
-                         fmt::format("rank {}", odd_rank(context))});
+                         fmt::format("rank {}", odd_rank(context)),
+                         fmt::format("{} of {} ranks", context.size() - 1, context.size())});
   }
   expect_usable(context.world());
 }
@@ -137,6 +139,8 @@ std::vector<int> bad_list(const std::string& fault, int n) {
   if (fault == "empty") return {};
   if (fault == "rank_twice") return {0, n - 1, 0};
   if (fault == "rank_outside") return {0, n};
+  if (fault == "rank_far_outside") return {0, n + 40};
+  if (fault == "rank_below_0") return {0, -1};
   return list_named("whole", n);
 }
 
@@ -234,7 +238,7 @@ void add_agreement_checks(suite::Suite& suite) {
              .body = world_sizes});
   suite.add({.id = "groups.agreement.bad_plans",
              .verifies = {"GROUP-013@ca7e"},
-             .axes = {{"fault", {"empty", "rank_twice", "rank_outside"}},
+             .axes = {{"fault", {"empty", "rank_twice", "rank_outside", "rank_far_outside", "rank_below_0"}},
                       {"who", {"all", "last"}},
                       suite::worlds({2, 3, 4, 6})},
              .limit = std::chrono::seconds(10),

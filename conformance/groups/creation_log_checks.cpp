@@ -86,11 +86,17 @@ const std::vector<Written>& written_logs() {
        {{"mode", 1, 1}}},
       {"world_of_the_largest_rank",
        R"({"rank":0,"ranks":[0,1]}
-{"rank":3,"ranks":[3]}
+{"rank":3,"ranks":[0]}
 {"rank":1,"ranks":[0,1]})",
        "all_ranks",
        0,
        {{"order", 3, 0}, {"missing", 2, 0}}},
+      {"world_without_others",
+       R"({"rank":0,"ranks":[0,1]}
+{"rank":1,"ranks":[0,1]})",
+       "all_ranks",
+       0,
+       {}},
       {"world_of_the_largest_member", R"({"rank":0,"ranks":[0,2,1]})", "members_only", 0, {{"missing", 1, -1}}},
       {"member_outside", R"({"rank":0,"ranks":[0,2]})", "members_only", 2, {{"missing", 0, 0}, {"range", 0, 0}}},
       {"negative_member", R"({"rank":0,"ranks":[-1,0]})", "members_only", 2, {{"missing", 0, 0}, {"range", 0, 0}}},

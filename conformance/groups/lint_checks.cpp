@@ -1,5 +1,6 @@
 // What an adapter says of the group creations that ranks made.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -189,6 +190,129 @@ void differences_named(Context& context) { judge_fault(context, differences()); 
 void waits_named(Context& context) { judge_fault(context, waits()); }
 void lists_named(Context& context) { judge_fault(context, all_bad_lists()); }
 
+// ---- what a finding says ----
+
+// A log with a fault, and what the message of its finding has to hold beside other words.
+struct Told {
+  const char* name;
+  const char* rule;
+  Log log;
+  Named finding;
+  std::multiset<int> numbers;
+  std::vector<const char*> names = {};
+};
+
+// Ranks of which each makes its creations `n` places later, by groups of its own before them.
+Log delayed(Log log, const std::vector<std::size_t>& places) {
+  for (std::size_t rank = 0; rank < places.size(); ++rank)
+    log[rank].insert(log[rank].begin(), places[rank], Made{.ranks = {static_cast<int>(rank)}});
+  return log;
+}
+
+// Ranks that all make `usual`, but for some that make `odd`.
+Log with_odd(int world, const std::vector<Made>& usual, const std::vector<int>& odd_ranks,
+             const std::vector<Made>& odd) {
+  Log log(static_cast<std::size_t>(world), usual);
+  for (const int rank : odd_ranks) log[static_cast<std::size_t>(rank)] = odd;
+  return log;
+}
+
+const std::vector<int> kPair{4, 6};
+
+// Faults of every rank that makes all of what the others do.
+std::vector<Told> told_of_all_ranks() {
+  const std::vector<Made> all{{kAll}, {kAll}, {{1, 7}}};
+  return {
+      {"order",
+       "all_ranks",
+       with_odd(12, all, {3, 4, 6, 8}, {{kAll}, {kAll}, {{5, 9}}}),
+       {"order", 3, 2},
+       {5, 9, 0, 1, 7, 3}},
+      {"missing",
+       "all_ranks",
+       with_odd(15, all, {0, 1, 2, 5, 6, 8}, {{kAll}, {kAll}}),
+       {"missing", 0, 2},
+       {2, 3, 1, 7, 5}},
+      {"cover", "all_ranks", with_odd(9, {{kPair, "DATA"}}, {}, {}), {"cover", 0, -1}, {6}, {"DATA"}},
+      {"absent", "all_ranks", with_odd(9, {{kPair}}, {}, {}), {"absent", 0, -1}, {6}},
+      {"repeated", "all_ranks", with_odd(9, {{{5, 7, 5}}}, {}, {}), {"repeated", 0, 0}, {5, 7, 5}},
+      {"range", "all_ranks", with_odd(9, {{{5, 17}}}, {}, {}), {"range", 0, 0}, {5, 17, 9}},
+      {"overlap",
+       "all_ranks",
+       with_odd(9, {{{0}}, {{4, 6}, "DATA"}, {{2}}, {{4, 7}, "DATA"}}, {}, {}),
+       {"overlap", 4, 3},
+       {4, 6, 1, 4, 7},
+       {"DATA"}},
+  };
+}
+
+// Faults of members that make their groups alone.
+std::vector<Told> told_of_members() {
+  const Log two = delayed({{}, {}, {}, {}, {{kPair, "DATA"}}, {}, {{{6, 4}, "TENSOR"}}}, {0, 0, 0, 0, 2, 0, 1});
+  const Log unnamed = delayed({{}, {}, {}, {}, {{kPair, "DATA"}}, {}, {{kPair}}}, {0, 0, 0, 0, 2, 0, 1});
+  // Rank 4 makes its group with rank 6 first, and that of all three later; rank 6 the other way round.
+  const Log crossed = delayed({{}, {}, {}, {}, {{kPair}, {{4, 6, 7}}}, {}, {{{4, 6, 7}}, {kPair}}, {{{4, 6, 7}}}},
+                              {0, 0, 0, 0, 1, 0, 3});
+  const Log never = delayed({{}, {}, {}, {}, {{kPair}}, {}, {{{6, 7}}}, {{{4, 7}}}}, {0, 0, 0, 0, 1, 0, 2});
+  Log waiting(12), outside(9);
+  for (int rank = 0; rank < 5; ++rank) {
+    waiting[static_cast<std::size_t>(rank)] = {{{rank, 7}}};
+    outside[static_cast<std::size_t>(rank)] = {{{rank, 17}}};
+  }
+  waiting = delayed(waiting, {2, 0, 0, 0, 0, 0, 0, 3});
+  return {
+      {"two_orders", "members_only", two, {"member_order", 6, 1}, {6, 4, 4, 2, 4, 6}},
+      {"two_names", "members_only", two, {"mode", 6, 1}, {6, 4, 4, 2}, {"DATA", "TENSOR"}},
+      {"no_name", "members_only", unnamed, {"mode", 6, 1}, {4, 6, 4, 2}, {"DATA"}},
+      {"crossed", "members_only", crossed, {"order", 6, 3}, {4, 6, 7, 4, 1, 4, 6, 4}},
+      {"crossed_back", "members_only", crossed, {"order", 4, 1}, {4, 6, 6, 3, 4, 6, 7, 2}},
+      {"cycle", "members_only", crossed, {"cycle", 4, 1}, {4, 6}},
+      {"never_made", "members_only", never, {"missing", 6, 2}, {6, 7, 4, 1, 4, 6}},
+      {"absent_rank", "members_only", waiting, {"missing", 7, -1}, {3, 0, 2, 0, 7, 4}},
+      {"rank_outside", "members_only", outside, {"missing", 0, 0}, {0, 17, 17, 9, 4}},
+      {"strangers", "members_only", with_odd(9, {{kPair}}, {0, 2}, {}), {"stranger", 1, 0}, {4, 6, 4}},
+  };
+}
+
+const std::vector<Told>& told_logs() {
+  static const std::vector<Told> list = [] {
+    std::vector<Told> all = told_of_all_ranks();
+    std::ranges::move(told_of_members(), std::back_inserter(all));
+    return all;
+  }();
+  return list;
+}
+
+std::multiset<int> numbers_in(const std::string& message) {
+  constexpr const char* kDigits = "0123456789";
+  std::multiset<int> numbers;
+  for (std::size_t at = message.find_first_of(kDigits); at != std::string::npos;) {
+    const std::size_t end = std::min(message.find_first_not_of(kDigits, at), message.size());
+    numbers.insert(std::stoi(message.substr(at, std::min<std::size_t>(end - at, 9))));
+    at = message.find_first_of(kDigits, end);
+  }
+  return numbers;
+}
+
+void findings_told(Context& context) {
+  const Told& told = *std::ranges::find_if(
+      told_logs(), [&](const Told& one) { return context.parameters().text("fault") == one.name; });
+  report_words(
+      problem_of(context.adapter(), kLint, lint_question(told.log, told.rule), [&](const json& result) -> std::string {
+        for (const char* severity : {"error", "warning"})
+          for (const json& finding : result.at("findings")) {
+            if (findings_in({{"findings", {finding}}}, severity) != Findings{told.finding}) continue;
+            const std::string message = finding.at("message");
+            if (!std::ranges::includes(numbers_in(message), told.numbers))
+              return fmt::format("expected the numbers {} in '{}'", fmt::join(told.numbers, ", "), message);
+            for (const char* name : told.names)
+              if (message.find(name) == std::string::npos) return fmt::format("expected {} in '{}'", name, message);
+            return {};
+          }
+        return fmt::format("expected {}, got {}", text_of(Findings{told.finding}), result.at("findings").dump());
+      }));
+}
+
 // ---- what is right ----
 
 struct Right {
@@ -252,6 +376,7 @@ void add_lint_checks(suite::Suite& suite) {
       lint_check("groups.lint.differences", "GROUP-030@65d4", axis_of("fault", differences()), differences_named));
   suite.add(lint_check("groups.lint.waits", "GROUP-031@9cd3", axis_of("fault", waits()), waits_named));
   suite.add(lint_check("groups.lint.lists", "GROUP-032@cb1b", axis_of("fault", all_bad_lists()), lists_named));
+  suite.add(lint_check("groups.lint.findings_told", "GROUP-043@ee4d", axis_of("fault", told_logs()), findings_told));
   suite.add(lint_check("groups.lint.right_logs", "GROUP-033@3740", axis_of("log", right_logs()), right_logs_pass));
 }
 

@@ -60,10 +60,10 @@ void recorded_modes(Context& context) {
 
 using JudgeSizes = std::function<std::string(const AxisSizes&, const json& result)>;
 
-json question_of(const std::string& convention, const AxisSizes& sizes) {
+json question_of(const std::string& convention, const AxisSizes& sizes, const char* mode = "1d") {
   return {{"convention", convention},
           {"world_size", sizes.world()},
-          {"parallel", {{"pipeline", sizes.pipeline}, {"tensor", {{"size", sizes.tensor}, {"mode", "1d"}}}}}};
+          {"parallel", {{"pipeline", sizes.pipeline}, {"tensor", {{"size", sizes.tensor}, {"mode", mode}}}}}};
 }
 
 std::vector<AxisSizes> smaller_sizes(const AxisSizes& sizes) {
@@ -96,9 +96,9 @@ void judge_sizes(Context& context, const std::function<std::string(const AxisSiz
   report_words(search(property, context.seed(), 100));
 }
 
-void judge_answers(Context& context, const std::string& convention, const JudgeSizes& judge) {
+void judge_answers(Context& context, const std::string& convention, const JudgeSizes& judge, const char* mode) {
   judge_sizes(context, [&](const AxisSizes& sizes) {
-    return problem_of(context.adapter(), kParallelGroups, question_of(convention, sizes),
+    return problem_of(context.adapter(), kParallelGroups, question_of(convention, sizes, mode),
                       [&](const json& result) { return judge(sizes, result); });
   });
 }
@@ -313,6 +313,23 @@ const std::vector<Bad>& bad_sizes() {
       {"no_square_times_depth",
        {{"world_size", 12}, {"parallel", {{"tensor", {{"size", 12}, {"mode", "2.5d"}, {"depth", 2}}}}}},
        {"12", "2"}},
+      {"one_short_of_a_square", tensor(3, 1, 3, "2d"), {"3"}},
+      {"one_short_of_a_cube", tensor(26, 1, 26, "3d"), {"26"}},
+      {"one_above_a_square_times_depth",
+       {{"world_size", 9}, {"parallel", {{"tensor", {{"size", 9}, {"mode", "2.5d"}, {"depth", 2}}}}}},
+       {"9", "2"}},
+      {"no_depth", tensor(8, 1, 8, "2.5d"), {"depth"}},
+      {"depth_of_zero",
+       {{"world_size", 4}, {"parallel", {{"tensor", {{"size", 4}, {"mode", "2.5d"}, {"depth", 0}}}}}},
+       {"0"}},
+      {"negative_depth",
+       {{"world_size", 4}, {"parallel", {{"tensor", {{"size", 4}, {"mode", "2.5d"}, {"depth", -4}}}}}},
+       {"-4"}},
+      {"no_tensor_rank", tensor(4, 1, 0, "1d"), {"0"}},
+      {"two_negative_sizes", tensor(4, -2, -2, "1d"), {"-2"}},
+      {"depth_of_another_mode",
+       {{"world_size", 4}, {"parallel", {{"tensor", {{"size", 4}, {"mode", "2d"}, {"depth", 1}}}}}},
+       {"1"}},
       {"depth_of_no_mode", {{"world_size", 12}, {"parallel", {{"tensor", {{"size", 12}, {"depth", 3}}}}}}, {"3"}},
       {"no_such_mode", tensor(6, 1, 3, "4d"), {"4d"}},
   };
@@ -439,7 +456,11 @@ void conventions_refused(Context& context) {
   json args{{"sizes", {{"pipeline", 2}, {"data", 3}, {"tensor", 2}}}, {"conventions", {"megatron", "deepspeed"}}};
   const std::string& fault = context.parameters().text("fault");
   std::vector<std::string> words;
-  if (fault == "another_world") {
+  if (fault == "unknown_before_all" || fault == "unknown_after_all") {
+    const std::string name = fault == "unknown_before_all" ? "aimd" : "zeus";
+    args["conventions"].push_back(name);
+    words = {name};
+  } else if (fault == "another_world") {
     args["sizes"]["world"] = 13;
     words = {"13", "2", "3"};
   } else if (fault == "one_rank_less") {
@@ -458,7 +479,7 @@ void conventions_refused(Context& context) {
   report_words(problem_of_control(context.adapter(), "groups.conventions", args));
   const Answer answer = answer_to(context.adapter(), "groups.conventions", args);
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 160));
-  const bool unknown = fault == "unknown_convention" && (answer.kind == "unsupported" || answer.kind == "not_found");
+  const bool unknown = fault.starts_with("unknown_") && (answer.kind == "unsupported" || answer.kind == "not_found");
   if (answer.kind != "invalid_argument" && !unknown)
     report_words(fmt::format("refused as '{}': {}", answer.kind, answer.message));
   expect_named(answer.message, words);
@@ -482,12 +503,13 @@ suite::Check answer_check(std::string id, std::string verifies, std::vector<suit
 const std::vector<std::pair<std::string, std::string>> kConventions{{"groups.answers.", "colossalai"},
                                                                     {"groups.own_answers.", "plumbline"}};
 
-void add_property(suite::Suite& suite, const std::string& name, const std::string& verifies, const JudgeSizes& judge) {
+void add_property(suite::Suite& suite, const std::string& name, const std::string& verifies, const JudgeSizes& judge,
+                  const char* mode = "1d") {
   for (const auto& [part, convention] : kConventions)
     suite.add(answer_check(
         part + name, verifies, {sizes_axis()},
-        [judge, convention](Context& context) { judge_answers(context, convention, judge); }, kParallelGroups,
-        convention));
+        [judge, convention, mode](Context& context) { judge_answers(context, convention, judge, mode); },
+        kParallelGroups, convention));
 }
 
 }  // namespace
@@ -500,6 +522,7 @@ void add_mode_answer_checks(suite::Suite& suite) {
   add_property(suite, "model_contiguous", "GROUP-021@475b", model_contiguous);
   add_property(suite, "sizes_multiply", "GROUP-022@b628", sizes_multiply);
   add_property(suite, "creation_order", "GROUP-023@34ca", creation_order);
+  add_property(suite, "creation_order_of_sequence", "GROUP-023@34ca", creation_order, "sequence");
   add_property(suite, "neighbours", "GROUP-024@14af", neighbours_told);
   for (const auto& [part, convention] : kConventions)
     suite.add(answer_check(
@@ -507,10 +530,11 @@ void add_mode_answer_checks(suite::Suite& suite) {
         [convention](Context& context) { layouts(context, convention); }, kParallelGroups, convention));
   suite.add(answer_check("groups.answers.refusals", "GROUP-025@063a", {faults_axis()}, refusals, kParallelGroups,
                          "plumbline"));
-  suite.add(answer_check(
-      "groups.conventions.refusals", "GROUP-025@063a",
-      {{"fault", {"another_world", "one_rank_less", "no_stage", "two_sizes_below_one", "unknown_convention"}}},
-      conventions_refused, "groups.conventions", "plumbline"));
+  suite.add(answer_check("groups.conventions.refusals", "GROUP-025@063a",
+                         {{"fault",
+                           {"another_world", "one_rank_less", "no_stage", "two_sizes_below_one", "unknown_convention",
+                            "unknown_before_all", "unknown_after_all"}}},
+                         conventions_refused, "groups.conventions", "plumbline"));
   suite.add(answer_check("groups.conventions.compared", "GROUP-026@912a", {sizes_axis()}, conventions_compared,
                          "groups.conventions", "plumbline"));
   suite.add(answer_check("groups.conventions.ordered", "GROUP-027@3782",

@@ -290,6 +290,16 @@ void rule_is_refused(Context& context, const std::string& convention) {
       {"scale_zero", {is_ours ? "init_scale" : "initial_scale", 0.0}},
       {"scale_infinite", {is_ours ? "init_scale" : "initial_scale", "inf"}},
       {"scale_nan", {is_ours ? "init_scale" : "initial_scale", "nan"}},
+      {"scale_negative", {is_ours ? "init_scale" : "initial_scale", -16.0}},
+      {"minimum_negative", {"min_scale", -1.0}},
+      {"minimum_nan", {"min_scale", "nan"}},
+      {"minimum_infinite", {"min_scale", "inf"}},
+      {"growth_half", {"growth_factor", 0.5}},
+      {"growth_negative", {"growth_factor", -2.0}},
+      {"backoff_two", {"backoff_factor", 2.0}},
+      {"backoff_negative", {"backoff_factor", -0.5}},
+      {"interval_negative", {is_ours ? "scale_window" : "growth_interval", -3}},
+      {"negative_chances", {is_ours ? "delayed_shift" : "hysteresis", -2}},
       {"minimum_zero", {"min_scale", 0.0}},
       {"minimum_above", {"min_scale", 17.0}},
       {"growth_one", {"growth_factor", 1.0}},
@@ -363,7 +373,8 @@ void add_scale_rule_checks(suite::Suite& suite) {
         [convention](Context& context) { constant_stays(context, convention); });
   add("deepspeed", "rule_is_refused", "SCALER-113@8007",
       {{"what",
-        {"nothing", "scale_zero", "scale_infinite", "scale_nan", "minimum_zero", "interval_zero", "no_chances",
+        {"nothing", "scale_zero", "scale_negative", "scale_infinite", "scale_nan", "minimum_zero", "minimum_negative",
+         "minimum_nan", "minimum_infinite", "interval_zero", "interval_negative", "no_chances", "negative_chances",
          "unknown_field"}}},
       [](Context& context) { rule_is_refused(context, "deepspeed"); });
   add("deepspeed", "factor_is_refused", "SCALER-119@26be",
@@ -372,6 +383,8 @@ void add_scale_rule_checks(suite::Suite& suite) {
   std::vector<std::string> wrong{"nothing",       "scale_zero",    "scale_nan",   "minimum_zero",
                                  "growth_one",    "interval_zero", "no_chances",  "unknown_field",
                                  "minimum_above", "backoff_one",   "backoff_zero"};
+  wrong.insert(wrong.end(), {"scale_negative", "minimum_negative", "minimum_nan", "growth_half", "growth_negative",
+                             "backoff_two", "backoff_negative", "interval_negative", "negative_chances"});
   for (const std::string convention : {"megatron", "colossalai"}) {
     if (convention == "colossalai") wrong.insert(wrong.end(), {"maximum_below", "maximum_one"});
     add(convention, "rule_is_refused", "SCALER-036@b223", {{"what", wrong}},

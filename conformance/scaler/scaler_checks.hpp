@@ -18,6 +18,8 @@ void add_skipping_checks(suite::Suite& suite);
 void add_optimizer_checks(suite::Suite& suite);
 /// Unscaling, arguments and states of an optimizer: SCALER-114 to SCALER-118.
 void add_optimizer_argument_checks(suite::Suite& suite);
+/// PyTorch's scaler as a class, on live groups: SCALER-126 to SCALER-128.
+void add_grad_scaler_checks(suite::Suite& suite);
 /// What the peers answered: SCALER-014, 025, 026, 034, 045, 053, 076, 080.
 void add_recorded_scaler_checks(suite::Suite& suite);
 /// Each operation at sizes of real use.

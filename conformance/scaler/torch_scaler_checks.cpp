@@ -425,7 +425,15 @@ void torch_rule_is_refused(Context& context) {
       {"growth_nan", {"growth_factor", "nan"}},
       {"backoff_one", {"backoff_factor", 1.0}},
       {"backoff_zero", {"backoff_factor", 0.0}},
+      {"growth_half", {"growth_factor", 0.5}},
+      {"growth_negative", {"growth_factor", -2.0}},
+      {"growth_infinite", {"growth_factor", "inf"}},
+      {"backoff_two", {"backoff_factor", 2.0}},
+      {"backoff_negative", {"backoff_factor", -0.5}},
+      {"backoff_nan", {"backoff_factor", "nan"}},
       {"interval_zero", {"growth_interval", 0}},
+      {"interval_negative", {"growth_interval", -3}},
+      {"scale_too_small", {"init_scale", 1e-60}},
       {"scale_zero", {"init_scale", 0.0}},
       {"scale_negative", {"init_scale", -4.0}},
       {"scale_infinite", {"init_scale", "inf"}},
@@ -475,9 +483,11 @@ void add_torch_scaler_checks(suite::Suite& suite) {
   add("told_scale_is_taken", "SCALER-009@ee59", {{"told", {"nothing", "4", "0.5", "1024"}}}, told_scale_is_taken);
   add("disabled_does_nothing", "SCALER-010@6276", {{"enabled", {"yes", "no"}}}, disabled_does_nothing);
   add("rule_is_refused", "SCALER-011@9337",
-      {{"what",
-        {"nothing", "growth_one", "growth_nan", "backoff_one", "backoff_zero", "interval_zero", "interval_fraction",
-         "scale_zero", "scale_negative", "scale_infinite", "scale_nan", "scale_too_large", "unknown_field"}}},
+      {{"what", {"nothing",        "growth_one",     "growth_half",       "growth_negative",   "growth_infinite",
+                 "growth_nan",     "backoff_one",    "backoff_two",       "backoff_zero",      "backoff_negative",
+                 "backoff_nan",    "interval_zero",  "interval_negative", "interval_fraction", "scale_zero",
+                 "scale_negative", "scale_infinite", "scale_nan",         "scale_too_large",   "scale_too_small",
+                 "unknown_field"}}},
       torch_rule_is_refused);
 }
 

@@ -97,8 +97,8 @@ bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r") ==
 CreationLog in_order(std::vector<LoggedCreation> lines, int world_size) {
   CreationLog log;
   std::ranges::stable_sort(lines, {}, &LoggedCreation::rank);
-  const int largest = lines.empty() ? -1 : lines.back().rank;
-  log.creations.resize(static_cast<std::size_t>(std::max(world_size, largest + 1)));
+  if (!lines.empty()) world_size = std::max(world_size, lines.back().rank + 1);
+  log.creations.resize(static_cast<std::size_t>(world_size));
   for (auto rest = std::span(lines); !rest.empty();) {
     const int rank = rest.front().rank;
     const auto end = std::ranges::find_if(rest, [rank](const LoggedCreation& line) { return line.rank != rank; });

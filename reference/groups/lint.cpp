@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <ranges>
 #include <span>
 #include <unordered_map>
@@ -73,6 +74,7 @@ class Linter {
 
  private:
   [[nodiscard]] std::size_t world() const { return log_.creations.size(); }
+  [[nodiscard]] bool is_in_world(int rank) const { return static_cast<std::size_t>(rank) < world(); }  // none below 0
   [[nodiscard]] std::string text_of(const Step& step) const { return shown(lists_[step.list]); }
   void find(Severity severity, std::string kind, std::size_t rank, int sequence, std::string message) {
     report_.findings.push_back({.severity = severity,
@@ -191,7 +193,7 @@ class Linter {
     at_.assign(world(), 0);
     arrived_.assign(members_.size(), 0);
     std::vector<std::size_t> moving(world());
-    for (std::size_t rank = 0; rank < world(); ++rank) moving[rank] = rank;
+    std::iota(moving.begin(), moving.end(), std::size_t{0});
     while (!moving.empty()) {
       const std::size_t rank = moving.back();
       moving.pop_back();
@@ -221,17 +223,16 @@ class Linter {
 
   // Whether a rank will never come to the group that `step` makes: it is outside the world, or has no more creations.
   [[nodiscard]] bool never_comes(int rank) const {
-    return rank < 0 || static_cast<std::size_t>(rank) >= world() || is_over(static_cast<std::size_t>(rank));
+    return !is_in_world(rank) || is_over(static_cast<std::size_t>(rank));
   }
   // The member for which a waiting rank waits: one that never comes, if there is any, else one that is elsewhere.
   [[nodiscard]] int awaited_by(std::size_t rank) const {
     const std::size_t group = current(rank).members;
-    int elsewhere = -1;
-    for (const int member : members_[group]) {
-      if (never_comes(member)) return member;
-      if (elsewhere < 0 && current(static_cast<std::size_t>(member)).members != group) elsewhere = member;
-    }
-    return elsewhere;
+    const std::vector<int>& members = members_[group];
+    const auto absent = std::ranges::find_if(members, [this](int member) { return never_comes(member); });
+    if (absent != members.end()) return *absent;
+    return *std::ranges::find_if(
+        members, [&](int member) { return current(static_cast<std::size_t>(member)).members != group; });
   }
 
   // Each waiting rank waits for one: chains of them end in a rank that never comes, or in a cycle.
@@ -286,7 +287,7 @@ class Linter {
     const std::size_t first = waiters.front();
     const Step& wanted = current(first);
     const std::string more = and_more(waiters.size() - 1);
-    if (absent < 0 || static_cast<std::size_t>(absent) >= world())
+    if (!is_in_world(absent))
       find(Severity::error, "missing", first, wanted.sequence,
            fmt::format("in {} waits for rank {}, which is not in the world of {} ranks{}", text_of(wanted), absent,
                        world(), more));
@@ -314,8 +315,8 @@ class Linter {
     for (std::size_t group = 0; group < strangers.size(); ++group) {
       const Strangers& found = strangers[group];
       const std::vector<int>& members = members_[group];
-      const auto inside = static_cast<std::size_t>(std::ranges::count_if(
-          members, [this](int member) { return member >= 0 && static_cast<std::size_t>(member) < world(); }));
+      const auto inside =
+          static_cast<std::size_t>(std::ranges::count_if(members, [this](int member) { return is_in_world(member); }));
       if (found.count > 0 && found.count < world() - inside)
         find(Severity::warning, "stranger", found.first, found.sequence,
              fmt::format("makes {}, which does not list it{}; not all ranks outside the group do", shown(members),
@@ -340,7 +341,7 @@ class Linter {
     };
     if (members.empty()) return refuse("empty", "makes a group without ranks");
     if (members.size() != lists_[step.list].size()) refuse("repeated", text_of(step) + " has a rank twice");
-    if (members.front() < 0 || static_cast<std::size_t>(members.back()) >= world())
+    if (!is_in_world(members.front()) || !is_in_world(members.back()))
       refuse("range", fmt::format("{} leaves the world of {} ranks", text_of(step), world()));
   }
 
@@ -390,7 +391,7 @@ class Linter {
     for (const std::size_t group : groups)
       for (const int member : members_[group]) {
         const auto rank = static_cast<std::size_t>(member);
-        if (member < 0 || rank >= world() || covered[rank] == mark) continue;
+        if (!is_in_world(member) || covered[rank] == mark) continue;
         covered[rank] = mark;
         ++marked;
       }

@@ -97,7 +97,7 @@ int ParallelContext::to_group_rank(std::string_view mode, int world_rank) const 
 
 int ParallelContext::to_world_rank(std::string_view mode, int group_rank) const {
   const std::vector<int>& members = ranks(mode);
-  if (group_rank < 0 || static_cast<std::size_t>(group_rank) >= members.size())
+  if (static_cast<std::size_t>(group_rank) >= members.size())  // nor is one below 0
     throw OutOfRange(fmt::format("groups: there is no group rank {} in {}", group_rank, shown(members)));
   return members[static_cast<std::size_t>(group_rank)];
 }
