@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Fails when a requirement's sentence is not written as conformance/README.md says: without its level in capitals, in a sentence of
+more than 30 words, or in words that only we understand.
+
+usage: check_requirements.py [ROOT | FILE…]
+"""
+import re, sys
+from pathlib import Path
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.9 and 3.10
+    import tomli as tomllib
+
+MOST_WORDS = 30
+LEVELS = {"must": ("MUST",), "should": ("SHOULD",), "may": ("MAY", "MUST", "SHOULD")}  # of what is claimed, a MUST
+# What a reader has to guess at, and what is meant.
+BANNED = {
+    r"behind|ahead of": "after, before, further along",
+    r"in turns?": "alternately",
+    r"anew|over again": "again",
+    r"going round|goes round|in a circle|circles?": "cycle, wrap-around",
+    r"no number|is none|are none": "NaN, non-finite; what it is instead",
+    r"how many|how-manieth": "the number of; n-th",
+    r"that there is|there is one|that is there|are there": "existing, present",
+    r"where it is asked for|is asked for": "requested",
+    r"so often|so many|as many|so long": "the number",
+    r"of now|at present": "current",
+    r"shared out": "sharded",
+    r"is told|are told|is said|are said|says|say": "reports, returns",
+    r"refuses?|refused|refusal": "rejects, rejected with the error",
+    r"the same of|that holds for|as above|likewise|all the same|by the way": "the whole sentence again",
+    r"alike": "identical, equal",
+    r"goes on|go on": "continues",
+    r"who|whoever|nobody|somebody|one another": "the rank, the process, each other",
+    r"phone book": "peer list",
+    r"kin|arm|arms": "variants, execution mode",
+}
+
+
+def problems_of(text, level):
+    """What is wrong with a sentence."""
+    if not re.search(rf"\b({'|'.join(LEVELS[level])})\b", text):
+        yield f"has no {LEVELS[level][0]}, and its level is {level}"
+    for sentence in re.split(r"[.;:](?=\s|$)", text):
+        if (words := len(sentence.split())) > MOST_WORDS:
+            yield f"has a sentence of {words} words; at most {MOST_WORDS}: '{' '.join(sentence.split()[:6])} …'"
+    plain = re.sub(r"`[^`]*`", "", text)
+    for pattern, meant in BANNED.items():
+        if found := re.search(rf"(?i)(?<![\w-])({pattern})(?![\w-])", plain):
+            yield f"says '{found[0]}'; write: {meant}"
+
+
+def main(files):
+    rows, wrong = 0, 0
+    for file in files:
+        for row in tomllib.loads(file.read_text(encoding="utf-8"))["requirement"]:
+            rows += 1
+            for problem in problems_of(row["text"], row["level"]):
+                wrong += 1
+                print(f"{file}: {row['id']} {problem}")
+    print(f"{rows} requirements, {wrong} problems")
+    return 1 if wrong or rows == 0 else 0
+
+
+if __name__ == "__main__":
+    given = [Path(argument) for argument in sys.argv[1:]] or [Path(__file__).resolve().parent.parent]
+    if len(given) == 1 and given[0].is_dir():
+        given = sorted(given[0].glob("conformance/*/*requirements.toml")) + [given[0] / "harness/requirements.toml"]
+    for file in given:
+        if not file.is_file():
+            print(f"check_requirements.py: there is no file '{file}'; give a requirements.toml, or the root", file=sys.stderr)
+            sys.exit(2)
+    sys.exit(main(given))

@@ -1,0 +1,50 @@
+"""What check_requirements.py finds in a requirement's sentence."""
+import subprocess, sys, tempfile, unittest
+from pathlib import Path
+
+CHECK = Path(__file__).resolve().parent / "check_requirements.py"
+sys.path.insert(0, str(CHECK.parent))
+sys.dont_write_bytecode = True
+
+from check_requirements import problems_of
+
+
+class Sentences(unittest.TestCase):
+    def problems(self, text, level="must"):
+        return list(problems_of(text, level))
+
+    def test_a_plain_sentence_passes(self):
+        self.assertEqual(self.problems("Each rank MUST reject a negative count with InvalidArgument."), [])
+        self.assertEqual(self.problems("A zero SHOULD keep its sign.", "should"), [])
+        self.assertEqual(self.problems("A backend that claims `rank_order` MUST reduce in rank order.", "may"), [])
+        self.assertEqual(self.problems("Each rank MUST return: " + "; ".join(20 * ["one item of a list"]) + "."), [], "a list has parts")
+
+    def test_the_level_is_there_in_capitals(self):
+        self.assertEqual(self.problems("A zero keeps its sign."), ["has no MUST, and its level is must"])
+        self.assertEqual(self.problems("A zero SHOULD keep its sign."), ["has no MUST, and its level is must"])
+        self.assertEqual(self.problems("A zero must keep its sign.", "should"), ["has no SHOULD, and its level is should"])
+
+    def test_a_long_sentence_is_found(self):
+        (problem,) = self.problems("It MUST hold" + 40 * " very" + " well.")
+        self.assertTrue(problem.startswith("has a sentence of 44 words; at most 30: "), problem)
+
+    def test_a_word_of_ours_is_found(self):
+        for word in ("behind", "refused", "anew", "nobody", "that there is", "is told"):
+            (problem,) = self.problems(f"A rank MUST wait, {word} a barrier.")
+            self.assertTrue(problem.startswith(f"says '{word}'; write: "), problem)
+        self.assertEqual(self.problems("`arm` MUST name the execution mode."), [], "a name in backticks is nobody's idiom")
+
+    def test_files_are_counted_and_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "requirements.toml")
+            file.write_text('[[requirement]]\nid = "TOY-001"\nlevel = "must"\ntext = "A toy breaks not."\n')
+            done = subprocess.run([sys.executable, "-B", CHECK, file], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout),
+                             (1, f"{file}: TOY-001 has no MUST, and its level is must\n1 requirements, 1 problems\n"))
+        done = subprocess.run([sys.executable, "-B", CHECK, "nowhere.toml"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, "check_requirements.py: there is no file 'nowhere.toml'; give a requirements.toml, or the root\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
