@@ -206,6 +206,7 @@ void CheckRun::make_header() {
              .suite_version = PLUMBLINE_VERSION,
              .plan_hash = suite::plan_hash(conditions(), PLUMBLINE_VERSION, plan_),
              .profile = settings_.profile.name,
+             .profile_version = settings_.profile.version,
              .seed = selection_.seed,
              .started = record::utc_now()};
   header_.arguments = record::command_line();
