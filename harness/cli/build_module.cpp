@@ -17,12 +17,12 @@
 #include "harness/cli/program.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/subject/backend.hpp"
+#include "harness/subject/backend_name.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/subject/torch_library.hpp"
+#include "harness/subject/training_module.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/support/nearest_name.hpp"
-#include "reference/training/training.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -83,28 +83,31 @@ int jobs_here() {
 subject::Torch torch_to_build_for(const BuildOptions& options) {
   if (!options.python.empty()) {
     if (!launch::find_program(options.python))
-      throw NotFound(fmt::format("--torch '{}': there is no such program; it is a Python that imports torch",
-                                 options.python));
+      throw NotFound(
+          fmt::format("--torch '{}': there is no such program; it is a Python that imports torch", options.python));
     ::setenv("PLUMBLINE_PYTHON", options.python.c_str(), 1);  // also when the module is tried
   }
   const auto torch = subject::torch_of_python();
   if (!torch)
-    throw NotAvailable(fmt::format("build-module: '{}' imports no torch; pip install torch there, or name another "
-                                   "Python by --torch",
-                                   subject::chosen_python()));
+    throw NotAvailable(
+        fmt::format("build-module: '{}' imports no torch; pip install torch there, or name another "
+                    "Python by --torch",
+                    subject::chosen_python()));
   if (torch->version.empty() || !fs::exists(torch->folder / "include/ATen/Version.h"))
-    throw NotAvailable(fmt::format("build-module: the torch in '{}' has no headers, or no version.py; install the one "
-                                   "of PyPI",
-                                   torch->folder.string()));
+    throw NotAvailable(
+        fmt::format("build-module: the torch in '{}' has no headers, or no version.py; install the one "
+                    "of PyPI",
+                    torch->folder.string()));
   return *torch;
 }
 
 fs::path sources_here() {
   const fs::path folder = subject::data_folder() / "modules";
   if (fs::exists(folder / "CMakeLists.txt")) return folder;
-  throw NotAvailable(fmt::format("build-module: '{}' is missing: it comes with an installation of what was built with "
-                                 "LibTorch; in a build folder, configure and build again",
-                                 folder.string()));
+  throw NotAvailable(
+      fmt::format("build-module: '{}' is missing: it comes with an installation of what was built with "
+                  "LibTorch; in a build folder, configure and build again",
+                  folder.string()));
 }
 
 void require_tools() {
@@ -124,9 +127,10 @@ fs::path destination_of(const std::string& module, const subject::Torch& torch) 
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
   if (error || ::access(file.parent_path().c_str(), W_OK) != 0)
-    throw RuntimeFailure(fmt::format("build-module: cannot write '{}'; run it as who installed plumbline, or install "
-                                     "plumbline into an environment of your own",
-                                     file.parent_path().string()));
+    throw RuntimeFailure(
+        fmt::format("build-module: cannot write '{}'; run it as who installed plumbline, or install "
+                    "plumbline into an environment of your own",
+                    file.parent_path().string()));
   return file;
 }
 
@@ -152,12 +156,10 @@ void build(const BuildOptions& options, const subject::Torch& torch, const fs::p
 }
 
 int run_build(const BuildOptions& options) {
-  constexpr std::array<std::pair<const char*, const char*>, 2> kModules{
-      {{"training", training::kTrainingFactory}, {"c10d", subject::kBackendFactory}}};
-  const auto* const known = std::ranges::find(kModules, options.module, [](const auto& one) { return one.first; });
-  if (known == kModules.end())
-    throw NotFound(fmt::format("no module '{}' is built for a torch; {}", options.module,
-                               there_are(options.module, {"training", "c10d"})));
+  const std::vector<std::string> modules{"training", subject::kC10dModule};
+  if (std::ranges::count(modules, options.module) == 0)
+    throw NotFound(
+        fmt::format("no module '{}' is built for a torch; {}", options.module, there_are(options.module, modules)));
   if (options.jobs < 0) throw OutOfRange(fmt::format("--jobs {}: must be 1 or more", options.jobs));
   const subject::Torch torch = torch_to_build_for(options);
   const fs::path sources = sources_here();
@@ -171,7 +173,10 @@ int run_build(const BuildOptions& options) {
   fs::copy_file(folder / "build" / file.filename(), beside, fs::copy_options::overwrite_existing);
   fs::rename(beside, file);
   fs::remove_all(folder);
-  if (const std::string why = subject::why_not_here(known->first, known->second); !why.empty())
+  const std::string why = options.module == subject::kC10dModule
+                              ? subject::why_not_here(options.module, subject::kBackendFactory)
+                              : subject::why_no_training();
+  if (!why.empty())
     throw RuntimeFailure(fmt::format("build-module: '{}' is built, and does not open: {}", file.string(), why));
   fmt::print("OK: {} in {:.0f} s; it serves torch {}\n", file.string(),
              std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(),
@@ -182,8 +187,8 @@ int run_build(const BuildOptions& options) {
 }  // namespace
 
 Command add_build_module(CLI::App& app, const Program&) {
-  CLI::App* command =
-      app.add_subcommand("build-module", "Build a module that needs LibTorch from the installed sources, for your torch");
+  CLI::App* command = app.add_subcommand(
+      "build-module", "Build a module that needs LibTorch from the installed sources, for your torch");
   auto options = std::make_shared<BuildOptions>();
   command->add_option("module", options->module, "training, or c10d: backends of torch.distributed")
       ->required()

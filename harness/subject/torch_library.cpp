@@ -57,9 +57,7 @@ std::optional<Torch> torch_of_python() {
   return Torch{.folder = folder, .version = version_in(folder)};
 }
 
-std::string minor_of(const std::string& version) {
-  return version.substr(0, version.find('.', version.find('.') + 1));
-}
+std::string minor_of(const std::string& version) { return version.substr(0, version.find('.', version.find('.') + 1)); }
 
 std::string torch_of_build() {
 #ifdef PLUMBLINE_TORCH_VERSION
