@@ -1,9 +1,11 @@
 """What a wheel will be, as far as it shows without building one: pyproject.toml agrees with CMake, every file that CMake installs
-for it is there, check_wheel.py sees what is wrong of a wheel, and ci/package/wheel refuses bad options in one line.
+for it is there, check_wheel.py sees what is wrong of a wheel, the commands of ci/package refuse bad options in one line, and the
+recipes for containers and Spack name what there is. With PLUMBLINE_WHEEL=FILE the commands of ci/README.md run for that wheel,
+too (installed_test.py).
 
 usage: package_test.py [unittest arguments]
 """
-import re, subprocess, sys, tempfile, unittest, unittest.mock, zipfile
+import json, os, re, subprocess, sys, tempfile, types, unittest, unittest.mock, zipfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -99,8 +101,8 @@ class CheckWheel(unittest.TestCase):
 
 
 class Options(unittest.TestCase):
-    def check(self, words, *arguments):
-        done = subprocess.run([PACKAGE / "wheel", *arguments], capture_output=True, text=True)
+    def check(self, words, *arguments, command="wheel"):
+        done = subprocess.run([PACKAGE / command, *arguments], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertIn(words, done.stderr)
@@ -114,10 +116,79 @@ class Options(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.check(f"'{folder}' has no sources of fmt", "--third-party", folder)
 
+    def test_refused_by_sbom(self):
+        self.check("no option '--frobnicate'", "--frobnicate", command="sbom")
+        self.check("no wheel is named", command="sbom")
+        self.check("no wheel '/nowhere.whl'", "/nowhere.whl", command="sbom")
+        self.check("--out needs a value", "--out", command="sbom")
+        self.check("'a' and 'b': one wheel at a time", "a", "b", command="sbom")
+
+    def test_refused_by_image(self):
+        self.check("no option '--frobnicate'", "--frobnicate", command="image")
+        self.check("--wheel is missing", command="image")
+        self.check("--wheel '/nowhere.whl': no such file", "--wheel", "/nowhere.whl", command="image")
+        self.check(f"--wheel '{__file__}' is no wheel of plumbline", "--wheel", __file__, command="image")
+        with tempfile.TemporaryDirectory() as folder:
+            wheel = Path(folder) / "plumbline_suite-1.whl"
+            wheel.touch()
+            self.check("--builder 'make'; it is buildah, podman or docker", "--wheel", wheel, "--builder", "make", command="image")
+
     def test_file_that_is_no_wheel(self):
         for arguments in ([], ["/nowhere.whl"]):
             done = subprocess.run([sys.executable, PACKAGE / "check_wheel.py", *arguments], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+
+
+class Recipes(unittest.TestCase):
+    def test_container_runs_the_command_as_an_ordinary_user(self):
+        text = (PACKAGE / "Containerfile").read_text()
+        lines = dict(re.findall(r"(?m)^([A-Z]+) (.*)$", text))  # the last of each
+        self.assertRegex(lines["USER"], r"^[1-9]\d*$")
+        self.assertIn(f"--uid {lines['USER']} ", text)
+        self.assertEqual(json.loads(lines["ENTRYPOINT"]), ["plumbline"])
+        self.assertTrue(lines["COPY"].startswith(f"{setting('name').replace('-', '_')}-*.whl "))
+        self.assertNotIn("COPY .", text)
+
+    def recipe(self):
+        """Spack's recipe, with what it imports replaced by what writes down its calls."""
+        said = types.SimpleNamespace(dependencies=[], variants=[], versions=[])
+        package = types.ModuleType("spack.package")
+        package.depends_on = lambda spec, **_: said.dependencies.append(spec)
+        package.variant = lambda name, **_: said.variants.append(name)
+        package.version = lambda name, **_: said.versions.append(name)
+        package.license = package.conflicts = lambda *_, **__: None
+        package.join_path = os.path.join
+
+        class CMakePackage:
+            run_tests = False
+
+            def define(self, name, value):
+                return f"-D{name}={value}"
+
+            def define_from_variant(self, name, variant):
+                assert variant in said.variants, variant
+                return f"-D{name}=ON"
+        system = types.ModuleType("spack_repo.builtin.build_systems.cmake")
+        system.CMakePackage = CMakePackage
+        modules = {"spack": types.ModuleType("spack"), "spack.package": package, "spack_repo.builtin.build_systems.cmake": system}
+        for name in ("spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"):
+            modules[name] = types.ModuleType(name)
+        file = PACKAGE / "spack/spack_repo/plumbline/packages/plumbline/package.py"
+        names = {"__file__": str(file)}
+        with unittest.mock.patch.dict(sys.modules, modules):
+            exec(compile(file.read_text(), file, "exec"), names)
+        return names["Plumbline"], said
+
+    def test_spack_sets_options_that_cmake_has_and_asks_for_all_that_it_looks_for(self):
+        package, said = self.recipe()
+        self.assertEqual(Path(package.git[len("file://"):]), SOURCE)
+        build = "".join(file.read_text() for file in sorted((SOURCE / "ci/cmake").glob("*.cmake")))
+        for argument in package().cmake_args():
+            name = re.match(r"-D(\w+)=", argument)[1]
+            self.assertRegex(build, rf"(option|set)\({name} ")
+        asked_for = {re.match(r"[\w-]+", spec)[0].replace("-", "").lower() for spec in said.dependencies}
+        for package_name in re.findall(r"(?m)^plumbline_third_party\((\S+) (\S+)", build):
+            self.assertIn(package_name[1].replace("-", "").lower(), asked_for | ({"json"} if "nlohmannjson" in asked_for else set()))
 
 
 if __name__ == "__main__":
