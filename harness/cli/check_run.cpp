@@ -169,6 +169,17 @@ record::Header unplanned_header(const CheckOptions& options) {
 
 // ---- before anything runs ----
 
+namespace {
+
+// A second group costs a start, and processes of a backend wait for each other busily.
+int usual_jobs(const launch::Subject& subject, std::size_t cases) {
+  constexpr std::size_t kMany = 500;
+  if (cases < kMany || subject.has_processes() || !subject.job.empty()) return 1;
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 4U));
+}
+
+}  // namespace
+
 CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int attached_processes)
     : suite_(suite),
       options_(options),
@@ -193,6 +204,8 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
     for (const int world : selection_.worlds) require_ranks("--world-size", world);
   }
   plan_ = suite::make_plan(suite, selection_);
+  if (attached_processes == 0 && options.subject.jobs == 0)
+    driver_.jobs = usual_jobs(driver_.group.subject, plan_.size());
   if (!options.list) require_modules(plan_, "profile " + settings_.profile.name);
   if (!options.expectations.empty())
     book_ = expectations::Expectations::read(options.expectations, suite, expectations::today());
