@@ -1,7 +1,6 @@
 """What a wheel will be, as far as it shows without building one: pyproject.toml agrees with CMake, every file that CMake installs
 for it is there, check_wheel.py sees what is wrong of a wheel, the commands of ci/package refuse bad options in one line, and the
-recipes for containers and Spack name what there is. With PLUMBLINE_WHEEL=FILE the commands of ci/README.md run for that wheel,
-too (installed_test.py).
+recipes for containers and Spack name what there is. installed_test.py asks the same of a wheel that was built.
 
 usage: package_test.py [unittest arguments]
 """
