@@ -3,7 +3,7 @@
 
 usage: check_wheel.py FILE
 """
-import re, subprocess, sys, tempfile, zipfile
+import json, re, subprocess, sys, tempfile, zipfile
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
@@ -17,7 +17,9 @@ FILES = ["__init__.py", "__main__.py", "adapter.py", "job.py", "bin/plumbline", 
          "lib/plumbline/libplumbline_training.so", "lib/cmake/plumbline/plumblineConfig.cmake", "lib/libplumbline_comm.a",
          "include/plumbline/reference/comm/communicator.hpp", "share/plumbline/schema/run.schema.json",
          "share/plumbline/vectors/collectives/ring_sum.json", "share/plumbline/samples/mpi/CMakeLists.txt",
-         "share/doc/plumbline/LICENSE", "share/doc/plumbline/README.md", "share/doc/plumbline/licences/fmt/LICENSE.rst"]
+         "share/plumbline/modules/CMakeLists.txt", "share/plumbline/modules/parts.cmake", "share/plumbline/modules/harness/trainer/module.cpp",
+         "share/doc/plumbline/LICENSE", "share/doc/plumbline/README.md"]
+LICENCES = "plumbline/share/doc/plumbline/licences/"
 
 
 def version():
@@ -30,6 +32,18 @@ def needed(file):
     return re.findall(r"\(NEEDED\).*\[(.+)\]", words)
 
 
+def problems_of_licences(archive, names):
+    """What is linked is said, each with its version and the text of its licence."""
+    if LICENCES + "linked.json" not in names:
+        yield "without licences/linked.json"
+        return
+    for one in json.loads(archive.read(LICENCES + "linked.json")):
+        if not one["version"]:
+            yield f"{one['name']} has no version in licences/linked.json"
+        if not one["licence"].startswith("LicenseRef-") and not any(name.startswith(f"{LICENCES}{one['name']}/") for name in names):
+            yield f"without the licence of {one['name']}"
+
+
 def problems(wheel):
     if wheel.stat().st_size > MOST_BYTES:
         yield f"{wheel.stat().st_size} bytes; at most {MOST_BYTES} are wanted"
@@ -40,6 +54,7 @@ def problems(wheel):
         for name in FILES:
             if f"plumbline/{name}" not in names:
                 yield f"without {name}"
+        yield from problems_of_licences(archive, names)
         for name in sorted(names):
             if not (name.endswith(".so") or name == "plumbline/bin/plumbline"):
                 continue

@@ -5,7 +5,7 @@ usage: installed_test.py WHEEL [--torch PYTHON] [unittest arguments]
 PYTHON imports a torch of the version that the wheel was built with, and numpy; without it what needs torch is left out. What needs
 an MPI is left out where there is none.
 """
-import os, re, shutil, subprocess, sys, tempfile, unittest, venv
+import json, os, re, shutil, subprocess, sys, tempfile, unittest, venv
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
@@ -88,6 +88,21 @@ class Installed(unittest.TestCase):
             if shutil.which(launcher):
                 with self.subTest(launcher):
                     self.check(f"--backend mpi --launcher {launcher} --filter 'collectives.barrier*' --world-size 2")
+
+    @unittest.skipUnless(os.environ.get("PLUMBLINE_SBOM_PYTHON"), "PLUMBLINE_SBOM_PYTHON names no Python with cyclonedx-python-lib")
+    def test_bill_of_materials(self):
+        texts = []
+        for name in ("a.json", "b.json"):
+            self.do(f"{SOURCE}/ci/package/sbom --out {name} plumbline_suite-*.whl")
+            texts.append((self.folder / name).read_text())
+        self.assertEqual(*texts)
+        bill = json.loads(texts[0])
+        self.assertEqual(bill["metadata"]["component"]["name"], "plumbline-suite")
+        names = {one["name"]: one for one in bill["components"]}
+        for name in ("fmt", "json", "tomlplusplus", "CLI11", "googletest", "benchmark", "prometheus-cpp", "digits"):
+            self.assertTrue(names[name]["version"] and names[name]["licenses"], name)
+            self.do(f"test -n \"$(ls $(python -c 'import plumbline; print(plumbline.__path__[0])')/share/doc/plumbline/licences/{name})\"")
+        self.assertEqual(names["torch"]["scope"], "optional")
 
     def test_without_torch_one_line_says_so(self):
         done = self.do("plumbline train", 3)

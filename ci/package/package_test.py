@@ -70,7 +70,7 @@ class Pyproject(unittest.TestCase):
 
 
 class CheckWheel(unittest.TestCase):
-    def problems(self, name=f"plumbline_suite-{check_wheel.version()}-py3-none-manylinux_2_34_x86_64.whl", **files):
+    def problems(self, name=f"plumbline_suite-{check_wheel.version()}-py3-none-manylinux_2_34_x86_64.whl", linked=(), **files):
         """Of a wheel with all files, or those of `files`, by path, where they are not None."""
         content = dict.fromkeys((file for file in check_wheel.FILES), b"") | files
         # Any program of this machine that needs libc alone stands for ours.
@@ -78,6 +78,8 @@ class CheckWheel(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             wheel = Path(folder) / name
             with zipfile.ZipFile(wheel, "w") as archive:
+                if linked is not None:
+                    archive.writestr(f"{check_wheel.LICENCES}linked.json", json.dumps(linked))
                 for file, data in content.items():
                     if data is not None:
                         is_program = file.endswith(".so") or file == "bin/plumbline"
@@ -89,6 +91,14 @@ class CheckWheel(unittest.TestCase):
 
     def test_missing_file(self):
         self.assertEqual(self.problems(**{"adapter.py": None}), ["without adapter.py"])
+
+    def test_licences(self):
+        self.assertEqual(self.problems(linked=None), ["without licences/linked.json"])
+        fmt = {"name": "fmt", "version": "12.2.0", "licence": "MIT"}
+        self.assertEqual(self.problems(linked=[fmt]), ["without the licence of fmt"])
+        with_text = {"share/doc/plumbline/licences/fmt/LICENSE": b"text"}
+        self.assertEqual(self.problems(linked=[fmt], **with_text), [])
+        self.assertEqual(self.problems(linked=[fmt | {"version": ""}], **with_text), ["fmt has no version in licences/linked.json"])
 
     def test_names(self):
         self.assertEqual(len(self.problems(name="plumbline_suite-0.0.0-py3-none-manylinux_2_34_x86_64.whl")), 1)
