@@ -8,13 +8,13 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 MOST_BYTES = 40 << 20
-# Of every Linux; and of the module that is linked to its runtime.
+# Of every Linux; and of the modules that are linked to their runtime.
 SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
-RUNTIMES = {"libplumbline_training.so": r"lib(torch\w*|c10\w*)\.so"}
+RUNTIMES = dict.fromkeys(("libplumbline_training.so", "libplumbline_c10d.so"), r"lib(torch\w*|c10\w*)\.so")
 FILES = ["__init__.py", "__main__.py", "adapter.py", "job.py", "bin/plumbline", "lib/plumbline/libplumbline_worker.so",
          "lib/plumbline/libplumbline_benchmarks.so", "lib/plumbline/libplumbline_nccl.so", "lib/plumbline/openmpi/libplumbline_mpi.so",
          "lib/plumbline/mpich/libplumbline_mpi.so",
-         "lib/plumbline/libplumbline_training.so", "lib/cmake/plumbline/plumblineConfig.cmake", "lib/libplumbline_comm.a",
+         "lib/plumbline/libplumbline_training.so", "lib/plumbline/libplumbline_c10d.so", "lib/plumbline/libplumbline_plugin.so", "lib/cmake/plumbline/plumblineConfig.cmake", "lib/libplumbline_comm.a",
          "include/plumbline/reference/comm/communicator.hpp", "share/plumbline/schema/run.schema.json",
          "share/plumbline/vectors/collectives/ring_sum.json", "share/plumbline/samples/mpi/CMakeLists.txt",
          "share/plumbline/modules/CMakeLists.txt", "share/plumbline/modules/parts.cmake", "share/plumbline/modules/harness/trainer/module.cpp",
