@@ -42,8 +42,13 @@ if(fmt_is_of_machine)
   set(fmt_dependency "find_dependency(fmt ${fmt_VERSION})")
 else()
   set(fmt_dependency "")
-  set_property(TARGET fmt PROPERTY PUBLIC_HEADER)  # ours include none of its
+  # Our headers include none of its; samples do, and modules that are built again.
+  get_target_property(fmt_folder fmt SOURCE_DIR)
+  set(third_party ${CMAKE_INSTALL_INCLUDEDIR}/plumbline/third_party)
+  set_property(TARGET fmt PROPERTY PUBLIC_HEADER)
+  set_property(TARGET fmt PROPERTY INTERFACE_INCLUDE_DIRECTORIES $<BUILD_INTERFACE:${fmt_folder}/include> $<INSTALL_INTERFACE:${third_party}>)
   install(TARGETS fmt EXPORT plumbline ARCHIVE DESTINATION lib)
+  install(DIRECTORY ${fmt_folder}/include/fmt DESTINATION ${third_party})
 endif()
 install(EXPORT plumbline FILE plumblineTargets.cmake NAMESPACE plumbline:: DESTINATION lib/cmake/plumbline)
 configure_package_config_file(ci/cmake/plumblineConfig.cmake.in plumblineConfig.cmake

@@ -84,8 +84,8 @@ class Installed(unittest.TestCase):
         self.check("--backend plugin:plugin/libunix_sockets.so --filter 'collectives.barrier*'")
 
     def test_each_mpi(self):
-        for launcher in ("mpirun.openmpi", "mpirun.mpich"):
-            if shutil.which(launcher):
+        for launcher in map(shutil.which, ("mpirun.openmpi", "mpirun.mpich")):
+            if launcher:
                 with self.subTest(launcher):
                     self.check(f"--backend mpi --launcher {launcher} --filter 'collectives.barrier*' --world-size 2")
 

@@ -327,7 +327,7 @@ void CheckRun::write(Result& result) {
 int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listening) {
   prepare_record();
   // A launcher that gives its ranks a terminal does not show it to anybody.
-  Console console(suite_, todo_.size(), ::isatty(STDOUT_FILENO) == 1 && !attached());
+  Console console(suite_, todo_.size(), ::isatty(STDOUT_FILENO) == 1 && !attached(), driver_.jobs);
   console_ = &console;
   std::string words;  // of options that a person should see at a glance
   if (selection_.shard.count > 1) words += ", shard " + selection_.shard.name();

@@ -114,7 +114,7 @@ Finding backend(const std::string& name, bool starts, const Program& program) {
   if (name == "local") return {"backend local", true, "a thread per rank, built in"};
   const subject::BackendHere here = subject::look_for_backend(name);
   const std::string what = "backend " + name;
-  if (!here.why_not.empty()) return {what, false, without_prefix(what, here.why_not)};
+  if (!here.why_not.empty()) return {what, false, without_prefix(name, without_prefix(what, here.why_not))};
   const auto [launcher, can_start] = launcher_of(name);
   if (!can_start) return {what, false, launcher};
   const std::string version = here.version.empty() ? "it loads" : here.version;
@@ -180,7 +180,8 @@ int run_doctor(bool starts, const Program& program) {
   std::vector<Finding> findings;
   for (const std::string& name : backend_names()) findings.push_back(backend(name, starts, program));
   const std::string training = subject::why_no_training();
-  findings.push_back({"LibTorch", training.empty(), training.empty() ? "module training loads" : training});
+  findings.push_back({"LibTorch", training.empty(),
+                      training.empty() ? "module training loads" : without_prefix("training", training)});
   for (const suite::Profile& profile : program.suite().profiles()) {
     bool needs_training = false;
     for (const suite::Check& check : program.suite().checks())
