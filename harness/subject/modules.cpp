@@ -135,6 +135,10 @@ Loaded load_with(const Torch& torch, const fs::path& file) {
   const fs::path library = torch.folder / "lib" / "libtorch_cpu.so";
   if (fs::exists(library) && dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr)
     return {.module = nullptr, .file = file, .why_not = what_is_missing(dlerror())};
+  // Modules of wheels do not name the library that registers LibTorch's kernels for GPUs. It takes seconds to load.
+  const fs::path kernels = torch.folder / "lib" / "libtorch_cuda.so";
+  if (fs::exists(kernels) && dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr)
+    (void)dlopen(kernels.c_str(), RTLD_NOW | RTLD_LOCAL);
   return load(*fitting);
 }
 
