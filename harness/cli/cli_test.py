@@ -592,8 +592,7 @@ class Commands(unittest.TestCase):
         self.run_plumbline("--version")
         suite = self.done.stdout.split()[1]
         case = ["--filter", "collectives.adapter.ring_sum[ranks=2]"]
-        for command, profile in ((PASS, "collectives"), (["check", "--adapter", "reference", *case], "collectives"),
-                                 (["check", "--profile", "full", "--adapter", "reference", *case], "full"),
+        for command, profile in ((PASS, "collectives"), (["check", "--adapter", "reference", *case], "full"),
                                  (["mutants", "--filter", "col.drop_last_element"], "full"),
                                  (["bench", "--backend", "local", "--benchmark", "collectives.barrier", "--repetitions", "2"], "")):
             self.assertEqual(self.run_plumbline(*command, "--out", "out"), 0, self.done.stderr)
