@@ -15,9 +15,10 @@ FOLDER = re.compile(r"(?<![\w./*<>{}$@-])((?:benchmarks|ci|conformance|harness|r
 TEXTS = (".cpp", ".hpp", ".cu", ".inc", ".py", ".md", ".cmake", ".toml", "CMakeLists.txt")
 # What users write, other projects have, or a build or a test makes.
 ELSEWHERE = {"FILE.py", "STATEMENT.md", "SUBJECT.toml", "a.py", "adapter.py", "common.toml", "digits.md", "job.py", "my_adapter.py",
-             "p2p_communication.py",
+             "p2p_communication.py", "parts.cmake",
              "pipeline_parallel_layer_layout.py", "plumblineConfig.cmake", "plumblineConfigVersion.cmake", "plumblineTargets.cmake",
-             "schedules.py", "spec.toml", "topology.py", "train.py", "transformer_config.py"}
+             "schedules.py", "spec.toml", "topology.py", "train.py", "transformer_config.py",
+             "version.py"}
 
 
 def comments_of(name, text):

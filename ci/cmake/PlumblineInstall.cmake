@@ -33,6 +33,8 @@ install(FILES harness/subject/plumbline_backend.h DESTINATION ${CMAKE_INSTALL_IN
 set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
 install(TARGETS plumbline_settings plumbline_support plumbline_comm plumbline_device plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
   plumbline_bucketing plumbline_reducer plumbline_program plumbline_program_run plumbline_scaler plumbline_gossip plumbline_slowmo plumbline_training_steps
+  # for build-module
+  plumbline_checkpoint_files plumbline_training_trainer plumbline_training_data plumbline_averaging_settings plumbline_subject
   EXPORT plumbline ARCHIVE DESTINATION lib)
 # Who links the libraries needs fmt: the machine's, or that which was built with them.
 get_target_property(fmt_is_of_machine fmt::fmt IMPORTED)
@@ -40,8 +42,13 @@ if(fmt_is_of_machine)
   set(fmt_dependency "find_dependency(fmt ${fmt_VERSION})")
 else()
   set(fmt_dependency "")
-  set_property(TARGET fmt PROPERTY PUBLIC_HEADER)  # ours include none of its
+  # Our headers include none of its; samples do, and modules that are built again.
+  get_target_property(fmt_folder fmt SOURCE_DIR)
+  set(third_party ${CMAKE_INSTALL_INCLUDEDIR}/plumbline/third_party)
+  set_property(TARGET fmt PROPERTY PUBLIC_HEADER)
+  set_property(TARGET fmt PROPERTY INTERFACE_INCLUDE_DIRECTORIES $<BUILD_INTERFACE:${fmt_folder}/include> $<INSTALL_INTERFACE:${third_party}>)
   install(TARGETS fmt EXPORT plumbline ARCHIVE DESTINATION lib)
+  install(DIRECTORY ${fmt_folder}/include/fmt DESTINATION ${third_party})
 endif()
 install(EXPORT plumbline FILE plumblineTargets.cmake NAMESPACE plumbline:: DESTINATION lib/cmake/plumbline)
 configure_package_config_file(ci/cmake/plumblineConfig.cmake.in plumblineConfig.cmake
@@ -54,6 +61,12 @@ install(FILES results/schema/run.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # The digits are compiled in under a licence of their own, which asks to be named.
 install(FILES reference/training/data/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME digits.md)
+plumbline_note_linked(digits 1998 CC-BY-4.0 ${PROJECT_SOURCE_DIR}/reference/training/data/README.md)
+# What of other people's is in the files: ci/package/sbom reads it.
+get_property(linked GLOBAL PROPERTY PLUMBLINE_LINKED)
+list(JOIN linked ",\n " linked)
+file(WRITE ${PROJECT_BINARY_DIR}/linked.json "[${linked}]\n")
+install(FILES ${PROJECT_BINARY_DIR}/linked.json DESTINATION ${CMAKE_INSTALL_DOCDIR}/licences)
 install(FILES results/schema/validate_record.py DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/schema)
 
 # A whole backend module, to read and to build against another MPI or to begin one's own with.
@@ -64,6 +77,10 @@ foreach(file IN LISTS samples ITEMS harness/subject/mpi/README.md)
   install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/samples/mpi/${folder})
 endforeach()
 install(FILES ci/package/samples/mpi/CMakeLists.txt DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/samples/mpi)
+
+if(PLUMBLINE_HAS_TORCH)
+  include(PlumblineModuleSources)
+endif()
 
 # What adapters and jobs in Python import, and every README, under the paths by which they name each other.
 set(adapter_helper harness/subject/adapter/python/plumbline_adapter.py)

@@ -248,7 +248,7 @@ class Installed(unittest.TestCase):
         (other / "lib").symlink_to(self.torch() / "lib")
         (other / "version.py").write_text("__version__ = '1.2.3+cpu'\n")
         words = self.refusal("train", "--steps", "2", prefix=self.prefix, LD_LIBRARY_PATH=str(other / "lib"))
-        self.assertRegex(words, rf"the torch in '{other}' is 1\.2\.3\+cpu; pip install torch==[\d.]+, for which it was built")
+        self.assertRegex(words, rf"the torch in '{other}' is 1\.2\.3\+cpu; pip install torch==[\d.]+, for which it was built, or plumbline build-module training\n$")
 
 
 if __name__ == "__main__":

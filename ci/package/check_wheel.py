@@ -3,21 +3,23 @@
 
 usage: check_wheel.py FILE
 """
-import re, subprocess, sys, tempfile, zipfile
+import json, re, subprocess, sys, tempfile, zipfile
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 MOST_BYTES = 40 << 20
-# Of every Linux; and of the module that is linked to its runtime.
+# Of every Linux; and of the modules that are linked to their runtime.
 SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
-RUNTIMES = {"libplumbline_training.so": r"lib(torch\w*|c10\w*)\.so"}
+RUNTIMES = dict.fromkeys(("libplumbline_training.so", "libplumbline_c10d.so"), r"lib(torch\w*|c10\w*)\.so")
 FILES = ["__init__.py", "__main__.py", "adapter.py", "job.py", "bin/plumbline", "lib/plumbline/libplumbline_worker.so",
          "lib/plumbline/libplumbline_benchmarks.so", "lib/plumbline/libplumbline_nccl.so", "lib/plumbline/openmpi/libplumbline_mpi.so",
          "lib/plumbline/mpich/libplumbline_mpi.so",
-         "lib/plumbline/libplumbline_training.so", "lib/cmake/plumbline/plumblineConfig.cmake", "lib/libplumbline_comm.a",
+         "lib/plumbline/libplumbline_training.so", "lib/plumbline/libplumbline_c10d.so", "lib/plumbline/libplumbline_plugin.so", "lib/cmake/plumbline/plumblineConfig.cmake", "lib/libplumbline_comm.a",
          "include/plumbline/reference/comm/communicator.hpp", "share/plumbline/schema/run.schema.json",
          "share/plumbline/vectors/collectives/ring_sum.json", "share/plumbline/samples/mpi/CMakeLists.txt",
-         "share/doc/plumbline/LICENSE", "share/doc/plumbline/README.md", "share/doc/plumbline/licences/fmt/LICENSE.rst"]
+         "share/plumbline/modules/CMakeLists.txt", "share/plumbline/modules/parts.cmake", "share/plumbline/modules/harness/trainer/module.cpp",
+         "share/doc/plumbline/LICENSE", "share/doc/plumbline/README.md"]
+LICENCES = "plumbline/share/doc/plumbline/licences/"
 
 
 def version():
@@ -30,6 +32,18 @@ def needed(file):
     return re.findall(r"\(NEEDED\).*\[(.+)\]", words)
 
 
+def problems_of_licences(archive, names):
+    """What is linked is said, each with its version and the text of its licence."""
+    if LICENCES + "linked.json" not in names:
+        yield "without licences/linked.json"
+        return
+    for one in json.loads(archive.read(LICENCES + "linked.json")):
+        if not one["version"]:
+            yield f"{one['name']} has no version in licences/linked.json"
+        if not one["licence"].startswith("LicenseRef-") and not any(name.startswith(f"{LICENCES}{one['name']}/") for name in names):
+            yield f"without the licence of {one['name']}"
+
+
 def problems(wheel):
     if wheel.stat().st_size > MOST_BYTES:
         yield f"{wheel.stat().st_size} bytes; at most {MOST_BYTES} are wanted"
@@ -40,6 +54,7 @@ def problems(wheel):
         for name in FILES:
             if f"plumbline/{name}" not in names:
                 yield f"without {name}"
+        yield from problems_of_licences(archive, names)
         for name in sorted(names):
             if not (name.endswith(".so") or name == "plumbline/bin/plumbline"):
                 continue

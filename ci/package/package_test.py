@@ -1,9 +1,10 @@
 """What a wheel will be, as far as it shows without building one: pyproject.toml agrees with CMake, every file that CMake installs
-for it is there, check_wheel.py sees what is wrong of a wheel, and ci/package/wheel refuses bad options in one line.
+for it is there, check_wheel.py sees what is wrong of a wheel, the commands of ci/package refuse bad options in one line, and the
+recipes for containers and Spack name what there is. installed_test.py asks the same of a wheel that was built.
 
 usage: package_test.py [unittest arguments]
 """
-import re, subprocess, sys, tempfile, unittest, unittest.mock, zipfile
+import json, os, re, subprocess, sys, tempfile, types, unittest, unittest.mock, zipfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -51,6 +52,14 @@ class Pyproject(unittest.TestCase):
         for file in files:
             self.assertTrue((SOURCE / file).is_file(), file)
 
+    def test_lists_are_formatted_as_newer_versions_of_fmt_want_it(self):
+        # Debian's fmt 9 has join in another header than those that wheels are built with.
+        for folder in ("benchmarks", "conformance", "harness", "reference"):
+            for file in (SOURCE / folder).rglob("*.[ch]pp"):
+                text = file.read_text()
+                if "fmt::join(" in text and not file.name.endswith("_test.cpp"):
+                    self.assertIn("#include <fmt/ranges.h>", text, file)
+
     def test_helpers_are_imported_without_what_they_work_with(self):
         for name in ("adapter", "job"):
             code = (f"import sys; sys.modules['numpy'] = None; sys.path.insert(0, '{SOURCE}/harness/subject/{name}/python'); "
@@ -61,7 +70,7 @@ class Pyproject(unittest.TestCase):
 
 
 class CheckWheel(unittest.TestCase):
-    def problems(self, name=f"plumbline_suite-{check_wheel.version()}-py3-none-manylinux_2_34_x86_64.whl", **files):
+    def problems(self, name=f"plumbline_suite-{check_wheel.version()}-py3-none-manylinux_2_34_x86_64.whl", linked=(), **files):
         """Of a wheel with all files, or those of `files`, by path, where they are not None."""
         content = dict.fromkeys((file for file in check_wheel.FILES), b"") | files
         # Any program of this machine that needs libc alone stands for ours.
@@ -69,6 +78,8 @@ class CheckWheel(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             wheel = Path(folder) / name
             with zipfile.ZipFile(wheel, "w") as archive:
+                if linked is not None:
+                    archive.writestr(f"{check_wheel.LICENCES}linked.json", json.dumps(linked))
                 for file, data in content.items():
                     if data is not None:
                         is_program = file.endswith(".so") or file == "bin/plumbline"
@@ -80,6 +91,14 @@ class CheckWheel(unittest.TestCase):
 
     def test_missing_file(self):
         self.assertEqual(self.problems(**{"adapter.py": None}), ["without adapter.py"])
+
+    def test_licences(self):
+        self.assertEqual(self.problems(linked=None), ["without licences/linked.json"])
+        fmt = {"name": "fmt", "version": "12.2.0", "licence": "MIT"}
+        self.assertEqual(self.problems(linked=[fmt]), ["without the licence of fmt"])
+        with_text = {"share/doc/plumbline/licences/fmt/LICENSE": b"text"}
+        self.assertEqual(self.problems(linked=[fmt], **with_text), [])
+        self.assertEqual(self.problems(linked=[fmt | {"version": ""}], **with_text), ["fmt has no version in licences/linked.json"])
 
     def test_names(self):
         self.assertEqual(len(self.problems(name="plumbline_suite-0.0.0-py3-none-manylinux_2_34_x86_64.whl")), 1)
@@ -99,8 +118,8 @@ class CheckWheel(unittest.TestCase):
 
 
 class Options(unittest.TestCase):
-    def check(self, words, *arguments):
-        done = subprocess.run([PACKAGE / "wheel", *arguments], capture_output=True, text=True)
+    def check(self, words, *arguments, command="wheel"):
+        done = subprocess.run([PACKAGE / command, *arguments], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertIn(words, done.stderr)
@@ -114,10 +133,79 @@ class Options(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.check(f"'{folder}' has no sources of fmt", "--third-party", folder)
 
+    def test_refused_by_sbom(self):
+        self.check("no option '--frobnicate'", "--frobnicate", command="sbom")
+        self.check("no wheel is named", command="sbom")
+        self.check("no wheel '/nowhere.whl'", "/nowhere.whl", command="sbom")
+        self.check("--out needs a value", "--out", command="sbom")
+        self.check("'a' and 'b': one wheel at a time", "a", "b", command="sbom")
+
+    def test_refused_by_image(self):
+        self.check("no option '--frobnicate'", "--frobnicate", command="image")
+        self.check("--wheel is missing", command="image")
+        self.check("--wheel '/nowhere.whl': no such file", "--wheel", "/nowhere.whl", command="image")
+        self.check(f"--wheel '{__file__}' is no wheel of plumbline", "--wheel", __file__, command="image")
+        with tempfile.TemporaryDirectory() as folder:
+            wheel = Path(folder) / "plumbline_suite-1.whl"
+            wheel.touch()
+            self.check("--builder 'make'; it is buildah, podman or docker", "--wheel", wheel, "--builder", "make", command="image")
+
     def test_file_that_is_no_wheel(self):
         for arguments in ([], ["/nowhere.whl"]):
             done = subprocess.run([sys.executable, PACKAGE / "check_wheel.py", *arguments], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+
+
+class Recipes(unittest.TestCase):
+    def test_container_runs_the_command_as_an_ordinary_user(self):
+        text = (PACKAGE / "Containerfile").read_text()
+        lines = dict(re.findall(r"(?m)^([A-Z]+) (.*)$", text))  # the last of each
+        self.assertRegex(lines["USER"], r"^[1-9]\d*$")
+        self.assertIn(f"--uid {lines['USER']} ", text)
+        self.assertEqual(json.loads(lines["ENTRYPOINT"]), ["plumbline"])
+        self.assertTrue(lines["COPY"].startswith(f"{setting('name').replace('-', '_')}-*.whl "))
+        self.assertNotIn("COPY .", text)
+
+    def recipe(self):
+        """Spack's recipe, with what it imports replaced by what writes down its calls."""
+        said = types.SimpleNamespace(dependencies=[], variants=[], versions=[])
+        package = types.ModuleType("spack.package")
+        package.depends_on = lambda spec, **_: said.dependencies.append(spec)
+        package.variant = lambda name, **_: said.variants.append(name)
+        package.version = lambda name, **_: said.versions.append(name)
+        package.license = package.conflicts = lambda *_, **__: None
+        package.join_path = os.path.join
+
+        class CMakePackage:
+            run_tests = False
+
+            def define(self, name, value):
+                return f"-D{name}={value}"
+
+            def define_from_variant(self, name, variant):
+                assert variant in said.variants, variant
+                return f"-D{name}=ON"
+        system = types.ModuleType("spack_repo.builtin.build_systems.cmake")
+        system.CMakePackage = CMakePackage
+        modules = {"spack": types.ModuleType("spack"), "spack.package": package, "spack_repo.builtin.build_systems.cmake": system}
+        for name in ("spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"):
+            modules[name] = types.ModuleType(name)
+        file = PACKAGE / "spack/spack_repo/plumbline/packages/plumbline/package.py"
+        names = {"__file__": str(file)}
+        with unittest.mock.patch.dict(sys.modules, modules):
+            exec(compile(file.read_text(), file, "exec"), names)
+        return names["Plumbline"], said
+
+    def test_spack_sets_options_that_cmake_has_and_asks_for_all_that_it_looks_for(self):
+        package, said = self.recipe()
+        self.assertEqual(Path(package.git[len("file://"):]), SOURCE)
+        build = "".join(file.read_text() for file in sorted((SOURCE / "ci/cmake").glob("*.cmake")))
+        for argument in package().cmake_args():
+            name = re.match(r"-D(\w+)=", argument)[1]
+            self.assertRegex(build, rf"(option|set)\({name} ")
+        asked_for = {re.match(r"[\w-]+", spec)[0].replace("-", "").lower() for spec in said.dependencies}
+        for package_name in re.findall(r"(?m)^plumbline_third_party\((\S+) (\S+)", build):
+            self.assertIn(package_name[1].replace("-", "").lower(), asked_for | ({"json"} if "nlohmannjson" in asked_for else set()))
 
 
 if __name__ == "__main__":

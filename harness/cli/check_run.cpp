@@ -179,6 +179,17 @@ record::Header unplanned_header(const CheckOptions& options) {
 
 // ---- before anything runs ----
 
+namespace {
+
+// A second group costs a start, and processes of a backend wait for each other busily.
+int usual_jobs(const launch::Subject& subject, std::size_t cases) {
+  constexpr std::size_t kMany = 500;
+  if (cases < kMany || subject.has_processes() || !subject.job.empty()) return 1;
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 4U));
+}
+
+}  // namespace
+
 CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int attached_processes)
     : suite_(suite),
       options_(options),
@@ -204,6 +215,8 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
     for (const int world : selection_.worlds) require_ranks("--world-size", world);
   }
   plan_ = suite::make_plan(suite, selection_);
+  if (attached_processes == 0 && options.subject.jobs == 0)
+    driver_.jobs = usual_jobs(driver_.group.subject, plan_.size());
   if (!options.list) require_modules(plan_, "profile " + settings_.profile.name);
   if (!options.expectations.empty())
     book_ = expectations::Expectations::read(options.expectations, suite, expectations::today());
@@ -217,6 +230,7 @@ void CheckRun::make_header() {
              .suite_version = PLUMBLINE_VERSION,
              .plan_hash = suite::plan_hash(conditions(), PLUMBLINE_VERSION, plan_),
              .profile = settings_.profile.name,
+             .profile_version = settings_.profile.version,
              .seed = options_.selection.seed,
              .started = record::utc_now()};
   if (options_.statement) header_.statement_seeds = selection_.seeds;
@@ -325,7 +339,7 @@ void CheckRun::write(Result& result) {
 int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listening) {
   prepare_record();
   // A launcher that gives its ranks a terminal does not show it to anybody.
-  Console console(suite_, todo_.size(), ::isatty(STDOUT_FILENO) == 1 && !attached());
+  Console console(suite_, todo_.size(), ::isatty(STDOUT_FILENO) == 1 && !attached(), driver_.jobs);
   console_ = &console;
   std::string words;  // of options that a person should see at a glance
   if (selection_.shard.count > 1) words += ", shard " + selection_.shard.name();

@@ -30,6 +30,10 @@ PASS = ["check", "--filter", "collectives.barrier*", "--world-size", "2"]
 
 # Arguments, status, and what the line must name.
 REFUSALS = [
+    ("build-module", 2, "module is required"),
+    ("build-module mpi", 2, "no module 'mpi' is built for a torch; there are training, c10d"),
+    ("build-module training --jobs=-1", 2, "--jobs -1: must be 1 or more"),
+    ("build-module training --torch /nonexistent", 2, "--torch '/nonexistent': there is no such program; it is a Python that imports torch"),
     ("", 2, "no command is given; there are check, "),
     ("frobnicate", 2, "no command 'frobnicate'; there are check"),
     ("check --frobnicate", 2, "--frobnicate"),
@@ -593,6 +597,38 @@ class Commands(unittest.TestCase):
     def test_refusals(self):
         self.check_refusals(REFUSALS)
 
+    def test_no_module_is_built_without_a_torch_and_its_headers(self):
+        torch = self.folder / "torch"
+        (torch / "lib").mkdir(parents=True)
+        python = self.folder / "python"
+
+        def answers(words):
+            python.write_text(f"#!/bin/sh\n{words}\n")
+            python.chmod(0o755)
+        answers("exit 1")
+        self.check_refusals([(f"build-module training --torch {python}", 3, f"'{python}' imports no torch; pip install torch there")])
+        answers(f"echo '{torch}'")
+        self.check_refusals([(f"build-module training --torch {python}", 3, f"'{python}' imports no torch")])
+        (torch / "lib/libtorch_cpu.so").touch()
+        (torch / "version.py").write_text("__version__ = '9.8.7'\n")
+        self.check_refusals([(f"build-module c10d --torch {python}", 3, f"the torch in '{torch}' has no headers")])
+
+    def test_records_name_the_versions_of_suite_and_profile(self):
+        self.run_plumbline("--version")
+        suite = self.done.stdout.split()[1]
+        case = ["--filter", "collectives.adapter.ring_sum[ranks=2]"]
+        for command, profile in ((PASS, "collectives"), (["check", "--adapter", "reference", *case], "full"),
+                                 (["mutants", "--filter", "col.drop_last_element"], "full"),
+                                 (["bench", "--backend", "local", "--benchmark", "collectives.barrier", "--repetitions", "2"], "")):
+            self.assertEqual(self.run_plumbline(*command, "--out", "out"), 0, self.done.stderr)
+            header = json.loads((self.folder / "out/run.jsonl").read_text().splitlines()[0])
+            self.assertEqual((header["suite_version"], header["profile"]), (suite, profile), command)
+            if profile:
+                self.assertRegex(header["profile_version"], r"^\d+\.\d+$")
+                self.assertIn(f'name="profile_version" value="{header["profile_version"]}"', (self.folder / "out/junit.xml").read_text())
+            else:
+                self.assertNotIn("profile_version", header)
+
     @needs_training
     def test_refusals_of_train(self):
         self.check_refusals(TRAINING_REFUSALS)
@@ -1062,7 +1098,7 @@ class Commands(unittest.TestCase):
 
     def test_help_has_an_example_for_every_command(self):
         for command in ("check", "train", "bench", "bench allreduce_fusion", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
-                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "gossip", "pass", "scaler", "adapter", "doctor"):
+                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "gossip", "pass", "scaler", "adapter", "build-module", "doctor"):
             self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
             self.assertEqual(self.done.stdout.count("Exit status: "), 1, command)

@@ -83,8 +83,8 @@ std::string other_profiles(const suite::Suite& suite, const record::Run& run) {
 
 }  // namespace
 
-Console::Console(const suite::Suite& suite, std::size_t planned, bool terminal)
-    : suite_(suite), terminal_(terminal), planned_(planned) {}
+Console::Console(const suite::Suite& suite, std::size_t planned, bool terminal, int groups)
+    : suite_(suite), terminal_(terminal), groups_(groups), planned_(planned) {}
 
 std::string Console::coloured(const std::string& text, int colour) const {
   return terminal_ ? fmt::format("\033[{}m{}\033[0m", colour, text) : text;
@@ -101,7 +101,7 @@ void Console::line(const std::string& text) {
 }
 
 void Console::end_shape() {
-  if (shape_done_ == 0 || shape_.empty() || terminal_) return;
+  if (shape_done_ == 0 || shape_.empty() || terminal_ || groups_ > 1) return;
   line(fmt::format("{}: {} in {:.1f} s ({} of {})", shape_, run::counted(shape_done_, "case"),
                    std::chrono::duration<double>(Clock::now() - shape_begun_).count(), done_, planned_));
 }
@@ -112,6 +112,11 @@ void Console::begin(const std::string& shape, const std::string& name) {
     shape_ = shape;
     shape_done_ = 0;
     shape_begun_ = Clock::now();
+  }
+  if (!terminal_ && groups_ > 1 && done_ > 0 && Clock::now() - std::max(drawn_, begun_) > std::chrono::seconds(5)) {
+    drawn_ = Clock::now();
+    line(fmt::format("{} of {} cases in {:.0f} s", done_, planned_,
+                     std::chrono::duration<double>(drawn_ - begun_).count()));
   }
   if (!terminal_ || Clock::now() - drawn_ < std::chrono::milliseconds(50)) return;
   drawn_ = Clock::now();

@@ -13,10 +13,11 @@ namespace plumbline::cli {
 
 class Console {
  public:
-  /// Colours and a moving line only where somebody sees a terminal.
-  Console(const suite::Suite& suite, std::size_t planned, bool terminal);
+  /// Colours and a moving line only where somebody sees a terminal. `groups`: how many shapes are under way at a time.
+  Console(const suite::Suite& suite, std::size_t planned, bool terminal, int groups = 1);
 
-  /// Something new of this kind begins; without a terminal one line per shape is all the progress there is.
+  /// Something new of this kind begins; without a terminal one line per shape, or of several groups one each 5 seconds,
+  /// is all the progress there is.
   void begin(const std::string& shape, const std::string& name);
   /// It has not ended yet. A terminal shows it anyway.
   void still(const std::string& name, std::chrono::duration<double> since);
@@ -33,6 +34,7 @@ class Console {
 
   const suite::Suite& suite_;
   const bool terminal_;
+  const int groups_;
   std::size_t planned_;
   std::size_t done_ = 0;
   std::size_t failures_ = 0;
@@ -41,6 +43,7 @@ class Console {
   std::size_t shape_done_ = 0;
   std::chrono::steady_clock::time_point shape_begun_;
   std::chrono::steady_clock::time_point drawn_{};
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace plumbline::cli

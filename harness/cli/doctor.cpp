@@ -1,10 +1,16 @@
 // `plumbline doctor`: what this machine can run, and why not.
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
 #include <memory>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -114,7 +120,7 @@ Finding backend(const std::string& name, bool starts, const Program& program) {
   if (name == "local") return {"backend local", true, "a thread per rank, built in"};
   const subject::BackendHere here = subject::look_for_backend(name);
   const std::string what = "backend " + name;
-  if (!here.why_not.empty()) return {what, false, without_prefix(what, here.why_not)};
+  if (!here.why_not.empty()) return {what, false, without_prefix(name, without_prefix(what, here.why_not))};
   const auto [launcher, can_start] = launcher_of(name);
   if (!can_start) return {what, false, launcher};
   const std::string version = here.version.empty() ? "it loads" : here.version;
@@ -172,21 +178,69 @@ Finding device_runtime(comm::Device::Kind kind) {
   }
 }
 
+Finding libtorch() {
+  const std::string training = subject::why_no_training();
+  return {"LibTorch", training.empty(),
+          training.empty() ? "module training loads" : without_prefix("training", training)};
+}
+
+// A finding that is made in a process of its own: loading runtimes is what takes time, and is done side by side.
+class Look {
+ public:
+  explicit Look(const std::function<Finding()>& look) {
+    int channel[2];
+    if (::pipe(channel) != 0) throw RuntimeFailure(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    child_ = ::fork();
+    if (child_ == 0) {
+      const Finding found = look();
+      const std::string words = nlohmann::json{found.what, found.good, found.words}.dump();
+      (void)!::write(channel[1], words.data(), words.size());
+      ::_exit(0);
+    }
+    ::close(channel[1]);
+    channel_ = channel[0];
+    if (child_ < 0) throw RuntimeFailure(fmt::format("cannot start a process: {}", std::strerror(errno)));
+  }
+  // To be called once.
+  [[nodiscard]] Finding finding() const {
+    std::string words;
+    char chunk[1024];
+    for (ssize_t count; (count = ::read(channel_, chunk, sizeof chunk)) > 0;)
+      words.append(chunk, static_cast<std::size_t>(count));
+    ::close(channel_);
+    ::waitpid(child_, nullptr, 0);
+    const nlohmann::json found = nlohmann::json::parse(words, nullptr, false);
+    if (!found.is_array()) throw RuntimeFailure("a process of the doctor's ended while it looked");
+    return {found.at(0), found.at(1), found.at(2)};
+  }
+
+ private:
+  pid_t child_ = -1;
+  int channel_ = -1;
+};
+
 int run_doctor(bool starts, const Program& program) {
   const nlohmann::json machine = record::capture_environment();
   fmt::print("machine: {}, {} of {} cores, {:.1f} GiB, {}\n", machine.at("cpu").get<std::string>(),
              machine.at("usable_cores").get<int>(), machine.at("cores").get<int>(),
              machine.at("memory_bytes").get<double>() / (1 << 30), machine.at("kernel").get<std::string>());
   std::vector<Finding> findings;
-  for (const std::string& name : backend_names()) findings.push_back(backend(name, starts, program));
-  const std::string training = subject::why_no_training();
-  findings.push_back({"LibTorch", training.empty(), training.empty() ? "module training loads" : training});
-  for (const suite::Profile& profile : program.suite().profiles()) {
+  const std::vector<std::string> names = backend_names();
+  std::vector<Look> looks;
+  looks.emplace_back(libtorch);
+  if (!starts)
+    for (const std::string& name : names) looks.emplace_back([&] { return backend(name, false, program); });
+  const std::vector<suite::Profile>& profiles = program.suite().profiles();  // meanwhile
+  const Finding torch = looks.front().finding();
+  for (std::size_t i = 0; i < names.size(); ++i)
+    findings.push_back(starts ? backend(names[i], true, program) : looks[i + 1].finding());
+  findings.push_back(torch);
+  for (const suite::Profile& profile : profiles) {
     bool needs_training = false;
     for (const suite::Check& check : program.suite().checks())
       for (const suite::Requirement* requirement : program.suite().verified_by(check))
         needs_training |= !check.modules.empty() && program.suite().belongs(*requirement, profile);
-    const bool good = !needs_training || training.empty();
+    const bool good = !needs_training || torch.good;
     findings.push_back({"profile " + profile.name, good, good ? profile.title : "needs LibTorch"});
   }
   findings.push_back(gpu());

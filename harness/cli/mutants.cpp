@@ -170,6 +170,7 @@ class MutantRun {
     slowness_ = launch::measure_slowness();
     record::Header header = header_of("mutants", fmt::format("mutants of backend {}", options_.backend));
     header.profile = profile_.name;
+    header.profile_version = profile_.version;
     for (const Trial& trial : trials_) {
       const Result blank = blank_result(trial.planned, settings_of(trial));
       header.plan.push_back({.case_id = blank.case_id,

@@ -48,6 +48,7 @@ Command add_verify(CLI::App& app, const Program& program);
 Command add_expectations(CLI::App& app, const Program& program);
 Command add_requirements(CLI::App& app, const Program& program);
 Command add_mutants(CLI::App& app, const Program& program);
+Command add_build_module(CLI::App& app, const Program& program);
 Command add_doctor(CLI::App& app, const Program& program);
 Command add_adapter(CLI::App& app, const Program& program);
 Command add_train(CLI::App& app, const Program& program);

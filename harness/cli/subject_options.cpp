@@ -158,7 +158,11 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {
                  "What starts the ranks of a process backend: auto, fork, mpirun, mpiexec, srun, or the path of such "
                  "a program");
   app.add_option("--control-address", control_address, "Address of this host on which workers report");
-  if (kind == Kind::cases) app.add_option("--jobs", jobs, "Worker groups at a time")->check(at_least(1, 64));
+  if (kind == Kind::cases)
+    app.add_option("--jobs", jobs,
+                   "Worker groups at a time (default: 1; of 500 cases or more on local or an adapter one a core, at "
+                   "most 4)")
+        ->check(at_least(1, 64));
 }
 
 launch::Subject SubjectOptions::as_given() const {
@@ -268,7 +272,7 @@ launch::Options SubjectOptions::driver() const {
                     .launcher_name = launcher == "auto" ? "" : launcher,
                     .executable = std::filesystem::canonical("/proc/self/exe", error)},
           .control_address = control_address,
-          .jobs = jobs};
+          .jobs = std::max(1, jobs)};
 }
 
 }  // namespace plumbline::cli

@@ -28,7 +28,7 @@ struct SubjectOptions {
   std::function<const suite::Suite&()> the_suite;  // that has the mutant
   std::string launcher = "auto";
   std::string control_address = "127.0.0.1";
-  int jobs = 1;
+  int jobs = 0;  // 0: not given
   bool needs_host_memory = false;
 
   /// What a command does with its subject: `cases` may run on adapters and jobs too and in several groups at a time;

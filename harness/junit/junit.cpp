@@ -233,6 +233,7 @@ std::string properties_of(const Run& run) {
                                                         {"complete", run.complete ? "yes" : "no"}};
   if (header.subject != name_of_subject(run)) list.emplace_back("subject_as_given", header.subject);
   if (!header.profile.empty()) list.emplace_back("profile", header.profile);
+  if (!header.profile_version.empty()) list.emplace_back("profile_version", header.profile_version);
   for (const char* fact : {"backend", "device", "mutant"})
     if (const auto found = header.facts.find(fact); found != header.facts.end()) list.emplace_back(fact, found->second);
   if (header.shard) list.emplace_back("shard", fmt::format("{}/{}", header.shard->index, header.shard->count));

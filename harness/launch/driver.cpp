@@ -183,12 +183,17 @@ class Driver {
 
   // ---- from one assignment to the next ----
 
-  // The next assignment for a slot: of the shape that its group has, else the first.
+  // The next assignment for a slot: of the shape that its group has, else the first of a shape that no other slot works
+  // on, which would cost two groups in place of one; else the first.
   std::optional<std::size_t> next_for(const Slot& slot) {
-    auto next = pending_.begin();
-    if (slot.group && !slot.spoiled)
-      next = std::ranges::find_if(
-          pending_, [&](std::size_t index) { return fits(*slot.group, slot.group_isolation, assignments_[index]); });
+    const auto fits_group_of = [this](const Slot& other, std::size_t index) {
+      return other.group && !other.spoiled && fits(*other.group, other.group_isolation, assignments_[index]);
+    };
+    auto next = std::ranges::find_if(pending_, [&](std::size_t index) { return fits_group_of(slot, index); });
+    if (next == pending_.end())
+      next = std::ranges::find_if(pending_, [&](std::size_t index) {
+        return std::ranges::none_of(slots_, [&](const Slot& other) { return fits_group_of(other, index); });
+      });
     if (next == pending_.end()) next = pending_.begin();
     if (next == pending_.end()) return std::nullopt;
     const std::size_t index = *next;

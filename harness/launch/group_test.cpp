@@ -57,6 +57,14 @@ TEST(Launcher, IsToldByWhatItSaysOfItsVersion) {
   EXPECT_EQ(family_of_version(""), std::nullopt);
 }
 
+// Slurm's own default is one rank a core.
+TEST(Launcher, OfSlurmStartsMoreRanksThanThereAreCores) {
+  EXPECT_THAT(
+      command_to_start({.file = "/usr/bin/srun", .family = LauncherFamily::slurm, .version = ""}, 3, "/x"),
+      testing::AllOf(testing::ElementsAre("/usr/bin/srun", "-n", "3", testing::_, testing::_, testing::_, testing::_),
+                     testing::Contains("--overcommit")));
+}
+
 TEST(Launcher, SaysHowARankEnded) {
   const std::string killed =
       "------\nmpirun noticed that process rank 1 with PID 77 on node a exited on signal 9 (Killed).\n------\n";

@@ -101,7 +101,8 @@ std::optional<LaunchProgram> find_launch_program() {
 std::vector<std::string> command_to_start(const LaunchProgram& program, int world, const fs::path& folder) {
   std::vector<std::string> command{program.file.string(), "-n", std::to_string(world)};
   std::vector<std::string> options;
-  if (program.family == LauncherFamily::slurm) options = {"--overlap", "--oversubscribe", "--kill-on-bad-exit=1"};
+  if (program.family == LauncherFamily::slurm)
+    options = {"--overlap", "--overcommit", "--oversubscribe", "--kill-on-bad-exit=1"};
   if (program.family == LauncherFamily::open_mpi_4 || program.family == LauncherFamily::open_mpi_5)
     options = open_mpi_options(program, folder);
   command.insert(command.end(), options.begin(), options.end());  // Hydra needs none

@@ -76,8 +76,10 @@ Labels common_labels(const record::Run& run) {
 }
 
 void add_run(const record::Run& run, const Labels& common, Exposition& exposition) {
-  exposition.set("plumbline_build_info", "1, with the suite's version.",
-                 joined({{"version", run.header.suite_version}}, common), 1);
+  Labels versions{{"version", run.header.suite_version}};
+  if (!run.header.profile_version.empty()) versions["profile_version"] = run.header.profile_version;
+  exposition.set("plumbline_build_info", "1, with the versions of the suite and of the profile.",
+                 joined(versions, common), 1);
   exposition.set("plumbline_run_complete", "1 when the run came to its end.", common, run.complete ? 1 : 0);
   exposition.set("plumbline_run_start_time_seconds", "When the run began, in seconds since 1970.", common,
                  seconds_of(run.header.started));

@@ -19,6 +19,7 @@ record::Run run_of(const std::string& subject) {
                              .subject = subject,
                              .suite_version = "0.1",
                              .profile = "full",
+                             .profile_version = "0.3",
                              .seed = 7,
                              .started = "2026-11-21T10:02:33Z"},
                   .complete = true,
@@ -71,7 +72,8 @@ TEST(Metrics, SayWhenARunBeganAndWhetherItIsWhole) {
   EXPECT_THAT(to_prometheus(run), HasSubstr("plumbline_run_start_time_seconds{"));
   EXPECT_THAT(to_prometheus(run), testing::ContainsRegex("run_start_time_seconds[{][^\n]*[}] 1795255353"));
   EXPECT_THAT(to_prometheus(run), testing::ContainsRegex("run_complete[{][^\n]*[}] 1\n"));
-  EXPECT_THAT(to_prometheus(run), testing::ContainsRegex("build_info[{][^\n]*version=\"0.1\"[^\n]*[}] 1\n"));
+  EXPECT_THAT(to_prometheus(run),
+              testing::ContainsRegex("build_info[{][^\n]*profile_version=\"0.3\"[^\n]*,version=\"0.1\"[^\n]*[}] 1\n"));
   run.complete = false;
   EXPECT_THAT(to_prometheus(run), testing::ContainsRegex("run_complete[{][^\n]*[}] 0\n"));
 }

@@ -249,6 +249,7 @@ void to_json(json& out, const Header& header) {
          {"arguments", header.arguments},
          {"environment", header.environment},
          {"plan", header.plan}};
+  if (!header.profile_version.empty()) out["profile_version"] = header.profile_version;
   if (!header.expectations.empty()) out["expectations"] = header.expectations;
   if (!header.facts.empty()) out["facts"] = header.facts;
   if (header.allow_unexpected_pass) out["allow_unexpected_pass"] = true;
@@ -271,6 +272,7 @@ void from_json(const json& in, Header& header) {
   header.suite_version = in.at("suite_version").get<std::string>();
   header.plan_hash = in.at("plan_hash").get<std::string>();
   header.profile = in.at("profile").get<std::string>();
+  header.profile_version = in.value("profile_version", "");
   header.seed = in.at("seed").get<std::uint64_t>();
   header.started = in.at("started").get<std::string>();
   header.arguments = in.at("arguments").get<std::vector<std::string>>();

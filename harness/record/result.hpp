@@ -160,7 +160,8 @@ struct Header {
   std::string subject;  // "backend local"
   std::string suite_version;
   std::string plan_hash;
-  std::string profile;
+  std::string profile;          // that the subject is held to; bench and train hold it to none
+  std::string profile_version;  // "0.1"
   std::uint64_t seed = 0;
   std::string started;  // UTC, ISO 8601
   std::vector<std::string> arguments;

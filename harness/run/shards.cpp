@@ -58,6 +58,7 @@ void require_alike(const NamedRun& first, const NamedRun& other) {
   require_same(first, other, "the subject", here.subject, there.subject);
   require_same(first, other, "the suite's version", here.suite_version, there.suite_version);
   require_same(first, other, "the profile", here.profile, there.profile);
+  require_same(first, other, "the profile's version", here.profile_version, there.profile_version);
   require_same(first, other, "the number of shards", std::to_string(here.shard->count),
                std::to_string(there.shard->count));
   require_same(first, other, "the whole plan", here.shard->whole_plan, there.shard->whole_plan);

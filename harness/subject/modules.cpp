@@ -1,20 +1,19 @@
 #include "harness/subject/modules.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness/subject/backend_here.hpp"
 #include "harness/subject/backend_name.hpp"
 #include "harness/subject/mpi_library.hpp"
+#include "harness/subject/torch_library.hpp"
 
 namespace plumbline::subject {
 namespace fs = std::filesystem;
@@ -58,47 +57,10 @@ std::string remedy(const std::string& module, bool is_built) {
   if (module == "cuda")
     return is_built ? "use --device emulated"
                     : "install a CUDA toolkit, then configure and build again, or use --device emulated";
-#ifdef PLUMBLINE_TORCH_VERSION
-  if (needs_torch(module) && is_built) return "pip install torch==" PLUMBLINE_TORCH_VERSION ", for which it was built";
-#endif
+  if (needs_torch(module) && is_built && !torch_of_build().empty())
+    return fmt::format("pip install torch=={}, for which it was built, or plumbline build-module {}", torch_of_build(),
+                       module);
   return needs_torch(module) ? "pip install torch, then configure and build again" : "configure and build again";
-}
-
-// Why the LibTorch that a module was loaded with is not the one that it was built for; empty where it is, or
-// does not say.
-std::string problem_of_torch() {
-#ifdef PLUMBLINE_TORCH_VERSION
-  void* const torch = dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
-  link_map* map = nullptr;
-  if (torch == nullptr || dlinfo(torch, RTLD_DI_LINKMAP, &map) != 0) return {};
-  const fs::path folder = fs::path(map->l_name).parent_path().parent_path();
-  static constexpr std::string_view kBegin = "__version__ = '";
-  const auto minor = [](const std::string& version) {
-    return version.substr(0, version.find('.', version.find('.') + 1));
-  };
-  std::ifstream file(folder / "version.py");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(kBegin)) continue;
-    const std::string version = line.substr(kBegin.size(), line.find('\'', kBegin.size()) - kBegin.size());
-    if (minor(version) == minor(PLUMBLINE_TORCH_VERSION)) return {};
-    return fmt::format("the torch in '{}' is {}", folder.string(), version);
-  }
-#endif
-  return {};
-}
-
-// The folder of the torch that a Python would import: the one that started us, or python3. Empty: none.
-fs::path torch_of_python() {
-  constexpr const char* kAsk =
-      R"("${PLUMBLINE_PYTHON:-python3}" -c 'import importlib.util as u; print(*u.find_spec("torch").submodule_search_locations)')"
-      " 2>/dev/null";
-  std::FILE* const answer = ::popen(kAsk, "r");
-  if (answer == nullptr) return {};
-  char line[4096];
-  std::string folder = std::fgets(line, sizeof line, answer) != nullptr ? line : "";
-  if (::pclose(answer) != 0) return {};
-  while (!folder.empty() && folder.back() == '\n') folder.pop_back();
-  return folder;
 }
 
 }  // namespace
@@ -163,15 +125,36 @@ Loaded load(const fs::path& file) {
   return {.module = module, .file = file, .why_not = module == nullptr ? what_is_missing(dlerror()) : ""};
 }
 
-// What it needs may have been loaded before.
+// The file that is for this torch, once that is loaded: its libraries are found by no path of the module.
+Loaded load_with(const Torch& torch, const fs::path& file) {
+  const std::optional<fs::path> fitting = fitting_file(file, torch);
+  if (!fitting)
+    return {.module = nullptr,
+            .file = file,
+            .why_not = fmt::format("the torch in '{}' is {}", torch.folder.string(), torch.version)};
+  const fs::path library = torch.folder / "lib" / "libtorch_cpu.so";
+  if (fs::exists(library) && dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr)
+    return {.module = nullptr, .file = file, .why_not = what_is_missing(dlerror())};
+  // Modules of wheels do not name the library that registers LibTorch's kernels for GPUs. It takes seconds to load.
+  const fs::path kernels = torch.folder / "lib" / "libtorch_cuda.so";
+  if (fs::exists(kernels) && dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr)
+    (void)dlopen(kernels.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return load(*fitting);
+}
+
+// The torch is that of this process, of the Python that was chosen, or what the module's own paths find: only then is
+// the module loaded before its version is known.
 Loaded load_with_torch(const fs::path& file) {
+  if (const auto torch = loaded_torch()) return load_with(*torch, file);
+  if (is_python_chosen())
+    if (const auto torch = torch_of_python()) return load_with(*torch, file);
   Loaded loaded = load(file);
-  if (loaded.module == nullptr && loaded.why_not.ends_with(kNotHere))
-    if (const fs::path torch = torch_of_python(); !torch.empty()) {
-      (void)dlopen((torch / "lib" / "libtorch_cpu.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-      loaded = load(file);
-    }
-  if (loaded.module != nullptr) loaded.why_not = problem_of_torch();
+  if (loaded.module != nullptr) {
+    const auto torch = loaded_torch();
+    return torch && fitting_file(file, *torch) != file ? load_with(*torch, file) : loaded;
+  }
+  if (!is_python_chosen())
+    if (const auto torch = torch_of_python()) return load_with(*torch, file);
   return loaded;
 }
 

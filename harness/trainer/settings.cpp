@@ -6,6 +6,9 @@
 #include <iterator>
 #include <optional>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "reference/comm/errors.hpp"
 #include "reference/support/nearest_name.hpp"
 #include "reference/support/toml_fields.hpp"

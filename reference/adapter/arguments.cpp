@@ -1,6 +1,7 @@
 #include "reference/adapter/arguments.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"

@@ -5,6 +5,7 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/adapter/operations.hpp"
 #include "reference/comm/errors.hpp"

@@ -3,3 +3,11 @@
 plumbline.adapter  makes an adapter of a dictionary of functions
 plumbline.job      what a training program needs to be judged (numpy; Python 3.11)
 """
+
+
+def __getattr__(name):
+    # Not at import: the command would wait for it.
+    if name == "__version__":
+        from importlib.metadata import version
+        return version("plumbline-suite")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -63,6 +63,13 @@ def answer_of(job, request):
         return {"error": f"{type(error).__name__}: {error}"}
 
 
+def file_for(version, module_file):
+    """What `plumbline build-module c10d` made for this torch, or what came with plumbline: as torch_library.cpp has it."""
+    folder, name = os.path.split(module_file)
+    built = os.path.join(folder, "torch-" + ".".join(version.split(".")[:2]), name)
+    return built if os.path.exists(built) else module_file
+
+
 def connect(module_file):
     """Tells the backend module whom to ask. Returns what must live as long as the process."""
     import torch
@@ -78,7 +85,7 @@ def connect(module_file):
             text = json.dumps({"error": text[:size // 2].decode(errors="replace")}).encode()
         ctypes.memmove(answer, text + b"\0", len(text) + 1)
 
-    module = ctypes.CDLL(module_file)
+    module = ctypes.CDLL(file_for(torch.__version__, module_file))
     module.plumbline_c10d_connect(ask)
     return module, ask
 
