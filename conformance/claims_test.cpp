@@ -204,7 +204,7 @@ const WholeRun& whole_run() {
 
 // Each question is to an operation, in the convention and for values of options that the check declares, and all that
 // it declares is asked: else run_in_process() fails.
-// HARNESS-051@d04f
+// HARNESS-051@283b
 TEST(Checks, AskWhatTheyDeclare) { EXPECT_THAT(whole_run().failures, IsEmpty()); }
 
 // All that a case does not declare may be missing: no question comes to the adapter that lacks it.
@@ -437,7 +437,7 @@ void asks_for_a_style(suite::Context& context) {
 auto says(const char* words) { return testing::ElementsAre(testing::Field(&Failure::text, testing::HasSubstr(words))); }
 
 // har.asks_undeclared: checks that ask another operation, convention or value than they declare.
-// HARNESS-051@d04f
+// HARNESS-051@283b
 TEST(ACheck, FailsThatAsksWhatItDoesNotDeclare) {
   EXPECT_THAT(failures_of({.operations = {"topology.prime_factors"}, .body = asks_for_factors}), IsEmpty());
   EXPECT_THAT(failures_of({.operations = {"topology.grid"}, .body = asks_for_factors}),
@@ -450,7 +450,7 @@ TEST(ACheck, FailsThatAsksWhatItDoesNotDeclare) {
 }
 
 // har.silence_passes: a check that declares more than it asks, and finds nothing wrong.
-// HARNESS-052@1f3a
+// HARNESS-052@a6ac
 TEST(ACheck, IsMissingThatDoesNotAskWhatItDeclares) {
   const auto both = [](const suite::Parameters&) {
     return suite::OptionValues{{"schedules.stage_to_rank", {{"style", {"loop", "v"}}}}};

@@ -84,7 +84,7 @@ std::vector<std::string> said_of_a_dead_check(const Coverage& said, suite::Check
 suite::Check of_no_adapter() { return {.door = suite::Door::adapter, .operations = {"nobody.answers"}}; }
 suite::Check of_no_dtype() { return {.axes = {{"dtype", {"f8"}}, suite::worlds({2, 3})}}; }
 
-// HARNESS-003@9557
+// HARNESS-003@431a
 TEST(Suite, HasNoCheckThatEveryKnownSubjectSkips) {
   EXPECT_THAT(coverage(whole_suite()), IsEmpty());
   EXPECT_THAT(said_of_a_dead_check(coverage, of_no_adapter()),

@@ -456,19 +456,19 @@ void add_assign_checks(suite::Suite& suite) {
                .options = options_of(std::move(options)),
                .body = body});
   };
-  add("each_gradient_once", "BUCKET-001@3fd3", {kAssign}, drawn, judge<>, of_drawn);
-  add("one_type_and_device", "BUCKET-002@d7be", {kAssign}, drawn, judge<one_type_each>, of_drawn);
-  add("closes_on_reaching", "BUCKET-003@22b3", {kAssign}, drawn, judge<closed_on_reaching>, of_drawn);
-  add("limits_in_turn", "BUCKET-004@d0ce", {kAssign}, drawn, judge<limits_in_turn>, of_drawn);
-  add("sparse_alone", "BUCKET-005@ddae", {kAssign}, drawn, judge<sparse_alone>, of_drawn);
-  add("order_kept", "BUCKET-006@cc2c", {kAssign}, drawn, judge<order_kept>, of_drawn);
-  add("buckets_in_order", "BUCKET-007@4d71", {kAssign}, drawn, judge<buckets_in_order>, of_drawn);
-  add("launches_follow_the_limit", "BUCKET-008@e34b", {kAssign}, {"dtype", {"f16", "f32", "f64", "c64"}},
+  add("each_gradient_once", "BUCKET-001@6b00", {kAssign}, drawn, judge<>, of_drawn);
+  add("one_type_and_device", "BUCKET-002@c69c", {kAssign}, drawn, judge<one_type_each>, of_drawn);
+  add("closes_on_reaching", "BUCKET-003@4e98", {kAssign}, drawn, judge<closed_on_reaching>, of_drawn);
+  add("limits_in_turn", "BUCKET-004@d2b1", {kAssign}, drawn, judge<limits_in_turn>, of_drawn);
+  add("sparse_alone", "BUCKET-005@0a1f", {kAssign}, drawn, judge<sparse_alone>, of_drawn);
+  add("order_kept", "BUCKET-006@3a83", {kAssign}, drawn, judge<order_kept>, of_drawn);
+  add("buckets_in_order", "BUCKET-007@41f3", {kAssign}, drawn, judge<buckets_in_order>, of_drawn);
+  add("launches_follow_the_limit", "BUCKET-008@7312", {kAssign}, {"dtype", {"f16", "f32", "f64", "c64"}},
       launches_follow_the_limit, {{kAssign, "dtype", {}, "dtype"}, {kAssign, "device", here}});
-  add("bad_arguments", "BUCKET-009@e46a", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments,
+  add("bad_arguments", "BUCKET-009@6f00", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments,
       {{kAssign, "dtype", {}, "fault", of_each(faults_of(bad_assignments(), {kAssign}), one_type, {})},
        {kAssign, "device", here}});
-  add("torch_recorded", "BUCKET-010@20b2", {kAssign},
+  add("torch_recorded", "BUCKET-010@aee5", {kAssign},
       {"gradients", {"one_type", "limits", "types", "sparse", "ordered", "refused"}}, torch_recorded,
       {{kAssign,
         "dtype",
@@ -491,22 +491,22 @@ void add_assign_checks(suite::Suite& suite) {
          {"ordered", {"cpu", "meta"}},
          {"refused", here}}}},
       "torch");
-  add("torch_properties", "BUCKET-010@20b2", {kAssign}, drawn, torch_properties, of_drawn, "torch");
-  add("torch_capacity", "BUCKET-011@254e", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
+  add("torch_properties", "BUCKET-010@aee5", {kAssign}, drawn, torch_properties, of_drawn, "torch");
+  add("torch_capacity", "BUCKET-011@d4d4", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
       torch_capacity, {}, "torch");
-  add("ddp_recorded", "BUCKET-012@6980", {"bucketing.ddp_runs"},
+  add("ddp_recorded", "BUCKET-012@f3bc", {"bucketing.ddp_runs"},
       {"options", {"neither", "find_unused", "static_graph"}}, ddp_recorded, of_runs, "torch");
-  add("rebuilt_once", "BUCKET-013@79ff", {"bucketing.ddp_runs", kAssign}, options, rebuilt_once,
+  add("rebuilt_once", "BUCKET-013@3955", {"bucketing.ddp_runs", kAssign}, options, rebuilt_once,
       {{runs, "dtype", any_type},
        {runs, "device", {}, "device"},
        {kAssign, "dtype", any_type},
        {kAssign, "device", {}, "device"}},
       "torch", {}, suite::Axis{"device", both});
-  add("default_capacity", "BUCKET-041@7f9d", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
+  add("default_capacity", "BUCKET-041@84e5", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
       default_capacity, {});
-  add("default_runs", "BUCKET-041@7f9d", {"bucketing.ddp_runs"},
+  add("default_runs", "BUCKET-041@84e5", {"bucketing.ddp_runs"},
       {"options", {"neither", "find_unused", "static_graph"}}, default_runs, of_runs);
-  add("bad_caps", "BUCKET-014@f215", {"bucketing.capacity_config", "bucketing.ddp_runs"},
+  add("bad_caps", "BUCKET-014@0a1a", {"bucketing.capacity_config", "bucketing.ddp_runs"},
       faults_of(bad_assignments(), {"bucketing.capacity_config", "bucketing.ddp_runs"}), refuses_bad_assignments,
       {{runs, "dtype", {}, "fault", of_each(faults_of(bad_assignments(), {runs}), one_type, {})},
        {runs, "device", {}, "fault", of_each(faults_of(bad_assignments(), {runs}), here, {})}},

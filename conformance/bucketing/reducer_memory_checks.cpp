@@ -378,24 +378,24 @@ void add_reducer_memory_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("shared_memory", "BUCKET-100@9b14", {{"shared", {"none", "none_before", "all", "begin", "end"}}}, {1, 3},
+  add("shared_memory", "BUCKET-100@4595", {{"shared", {"none", "none_before", "all", "begin", "end"}}}, {1, 3},
       shared_memory);
-  add("in_place", "BUCKET-101@26b9", {{"limit", {"each", "buckets", "flat"}}, {"lacking", {"nothing", "in_turn"}}},
+  add("in_place", "BUCKET-101@16b7", {{"limit", {"each", "buckets", "flat"}}, {"lacking", {"nothing", "in_turn"}}},
       {1, 2, 3}, in_place);
-  add("finite", "BUCKET-102@7ee2", {{"what", {"nothing", "nan", "infinity", "large"}}, memory}, {1, 3}, finite);
-  add("told", "BUCKET-103@bc86", {{"limit", {"buckets", "flat"}}, memory}, {1, 2, 3}, told);
-  add("left_alone", "BUCKET-107@8d4e", {{"delayed", {"nothing", "first_ready"}}}, {1, 2, 3}, left_alone);
-  add("lazy", "BUCKET-215@3d0f", {{"memory", {"lazy", "kept"}}, {"lacking", {"nothing", "one"}}}, {1, 2, 3}, lazy);
+  add("finite", "BUCKET-102@66b0", {{"what", {"nothing", "nan", "infinity", "large"}}, memory}, {1, 3}, finite);
+  add("told", "BUCKET-103@e49d", {{"limit", {"buckets", "flat"}}, memory}, {1, 2, 3}, told);
+  add("left_alone", "BUCKET-107@ac9b", {{"delayed", {"nothing", "first_ready"}}}, {1, 2, 3}, left_alone);
+  add("lazy", "BUCKET-215@7b83", {{"memory", {"lazy", "kept"}}, {"lacking", {"nothing", "one"}}}, {1, 2, 3}, lazy);
   suite.add(
       {.id = "bucketing.reducer.instances",
-       .verifies = {"BUCKET-213@cbe1", "BUCKET-214@e875"},
+       .verifies = {"BUCKET-213@29d8", "BUCKET-214@5de3"},
        .axes = {{"instances", {"1", "2", "3"}},
                 {"division", {"collective", "before", "after", "sum"}},
                 suite::worlds({1, 2, 3, 4, 6})},
        .applies =
            [](const suite::Parameters& parameters) { return parameters.world() % parameters.number("instances") == 0; },
        .body = instances});
-  add("shared_out", "BUCKET-104@7e5c", {{"division", {"collective", "before", "after", "sum"}}}, {1, 2, 3, 4}, sharded);
+  add("shared_out", "BUCKET-104@1404", {{"division", {"collective", "before", "after", "sum"}}}, {1, 2, 3, 4}, sharded);
 }
 
 }  // namespace plumbline::conformance

@@ -199,7 +199,7 @@ void running_statistics(Context& context) {
 
 void add_reducer_model_checks(suite::Suite& suite) {
   suite.add({.id = "bucketing.training.single_device",
-             .verifies = {"BUCKET-070@460f"},
+             .verifies = {"BUCKET-070@d66d"},
              .axes = {{"model", {"mlp", "conv_norm", "tied"}},
                       {"buckets", {"each", "several", "flat"}},
                       {"accumulation", {"1", "3"}},
@@ -227,12 +227,12 @@ void add_reducer_model_checks(suite::Suite& suite) {
                .limit = std::chrono::seconds(60),
                .body = body});
   };
-  add("compressed", "BUCKET-080@79d9", {{"model", {"mlp", "conv_norm"}}, suite::half_dtypes(), {"accumulation", {"1"}}},
+  add("compressed", "BUCKET-080@d9ee", {{"model", {"mlp", "conv_norm"}}, suite::half_dtypes(), {"accumulation", {"1"}}},
       compressed, {1, 2, 3});
-  add("static_graph", "BUCKET-081@8501", {{"model", {"mlp", "tied"}}, {"accumulation", {"1", "3"}}}, static_graph);
-  add("overlapped", "BUCKET-081@8501", {{"model", {"resnet50", "gpt"}}, {"micro_batches", {"1", "2"}}},
+  add("static_graph", "BUCKET-081@a94f", {{"model", {"mlp", "tied"}}, {"accumulation", {"1", "3"}}}, static_graph);
+  add("overlapped", "BUCKET-081@a94f", {{"model", {"resnet50", "gpt"}}, {"micro_batches", {"1", "2"}}},
       overlapped_model);
-  add("hooked", "BUCKET-209@9c37",
+  add("hooked", "BUCKET-209@ae26",
       {{"model", {"perceptron", "resnet_small", "gpt"}},
        {"compression", {"int8", "int8-channel", "powersgd"}},
        {"reduced", {"afterwards", "meanwhile"}}},
@@ -240,21 +240,21 @@ void add_reducer_model_checks(suite::Suite& suite) {
         return parameters.text("model") == "perceptron" ||
                (parameters.world() == 2 && parameters.text("reduced") == "meanwhile");
       });
-  add("quantised", "BUCKET-209@9c37",
+  add("quantised", "BUCKET-209@ae26",
       {{"model", {"mlp"}}, {"compression", {"int8", "int8-channel"}}, {"accumulation", {"1"}}}, quantised_run);
-  add("uneven_rows", "BUCKET-082@f63b",
+  add("uneven_rows", "BUCKET-082@891e",
       {{"rows", {"even", "uneven", "of_rank_0"}},
        {"divisor", {"present_ranks", "initial_world"}},
        {"accumulation", {"1", "2"}}},
       uneven_rows, {2, 3}, [](const suite::Parameters& parameters) {
         return parameters.number("accumulation") == 1 || parameters.text("rows") == "of_rank_0";
       });
-  add("statistics", "BUCKET-083@b032",
+  add("statistics", "BUCKET-083@6785",
       {{"statistics", {"own", "broadcast"}}, {"reduced", {"afterwards", "meanwhile"}}, {"accumulation", {"1", "2"}}},
       running_statistics, {2, 3}, [](const suite::Parameters& parameters) {
         return parameters.number("accumulation") == 1 || parameters.text("statistics") == "broadcast";
       });
-  add("models", "BUCKET-084@3f92", {{"model", {"resnet50", "gpt"}}, {"buckets", {"several", "flat"}}}, named_model);
+  add("models", "BUCKET-084@9545", {{"model", {"resnet50", "gpt"}}, {"buckets", {"several", "flat"}}}, named_model);
 }
 
 }  // namespace plumbline::conformance

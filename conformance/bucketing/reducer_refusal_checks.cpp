@@ -595,15 +595,15 @@ void add_reducer_refusal_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("made_of", "BUCKET-216@23f8", {{"of", {"options", "gradients", "plans"}}}, made_of);
-  add("hooks_made_of", "BUCKET-216@23f8", {{"hook", {"bytes", "powersgd"}}}, hooks_made_of);
-  add("shapes_fit", "BUCKET-216@23f8", {}, shapes_fit);
-  add("shapes_have_room", "BUCKET-216@23f8", {}, shapes_have_room);
-  add("largest_of_type", "BUCKET-102@7ee2", {{"dtype", {"f16", "bf16", "f32", "f64", "i32"}}}, largest_of_type);
-  add("out_of_turn", "BUCKET-217@bfb4", {}, out_of_turn);
-  add("unused_out_of_turn", "BUCKET-217@bfb4", {{"unused", {"none", "zeros", "find_unused", "static_graph"}}},
+  add("made_of", "BUCKET-216@a809", {{"of", {"options", "gradients", "plans"}}}, made_of);
+  add("hooks_made_of", "BUCKET-216@a809", {{"hook", {"bytes", "powersgd"}}}, hooks_made_of);
+  add("shapes_fit", "BUCKET-216@a809", {}, shapes_fit);
+  add("shapes_have_room", "BUCKET-216@a809", {}, shapes_have_room);
+  add("largest_of_type", "BUCKET-102@66b0", {{"dtype", {"f16", "bf16", "f32", "f64", "i32"}}}, largest_of_type);
+  add("out_of_turn", "BUCKET-217@33bc", {}, out_of_turn);
+  add("unused_out_of_turn", "BUCKET-217@33bc", {{"unused", {"none", "zeros", "find_unused", "static_graph"}}},
       unused_out_of_turn);
-  add("without_memory", "BUCKET-217@bfb4", {{"memory", {"kept", "lazy"}}}, without_memory);
+  add("without_memory", "BUCKET-217@33bc", {{"memory", {"kept", "lazy"}}}, without_memory);
 }
 
 }  // namespace plumbline::conformance

@@ -489,17 +489,17 @@ void add_reducer_rule_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("starts_in_plan_order", "BUCKET-058@6291", {limit, {"passes", {"1", "2"}}}, starts_in_plan_order, {1, 2, 3});
-  add("says_what_it_starts", "BUCKET-058@6291",
+  add("starts_in_plan_order", "BUCKET-058@3c6e", {limit, {"passes", {"1", "2"}}}, starts_in_plan_order, {1, 2, 3});
+  add("says_what_it_starts", "BUCKET-058@3c6e",
       {{"with", {"nothing", "initial", "buffers", "join", "find_unused", "static_graph", "rebuild"}}},
       says_what_it_starts, {1, 2, 3});
-  add("absent_in_groups", "BUCKET-054@8320", {}, absent_in_groups, {1, 2, 3});
-  add("overlaps", "BUCKET-059@4c55", {limit}, overlaps);
-  add("starts_when_written", "BUCKET-060@85c8", {limit}, starts_when_written);
-  add("buffers", "BUCKET-061@5608", {{"passes", {"1", "3"}}}, buffers);
-  add("initial_values", "BUCKET-086@3c5a", {{"given", {"before", "after"}}}, initial_values);
+  add("absent_in_groups", "BUCKET-054@a2d4", {}, absent_in_groups, {1, 2, 3});
+  add("overlaps", "BUCKET-059@f557", {limit}, overlaps);
+  add("starts_when_written", "BUCKET-060@e63f", {limit}, starts_when_written);
+  add("buffers", "BUCKET-061@4d6a", {{"passes", {"1", "3"}}}, buffers);
+  add("initial_values", "BUCKET-086@d3ee", {{"given", {"before", "after"}}}, initial_values);
   suite.add({.id = "bucketing.reducer.division",
-             .verifies = {"BUCKET-062@98f2"},
+             .verifies = {"BUCKET-062@8ddc"},
              .axes = {{"division", {"collective", "before", "after", "split"}},
                       {"memory", {"views", "own"}},
                       suite::worlds({1, 2, 3, 4, 6})},
@@ -511,24 +511,24 @@ void add_reducer_rule_checks(suite::Suite& suite) {
              .body = division});
   suite.add(
       {.id = "bucketing.reducer.experts",
-       .verifies = {"BUCKET-085@073e"},
+       .verifies = {"BUCKET-085@6782"},
        .axes = {{"experts", {"1", "2", "3"}}, suite::worlds({2, 3, 4, 6})},
        .applies =
            [](const suite::Parameters& parameters) { return parameters.world() % parameters.number("experts") == 0; },
        .body = experts});
-  add("hook", "BUCKET-105@92cf", {{"hook", {"largest", "nothing"}}, {"memory", {"views", "own"}}}, hook, {1, 2, 3});
-  add("wide", "BUCKET-106@c4b7", {{"wire", {"own", "f32"}}}, wide, {3, 4});
-  add("sum", "BUCKET-063@cd87", {{"result", {"sum", "average"}}}, sum);
-  add("half_stays_finite", "BUCKET-064@42cd", {suite::half_dtypes(), {"values", {"usual", "large"}}}, half_stays_finite,
+  add("hook", "BUCKET-105@6a30", {{"hook", {"largest", "nothing"}}, {"memory", {"views", "own"}}}, hook, {1, 2, 3});
+  add("wide", "BUCKET-106@c9c9", {{"wire", {"own", "f32"}}}, wide, {3, 4});
+  add("sum", "BUCKET-063@e42c", {{"result", {"sum", "average"}}}, sum);
+  add("half_stays_finite", "BUCKET-064@ad62", {suite::half_dtypes(), {"values", {"usual", "large"}}}, half_stays_finite,
       {2, 3, 4});
-  add("wire_buffers", "BUCKET-065@f14b", {{"buffers", {"1", "2", "3"}}, {"buckets", {"1", "3", "5"}}}, wire_buffers);
+  add("wire_buffers", "BUCKET-065@4923", {{"buffers", {"1", "2", "3"}}, {"buckets", {"1", "3", "5"}}}, wire_buffers);
   suite.add({.id = "bucketing.reducer.other_plans",
-             .verifies = {"BUCKET-066@39ec"},
+             .verifies = {"BUCKET-066@f421"},
              .axes = {{"differs", {"nothing", "limits", "sizes", "count"}}, suite::worlds({2, 3})},
              .spoils_group = true,
              .body = other_plans});
-  add("refusals", "BUCKET-067@bfcc", {{"what", {"nothing", "other_count", "other_type"}}}, refusals, {1, 3});
-  add("late", "BUCKET-068@7506", {{"late", {"nothing", "bias"}}}, late, {1, 3});
+  add("refusals", "BUCKET-067@4f91", {{"what", {"nothing", "other_count", "other_type"}}}, refusals, {1, 3});
+  add("late", "BUCKET-068@3e1c", {{"late", {"nothing", "bias"}}}, late, {1, 3});
 }
 
 }  // namespace plumbline::conformance

@@ -171,7 +171,7 @@ suite::Axis memory(std::vector<std::string> values = {"views", "handed_in", "own
 
 void add_reducer_training_checks(suite::Suite& suite) {
   suite.add({.id = "bucketing.reducer.single_device",
-             .verifies = {"BUCKET-050@d62a"},
+             .verifies = {"BUCKET-050@5307"},
              .axes = {{"model", {"mlp", "equal", "one", "aligned", "resnet50"}}, memory(), suite::worlds({1, 2, 3, 4})},
              .applies =
                  [](const suite::Parameters& parameters) {
@@ -181,36 +181,36 @@ void add_reducer_training_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = single_device});
   suite.add({.id = "bucketing.reducer.accumulation",
-             .verifies = {"BUCKET-051@3bd7"},
+             .verifies = {"BUCKET-051@5f22"},
              .axes = {{"passes", {"1", "2", "213"}}, memory(), suite::worlds({2, 3})},
              .deadlock_prone = true,
              .body = accumulation});
   suite.add({.id = "bucketing.reducer.rebuilt",
-             .verifies = {"BUCKET-052@748a"},
+             .verifies = {"BUCKET-052@9590"},
              .axes = {{"order", {"same", "differs"}}, {"passes", {"1", "2", "213"}}, suite::worlds({2, 3})},
              .deadlock_prone = true,
              .body = rebuilt});
   const suite::Axis lacking{"lacking", {"nothing", "one_rank", "all_ranks", "everything", "in_turn", "last_pass"}};
   suite.add({.id = "bucketing.reducer.unused",
-             .verifies = {"BUCKET-053@5fa1"},
+             .verifies = {"BUCKET-053@7320"},
              .axes = {lacking, memory(), suite::worlds({2, 3})},
              .deadlock_prone = true,
              .body = unused});
   suite.add(
       {.id = "bucketing.reducer.absent",
-       .verifies = {"BUCKET-054@8320"},
+       .verifies = {"BUCKET-054@a2d4"},
        .axes = {{"lacking", {"one_rank", "all_ranks", "in_turn"}}, memory({"views", "own"}), suite::worlds({2, 3})},
        .body = absent});
   suite.add({.id = "bucketing.reducer.same_bits",
-             .verifies = {"BUCKET-055@8d42"},
+             .verifies = {"BUCKET-055@31e9"},
              .axes = {suite::worlds({2, 3, 4})},
              .body = same_bits_again});
   suite.add({.id = "bucketing.reducer.fused",
-             .verifies = {"BUCKET-056@4e9d"},
+             .verifies = {"BUCKET-056@5e34"},
              .axes = {memory({"views", "own"}), suite::worlds({2, 3, 4})},
              .body = fused});
   suite.add({.id = "bucketing.reducer.join",
-             .verifies = {"BUCKET-057@fc54"},
+             .verifies = {"BUCKET-057@f4cd"},
              .axes = {{"rows", {"even", "uneven"}},
                       {"divisor", {"initial_world", "present_ranks"}},
                       suite::worlds({2, 3, 4})},

@@ -250,15 +250,15 @@ void add_sparse_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis entries{"entries", {"even", "uneven", "repeated", "of_last_rank", "none"}};
-  add("is_the_dense_sum", "BUCKET-210@b35f", {entries, {"result", {"average", "sum"}}}, is_the_dense_sum, {1, 2, 3, 4});
-  add("of_doubles", "BUCKET-210@b35f", {{"division", {"collective", "before", "after", "sum"}}}, of_doubles, {1, 2, 3});
-  add("travels", "BUCKET-211@9aca", {entries}, travels, {1, 2, 3});
-  add("refuses_rows", "BUCKET-212@41a6",
+  add("is_the_dense_sum", "BUCKET-210@4f2b", {entries, {"result", {"average", "sum"}}}, is_the_dense_sum, {1, 2, 3, 4});
+  add("of_doubles", "BUCKET-210@4f2b", {{"division", {"collective", "before", "after", "sum"}}}, of_doubles, {1, 2, 3});
+  add("travels", "BUCKET-211@132d", {entries}, travels, {1, 2, 3});
+  add("refuses_rows", "BUCKET-212@87f7",
       {{"what",
         {"nothing", "beyond", "below", "uneven", "width", "type", "dense", "of_dense", "no_rows", "no_numbers",
          "device", "empty"}}},
       refuses_rows, {1, 3});
-  add("other_widths", "BUCKET-212@41a6", {{"widths", {"alike", "differ"}}}, other_widths, {2, 3}, true);
+  add("other_widths", "BUCKET-212@87f7", {{"widths", {"alike", "differ"}}}, other_widths, {2, 3}, true);
 }
 
 }  // namespace plumbline::conformance

@@ -154,7 +154,7 @@ void add_tuning_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&)) {
     axes.push_back(suite::worlds({1, 3}));
     suite.add({.id = std::string("bucketing.tuning.") + name,
-               .verifies = {"BUCKET-218@0b9d"},
+               .verifies = {"BUCKET-218@e7bd"},
                .axes = std::move(axes),
                .body = body});
   };

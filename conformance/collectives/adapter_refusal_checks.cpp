@@ -141,7 +141,7 @@ suite::OptionValues of_type(const std::string& dtype) { return {{"comm.calls", {
 
 void add_adapter_refusal_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.adapter.integer_average",
-             .verifies = {"COLL-012@6481"},
+             .verifies = {"COLL-012@ecb8"},
              .door = suite::Door::adapter,
              .axes = {{"operation", {"all_reduce", "reduce", "reduce_scatter"}},
                       {"integers", {"int32", "int64"}},
@@ -150,7 +150,7 @@ void add_adapter_refusal_checks(suite::Suite& suite) {
              .options = [](const suite::Parameters& parameters) { return of_type(parameters.text("integers")); },
              .body = integer_average});
   suite.add({.id = "collectives.adapter.bad_arguments",
-             .verifies = {"COLL-028@4c9d"},
+             .verifies = {"COLL-028@8002"},
              .door = suite::Door::adapter,
              .axes = {{"fault",
                        {"null_input", "null_output", "negative_count", "fewer_out_than_in", "other_dtype_out",
@@ -165,7 +165,7 @@ void add_adapter_refusal_checks(suite::Suite& suite) {
              .options = [](const suite::Parameters&) { return of_type("float32"); },
              .body = bad_arguments});
   suite.add({.id = "collectives.adapter.bad_lists",
-             .verifies = {"COLL-036@d439"},
+             .verifies = {"COLL-036@9c7e"},
              .door = suite::Door::adapter,
              .axes = {{"list", {"empty", "rank_twice", "rank_out_of_range", "negative_rank", "without_the_caller"}},
                       {"ranks", {"1", "3"}}},

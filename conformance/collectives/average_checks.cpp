@@ -95,19 +95,19 @@ void one_rank_identity(Context& context) {
 
 void add_average_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.average.divisor",
-             .verifies = {"COLL-010@bb4e"},
+             .verifies = {"COLL-010@a099"},
              .axes = {{"length", {"one", "world", "many"}}, suite::worlds()},
              .body = divisor});
   suite.add({.id = "collectives.average.no_overflow",
-             .verifies = {"COLL-011@1a3b"},
+             .verifies = {"COLL-011@792e"},
              .axes = {{"dtype", {"f16"}}, suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = no_overflow});
   suite.add({.id = "collectives.average.integers_refused",
-             .verifies = {"COLL-012@6481"},
+             .verifies = {"COLL-012@ecb8"},
              .axes = {suite::worlds({1, 2, 3})},
              .body = integers_refused});
   suite.add({.id = "collectives.one_rank.identity",
-             .verifies = {"COLL-013@f004"},
+             .verifies = {"COLL-013@4f5a"},
              .axes = {{"place", {"out", "in"}}, suite::worlds({1, 3})},
              .body = one_rank_identity});
 }

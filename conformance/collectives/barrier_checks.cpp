@@ -59,7 +59,7 @@ void nobody_leaves_early(Context& context) {
 
 void add_barrier_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.barrier.nobody_leaves_early",
-             .verifies = {"COLL-049@5401"},
+             .verifies = {"COLL-049@40c5"},
              .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = nobody_leaves_early});

@@ -90,11 +90,11 @@ void unaligned(Context& context) {
 
 void add_buffer_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.buffers.in_place",
-             .verifies = {"COLL-022@8c6f"},
+             .verifies = {"COLL-022@62d1"},
              .axes = {operations_axis(kInPlaceOperations), suite::worlds()},
              .body = in_place});
   suite.add({.id = "collectives.buffers.input_untouched",
-             .verifies = {"COLL-023@a333"},
+             .verifies = {"COLL-023@21d6"},
              .axes = {operations_axis(exercised_operations()), suite::worlds({2, 3, 5, 6})},
              .applies =
                  [](const suite::Parameters& parameters) {
@@ -102,11 +102,11 @@ void add_buffer_checks(suite::Suite& suite) {
                  },  // has no input
              .body = input_untouched});
   suite.add({.id = "collectives.buffers.nothing_outside",
-             .verifies = {"COLL-024@d3f7"},
+             .verifies = {"COLL-024@873e"},
              .axes = {operations_axis(exercised_operations()), suite::worlds({2, 3, 5, 6})},
              .body = nothing_outside});
   suite.add({.id = "collectives.buffers.unaligned",
-             .verifies = {"COLL-025@af85"},
+             .verifies = {"COLL-025@0ed9"},
              .axes = {suite::dtypes(), suite::worlds({2, 3, 5, 6})},
              .body = unaligned});
 }

@@ -70,21 +70,21 @@ void abort_reaches_all(Context& context) {
 
 void add_failure_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.failure.only_that_group_is_lost",
-             .verifies = {"COLL-053@dd11"},
+             .verifies = {"COLL-053@8766"},
              .axes = {suite::worlds({2, 3, 5})},
              .spoils_group = true,
              .body = only_that_group_is_lost});
   suite.add({.id = "collectives.failure.slow_is_not_dead",
-             .verifies = {"COLL-054@b8bb"},
+             .verifies = {"COLL-054@77b2"},
              .axes = {suite::worlds({2, 3})},
              .body = slow_is_not_dead});
   suite.add({.id = "collectives.failure.departure_is_noticed",
-             .verifies = {"COLL-055@dfdb"},
+             .verifies = {"COLL-055@8765"},
              .axes = {suite::worlds({2, 3, 5})},
              .spoils_group = true,
              .body = departure_is_noticed});
   suite.add({.id = "collectives.failure.abort_reaches_all",
-             .verifies = {"COLL-056@d6d1"},
+             .verifies = {"COLL-056@7c84"},
              .axes = {suite::worlds({2, 3})},
              .spoils_group = true,
              .body = abort_reaches_all});

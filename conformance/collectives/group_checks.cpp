@@ -144,32 +144,32 @@ void bad_rank_lists(Context& context) {
 
 void add_group_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.groups.members_only",
-             .verifies = {"COLL-031@fca6"},
+             .verifies = {"COLL-031@bdbb"},
              .axes = {{"shape", {"strided", "without_first", "overlapping"}}, suite::worlds({3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = members_only});
   suite.add({.id = "collectives.groups.order",
-             .verifies = {"COLL-032@6fa2"},
+             .verifies = {"COLL-032@d047"},
              .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = rank_order_of_groups});
   suite.add({.id = "collectives.groups.roots_and_peers",
-             .verifies = {"COLL-033@6863"},
+             .verifies = {"COLL-033@cd60"},
              .axes = {suite::worlds({3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = roots_and_peers});
   suite.add({.id = "collectives.groups.nested",
-             .verifies = {"COLL-034@054d"},
+             .verifies = {"COLL-034@a920"},
              .axes = {suite::worlds({4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = nested});
   suite.add({.id = "collectives.groups.never_meet",
-             .verifies = {"COLL-035@6e6a"},
+             .verifies = {"COLL-035@e460"},
              .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = never_meet});
   suite.add({.id = "collectives.groups.bad_lists",
-             .verifies = {"COLL-036@d439"},
+             .verifies = {"COLL-036@9c7e"},
              .axes = {suite::worlds({1, 2, 3})},
              .body = bad_rank_lists});
 }

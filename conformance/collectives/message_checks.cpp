@@ -234,17 +234,17 @@ void add_message_checks(suite::Suite& suite) {
                .deadlock_prone = true,
                .body = std::move(body)});
   };
-  add("collectives.messages.every_pair", "COLL-043@b90a", {2, 3, 4, 5, 6, 8}, every_pair);
-  add("collectives.messages.order", "COLL-044@4884", {2, 3, 5, 6}, order_of_messages);
-  add("collectives.messages.tags", "COLL-045@9986", {2, 3, 5, 6}, tags);
+  add("collectives.messages.every_pair", "COLL-043@a4b6", {2, 3, 4, 5, 6, 8}, every_pair);
+  add("collectives.messages.order", "COLL-044@ed2a", {2, 3, 5, 6}, order_of_messages);
+  add("collectives.messages.tags", "COLL-045@814a", {2, 3, 5, 6}, tags);
   suite.add({.id = "collectives.messages.buffer_is_free_afterwards",
-             .verifies = {"COLL-061@a346"},
+             .verifies = {"COLL-061@0661"},
              .axes = {{"size", {"small", "large"}}, suite::worlds({2, 3, 5})},
              .deadlock_prone = true,
              .body = buffer_is_free_afterwards});
-  add("collectives.messages.groups_apart", "COLL-046@2bc4", {2, 3, 5, 6}, groups_apart);
-  add("collectives.messages.to_self", "COLL-047@a185", {1, 2, 3}, to_self);
-  add("collectives.messages.empty", "COLL-048@30cd", {2, 3, 5, 6}, empty);
+  add("collectives.messages.groups_apart", "COLL-046@8284", {2, 3, 5, 6}, groups_apart);
+  add("collectives.messages.to_self", "COLL-047@301e", {1, 2, 3}, to_self);
+  add("collectives.messages.empty", "COLL-048@b6c9", {2, 3, 5, 6}, empty);
 }
 
 }  // namespace plumbline::conformance

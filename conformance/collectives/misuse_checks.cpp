@@ -119,12 +119,12 @@ void messages(Context& context) {
 
 void add_misuse_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.misuse.detected",
-             .verifies = {"COLL-057@8a72"},
+             .verifies = {"COLL-057@c9a9"},
              .axes = {{"difference", {"operation", "count", "dtype", "op", "root"}}, suite::worlds({2, 3, 5, 6})},
              .spoils_group = true,
              .body = detected});
   suite.add({.id = "collectives.misuse.messages",
-             .verifies = {"COLL-058@87ac"},
+             .verifies = {"COLL-058@593a"},
              .axes = {{"difference", {"count", "dtype"}}, suite::worlds({2, 3})},
              .spoils_group = true,
              .body = messages});

@@ -164,39 +164,39 @@ void exchange_in_a_batch(Context& context) {
 
 void add_nonblocking_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.nonblocking.returns_at_once",
-             .verifies = {"COLL-037@f2b2"},
+             .verifies = {"COLL-037@4b5e"},
              .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = returns_at_once});
   suite.add({.id = "collectives.nonblocking.many_outstanding",
-             .verifies = {"COLL-038@a95d"},
+             .verifies = {"COLL-038@1bf3"},
              .axes = {suite::worlds()},
              .deadlock_prone = true,
              .body = many_outstanding});
   suite.add({.id = "collectives.nonblocking.test_is_honest",
-             .verifies = {"COLL-039@c68a"},
+             .verifies = {"COLL-039@bae5"},
              .axes = {suite::worlds({2, 3, 5, 6})},
              .deadlock_prone = true,
              .body = test_is_honest});
   suite.add({.id = "collectives.nonblocking.agrees_with_blocking",
-             .verifies = {"COLL-040@ade4"},
+             .verifies = {"COLL-040@be69"},
              .axes = {operations_axis(exercised_operations()), suite::worlds({2, 3, 5, 6})},
              .applies = [](const suite::Parameters& parameters) { return operation_of(parameters) != Operation::send; },
              .deadlock_prone = true,
              .body = agrees_with_blocking});
   suite.add({.id = "collectives.nonblocking.agrees_when_rounding",
-             .verifies = {"COLL-040@ade4"},
+             .verifies = {"COLL-040@be69"},
              .axes = {{"dtype", {"f32"}}, suite::worlds({2, 3, 5, 6})},
              .needs = {comm::Capability::rank_order},
              .deadlock_prone = true,
              .body = agrees_with_blocking_when_rounding});
   suite.add({.id = "collectives.nonblocking.order",
-             .verifies = {"COLL-041@d176"},
+             .verifies = {"COLL-041@055b"},
              .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = order_of_calls});
   suite.add({.id = "collectives.nonblocking.exchange_in_a_batch",
-             .verifies = {"COLL-042@ae9a"},
+             .verifies = {"COLL-042@b519"},
              .axes = {{"size", {"small", "large"}}, suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = exchange_in_a_batch});

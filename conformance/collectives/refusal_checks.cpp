@@ -113,15 +113,15 @@ void claims_hold(Context& context) {
 
 void add_refusal_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.arguments.refused",
-             .verifies = {"COLL-028@4c9d"},
+             .verifies = {"COLL-028@8002"},
              .axes = {suite::worlds({1, 2, 3})},
              .body = arguments_refused});
   suite.add({.id = "collectives.capabilities.refuses_the_rest",
-             .verifies = {"COLL-029@e127"},
+             .verifies = {"COLL-029@ba7b"},
              .axes = {suite::worlds({1, 3})},
              .body = refuses_the_rest});
   suite.add({.id = "collectives.capabilities.claims_hold",
-             .verifies = {"COLL-030@f20c"},
+             .verifies = {"COLL-030@a4f9"},
              .axes = {suite::worlds({2, 3, 6})},
              .body = claims_hold});
 }

@@ -67,11 +67,11 @@ void back_to_back(Context& context) {
 
 void add_reuse_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.buffers.input_is_free_afterwards",
-             .verifies = {"COLL-063@ede0"},
+             .verifies = {"COLL-063@590e"},
              .axes = {operations_axis(collectives_with_data()), suite::worlds({2, 3, 5})},
              .body = input_is_free_afterwards});
   suite.add({.id = "collectives.buffers.back_to_back",
-             .verifies = {"COLL-064@8302"},
+             .verifies = {"COLL-064@7b12"},
              .axes = {operations_axis(exercised_operations()), suite::worlds({2, 3, 5})},
              .body = back_to_back});
 }

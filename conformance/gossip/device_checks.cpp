@@ -197,12 +197,12 @@ void add_gossip_device_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis types{"types", {"f16", "bf16", "f32", "f64", "several"}};
-  add("rounds", {"GOSSIP-180@925a", "GOSSIP-181@fcd5"},
+  add("rounds", {"GOSSIP-180@de98", "GOSSIP-181@7474"},
       {{"graph", {"ring", "hub"}}, {"kind", {"uniform", "skewed", "fused", "push-pull"}}, types}, rounds, {1, 2, 3, 5});
-  add("host_goes_on", {"GOSSIP-181@fcd5"}, {{"how", {"mix", "thread"}}}, host_goes_on, {2, 3}, 90s);
-  add("beside", {"GOSSIP-182@103c"},
+  add("host_goes_on", {"GOSSIP-181@7474"}, {{"how", {"mix", "thread"}}}, host_goes_on, {2, 3}, 90s);
+  add("beside", {"GOSSIP-182@29dd"},
       {{"graph", {"ring", "hub"}}, {"streams", {"own", "callers"}}, {"types", {"f32", "several"}}}, beside, {1, 2, 3});
-  add("refuses", {"GOSSIP-183@9c39"}, {}, refuses, {1, 2, 3});
+  add("refuses", {"GOSSIP-183@e1fa"}, {}, refuses, {1, 2, 3});
 }
 
 }  // namespace plumbline::conformance

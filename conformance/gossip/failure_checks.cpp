@@ -487,31 +487,31 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   };
   const suite::Axis mixing{"mixing", {"uniform", "skewed"}};
   const suite::Axis graphs{"graph", {"n-peer-exponential", "ring", "hub"}};
-  add("failure.unmatched", "GOSSIP-040@8cd4",
+  add("failure.unmatched", "GOSSIP-040@3c50",
       {{"differs", {"nothing", "peers", "graph", "book", "round", "convention", "mixing", "kept", "sent"}}}, unmatched,
       {3, 4}, {}, true);
-  add("failure.interrupted", "GOSSIP-041@3de6", {graphs, mixing, {"exchange", {"0", "2", "5"}}}, interrupted,
+  add("failure.interrupted", "GOSSIP-041@5bac", {graphs, mixing, {"exchange", {"0", "2", "5"}}}, interrupted,
       {2, 3, 4});
-  add("failure.other_group", "GOSSIP-042@aa29",
+  add("failure.other_group", "GOSSIP-042@2e01",
       {{"graph", {"n-peer-exponential", "hub"}}, {"call", {"0", "1", "2", "3", "4", "5", "9"}}}, other_group,
       {2, 3, 4, 5}, {Capability::failure_detection}, true);
-  add("failure.comparison_cut", "GOSSIP-184@b535", {{"cut", {"no", "0", "1", "late"}}}, comparison_cut, {2, 3, 4},
+  add("failure.comparison_cut", "GOSSIP-184@23cc", {{"cut", {"no", "0", "1", "late"}}}, comparison_cut, {2, 3, 4},
       {Capability::failure_detection}, true);
-  add("failure.heartbeat", "GOSSIP-043@b812", {}, heartbeat, {2, 3, 4}, {Capability::wait_timeout}, true);
-  add("thread.beside", "GOSSIP-044@fab7", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside_the_caller,
+  add("failure.heartbeat", "GOSSIP-043@95ce", {}, heartbeat, {2, 3, 4}, {Capability::wait_timeout}, true);
+  add("thread.beside", "GOSSIP-044@ad3c", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside_the_caller,
       {1, 2, 3, 4}, {Capability::thread_multiple});
-  add("thread.one_version", "GOSSIP-045@a797", {}, one_version, {2, 3}, {Capability::thread_multiple});
-  add("thread.interrupted", "GOSSIP-046@b808", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
-  add("failure.pieces", "GOSSIP-049@7317", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);
-  add("failure.confirmed_pieces", "GOSSIP-203@8cd4",
+  add("thread.one_version", "GOSSIP-045@9dd5", {}, one_version, {2, 3}, {Capability::thread_multiple});
+  add("thread.interrupted", "GOSSIP-046@fd87", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
+  add("failure.pieces", "GOSSIP-049@a98b", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);
+  add("failure.confirmed_pieces", "GOSSIP-203@2085",
       {{"graph", {"n-peer-exponential", "hub"}}, {"again", {"here", "elsewhere"}}, {"call", {"2", "7", "13", "999"}}},
       confirmed_pieces, {2, 3, 4}, {Capability::failure_detection}, true);
-  add("failure.unconfirmed", "GOSSIP-203@8cd4", {{"node", {"mute", "talking"}}}, unconfirmed, {2, 3, 4}, {}, true);
-  add("thread.pauses", "GOSSIP-110@02d8", {{"wire", {"cut", "whole"}}}, thread_pauses, {2, 3},
+  add("failure.unconfirmed", "GOSSIP-203@2085", {{"node", {"mute", "talking"}}}, unconfirmed, {2, 3, 4}, {}, true);
+  add("thread.pauses", "GOSSIP-110@9db2", {{"wire", {"cut", "whole"}}}, thread_pauses, {2, 3},
       {Capability::thread_multiple}, true);
-  add("thread.gives_up", "GOSSIP-048@c8d0", {{"wire", {"cut", "whole"}}}, thread_gives_up, {2, 3, 4},
+  add("thread.gives_up", "GOSSIP-048@2187", {{"wire", {"cut", "whole"}}}, thread_gives_up, {2, 3, 4},
       {Capability::thread_multiple}, true);
-  add("thread.stops", "GOSSIP-047@2958", {{"ends_by", {"collecting", "closing"}}}, thread_stops, {2, 3, 4},
+  add("thread.stops", "GOSSIP-047@c1e0", {{"ends_by", {"collecting", "closing"}}}, thread_stops, {2, 3, 4},
       {Capability::thread_multiple, Capability::failure_detection}, true);
 }
 

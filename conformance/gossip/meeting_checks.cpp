@@ -146,7 +146,7 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
   using comm::Capability;
   const suite::Axis mixing{"mixing", {"uniform", "skewed"}};
   suite.add({.id = "gossip.meeting.equals_messages",
-             .verifies = {"GOSSIP-200@f6de"},
+             .verifies = {"GOSSIP-200@78ac"},
              .axes = {{"graph", {"n-peer-exponential", "random-matching", "hub"}},
                       mixing,
                       suite::floating_dtypes(),
@@ -154,7 +154,7 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
                       suite::worlds({2, 3, 4})},
              .body = equals_messages});
   suite.add({.id = "gossip.meeting.cut",
-             .verifies = {"GOSSIP-201@3917"},
+             .verifies = {"GOSSIP-201@7efb"},
              .axes = {{"graph", {"n-peer-exponential", "hub"}},
                       mixing,
                       {"again", {"alike", "by_messages"}},
@@ -163,7 +163,7 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
              .spoils_group = true,
              .body = cut});
   suite.add({.id = "gossip.meeting.some_alone",
-             .verifies = {"GOSSIP-202@8576"},
+             .verifies = {"GOSSIP-202@a909"},
              .axes = {{"graph", {"n-peer-exponential", "random-matching"}},
                       {"wire", {"of_one", "of_nobody"}},
                       suite::worlds({2, 4, 6})},

@@ -331,36 +331,36 @@ void add_push_sum_checks(suite::Suite& suite) {
   };
   const suite::Axis mixing{"mixing", {"uniform", "skewed"}};
   const suite::Axis any{"graph", {"n-peer-exponential", "ring", "hub", "chords"}};
-  add("mass", "GOSSIP-030@5d5d", {{"graph", {"hub", "chords", "star", "ring", "random-matching"}}, mixing}, mass,
+  add("mass", "GOSSIP-030@007e", {{"graph", {"hub", "chords", "star", "ring", "random-matching"}}, mixing}, mass,
       {1, 2, 3, 4});
   suite.add({.id = "gossip.push_sum.rounds",
-             .verifies = {"GOSSIP-031@75ef"},
+             .verifies = {"GOSSIP-031@457b"},
              .axes = {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub", "star"}},
                       mixing,
                       {"algorithm", {"push_sum", "push_pull"}},
                       suite::worlds({1, 2, 3, 4})},
              .deadlock_prone = true,
              .body = push_sum_rounds});
-  add("estimate", "GOSSIP-032@c84f", {any, mixing}, estimate, {1, 3, 4});
-  add("fusion", "GOSSIP-033@3a3a", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
+  add("estimate", "GOSSIP-032@b02b", {any, mixing}, estimate, {1, 3, 4});
+  add("fusion", "GOSSIP-033@312d", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
       {2, 3});
-  add("types", "GOSSIP-034@8f2f", {suite::dtypes(), {"graph", {"n-peer-exponential", "hub"}}}, types, {2, 3});
-  add("two_types", "GOSSIP-038@9663", {{"convention", {"plumbline", "fairscale"}}}, two_types, {2, 3, 4});
-  add("turns_of_sides", "GOSSIP-039@a1aa", {{"algorithm", {"push_sum", "push_pull"}}}, turns_of_sides, {2, 4, 6});
-  add("messages", "GOSSIP-035@5d71", {any, mixing, {"confirms", {"yes", "no"}}}, messages, {1, 2, 3, 4});
+  add("types", "GOSSIP-034@303a", {suite::dtypes(), {"graph", {"n-peer-exponential", "hub"}}}, types, {2, 3});
+  add("two_types", "GOSSIP-038@bd13", {{"convention", {"plumbline", "fairscale"}}}, two_types, {2, 3, 4});
+  add("turns_of_sides", "GOSSIP-039@be73", {{"algorithm", {"push_sum", "push_pull"}}}, turns_of_sides, {2, 4, 6});
+  add("messages", "GOSSIP-035@e937", {any, mixing, {"confirms", {"yes", "no"}}}, messages, {1, 2, 3, 4});
   suite.add({.id = "gossip.push_sum.out_of_order",
-             .verifies = {"GOSSIP-111@1cde"},
+             .verifies = {"GOSSIP-111@fea4"},
              .axes = {{"graph", {"hub", "chords", "star"}},
                       {"messages", {"late", "overtaken"}},
                       {"confirms", {"yes", "no"}},
                       suite::worlds({1, 2, 3, 4})},
              .deadlock_prone = true,
              .body = out_of_order});
-  add("rotation", "GOSSIP-036@0332",
+  add("rotation", "GOSSIP-036@c34e",
       {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub"}}, {"after", {"nothing", "skips", "resume"}}},
       rotation, {2, 3, 4});
   suite.add({.id = "gossip.push_sum.exact",
-             .verifies = {"GOSSIP-037@9906"},
+             .verifies = {"GOSSIP-037@4149"},
              .axes = {{"graph", {"complete", "n-peer-exponential"}}, suite::worlds({1, 2, 3, 4, 8})},
              .applies =
                  [](const suite::Parameters& parameters) {

@@ -649,40 +649,40 @@ void add_gossip_rate_checks(suite::Suite& suite) {
     return option;
   };
   const suite::Axis all{"graph", all_graphs()}, mixing{"mixing", {"uniform", "skewed", "metropolis-hastings"}};
-  add("shares.stochastic", "GOSSIP-021@1581", {all, mixing}, {kTopology, kGraphAnswers}, stochastic,
+  add("shares.stochastic", "GOSSIP-021@cefd", {all, mixing}, {kTopology, kGraphAnswers}, stochastic,
       {weighed, weights, graph}, mixes);
-  add("shares.rules", "GOSSIP-022@59eb", {all, {"mixing", {"uniform", "metropolis-hastings"}}},
+  add("shares.rules", "GOSSIP-022@7f61", {all, {"mixing", {"uniform", "metropolis-hastings"}}},
       {kTopology, kGraphAnswers}, share_rules, {weighed, weights, graph}, mixes);
-  add("spectrum.closed_forms", "GOSSIP-023@a729", {}, {kSpectrum}, closed,
+  add("spectrum.closed_forms", "GOSSIP-023@63ac", {}, {kSpectrum}, closed,
       {{kSpectrum, "graph", {"complete", "n-peer-exponential", "ring", "static-exponential"}},
        mixed(kSpectrum, "mixing", "uniform")});
-  add("spectrum.bound", "GOSSIP-024@bfb8",
+  add("spectrum.bound", "GOSSIP-024@9f67",
       {{"graph",
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
          "ring", "static-exponential", "mesh", "star", "complete", "random-matching"}}},
       {kSpectrum, kSimulate, kTopology}, bound,
       {simulated, spectrum, weighed, by_graph(kSimulate, "mixing"), by_graph(kSpectrum, "mixing"),
        by_graph(kTopology, "args.mixing")});
-  add("simulate.million", "GOSSIP-112@1511",
+  add("simulate.million", "GOSSIP-112@2b46",
       {{"graph", {"directed-exponential", "n-peer-exponential", "ring", "static-exponential"}}}, {kSpectrum, kSimulate},
       million, {simulated, spectrum, mixed(kSimulate, "mixing", "uniform"), mixed(kSpectrum, "mixing", "uniform")});
-  add("spectrum.long_run", "GOSSIP-025@b4fd",
+  add("spectrum.long_run", "GOSSIP-025@9ca5",
       {{"graph", {"directed-exponential", "directed-linear", "ring", "static-exponential", "mesh", "star"}}},
       {kSpectrum, kSimulate}, long_run,
       {simulated, spectrum, mixed(kSimulate, "mixing", "skewed"), mixed(kSpectrum, "mixing", "skewed")});
-  add("simulate.exact_rounds", "GOSSIP-026@6f71", {}, {kSimulate}, exact_rounds,
+  add("simulate.exact_rounds", "GOSSIP-026@be71", {}, {kSimulate}, exact_rounds,
       {{kSimulate, "graph", {"complete", "directed-exponential", "n-peer-exponential", "ring", "static-exponential"}},
        mixed(kSimulate, "mixing", "uniform")});
-  add("simulate.conserves", "GOSSIP-027@6109", {all, {"mixing", {"uniform", "skewed"}}}, {kSimulate}, conserves,
+  add("simulate.conserves", "GOSSIP-027@4390", {all, {"mixing", {"uniform", "skewed"}}}, {kSimulate}, conserves,
       {simulated, simulated_weights});
-  add("simulate.bad_lists", "GOSSIP-113@ec6e", {{"lists", {"values"}}}, {kSimulate}, bad_lists,
+  add("simulate.bad_lists", "GOSSIP-113@7ab4", {{"lists", {"values"}}}, {kSimulate}, bad_lists,
       {mixed(kSimulate, "graph", "ring"), mixed(kSimulate, "mixing", "uniform")});
-  add("trace.bad_lists", "GOSSIP-113@ec6e", {{"lists", {"starts", "books", "weights"}}}, {kTrace}, bad_lists,
+  add("trace.bad_lists", "GOSSIP-113@7ab4", {{"lists", {"starts", "books", "weights"}}}, {kTrace}, bad_lists,
       {{kTrace, "graph", {}, "lists", {{"starts", {"ring"}}}},
        mixed(kTrace, "algorithm", "PushSum"),
        mixed(kTrace, "mixing", "uniform"),
        mixed(kTrace, "dtype", "float32")});
-  add("simulate.equals_shares", "GOSSIP-028@c54f", {all, mixing}, {kSimulate, kTopology}, equals_shares,
+  add("simulate.equals_shares", "GOSSIP-028@4f0c", {all, mixing}, {kSimulate, kTopology}, equals_shares,
       {simulated, simulated_weights, weighed, weights}, mixes);
 }
 

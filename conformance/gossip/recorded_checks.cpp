@@ -356,13 +356,13 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
                .options = options_of(std::move(options)),
                .body = body});
   };
-  add("graph.fairscale_books", "GOSSIP-001@bdb6", "gossip.graph", graphs, books);
-  add("graph.fairscale_turns", "GOSSIP-002@84b3", "gossip.graph", graphs, turns);
-  add("graph.fairscale_weights", "GOSSIP-003@6140", "gossip.graph", graphs, weights);
+  add("graph.fairscale_books", "GOSSIP-001@b127", "gossip.graph", graphs, books);
+  add("graph.fairscale_turns", "GOSSIP-002@596b", "gossip.graph", graphs, turns);
+  add("graph.fairscale_weights", "GOSSIP-003@4d7d", "gossip.graph", graphs, weights);
   suite::Axis graphs_and_books = graphs;
   graphs_and_books.values.emplace_back("phone_book");
   suite.add({.id = "gossip.trace.fairscale",
-             .verifies = {"GOSSIP-004@c7a7"},
+             .verifies = {"GOSSIP-004@399a"},
              .door = Door::adapter,
              .axes = {{"algorithm", {"PushSum", "PushPull"}}, {"mixing", {"lazy", "eager"}}, graphs_and_books},
              .applies = is_traced,
@@ -370,13 +370,13 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
              .convention = "fairscale",
              .options = traced_options,
              .body = traces});
-  add("blocking.fairscale", "GOSSIP-005@ef28", "gossip.blocking", graphs, blocking);
-  add("topology.bluefog", "GOSSIP-006@84ac", "gossip.topology",
+  add("blocking.fairscale", "GOSSIP-005@5d69", "gossip.blocking", graphs, blocking);
+  add("topology.bluefog", "GOSSIP-006@be22", "gossip.topology",
       {"topology",
        {"ExponentialTwoGraph", "ExponentialGraph", "SymmetricExponentialGraph", "RingGraph", "MeshGrid2DGraph",
         "StarGraph", "FullyConnectedGraph"}},
       bluefog, "bluefog");
-  add("turns.bluefog", "GOSSIP-007@5d45", "gossip.turns",
+  add("turns.bluefog", "GOSSIP-007@2eac", "gossip.turns",
       {"generator",
        {"GetDynamicOnePeerSendRecvRanks", "GetExp2DynamicSendRecvMachineRanks", "GetInnerOuterRingDynamicSendRecvRanks",
         "GetInnerOuterExpo2DynamicSendRecvRanks"}},

@@ -91,12 +91,12 @@ void nodes(Context& context) {
 
 void add_creation_checks(suite::Suite& suite) {
   suite.add({.id = "groups.creation.log",
-             .verifies = {"GROUP-015@d4e5"},
+             .verifies = {"GROUP-015@dd21"},
              .axes = {{"plan", {"whole", "stages"}}, suite::worlds({2, 3, 4, 6})},
              .deadlock_prone = true,
              .body = log_of_creations});
   suite.add({.id = "groups.creation.nodes",
-             .verifies = {"GROUP-016@9dbb"},
+             .verifies = {"GROUP-016@796e"},
              .axes = {{"nodes", {"even", "uneven", "alone"}}, suite::worlds({3, 4, 6})},
              .applies =
                  [](const suite::Parameters& parameters) {

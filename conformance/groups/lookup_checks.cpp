@@ -142,7 +142,7 @@ suite::Axis lists() { return {"list", {"whole", "without_first", "odd", "descend
 
 void add_lookup_checks(suite::Suite& suite) {
   suite.add({.id = "groups.modes.neighbours",
-             .verifies = {"GROUP-006@aabd"},
+             .verifies = {"GROUP-006@10bc"},
              .axes = {{"sizes", {"1x1x1", "2x1x1", "3x1x1", "1x3x1", "3x2x1", "2x1x3", "4x1x2"}},
                       suite::worlds({1, 2, 3, 6, 8})},
              .applies =
@@ -154,15 +154,15 @@ void add_lookup_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = neighbours});
   suite.add({.id = "groups.modes.lookup",
-             .verifies = {"GROUP-007@0e9f"},
+             .verifies = {"GROUP-007@23ff"},
              .axes = {{"asked", {"known", "unknown", "without_a_part"}}, suite::worlds({2, 3, 4})},
              .body = lookup});
   suite.add({.id = "groups.ranks.translation",
-             .verifies = {"GROUP-008@d4da"},
+             .verifies = {"GROUP-008@7247"},
              .axes = {lists(), suite::worlds({2, 3, 4, 6})},
              .body = translation});
   suite.add({.id = "groups.ranks.neighbours",
-             .verifies = {"GROUP-006@aabd"},
+             .verifies = {"GROUP-006@10bc"},
              .axes = {{"list", {"descending", "interleaved", "odd", "unequal_strides", "some_of_them"}},
                       suite::worlds({3, 4, 6, 8})},
              .needs = {comm::Capability::nonblocking, comm::Capability::point_to_point, comm::Capability::coalescing},
@@ -170,12 +170,12 @@ void add_lookup_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = neighbours_in_list});
   suite.add({.id = "groups.roots.named",
-             .verifies = {"GROUP-009@e562"},
+             .verifies = {"GROUP-009@a352"},
              .axes = {lists(), suite::worlds({2, 3, 4, 6, 8})},
              .deadlock_prone = true,
              .body = named_root});
   suite.add({.id = "groups.roots.initial_values",
-             .verifies = {"GROUP-010@a709"},
+             .verifies = {"GROUP-010@6f3b"},
              .axes = {lists(), suite::worlds({2, 3, 4, 6, 8})},
              .deadlock_prone = true,
              .body = initial_values});

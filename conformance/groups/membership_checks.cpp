@@ -209,7 +209,7 @@ void shared_modules(Context& context) {
 
 void add_membership_checks(suite::Suite& suite) {
   suite.add({.id = "groups.modes.members",
-             .verifies = {"GROUP-001@e940"},
+             .verifies = {"GROUP-001@bcb1"},
              .axes = {{"convention", {"colossalai", "megatron", "deepspeed"}},
                       {"sizes", kSizes},
                       suite::worlds({1, 2, 3, 4, 6, 8})},
@@ -217,25 +217,25 @@ void add_membership_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = modes_members});
   suite.add({.id = "groups.plans.members",
-             .verifies = {"GROUP-002@2e61"},
+             .verifies = {"GROUP-002@26e7"},
              .axes = {{"plan", {"descending", "without_first", "strided", "overlapping", "alone", "megatron"}},
                       suite::worlds({2, 3, 4, 6, 8})},
              .deadlock_prone = true,
              .body = plans_members});
   suite.add({.id = "groups.plans.order",
-             .verifies = {"GROUP-003@e34f"},
+             .verifies = {"GROUP-003@bbe9"},
              .axes = {{"list", {"whole", "descending", "interleaved", "some_of_them", "unequal_strides"}},
                       suite::worlds({2, 3, 4, 6, 8})},
              .deadlock_prone = true,
              .body = plans_order});
   suite.add({.id = "groups.plans.concurrent",
-             .verifies = {"GROUP-004@9d30"},
+             .verifies = {"GROUP-004@4937"},
              .axes = {{"pair", {"overlapping", "same_list"}}, suite::worlds({2, 3, 4, 6, 8})},
              .needs = {comm::Capability::nonblocking},
              .deadlock_prone = true,
              .body = concurrent});
   suite.add({.id = "groups.modes.every_geometry",
-             .verifies = {"GROUP-005@cd58"},
+             .verifies = {"GROUP-005@63ba"},
              .axes = {geometries_axis(), suite::worlds({4, 6, 8})},
              .applies =
                  [](const Parameters& parameters) {
@@ -245,7 +245,7 @@ void add_membership_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = every_geometry});
   suite.add({.id = "groups.modes.shared_modules",
-             .verifies = {"GROUP-035@0ebb"},
+             .verifies = {"GROUP-035@0d40"},
              .axes = {{"stages", {"first_and_last", "last_and_first"}},
                       {"sizes", {"2x1x1", "3x1x1", "2x3x1", "3x1x2", "4x1x1", "2x2x2", "4x2x1"}},
                       suite::worlds({2, 3, 4, 6, 8})},

@@ -192,14 +192,14 @@ std::string accepts_logs(Adapter& adapter, int ranks) {
 
 void add_group_size_checks(suite::Suite& suite) {
   const std::vector<int> told_all{12, 60, 1001, 2744}, logged{12, 60, 1001, 4096};
-  for (const auto& [convention, groups, shared] : {std::tuple("plumbline", "GROUP-024@14af", "GROUP-029@814b"),
-                                                   std::tuple("colossalai", "GROUP-024@14af", "GROUP-028@af88")}) {
+  for (const auto& [convention, groups, shared] : {std::tuple("plumbline", "GROUP-024@07ca", "GROUP-029@71c1"),
+                                                   std::tuple("colossalai", "GROUP-024@07ca", "GROUP-028@5dec")}) {
     add_sized_check(suite, "groups", {"groups.parallel_groups", groups, told_all, all_modes(convention), convention});
     add_sized_check(suite, "groups", {"groups.shared_module", shared, told_all, shared_ends(convention), convention});
   }
-  add_sized_check(suite, "groups", {"groups.conventions", "GROUP-027@3782", {12, 60, 1001, 65'536}, two_conventions});
-  for (const SizedCheck& lint : {SizedCheck{"groups.lint", "GROUP-033@3740", logged, accepts_logs},
-                                 {"groups.lint", "GROUP-030@65d4", logged, names_one_rank, "plumbline", "fault"}})
+  add_sized_check(suite, "groups", {"groups.conventions", "GROUP-027@2303", {12, 60, 1001, 65'536}, two_conventions});
+  for (const SizedCheck& lint : {SizedCheck{"groups.lint", "GROUP-033@ee14", logged, accepts_logs},
+                                 {"groups.lint", "GROUP-030@5f3b", logged, names_one_rank, "plumbline", "fault"}})
     add_sized_check(suite, "groups", asking({{"form", {"creations"}}}, lint));
 }
 

@@ -139,7 +139,7 @@ void members_get_their_sums(Context& context) {
 
 void add_interpreter_checks(suite::Suite& suite) {
   suite.add({.id = "pass.runs.pass_keeps_values",
-             .verifies = {"PASS-085@8475"},
+             .verifies = {"PASS-085@b87c"},
              .door = Door::adapter,
              .axes = {{"steps", kinds_of_steps()}},
              .operations = {kPass},
@@ -147,15 +147,15 @@ void add_interpreter_checks(suite::Suite& suite) {
              .body = pass_keeps_values});
   suite.add(
       {.id = "pass.runs.equal_over_a_backend",
-       .verifies = {"PASS-086@4550"},
+       .verifies = {"PASS-086@7829"},
        .axes = {{"step", {"plain", "groups", "tensor_parallel", "averaged", "two_degrees"}}, suite::worlds({2, 3, 4})},
        .body = equal_over_a_backend});
   suite.add({.id = "pass.runs.gradients_are_means",
-             .verifies = {"PASS-087@0221"},
+             .verifies = {"PASS-087@6568"},
              .axes = {suite::worlds({1, 2, 3, 4})},
              .body = gradients_are_means});
   suite.add({.id = "pass.runs.members_get_their_sums",
-             .verifies = {"PASS-088@0c8e"},
+             .verifies = {"PASS-088@8224"},
              .axes = {{"members", {"2", "5"}}, {"op", {"sum", "avg"}}, suite::worlds({1, 2, 3})},
              .body = members_get_their_sums});
 }

@@ -287,7 +287,7 @@ void refusals(Context&) {
 void add_problem_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, void (*body)(Context&)) {
     suite.add({.id = std::string("pass.problems.") + name,
-               .verifies = {"PASS-093@5e43"},
+               .verifies = {"PASS-093@1371"},
                .axes = {suite::worlds({1})},
                .body = body});
   };

@@ -164,9 +164,9 @@ void add_recorded_run_checks(suite::Suite& suite) {
                .limit = std::chrono::seconds(120),
                .body = body});
   };
-  add("races.recorded", "PASS-089@7501", all, kPass, stay_ordered);
-  add("races.recorded_by_paddle", "PASS-090@b00a", answered, kRaces, races_of_paddle);
-  add("runs.recorded", "PASS-091@1d1a", all, kPass, compute_the_same);
+  add("races.recorded", "PASS-089@3f8c", all, kPass, stay_ordered);
+  add("races.recorded_by_paddle", "PASS-090@5392", answered, kRaces, races_of_paddle);
+  add("runs.recorded", "PASS-091@fa79", all, kPass, compute_the_same);
 }
 
 }  // namespace plumbline::conformance

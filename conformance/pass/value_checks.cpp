@@ -114,13 +114,13 @@ void add_pass_value_checks(suite::Suite& suite) {
                .operations = {kPass},
                .body = body});
   };
-  add("of_steps", "PASS-011@e8af",
+  add("of_steps", "PASS-011@34e3",
       {"step",
        {"plain", "types", "rings", "around_limit", "touched", "degrees", "many_rings", "higher", "sharding", "unscaled",
         "forward"}},
       values_of_steps);
-  add("of_odd_steps", "PASS-012@a342", {"oddity", oddities()}, values_of_odd_steps);
-  add("second_time", "PASS-013@4dd2", {"oddity", oddities()}, second_time_of_odd_steps);
+  add("of_odd_steps", "PASS-012@aea9", {"oddity", oddities()}, values_of_odd_steps);
+  add("second_time", "PASS-013@db81", {"oddity", oddities()}, second_time_of_odd_steps);
 }
 
 }  // namespace plumbline::conformance

@@ -18,7 +18,7 @@ namespace plumbline::conformance {
 
 inline constexpr int kJudge = 0;  // the rank that prepares and judges
 
-/// "PIPE-001" of "PIPE-001@abd6".
+/// "PIPE-001" of "PIPE-001@a426".
 [[nodiscard]] std::string id_of(std::string_view citation);
 [[nodiscard]] std::filesystem::path folder_of(suite::Context& context, const char* name);
 

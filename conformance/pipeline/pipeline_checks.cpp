@@ -27,13 +27,13 @@ namespace ids = training_requirements;
 
 namespace {
 
-constexpr std::string_view kCoverage = "PIPE-001@abd6";
-constexpr std::string_view kGradient = "PIPE-002@b676";
-constexpr std::string_view kValues = "PIPE-003@27ea";
-constexpr std::string_view kCopies = "PIPE-004@08c7";
-constexpr std::string_view kLoss = "PIPE-005@043f";
-constexpr std::string_view kTied = "PIPE-006@5fa6";
-constexpr std::string_view kRefusal = "PIPE-010@be78";
+constexpr std::string_view kCoverage = "PIPE-001@a426";
+constexpr std::string_view kGradient = "PIPE-002@ffd7";
+constexpr std::string_view kValues = "PIPE-003@0e6a";
+constexpr std::string_view kCopies = "PIPE-004@8d1b";
+constexpr std::string_view kLoss = "PIPE-005@ec9c";
+constexpr std::string_view kTied = "PIPE-006@4878";
+constexpr std::string_view kRefusal = "PIPE-010@0721";
 
 // ---- whole runs ----
 

@@ -30,15 +30,15 @@ using training::Arithmetic;
 
 namespace {
 
-constexpr std::string_view kShapes = "PIPE-007@b749";
-constexpr std::string_view kSurvive = "PIPE-008@4be2";
-constexpr std::string_view kActivations = "PIPE-009@6adf";
-constexpr std::string_view kEvaluation = "PIPE-011@4d2b";
-constexpr std::string_view kLists = "PIPE-012@5a32";
-constexpr std::string_view kProducts = "PIPE-013@88ca";
-constexpr std::string_view kSteps = "PIPE-014@5a78";
-constexpr std::string_view kShared = "PIPE-015@608c";
-constexpr std::string_view kStatistics = "PIPE-016@3d80";
+constexpr std::string_view kShapes = "PIPE-007@395e";
+constexpr std::string_view kSurvive = "PIPE-008@4164";
+constexpr std::string_view kActivations = "PIPE-009@c449";
+constexpr std::string_view kEvaluation = "PIPE-011@f627";
+constexpr std::string_view kLists = "PIPE-012@e59e";
+constexpr std::string_view kProducts = "PIPE-013@f62c";
+constexpr std::string_view kSteps = "PIPE-014@a341";
+constexpr std::string_view kShared = "PIPE-015@bce8";
+constexpr std::string_view kStatistics = "PIPE-016@9f6b";
 
 using Rows = std::vector<job::RowRange>;
 

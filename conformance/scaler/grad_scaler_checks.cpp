@@ -140,8 +140,8 @@ void add_grad_scaler_checks(suite::Suite& suite) {
                .body = body});
   };
   add("given_scale_is_refused", "SCALER-126@6489", {"scale", {"right", "wrong"}}, given_scale_is_refused);
-  add("states", "SCALER-127@09b6", {"state", {"right", "wrong"}}, scaler_states);
-  add("agree", "SCALER-128@e086", {"found", {"nobody", "last"}}, ranks_agree);
+  add("states", "SCALER-127@d689", {"state", {"right", "wrong"}}, scaler_states);
+  add("agree", "SCALER-128@cb08", {"found", {"nobody", "last"}}, ranks_agree);
 }
 
 }  // namespace plumbline::conformance

@@ -205,25 +205,25 @@ void add_recorded_scaler_checks(suite::Suite& suite) {
   };
   const auto peer = [](const char* name) { return suite::Axis{"peer", {name}}; };
   const suite::Axis sequences{"cases", {"random", "sequences"}};
-  add("torch", "SCALER-014@3b02", {sequences}, "scaler.trace", "torch", recorded_torch,
+  add("torch", "SCALER-014@2bd5", {sequences}, "scaler.trace", "torch", recorded_torch,
       {{"scaler.trace",
         "dtype",
         {},
         "cases",
         {{"random", {"float32", "float64"}}, {"sequences", {"bfloat16", "float16", "float32"}}}}});
-  add("megatron", "SCALER-025@e73a", {peer("megatron"), sequences}, "scaler.trace", "megatron", recorded_rule);
-  add("colossalai", "SCALER-026@ce91", {peer("colossalai"), sequences}, "scaler.trace", "colossalai", recorded_rule);
-  add("deepspeed", "SCALER-034@c992", {peer("deepspeed"), sequences}, "scaler.trace", "deepspeed", recorded_rule,
+  add("megatron", "SCALER-025@3f66", {peer("megatron"), sequences}, "scaler.trace", "megatron", recorded_rule);
+  add("colossalai", "SCALER-026@0f19", {peer("colossalai"), sequences}, "scaler.trace", "colossalai", recorded_rule);
+  add("deepspeed", "SCALER-034@210b", {peer("deepspeed"), sequences}, "scaler.trace", "deepspeed", recorded_rule,
       {{"scaler.trace",
         "scaler",
         {},
         "cases",
         {{"random", {"DynamicLossScaler"}}, {"sequences", {"DynamicLossScaler", "FP16_Optimizer._update_scale"}}}}});
-  add("decisions", "SCALER-045@2e7d", {{"cases", {"one_rank", "several"}}}, "scaler.found_inf", "colossalai",
+  add("decisions", "SCALER-045@34bd", {{"cases", {"one_rank", "several"}}}, "scaler.found_inf", "colossalai",
       recorded_decisions);
-  add("optimizer", "SCALER-076@dbaa", {{"cases", {"plain", "clipped"}}}, "scaler.fp16_optimizer", "colossalai",
+  add("optimizer", "SCALER-076@5df0", {{"cases", {"plain", "clipped"}}}, "scaler.fp16_optimizer", "colossalai",
       recorded_optimizer);
-  add("norms", "SCALER-053@ff43", {{"cases", {"ordinary", "special"}}}, "scaler.clip_grad_norm", "torch",
+  add("norms", "SCALER-053@7055", {{"cases", {"ordinary", "special"}}}, "scaler.clip_grad_norm", "torch",
       recorded_norms,
       {{"scaler.clip_grad_norm", "form", {"gradients"}},
        {"scaler.clip_grad_norm",
@@ -231,7 +231,7 @@ void add_recorded_scaler_checks(suite::Suite& suite) {
         {},
         "cases",
         {{"ordinary", {"float32"}}, {"special", {"bfloat16", "float16", "float32", "float64"}}}}});
-  add("norms_over_ranks", "SCALER-080@a2d6", {{"cases", {"answered", "refused"}}}, "scaler.clip_grad_norm",
+  add("norms_over_ranks", "SCALER-080@814a", {{"cases", {"answered", "refused"}}}, "scaler.clip_grad_norm",
       "colossalai", recorded_norms_over_ranks, {{"scaler.clip_grad_norm", "form", {"ranks"}}});
 }
 

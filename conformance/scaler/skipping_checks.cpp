@@ -379,26 +379,26 @@ void add_skipping_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis all{"grid", {"any", "tensor", "pipeline", "data", "model", "alone"}};
-  add("skipping.model_group_skips", "SCALER-040@d647", {all}, kFoundInf, grids<model_group_skips>);
-  add("skipping.two_reductions_are_one", "SCALER-041@b538", {all}, kFoundInf, grids<two_reductions_are_one>);
-  add("skipping.smaller_groups_skip_less", "SCALER-042@1d9f", {all}, kFoundInf, grids<smaller_groups_skip_less>);
-  add("skipping.reduced_gradients_reach_all", "SCALER-043@69c9", {all}, kFoundInf, grids<reduced_gradients_reach_all>);
-  add("skipping.replicas_agree", "SCALER-044@ca55", {all}, kFoundInf, grids<replicas_agree>);
-  add("skipping.grid_is_refused", "SCALER-046@f6b4",
+  add("skipping.model_group_skips", "SCALER-040@afc9", {all}, kFoundInf, grids<model_group_skips>);
+  add("skipping.two_reductions_are_one", "SCALER-041@7fc5", {all}, kFoundInf, grids<two_reductions_are_one>);
+  add("skipping.smaller_groups_skip_less", "SCALER-042@34f5", {all}, kFoundInf, grids<smaller_groups_skip_less>);
+  add("skipping.reduced_gradients_reach_all", "SCALER-043@e282", {all}, kFoundInf, grids<reduced_gradients_reach_all>);
+  add("skipping.replicas_agree", "SCALER-044@0b68", {all}, kFoundInf, grids<replicas_agree>);
+  add("skipping.grid_is_refused", "SCALER-046@a44b",
       {{"what", {"nothing", "other_product", "size_zero", "rank_outside", "rank_below", "unknown_field"}}}, kFoundInf,
       grid_is_refused);
   const suite::Axis orders{"p", {"1", "2", "3", "0.5", "-1", "inf"}}, ends{"p", {"0", "-inf"}};
   const AskedOption of_one_type{kClip, "dtype", {"float32"}};
   const std::vector<AskedOption> of_one_process{of_one_type, {kClip, "form", {"gradients"}}};
   const suite::Axis lists{"lists", {"none", "one", "several"}};
-  add("clipping.norm_is_of_all", "SCALER-050@882f", {orders, lists}, kClip, norms<norm_is_of_all>, of_one_process);
-  add("clipping.norm_at_its_ends", "SCALER-124@6e3e", {ends, lists}, kClip, norms<norm_is_of_all>, of_one_process);
-  add("clipping.empty_gradient_has_no_extreme", "SCALER-125@49aa", {{"p", {"2", "inf", "-inf"}}}, kClip,
+  add("clipping.norm_is_of_all", "SCALER-050@8d93", {orders, lists}, kClip, norms<norm_is_of_all>, of_one_process);
+  add("clipping.norm_at_its_ends", "SCALER-124@2a34", {ends, lists}, kClip, norms<norm_is_of_all>, of_one_process);
+  add("clipping.empty_gradient_has_no_extreme", "SCALER-125@6deb", {{"p", {"2", "inf", "-inf"}}}, kClip,
       empty_gradient_has_no_extreme, of_one_process);
-  add("clipping.all_shrink_alike", "SCALER-051@2d66", {orders, lists}, kClip, norms<all_shrink_alike>, of_one_process);
-  add("clipping.non_finite_is_told", "SCALER-052@6a05",
+  add("clipping.all_shrink_alike", "SCALER-051@c227", {orders, lists}, kClip, norms<all_shrink_alike>, of_one_process);
+  add("clipping.non_finite_is_told", "SCALER-052@35ab",
       {{"value", {"2", "inf", "-inf", "nan"}}, {"raise", {"no", "yes"}}}, kClip, non_finite_is_told, of_one_process);
-  add("clipping.norm_over_ranks", "SCALER-081@4d77",
+  add("clipping.norm_over_ranks", "SCALER-081@53de",
       {{"p", {"1", "2", "3", "inf"}}, {"grid", {"alone", "tensor", "pipeline", "model", "any"}}}, kClip,
       norms_over_ranks, {of_one_type, {kClip, "form", {"ranks"}}});
 }

@@ -289,10 +289,10 @@ void add_automatic_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis chunks{"chunks", {"1", "2"}};
-  add("less_memory", "SCHED-067@6ecd", {{"schedule", {"v-half", "v-min"}}}, less_memory,
+  add("less_memory", "SCHED-067@7ef1", {{"schedule", {"v-half", "v-min"}}}, less_memory,
       {"schedules.generate", "schedule", {}, "schedule"});
-  add("within_the_limit", "SCHED-068@bbed", {chunks, {"limit", {"least", "some", "all"}}}, within_the_limit);
-  add("no_longer_than_others", "SCHED-069@3a16", {chunks}, no_longer_than_others,
+  add("within_the_limit", "SCHED-068@aac5", {chunks, {"limit", {"least", "some", "all"}}}, within_the_limit);
+  add("no_longer_than_others", "SCHED-069@e124", {chunks}, no_longer_than_others,
       {"schedules.generate",
        "schedule",
        {},
@@ -300,11 +300,11 @@ void add_automatic_checks(suite::Suite& suite) {
        {{"1", {"1f1b", "auto", "gpipe", "interleaved", "interleaved-zero-bubble", "looped-bfs", "zb-h1", "zb-h2"}},
         {"2",
          {"auto", "dualpipev", "interleaved", "interleaved-zero-bubble", "looped-bfs", "v-half", "v-min", "zbv"}}}});
-  add("says_the_least_limit", "SCHED-070@31ec", {chunks}, says_the_least_limit);
+  add("says_the_least_limit", "SCHED-070@fc73", {chunks}, says_the_least_limit);
   const suite::Axis limits{"limit", {"least", "some", "all"}};
-  add("within_each_limit", "SCHED-068@bbed", {chunks, limits}, within_each_limit);
-  add("says_its_makespan", "SCHED-118@8e91", {chunks, limits}, says_its_makespan);
-  add("bounds_from_below", "SCHED-119@429e", {chunks, limits}, bounds_from_below);
+  add("within_each_limit", "SCHED-068@aac5", {chunks, limits}, within_each_limit);
+  add("says_its_makespan", "SCHED-118@b5ad", {chunks, limits}, says_its_makespan);
+  add("bounds_from_below", "SCHED-119@a431", {chunks, limits}, bounds_from_below);
 }
 
 }  // namespace plumbline::conformance

@@ -159,17 +159,17 @@ void add_checker_checks(suite::Suite& suite) {
                .operations = {"schedules.check"},
                .body = body});
   };
-  add("names_wrong_work", "SCHED-040@369b", {"fault", names_of({"doubled", "missing", "wrong_rank", "range"})},
+  add("names_wrong_work", "SCHED-040@3567", {"fault", names_of({"doubled", "missing", "wrong_rank", "range"})},
       names_the_fault);
-  add("names_wrong_order", "SCHED-041@f9e7", {"fault", names_of({"dependency", "after_reduction", "cycle"})},
+  add("names_wrong_order", "SCHED-041@d2a7", {"fault", names_of({"dependency", "after_reduction", "cycle"})},
       names_the_fault);
-  add("names_wrong_messages", "SCHED-042@1f49",
+  add("names_wrong_messages", "SCHED-042@0dca",
       {"fault", names_of({"missing_send", "missing_receive", "no_neighbour"})}, names_the_fault);
-  add("names_missing_waits", "SCHED-072@a152", {"fault", names_of({"missing_wait"})}, names_the_fault);
-  add("tells_modes_apart", "SCHED-043@2b60", {"exchange", {"send_first", "receive_first", "joined"}},
+  add("names_missing_waits", "SCHED-072@871f", {"fault", names_of({"missing_wait"})}, names_the_fault);
+  add("tells_modes_apart", "SCHED-043@e59a", {"exchange", {"send_first", "receive_first", "joined"}},
       tells_modes_apart);
-  add("warns_of_order", "SCHED-044@edda", {"matching", {"name", "fifo"}}, warns_of_order);
-  add("accepts_any_order", "SCHED-045@c253", {"rows", {"computations", "messages"}}, accepts);
+  add("warns_of_order", "SCHED-044@2a68", {"matching", {"name", "fifo"}}, warns_of_order);
+  add("accepts_any_order", "SCHED-045@10ef", {"rows", {"computations", "messages"}}, accepts);
 }
 
 }  // namespace plumbline::conformance

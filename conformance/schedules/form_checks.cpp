@@ -638,27 +638,27 @@ void add_form_checks(suite::Suite& suite) {
                .options = options_of(std::move(options)),
                .body = body});
   };
-  add("places", "SCHED-113@3d64", {"schedules.stage_to_rank"}, {{"style", {"loop", "v"}}}, places, nullptr,
+  add("places", "SCHED-113@da1f", {"schedules.stage_to_rank"}, {{"style", {"loop", "v"}}}, places, nullptr,
       {{"schedules.stage_to_rank", "style", {}, "style"}});
-  add("no_places", "SCHED-113@3d64", {"schedules.stage_to_rank"},
+  add("no_places", "SCHED-113@da1f", {"schedules.stage_to_rank"},
       {{"fault", {"no_ranks", "no_stages", "ranks_do_not_divide", "style"}}}, no_places, nullptr,
       {{"schedules.stage_to_rank",
         "style",
         {},
         "fault",
         {{"no_ranks", {"v"}}, {"no_stages", {"v"}}, {"ranks_do_not_divide", {"v"}}, {"style", {"v"}}}}});
-  add("streams", "SCHED-114@f6a0", {"schedules.instruction_stream"},
+  add("streams", "SCHED-114@8143", {"schedules.instruction_stream"},
       {{"schedule", {"TrainSchedule", "InferenceSchedule", "DataParallelSchedule"}}}, streams, nullptr,
       {{"schedules.instruction_stream", "schedule", {}, "schedule"}});
-  add("traces", "SCHED-115@7cc7", {"schedules.trace"},
+  add("traces", "SCHED-115@8bc1", {"schedules.trace"},
       {{"schedule", {"1F1B", "interleaved"}}, {"direction", {"forward", "both"}}}, traces, nullptr,
       {{"schedules.trace", "schedule", {}, "schedule"}});
-  add("loads", "SCHED-116@6e30", {"schedules.generate", "schedules.load_csv"},
+  add("loads", "SCHED-116@a93e", {"schedules.generate", "schedules.load_csv"},
       {{"schedule",
         {"gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "interleaved-zero-bubble", "zbv", "dualpipev"}},
        {"micro_batches", {"p", "2p"}}},
       loads, some_allowed, {{"schedules.generate", "schedule", {}, "schedule"}});
-  add("does_not_load", "SCHED-116@6e30", {"schedules.load_csv"},
+  add("does_not_load", "SCHED-116@a93e", {"schedules.load_csv"},
       {{"fault",
         {"backward_first", "weight_gradient_first", "lost_forward", "lost_weight_gradient", "two_places",
          "unknown_stage", "too_few_ranks", "circle", "no_action"}}},
@@ -678,9 +678,9 @@ void add_form_checks(suite::Suite& suite) {
                       {{"TrainSchedule", long_streams(convention, "TrainSchedule")},
                        {"InferenceSchedule", long_streams(convention, "InferenceSchedule")}}}});
   };
-  add_streams("SCHED-114@f6a0", "plumbline");
-  add_streams("SCHED-029@7209", "deepspeed");
-  add_streams("SCHED-030@562c", "deepspeed-0.6");
+  add_streams("SCHED-114@8143", "plumbline");
+  add_streams("SCHED-029@9328", "deepspeed");
+  add_streams("SCHED-030@593f", "deepspeed-0.6");
   const auto add_traces = [&](const char* requirement, const char* convention, const char* single,
                               const char* several) {
     const char* const trace = "schedules.trace";
@@ -698,9 +698,9 @@ void add_form_checks(suite::Suite& suite) {
                        {},
                        {{trace, {{"schedule", {schedule}}}}}});
   };
-  add_traces("SCHED-115@7cc7", "plumbline", "1F1B", "interleaved");
-  add_traces("SCHED-032@30ff", "megatron", "1F1B", "interleaved");
-  add_traces("SCHED-031@175c", "colossalai", "PipelineSchedule", "InterleavedPipelineSchedule");
+  add_traces("SCHED-115@8bc1", "plumbline", "1F1B", "interleaved");
+  add_traces("SCHED-032@0779", "megatron", "1F1B", "interleaved");
+  add_traces("SCHED-031@cbec", "colossalai", "PipelineSchedule", "InterleavedPipelineSchedule");
 }
 
 }  // namespace plumbline::conformance

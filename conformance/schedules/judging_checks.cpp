@@ -456,14 +456,14 @@ void add_judging_checks(suite::Suite& suite) {
   };
   std::vector<std::string> names;
   for (const Fault& fault : faults()) names.emplace_back(fault.name);
-  add("says_where", "SCHED-080@e281", {{"fault", std::move(names)}}, says_where);
-  add("agrees_with_a_walk", "SCHED-081@9127", {{"matching", {"name", "fifo"}}}, agrees_with_a_walk);
-  add("finds_any_fault", "SCHED-082@fd1e",
+  add("says_where", "SCHED-080@8022", {{"fault", std::move(names)}}, says_where);
+  add("agrees_with_a_walk", "SCHED-081@262e", {{"matching", {"name", "fifo"}}}, agrees_with_a_walk);
+  add("finds_any_fault", "SCHED-082@bf23",
       {{"fault", {"left_out", "doubled", "on_another_rank", "moved"}}, {"rows", {"computations", "messages"}}},
       finds_any_fault);
-  add("accepts_whole_plans", "SCHED-083@5e2e",
+  add("accepts_whole_plans", "SCHED-083@79b4",
       {{"put_in", {"nothing", "turned_pairs", "messages", "shapes", "sharding"}}}, accepts_whole_plans);
-  add("refuses", "SCHED-084@cf76",
+  add("refuses", "SCHED-084@18f5",
       {{"fault", {"no_micro_batches", "places_too_few", "place_outside", "cell", "half_a_pair", "huge_micro_batch"}}},
       refuses_what_is_no_plan);
 }

@@ -421,23 +421,23 @@ void add_lowering_checks(suite::Suite& suite) {
   const std::vector<suite::Axis> shapes{schedules_axis(), micro_batches_axis()};
   const std::vector<std::string> described{"1f1b", "forward-only", "interleaved", "zbv"};
   const suite::Axis metadata{"metadata", {"once", "each"}};
-  add("each_message_once", "SCHED-033@cabe", shapes, messages_once, some_allowed);
-  add("where_due", "SCHED-034@8dd4", shapes, where_due, some_allowed);
-  add("nobody_waits_for_ever", "SCHED-035@0b6f", shapes, nobody_waits_for_ever, some_allowed);
-  add("holds_nobody_up", "SCHED-060@9119",
+  add("each_message_once", "SCHED-033@f660", shapes, messages_once, some_allowed);
+  add("where_due", "SCHED-034@9082", shapes, where_due, some_allowed);
+  add("nobody_waits_for_ever", "SCHED-035@c079", shapes, nobody_waits_for_ever, some_allowed);
+  add("holds_nobody_up", "SCHED-060@f082",
       {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, micro_batches_axis()}, holds_nobody_up,
       some_allowed);
-  add("in_one_order", "SCHED-036@91de", shapes, in_one_order, some_allowed);
-  add("shapes_ahead", "SCHED-037@8882", {metadata}, shapes_ahead, nullptr, described);
-  add("shapes_without_deadlock", "SCHED-038@766e", {metadata}, shapes_without_deadlock, nullptr, described);
+  add("in_one_order", "SCHED-036@39f2", shapes, in_one_order, some_allowed);
+  add("shapes_ahead", "SCHED-037@72a7", {metadata}, shapes_ahead, nullptr, described);
+  add("shapes_without_deadlock", "SCHED-038@a389", {metadata}, shapes_without_deadlock, nullptr, described);
   const suite::Axis any_metadata{"metadata", {"none", "once", "each"}};
-  add("any_plan", "SCHED-088@4bcf", {any_metadata}, lowers_any_plan);
-  add("sharding", "SCHED-089@0d88", shapes, shards_any_plan, some_allowed);
-  add("refuses_no_plan", "SCHED-090@9854", {{"fault", {"twice", "places_too_few", "place_outside", "cell"}}},
+  add("any_plan", "SCHED-088@276c", {any_metadata}, lowers_any_plan);
+  add("sharding", "SCHED-089@c446", shapes, shards_any_plan, some_allowed);
+  add("refuses_no_plan", "SCHED-090@75de", {{"fault", {"twice", "places_too_few", "place_outside", "cell"}}},
       refuses_no_plan);
-  add("each_send_waited_for", "SCHED-071@1c3e", {{"most", {"1", "2", "4"}}}, each_send_waited_for, nullptr,
+  add("each_send_waited_for", "SCHED-071@4ca8", {{"most", {"1", "2", "4"}}}, each_send_waited_for, nullptr,
       {"1f1b", "interleaved", "v-half", "zb-h2", "zbv"});
-  add("refuses", "SCHED-039@2f16", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses_bad_orders);
+  add("refuses", "SCHED-039@74a0", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses_bad_orders);
 }
 
 }  // namespace plumbline::conformance

@@ -336,13 +336,13 @@ void add_measured_partition_checks(suite::Suite& suite) {
                                                                 : OptionsOfCase(),
                .body = body});
   };
-  add("shortest_period", "SCHED-107@0803", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);
-  add("memory_is_kept", "SCHED-108@e902", kMeasured,
+  add("shortest_period", "SCHED-107@93b5", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);
+  add("memory_is_kept", "SCHED-108@26e7", kMeasured,
       {{"bytes", {"none", "parameters", "activations"}}, {"micro_batches", {"1", "8"}}}, memory_is_kept);
-  add("messages_count", "SCHED-109@b948", kMeasured, {{"links", {"free", "slow"}}}, messages_count);
-  add("costs_of_candidates", "SCHED-110@8f03", kCosts, {{"layers", {"equal", "random"}}, {"micro_batches", {"1", "4"}}},
+  add("messages_count", "SCHED-109@a198", kMeasured, {{"links", {"free", "slow"}}}, messages_count);
+  add("costs_of_candidates", "SCHED-110@233e", kCosts, {{"layers", {"equal", "random"}}, {"micro_batches", {"1", "4"}}},
       costs_of_candidates);
-  add("bad_layers", "SCHED-111@d337", kMeasured,
+  add("bad_layers", "SCHED-111@e0d3", kMeasured,
       {{"fault",
         {"negative_time", "not_a_number", "negative_bytes", "more_stages_than_layers", "no_stages", "no_micro_batches",
          "no_bandwidth"}}},

@@ -314,13 +314,13 @@ void add_message_checks_of_schedules(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis schedule{"schedule", {"1f1b", "interleaved"}};
-  add("dtypes", "SCHED-053@d2dc", {suite::dtypes()}, dtypes);
-  add("lists", "SCHED-054@a536", {{"list", {"none", "single", "as_they_are", "in_pieces", "mixed"}}}, lists);
-  add("shapes", "SCHED-055@7725", {schedule, {"shapes", {"constant", "changing"}}}, shapes);
-  add("promises", "SCHED-056@1728", {{"told", {"never", "once"}}, {"promise", {"kept", "broken"}}}, promises);
-  add("sizes", "SCHED-057@7539", {{"size", {"0", "1", "t-1", "t", "t+1", "2t", "2t+1"}}}, sizes);
-  add("two_groups", "SCHED-058@b77a", {schedule, {"groups", {"one", "two"}}}, two_groups);
-  add("memory", "SCHED-059@8583", {{"size", {"small", "large"}}}, memory);
+  add("dtypes", "SCHED-053@7058", {suite::dtypes()}, dtypes);
+  add("lists", "SCHED-054@8e82", {{"list", {"none", "single", "as_they_are", "in_pieces", "mixed"}}}, lists);
+  add("shapes", "SCHED-055@8a38", {schedule, {"shapes", {"constant", "changing"}}}, shapes);
+  add("promises", "SCHED-056@7e91", {{"told", {"never", "once"}}, {"promise", {"kept", "broken"}}}, promises);
+  add("sizes", "SCHED-057@d693", {{"size", {"0", "1", "t-1", "t", "t+1", "2t", "2t+1"}}}, sizes);
+  add("two_groups", "SCHED-058@b1db", {schedule, {"groups", {"one", "two"}}}, two_groups);
+  add("memory", "SCHED-059@e374", {{"size", {"small", "large"}}}, memory);
 }
 
 }  // namespace plumbline::conformance

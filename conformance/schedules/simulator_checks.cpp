@@ -434,21 +434,21 @@ void add_simulator_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis links{"links", {"none", "latency", "bandwidth"}};
-  add("times", "SCHED-046@8b65", links, times);
-  add("bubbles", "SCHED-047@4ea2", links, bubbles);
-  add("activations", "SCHED-048@9d1c", {"links", {"none"}}, activations);
-  add("parts", "SCHED-061@79a2", {"part", {"stages", "boundaries", "stragglers"}}, times);
-  add("traffic", "SCHED-062@f156", {"links", {"none", "bandwidth"}}, traffic);
-  add("jitter", "SCHED-063@812c", {"of", {"seeds", "times"}}, jitter);
-  add("idle_sums", "SCHED-064@6782", {"part", {"none", "latency", "stages", "stragglers"}}, idle_sums);
+  add("times", "SCHED-046@a0de", links, times);
+  add("bubbles", "SCHED-047@f5a4", links, bubbles);
+  add("activations", "SCHED-048@51bb", {"links", {"none"}}, activations);
+  add("parts", "SCHED-061@08f7", {"part", {"stages", "boundaries", "stragglers"}}, times);
+  add("traffic", "SCHED-062@0b4e", {"links", {"none", "bandwidth"}}, traffic);
+  add("jitter", "SCHED-063@7b18", {"of", {"seeds", "times"}}, jitter);
+  add("idle_sums", "SCHED-064@54c1", {"part", {"none", "latency", "stages", "stragglers"}}, idle_sums);
   const suite::Axis all_rows{"rows", {"computations", "pairs", "messages", "idle_cells"}};
-  add("traffic_of_rows", "SCHED-062@f156", all_rows, traffic_of_rows);
-  add("idle_sums_of_rows", "SCHED-064@6782", all_rows, idle_sums_of_rows);
-  add("idle_places", "SCHED-120@e63b", {"rows", {"computations", "messages"}}, idle_places);
-  add("idle_alone", "SCHED-065@73e6", {"cause", {"none", "transfer", "straggler", "imbalance"}}, idle_alone);
-  add("refuses", "SCHED-049@f925", {"fault", {"negative", "length", "latency", "stuck"}}, refuses_bad_times);
-  add("rows_of_all_kinds", "SCHED-086@8133", all_rows, rows_of_all_kinds);
-  add("refuses_costs", "SCHED-087@3e28",
+  add("traffic_of_rows", "SCHED-062@0b4e", all_rows, traffic_of_rows);
+  add("idle_sums_of_rows", "SCHED-064@54c1", all_rows, idle_sums_of_rows);
+  add("idle_places", "SCHED-120@088a", {"rows", {"computations", "messages"}}, idle_places);
+  add("idle_alone", "SCHED-065@11fb", {"cause", {"none", "transfer", "straggler", "imbalance"}}, idle_alone);
+  add("refuses", "SCHED-049@1380", {"fault", {"negative", "length", "latency", "stuck"}}, refuses_bad_times);
+  add("rows_of_all_kinds", "SCHED-086@dfca", all_rows, rows_of_all_kinds);
+  add("refuses_costs", "SCHED-087@ce02",
       {"fault",
        {"no_bandwidth", "negative_bandwidth", "negative_bytes", "negative_backward", "not_a_number", "endless",
         "overflow", "no_forward", "cell", "places", "huge_micro_batch"}},

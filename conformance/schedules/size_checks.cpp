@@ -690,57 +690,57 @@ void add_plan_size_checks(suite::Suite& suite) {
                                  const JudgePlan& judge) {
     add({kGenerate, requirement, sizes, {}, convention, part, {}, {}, generated_plans(convention, asked, judge)});
   };
-  add_generated("SCHED-015@76d8", plans, ours, "plumbline", "", problem_of_course);
-  add_generated("SCHED-015@76d8", shorter, others, "plumbline", "others", problem_of_course);
-  add_generated("SCHED-024@4066", plans, of_torch, "torch", "", problem_of_torch_order);
-  add_generated("SCHED-024@4066", shorter, others_of_torch, "torch", "others", problem_of_torch_order);
-  add_generated("SCHED-023@ab31", plans, {{"1f1b"}, {"interleaved", 3}}, "plumbline", "kept",
+  add_generated("SCHED-015@2d9b", plans, ours, "plumbline", "", problem_of_course);
+  add_generated("SCHED-015@2d9b", shorter, others, "plumbline", "others", problem_of_course);
+  add_generated("SCHED-024@18c0", plans, of_torch, "torch", "", problem_of_torch_order);
+  add_generated("SCHED-024@18c0", shorter, others_of_torch, "torch", "others", problem_of_torch_order);
+  add_generated("SCHED-023@3262", plans, {{"1f1b"}, {"interleaved", 3}}, "plumbline", "kept",
                 problem_of_kept_activations);
-  add({"schedules.lower", "SCHED-033@cabe", plans, lowered_plans("plumbline")});
-  add({"schedules.lower", "SCHED-025@d54d", plans, lowered_plans("torch"), "torch"});
-  add({"schedules.load_csv", "SCHED-116@6e30", plans, loaded_plans("plumbline")});
-  add({"schedules.load_csv", "SCHED-066@224c", plans, loaded_plans("torch"), "torch"});
-  add({"schedules.check", "SCHED-045@c253", plans, accepted_plans});
-  add({"schedules.check", "SCHED-040@369b", plans, lost_action, "plumbline", "lost"});
-  add({"schedules.check", "SCHED-041@f9e7", plans, early_action, "plumbline", "early"});
-  add({"schedules.simulate", "SCHED-046@8b65", plans, simulated_plans});
-  add(asking({{"schedule", {"1f1b"}}}, {"schedules.partition_costs", "SCHED-110@8f03", plans, costs_of_equal_layers}));
+  add({"schedules.lower", "SCHED-033@f660", plans, lowered_plans("plumbline")});
+  add({"schedules.lower", "SCHED-025@e735", plans, lowered_plans("torch"), "torch"});
+  add({"schedules.load_csv", "SCHED-116@a93e", plans, loaded_plans("plumbline")});
+  add({"schedules.load_csv", "SCHED-066@dd58", plans, loaded_plans("torch"), "torch"});
+  add({"schedules.check", "SCHED-045@10ef", plans, accepted_plans});
+  add({"schedules.check", "SCHED-040@3567", plans, lost_action, "plumbline", "lost"});
+  add({"schedules.check", "SCHED-041@d2a7", plans, early_action, "plumbline", "early"});
+  add({"schedules.simulate", "SCHED-046@a0de", plans, simulated_plans});
+  add(asking({{"schedule", {"1f1b"}}}, {"schedules.partition_costs", "SCHED-110@233e", plans, costs_of_equal_layers}));
   const std::vector<int> items{30, 487, 4096, 100'003}, weighed{30, 487, 2050, 10'007}, stages{8, 60, 512, 4096};
   const char* const uniform = "schedules.partition_uniform";
-  add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-002@2812", items, even_partitions}));
-  add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-010@fb91", items, even_partitions_of_deepspeed, "deepspeed"}));
+  add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-002@6712", items, even_partitions}));
+  add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-010@8606", items, even_partitions_of_deepspeed, "deepspeed"}));
   add(asking({{"form", {"num_parts"}}},
-             {uniform, "SCHED-011@370f", items, even_partitions_of_deepspeed06, "deepspeed-0.6"}));
-  add(asking({{"form", {"pp"}}}, {uniform, "SCHED-008@684c", items, even_partitions_of_colossalai, "colossalai"}));
+             {uniform, "SCHED-011@5334", items, even_partitions_of_deepspeed06, "deepspeed-0.6"}));
+  add(asking({{"form", {"pp"}}}, {uniform, "SCHED-008@9327", items, even_partitions_of_colossalai, "colossalai"}));
   const char* const balanced = "schedules.partition_balanced";
   add(asking({{"form", {"num_parts"}}},
-             {balanced, "SCHED-006@45f2", weighed, balanced_blocks(balanced, "plumbline", "weights", "num_parts")}));
+             {balanced, "SCHED-006@a8f3", weighed, balanced_blocks(balanced, "plumbline", "weights", "num_parts")}));
   add(asking({{"form", {"num_parts"}}}, {balanced,
-                                         "SCHED-010@fb91",
+                                         "SCHED-010@8606",
                                          {30, 170, 512},
                                          balanced_blocks(balanced, "deepspeed", "weights", "num_parts"),
                                          "deepspeed"}));
   add(asking({{"form", {"num_parts"}}},
-             {balanced, "SCHED-011@370f", weighed, balanced_blocks(balanced, "deepspeed-0.6", "weights", "num_parts"),
+             {balanced, "SCHED-011@5334", weighed, balanced_blocks(balanced, "deepspeed-0.6", "weights", "num_parts"),
               "deepspeed-0.6"}));
-  add(asking({{"form", {"pp"}}}, {balanced, "SCHED-008@684c", weighed, balanced_blocks_of_colossalai, "colossalai"}));
+  add(asking({{"form", {"pp"}}}, {balanced, "SCHED-008@9327", weighed, balanced_blocks_of_colossalai, "colossalai"}));
   const char* const optimal = "schedules.partition_optimal";
-  add({optimal, "SCHED-006@45f2", weighed, balanced_blocks(optimal, "plumbline", "weights", "parts")});
+  add({optimal, "SCHED-006@a8f3", weighed, balanced_blocks(optimal, "plumbline", "weights", "parts")});
   const char* const method = "schedules.partition_method";
   const auto add_method = [&](const char* requirement, const std::vector<int>& sizes, const char* convention,
                               Choice choice) {
     add({method, requirement, sizes, {}, convention, "", {}, {}, std::move(choice)});
   };
-  add_method("SCHED-100@c059", {30, 170, 512}, "deepspeed", by_method("deepspeed", "parameters", "uniform"));
-  add_method("SCHED-102@d08c", weighed, "colossalai", by_method("colossalai", "parameter"));
-  add_method("SCHED-102@d08c", weighed, "deepspeed-0.6", by_method("deepspeed-0.6", "parameters"));
-  add({"schedules.pipeline_layout", "SCHED-103@540b", stages, laid_out, "megatron"});
-  add({"schedules.partition_counted", "SCHED-106@5812", stages, counted_ends("plumbline")});
-  add({"schedules.partition_counted", "SCHED-105@cb2b", stages, counted_ends("megatron"), "megatron"});
-  add({"schedules.partition_measured", "SCHED-107@0803", {30, 487, 10'007}, measured_blocks});
-  add({"schedules.count_layer_params", "SCHED-012@dab7", {8, 100, 1001, 10'000}, counted_layers});
-  add({"schedules.stage_to_rank", "SCHED-113@3d64", stages, {}, "plumbline", "", {}, {}, placed_stages("plumbline")});
-  add({"schedules.stage_to_rank", "SCHED-028@1cb6", stages, {}, "torch", "", {}, {}, placed_stages("torch")});
+  add_method("SCHED-100@a03b", {30, 170, 512}, "deepspeed", by_method("deepspeed", "parameters", "uniform"));
+  add_method("SCHED-102@3eae", weighed, "colossalai", by_method("colossalai", "parameter"));
+  add_method("SCHED-102@3eae", weighed, "deepspeed-0.6", by_method("deepspeed-0.6", "parameters"));
+  add({"schedules.pipeline_layout", "SCHED-103@6ca1", stages, laid_out, "megatron"});
+  add({"schedules.partition_counted", "SCHED-106@642b", stages, counted_ends("plumbline")});
+  add({"schedules.partition_counted", "SCHED-105@aa03", stages, counted_ends("megatron"), "megatron"});
+  add({"schedules.partition_measured", "SCHED-107@93b5", {30, 487, 10'007}, measured_blocks});
+  add({"schedules.count_layer_params", "SCHED-012@b5c2", {8, 100, 1001, 10'000}, counted_layers});
+  add({"schedules.stage_to_rank", "SCHED-113@da1f", stages, {}, "plumbline", "", {}, {}, placed_stages("plumbline")});
+  add({"schedules.stage_to_rank", "SCHED-028@9381", stages, {}, "torch", "", {}, {}, placed_stages("torch")});
 }
 
 }  // namespace plumbline::conformance

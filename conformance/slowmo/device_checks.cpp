@@ -276,10 +276,10 @@ void add_slowmo_device_checks(suite::Suite& suite) {
   const suite::Axis runs{"run",
                          {"localsgd", "localsgd-nodes", "sgp", "sgp-star", "overlap", "slowmo-whole",
                           "slowmo-efficient", "sgp-slowmo", "fairscale"}};
-  add("steps", {"SLOWMO-180@8fc5", "SLOWMO-181@99e5"}, {runs, suite::floating_dtypes()}, steps, {1, 2, 3, 4});
-  add("host_goes_on", {"SLOWMO-181@99e5"}, {runs, {"dtype", {"f32", "f16"}}}, host_goes_on, {2, 3}, 90s);
-  add("by_way_of_the_host", {"SLOWMO-182@5d0e"}, {runs, {"dtype", {"f32", "f16"}}}, by_way_of_the_host, {2, 3});
-  add("refuses", {"SLOWMO-183@1298"}, {}, refuses, {1, 2, 3});
+  add("steps", {"SLOWMO-180@16c9", "SLOWMO-181@d132"}, {runs, suite::floating_dtypes()}, steps, {1, 2, 3, 4});
+  add("host_goes_on", {"SLOWMO-181@d132"}, {runs, {"dtype", {"f32", "f16"}}}, host_goes_on, {2, 3}, 90s);
+  add("by_way_of_the_host", {"SLOWMO-182@ff45"}, {runs, {"dtype", {"f32", "f16"}}}, by_way_of_the_host, {2, 3});
+  add("refuses", {"SLOWMO-183@0b74"}, {}, refuses, {1, 2, 3});
 }
 
 }  // namespace plumbline::conformance

@@ -384,29 +384,29 @@ void add_slowmo_gossip_checks(suite::Suite& suite) {
                    },
                .body = body});
   };
-  add("gossip.estimates", "SLOWMO-020@4e9e", {graph}, estimates);
-  add("gossip.conserves", "SLOWMO-021@8c91", {graph}, conserves, {2, 3, 4});
-  add("gossip.inside_nodes", "SLOWMO-022@bd24", {graph, {"node", {"1", "2"}}}, inside_nodes, {4, 6});
-  add("gossip.exact_average", "SLOWMO-023@ecc0", {graph, {"average", {"efficient", "whole", "none"}}}, exact_average,
+  add("gossip.estimates", "SLOWMO-020@c06e", {graph}, estimates);
+  add("gossip.conserves", "SLOWMO-021@4310", {graph}, conserves, {2, 3, 4});
+  add("gossip.inside_nodes", "SLOWMO-022@1edc", {graph, {"node", {"1", "2"}}}, inside_nodes, {4, 6});
+  add("gossip.exact_average", "SLOWMO-023@12f6", {graph, {"average", {"efficient", "whole", "none"}}}, exact_average,
       {2, 3});
-  add("gossip.complete_graph_averages", "SLOWMO-024@dabb", {{"algorithm", {"push_sum", "push_pull"}}},
+  add("gossip.complete_graph_averages", "SLOWMO-024@2d4e", {{"algorithm", {"push_sum", "push_pull"}}},
       complete_graph_averages, {1, 2, 3, 5});
-  add("gossip.evaluation_does_not_gossip", "SLOWMO-025@73bd", {graph}, evaluation_does_not_gossip, {2, 3});
-  add("gossip.overlaps", "SLOWMO-026@f975", {graph, {"lag", {"0", "2"}}, {"node", {"1", "2"}}}, overlaps, {2, 3, 4});
-  add("gossip.lags", "SLOWMO-028@8a60", {graph, {"lag", {"1", "2", "3"}}}, lags, {2, 3});
+  add("gossip.evaluation_does_not_gossip", "SLOWMO-025@2998", {graph}, evaluation_does_not_gossip, {2, 3});
+  add("gossip.overlaps", "SLOWMO-026@e533", {graph, {"lag", {"0", "2"}}, {"node", {"1", "2"}}}, overlaps, {2, 3, 4});
+  add("gossip.lags", "SLOWMO-028@7b6d", {graph, {"lag", {"1", "2", "3"}}}, lags, {2, 3});
   suite.add({.id = "slowmo.gossip.gives_up",
-             .verifies = {"SLOWMO-110@b192"},
+             .verifies = {"SLOWMO-110@89a7"},
              .axes = {{"overlap", {"no", "yes"}}, {"wire", {"cut", "whole"}}, suite::worlds({2, 3})},
              .needs = {comm::Capability::thread_multiple},
              .spoils_group = true,
              .body = gives_up});
   suite.add({.id = "slowmo.gossip.device_is_lost",
-             .verifies = {"SLOWMO-050@0b10"},
+             .verifies = {"SLOWMO-050@4311"},
              .axes = {{"overlap", {"no", "yes"}}, {"cuts", {"0", "1", "3"}}, suite::worlds({2, 3})},
              .needs = {comm::Capability::thread_multiple},
              .spoils_group = true,
              .body = device_is_lost});
-  add("gossip.made_again", "SLOWMO-027@55bc", {graph, {"when", {"once", "often"}}}, made_again, {2, 3});
+  add("gossip.made_again", "SLOWMO-027@361c", {graph, {"when", {"once", "often"}}}, made_again, {2, 3});
 }
 
 }  // namespace plumbline::conformance

@@ -386,19 +386,19 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
     axes.push_back(suite::worlds(std::move(worlds)));
     suite.add({.id = std::string("slowmo.") + name, .verifies = {requirement}, .axes = std::move(axes), .body = body});
   };
-  add("options.settled", "SLOWMO-051@da1c", {convention, base}, settings);
-  add("options.frequencies", "SLOWMO-037@14f9", {convention}, frequencies);
-  add("options.settings_refused", "SLOWMO-051@da1c",
+  add("options.settled", "SLOWMO-051@2264", {convention, base}, settings);
+  add("options.frequencies", "SLOWMO-037@b456", {convention}, frequencies);
+  add("options.settings_refused", "SLOWMO-051@2264",
       {{"what",
         {"nothing", "own", "rank_below", "rank_beyond", "another_rank", "another_world_below", "another_world_beyond",
          "begin", "nothing_of_fairscale", "begin_of_fairscale", "outer_of_fairscale"}}},
       refuses_settings);
-  add("options.plans", "SLOWMO-052@0388", {convention, base}, plans);
-  add("slow.shard_ranges", "SLOWMO-016@158f", {{"shards", {"1", "2", "5"}}}, shards);
-  add("options.told", "SLOWMO-054@f6da", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
-  add("slow.buffers_told", "SLOWMO-054@f6da", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
+  add("options.plans", "SLOWMO-052@3a9a", {convention, base}, plans);
+  add("slow.shard_ranges", "SLOWMO-016@891f", {{"shards", {"1", "2", "5"}}}, shards);
+  add("options.told", "SLOWMO-054@880e", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
+  add("slow.buffers_told", "SLOWMO-054@880e", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
       {1, 2, 3});
-  add("checkpoint.refused", "SLOWMO-053@1e2d", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
+  add("checkpoint.refused", "SLOWMO-053@3ed5", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
       {2, 4});
 }
 

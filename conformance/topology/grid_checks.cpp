@@ -352,31 +352,31 @@ suite::Check grid_check(std::string id, std::string verifies, std::function<void
 }  // namespace
 
 void add_grid_checks(suite::Suite& suite) {
-  suite::Check factors = grid_check("topology.grid.prime_factors", "TOPO-019@ecc1", prime_factors);
+  suite::Check factors = grid_check("topology.grid.prime_factors", "TOPO-019@6e8d", prime_factors);
   factors.axes = {{"from", {"1", "33", "65", "97"}}};
   factors.operations = {"topology.prime_factors"};
   suite.add(std::move(factors));
-  suite::Check usual = grid_check("topology.grid.default", "TOPO-020@c78b", default_grid);
+  suite::Check usual = grid_check("topology.grid.default", "TOPO-020@018e", default_grid);
   usual.axes = {{"from", {"1", "9", "17", "25", "33", "41", "49", "57"}}};
   suite.add(std::move(usual));
-  suite.add(grid_check("topology.grid.stages", "TOPO-021@f689", stages));
-  suite.add(grid_check("topology.grid.ends", "TOPO-022@b03f", ends));
-  suite.add(grid_check("topology.grid.pairs", "TOPO-023@f8c3", pairs));
-  suite.add(grid_check("topology.grid.creation_order", "TOPO-024@49f4", creation_order));
-  suite.add(grid_check("topology.grid.handles", "TOPO-025@9721", handles));
-  suite.add(grid_check("topology.grid.data_parallel", "TOPO-026@d01a", data_parallel));
-  suite.add(grid_check("topology.grid.slices", "TOPO-027@7d0c", slices));
-  suite.add(grid_check("topology.grid.models", "TOPO-028@22a2", models));
-  suite.add(grid_check("topology.grid.stage_to_global", "TOPO-029@3aa4", stage_to_global));
-  suite::Check overridden = grid_check("topology.grid.overrides", "TOPO-030@125f", overrides);
+  suite.add(grid_check("topology.grid.stages", "TOPO-021@8e47", stages));
+  suite.add(grid_check("topology.grid.ends", "TOPO-022@68c4", ends));
+  suite.add(grid_check("topology.grid.pairs", "TOPO-023@5bdd", pairs));
+  suite.add(grid_check("topology.grid.creation_order", "TOPO-024@f983", creation_order));
+  suite.add(grid_check("topology.grid.handles", "TOPO-025@e2d5", handles));
+  suite.add(grid_check("topology.grid.data_parallel", "TOPO-026@e032", data_parallel));
+  suite.add(grid_check("topology.grid.slices", "TOPO-027@dd93", slices));
+  suite.add(grid_check("topology.grid.models", "TOPO-028@6be2", models));
+  suite.add(grid_check("topology.grid.stage_to_global", "TOPO-029@9b23", stage_to_global));
+  suite::Check overridden = grid_check("topology.grid.overrides", "TOPO-030@6b68", overrides);
   overridden.operations.emplace_back("topology.query");
   suite.add(std::move(overridden));
-  suite.add(grid_check("topology.grid.sizes", "TOPO-058@83b7", sizes));
-  suite::Check large = grid_check("topology.grid.large_factors", "TOPO-059@66c2", large_factors);
+  suite.add(grid_check("topology.grid.sizes", "TOPO-058@672e", sizes));
+  suite::Check large = grid_check("topology.grid.large_factors", "TOPO-059@0d8e", large_factors);
   large.axes = {{"n", {"65521", "2147117569", "2147395600", "2147483646", "2147483647"}}};
   large.operations = {"topology.prime_factors"};
   suite.add(std::move(large));
-  suite::Check lenient = grid_check("topology.deepspeed.grid", "TOPO-060@7b07", as_deepspeed);
+  suite::Check lenient = grid_check("topology.deepspeed.grid", "TOPO-060@64f7", as_deepspeed);
   lenient.convention = "deepspeed";
   suite.add(std::move(lenient));
 }

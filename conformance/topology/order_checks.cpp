@@ -152,15 +152,15 @@ suite::Check order_check(std::string id, std::string verifies, std::function<voi
 }  // namespace
 
 void add_order_checks(suite::Suite& suite) {
-  suite.add(order_check("topology.orders.first_fastest", "TOPO-031@d698", first_fastest));
-  suite.add(order_check("topology.orders.merged", "TOPO-032@6bc9", merged));
-  suite::Check experts = order_check("topology.orders.expert_grids", "TOPO-033@a568", expert_grids);
+  suite.add(order_check("topology.orders.first_fastest", "TOPO-031@17a3", first_fastest));
+  suite.add(order_check("topology.orders.merged", "TOPO-032@e8f1", merged));
+  suite::Check experts = order_check("topology.orders.expert_grids", "TOPO-033@844d", expert_grids);
   experts.axes = {shapes({"1x4", "3x2", "2x3x1", "2x3x2x2", "random"})};
   suite.add(std::move(experts));
-  suite::Check shifted = order_check("topology.orders.offset", "TOPO-034@001e", offsets);
+  suite::Check shifted = order_check("topology.orders.offset", "TOPO-034@3c39", offsets);
   shifted.axes = {shapes({"5", "3x2", "2x3x1", "random"}), {"begin", {"0", "7", "64", "last"}}};
   suite.add(std::move(shifted));
-  suite::Check span = order_check("topology.orders.spans", "TOPO-035@b18a", spans);
+  suite::Check span = order_check("topology.orders.spans", "TOPO-035@9592", spans);
   span.operations = {"topology.hyper_comm_grid"};
   suite.add(std::move(span));
 }

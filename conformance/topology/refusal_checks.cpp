@@ -410,17 +410,17 @@ void add_topology_refusal_checks(suite::Suite& suite) {
   std::map<std::string, std::vector<std::string>> by_fault;
   for (const Bad& bad : bad_worlds()) by_fault[bad.fault] = {bad.op};
   const OperationsOfCase asks_world = operations_by("fault", by_fault);
-  suite.add(refusal_check("topology.refusals.partial_coordinates", "TOPO-012@aa20", {"given", {"all_but_one", "one"}},
+  suite.add(refusal_check("topology.refusals.partial_coordinates", "TOPO-012@fa0f", {"given", {"all_but_one", "one"}},
                           partial_coordinates));
-  suite.add(refusal_check("topology.refusals.places", "TOPO-013@a527", faults(bad_places()), refused_places));
-  suite.add(refusal_check("topology.refusals.places_told", "TOPO-014@6dd9", faults(bad_places()), places_told));
-  suite.add(refusal_check("topology.refusals.worlds", "TOPO-015@0f6f", faults(bad_worlds()), worlds,
+  suite.add(refusal_check("topology.refusals.places", "TOPO-013@9924", faults(bad_places()), refused_places));
+  suite.add(refusal_check("topology.refusals.places_told", "TOPO-014@edde", faults(bad_places()), places_told));
+  suite.add(refusal_check("topology.refusals.worlds", "TOPO-015@fcb5", faults(bad_worlds()), worlds,
                           operations_of(bad_worlds()), asks_world));
-  suite.add(refusal_check("topology.refusals.worlds_told", "TOPO-016@c7b3", faults(bad_worlds()), worlds_told,
+  suite.add(refusal_check("topology.refusals.worlds_told", "TOPO-016@f50f", faults(bad_worlds()), worlds_told,
                           operations_of(bad_worlds()), asks_world));
-  suite.add(refusal_check("topology.refusals.unknown_axis", "TOPO-017@814b",
+  suite.add(refusal_check("topology.refusals.unknown_axis", "TOPO-017@6da1",
                           {"call", {"get_dim", "get_axis_comm_lists", "get_axis_list"}}, unknown_axis));
-  suite::Check lenient = refusal_check("topology.deepspeed.unknown_axis", "TOPO-018@83b5",
+  suite::Check lenient = refusal_check("topology.deepspeed.unknown_axis", "TOPO-018@467a",
                                        {"call", {"get_dim", "get_axis_comm_lists"}}, unknown_axis_of_deepspeed);
   lenient.convention = "deepspeed";
   suite.add(std::move(lenient));

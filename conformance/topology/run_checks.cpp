@@ -549,26 +549,26 @@ void add_run_checks(suite::Suite& suite) {
   const auto add = [&](const char* id, const char* verifies, std::function<void(Context&)> body) {
     suite.add(run_check(id, verifies, {"stages", {"1", "2", "3", "4"}}, std::move(body)));
   };
-  add("topology.orders.all_groups", "TOPO-036@f43c", all_groups);
-  add("topology.orders.expert_groups", "TOPO-054@a09e", expert_groups);
-  add("topology.orders.ordered_groups", "TOPO-067@57f3", ordered_groups);
-  suite.add(run_check("topology.refusals.orders", "TOPO-075@340f", {"stages", {"2", "3", "4"}}, orders_are_refused));
+  add("topology.orders.all_groups", "TOPO-036@ff7d", all_groups);
+  add("topology.orders.expert_groups", "TOPO-054@d45c", expert_groups);
+  add("topology.orders.ordered_groups", "TOPO-067@14a5", ordered_groups);
+  suite.add(run_check("topology.refusals.orders", "TOPO-075@b1d9", {"stages", {"2", "3", "4"}}, orders_are_refused));
   suite.add({.id = "topology.orders.weight_groups",
-             .verifies = {"TOPO-068@ec53", "TOPO-079@ab9b"},
+             .verifies = {"TOPO-068@9707", "TOPO-079@ac83"},
              .door = suite::Door::adapter,
              .axes = {{"stages", {"1", "2", "3", "4"}}},
              .operations = {kRun},
              .body = weight_groups});
-  add("topology.orders.places", "TOPO-055@2148", places_in_groups);
+  add("topology.orders.places", "TOPO-055@9168", places_in_groups);
   const auto add_option = [&](const char* id, const char* verifies, std::function<void(Context&)> body) {
     suite.add(run_check(id, verifies, {"stages", {"1", "2"}}, std::move(body)));
   };
-  add_option("topology.runs.optimizer_instances", "TOPO-069@4b03", optimizer_instances);
+  add_option("topology.runs.optimizer_instances", "TOPO-069@03b8", optimizer_instances);
   add_option("topology.runs.gloo_groups", "TOPO-080@fd76", gloo_groups);
-  add_option("topology.runs.hierarchies", "TOPO-070@79e3", hierarchies);
-  add_option("topology.runs.hybrid_groups", "TOPO-071@ffe5", hybrid_groups);
-  add_option("topology.runs.offset", "TOPO-073@d81f", run_offsets);
-  suite.add(run_check("topology.refusals.runs", "TOPO-074@8861", faults_of(bad_runs(), {kRun}), bad_run));
+  add_option("topology.runs.hierarchies", "TOPO-070@3cdf", hierarchies);
+  add_option("topology.runs.hybrid_groups", "TOPO-071@5eec", hybrid_groups);
+  add_option("topology.runs.offset", "TOPO-073@8c99", run_offsets);
+  suite.add(run_check("topology.refusals.runs", "TOPO-074@daab", faults_of(bad_runs(), {kRun}), bad_run));
 }
 
 }  // namespace plumbline::conformance

@@ -126,14 +126,14 @@ suite::Check view_check(std::string id, std::string verifies, std::function<void
 }  // namespace
 
 void add_view_checks(suite::Suite& suite) {
-  suite.add(view_check("topology.views.groups", "TOPO-051@ac16", groups));
-  suite.add(view_check("topology.views.owners", "TOPO-052@dfac", owners));
-  suite::Check bad = view_check("topology.refusals.views", "TOPO-053@eab2", refused);
+  suite.add(view_check("topology.views.groups", "TOPO-051@10f1", groups));
+  suite.add(view_check("topology.views.owners", "TOPO-052@144d", owners));
+  suite::Check bad = view_check("topology.refusals.views", "TOPO-053@5dba", refused);
   suite::Axis faults{"fault", {}};
   for (const BadView& view : bad_views()) faults.values.push_back(view.fault);
   bad.axes = {std::move(faults)};
   suite.add(std::move(bad));
-  suite::Check named = view_check("topology.refusals.view_named_base", "TOPO-066@8f48", view_named_base);
+  suite::Check named = view_check("topology.refusals.view_named_base", "TOPO-066@4df3", view_named_base);
   named.axes = {};
   suite.add(std::move(named));
 }

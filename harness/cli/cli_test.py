@@ -640,7 +640,7 @@ class Commands(unittest.TestCase):
                               "threads was given before"),
                              ("check --backend mpi --control-address nowhere", 2, "nowhere")])
 
-    # HARNESS-022@eacf
+    # HARNESS-022@f1e6
     def test_a_refusal_leaves_the_record_that_was_there(self):
         self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)
         before = (self.folder / "out/run.jsonl").read_bytes()
@@ -648,7 +648,7 @@ class Commands(unittest.TestCase):
         self.assertEqual((self.folder / "out/run.jsonl").read_bytes(), before)
         self.assertEqual(sorted(os.listdir(self.folder / "out")), ["junit.xml", *METRICS, "run.jsonl"])
 
-    # HARNESS-043@f042
+    # HARNESS-043@a975
     def test_an_adapter_that_crashes_once_is_a_flake(self):
         # It answers the greeting, and is gone at the first question; from its second start on it is right.
         adapter = shlex.join([PLUMBLINE, "adapter"])
@@ -660,7 +660,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(results[1]["tries"], ["crash", "pass"])
         self.assertIn("closed its output", results[1]["reason"])
 
-    # HARNESS-053@291e
+    # HARNESS-053@fead
     def test_a_greeting_that_misspells_a_name_is_refused(self):
         greeting = '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":["schedules.genrate"]}}'
         for options in ((), ("--list",)):
@@ -786,7 +786,7 @@ class Commands(unittest.TestCase):
                     if line.startswith("plumbline_run_complete{")}
         return [error.get("message") for error in suite.iter("error")], complete
 
-    # HARNESS-030@3c9c
+    # HARNESS-030@75ec
     def test_reports_are_of_this_run_or_say_that_it_has_not_finished(self):
         def finished():
             self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)
@@ -824,7 +824,7 @@ class Commands(unittest.TestCase):
             process.kill()
         unfinished("the run has not finished")
 
-    # HARNESS-030@3c9c
+    # HARNESS-030@75ec
     def test_a_command_line_that_is_refused_leaves_no_report_of_an_earlier_run(self):
         refused = [["check", "--out", "out", "--frobnicate"], ["check", "--jobs", "65", "--out=out"], ["check", "--time-limit", "nan", "--out", "out"],
                    ["check", "--budget", "--out", "out"], ["--frobnicate", "check", "--out", "out"], ["check", "--out", "out", "--world-size", "2,"],
@@ -1171,7 +1171,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("verify", "statement"), 1)
         self.assertIn("STATEMENT.html: it was changed", self.done.stdout)
 
-    # HARNESS-018@bbb9
+    # HARNESS-018@289c
     def test_shards_put_together_have_the_verdicts_of_the_whole(self):
         run = ["check", "--mutant", "col.drop_last_element", "--world-size", "2,3", "--filter", "collectives.all_reduce.exact*",
                "--filter", "collectives.barrier*", "--filter", "collectives.messages.*"]
@@ -1185,7 +1185,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("merge", "part1", "--out", "half"), 2)
         self.assertIn("part1/run.jsonl: shard 2 of 2 is missing", self.done.stderr)
 
-    # HARNESS-004@297a
+    # HARNESS-004@df2f
     def test_verdicts_do_not_depend_on_the_order(self):
         run = ["check", "--world-size", "3", "--filter", "collectives.all_reduce.exact[dtype=f32*", "--filter", "collectives.barrier*",
                "--filter", "collectives.misuse*"]

@@ -154,9 +154,10 @@ int run(int argc, char** argv, const Program& program) {
   app.require_subcommand(1);
   app.footer("Example: plumbline check --backend local");
   std::map<const CLI::App*, Command> commands;
-  for (const auto add : {add_check, add_train, add_bench, add_requirements, add_explain, add_expectations, add_mutants,
-                         add_canary, add_merge, add_submit, add_verify, add_topology, add_schedule, add_buckets,
-                         add_gossip, add_pass, add_scaler, add_adapter, add_build_module, add_doctor}) {
+  for (const auto add :
+       {add_check,  add_train, add_bench,  add_requirements, add_explain,      add_expectations, add_mutants,
+        add_canary, add_merge, add_submit, add_verify,       add_topology,     add_schedule,     add_buckets,
+        add_gossip, add_pass,  add_scaler, add_adapter,      add_build_module, add_doctor}) {
     Command command = add(app, program);
     commands[app.get_subcommands([](const CLI::App*) { return true; }).back()] = std::move(command);
   }

@@ -107,7 +107,7 @@ class Faults(Harness):
         alone = self.verdict(name, world=1)
         self.assertEqual(self.ranks(alone), ["crash"])
 
-    # HARNESS-008@7519
+    # HARNESS-008@af2b
     def test_segfault(self):
         self.check_crash("segfault", "received signal 11")
 
@@ -117,7 +117,7 @@ class Faults(Harness):
     def test_overflow_of_the_stack(self):
         self.check_crash("overflow", "received signal 11")
 
-    # HARNESS-008@7519
+    # HARNESS-008@af2b
     def test_kill(self):
         self.check_crash("kill", "ignal 9")
 
@@ -126,7 +126,7 @@ class Faults(Harness):
         self.assertIn("the process of rank 2 was killed by signal 9 (Killed) before it reported", self.verdict("kill")["reason"])
         self.assertIn("the process of rank 2 exited with status 7 before it reported", self.verdict("exit_seven")["reason"])
 
-    # HARNESS-008@7519
+    # HARNESS-008@af2b
     def test_exit_zero(self):
         self.check_crash("exit_zero", "the process of rank")
 
@@ -186,7 +186,7 @@ class Faults(Harness):
         self.assertEqual(result["verdict"], "crash", result)
         self.assertRegex(result["reason"], "the process of rank %s .* after its report" % ("2" if PROCESSES else "0, 1, 2"))
 
-    # HARNESS-012@0cae
+    # HARNESS-012@feaf
     def test_ranks_that_make_different_calls_are_named_with_what_they_call(self):
         # Backends that notice say so themselves; where they do not, the ranks' own notes tell.
         result = self.verdict("other_count")
@@ -205,7 +205,7 @@ class Faults(Harness):
         self.assertEqual(result["verdict"], "fail")
         self.assertIn("on a thread that is no rank", result["reason"])
 
-    # HARNESS-010@fbf3
+    # HARNESS-010@be8c
     def test_a_rank_that_leaves_early(self):
         results = self.run_checks("faults.leaves_early*", "faults.z_pass[where=one,world=3]", status=1)
         result = results["faults.leaves_early[world=3]"]
@@ -224,7 +224,7 @@ class Faults(Harness):
         self.assertLess(self.seconds, 2 * (result["limit_seconds"] + 10) + 5)
         return result
 
-    # HARNESS-010@fbf3
+    # HARNESS-010@be8c
     def test_sleep(self):
         result = self.check_hang("sleep")
         self.assertEqual(self.ranks(result), ["hang", "hang", "hang"])
@@ -240,20 +240,20 @@ class Faults(Harness):
     def test_a_member_that_never_arrives(self):
         self.check_hang("missing_call")
 
-    # HARNESS-016@4383
+    # HARNESS-016@319a
     def test_stopped_process(self):
         result = self.check_hang("stop")
         self.assertEqual(result["verdict"], "hang")
         self.assertIn("stopped", json.dumps(result))
 
-    # HARNESS-009@0aea
+    # HARNESS-009@9e0b
     def test_progress_moves_the_deadline(self):
         results = self.run_checks("faults.slow_but_alive[where=all,world=1]", status=0)
         self.assertEqual([r["verdict"] for r in results.values()], ["pass"])
 
     # ---- output ----
 
-    # HARNESS-014@06c5
+    # HARNESS-014@abd8
     def test_noise_is_kept_as_a_tail_and_every_file_stays_readable(self):
         result = self.verdict("noise")
         self.assertIn("line 1999 of a lot of noise", result["output"])
@@ -263,7 +263,7 @@ class Faults(Harness):
         self.assertEqual(len(tree.findall(".//failure")), 2, "of the case and of its requirement")
         self.assertIn("plumbline_cases{", (self.out / "metrics.prom").read_text())
 
-    # HARNESS-014@06c5
+    # HARNESS-014@abd8
     def test_a_megabyte_of_any_bytes_leaves_a_record_that_is_text(self):
         result = self.run_checks("faults.garbage*", status=1)["faults.garbage[world=2]"]
         self.assertEqual(result["verdict"], "fail")
@@ -275,20 +275,20 @@ class Faults(Harness):
 
     # ---- lies ----
 
-    # HARNESS-013@e00e
+    # HARNESS-013@d984
     def test_a_claim_that_does_not_hold_is_a_failure_and_never_a_skip(self):
         lie = ["--mutant", "faults.claims_bf16"]
         verdicts = self.verdicts("faults.sums*", options=lie, control=True, status=1)
         self.assertEqual(verdicts, {"faults.sums[dtype=f32,world=2]": "pass", "faults.sums[dtype=bf16,world=2]": "refuse"})
         self.assertEqual([r["verdict"] for r in self.results("control").values()], ["pass"], "the reference keeps the claim")
 
-    # HARNESS-017@811a
+    # HARNESS-017@4e8b
     def test_a_rank_that_reports_twice_has_no_word(self):
         result = self.run_checks("faults.reports_twice*", "faults.z_pass[where=one,world=3]", status=1)["faults.reports_twice[world=2]"]
         self.assertEqual((result["verdict"], self.ranks(result)), ("fail", ["pass", "fail"]))
         self.assertIn("rank 1: it reported twice: pass, then pass", result["reason"])
 
-    # HARNESS-017@811a
+    # HARNESS-017@4e8b
     def test_a_report_of_a_rank_that_a_worker_has_not_is_noted_and_counts_nothing(self):
         self.assertEqual(self.verdicts("faults.reports_another*", status=0), {"faults.reports_another[world=2]": "pass"})
         notes = [line["text"] for line in self.lines() if line["type"] == "note"]
@@ -296,7 +296,7 @@ class Faults(Harness):
 
     # ---- deaths outside a case ----
 
-    # HARNESS-020@5630
+    # HARNESS-020@7705
     def test_a_subject_that_dies_at_its_start_ends_the_run_in_one_line(self):
         before = self.verdicts("faults.a_pass[where=one,world=3]", status=0)
         self.run_checks("faults.z_pass*", status=3, environment={"FAULTS_AT_START": "abort"})
@@ -306,19 +306,19 @@ class Faults(Harness):
         self.assertLess(self.seconds, SOON)
         self.assertEqual({r["verdict"] for r in self.results().values()} - {"pass"}, {"error"}, before)
 
-    # HARNESS-016@4383
+    # HARNESS-016@319a
     def test_a_subject_that_dies_at_its_exit_has_told_its_verdict(self):
         self.assertEqual(self.verdicts("faults.dies_at_exit*", "faults.z_pass[where=one,world=3]", status=0),
                          {"faults.dies_at_exit[world=2]": "pass", "faults.z_pass[where=one,world=3]": "pass"})
 
     # ---- time ----
 
-    # HARNESS-009@0aea
+    # HARNESS-009@9e0b
     def test_calls_move_the_deadline(self):
         result = self.run_checks("faults.slow_but_calls*", options=["--time-limit", "1"], status=0)["faults.slow_but_calls[world=2]"]
         self.assertGreater(result["seconds"], 1.9)
 
-    # HARNESS-009@0aea
+    # HARNESS-009@9e0b
     def test_progress_without_end_is_a_hang_at_the_hard_limit(self):
         result = self.run_checks("faults.endless_progress*", options=["--time-limit", "0.4"], status=1)["faults.endless_progress[world=2]"]
         self.assertEqual((result["verdict"], result["tries"]), ("hang", ["hang", "hang"]))
@@ -326,7 +326,7 @@ class Faults(Harness):
 
     # ---- evidence ----
 
-    # HARNESS-010@fbf3
+    # HARNESS-010@be8c
     @unittest.skipUnless(shutil.which("gdb", path=DEBUGGER_PATH), "no debugger here")
     def test_the_stacks_of_a_hang_are_in_the_record(self):
         result = self.run_checks("faults.sleep[where=all,world=3]", options=["--time-limit", "0.5"], status=1,
@@ -334,7 +334,7 @@ class Faults(Harness):
         self.assertIn("sleep_forever", result["faults.sleep[where=all,world=3]"]["output"])
         self.assertIn("stacks of process", result["faults.sleep[where=all,world=3]"]["output"])
 
-    # HARNESS-010@fbf3
+    # HARNESS-010@be8c
     def test_without_a_debugger_the_threads_of_a_hang_print_their_stacks(self):
         result = self.run_checks("faults.sleep[where=all,world=3]", options=["--time-limit", "0.5"],
                                  status=1)["faults.sleep[where=all,world=3]"]
@@ -342,7 +342,7 @@ class Faults(Harness):
         for rank in range(3):
             self.assertIn(f"rank {rank} stands here, thread ", result["output"])
 
-    # HARNESS-011@0c35
+    # HARNESS-011@c6ae
     def test_crossed_order_of_two_groups_is_named_even_where_it_gets_through(self):
         result = self.run_checks("faults.crossed_order*", options=["--time-limit", "1"], status=1)["faults.crossed_order[world=2]"]
         self.assertEqual(result["verdict"], "fail" if PROCESSES else "hang", result)
@@ -354,7 +354,7 @@ class Faults(Harness):
 
     # ---- second opinions ----
 
-    # HARNESS-004@297a
+    # HARNESS-004@df2f
     def test_state_that_a_case_leaves_behind_shows_when_it_runs_alone_or_in_another_order(self):
         # har.state_leak: the second passes only where the first was.
         leak = ["faults.leaves_state*", "faults.needs_state*"]
@@ -371,7 +371,7 @@ class Faults(Harness):
             found.append(tuple(verdicts[case] for case in sorted(verdicts)))
         return found
 
-    # HARNESS-006@1935
+    # HARNESS-006@5e37
     def test_a_crash_in_company_alone_is_a_flake(self):
         result = self.run_checks("faults.leaves_state*", "faults.crashes_in_company*", status=1)["faults.crashes_in_company[world=1]"]
         self.assertEqual((result["verdict"], result["tries"]), ("flake", ["crash", "pass"]))
@@ -379,7 +379,7 @@ class Faults(Harness):
         self.assertEqual(self.ranks(result), ["crash"], "the evidence is that of the crash")
         self.assertIn("received signal 11", result["output"])
 
-    # HARNESS-006@1935
+    # HARNESS-006@5e37
     @unittest.skipIf(PROCESSES, "a hundred starts of mpirun; the rule is the same")
     def test_of_many_crashes_the_first_fifty_are_tried_again(self):
         self.run_checks("faults.segfault[where=all,world=1]", options=["--repeat", "101", "--jobs", "2"], status=1)
@@ -388,7 +388,7 @@ class Faults(Harness):
         notes = [line["text"] for line in self.lines() if line["type"] == "note"]
         self.assertEqual(notes, ["101 cases are to be tried again; the first 50 are"])
 
-    # HARNESS-006@1935
+    # HARNESS-006@5e37
     @unittest.skipIf(PROCESSES, "the rule is the same")
     def test_of_many_hangs_the_first_five_are_tried_again(self):
         self.run_checks("faults.sleep[where=all,world=1]", options=["--repeat", "6", "--jobs", "3", "--time-limit", "0.3"], status=1)
@@ -402,7 +402,7 @@ class Faults(Harness):
         self.assertIn("--time-limit SECONDS", self.output)
         self.assertIn("--fail-fast ends a run at the first", self.output)
 
-    # HARNESS-007@2d2f
+    # HARNESS-007@4bb0
     def test_what_the_reference_fails_too_is_inconclusive(self):
         broken = ["--mutant", "faults.claims_bf16"]  # or the subject would be the reference itself
         case = "faults.expect[where=one,world=1]"
@@ -422,7 +422,7 @@ class Faults(Harness):
         result = self.run_checks("faults.leaves_state*", id, options=options, **how)[id]
         return result["verdict"], result["judgement"]
 
-    # HARNESS-019@1b59
+    # HARNESS-019@cc70
     def test_expectations_decide_what_a_result_counts_as(self):
         failing, passing = "faults.expect[where=one,world=1]", "faults.z_pass[where=one,world=1]"
         self.assertEqual(self.expecting(failing, "fail", status=0), ("fail", "expected-fail"))
@@ -433,7 +433,7 @@ class Faults(Harness):
         self.assertEqual(self.expecting(failing, "flake", status=1), ("fail", "fail"))
         self.assertEqual(self.results()[failing]["tries"], ["fail"] * 3)
 
-    # HARNESS-019@1b59
+    # HARNESS-019@cc70
     def test_what_is_expected_to_hang_may_be_left_unexecuted(self):
         self.assertEqual(self.expecting("faults.sleep[where=all,world=1]", "skip-run", 'was = "hang"', status=0),
                          ("skip", "expected-fail"))
@@ -441,11 +441,11 @@ class Faults(Harness):
 
     # ---- the driver ----
 
-    # HARNESS-021@f4c8
+    # HARNESS-021@2afd
     def test_interrupted_run_is_resumed_without_running_anything_twice(self):
         self.interrupt(signal.SIGTERM)
 
-    # HARNESS-001@d90d, HARNESS-016@4383
+    # HARNESS-001@4e56, HARNESS-016@319a
     def test_killed_driver_leaves_nothing_and_is_resumed(self):
         self.interrupt(signal.SIGKILL)
 
@@ -478,7 +478,7 @@ class Faults(Harness):
         whole = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
         return {line["case"]: line for line in whole if line["type"] == "result"}
 
-    # HARNESS-021@f4c8
+    # HARNESS-021@2afd
     def test_resume_refuses_another_plan(self):
         self.run_checks("faults.a_pass*", status=0)
         before = (self.out / "run.jsonl").read_bytes()
@@ -486,7 +486,7 @@ class Faults(Harness):
         self.assertIn("another plan", self.output)
         self.assertEqual((self.out / "run.jsonl").read_bytes(), before)
 
-    # HARNESS-008@7519
+    # HARNESS-008@af2b
     def test_a_rank_killed_from_outside(self):
         with subprocess.Popen(self.command("faults.sleep[where=one,world=3]", "faults.z_pass[where=one,world=3]", options=["--time-limit", "6"]),
                               stdout=subprocess.DEVNULL) as driver:
@@ -506,7 +506,7 @@ class Faults(Harness):
 
     # ---- options ----
 
-    # HARNESS-008@7519
+    # HARNESS-008@af2b
     def test_everything_at_once_costs_only_what_is_at_fault(self):
         results = self.run_checks("faults.*", options=["--world-size", "3", "--jobs", "2", "--shuffle", "7", "--time-limit", "2"], timeout=300, status=1)
         passed = sorted(case for case, result in results.items() if result["verdict"] == "pass")
@@ -565,7 +565,7 @@ class Faults(Harness):
         self.assertIn("cannot make folder '/proc/nothere'", done.stderr)
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
 
-    # HARNESS-001@d90d
+    # HARNESS-001@4e56
     @unittest.skipIf(PROCESSES, "the limit would hit the runtime too; recording is the same for all backends")
     def test_a_full_disk_ends_the_run_in_one_line_and_loses_nothing(self):
         # A limit on the size of files is what a full disk looks like to a process: here after the record's first results.
@@ -584,7 +584,7 @@ class Faults(Harness):
 
     # ---- the control channel ----
 
-    # HARNESS-023@dae8
+    # HARNESS-023@fe8a
     def test_strangers_on_the_control_channel_are_dropped_and_logged(self):
         with subprocess.Popen(self.command("faults.sleep[where=all,world=1]", "faults.z_pass[where=one,world=1]",
                                            options=["--time-limit", "2"]),
@@ -607,7 +607,7 @@ class Faults(Harness):
         self.assertEqual({r["verdict"] for r in self.results().values()}, {"hang", "pass"})
         self.assertTrue(any(line["type"] == "note" for line in self.lines()))
 
-    # HARNESS-023@dae8
+    # HARNESS-023@fe8a
     def test_a_stranger_who_does_not_stop_talking_costs_neither_time_nor_memory(self):
         with subprocess.Popen(self.command("faults.sleep[where=all,world=1]", "faults.z_pass[where=one,world=1]",
                                            options=["--time-limit", "2"]),

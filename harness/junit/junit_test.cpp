@@ -36,7 +36,7 @@ Header header(const std::vector<std::string>& cases) {
   return header;
 }
 
-// HARNESS-014@06c5
+// HARNESS-014@abd8
 TEST(Junit, CountsAndEscapes) {
   record::Run run{.header = header({"collectives.a[x=<&>]", "collectives.b", "training.c"})};
   run.results = {result("collectives.a[x=<&>]", Verdict::fail), result("training.c", Verdict::skip)};
@@ -59,7 +59,7 @@ std::vector<std::string> attributes(const std::string& xml, const std::string& e
   return values;
 }
 
-// HARNESS-031@035c
+// HARNESS-031@f767
 TEST(Junit, NamesACaseTheSameHoweverItEndsAndWhateverItsSeed) {
   std::set<std::vector<std::string>> names;
   std::set<std::string> keys;  // har.seed_in_name

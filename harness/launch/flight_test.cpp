@@ -49,7 +49,7 @@ std::string difference(FlightEvent other) {
   return first_difference({log_of({first, usual}), log_of({first, other}), log_of({first, usual})});
 }
 
-// HARNESS-012@0cae
+// HARNESS-012@feaf
 TEST(FirstDifferenceTest, NamesCollectiveGroupRanksAndValues) {
   const std::string usual = "collective #2 on world: ranks 0, 2 all_reduce(f32 x 4, sum), rank 1 ";
   EXPECT_EQ(difference(collective(2, Operation::all_reduce)), "");
@@ -104,7 +104,7 @@ TEST(FirstDifferenceTest, ACollectiveThatWasRefusedIsNotCounted) {
             "");
 }
 
-// HARNESS-010@fbf3
+// HARNESS-010@be8c
 TEST(PositionTest, IsTheNewestCallThatIsOpenWhateverEndedAfterIt) {
   const FlightEvent one = of(FlightEvent::Kind::start, collective(1, Operation::all_reduce));
   const FlightEvent two = of(FlightEvent::Kind::start, collective(2, Operation::barrier));
@@ -114,7 +114,7 @@ TEST(PositionTest, IsTheNewestCallThatIsOpenWhateverEndedAfterIt) {
             "last completed all_reduce(f32 x 4, sum) #1 on world");
 }
 
-// HARNESS-010@fbf3
+// HARNESS-010@be8c
 TEST(PositionTest, HasThePeerOfAMessage) {
   FlightEvent receive{.group = kWorld,
                       .call = 3,
@@ -137,7 +137,7 @@ FlightLog log_of_two(std::vector<FlightEvent> events) {
   return log_of(std::move(events));
 }
 
-// HARNESS-011@0c35
+// HARNESS-011@c6ae
 TEST(CrossedOrderTest, NamesRanksAndCalls) {
   const FlightLog one = log_of_two({entered(1, kWorld), entered(1, kPair), entered(2, kWorld)});
   const FlightLog two = log_of_two({entered(1, kWorld), entered(2, kWorld), entered(1, kPair)});

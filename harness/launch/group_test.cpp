@@ -36,7 +36,7 @@ class GroupTest : public testing::Test {
   }
 };
 
-// HARNESS-002@0213
+// HARNESS-002@3626
 TEST_F(GroupTest, AWorkerOnAnotherHostOfTheSameNameIsNotHere) {
   record::HostFacts facts = record::host_facts();
   group_.joined(1, {{"pid", 0}, {"host", record::host_identity(facts)}});
@@ -92,7 +92,7 @@ TEST(Launcher, SaysHowARankEnded) {
   EXPECT_EQ(end_in_words_of_launcher(of_hydra, 0, 7049), std::nullopt);
 }
 
-// HARNESS-017@811a
+// HARNESS-017@4e8b
 TEST_F(GroupTest, EachRankIsOneWorkers) {
   group_.joined(1, json::object());
   group_.joined(2, json::object());

@@ -106,7 +106,7 @@ TEST_F(Record, ReadsFailuresOfOlderOnes) {
   EXPECT_EQ(nlohmann::json(rank), older) << "and writes no more than there is to say";
 }
 
-// HARNESS-022@eacf
+// HARNESS-022@f1e6
 TEST_F(Record, LeavesTheOneBeforeItUntilItHasAResult) {
   Writer(folder_, header({"a"})).write(result("a", Verdict::pass));
   const std::string before = text();
@@ -129,7 +129,7 @@ TEST_F(Record, IsWrittenByOneRunAtATime) {
   EXPECT_THAT(words_of<RuntimeFailure>([&] { Writer second(folder_, header({"a"})); }), HasSubstr("another run"));
 }
 
-// HARNESS-001@d90d
+// HARNESS-001@4e56
 TEST_F(Record, GoesOnAfterATornLine) {
   {
     Writer writer(folder_, header({"a", "b"}));

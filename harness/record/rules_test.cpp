@@ -101,7 +101,7 @@ Wrong lost_by(const Recorder& recorder) {
   return wrong;
 }
 
-// HARNESS-001@d90d
+// HARNESS-001@4e56
 TEST(Rules, ARecordIsReadableAfterACrashAtAnyPoint) {
   EXPECT_THAT(lost_by(line_by_line), IsEmpty());
   EXPECT_THAT(lost_by(all_at_the_end), Not(IsEmpty())) << "har.truncated_json is found";
@@ -127,7 +127,7 @@ Wrong taken_for_one(const Identity& identity) {
   return wrong;
 }
 
-// HARNESS-002@0213
+// HARNESS-002@3626
 TEST(Rules, HostsAreToldApartByMoreThanTheirNames) {
   EXPECT_THAT(taken_for_one(host_identity), IsEmpty());
   EXPECT_THAT(taken_for_one([](const HostFacts& facts) { return facts.name; }), Not(IsEmpty()))
@@ -164,7 +164,7 @@ Wrong spoilt_by_bytes(const Line& line_of) {
   return wrong;
 }
 
-// HARNESS-014@06c5
+// HARNESS-014@abd8
 TEST(Rules, OutputOfAnyBytesIsALineOfText) {
   EXPECT_THAT(spoilt_by_bytes(line_of_writer), IsEmpty());
   EXPECT_THAT(spoilt_by_bytes([](const json& line) { return line.dump() + "\n"; }), Not(IsEmpty()))

@@ -59,7 +59,7 @@ int status_without_plan(Run run) {
   return exit_status(run);
 }
 
-// HARNESS-005@44ff
+// HARNESS-005@aabe
 TEST(Rules, APlannedCaseWithoutAResultIsNoSilence) {
   EXPECT_THAT(silent_losses(status_of), IsEmpty());
   EXPECT_THAT(silent_losses(status_without_plan), Not(IsEmpty())) << "har.silent_loss is found";
@@ -77,7 +77,7 @@ int status_of_failures(const Run& run) {
   return std::ranges::any_of(run.results, [](const Result& one) { return is_bad(one, false); }) ? 1 : 0;
 }
 
-// HARNESS-015@c131
+// HARNESS-015@0212
 TEST(Rules, ARunInWhichNothingRanIsNoPass) {
   EXPECT_THAT(empty_passes(status_of), IsEmpty());
   EXPECT_THAT(empty_passes(status_of_failures), Not(IsEmpty())) << "har.empty_pass is found";
@@ -96,7 +96,7 @@ Wrong washed_away(const OfTries& verdict) {
   return wrong;
 }
 
-// HARNESS-006@1935
+// HARNESS-006@5e37
 TEST(Rules, ASecondTryThatPassesMakesAFlake) {
   EXPECT_THAT(washed_away([](const auto& tries) { return verdict_of(tries); }), IsEmpty());
   EXPECT_THAT(washed_away([](const auto& tries) { return tries.back(); }), Not(IsEmpty()))

@@ -41,7 +41,7 @@ NamedRun shard(int index, int count, const std::vector<std::string>& cases) {
 
 std::vector<NamedRun> two_shards() { return {shard(2, 2, {"canary", "b"}), shard(1, 2, {"canary", "a"})}; }
 
-// HARNESS-018@bbb9
+// HARNESS-018@289c
 TEST(Merge, HasEveryCaseOnce) {
   const auto whole = merge(two_shards());
   std::vector<std::string> ids;
@@ -53,7 +53,7 @@ TEST(Merge, HasEveryCaseOnce) {
   EXPECT_EQ(whole.seconds, 4);
 }
 
-// HARNESS-005@44ff
+// HARNESS-005@aabe
 TEST(Merge, KeepsWhatIsMissingMissing) {
   auto shards = two_shards();
   shards[0].run.results.pop_back();
@@ -96,7 +96,7 @@ TEST(Merge, RefusesWhatIsNoWhole) {
             "part1: is not complete; plumbline check --resume runs the rest");
 }
 
-// HARNESS-018@bbb9
+// HARNESS-018@289c
 TEST(Merge, RefusesAnotherPlanSubjectOrEnvironmentWithBothValues) {
   EXPECT_EQ(refusal([](auto& shards) { shards[0].run.header.shard->whole_plan = "f00d"; }),
             "part2: the whole plan is 'f00d', and in part1 it is 'feed'; shards of one run are alike");
@@ -110,7 +110,7 @@ TEST(Merge, RefusesAnotherPlanSubjectOrEnvironmentWithBothValues) {
               testing::HasSubstr("capabilities"));
 }
 
-// HARNESS-018@bbb9
+// HARNESS-018@289c
 TEST(Merge, RefusesShardsThatWereJudgedByOtherRules) {
   EXPECT_EQ(refusal([](auto& shards) { shards[0].run.header.allow_unexpected_pass = true; }),
             "part2: --allow-unexpected-pass is 'on', and in part1 it is 'off'; shards of one run are alike");

@@ -28,7 +28,7 @@ Header header(const std::vector<std::string>& cases) {
   return header;
 }
 
-// HARNESS-005@44ff
+// HARNESS-005@aabe
 TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   record::Run run{.header = header({"a", "b"})};
   run.results = {result("a", Verdict::pass)};
@@ -41,7 +41,7 @@ TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   EXPECT_EQ(exit_status(run), 1);
 }
 
-// HARNESS-015@c131
+// HARNESS-015@0212
 TEST(Summary, HasTheExitStatusOfTheWorst) {
   const auto status = [](const std::vector<Verdict>& verdicts) {
     record::Run run;
@@ -60,7 +60,7 @@ TEST(Summary, HasTheExitStatusOfTheWorst) {
   EXPECT_EQ(status({}), 3);
 }
 
-// HARNESS-005@44ff
+// HARNESS-005@aabe
 TEST(Summary, IsNotRunWhatARunThatWasStoppedHasLeft) {
   record::Run run{.header = header({"a", "b"})};
   run.results = {result("a", Verdict::pass)};

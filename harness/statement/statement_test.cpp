@@ -244,7 +244,7 @@ TEST(Statement, IsNotMadeOfASubjectThatDoesNotConform) {
   EXPECT_THAT(nothing, ElementsAre("no requirement that must hold has passed: there is nothing to state"));
 }
 
-// HARNESS-061@42a4
+// HARNESS-061@e1e0
 TEST(Statement, FindsARecordThatContradictsItself) {
   const auto suite = toys();
   const auto forged = [&](const std::function<void(record::Run&)>& change) {
@@ -426,7 +426,7 @@ bool sums_alone(const fs::path& folder) {
   return true;
 }
 
-// HARNESS-061@42a4
+// HARNESS-061@e1e0
 TEST_F(Folder, EveryFileThatWasChangedIsNamed) {
   for (const auto& entry : fs::directory_iterator(folder_)) {
     const std::string name = entry.path().filename().string();
@@ -439,7 +439,7 @@ TEST_F(Folder, EveryFileThatWasChangedIsNamed) {
   EXPECT_THAT(verify().problems, IsEmpty());
 }
 
-// HARNESS-061@42a4
+// HARNESS-061@e1e0
 TEST_F(Folder, AnEditIsNamedThoughItsSumsAreRight) {
   replace_in(folder_ / "STATEMENT.md", "| TOY-003 | not claimed |", "| TOY-003 | pass |");
   renew_sums();
@@ -450,7 +450,7 @@ TEST_F(Folder, AnEditIsNamedThoughItsSumsAreRight) {
   EXPECT_THAT(verify().problems, testing::UnorderedElementsAre("STATEMENT.md: it does not say what the records prove"));
 }
 
-// HARNESS-061@42a4
+// HARNESS-061@e1e0
 TEST_F(Folder, AForgedRecordIsHeldToItsRanksAndTotals) {
   replace_in(folder_ / "run.jsonl", "\"verdict\":\"skip\"", "\"verdict\":\"pass\"");
   renew_statement_of("run.jsonl");
@@ -458,7 +458,7 @@ TEST_F(Folder, AForgedRecordIsHeldToItsRanksAndTotals) {
   EXPECT_THAT(verify().problems, Contains(HasSubstr("run.jsonl: the totals at its end are not those of its results")));
 }
 
-// HARNESS-061@42a4
+// HARNESS-061@e1e0
 TEST_F(Folder, WhatIsMissingOrTooMuchIsNamed) {
   std::ofstream(folder_ / "notes.txt") << "x";
   EXPECT_THAT(verify().problems,

@@ -130,7 +130,7 @@ class Context {
 
 struct Check {
   std::string id;                     // "collectives.all_reduce.exact"
-  std::vector<std::string> verifies;  // citations: "COLL-001@3fa9"
+  std::vector<std::string> verifies;  // citations: "COLL-001@041a"
   Door door = Door::backend;
   std::vector<Axis> axes;
   std::function<bool(const Parameters&)> applies = {};  // cases of the axes' product that make sense; all by default

@@ -1,7 +1,7 @@
 // harness/suite/requirement.hpp: one testable sentence that a subject must, should or may satisfy.
 //
 // Model   conformance/<component>/requirements.toml holds the rows. An id is permanent. A check cites a requirement
-//         with the hash of its sentence, "COLL-014@3fa9": a reworded sentence voids its evidence until someone has
+//         with the hash of its sentence, "COLL-014@45a4": a reworded sentence voids its evidence until someone has
 //         looked.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Requirement {
   std::vector<std::string> needs;    // capabilities without which it does not apply
   std::vector<std::string> tags;
 
-  /// "COLL-014@3fa9".
+  /// "COLL-014@45a4".
   [[nodiscard]] std::string citation() const;
 };
 
@@ -49,7 +49,7 @@ class RequirementTable {
   std::map<std::string, Requirement> rows_;
 };
 
-/// "COLL-014" of "COLL-014@3fa9"; the whole text where there is no hash.
+/// "COLL-014" of "COLL-014@45a4"; the whole text where there is no hash.
 [[nodiscard]] std::string_view id_of_citation(std::string_view citation);
 
 }  // namespace plumbline::suite

@@ -34,26 +34,26 @@ namespace plumbline::conformance {
 
 /// The requirements of such training, as checks cite them.
 namespace averaging_requirements {
-inline constexpr std::string_view kEstimate = "TRAIN-040@7e24";
-inline constexpr std::string_view kGradient = "TRAIN-041@d02d";
-inline constexpr std::string_view kUpdate = "TRAIN-042@0f04";
-inline constexpr std::string_view kAverage = "TRAIN-043@c11d";
-inline constexpr std::string_view kGossip = "TRAIN-044@7d50";
-inline constexpr std::string_view kSlowStep = "TRAIN-045@b38b";
-inline constexpr std::string_view kBuffers = "TRAIN-046@bfc0";
-inline constexpr std::string_view kDistance = "TRAIN-047@9449";
-inline constexpr std::string_view kSynchronous = "TRAIN-048@4398";
-inline constexpr std::string_view kMemory = "TRAIN-049@841f";
-inline constexpr std::string_view kEvaluation = "TRAIN-050@71f7";
-inline constexpr std::string_view kResumes = "TRAIN-051@9bba";
-inline constexpr std::string_view kHalves = "TRAIN-052@4cce";
-inline constexpr std::string_view kLearns = "TRAIN-053@74eb";
-inline constexpr std::string_view kOverlap = "TRAIN-110@082e";
-inline constexpr std::string_view kSameRun = "TRAIN-111@9c26";
-inline constexpr std::string_view kRates = "TRAIN-112@6fb2";
-inline constexpr std::string_view kFeedback = "TRAIN-200@7d91";
-inline constexpr std::string_view kDeviceMemory = "TRAIN-212@693f";
-inline constexpr std::string_view kCheckpoints = "TRAIN-201@7657";
+inline constexpr std::string_view kEstimate = "TRAIN-040@75cc";
+inline constexpr std::string_view kGradient = "TRAIN-041@7d56";
+inline constexpr std::string_view kUpdate = "TRAIN-042@7c5c";
+inline constexpr std::string_view kAverage = "TRAIN-043@0dbf";
+inline constexpr std::string_view kGossip = "TRAIN-044@5034";
+inline constexpr std::string_view kSlowStep = "TRAIN-045@2db9";
+inline constexpr std::string_view kBuffers = "TRAIN-046@a8d7";
+inline constexpr std::string_view kDistance = "TRAIN-047@28ec";
+inline constexpr std::string_view kSynchronous = "TRAIN-048@077d";
+inline constexpr std::string_view kMemory = "TRAIN-049@a55f";
+inline constexpr std::string_view kEvaluation = "TRAIN-050@ed0c";
+inline constexpr std::string_view kResumes = "TRAIN-051@e656";
+inline constexpr std::string_view kHalves = "TRAIN-052@7e0f";
+inline constexpr std::string_view kLearns = "TRAIN-053@976a";
+inline constexpr std::string_view kOverlap = "TRAIN-110@e52a";
+inline constexpr std::string_view kSameRun = "TRAIN-111@5549";
+inline constexpr std::string_view kRates = "TRAIN-112@62bb";
+inline constexpr std::string_view kFeedback = "TRAIN-200@315a";
+inline constexpr std::string_view kDeviceMemory = "TRAIN-212@46aa";
+inline constexpr std::string_view kCheckpoints = "TRAIN-201@19fc";
 }  // namespace averaging_requirements
 
 /// What every rank had, [rank][step].

@@ -213,7 +213,7 @@ TEST(AdapterClient, NamesWhatIsWrongWithAGreeting) {
 }
 
 // What nobody knows would never be asked, or always: a slip in a greeting is said, with the name that was meant.
-// HARNESS-053@291e
+// HARNESS-053@fead
 TEST(OpenAdapter, NamesWhatAGreetingMisspells) {
   const auto words_of = [](const std::string& ops, const std::string& fields) {
     const std::string words = failure_of([&] {
@@ -267,7 +267,7 @@ TEST(AdapterClient, EndsAnAdapterThatDoesNotAnswer) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
 }
 
-// HARNESS-043@f042
+// HARNESS-043@a975
 TEST(AdapterClient, KnowsTheFirstEndOfItsProgram) {
   AdapterClient client(at_question("exit 3"));
   EXPECT_FALSE(client.take_end());

@@ -96,7 +96,7 @@ class Programs(JobDoor):
         self.assertIn("plumbline: --job: the command is empty; it must be a shell command", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
-    # HARNESS-042@1ba6
+    # HARNESS-042@ed74
     def test_a_command_that_is_not_there(self):
         for job, words in (("/no/such", "rank 0 exited with status 127 (the shell did not find the command)"),
                            ("/dev/null --fast", "126 (the shell could not execute the command)")):
@@ -107,7 +107,7 @@ class Programs(JobDoor):
                 for part in ("plumbline: ", f"job '{job}'", words):
                     self.assertIn(part, done.stderr)
 
-    # HARNESS-042@1ba6
+    # HARNESS-042@ed74
     def test_a_command_that_is_missing_later(self):
         # Then there was a program, and its end is its own.
         job = f"if [ -e ran ]; then exec /no/such; fi; touch ran; exec {REFERENCE}"
@@ -130,7 +130,7 @@ class Programs(JobDoor):
         result, _ = self.failure("[ $RANK = 0 ] && exit 77", verdict="crash")
         self.assertIn("rank 0 exited with status 77 (it does not support the run)", result["reason"])
 
-    # HARNESS-041@4e6d
+    # HARNESS-041@b080
     def test_a_hang(self):
         job = "trap '' TERM; [ $RANK = 1 ] && exit 0; echo step2/grad/0.bias > $PLUMBLINE_RECORD/rank0.progress; echo waiting; while :; do sleep 1; done"
         result, _ = self.failure(job, "--time-limit", "4", verdict="hang")
@@ -298,7 +298,7 @@ class Ddp(JobDoor):
         found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
         self.assertRegex(found, r"SCALER-091: step 1, rank 1, 0\.weight: the step was made, although inf was written into a gradient of rank 0")
 
-    # HARNESS-041@4e6d
+    # HARNESS-041@b080
     def test_a_rank_that_others_wait_for(self):
         (self.folder / "train.py").write_text(
             "import time\nfrom plumbline_job import Run\n"

@@ -63,7 +63,7 @@ TEST(RankEnds, AreUnsupportedWhereAllThatEndedByThemselvesSaySo) {
 // har.absent_crashes: a program that is not there crashes as any other.
 bool none_is_absent(const RankEnds&) { return false; }
 
-// HARNESS-042@1ba6
+// HARNESS-042@ed74
 TEST(RankEnds, AreAbsentWhereTheShellStartedNone) {
   const auto holds = [](const Rule& are_absent) {
     return are_absent({exit_with(127), exit_with(126)}) && !are_absent({exit_with(127), exit_with(3)}) &&
@@ -76,7 +76,7 @@ TEST(RankEnds, AreAbsentWhereTheShellStartedNone) {
 // har.cause_alone: no word of other ranks than the cause.
 std::string cause_alone(const std::vector<EndedRank>&) { return {}; }
 
-// HARNESS-045@bf2a
+// HARNESS-045@6fbe
 TEST(EndedRanks, AreAllNamedWithTheirEnds) {
   const auto holds = [](const std::function<std::string(const std::vector<EndedRank>&)>& words_of) {
     return words_of({{"rank 0", "exited with status 1"}, {"rank 1", "exited with status 2"}}) ==
@@ -91,7 +91,7 @@ std::string first_rank_asked(const std::vector<HungRank>& ranks) {
   return words_of(std::vector<HungRank>(ranks.begin(), ranks.begin() + 1));
 }
 
-// HARNESS-041@4e6d
+// HARNESS-041@b080
 TEST(HungRanks, AreAllNamedWithTheirTensorsAndFunctions) {
   const auto holds = [](const std::function<std::string(const std::vector<HungRank>&)>& words_of) {
     return words_of({{"rank 0", "step0/loss", "wait (a.c:1)", "a"}, {"rank 2", "step1/loss", "sum (b.c:2)", ""}}) ==

@@ -124,7 +124,7 @@ TEST_F(JobProgramTest, SaysHowLongTheOthersStillRan) {
   }
 }
 
-// HARNESS-044@ab73 HARNESS-045@bf2a
+// HARNESS-044@ab73 HARNESS-045@6fbe
 TEST_F(JobProgramTest, NamesTheFirstOfSeveralThatFailed) {
   const std::string why = failure_of<suite::JobCrashed>("[ $RANK = 2 ] && kill -ABRT $$; sleep 0.1; exit 1");
   EXPECT_THAT(why, AllOf(HasSubstr("rank 2 was killed by signal 6 (Aborted) after"), HasSubstr("rank 2 wrote nothing"),
@@ -140,7 +140,7 @@ TEST_F(JobProgramTest, NamesTheFirstEvenIfAnotherIsKilledLater) {
                          HasSubstr("; rank 0 was killed by signal 11 (Segmentation fault)")));
 }
 
-// HARNESS-042@1ba6
+// HARNESS-042@ed74
 TEST_F(JobProgramTest, SaysThatTheCommandWasNotFound) {
   EXPECT_THAT(failure_of<suite::JobAbsent>("/nonexistent/trainer --fast", 2),
               AllOf(HasSubstr("exited with status 127 (the shell did not find the command)"),
@@ -196,7 +196,7 @@ TEST_F(JobProgramTest, IsUnsupportedWhereAFileSaysSo) {
   (void)run("mkdir $PLUMBLINE_RECORD/unsupported", 1);  // no regular file
 }
 
-// HARNESS-041@4e6d
+// HARNESS-041@b080
 TEST_F(JobProgramTest, AsksHungRanksWhereTheyStand) {
   const std::string python =
       "import faulthandler, signal, time\n"
@@ -224,7 +224,7 @@ TEST_F(JobProgramTest, AsksHungRanksWhereTheyStand) {
   EXPECT_GE(asked_, 2);
 }
 
-// HARNESS-041@4e6d
+// HARNESS-041@b080
 TEST_F(JobProgramTest, DoesNotKillByAsking) {
   // A program that catches no SIGUSR1 gets none, and has its time after SIGTERM.
   const std::string why = failure_of<suite::JobHung>(
