@@ -1,5 +1,6 @@
 #include "harness/cli/arguments.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -22,6 +23,11 @@ std::vector<std::string> split(const std::string& text) {
   std::istringstream stream(text + ',');
   for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
   return parts;
+}
+
+std::string printable(std::string text) {
+  std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
 }
 
 int whole_number(const std::string& option, const std::string& text) {

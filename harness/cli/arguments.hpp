@@ -18,6 +18,9 @@ namespace plumbline::cli {
 /// The parts between commas; of an empty text, one that is empty.
 [[nodiscard]] std::vector<std::string> split(const std::string& text);
 
+/// Text of strangers for a terminal: what would move its cursor is a question mark.
+[[nodiscard]] std::string printable(std::string text);
+
 /// Throws InvalidArgument, with the option, for anything but a whole number that an int holds.
 [[nodiscard]] int whole_number(const std::string& option, const std::string& text);
 

@@ -42,7 +42,7 @@ struct CanaryOptions {
   CanaryLimits limits;
   std::string out = "results/latest/canary";
 
-  /// The other side: what is not said of it is as on the first.
+  /// The other side: with a launcher and control address as on the first, where it has none of its own.
   [[nodiscard]] SubjectOptions b() const {
     SubjectOptions other = a;
     other.backend = against;
@@ -117,18 +117,20 @@ class Canary {
   }
   [[nodiscard]] std::vector<std::int64_t> chosen_sizes() const {
     std::vector<std::int64_t> chosen;
-    constexpr std::int64_t kMost = std::int64_t{1} << 28;  // all answers are held against each other
     for (const std::string& text : options_.sizes) {
       const auto bytes = bytes_in("--sizes", text);
       if (bytes < 8 && bytes != 4 && bytes != 2)
         throw InvalidArgument(fmt::format("--sizes {}: it is 2, 4, or 8 and more bytes", text));
-      if (bytes > kMost) throw InvalidArgument(fmt::format("--sizes {}: it is at most 256Mi", text));
       chosen.push_back(bytes);
     }
     return chosen;
   }
 
   void add_row(int world, comm::Operation operation, comm::DType dtype, std::int64_t bytes) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 31;  // bytes of all ranks' answers to an all_to_all
+    if (bytes > kMost / world / world)
+      throw InvalidArgument(
+          fmt::format("--sizes {}: with {} ranks it is at most {} bytes", bytes, world, kMost / world / world));
     const auto elements = bytes / static_cast<std::int64_t>(size_of(dtype));
     if (elements == 0) return;  // less than one of this type
     rows_.push_back(
@@ -136,10 +138,10 @@ class Canary {
              .operation = operation, .dtype = dtype, .ranks = world, .elements = elements, .seed = options_.seed}});
   }
   void add_orders() {
-    constexpr std::int64_t kMostElements = 1 << 18;
+    constexpr std::int64_t kMostProbes = std::int64_t{1} << 24;  // a byte each on every rank
     for (const int world : options_.worlds)
       for (const std::int64_t bytes : chosen_sizes())
-        if (world > 1 && bytes / 4 >= 1 && bytes / 4 <= kMostElements)
+        if (world > 1 && bytes / 4 >= 1 && bytes / 4 * world * (world - 1) / 2 <= kMostProbes)
           orders_.push_back({.ranks = world, .elements = bytes / 4});
   }
 
@@ -174,7 +176,14 @@ class Canary {
     json answer;
     launch::Observer observer;
     observer.before = [&](std::size_t, const json& description) -> std::optional<launch::Outcome> {
-      (is_a ? a_version_ : b_version_) = description.at("capabilities").value("version", "");
+      const json& capabilities = description.at("capabilities");
+      (is_a ? a_version_ : b_version_) = capabilities.value("version", "");
+      if (!description.value("one_host", true))
+        throw InvalidArgument("canary: its answers are compared on one host, and these ranks are on several");
+      for (CanaryRow& row : rows_)
+        if (const json dtypes = capabilities.value("dtypes", json::array());
+            std::ranges::count(dtypes, json(name_of(row.probe.dtype))) == 0)
+          row.is_unclaimed = true;
       return std::nullopt;
     };
     observer.output = [&answer](std::size_t, int, const json& value) { answer = value; };
@@ -211,6 +220,8 @@ class Canary {
 
   void take_answers(std::size_t row, bool is_a, const fs::path& folder, const launch::Outcome& outcome) {
     CanarySide& side = is_a ? rows_[row].a : rows_[row].b;
+    if (outcome.verdict == record::Verdict::error)
+      throw RuntimeFailure(fmt::format("canary: {}: {}", (is_a ? a_ : b_).group.subject.describe(), outcome.reason));
     if (outcome.verdict != record::Verdict::pass) {
       side.problem = fmt::format("{}: {}", name_of(outcome.verdict), outcome.reason);
       return;
@@ -224,6 +235,20 @@ class Canary {
     }
     fs::remove_all(folder);
     side.answer = judge_canary(rows_[row].probe, outs);
+    if (!a_outs_.contains(row) || !b_outs_.contains(row)) return;
+    if (is_whole(row, a_outs_[row]) && is_whole(row, b_outs_[row]))
+      rows_[row].difference = compare_canary(rows_[row].probe, a_outs_[row], b_outs_[row]);
+    a_outs_.erase(row);
+    b_outs_.erase(row);
+  }
+  // Whether every rank wrote what it should have: else judge_canary() has said so.
+  [[nodiscard]] bool is_whole(std::size_t row, const std::vector<std::vector<std::byte>>& outs) const {
+    const bench::CanaryProbe& probe = rows_[row].probe;
+    for (int rank = 0; rank < probe.ranks; ++rank)
+      if (outs[static_cast<std::size_t>(rank)].size() !=
+          static_cast<std::size_t>(elements_out(probe, rank)) * size_of(probe.dtype))
+        return false;
+    return true;
   }
 
   static void take_order(CanaryOrder& order, bool is_a, const json& answer) {
@@ -257,8 +282,7 @@ class Canary {
   void compare() {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       CanaryRow& row = rows_[i];
-      if (row.a.problem.empty() && row.b.problem.empty())
-        row.difference = compare_canary(row.probe, a_outs_[i], b_outs_[i]);
+      if (row.a.problem.starts_with("refuse") && row.b.problem.starts_with("refuse")) row.is_unclaimed = true;
       const Times& times = times_[i];
       if (times.a.size() == times.b.size() && static_cast<int>(times.a.size()) == options_.launches)
         for (std::size_t k = 0; k < times.a.size(); ++k) row.ratios.push_back(times.b[k] / times.a[k]);
@@ -277,7 +301,7 @@ class Canary {
                   {"b", {{"subject", b_.group.subject.describe()}, {"version", b_version_}}},
                   {"environment", header.environment}});
     const fs::path file = fs::path(options_.out) / "canary.json";
-    record::write_file(file, found.dump(1) + "\n");
+    record::write_file(file, found.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
     const auto bad =
         std::ranges::count_if(rows_, [this](const CanaryRow& row) { return is_bad(row, options_.limits); });
     const auto differ = std::ranges::count_if(rows_, [](const CanaryRow& row) { return row.difference.differing > 0; });

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "harness/bench/reduction_order.hpp"
+#include "harness/record/result.hpp"
 #include "reference/support/quantile.hpp"
 
 namespace plumbline::cli {
@@ -18,9 +19,11 @@ std::string fault_of(const CanarySide& side) {
                                                                    : side.answer.wrong;
 }
 
-bool all_beyond(const std::vector<double>& ratios, double limit) {
-  return !ratios.empty() &&
-         std::ranges::all_of(ratios, [limit](double ratio) { return limit > 1 ? ratio > limit : ratio < limit; });
+bool all_above(const std::vector<double>& ratios, double limit) {
+  return !ratios.empty() && std::ranges::all_of(ratios, [limit](double ratio) { return ratio > limit; });
+}
+bool all_below(const std::vector<double>& ratios, double limit) {
+  return !ratios.empty() && std::ranges::all_of(ratios, [limit](double ratio) { return ratio < limit; });
 }
 
 std::string bits_text(const bench::CanaryDifference& difference) {
@@ -52,16 +55,18 @@ std::string side_text(int ranks, const std::vector<std::string>& orders, bool ch
 }  // namespace
 
 std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits) {
+  if (row.is_unclaimed) return "not claimed by both";
   for (const auto& [name, side] : {std::pair{"B", &row.b}, {"A", &row.a}})
     if (const std::string fault = fault_of(*side); !fault.empty()) return fmt::format("wrong: {}: {}", name, fault);
   std::string words = row.difference.differing > 0 ? "bits differ" : "";
-  if (all_beyond(row.ratios, 1 + limits.slower)) words += words.empty() ? "slower" : ", slower";
-  if (all_beyond(row.ratios, 1 / (1 + limits.slower))) words += words.empty() ? "faster" : ", faster";
+  if (all_above(row.ratios, 1 + limits.slower)) words += words.empty() ? "slower" : ", slower";
+  if (all_below(row.ratios, 1 / (1 + limits.slower))) words += words.empty() ? "faster" : ", faster";
   return words.empty() ? "same" : words;
 }
 
 bool is_bad(const CanaryRow& row, const CanaryLimits& limits) {
-  return !fault_of(row.a).empty() || !fault_of(row.b).empty() || all_beyond(row.ratios, 1 + limits.slower) ||
+  if (row.is_unclaimed) return false;
+  return !fault_of(row.b).empty() || all_above(row.ratios, 1 + limits.slower) ||
          (limits.same_bits && row.difference.differing > 0);
 }
 
@@ -92,7 +97,7 @@ nlohmann::json to_json(const std::vector<CanaryRow>& rows, const std::vector<Can
   nlohmann::json out{{"slower", limits.slower}, {"same_bits", limits.same_bits}};
   out["rows"] = nlohmann::json::array();
   const auto side = [](const CanarySide& one) {
-    return nlohmann::json{{"fault", fault_of(one)}, {"error", one.answer.error}};
+    return nlohmann::json{{"fault", fault_of(one)}, {"error", record::number_or_word(one.answer.error)}};
   };
   for (const CanaryRow& row : rows)
     out["rows"].push_back({{"operation", name_of(row.probe.operation)},

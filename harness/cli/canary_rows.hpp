@@ -18,6 +18,7 @@ struct CanarySide {
 
 struct CanaryRow {
   bench::CanaryProbe probe;
+  bool is_unclaimed = false;  // a side does not claim the dtype, or both reject the call: nothing is compared
   CanarySide a, b;
   bench::CanaryDifference difference;  // where both answered
   /// The time of B as a multiple of A's, of each pair of launches; empty: it was not measured.
@@ -37,10 +38,10 @@ struct CanaryLimits {
   bool same_bits = false;  // different bits fail
 };
 
-/// "same"; "bits differ"; "slower" or "faster", where every pair of launches says so by more than the limit; "wrong: A"
-/// or "wrong: B" with what no order of additions explains.
+/// "not claimed by both"; "same"; "bits differ"; "slower" or "faster", where every pair of launches says so by more
+/// than the limit; "wrong: A" or "wrong: B" with what no order of additions explains.
 [[nodiscard]] std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits);
-/// Whether the verdict is a reason not to upgrade from A to B.
+/// Whether the verdict is a reason not to upgrade from A to B: a fault of A alone is none.
 [[nodiscard]] bool is_bad(const CanaryRow& row, const CanaryLimits& limits);
 
 /// The table, a line a row, with its head.

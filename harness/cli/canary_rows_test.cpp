@@ -18,6 +18,8 @@ TEST(CanaryRow, IsSlowerOnlyWhereEveryPairOfLaunchesSaysSo) {
   EXPECT_EQ(verdict({1.2, 1.04, 1.3}), "same") << "one is within the limit";
   EXPECT_EQ(verdict({0.9, 0.5}), "faster");
   EXPECT_EQ(verdict({0.9, 0.96}), "same");
+  EXPECT_EQ(verdict_of({.ratios = {0.9, 0.8}}, {.slower = 0}), "faster");
+  EXPECT_EQ(verdict_of({.ratios = {1.1, 1.2}}, {.slower = 0}), "slower");
   EXPECT_TRUE(is_bad({.ratios = {1.2}}, kLimits));
   EXPECT_FALSE(is_bad({.ratios = {0.5}}, kLimits));
 }
@@ -41,6 +43,8 @@ TEST(CanaryRow, IsWrongByTheExactSumAndNotByTheOtherSide) {
   EXPECT_EQ(verdict_of(both, kLimits), "wrong: B: rank 1, element 3: 2, and the sum is 3");
   EXPECT_TRUE(is_bad(both, kLimits));
   EXPECT_THAT(verdict_of({.a = wrong}, kLimits), HasSubstr("wrong: A: rank 1"));
+  EXPECT_FALSE(is_bad({.a = wrong}, kLimits)) << "B mends it";
+  EXPECT_EQ(verdict_of({.is_unclaimed = true, .b = wrong}, kLimits), "not claimed by both");
   EXPECT_EQ(verdict_of({.b = {.problem = "hang: it took 120 s"}}, kLimits), "wrong: B: hang: it took 120 s");
   EXPECT_EQ(verdict_of({.b = {.answer = {.ranks_are_equal = false}}}, kLimits),
             "wrong: B: its ranks have different bits");

@@ -12,6 +12,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/attach.hpp"
+#include "harness/statement/statement.hpp"
 #include "harness/subject/place.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -100,6 +101,13 @@ void add_statement(CLI::App& command, CheckOptions& options) {
                             "--isolate", "--expectations", "--allow-unexpected-pass", "--warnings-fail", "--no-control",
                             "--time-limit", "--fail-fast", "--mutant"})
     statement->excludes(command.get_option(other));
+}
+
+// Three seeds that are two would prove less than three.
+void require_fresh(std::uint64_t seed) {
+  const auto seeds = statement::seeds_of_statement(PLUMBLINE_VERSION, seed);
+  if (seed == seeds[0] || seed == seeds[1])
+    throw InvalidArgument(fmt::format("--seed {}: every statement has it already; give another one", seed));
 }
 
 // The fresh seed of a statement: that of the record which is resumed, else one that nobody chose.
@@ -205,6 +213,7 @@ Command add_check(CLI::App& app, const Program& program) {
   return {[options, device, seed, &program] {
             if (options->statement) options->isolate = "each";
             if (options->statement && seed->count() == 0) choose_fresh_seed(*options);
+            if (options->statement) require_fresh(options->selection.seed);
             return run_check(*options, device->count() > 0, program);
           },
           [options](const CommandLine& line, const std::string& why) {

@@ -20,6 +20,7 @@
 #include "harness/run/control.hpp"
 #include "harness/run/counted.hpp"
 #include "harness/run/judgement.hpp"
+#include "harness/run/shards.hpp"
 #include "harness/run/summary.hpp"
 #include "harness/run/tries.hpp"
 #include "harness/statement/statement.hpp"
@@ -285,6 +286,17 @@ std::string subject_key(Result control) {
 
 }  // namespace
 
+// A statement is of one machine, build and subject from its first case to its last.
+void CheckRun::require_same_machine(const record::Run& before) {
+  const record::Run now{.header = header_, .subject = before.subject};
+  const nlohmann::json then = run::comparable_environment(before), here = run::comparable_environment(now);
+  for (const auto& [name, value] : then.items())
+    if (here.value(name, nlohmann::json()) != value)
+      throw InvalidArgument(fmt::format("--resume: '{}' was begun with another {}: {}, and here it is {}", folder_,
+                                        name, value.dump(), here.value(name, nlohmann::json()).dump()));
+  resumed_subject_ = before.subject.value("capabilities", nlohmann::json());
+}
+
 void CheckRun::take_up_record(std::map<std::string, bool>& have) {
   const fs::path file = fs::path(folder_) / "run.jsonl";
   if (!fs::exists(file)) throw InvalidArgument(fmt::format("--resume: there is no record in '{}'", folder_));
@@ -295,6 +307,7 @@ void CheckRun::take_up_record(std::map<std::string, bool>& have) {
         "or another --out",
         folder_, before.header.subject, run::counted(before.header.plan.size(), "case"), before.header.plan_hash,
         header_.plan_hash));
+  if (options_.statement) require_same_machine(before);
   for (const auto* results : {&before.results, &before.controls})
     for (const Result& result : *results) attempts_[result.key()] = result.attempt;
   for (const Result& result : before.results) {
@@ -497,6 +510,9 @@ launch::Observer CheckRun::observer(const Pass& pass) {
 std::optional<launch::Outcome> CheckRun::before(const suite::PlannedCase& planned, const nlohmann::json& description) {
   writer_->subject(description);
   if (!known_) {
+    if (!resumed_subject_.is_null() && resumed_subject_ != description.value("capabilities", nlohmann::json::object()))
+      throw InvalidArgument(fmt::format(
+          "--resume: '{}' was begun with a subject that claims other things, or is of another version", folder_));
     description_ = description;
     const suite::Identity subject = expectations::identity_of(description, facts_);
     facts_["subject"] = subject.name;

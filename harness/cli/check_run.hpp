@@ -83,6 +83,7 @@ class CheckRun {
   [[nodiscard]] std::string conditions() const;
   void prepare_record();
   void take_up_record(std::map<std::string, bool>& have);
+  void require_same_machine(const record::Run& before);
 
   bool all_passes(const std::function<void(const launch::Rendezvous&)>& listening);
   bool run_pass(const Pass& pass);
@@ -117,6 +118,7 @@ class CheckRun {
   std::optional<expectations::Expectations> book_;
   expectations::Facts facts_;
   std::optional<expectations::Known> known_;
+  nlohmann::json resumed_subject_;                // what the subject claimed where a statement is resumed; null else
   nlohmann::json description_;                    // what the subject said of itself first; null before
   std::map<std::string, int> attempts_;           // made, by key
   std::map<std::string, record::Result> latest_;  // results that hold, by key

@@ -57,7 +57,7 @@ int submit(const SubmitOptions& options, const Program& program) {
     shards.push_back(std::move(shard));
   }
   const auto problems = statement::problems_of(suite, PLUMBLINE_VERSION, shards, expectations::today());
-  for (const std::string& problem : problems) fmt::print("{}\n", problem);
+  for (const std::string& problem : problems) fmt::print("{}\n", printable(problem));
   if (!problems.empty()) {
     fmt::print("NOT OK: there is nothing to submit: {} problem{}\n", problems.size(), problems.size() == 1 ? "" : "s");
     return 1;

@@ -1,6 +1,7 @@
 // `plumbline verify`: does a conformance statement hold? Runs nothing and needs no network.
 #include <fmt/format.h>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/expectations/expectations.hpp"
 #include "harness/statement/folder.hpp"
@@ -25,7 +26,7 @@ std::chrono::sys_days day_of(const VerifyOptions& options) {
 int verify(const VerifyOptions& options, const Program& program) {
   const auto day = day_of(options);
   const auto found = statement::verify_folder(options.folder, program.suite(), PLUMBLINE_VERSION, options.signers, day);
-  for (const std::string& problem : found.problems) fmt::print("{}\n", problem);
+  for (const std::string& problem : found.problems) fmt::print("{}\n", printable(problem));
   if (!found.problems.empty()) {
     fmt::print("NOT OK: {}: {} problem{}\n", options.folder, found.problems.size(),
                found.problems.size() == 1 ? "" : "s");
@@ -34,7 +35,8 @@ int verify(const VerifyOptions& options, const Program& program) {
   const std::string signer = !found.is_signed        ? "unsigned"
                              : !found.signer.empty() ? "signed by " + found.signer
                                                      : "signed, by a key of which --signers FILE tells whose it is";
-  fmt::print("OK: {}, until {}; {}\n", found.claim, suite::text_of(found.valid_until), signer);
+  fmt::print("OK: {}, until {}; {}\n", printable(found.claim), suite::text_of(found.valid_until), printable(signer));
+  if (!found.note.empty()) fmt::print("note: {}\n", printable(found.note));
   return 0;
 }
 

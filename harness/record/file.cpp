@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/support/reading_json.hpp"
 
 namespace plumbline::record {
 
@@ -110,6 +111,7 @@ void Writer::subject(const json& description) {
   json line{{"type", "subject"},
             {"capabilities", description.value("capabilities", json::object())},
             {"environment", description.value("environment", json::object())}};
+  if (!description.value("one_host", true)) line["one_host"] = false;
   for (const char* claim : {"name", "version", "conventions", "operations", "options"})
     if (const auto said = description.find(claim); said != description.end()) line[claim] = *said;
   append(line);
@@ -135,7 +137,7 @@ Run read(const fs::path& file) {
     if (end == std::string::npos) break;  // torn
     ++number;
     try {
-      const json line = json::parse(text.substr(begin, end - begin));
+      const json line = reading::parse_flat(text.substr(begin, end - begin));
       const auto type = line.at("type").get<std::string>();
       if (number == 1 && (type != "header" || line.at("schema") != kSchema))
         throw InvalidArgument(fmt::format("the first line is no header of schema {}", kSchema));

@@ -296,6 +296,9 @@ void from_json(const json& in, Header& header) {
     const json& shard = in.at("shard");
     header.shard = {shard.at("index").get<int>(), shard.at("count").get<int>(),
                     shard.at("whole_plan").get<std::string>()};
+    if (header.shard->index < 1 || header.shard->index > header.shard->count)
+      throw InvalidArgument(
+          fmt::format("shard {} of {}; it is from 1 to their number", header.shard->index, header.shard->count));
   }
 }
 

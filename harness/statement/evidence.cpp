@@ -55,7 +55,8 @@ std::string why_no_statement(const suite::Suite& suite, std::string_view suite_v
   if (std::ranges::count(profiles, header.profile, &suite::Profile::name) == 0)
     return fmt::format("profile '{}' is none of this suite", header.profile);
   const auto& seeds = header.statement_seeds;
-  if (seeds.size() != 3 || seeds_of_statement(suite_version, seeds.back()) != seeds || seeds.back() != header.seed)
+  if (seeds.size() != 3 || seeds_of_statement(suite_version, seeds.back()) != seeds || seeds.back() != header.seed ||
+      std::set(seeds.begin(), seeds.end()).size() != seeds.size())
     return "its seeds are not those of a statement";
   return {};
 }
@@ -69,7 +70,7 @@ void ask_header(const record::Run& run, Problems& problems) {
   if (header.facts.contains("filter")) problems.add("it has a filter");
 }
 
-// The same cases, in the same order, as this suite plans for a statement.
+// The same cases as this suite plans for a statement.
 void ask_plan(const suite::Suite& suite, const Header& header, Problems& problems) {
   const suite::Shard shard =
       header.shard ? suite::Shard{.index = header.shard->index, .count = header.shard->count} : suite::Shard{};
@@ -87,22 +88,32 @@ void ask_plan(const suite::Suite& suite, const Header& header, Problems& problem
   if (extra > 0) problems.add(fmt::format("its plan has {} cases that are none of the profile", extra));
 }
 
-// A pass, a warning or a skip is one of all its ranks.
-std::string contradiction(const Result& result) {
-  if (result.verdict != Verdict::pass && result.verdict != Verdict::skip) return {};
+// A pass is one of all its ranks and tries; a warning is of what only should hold.
+std::string contradiction(const suite::Suite& suite, const Result& result, const suite::Case& one) {
+  const auto said = [&](const std::string& but) {
+    return fmt::format("{} is said to be a {}, and {}", result.case_id, name_of(result.verdict), but);
+  };
+  for (const std::string& id : result.violated)
+    if (std::ranges::count(result.requirements, id) == 0)
+      return fmt::format("{} violates {}, which is none of its requirements", result.case_id, id);
+  if (result.verdict == Verdict::warn &&
+      run::verdict_at_level(Verdict::fail, suite.verified_by(*one.check)) != Verdict::warn)
+    return said("a requirement of it must hold");
+  if (result.verdict != Verdict::pass) return {};
+  if (std::ssize(result.ranks) != one.ranks())
+    return said(fmt::format("{} of {} ranks have reported", result.ranks.size(), one.ranks()));
   for (const record::RankResult& rank : result.ranks)
-    if (rank.verdict != Verdict::pass && rank.verdict != Verdict::skip && rank.verdict != Verdict::aborted)
-      return fmt::format("{} is said to be a {}, and its rank {} a {}", result.case_id, name_of(result.verdict),
-                         rank.rank, name_of(rank.verdict));
+    if (rank.verdict != Verdict::pass) return said(fmt::format("its rank {} a {}", rank.rank, name_of(rank.verdict)));
+  for (const Verdict earlier : result.tries)
+    if (earlier != Verdict::pass) return said(fmt::format("a try of it a {}", name_of(earlier)));
   return {};
 }
 
-// Whether a case may be skipped without a run: of what the subject claims, on some machine.
+// Whether a case may be skipped without a run: by what the subject said of itself, on that device.
 bool may_be_unasked(const suite::Suite& suite, const suite::Profile& profile, const Result& result,
-                    const suite::Case& one, nlohmann::json description) {
-  description["one_host"] = false;  // no record says it
+                    const suite::Case& one, const nlohmann::json& description, const std::string& device) {
   const suite::PlannedCase planned{.one = &one, .seed = result.seed, .mode = suite::ExecutionMode::parse(result.mode)};
-  const auto word = run::word_without_run(suite, profile, planned, description, "cpu", 0);
+  const auto word = run::word_without_run(suite, profile, planned, description, device, 0);
   return word && word->verdict == Verdict::skip;
 }
 
@@ -111,7 +122,7 @@ void ask_results(const suite::Suite& suite, const record::Run& run, Problems& pr
   const expectations::Facts facts = expectations::facts_of(run);
   const expectations::Known known(suite, nullptr, expectations::identity_of(run.subject, facts), facts, day_of(header));
   const suite::Profile& profile = suite.profile(header.profile);
-  const auto device = header.facts.contains("device") ? header.facts.at("device") : "cpu";
+  const std::string device = header.facts.contains("device") ? header.facts.at("device") : "cpu";
   std::map<std::string, const suite::Case*> cases;
   for (const suite::Case& one : suite.cases()) cases.emplace(one.id(), &one);
   std::set<std::string> planned;
@@ -123,14 +134,16 @@ void ask_results(const suite::Suite& suite, const record::Run& run, Problems& pr
       continue;
     }
     if (const Result blank = expectations::blank_result(suite, *one->second);
-        blank.requirements != result.requirements || blank.check != result.check)
-      problems.add_of_results(fmt::format("{} has other requirements than in this suite", result.case_id));
-    if (const std::string why = contradiction(result); !why.empty()) problems.add_of_results(why);
+        blank.requirements != result.requirements || blank.check != result.check ||
+        blank.parameters != result.parameters)
+      problems.add_of_results(
+          fmt::format("{} has another check, other requirements or parameters than in this suite", result.case_id));
+    if (const std::string why = contradiction(suite, result, *one->second); !why.empty()) problems.add_of_results(why);
     if (known.of(result) != result.expectation)
       problems.add_of_results(
           fmt::format("{} is waived, or taken out, otherwise than this suite says", result.case_id));
     const bool is_unasked = result.verdict == Verdict::skip && result.ranks.empty() && !result.expectation;
-    if (is_unasked && device == "cpu" && !may_be_unasked(suite, profile, result, *one->second, run.subject))
+    if (is_unasked && !may_be_unasked(suite, profile, result, *one->second, run.subject, device))
       problems.add_of_results(fmt::format("{} is skipped, and the subject claims all that it needs", result.case_id));
   }
 }

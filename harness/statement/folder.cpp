@@ -1,9 +1,14 @@
 #include "harness/statement/folder.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <optional>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -16,6 +21,7 @@
 #include "harness/statement/signature.hpp"
 #include "harness/suite/toml_row.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/reading_json.hpp"
 
 namespace plumbline::statement {
 
@@ -28,6 +34,10 @@ constexpr const char* kStatement = "statement.json";
 constexpr const char* kSignature = "statement.json.sig";
 constexpr const char* kSums = "SHA256SUMS";
 constexpr const char* kSubject = "SUBJECT.toml";
+// All but the records.
+constexpr std::array kNames{"STATEMENT.md", "STATEMENT.html", "REPRODUCE.sh", "capabilities.json", "environment.json",
+                            "waivers.json", "junit.xml",      kStatement,     kSignature,          kSums,
+                            kSubject};
 
 using Files = std::map<std::string, std::string>;  // by name
 
@@ -129,19 +139,33 @@ std::vector<std::string> names_of(const Files& files) {
 
 }  // namespace
 
-void write_folder(const fs::path& folder, const suite::Suite& suite, const std::string& subject_toml,
+namespace {
+
+// A new one, in which a statement comes about.
+fs::path folder_beside(const fs::path& folder) {
+  std::error_code error;
+  if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
+  std::string name = folder.string() + ".XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr)
+    throw RuntimeFailure(fmt::format("cannot make a folder '{}': {}", name, std::strerror(errno)));
+  fs::permissions(name, fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec | fs::perms::others_read |
+                            fs::perms::others_exec);
+  return name;
+}
+
+}  // namespace
+
+void write_folder(const fs::path& given, const suite::Suite& suite, const std::string& subject_toml,
                   const std::vector<run::NamedRun>& shards, const std::vector<fs::path>& records, const fs::path& key) {
   std::error_code error;
+  const fs::path folder = given.has_filename() ? given : given.parent_path();  // of "DIR/"
   if (fs::exists(folder, error) && !(fs::is_directory(folder, error) && fs::is_empty(folder, error)))
     throw InvalidArgument(fmt::format("--out '{}': it is not empty; give a folder that there is not", folder.string()));
   const Statement statement = make_statement(suite, read_subject(subject_toml, kSubject), shards);
   Files files = derived_files(statement, shards);
   files[kSubject] = subject_toml;
   for (std::size_t i = 0; i < shards.size(); ++i) files[record_name(shards[i])] = read_file(records[i]);
-  const fs::path fresh = folder.string() + ".new";
-  fs::remove_all(fresh, error);
-  fs::create_directories(fresh, error);
-  if (error) throw RuntimeFailure(fmt::format("cannot make folder '{}': {}", fresh.string(), error.message()));
+  const fs::path fresh = folder_beside(folder);
   try {
     for (const auto& [name, text] : files) record::write_file(fresh / name, text);
     auto digests = digests_of(fresh, names_of(files));
@@ -181,11 +205,16 @@ class Verifier {
     out_.problems.push_back(fmt::format("{}: {}", name, why));
   }
 
+  static bool is_part(const std::string& name) {
+    static const std::regex record(R"(run(-[0-9]+)?\.jsonl)");
+    return std::ranges::count(kNames, name) > 0 || std::regex_match(name, record);
+  }
+
   // Which files there are.
   void look() {
     for (const auto& entry : fs::directory_iterator(folder_)) {
       const std::string name = entry.path().filename().string();
-      if (!entry.is_regular_file() || entry.is_symlink())
+      if (!entry.is_regular_file() || entry.is_symlink() || !is_part(name))
         problem(name, "it is no part of a statement");
       else
         here_.insert(name);
@@ -205,11 +234,13 @@ class Verifier {
     for (std::string line; std::getline(lines, line);)
       if (const auto gap = line.find("  "); gap != std::string::npos) sums[line.substr(gap + 2)] = line.substr(0, gap);
     hold_against(sums, kSums, digests_);
+    if (out_.problems.empty() && read_file(folder_ / kSums) != sums_text(digests_))
+      problem(kSums, "it has other lines than a digest for each file");
     try {
-      const json statement = json::parse(read_file(folder_ / kStatement));
+      const json statement = reading::parse_flat(read_file(folder_ / kStatement));
       for (const json& one : statement.at("subject"))
         attested[one.at("name").get<std::string>()] = one.at("digest").at("sha256").get<std::string>();
-    } catch (const json::exception& error) {
+    } catch (const std::exception& error) {
       problem(kStatement, fmt::format("it is no in-toto statement: {}", error.what()));
       return;
     }
@@ -264,6 +295,7 @@ class Verifier {
       else if (read_file(folder_ / name) != text)
         problem(name, "it does not say what the records prove");
     out_.claim = statement->claim();
+    out_.note = statement->changes();
     out_.valid_until = statement->valid_until;
     if (statement->valid_until < today_) problem(kStatement, expiry(*statement));
   }
@@ -281,6 +313,8 @@ class Verifier {
       return;
     }
     if (!here_.contains(kStatement)) return;
+    if (!read_file(folder_ / kSignature).ends_with("-----END SSH SIGNATURE-----\n"))
+      problem(kSignature, "it has more than a signature");
     const Signer signer = signer_of(folder_ / kStatement, signers);
     if (!signer.problem.empty()) problem(kSignature, signer.problem);
     out_.is_signed = true;

@@ -25,6 +25,7 @@ void write_folder(const std::filesystem::path& folder, const suite::Suite& suite
 struct Verified {
   std::vector<std::string> problems;  // a line each; empty: the statement holds
   std::string claim;                  // where it holds
+  std::string note;                   // what a reader should know beside it: Statement::changes()
   std::chrono::sys_days valid_until;
   std::string signer;  // empty: unsigned, or by nobody whose name is known
   bool is_signed = false;

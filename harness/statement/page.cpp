@@ -41,8 +41,14 @@ std::string replaced(std::string text, const std::vector<std::pair<char, std::st
 
 // Words that somebody else wrote must not become marks of the page.
 std::string in_markdown(const std::string& text) {
-  return replaced(text,
-                  {{'|', "\\|"}, {'<', "&lt;"}, {'\n', " "}, {'*', "\\*"}, {'_', "\\_"}, {'`', "\\`"}, {'[', "\\["}});
+  return replaced(text, {{'\\', "\\\\"},
+                         {'|', "\\|"},
+                         {'<', "&lt;"},
+                         {'\n', " "},
+                         {'*', "\\*"},
+                         {'_', "\\_"},
+                         {'`', "\\`"},
+                         {'[', "\\["}});
 }
 std::string in_html(const std::string& text) {
   return replaced(text, {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}});
@@ -51,7 +57,7 @@ std::string in_html(const std::string& text) {
 // ---- the page ----
 
 std::vector<Row> figures(const Statement& statement) {
-  std::vector<Row> rows{{"Requirements", "pass", "warning", "waived", "not claimed"}};
+  std::vector<Row> rows{{"Requirements", "pass", "warning", "waived", "not claimed or not run"}};
   for (const Level level : {Level::must, Level::should, Level::may}) {
     Row row{level == Level::must ? "MUST hold" : level == Level::should ? "SHOULD hold" : "MAY hold, and are claimed"};
     int all = 0;
@@ -68,19 +74,19 @@ std::vector<Row> figures(const Statement& statement) {
 std::vector<Row> facts(const Statement& statement) {
   const record::Header& header = statement.whole.header;
   const auto& seeds = header.statement_seeds;
-  std::vector<Row> rows{
-      {"", ""},
-      {"Subject", fmt::format("{} ({}); in the run it calls itself {}", statement.subject.product,
-                              statement.subject.type, statement.calls_itself)},
-      {"Home", statement.subject.url},
-      {"Contact", statement.subject.contact},
-      {"Made on", suite::text_of(statement.made)},
-      {"Valid until", suite::text_of(statement.valid_until)},
-      {"Device", header.facts.contains("device") ? header.facts.at("device") : "cpu"},
-      {"Cases", fmt::format("{}, each in a fresh group of ranks", statement.whole.results.size())},
-      {"Arms", fmt::format("{}", fmt::join(statement.arms, ", "))},
-      {"Seeds", fmt::format("{} (fixed), {} (of the release), {} (fresh)", seeds.at(0), seeds.at(1), seeds.at(2))},
-      {"Duration", fmt::format("{:.0f} s", statement.whole.seconds)}};
+  std::vector<Row> rows{{"", ""},
+                        {"Subject", fmt::format("{} ({}); in the run it calls itself {}", statement.subject.product,
+                                                statement.subject.type, statement.calls_itself)},
+                        {"Home", statement.subject.url},
+                        {"Contact", statement.subject.contact},
+                        {"Made on", suite::text_of(statement.made)},
+                        {"Valid until", suite::text_of(statement.valid_until)},
+                        {"Device", header.facts.contains("device") ? header.facts.at("device") : "cpu"},
+                        {"Cases", fmt::format("{}, each in a fresh group of ranks", statement.whole.results.size())},
+                        {"Arms", fmt::format("{}", fmt::join(statement.arms, ", "))},
+                        {"Seeds", fmt::format("{} (fixed), {} (of the release), {} (of this run)", seeds.at(0),
+                                              seeds.at(1), seeds.at(2))},
+                        {"Duration", fmt::format("{:.0f} s", statement.whole.seconds)}};
   if (!statement.worlds.empty())
     rows.insert(rows.end() - 1, {"World sizes", fmt::format("{}", fmt::join(statement.worlds, ", "))});
   return rows;
@@ -141,6 +147,8 @@ std::vector<Block> page_of(const Statement& statement) {
   paragraph(
       "Its vendor ran the suite and answers for the run. The files beside this page are the evidence: every "
       "result, the machine, and the commands that make them again.");
+  if (const std::string changes = statement.changes(); !changes.empty())
+    paragraph("Not the released suite: " + changes + ".");
   table(figures(statement));
   table(facts(statement));
   for (const auto& [level, title] : {std::pair{Level::must, "What MUST hold"},
@@ -162,11 +170,13 @@ std::vector<Block> page_of(const Statement& statement) {
   heading("Machine");
   table(environment(statement));
   heading("Repeat and verify");
-  paragraph(fmt::format("With plumbline {}, in the folder of this page:", statement.whole.header.suite_version));
-  page.push_back({Kind::code,
-                  "sh REPRODUCE.sh         # the run, with the same seeds\nplumbline verify .      # that the "
-                  "evidence is whole and says what this page says",
-                  {}});
+  paragraph(fmt::format("With plumbline {}; the first where the subject's files are, with this folder in place of `.`:",
+                        statement.whole.header.suite_version));
+  page.push_back(
+      {Kind::code,
+       "sh ./REPRODUCE.sh /tmp/again   # the run, with the same seeds\nplumbline verify .             # that the "
+       "evidence is whole and says what this page says",
+       {}});
   return page;
 }
 
@@ -209,13 +219,14 @@ std::string reproduce_script(const Statement& statement) {
       "  'plumbline {0}') ;;\n"
       "  *) echo \"REPRODUCE.sh: plumbline {0} must be in PATH; here is $(plumbline --version)\" >&2; exit 3 ;;\n"
       "esac\n"
-      "exec {1} --seed {2} --out \"${{1:-again}}\"\n",
+      "exec {1} --seed {2} --out \"${{1:?give a folder for the record}}\"\n",
       header.suite_version, command, header.statement_seeds.back());
 }
 
 std::string outcome_of(const Line& line) {
   const Judgement judgement = line.verdict.judgement;
-  if (judgement == Judgement::skip) return "not claimed";
+  if (judgement == Judgement::skip)
+    return line.why.ends_with("which the subject does not claim") ? "not claimed" : "not run";
   return judgement == Judgement::warn ? "warning" : std::string(name_of(judgement));
 }
 

@@ -73,7 +73,8 @@ void sign(const fs::path& file, const fs::path& key) {
   const Ended ended = ssh_keygen({"ssh-keygen", "-Y", "sign", "-f", key.string(), "-n", kPurpose, file.string()});
   if (!ended.well)
     throw InvalidArgument(
-        fmt::format("--key '{}': {}; ssh-keygen -t ed25519 makes one", key.string(), first_line(ended.output)));
+        fmt::format("--key '{}': {}; ssh-keygen -t ed25519 makes one, and ssh-agent holds one that has a passphrase",
+                    key.string(), first_line(ended.output)));
 }
 
 Signer signer_of(const fs::path& file, const fs::path& signers) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "harness/expectations/facts.hpp"
 #include "harness/run/counted.hpp"
@@ -21,9 +22,13 @@ using run::Judgement;
 
 namespace {
 
+// It was made on the day of its earliest part: who repeats one does not prolong it.
 record::Run whole_of(const std::vector<run::NamedRun>& shards) {
   if (shards.size() == 1 && !shards.front().run.header.shard) return shards.front().run;
-  return run::merge(shards);
+  record::Run whole = run::merge(shards);
+  for (const run::NamedRun& shard : shards)
+    whole.header.started = std::min(whole.header.started, shard.run.header.started);
+  return whole;
 }
 
 bool conforms(Judgement judgement) {
@@ -45,17 +50,19 @@ std::vector<Line> lines_of(const suite::Suite& suite, const record::Run& whole) 
   const auto verdicts = run::requirement_verdicts(run::with_missing(whole));
   const suite::Profile& profile = suite.profile(whole.header.profile);
   std::vector<Line> lines;
-  for (const auto& [id, verdict] : verdicts) {
-    const suite::Requirement* requirement = suite.requirements.find(id);
-    if (requirement != nullptr && suite.belongs(*requirement, profile))
-      lines.push_back({requirement, verdict, why(whole, id, verdict.judgement)});
+  for (const auto& [id, requirement] : suite.requirements.rows()) {
+    if (!suite.belongs(requirement, profile)) continue;
+    const auto verdict = verdicts.find(id);
+    if (verdict == verdicts.end())
+      lines.push_back({&requirement, {}, "no case of this profile is for such a subject, or for every machine"});
+    else
+      lines.push_back({&requirement, verdict->second, why(whole, id, verdict->second.judgement)});
   }
   return lines;
 }
 
 // Where nothing is wrong with the records: whether the subject conforms.
-std::vector<std::string> problems_of_whole(const suite::Suite& suite, const record::Run& whole,
-                                           std::chrono::sys_days today) {
+std::vector<std::string> problems_of_whole(const suite::Suite& suite, const record::Run& whole) {
   std::vector<std::string> problems;
   const std::vector<Line> lines = lines_of(suite, whole);
   for (const Line& line : lines)
@@ -66,9 +73,11 @@ std::vector<std::string> problems_of_whole(const suite::Suite& suite, const reco
         return line.requirement->level == suite::Level::must && line.verdict.judgement == Judgement::pass;
       }))
     problems.emplace_back("no requirement that must hold has passed: there is nothing to state");
+  const auto results = run::with_missing(whole);
+  const auto odd = std::ranges::find_if(results, [](const Result& one) { return !conforms(run::judge(one)); });
+  if (problems.empty() && odd != results.end())
+    problems.push_back(fmt::format("{}: {}", odd->case_id, name_of(run::judge(*odd))));
   if (problems.empty() && run::exit_status(whole) != 0) problems.emplace_back("the run did not end well");
-  if (const auto made = day_of(whole.header); made > today + std::chrono::days(1))
-    problems.push_back(fmt::format("the run is of {}, a day that is yet to come", suite::text_of(made)));
   return problems;
 }
 
@@ -108,8 +117,11 @@ std::vector<std::string> problems_of(const suite::Suite& suite, std::string_view
   for (const run::NamedRun& shard : shards)
     for (std::string& problem : problems_of_record(suite, suite_version, shard)) problems.push_back(std::move(problem));
   if (!problems.empty()) return problems;
+  for (const run::NamedRun& shard : shards)
+    if (const auto made = day_of(shard.run.header); made > today + std::chrono::days(1))
+      return {fmt::format("{}: it is of {}, a day that is yet to come", shard.name, suite::text_of(made))};
   try {
-    return problems_of_whole(suite, whole_of(shards), today);
+    return problems_of_whole(suite, whole_of(shards));
   } catch (const InvalidArgument& error) {  // these are not the shards of one run
     return {error.what()};
   }
@@ -121,11 +133,16 @@ Statement make_statement(const suite::Suite& suite, SubjectFile subject, const s
   if (const std::string why = problem_of_type(statement.subject, door_of(whole.header)); !why.empty())
     throw InvalidArgument("SUBJECT.toml: " + why);
   statement.profile = &suite.profile(whole.header.profile);
-  statement.calls_itself = expectations::identity_of(whole.subject, expectations::facts_of(whole)).describe();
+  // Never a command line, which has paths of its machine.
+  statement.calls_itself = run::name_of_subject(whole);
+  if (const auto version = expectations::identity_of(whole.subject, expectations::facts_of(whole)).version;
+      !version.empty())
+    statement.calls_itself += " " + version;
   statement.lines = lines_of(suite, whole);
   std::set<int> worlds;
   std::set<std::string> arms;
   for (const Result& result : whole.results) {
+    if (result.verdict == record::Verdict::skip) continue;
     arms.insert(result.mode.substr(0, result.mode.find(':')));
     for (const auto& [name, value] : result.parameters)
       if (name == "world") worlds.insert(std::stoi(value));
@@ -142,6 +159,13 @@ int Statement::count(suite::Level level, Judgement judgement) const {
   return static_cast<int>(std::ranges::count_if(lines, [&](const Line& line) {
     return line.requirement->level == level && line.verdict.judgement == judgement;
   }));
+}
+
+std::string Statement::changes() const {
+  const auto source = whole.header.environment.value("suite_source", std::vector<std::string>{"no git checkout"});
+  if (source.size() < 2) return {};
+  return fmt::format("the suite was built from commit {} with changes in {}", source.front(),
+                     fmt::join(source.begin() + 1, source.end(), ", "));
 }
 
 std::string Statement::claim() const {

@@ -58,6 +58,8 @@ struct Statement {
 
   /// How many requirements of that level came to that.
   [[nodiscard]] int count(suite::Level level, run::Judgement judgement) const;
+  /// Which files of the suite differ from its commit; empty: none, or nobody knows a commit.
+  [[nodiscard]] std::string changes() const;
   /// "acme-ccl 2.4.1 of Acme, Inc. conforms to profile collectives 0.1 of Plumbline 0.1.0"
   [[nodiscard]] std::string claim() const;
 };

@@ -133,7 +133,7 @@ NamedRun run_of(
                   .ranks = {{.rank = 0, .verdict = Verdict::pass}, {.rank = 1, .verdict = Verdict::pass}}};
     if (result.check == "toys.share") {  // groups are not claimed
       result.verdict = Verdict::skip;
-      result.reason = "needs capability groups";
+      result.reason = "needs capability groups, which the subject does not claim";
       result.ranks.clear();
     }
     change(result);
@@ -195,6 +195,11 @@ TEST(Statement, IsMadeOnlyOfAWholeRunForOne) {
             "run.jsonl: it is no run for a statement; plumbline check --statement makes one");
   EXPECT_EQ(refused([](record::Run& run) { run.header.statement_seeds[1] = 5; }),
             "run.jsonl: its seeds are not those of a statement");
+  EXPECT_EQ(refused([](record::Run& run) {
+              run.header.statement_seeds = seeds_of_statement(kVersion, 1);
+              run.header.seed = 1;
+            }),
+            "run.jsonl: its seeds are not those of a statement");
   EXPECT_EQ(refused([](record::Run& run) { run.header.profile = "tools"; }),
             "run.jsonl: profile 'tools' is none of this suite");
   EXPECT_EQ(refused([](record::Run& run) { run.complete = false; }),
@@ -205,7 +210,7 @@ TEST(Statement, IsMadeOnlyOfAWholeRunForOne) {
             "run.jsonl: its subject was broken on purpose (--mutant)");
   EXPECT_EQ(refused([](record::Run& run) { run.header.facts["filter"] = "TOY-001"; }), "run.jsonl: it has a filter");
   EXPECT_EQ(refused([](record::Run& run) { run.header.started = "2027-11-21T10:02:33Z"; }),
-            "the run is of 2027-11-21, a day that is yet to come");
+            "run.jsonl: it is of 2027-11-21, a day that is yet to come");
   EXPECT_EQ(refused([](record::Run& run) { run.header.started = "soon"; }),
             "run.jsonl: 'soon' is no time of a run: 2026-11-21T10:02:33Z");
 }
@@ -257,6 +262,17 @@ TEST(Statement, FindsARecordThatContradictsItself) {
   };
   EXPECT_THAT(forged([&](record::Run& run) { drop(run).ranks[1].verdict = Verdict::fail; }),
               ElementsAre("run.jsonl: toys.drop[world=2] is said to be a pass, and its rank 1 a fail"));
+  EXPECT_THAT(forged([&](record::Run& run) { drop(run).ranks.clear(); }),
+              ElementsAre("run.jsonl: toys.drop[world=2] is said to be a pass, and 0 of 2 ranks have reported"));
+  EXPECT_THAT(forged([&](record::Run& run) { drop(run).tries = {Verdict::crash, Verdict::pass}; }),
+              ElementsAre("run.jsonl: toys.drop[world=2] is said to be a pass, and a try of it a crash"));
+  EXPECT_THAT(forged([&](record::Run& run) { drop(run).verdict = Verdict::warn; }),
+              Contains("run.jsonl: toys.drop[world=2] is said to be a warn, and a requirement of it must hold"));
+  EXPECT_THAT(forged([&](record::Run& run) { drop(run).violated = {"TOY-002"}; }),
+              Contains("run.jsonl: toys.drop[world=2] violates TOY-002, which is none of its requirements"));
+  EXPECT_THAT(forged([&](record::Run& run) { drop(run).parameters = {{"world", "x"}}; }),
+              Contains(HasSubstr("other requirements or parameters")));
+  EXPECT_THAT(forged([&](record::Run& run) { drop(run).verdict = Verdict::aborted; }), testing::Not(IsEmpty()));
   EXPECT_THAT(forged([&](record::Run& run) {
                 drop(run).verdict = Verdict::skip;
                 drop(run).ranks.clear();
@@ -266,7 +282,7 @@ TEST(Statement, FindsARecordThatContradictsItself) {
               ElementsAre(HasSubstr("the totals at its end are not those of its results")));
   EXPECT_THAT(forged([](record::Run& run) { run.results.pop_back(); }), Contains(HasSubstr("the totals at its end")));
   EXPECT_THAT(forged([&](record::Run& run) { drop(run).requirements = {"TOY-002"}; }),
-              Contains(HasSubstr("has other requirements than in this suite")));
+              Contains(HasSubstr("has another check, other requirements or parameters than in this suite")));
   EXPECT_THAT(forged([&](record::Run& run) {
                 drop(run).expectation = record::Expectation{.kind = record::Expectation::Kind::waiver,
                                                             .reason = "mine",
@@ -286,6 +302,9 @@ TEST(Statement, IsOfAllShardsOrOfNone) {
   auto other = both;
   other[1].run.header.environment["cpu"] = "slide rule";
   EXPECT_THAT(problems(*suite, other), ElementsAre(HasSubstr("shards of one run are alike")));
+  auto older = both;
+  older[1].run.header.started = "2026-10-01T00:00:00Z";
+  EXPECT_EQ(make_statement(*suite, kAcme, older).made, std::chrono::sys_days(2026y / 10 / 1)) << "its earliest part";
   EXPECT_EQ(make_statement(*suite, kAcme, both).whole.results.size(), run_of(*suite).run.results.size());
 }
 
@@ -409,7 +428,27 @@ TEST_F(Folder, HoldsWhatItSays) {
   EXPECT_FALSE(found.is_signed);
   EXPECT_THAT(text_in(folder_ / "REPRODUCE.sh"),
               HasSubstr("exec plumbline check --backend 'it'\\''s acme' --statement --seed 4711 --out"));
-  EXPECT_THAT(text_in(folder_ / "STATEMENT.md"), HasSubstr("| TOY-003 | not claimed | needs capability groups |"));
+  EXPECT_THAT(text_in(folder_ / "STATEMENT.md"),
+              HasSubstr("| TOY-003 | not claimed | needs capability groups, which the subject does not claim |"));
+}
+
+TEST_F(Folder, HostileJsonIsNamedAndEndsNothing) {
+  const std::string deep = std::string(300000, '[') + std::string(300000, ']');
+  replace_in(folder_ / "run.jsonl", "\"environment\":{", "\"environment\":{\"a\":" + deep + ",");
+  EXPECT_THAT(verify().problems, Contains(HasSubstr("nested deeper than 100 levels")));
+  std::ofstream(folder_ / "statement.json") << deep;
+  EXPECT_THAT(verify().problems, Contains(HasSubstr("statement.json: it is no in-toto statement: it is nested")));
+}
+
+TEST_F(Folder, AShardThatIsNoneIsNamed) {
+  replace_in(folder_ / "run.jsonl", "\"schema\":1,",
+             "\"schema\":1,\"shard\":{\"index\":1,\"count\":-1,\"whole_plan\":\"x\"},");
+  EXPECT_THAT(verify().problems, Contains(HasSubstr("shard 1 of -1; it is from 1 to their number")));
+}
+
+TEST_F(Folder, IsWrittenAlsoBySlash) {
+  write(temporary_.path() / "slashed" / "");
+  EXPECT_TRUE(fs::exists(temporary_.path() / "slashed" / "STATEMENT.md"));
 }
 
 TEST_F(Folder, IsNotWrittenOverAnother) {
@@ -460,10 +499,15 @@ TEST_F(Folder, AForgedRecordIsHeldToItsRanksAndTotals) {
 
 // HARNESS-061@e1e0
 TEST_F(Folder, WhatIsMissingOrTooMuchIsNamed) {
-  std::ofstream(folder_ / "notes.txt") << "x";
-  EXPECT_THAT(verify().problems,
-              ElementsAre("notes.txt: SHA256SUMS does not list it", "notes.txt: statement.json does not list it"));
-  fs::remove(folder_ / "notes.txt");
+  std::ofstream(folder_ / "CERTIFICATE.html") << "x";
+  renew_sums();
+  EXPECT_THAT(verify().problems, ElementsAre("CERTIFICATE.html: it is no part of a statement"));
+  fs::remove(folder_ / "CERTIFICATE.html");
+  renew_sums();
+  EXPECT_THAT(verify().problems, IsEmpty());
+  std::ofstream(folder_ / "SHA256SUMS", std::ios::app) << "certified by the maintainers\n";
+  EXPECT_THAT(verify().problems, ElementsAre("SHA256SUMS: it has other lines than a digest for each file"));
+  renew_sums();
   for (const char* name :
        {"run.jsonl", "SUBJECT.toml", "statement.json", "SHA256SUMS", "junit.xml", "STATEMENT.html"}) {
     const std::string text = text_in(folder_ / name);
@@ -480,7 +524,8 @@ TEST_F(Folder, OfAnotherVersionOrDayDoesNotHold) {
               ElementsAre("run.jsonl: it is a run of suite 7.1, and this is 7.2; take plumbline 7.1"));
   EXPECT_THAT(verify(2027y / 11 / 21).problems, IsEmpty()) << "its last day";
   EXPECT_THAT(verify(2027y / 11 / 22).problems, ElementsAre("statement.json: it ended on 2027-11-21"));
-  EXPECT_THAT(verify(2026y / 11 / 1).problems, ElementsAre("the run is of 2026-11-21, a day that is yet to come"));
+  EXPECT_THAT(verify(2026y / 11 / 1).problems,
+              ElementsAre("run.jsonl: it is of 2026-11-21, a day that is yet to come"));
 }
 
 TEST_F(Folder, IsSignedByWhoHasTheKey) {

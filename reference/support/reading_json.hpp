@@ -26,6 +26,16 @@ inline std::string excerpt(const nlohmann::json& value) {
   return text.size() <= kEnough ? dump(value) : dump(text.substr(0, kEnough)) + "…";
 }
 
+/// Of text from strangers: what is nested deeper than a recursion goes would end the process. Throws what
+/// nlohmann::json::parse throws, and InvalidArgument for more than 100 levels.
+inline nlohmann::json parse_flat(const std::string& text) {
+  const int kMostLevels = 100;
+  return nlohmann::json::parse(text, [kMostLevels](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth > kMostLevels) throw InvalidArgument(fmt::format("it is nested deeper than {} levels", kMostLevels));
+    return true;
+  });
+}
+
 [[noreturn]] inline void refuse(const std::string& where, std::string_view expected, const nlohmann::json& got) {
   throw InvalidArgument(fmt::format("{} must be {}, got {}", where, expected, excerpt(got)));
 }

@@ -45,7 +45,9 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
   if (!library.lacking(comm::Operation::send).empty()) capabilities.claims.erase(Capability::point_to_point);
   for (const comm::Operation operation : kInOneFunction)
     if (const std::string functions = library.lacking(operation); !functions.empty())
-      capabilities.notes.push_back(fmt::format("the library has no {}: {} is rejected", functions, name_of(operation)));
+      capabilities.notes.push_back(
+          fmt::format("the library has no {}: {}{} rejected", functions, name_of(operation),
+                      operation == comm::Operation::send ? " and all that is made of messages are" : " is"));
   return capabilities;
 }
 
