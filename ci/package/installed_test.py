@@ -67,6 +67,9 @@ class Installed(unittest.TestCase):
         self.assertEqual(words, [words[0], "plumbline", words[0]])
         self.assertTrue(WHEEL.name.startswith(f"plumbline_suite-{words[0]}-"))
 
+    def test_a_reader_that_goes_is_no_error(self):
+        self.assertEqual(self.do("plumbline requirements | head -1").stderr, "")
+
     def test_local(self):
         self.check("--backend local --filter 'collectives.barrier*'")
 

@@ -69,6 +69,28 @@ class Pyproject(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
 
 
+class Release(unittest.TestCase):
+    def test_version_is_in_one_place(self):
+        version = re.escape(check_wheel.version())
+        # What the change log says of versions, and a record that a fuzzer begins with.
+        elsewhere = {"CMakeLists.txt", "conformance/CHANGELOG.md", "ci/fuzz_seeds/run_record/check.jsonl"}
+        files = subprocess.run(["git", "-C", SOURCE, "grep", "-lE", rf"(^|[^0-9.]){version}($|[^0-9.])"], capture_output=True, text=True)
+        if files.returncode > 1:
+            self.skipTest("no git checkout")
+        self.assertLessEqual(set(files.stdout.split()) - {"ci/package/package_test.py"}, elsewhere)
+
+    def test_change_log_is_of_the_form_that_it_names(self):
+        text = (SOURCE / "conformance/CHANGELOG.md").read_text()
+        first, *versions = re.findall(r"(?m)^## (.*)$", text)
+        self.assertEqual(first, "[Unreleased]")
+        found = [re.fullmatch(r"\[(\d+)\.(\d+)\.(\d+)\] - \d{4}-\d\d-\d\d", version) for version in versions]
+        self.assertTrue(found and all(found), versions)
+        numbers = [tuple(map(int, one.groups())) for one in found]
+        self.assertEqual(numbers, sorted(numbers, reverse=True))
+        self.assertEqual(".".join(map(str, numbers[0])), check_wheel.version())
+        self.assertLessEqual(set(re.findall(r"(?m)^### (.*)$", text)), {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"})
+
+
 class CheckWheel(unittest.TestCase):
     def problems(self, name=f"plumbline_suite-{check_wheel.version()}-py3-none-manylinux_2_34_x86_64.whl", linked=(), **files):
         """Of a wheel with all files, or those of `files`, by path, where they are not None."""
