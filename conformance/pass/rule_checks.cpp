@@ -218,6 +218,39 @@ std::string closed_for_a_reason(const PassQuestion& question, const json&, const
   return {};
 }
 
+// ---- where its ops are told to stand ----
+
+// In the program that was grouped. Of a gradient alone nothing goes; its wait is listed all the same.
+std::string positions_told(const PassQuestion& question, const json& args, const json& result) {
+  const json program = program_at(args, result, "after_overlap");
+  const json& ops = program.at("ops");
+  std::vector<std::size_t> reduced, made;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (is_reduction(ops[i])) reduced.push_back(i);
+    if (ops[i].at("outputs").contains("Y@GRAD")) made.push_back(i);
+  }
+  const Groups groups = groups_in(result);
+  for (std::size_t at = 0; at < groups.size(); ++at) {
+    json waits = json::array(), reductions = json::array();
+    for (const std::size_t gradient : groups[at]) {
+      const bool goes = gradient != groups[at].back();
+      if (goes) reductions.push_back(reduced.at(gradient));
+      if ((goes || groups[at].size() == 1) && is_plain_wait(ops.at(reduced.at(gradient) - 1)))
+        waits.push_back(reduced.at(gradient) - 1);
+    }
+    const std::string words = first_difference({{"allreduce_op_idx", reduced.at(groups[at].back())},
+                                                {"remove_allreduce_op_indices", reductions},
+                                                {"remove_wait_op_indices", waits},
+                                                {"coalesce_op_idx", made.at(groups[at].front())},
+                                                {"scale_op_idx", -1},
+                                                {"remove_scale_op_indices", json::array()},
+                                                {"fused", groups[at].size() > 1}},
+                                               result.at("groups")[at], fmt::format("group {}", at));
+    if (!words.empty()) return words;
+  }
+  return question.is_fusible() || groups.empty() ? "" : "there are groups";
+}
+
 // ---- what is refused ----
 
 bool tells(const json& refused, const std::string& what) {
@@ -574,6 +607,7 @@ void add_pass_rule_checks(suite::Suite& suite) {
   add("on_their_stream", "PASS-051@c6ee", judge<on_their_stream>);
   add("readers_wait", "PASS-052@9a8e", judge<readers_wait>);
   add("refusals_told", "PASS-062@cc43", judge<refusals_told>);
+  add("positions_told", "PASS-094@f274", judge<positions_told>);
   add("named_in_log", "PASS-061@9479", judge<named_in_log>);
   add("summed_up", "PASS-060@1a93", judge<summed_up>);
   add("paddle", "PASS-070@92ad", paddle_rules, "paddle");
