@@ -1,5 +1,6 @@
 // What averages and slow steps come to, and when they are made.
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/slowmo/slowmo_training.hpp"
+#include "conformance/support/element.hpp"
 #include "reference/comm/ring_sum.hpp"
 
 namespace plumbline::conformance {
@@ -290,6 +292,21 @@ void large_parameter(Context& context) {
   EXPECT_EQ(wrong, 0U) << "SLOWMO-045: elements that are not the mean";
 }
 
+// What all ranks have is its own mean, however large.
+void large_halves(Context& context) {
+  const comm::DType dtype = context.parameters().dtype();
+  const double largest = dtype == comm::DType::f16 ? 60'000 : 0x1.8p+127;
+  std::array<std::byte, 4> memory{};
+  const comm::Buffer parameters{memory.data(), 2, dtype};
+  slowmo::SlowMo slowmo(
+      context.world(), {.parameters = {parameters}},
+      [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; }, local_sgd(1));
+  for (const std::size_t at : {0, 2}) put_bits(dtype, memory.data() + at, nearest_bits(dtype, at == 0 ? largest : 1));
+  slowmo.step();
+  EXPECT_EQ(static_cast<double>(number_of(dtype, bits_at(dtype, memory.data()))), largest) << "SLOWMO-057";
+  EXPECT_NEAR(static_cast<double>(number_of(dtype, bits_at(dtype, memory.data() + 2))), 1, 0x1p-7) << "SLOWMO-057";
+}
+
 // A number with all of a float's bits, which differs by rank and element.
 float rough_value(int rank, std::int64_t element) {
   return static_cast<float>((element * 7919 + (rank + 1) * 104'729) % 1'000'003) * 0x1.8p-20F +
@@ -389,6 +406,7 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   add("slow.starts_optimizers_tensors", "SLOWMO-017@4e44", {{"tensors", {"own", "parameters"}}},
       starts_optimizers_tensors, {2, 3});
   add("average.large", "SLOWMO-045@1958", {{"convention", {"plumbline", "fairscale"}}}, large_parameter, {2, 3, 4});
+  add("average.large_halves", "SLOWMO-057@eb26", {{"dtype", {"f16", "bf16"}}}, large_halves, {2, 3});
   add("average.order_of_the_ring", "SLOWMO-056@f4d4", {{"step", {"average", "slow"}}, {"length", {"known", "longer"}}},
       order_of_the_ring, {2, 3});
   add("slow.begins_before_the_first_step", "SLOWMO-018@52fd", {}, begins_before_the_first_step, {1, 2, 3});
