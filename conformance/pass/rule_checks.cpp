@@ -296,6 +296,8 @@ std::string refusals_told(const PassQuestion& question, const json& args, const 
     const bool is_right =
         is_last ? why == "op" || why == "end" : keeps_out(question, groups[at], groups[at + 1].front(), why);
     if (!is_right) return fmt::format("group {} is said to be closed by '{}'", at, why);
+    if (why == "end" && told.at("closed_at") != -1)
+      return fmt::format("group {} is closed by the end, at {}", at, told.at("closed_at").dump());
     if (why == "end") continue;
     const json& op = program.at("ops").at(told.at("closed_at").get<std::size_t>());
     const bool is_it = why == "op" ? names(op, groups[at]) : is_reduction(op) && names(op, {groups[at + 1].front()});
