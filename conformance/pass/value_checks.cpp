@@ -61,7 +61,7 @@ void judge_odd(Context& context, Problem problem) {
       .draw =
           [&](Random& random) {
             const std::string kind =
-                random.one_of(std::vector<std::string>{"plain", "rings", "degrees", "touched", "types", "higher"});
+                random.one_of(std::vector<std::string>{"plain", "rings", "degrees", "touched", "types"});
             return OddStep{draw_step(kind, random), oddity, random.between(0, 1000)};
           },
       .problem = [&](const OddStep& step) { return problem(context.adapter(), step.args()); },
