@@ -93,6 +93,15 @@ void names_and_slots() {
   program.ops[1].type = "reluu";
   expect_told(program, {{ProgramFault::unknown_op, 1, "", {"op 1 has the type 'reluu'"}}});
   expect_told(program, {}, {}, {.known_ops = false});
+  for (const char* type : {"reluu_grad", "adam_grad", "all_reduce_grad", "_grad", "grad", ""}) {  // of no forward
+    program.ops[1].type = type;
+    expect_told(program, {{ProgramFault::unknown_op, 1, "", {fmt::format("op 1 has the type '{}'", type)}}});
+  }
+  program =
+      program_of({problem_op("relu_grad", {{"X", {"x"}}, {"Out", {"x"}}, {"Out@GRAD", {"x"}}}, {{"X@GRAD", {"a"}}}),
+                  problem_op("relu_grad", {{"X@GRAD", {"x"}}}, {{"Out@GRAD", {"b"}}})});
+  expect_told(program, {{ProgramFault::unknown_slot, 1, "", {"has inputs 'X@GRAD'; there are X, Out, Out@GRAD"}},
+                        {ProgramFault::unknown_slot, 1, "", {"has outputs 'Out@GRAD'; there are X@GRAD"}}});
   program = program_of({relu("x", "a"), problem_op("elementwise_add", {{"X", {"a"}}, {"Z", {"x"}}}, {{"Sum", {"b"}}})});
   expect_told(program, {{ProgramFault::unknown_slot, 1, "", {"op 1 (elementwise_add) has inputs 'Z'; there are X, Y"}},
                         {ProgramFault::unknown_slot, 1, "", {"has outputs 'Sum'; there are Out"}}});

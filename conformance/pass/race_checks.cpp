@@ -6,6 +6,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "conformance/pass/answers.hpp"
 #include "conformance/pass/random_programs.hpp"
@@ -14,6 +15,7 @@
 #include "conformance/support/recorded.hpp"
 #include "conformance/support/sizes.hpp"
 #include "reference/program/program_json.hpp"
+#include "reference/program/race_check.hpp"
 
 namespace plumbline::conformance {
 
@@ -257,20 +259,54 @@ const std::map<std::string, Taken>& taken() {
   return list;
 }
 
+bool has_number(const std::string& words, std::size_t number) {
+  const std::string digits = std::to_string(number);
+  const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
+  for (std::size_t at = words.find(digits); at != words.npos; at = words.find(digits, at + 1))
+    if ((at == 0 || !is_digit(words[at - 1])) &&
+        (at + digits.size() == words.size() || !is_digit(words[at + digits.size()])))
+      return true;
+  return false;
+}
+
+// What an op does to a variable, on which stream: by its own name, or by that of the fused one.
+std::string words_of_access(const Program& program, std::size_t position, const std::string& variable) {
+  const Op& op = program.ops.at(position);
+  const std::string stream = Closure(program).stream(position);
+  const bool by_name = writes(op, variable) || reads(op, variable);
+  const std::string name = by_name ? variable : "all";
+  return fmt::format("op {} ({}, {}) {} {}", position, op.type, stream.empty() ? "the default stream" : stream,
+                     writes(op, name) ? "writes" : "reads", by_name ? "it" : "all, which it is part of");
+}
+
 void taken_away(Context& context) {
   const Taken& one = taken().at(context.parameters().text("taken"));
   report_words(problem_of(context.adapter(), kRaces, question_of(one.program), [&](const json& result) -> std::string {
     std::set<std::pair<std::size_t, std::size_t>> expected(one.races.begin(), one.races.end()), got;
     for (const json& race : result.at("races")) {
       got.emplace(race.at("first").get<std::size_t>(), race.at("second").get<std::size_t>());
-      const auto variable = race.at("variable").get<std::string>();
-      if (!one.program.variables.contains(variable) || race.at("why").get<std::string>().empty())
-        return "a race for no variable, or for no reason: " + race.dump();
+      const auto variable = race.at("variable").get<std::string>(), why = race.at("why").get<std::string>();
+      if (!one.program.variables.contains(variable)) return "a race for no variable: " + race.dump();
+      for (const char* which : {"first", "second"})
+        if (!has_number(why, race.at(which).get<std::size_t>()))
+          return fmt::format("'{}' does not name op {}", why, race.at(which).dump());
     }
     return expected == got ? ""
                            : fmt::format("{} races are told, {} there are: {}", got.size(), expected.size(),
                                          result.at("races").dump());
   }));
+}
+
+// In our own words.
+void told(Context& context) {
+  const Program& program = taken().at(context.parameters().text("taken")).program;
+  for (const program::Race& race : program::find_races(program)) {
+    const auto access = [&](int position) {
+      return words_of_access(program, static_cast<std::size_t>(position), race.variable);
+    };
+    EXPECT_EQ(race.why, fmt::format("{}, {}, and neither waits for the other", access(race.first), access(race.second)))
+        << "PASS-081";
+  }
 }
 
 void none_where_ordered(Context& context) {
@@ -372,16 +408,6 @@ Program reduced_in_one_stream(bool copies, int late) {
   return program;
 }
 
-bool has_number(const std::string& words, std::size_t number) {
-  const std::string digits = std::to_string(number);
-  const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
-  for (std::size_t at = words.find(digits); at != words.npos; at = words.find(digits, at + 1))
-    if ((at == 0 || !is_digit(words[at - 1])) &&
-        (at + digits.size() == words.size() || !is_digit(words[at + digits.size()])))
-      return true;
-  return false;
-}
-
 void reduced_before_produced(Context& context) {
   const bool copies = context.parameters().text("copies") == "yes";
   const auto late = static_cast<int>(context.parameters().number("late"));
@@ -445,17 +471,21 @@ void add_race_checks(suite::Suite& suite) {
                .limit = std::chrono::seconds(120),  // thousands of questions
                .body = body});
   };
-  add("none_where_ordered", "PASS-080@7dd5", {kRaces}, {{"ordered_by", {"waits", "names"}}, {"gradients", {"1", "4"}}},
+  add("none_where_ordered", "PASS-080@e881", {kRaces}, {{"ordered_by", {"waits", "names"}}, {"gradients", {"1", "4"}}},
       none_where_ordered);
-  add("taken_away", "PASS-081@f85e", {kRaces}, {{"taken", keys_of(taken())}}, taken_away);
-  add("by_closure", "PASS-082@1c5d", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
-  add("bad_programs", "PASS-083@969c", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
-  add("reduced_before_produced", "PASS-092@012c", {kRaces}, {{"copies", {"no", "yes"}}, {"late", {"0", "1", "2"}}},
+  add("taken_away", "PASS-081@90b1", {kRaces}, {{"taken", keys_of(taken())}}, taken_away);
+  suite.add({.id = "pass.races.told",
+             .verifies = {"PASS-081@90b1"},
+             .axes = {{"taken", keys_of(taken())}, suite::worlds({1})},
+             .body = told});
+  add("by_closure", "PASS-082@46cb", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
+  add("bad_programs", "PASS-083@128d", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
+  add("reduced_before_produced", "PASS-092@907f", {kRaces}, {{"copies", {"no", "yes"}}, {"late", {"0", "1", "2"}}},
       reduced_before_produced);
-  add("pass_leaves_none", "PASS-084@bb63", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
+  add("pass_leaves_none", "PASS-084@ed2c", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
   const std::vector<int> ops{40, 400, 2500, 10'000};
-  add_sized_check(suite, "pass", {kRaces, "PASS-080@7dd5", ops, none_in_long_programs});
-  add_sized_check(suite, "pass", {kRaces, "PASS-081@f85e", ops, one_in_long_programs, "plumbline", "one"});
+  add_sized_check(suite, "pass", {kRaces, "PASS-080@e881", ops, none_in_long_programs});
+  add_sized_check(suite, "pass", {kRaces, "PASS-081@90b1", ops, one_in_long_programs, "plumbline", "one"});
 }
 
 }  // namespace plumbline::conformance

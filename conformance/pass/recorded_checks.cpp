@@ -149,6 +149,13 @@ void ranks(Context& context) {
   args["options"]["global_rank"] = all.at(context.parameters().text("rank"));
   report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
     if (result.contains("skipped")) return "nothing is done: " + result.at("skipped").dump();
+    const json all{PassQuestion::name_of(0), PassQuestion::name_of(1), PassQuestion::name_of(2)};
+    const std::string words =
+        first_difference({{"groups", {{{"gradients", all}}}}, {"summary", {{"allreduce_ops", all.size()}}}}, result);
+    if (!words.empty()) return words;
+    const auto updates = std::ranges::count_if(program_at(args, result, "final").at("ops"),
+                                               [](const json& op) { return op.at("attrs").at("op_role") == 2; });
+    if (updates != 3) return fmt::format("{} parameters are updated, there are 3", updates);
     return first_difference(plain.result, result);
   }));
 }

@@ -13,6 +13,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_checker_checks(suite);
   add_judging_checks(suite);
   add_simulator_checks(suite);
+  add_timeline_checks(suite);
   add_executor_checks(suite);
   add_message_checks_of_schedules(suite);
   add_automatic_checks(suite);

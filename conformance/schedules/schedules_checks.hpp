@@ -17,6 +17,7 @@ void add_lowering_checks(suite::Suite& suite);
 void add_checker_checks(suite::Suite& suite);
 void add_judging_checks(suite::Suite& suite);
 void add_simulator_checks(suite::Suite& suite);
+void add_timeline_checks(suite::Suite& suite);
 void add_executor_checks(suite::Suite& suite);
 void add_message_checks_of_schedules(suite::Suite& suite);
 void add_automatic_checks(suite::Suite& suite);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -153,6 +155,22 @@ void refuses_settings(Context& context) {
       << "SLOWMO-051";
 }
 
+// Slow momentum of nothing.
+void refuses_nothing_to_optimize(Context& context) {
+  const bool has_group = context.parameters().text("groups") == "empty",
+             is_slow = context.parameters().text("slow") == "yes";
+  const auto group = context.world().create_group(std::vector{context.rank()});
+  double value = 0;
+  std::vector<ParameterGroup> groups(has_group ? 1 : 0);
+  const auto make = [&] {
+    const SlowMo slowmo(*group, {.parameters = {{&value, 1, DType::f64}}}, [&] { return groups; },
+                        {.slow_momentum = is_slow ? 0.5 : 0});
+  };
+  EXPECT_THAT(refusal<InvalidArgument>(make),
+              HasSubstr(is_slow ? "the optimizer has no parameters" : "nothing was refused"))
+      << "SLOWMO-035";
+}
+
 // ---- plans ----
 
 // Whether something is due that comes after every so many steps.
@@ -285,6 +303,103 @@ void tells_of_slow_buffers(Context& context) {
   EXPECT_EQ(before->momentum, (std::vector<double>{4, 4, 4})) << "SLOWMO-054";
 }
 
+// Every phase that a step has is told, with rank and step, and timed; nothing is where nobody asks.
+void phases(Context& context) {
+  const std::string& asked = context.parameters().text("asked");
+  const bool is_told = asked == "yes" || asked == "lines", is_timed = asked == "yes" || asked == "times";
+  comm::Float16 half{};
+  float master = 0;
+  const Buffer parameter{&half, 1, DType::f16}, master_weights{&master, 1, DType::f32};
+  std::vector<std::string> lines;
+  slowmo::Options options{.slow_frequency = 2, .local_sgd_frequency = 1};
+  options.verbose = is_told || asked == "lines_nobody_reads";
+  options.profile = is_timed;
+  if (asked != "lines_nobody_reads") options.log = [&](std::string_view line) { lines.emplace_back(line); };
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}, .master_weights = master_weights},
+      [&] { return std::vector<ParameterGroup>{{{master_weights}, 0.25}}; }, options);
+  for (int step = 0; step < 2; ++step) {
+    slowmo.before_forward();
+    slowmo.after_backward({});
+    slowmo.step();
+  }
+  using slowmo::Phase;
+  struct Told {
+    Phase phase;
+    const char* name;
+    bool in_first, in_second;  // step: the second is slow, and averages itself
+  };
+  for (const auto& [phase, name, in_first, in_second] : {Told{Phase::buffers, "buffers", true, true},
+                                                         {Phase::average, "average", true, false},
+                                                         {Phase::node, "node", true, false},
+                                                         {Phase::error_before, "error_before", true, false},
+                                                         {Phase::error_after, "error_after", true, false},
+                                                         {Phase::copy_back, "copy_back", true, true},
+                                                         {Phase::slow, "slow", false, true},
+                                                         {Phase::gossip, "gossip", false, false},
+                                                         {Phase::gradients, "gradients", false, false}}) {
+    for (const int step : {0, 1}) {
+      const std::string line = fmt::format("rank {}, step {}: {} done", context.rank(), step, name);
+      EXPECT_EQ(std::ranges::count(lines, line), is_told && (step == 0 ? in_first : in_second) ? 1 : 0)
+          << "SLOWMO-113: " << line;
+    }
+    EXPECT_EQ(slowmo.seconds()[static_cast<std::size_t>(phase)] > 0, is_timed && (in_first || in_second))
+        << "SLOWMO-113: seconds of " << name;
+  }
+}
+
+// A round of gossip that overlaps is told twice: when it is handed over, and when it is collected.
+void phases_of_gossip(Context& context) {
+  slowmo::Options options{.ranks_per_node = context.size() / 2, .base = BaseAlgorithm::sgp, .slow_momentum = 0};
+  options.overlap = options.accepts_stale = context.parameters().text("overlap") == "yes";
+  options.verbose = options.profile = true;
+  std::vector<std::string> lines;
+  options.log = [&](std::string_view line) { lines.emplace_back(line); };
+  double value = context.rank(), gradient = 1;
+  const Buffer parameter{&value, 1, DType::f64}, made{&gradient, 1, DType::f64};
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; },
+      options);
+  slowmo.before_forward();
+  slowmo.after_backward(std::span(&made, 1));
+  slowmo.step();
+  using slowmo::Phase;
+  const int rounds = options.overlap ? 2 : 1;
+  for (const auto& [phase, name, times] : {std::tuple{Phase::buffers, "buffers", 1},
+                                           {Phase::gradients, "gradients", options.ranks_per_node > 1 ? 1 : 0},
+                                           {Phase::gossip, "gossip", rounds},
+                                           {Phase::node, "node", rounds},
+                                           {Phase::error_before, "error_before", rounds},
+                                           {Phase::error_after, "error_after", rounds},
+                                           {Phase::copy_back, "copy_back", rounds},
+                                           {Phase::average, "average", 0},
+                                           {Phase::slow, "slow", 0}}) {
+    const std::string line = fmt::format("rank {}, step 0: {} done", context.rank(), name);
+    EXPECT_EQ(std::ranges::count(lines, line), times) << "SLOWMO-113: " << line;
+    EXPECT_EQ(slowmo.seconds()[static_cast<std::size_t>(phase)] > 0, times > 0) << "SLOWMO-113: seconds of " << name;
+  }
+}
+
+// A step without a backward is one whose backward made nothing.
+void steps_without_a_backward(Context& context) {
+  const slowmo::Options options = told_options("hub", context.size());
+  const auto trained = [&](bool has_backward) {
+    std::vector<float> values{1, 2, 3};
+    const Buffer parameter{values.data(), 3, DType::f32};
+    SlowMo slowmo(
+        context.world(), {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; },
+        options);
+    for (int step = 0; step < 6; ++step) {
+      for (float& value : values) value += static_cast<float>((context.rank() + 1) * (step + 1));
+      slowmo.before_forward();
+      if (has_backward) slowmo.after_backward({});
+      slowmo.step();
+    }
+    return values;
+  };
+  EXPECT_EQ(trained(false), trained(true)) << "SLOWMO-021";
+}
+
 // ---- checkpoints that do not fit ----
 
 // Push-sum over two nodes, slow momentum at the first rank; or LocalSGD.
@@ -386,19 +501,25 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
     axes.push_back(suite::worlds(std::move(worlds)));
     suite.add({.id = std::string("slowmo.") + name, .verifies = {requirement}, .axes = std::move(axes), .body = body});
   };
-  add("options.settled", "SLOWMO-051@2264", {convention, base}, settings);
-  add("options.frequencies", "SLOWMO-037@b456", {convention}, frequencies);
-  add("options.settings_refused", "SLOWMO-051@2264",
+  add("options.settled", "SLOWMO-051@da1c", {convention, base}, settings);
+  add("options.frequencies", "SLOWMO-037@14f9", {convention}, frequencies);
+  add("options.settings_refused", "SLOWMO-051@da1c",
       {{"what",
         {"nothing", "own", "rank_below", "rank_beyond", "another_rank", "another_world_below", "another_world_beyond",
          "begin", "nothing_of_fairscale", "begin_of_fairscale", "outer_of_fairscale"}}},
       refuses_settings);
-  add("options.plans", "SLOWMO-052@3a9a", {convention, base}, plans);
-  add("slow.shard_ranges", "SLOWMO-016@891f", {{"shards", {"1", "2", "5"}}}, shards);
-  add("options.told", "SLOWMO-054@880e", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
-  add("slow.buffers_told", "SLOWMO-054@880e", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
+  add("options.nothing_to_optimize", "SLOWMO-035@8c54", {{"groups", {"none", "empty"}}, {"slow", {"yes", "no"}}},
+      refuses_nothing_to_optimize);
+  add("gossip.without_backward", "SLOWMO-021@8c91", {}, steps_without_a_backward, {2, 3});
+  add("options.plans", "SLOWMO-052@0388", {convention, base}, plans);
+  add("slow.shard_ranges", "SLOWMO-016@158f", {{"shards", {"1", "2", "5"}}}, shards);
+  add("options.told", "SLOWMO-054@f6da", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
+  add("options.phases", "SLOWMO-113@9a25", {{"asked", {"yes", "no", "lines", "times", "lines_nobody_reads"}}}, phases,
+      {2, 3});
+  add("options.phases_of_gossip", "SLOWMO-113@9a25", {{"overlap", {"yes", "no"}}}, phases_of_gossip, {2, 4});
+  add("slow.buffers_told", "SLOWMO-054@f6da", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
       {1, 2, 3});
-  add("checkpoint.refused", "SLOWMO-053@3ed5", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
+  add("checkpoint.refused", "SLOWMO-053@1e2d", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
       {2, 4});
 }
 
