@@ -431,8 +431,10 @@ void skipped_steps_leave_no_trace(Context& context) {
 void masters_are_stepped_in_f32(Context& context) {
   const DType dtype = context.parameters().dtype();
   constexpr int steps = 5;
-  Training training{
-      .dtype = dtype, .options = {.count_zeros = dtype != DType::f16}, .sgd = {.lr = 0.001, .momentum = 0.5}};
+  const float momentum = std::stof(context.parameters().text("momentum"));
+  Training training{.dtype = dtype,
+                    .options = {.count_zeros = dtype != DType::f16},
+                    .sgd = {.lr = 0.001, .momentum = static_cast<double>(momentum)}};
   Trainer trainer(context, training);
   std::vector<std::vector<float>> values, buffers;
   for (const Part part : trainer.parts) {
@@ -445,7 +447,7 @@ void masters_are_stepped_in_f32(Context& context) {
     for (std::size_t i = 0; i < values.size(); ++i)
       for (std::size_t k = 0; k < values[i].size(); ++k) {
         const auto gradient = static_cast<float>(numbers(trainer.place, trainer.parts[i], step)[k]);
-        const float kept = buffers[i][k] * 0.5F;
+        const float kept = buffers[i][k] * momentum;
         buffers[i][k] = step == 0 ? gradient : kept + gradient;
         const float change = -0.001F * buffers[i][k];
         values[i][k] += change;
@@ -593,7 +595,8 @@ void add_optimizer_checks(suite::Suite& suite) {
       {"1x1x1", "1x1x2", "2x1x2", "1x1x3"});
   add("skipped_steps_leave_no_trace", "SCALER-068@9aa2", {{"overflows", {"none", "two"}}}, skipped_steps_leave_no_trace,
       {"1x1x1", "2x1x1", "1x3x1", "2x2x1"});
-  add("masters_are_stepped_in_f32", "SCALER-069@56bd", {{"dtype", {"f16", "bf16", "f32"}}}, masters_are_stepped_in_f32,
+  add("masters_are_stepped_in_f32", "SCALER-069@56bd",
+      {{"dtype", {"f16", "bf16", "f32"}}, {"momentum", {"0", "0.5", "1"}}}, masters_are_stepped_in_f32,
       {"1x1x1", "1x3x1"});
   add("norm_is_the_models", "SCALER-070@7183", {{"p", {"1", "2", "3", "inf"}}}, optimizer_norm_is_the_model_groups);
   add("clipped_as_they_are_now", "SCALER-071@3f72", {{"max_norm", {"0.5", "1e6"}}}, clipped_as_they_are_now);

@@ -309,6 +309,7 @@ void rule_is_refused(Context& context, const std::string& convention) {
       {"no_chances", {is_ours ? "delayed_shift" : "hysteresis", 0}},
       {"maximum_below", {"max_scale", 8.0}},
       {"maximum_one", {"max_scale", 1.0}},
+      {"maximum_one_and_a_half", {"max_scale", 1.5}},
       {"unknown_field", {"growth", 2.0}},
       {"factor_one", {"scale_factor", 1.0}},
       {"factor_half", {"scale_factor", 0.5}},
@@ -317,9 +318,13 @@ void rule_is_refused(Context& context, const std::string& convention) {
   };
   for (const auto& [name, change] : changes)
     if (name == what) init[change.first] = change.second;
-  if (what == "maximum_one") init["initial_scale"] = 0.5, init["min_scale"] = 0.25;
+  if (what.starts_with("maximum_one")) init["initial_scale"] = 0.5, init["min_scale"] = 0.25;
   const json args{{"convention", convention}, {"init", init}, {is_ours ? "overflow" : "found_inf", {true}}};
-  if (what == "nothing")
+  if (what == "maximum_one_and_a_half")
+    report_words(problem_of(context.adapter(), kTrace, args, [](const json& result) {
+      return first_difference(json(2), json(result.at("trace").size()), "rows");
+    }));
+  else if (what == "nothing")
     report_words(problem_of_control(context.adapter(), kTrace, args));
   else
     report_words(problem_of_refusal(context.adapter(), kTrace, args));
@@ -386,7 +391,8 @@ void add_scale_rule_checks(suite::Suite& suite) {
   wrong.insert(wrong.end(), {"scale_negative", "minimum_negative", "minimum_nan", "growth_half", "growth_negative",
                              "backoff_two", "backoff_negative", "interval_negative", "negative_chances"});
   for (const std::string convention : {"megatron", "colossalai"}) {
-    if (convention == "colossalai") wrong.insert(wrong.end(), {"maximum_below", "maximum_one"});
+    if (convention == "colossalai")
+      wrong.insert(wrong.end(), {"maximum_below", "maximum_one", "maximum_one_and_a_half"});
     add(convention, "rule_is_refused", "SCALER-036@b223", {{"what", wrong}},
         [convention](Context& context) { rule_is_refused(context, convention); });
   }
