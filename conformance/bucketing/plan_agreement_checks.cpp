@@ -117,6 +117,15 @@ void all_agree(Context& context) {
   json ours = usual();
   if (context.parameters().text("parameters") == "none")
     ours = {{"gradients", json::array()}, {"plan", {{"buckets", json::array()}}}};
+  if (context.parameters().text("parameters") == "empty") {
+    // A shape with a 0 has no elements, whatever the product of its other sizes.
+    constexpr std::int64_t large = std::int64_t{1} << 62;
+    const json gradients{{{"name", "none"}, {"elements", 0}}, {{"name", "some"}, {"elements", 6}}};
+    const json bucket{{"dtype", "f32"}, {"elements", 6}, {"members", {{0, 0}, {1, 0}}}};
+    ours = {{"gradients", gradients},
+            {"shapes", json::array({json::array({large, 0, 4}), json::array({2, 3})})},
+            {"plan", {{"buckets", json::array({bucket})}}}};
+  }
   report_words(problem_of(context.adapter(), kAgree, everybody(ranks, ours), [&](const json& result) {
     return first_difference({{"agrees", true}, {"differences", json(static_cast<std::size_t>(ranks), nullptr)}},
                             result);
@@ -221,14 +230,15 @@ void add_plan_agreement_checks(suite::Suite& suite) {
                .operations = {kAgree},
                .body = body});
   };
-  add("all_agree", "BUCKET-038@ba53", {{"ranks", {"1", "2", "5", "64"}}, {"parameters", {"usual", "none"}}}, all_agree);
-  add("differences_are_told", "BUCKET-039@fea4",
+  add("all_agree", "BUCKET-038@47b3", {{"ranks", {"1", "2", "5", "64"}}, {"parameters", {"usual", "none", "empty"}}},
+      all_agree);
+  add("differences_are_told", "BUCKET-039@ee08",
       {{"differs",
         {"size", "shape", "type", "device", "group", "sparse", "missing", "extra", "place", "launch_order", "split",
          "limit", "padding", "bucket_type", "bucket_device", "bucket_group", "bucket_sparse", "bucket_complex"}}},
       differences_are_told);
-  add("opinions_of_each", "BUCKET-039@fea4", {}, opinions_of_each);
-  add("orders_of_readiness", "BUCKET-040@43dc", {{"ranks", {"1", "2", "4", "7"}}}, orders_of_readiness);
+  add("opinions_of_each", "BUCKET-039@ee08", {}, opinions_of_each);
+  add("orders_of_readiness", "BUCKET-040@60ba", {{"ranks", {"1", "2", "4", "7"}}}, orders_of_readiness);
 }
 
 }  // namespace plumbline::conformance

@@ -632,6 +632,7 @@ std::vector<Sized> sized(const std::string& kind) {
             {List{of(4), of(3, "f32", false, 1), of(5)}, " 20 , 12, 16", {{2}, {1}, {0}}}};
   if (kind == "empty")
     return {{List{of(4), of(0)}, "16", {{0, 1}}},
+            {List{of(4), of(0), of(0)}, "16", {{0, 1, 2}}},
             {List{of(4), of(0)}, "0, 16", {{1}, {0}}},
             {List{of(0), of(4)}, "16", {{0, 1}}},
             {List{of(4), of(0, "f16"), of(6), of(0)}, "0, 40", {{1}, {0, 2, 3}}},

@@ -133,6 +133,22 @@ void buffers_refused(Context&) {
   EXPECT_STREQ(said({{.elements = 3, .sparse = true}}, {}), "unsupported") << "BUCKET-022: a sparse gradient";
 }
 
+// ColossalAI's handlers flatten dense gradients of one device.
+void handlers_refuse(Context& context) {
+  const std::string what = context.parameters().text("what");
+  for (const std::size_t at : {0U, 1U, 2U}) {
+    std::vector<bucketing::Gradient> gradients(3, {.elements = 2, .device = {comm::Device::Kind::cuda, 1}});
+    if (what == "sparse") gradients[at].sparse = true;
+    if (what == "device_number") gradients[at].device.index = 0;
+    if (what == "device_kind") gradients[at].device = {};
+    const auto plan = [&] { return bucketing::plan_as_colossalai(gradients); };
+    if (what == "nothing")
+      EXPECT_EQ(plan().members.size(), 3U) << "BUCKET-220";
+    else
+      EXPECT_THROW((void)plan(), Unsupported) << "BUCKET-220: " << what << " at gradient " << at;
+  }
+}
+
 // ---- of some gradients ----
 
 void some_in_order(Context&) {
@@ -240,9 +256,12 @@ void tables(Context& context) {
     return refusal<InvalidArgument>([&] { (void)bucketing::gradients_of_csv(text); });
   };
   if (!spoilt) {
-    const json full = as_json(bucketing::gradients_of_csv(
-        "\r\ngroup, sparse ,name,elements,dtype,device\r\n3,true,w.1,17, f16 ,cuda:2\r\n\n0,false,w 2,0,c64,cpu\n"));
-    EXPECT_EQ(full, (json{{"w.1", 17, "f16", 1, "cuda:2", 3, true}, {"w 2", 0, "f32", 2, "cpu", 0, false}}))
+    const json full =
+        as_json(bucketing::gradients_of_csv("\r\ngroup, sparse ,name,elements,dtype,device\r\n3,true,w.1,17, f16 "
+                                            ",cuda:2\r\n\n0,false,w 2,0,c64,cpu\n1,false,17,1,torch.bfloat16,cpu\n"));
+    EXPECT_EQ(full, (json{{"w.1", 17, "f16", 1, "cuda:2", 3, true},
+                          {"w 2", 0, "f32", 2, "cpu", 0, false},
+                          {"17", 1, "bf16", 1, "cpu", 1, false}}))
         << "BUCKET-219: a table with all columns";
     const json least = as_json(bucketing::gradients_of_csv("elements,group\n5,\n6,2"));
     EXPECT_EQ(least, (json{{"gradient 0", 5, "f32", 1, "cpu", 0, false}, {"gradient 1", 6, "f32", 1, "cpu", 2, false}}))
@@ -303,14 +322,16 @@ void add_plan_library_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("buffers_of_types", "BUCKET-018@e0e2", {{"optimizer", {"none", "distributed"}}}, buffers_of_types);
-  add("buffers_refused", "BUCKET-022@4577", {}, buffers_refused);
-  add("some_in_order", "BUCKET-009@6f00", {}, some_in_order);
-  add("bad_gradients", "BUCKET-009@6f00",
+  add("buffers_of_types", "BUCKET-018@f4e1", {{"optimizer", {"none", "distributed"}}}, buffers_of_types);
+  add("buffers_refused", "BUCKET-022@aac0", {}, buffers_refused);
+  add("handlers_refuse", "BUCKET-220@7659", {{"what", {"nothing", "sparse", "device_number", "device_kind"}}},
+      handlers_refuse);
+  add("some_in_order", "BUCKET-009@e46a", {}, some_in_order);
+  add("bad_gradients", "BUCKET-009@e46a",
       {{"wrong", {"nothing", "no_numbers", "three_numbers", "elements", "group", "bytes", "sum"}}}, bad_gradients);
-  add("ready_in_time", "BUCKET-034@f7a9", {}, ready_in_time);
-  add("tables", "BUCKET-219@a1a3", {{"table", {"right", "spoilt"}}}, tables);
-  add("any_form", "BUCKET-219@a1a3", {{"form", {"ours", "torch", "megatron", "paddle"}}}, any_form);
+  add("ready_in_time", "BUCKET-034@9f50", {}, ready_in_time);
+  add("tables", "BUCKET-219@67d0", {{"table", {"right", "spoilt"}}}, tables);
+  add("any_form", "BUCKET-219@67d0", {{"form", {"ours", "torch", "megatron", "paddle"}}}, any_form);
 }
 
 }  // namespace plumbline::conformance

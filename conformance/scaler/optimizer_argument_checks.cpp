@@ -15,6 +15,7 @@
 #include "conformance/scaler/scaler_checks.hpp"
 #include "conformance/support/element.hpp"
 #include "conformance/support/property.hpp"
+#include "conformance/support/recording.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
@@ -125,6 +126,7 @@ void expect_refused(DType from, DType to, const std::string& what, std::size_t p
   std::array list{scaler::Unscaling{right.buffer(), right.buffer()}, scaler::Unscaling{given.buffer(), place.buffer()}};
   scaler::Unscaling& wrong = list[1];
   if (what == "counts") wrong.to.count = 2;
+  if (what == "counts_above") wrong.to.count = 4;
   if (what == "from_device") wrong.from.device.kind = comm::Device::Kind::cuda;
   if (what == "to_device") wrong.to.device.kind = comm::Device::Kind::cuda;
   if (position == 0) std::swap(list[0], list[1]);
@@ -192,6 +194,9 @@ void optimizer_refuses(Context& context) {
       EXPECT_THROW(made(DType::f16, {.norm_type = p}), InvalidArgument) << "SCALER-121: a norm of order " << p;
     for (const double most : {-0.25, -HUGE_VAL, nan})
       EXPECT_THROW(made(DType::f16, {.clip_norm = most}), InvalidArgument) << "SCALER-121: clipping by " << most;
+    for (const auto& [most, p] : {std::pair{1.0, 0.0}, {1.0, -1.0}, {1.0, nan}, {-0.25, 2.0}, {nan, 2.0}})
+      EXPECT_THROW((void)scaler::clip_over_group(nullptr, {}, most, p), InvalidArgument)
+          << "SCALER-121: over a group by " << most << ", order " << p;
   }
   if (what == "scale") {
     EXPECT_THROW(made(DType::f16, {.skips_overflows = false}), InvalidArgument) << "SCALER-122: a scale that moves";
@@ -209,6 +214,46 @@ void optimizer_refuses(Context& context) {
   }
   EXPECT_TRUE(optimizer.step(wrong.gradients()).stepped) << "SCALER-116";
   EXPECT_NE(optimizer.state().master_weights, master) << "SCALER-116";
+}
+
+// The ranks' gradients of one element each: what is all reduced where there are several, and what is left of them.
+void clipped_over_the_group(Context& context) {
+  RecordingCommunicator group(context.world().duplicate());
+  const double most = std::stod(context.parameters().text("max_norm"));
+  for (const double p : {1.0, 2.0, HUGE_VAL}) {
+    std::vector<float> gradient{static_cast<float>(context.rank() + 3)};
+    double expected = 0;
+    for (int rank = 0; rank < context.size(); ++rank)
+      expected = std::isinf(p) ? rank + 3 : expected + std::pow(rank + 3, p);
+    if (p == 2) expected = std::sqrt(expected);
+    const double norm = scaler::clip_over_group(&group, {.all = {gradient}, .counted = {gradient}}, most, p);
+    EXPECT_NEAR(norm, expected, 1e-6 * expected) << "SCALER-129: order " << p;
+    const double by = std::min(1.0, most / (expected + 1e-6));
+    EXPECT_NEAR(static_cast<double>(gradient.front()), (context.rank() + 3) * by, 1e-5) << "SCALER-129: order " << p;
+  }
+  EXPECT_EQ(group.calls.size(), context.size() > 1 ? 3U : 0U) << "SCALER-129: collectives of three calls";
+}
+
+// The first parameter has no gradient in the second of three steps.
+void parameters_without_gradients(Context& context) {
+  const bool lacks = context.parameters().text("lacking") == "one";
+  Model model, gradients;
+  Fp16Optimizer optimizer(model.parameters(), scaler::sgd({.lr = 0.25, .momentum = 0.5}),
+                          {.scale = scaler::ConstantScale{1}, .clip_norm = 1e6, .count_zeros = true});
+  for (int step = 0; step < 3; ++step) {
+    const Values before = model.weight, bias = model.bias;
+    const auto kept = optimizer.state().inner;
+    std::vector<Buffer> list = gradients.gradients();
+    const bool is_left = lacks && step == 1;
+    if (is_left) list.front().data = nullptr;
+    const scaler::StepOutcome outcome = optimizer.step(list);
+    EXPECT_TRUE(outcome.stepped) << "SCALER-130";
+    // The weight's gradient is 0.5, 1.5 and 2.5, the bias's 2.
+    EXPECT_NEAR(outcome.norm.value_or(0), is_left ? 2.0 : std::sqrt(8.75 + 4), 1e-5) << "SCALER-130: step " << step;
+    EXPECT_EQ(model.weight == before, is_left) << "SCALER-130: step " << step;
+    EXPECT_NE(model.bias, bias) << "SCALER-130: step " << step;
+    if (is_left) EXPECT_EQ(optimizer.state().inner.front(), kept.front()) << "SCALER-130: what the optimizer keeps";
+  }
 }
 
 void groups_are_of_sizes(Context& context) {
@@ -364,20 +409,23 @@ void add_optimizer_argument_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("unscaled_is_rounded_once", "SCALER-114@8187", {{"elements", {"few", "many"}}, {"by", {"loops", "launches"}}},
+  add("unscaled_is_rounded_once", "SCALER-114@a04e", {{"elements", {"few", "many"}}, {"by", {"loops", "launches"}}},
       unscaled_is_rounded_once);
-  add("unscaling_is_refused", "SCALER-115@b5c7", {{"what", {"nothing", "types", "counts", "from_device", "to_device"}}},
-      unscaling_is_refused);
-  add("parameters_are_refused", "SCALER-116@afcf", {{"what", {"nothing", "parameters"}}}, optimizer_refuses);
-  add("gradients_are_refused", "SCALER-120@2c47", {{"what", {"nothing", "gradients"}}}, optimizer_refuses);
-  add("clipping_is_refused", "SCALER-121@2c9a", {{"what", {"nothing", "clipping"}}}, optimizer_refuses);
-  add("scale_is_refused", "SCALER-122@56e1", {{"what", {"nothing", "scale"}}}, optimizer_refuses);
-  add("groups_are_of_sizes", "SCALER-046@a44b", {{"what", {"nothing", "tensor", "pipeline", "data", "product"}}},
+  add("unscaling_is_refused", "SCALER-115@96b5",
+      {{"what", {"nothing", "types", "counts", "counts_above", "from_device", "to_device"}}}, unscaling_is_refused);
+  add("parameters_are_refused", "SCALER-116@5f45", {{"what", {"nothing", "parameters"}}}, optimizer_refuses);
+  add("gradients_are_refused", "SCALER-120@c4ca", {{"what", {"nothing", "gradients"}}}, optimizer_refuses);
+  add("clipping_is_refused", "SCALER-121@904a", {{"what", {"nothing", "clipping"}}}, optimizer_refuses);
+  add("scale_is_refused", "SCALER-122@ff7f", {{"what", {"nothing", "scale"}}}, optimizer_refuses);
+  add("groups_are_of_sizes", "SCALER-046@f6b4", {{"what", {"nothing", "tensor", "pipeline", "data", "product"}}},
       groups_are_of_sizes);
+  add("clipped_over_the_group", "SCALER-129@4cad", {{"max_norm", {"0", "0.5", "1e6"}}}, clipped_over_the_group);
+  add("parameters_without_gradients", "SCALER-130@4b0a", {{"lacking", {"nothing", "one"}}},
+      parameters_without_gradients);
   const suite::Axis scales{"scale", {"constant", "torch", "hysteresis", "deepspeed"}};
-  add("states_are_loaded", "SCALER-117@29b0", {scales}, states_are_loaded);
-  add("states_are_refused", "SCALER-123@cc64", {scales}, states_are_refused);
-  add("gradients_are_zeroed", "SCALER-118@5d7f", {{"given", {"all", "one"}}}, gradients_are_zeroed);
+  add("states_are_loaded", "SCALER-117@e530", {scales}, states_are_loaded);
+  add("states_are_refused", "SCALER-123@072e", {scales}, states_are_refused);
+  add("gradients_are_zeroed", "SCALER-118@a0b3", {{"given", {"all", "one"}}}, gradients_are_zeroed);
 }
 
 }  // namespace plumbline::conformance

@@ -59,7 +59,7 @@ void ReducerSetup::check_names() const {
 
 void ReducerSetup::check_division() const {
   for (std::size_t i = 0; options.split && i < groups.size(); ++i)
-    if (options.split->before < 1 || options.split->after < 1 ||
+    if (options.split->after < 1 ||  // or both are negative
         std::int64_t{options.split->before} * options.split->after != ranks_of(i))
       refuse(fmt::format("division by {} before and by {} after: the product must be the {} ranks of group {}",
                          options.split->before, options.split->after, ranks_of(i), groups[i]->group().name));

@@ -8,12 +8,6 @@
 
 namespace plumbline::scaler {
 
-std::string_view name_of(Deciding deciding) {
-  constexpr auto names =
-      std::to_array<std::string_view>({"local", "tensor", "tensor_then_pipeline", "model", "model_and_data"});
-  return names[static_cast<std::size_t>(deciding)];
-}
-
 ModelGroups model_groups(int tensor, int pipeline, int data, int most) {
   std::int64_t world = 1;
   for (const auto& [name, size] :

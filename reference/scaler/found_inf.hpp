@@ -15,7 +15,6 @@
 #pragma once
 
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
@@ -23,8 +22,6 @@
 namespace plumbline::scaler {
 
 enum class Deciding { local, tensor, tensor_then_pipeline, model, model_and_data };
-/// "local", "tensor", "tensor_then_pipeline", "model", "model_and_data".
-[[nodiscard]] std::string_view name_of(Deciding deciding);
 
 using RankLists = std::vector<std::vector<int>>;
 

@@ -205,6 +205,12 @@ InjectedRank inject_on_rank(const InjectionGroups& groups, const Injection& inje
   return Rank(groups, injection).run();
 }
 
+std::string_view name_of(Deciding deciding) {
+  constexpr auto names =
+      std::to_array<std::string_view>({"local", "tensor", "tensor_then_pipeline", "model", "model_and_data"});
+  return names[static_cast<std::size_t>(deciding)];
+}
+
 std::string_view name_of(Moment moment) {
   constexpr std::array<std::string_view, 4> names{"before_reduction", "in_tied_module", "after_reduction",
                                                   "never_reduced"};

@@ -31,6 +31,9 @@ enum class Moment {
 /// "before_reduction", "in_tied_module", "after_reduction", "never_reduced".
 [[nodiscard]] std::string_view name_of(Moment moment);
 
+/// "local", "tensor", "tensor_then_pipeline", "model", "model_and_data".
+[[nodiscard]] std::string_view name_of(Deciding deciding);
+
 struct InjectionWorld {
   int tensor = 2, pipeline = 2, data = 2;
   [[nodiscard]] int size() const { return tensor * pipeline * data; }
