@@ -471,21 +471,21 @@ void add_race_checks(suite::Suite& suite) {
                .limit = std::chrono::seconds(120),  // thousands of questions
                .body = body});
   };
-  add("none_where_ordered", "PASS-080@e881", {kRaces}, {{"ordered_by", {"waits", "names"}}, {"gradients", {"1", "4"}}},
+  add("none_where_ordered", "PASS-080@7dd5", {kRaces}, {{"ordered_by", {"waits", "names"}}, {"gradients", {"1", "4"}}},
       none_where_ordered);
-  add("taken_away", "PASS-081@90b1", {kRaces}, {{"taken", keys_of(taken())}}, taken_away);
+  add("taken_away", "PASS-081@f85e", {kRaces}, {{"taken", keys_of(taken())}}, taken_away);
   suite.add({.id = "pass.races.told",
-             .verifies = {"PASS-081@90b1"},
+             .verifies = {"PASS-081@f85e"},
              .axes = {{"taken", keys_of(taken())}, suite::worlds({1})},
              .body = told});
-  add("by_closure", "PASS-082@46cb", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
-  add("bad_programs", "PASS-083@128d", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
-  add("reduced_before_produced", "PASS-092@907f", {kRaces}, {{"copies", {"no", "yes"}}, {"late", {"0", "1", "2"}}},
+  add("by_closure", "PASS-082@1c5d", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
+  add("bad_programs", "PASS-083@969c", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
+  add("reduced_before_produced", "PASS-092@012c", {kRaces}, {{"copies", {"no", "yes"}}, {"late", {"0", "1", "2"}}},
       reduced_before_produced);
-  add("pass_leaves_none", "PASS-084@ed2c", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
+  add("pass_leaves_none", "PASS-084@bb63", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
   const std::vector<int> ops{40, 400, 2500, 10'000};
-  add_sized_check(suite, "pass", {kRaces, "PASS-080@e881", ops, none_in_long_programs});
-  add_sized_check(suite, "pass", {kRaces, "PASS-081@90b1", ops, one_in_long_programs, "plumbline", "one"});
+  add_sized_check(suite, "pass", {kRaces, "PASS-080@7dd5", ops, none_in_long_programs});
+  add_sized_check(suite, "pass", {kRaces, "PASS-081@f85e", ops, one_in_long_programs, "plumbline", "one"});
 }
 
 }  // namespace plumbline::conformance

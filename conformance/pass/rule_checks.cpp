@@ -593,26 +593,26 @@ void add_pass_rule_checks(suite::Suite& suite) {
                .convention = convention,
                .body = body});
   };
-  add("analysed", "PASS-001@8192", judge<analysed>);
-  add("pruned", "PASS-010@b6ff", judge<pruned>);
-  add("overlapped", "PASS-020@3005", judge<overlapped>);
-  add("each_gradient_once", "PASS-030@a334", judge<>);
-  add("alike", "PASS-031@1c11", judge<alike>);
-  add("within_limit", "PASS-032@6f7f", judge<within_limit>);
-  add("untouched", "PASS-033@c06d", judge<untouched>);
-  add("closed_for_a_reason", "PASS-034@66ba", judge<closed_for_a_reason>);
-  add("others_are_left", "PASS-040@1773", judge<others_are_left>);
-  add("reduced_once", "PASS-041@6b4f", judge<reduced_once>);
-  add("memory_made_one", "PASS-042@569f", judge<memory_made_one>);
-  add("variables_added", "PASS-043@d4e0", judge<variables_added>);
-  add("dependent", "PASS-050@e4bb", judge<dependent>);
-  add("on_their_stream", "PASS-051@c6ee", judge<on_their_stream>);
-  add("readers_wait", "PASS-052@9a8e", judge<readers_wait>);
-  add("refusals_told", "PASS-062@cc43", judge<refusals_told>);
-  add("positions_told", "PASS-094@f274", judge<positions_told>);
-  add("named_in_log", "PASS-061@9479", judge<named_in_log>);
-  add("summed_up", "PASS-060@1a93", judge<summed_up>);
-  add("paddle", "PASS-070@92ad", paddle_rules, "paddle");
+  add("analysed", "PASS-001@f7f0", judge<analysed>);
+  add("pruned", "PASS-010@4c85", judge<pruned>);
+  add("overlapped", "PASS-020@c1ac", judge<overlapped>);
+  add("each_gradient_once", "PASS-030@a631", judge<>);
+  add("alike", "PASS-031@8c8f", judge<alike>);
+  add("within_limit", "PASS-032@a98a", judge<within_limit>);
+  add("untouched", "PASS-033@cc59", judge<untouched>);
+  add("closed_for_a_reason", "PASS-034@9bd1", judge<closed_for_a_reason>);
+  add("others_are_left", "PASS-040@5827", judge<others_are_left>);
+  add("reduced_once", "PASS-041@5bda", judge<reduced_once>);
+  add("memory_made_one", "PASS-042@561f", judge<memory_made_one>);
+  add("variables_added", "PASS-043@e965", judge<variables_added>);
+  add("dependent", "PASS-050@4216", judge<dependent>);
+  add("on_their_stream", "PASS-051@2b82", judge<on_their_stream>);
+  add("readers_wait", "PASS-052@a47b", judge<readers_wait>);
+  add("refusals_told", "PASS-062@409e", judge<refusals_told>);
+  add("positions_told", "PASS-094@1693", judge<positions_told>);
+  add("named_in_log", "PASS-061@9573", judge<named_in_log>);
+  add("summed_up", "PASS-060@1768", judge<summed_up>);
+  add("paddle", "PASS-070@482c", paddle_rules, "paddle");
 }
 
 }  // namespace plumbline::conformance

@@ -409,23 +409,23 @@ void add_optimizer_argument_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("unscaled_is_rounded_once", "SCALER-114@a04e", {{"elements", {"few", "many"}}, {"by", {"loops", "launches"}}},
+  add("unscaled_is_rounded_once", "SCALER-114@8187", {{"elements", {"few", "many"}}, {"by", {"loops", "launches"}}},
       unscaled_is_rounded_once);
-  add("unscaling_is_refused", "SCALER-115@96b5",
+  add("unscaling_is_refused", "SCALER-115@b5c7",
       {{"what", {"nothing", "types", "counts", "counts_above", "from_device", "to_device"}}}, unscaling_is_refused);
-  add("parameters_are_refused", "SCALER-116@5f45", {{"what", {"nothing", "parameters"}}}, optimizer_refuses);
-  add("gradients_are_refused", "SCALER-120@c4ca", {{"what", {"nothing", "gradients"}}}, optimizer_refuses);
-  add("clipping_is_refused", "SCALER-121@904a", {{"what", {"nothing", "clipping"}}}, optimizer_refuses);
-  add("scale_is_refused", "SCALER-122@ff7f", {{"what", {"nothing", "scale"}}}, optimizer_refuses);
-  add("groups_are_of_sizes", "SCALER-046@f6b4", {{"what", {"nothing", "tensor", "pipeline", "data", "product"}}},
+  add("parameters_are_refused", "SCALER-116@afcf", {{"what", {"nothing", "parameters"}}}, optimizer_refuses);
+  add("gradients_are_refused", "SCALER-120@2c47", {{"what", {"nothing", "gradients"}}}, optimizer_refuses);
+  add("clipping_is_refused", "SCALER-121@498b", {{"what", {"nothing", "clipping"}}}, optimizer_refuses);
+  add("scale_is_refused", "SCALER-122@56e1", {{"what", {"nothing", "scale"}}}, optimizer_refuses);
+  add("groups_are_of_sizes", "SCALER-046@a44b", {{"what", {"nothing", "tensor", "pipeline", "data", "product"}}},
       groups_are_of_sizes);
-  add("clipped_over_the_group", "SCALER-129@4cad", {{"max_norm", {"0", "0.5", "1e6"}}}, clipped_over_the_group);
-  add("parameters_without_gradients", "SCALER-130@4b0a", {{"lacking", {"nothing", "one"}}},
+  add("clipped_over_the_group", "SCALER-129@e21f", {{"max_norm", {"0", "0.5", "1e6"}}}, clipped_over_the_group);
+  add("parameters_without_gradients", "SCALER-130@148a", {{"lacking", {"nothing", "one"}}},
       parameters_without_gradients);
   const suite::Axis scales{"scale", {"constant", "torch", "hysteresis", "deepspeed"}};
-  add("states_are_loaded", "SCALER-117@e530", {scales}, states_are_loaded);
-  add("states_are_refused", "SCALER-123@072e", {scales}, states_are_refused);
-  add("gradients_are_zeroed", "SCALER-118@a0b3", {{"given", {"all", "one"}}}, gradients_are_zeroed);
+  add("states_are_loaded", "SCALER-117@29b0", {scales}, states_are_loaded);
+  add("states_are_refused", "SCALER-123@cc64", {scales}, states_are_refused);
+  add("gradients_are_zeroed", "SCALER-118@5d7f", {{"given", {"all", "one"}}}, gradients_are_zeroed);
 }
 
 }  // namespace plumbline::conformance

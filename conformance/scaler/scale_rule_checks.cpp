@@ -374,7 +374,7 @@ void add_scale_rule_checks(suite::Suite& suite) {
          .body = std::move(body)});
   };
   for (const std::string convention : {"deepspeed", "megatron", "colossalai"})
-    add(convention, "constant_stays", "SCALER-035@f008", {{"scale", {"1", "128", "0.5"}}},
+    add(convention, "constant_stays", "SCALER-035@cbec", {{"scale", {"1", "128", "0.5"}}},
         [convention](Context& context) { constant_stays(context, convention); });
   add("deepspeed", "rule_is_refused", "SCALER-113@8007",
       {{"what",
@@ -393,14 +393,14 @@ void add_scale_rule_checks(suite::Suite& suite) {
   for (const std::string convention : {"megatron", "colossalai"}) {
     if (convention == "colossalai")
       wrong.insert(wrong.end(), {"maximum_below", "maximum_one", "maximum_one_and_a_half"});
-    add(convention, "rule_is_refused", "SCALER-036@b223", {{"what", wrong}},
+    add(convention, "rule_is_refused", "SCALER-036@5889", {{"what", wrong}},
         [convention](Context& context) { rule_is_refused(context, convention); });
   }
   std::vector<std::string> none{"nothing",         "minimum_vanishes", "scale_infinite",  "scale_overflows",
                                 "growth_vanishes", "growth_overflows", "backoff_vanishes"};
   for (const std::string convention : {"megatron", "colossalai"}) {
     if (convention == "colossalai") none.insert(none.end(), {"maximum_infinite", "maximum_nan", "maximum_overflows"});
-    add(convention, "bound_is_refused", "SCALER-111@52c4", {{"what", none}},
+    add(convention, "bound_is_refused", "SCALER-111@1146", {{"what", none}},
         [convention](Context& context) { bound_is_refused(context, convention); });
   }
   for (const std::string convention : {"megatron", "colossalai"}) {
@@ -409,22 +409,22 @@ void add_scale_rule_checks(suite::Suite& suite) {
       add(convention, name, requirement, {overflows},
           [convention, judge](Context& context) { hysteresis(context, convention, judge); });
     };
-    add_judge("chances_are_spent", "SCALER-020@8c21", chances_are_spent);
-    add_judge("counters_are_told", "SCALER-021@71aa", counters_are_told);
-    add_judge("grows_when_an_interval_is_over", "SCALER-022@6bf7", grows_when_an_interval_is_over);
-    add_judge("never_below_minimum", "SCALER-023@6f18", never_below_minimum);
-    if (convention == "colossalai") add_judge("passes_its_maximum_once", "SCALER-024@2b0d", passes_its_maximum_once);
+    add_judge("chances_are_spent", "SCALER-020@b2b7", chances_are_spent);
+    add_judge("counters_are_told", "SCALER-021@1bc2", counters_are_told);
+    add_judge("grows_when_an_interval_is_over", "SCALER-022@aa51", grows_when_an_interval_is_over);
+    add_judge("never_below_minimum", "SCALER-023@3c62", never_below_minimum);
+    if (convention == "colossalai") add_judge("passes_its_maximum_once", "SCALER-024@eb1b", passes_its_maximum_once);
   }
   const suite::Axis refill{"refill", {"growth", "consecutive"}};
   const auto add_deepspeed = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
                                  std::string (*judge)(const Overflows&, const ScaleRows&)) {
     add("deepspeed", name, requirement, std::move(axes), [judge](Context& context) { deepspeed(context, judge); });
   };
-  add_deepspeed("window_counts_from_the_second", "SCALER-030@df63", {refill, overflows}, window_counts_from_the_second);
-  add_deepspeed("last_chance_is_kept", "SCALER-031@f5be", {refill, overflows}, last_chance_is_kept);
-  add_deepspeed("stops_at_the_minimum", "SCALER-032@f217", {{"minimum", {"hold", "raise"}}, refill, overflows},
+  add_deepspeed("window_counts_from_the_second", "SCALER-030@a852", {refill, overflows}, window_counts_from_the_second);
+  add_deepspeed("last_chance_is_kept", "SCALER-031@15fb", {refill, overflows}, last_chance_is_kept);
+  add_deepspeed("stops_at_the_minimum", "SCALER-032@f278", {{"minimum", {"hold", "raise"}}, refill, overflows},
                 stops_at_the_minimum);
-  add("deepspeed", "unscales_with_the_new_scale", "SCALER-033@cf7b",
+  add("deepspeed", "unscales_with_the_new_scale", "SCALER-033@ef72",
       {{"profile", {"FUSED", "UNFUSED"}}, {"window", {"1", "2", "100"}}}, unscales_with_the_new_scale);
 }
 

@@ -249,7 +249,7 @@ void add_timeline_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&)) {
     axes.push_back(suite::worlds({1}));
     suite.add({.id = std::string("schedules.timeline.") + name,
-               .verifies = {"SCHED-122@0bf1"},
+               .verifies = {"SCHED-122@4748"},
                .axes = std::move(axes),
                .body = body});
   };
@@ -258,11 +258,11 @@ void add_timeline_checks(suite::Suite& suite) {
   add("idle_time_by_hand", {}, idle_time_by_hand);
   add("joined", {}, joined_computations);
   suite.add({.id = "schedules.slots.of_their_own",
-             .verifies = {"SCHED-123@5472"},
+             .verifies = {"SCHED-123@79c9"},
              .axes = {{"run", {"trained", "forward_only"}}, suite::worlds({1})},
              .body = slots_of_their_own});
   suite.add({.id = "schedules.slots.by_hand",
-             .verifies = {"SCHED-123@5472"},
+             .verifies = {"SCHED-123@79c9"},
              .axes = {suite::worlds({1})},
              .body = slots_by_hand});
   add("refused",

@@ -501,25 +501,25 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
     axes.push_back(suite::worlds(std::move(worlds)));
     suite.add({.id = std::string("slowmo.") + name, .verifies = {requirement}, .axes = std::move(axes), .body = body});
   };
-  add("options.settled", "SLOWMO-051@da1c", {convention, base}, settings);
-  add("options.frequencies", "SLOWMO-037@14f9", {convention}, frequencies);
-  add("options.settings_refused", "SLOWMO-051@da1c",
+  add("options.settled", "SLOWMO-051@2264", {convention, base}, settings);
+  add("options.frequencies", "SLOWMO-037@b456", {convention}, frequencies);
+  add("options.settings_refused", "SLOWMO-051@2264",
       {{"what",
         {"nothing", "own", "rank_below", "rank_beyond", "another_rank", "another_world_below", "another_world_beyond",
          "begin", "nothing_of_fairscale", "begin_of_fairscale", "outer_of_fairscale"}}},
       refuses_settings);
-  add("options.nothing_to_optimize", "SLOWMO-035@8c54", {{"groups", {"none", "empty"}}, {"slow", {"yes", "no"}}},
+  add("options.nothing_to_optimize", "SLOWMO-035@37e5", {{"groups", {"none", "empty"}}, {"slow", {"yes", "no"}}},
       refuses_nothing_to_optimize);
-  add("gossip.without_backward", "SLOWMO-021@8c91", {}, steps_without_a_backward, {2, 3});
-  add("options.plans", "SLOWMO-052@0388", {convention, base}, plans);
-  add("slow.shard_ranges", "SLOWMO-016@158f", {{"shards", {"1", "2", "5"}}}, shards);
-  add("options.told", "SLOWMO-054@f6da", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
-  add("options.phases", "SLOWMO-113@9a25", {{"asked", {"yes", "no", "lines", "times", "lines_nobody_reads"}}}, phases,
+  add("gossip.without_backward", "SLOWMO-021@4310", {}, steps_without_a_backward, {2, 3});
+  add("options.plans", "SLOWMO-052@3a9a", {convention, base}, plans);
+  add("slow.shard_ranges", "SLOWMO-016@891f", {{"shards", {"1", "2", "5"}}}, shards);
+  add("options.told", "SLOWMO-054@880e", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
+  add("options.phases", "SLOWMO-113@b3ef", {{"asked", {"yes", "no", "lines", "times", "lines_nobody_reads"}}}, phases,
       {2, 3});
-  add("options.phases_of_gossip", "SLOWMO-113@9a25", {{"overlap", {"yes", "no"}}}, phases_of_gossip, {2, 4});
-  add("slow.buffers_told", "SLOWMO-054@f6da", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
+  add("options.phases_of_gossip", "SLOWMO-113@b3ef", {{"overlap", {"yes", "no"}}}, phases_of_gossip, {2, 4});
+  add("slow.buffers_told", "SLOWMO-054@880e", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
       {1, 2, 3});
-  add("checkpoint.refused", "SLOWMO-053@1e2d", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
+  add("checkpoint.refused", "SLOWMO-053@3ed5", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
       {2, 4});
 }
 

@@ -591,24 +591,24 @@ void add_slowmo_state_checks(suite::Suite& suite) {
                    },
                .body = body});
   };
-  add("halves.keep_errors", {"SLOWMO-030@e28c", "SLOWMO-031@b464"},
+  add("halves.keep_errors", {"SLOWMO-030@74a8", "SLOWMO-031@c096"},
       {{"masters", {"flat", "list", "dictionary"}}, {"loss", {"some", "none"}}}, keeps_errors, {2, 3, 4});
-  add("halves.follow_gossip", {"SLOWMO-031@b464"}, {{"overlap", {"yes", "no"}}}, halves_follow_gossip, {2, 3, 4});
-  add("checkpoint.contents", {"SLOWMO-005@080c"},
+  add("halves.follow_gossip", {"SLOWMO-031@c096"}, {{"overlap", {"yes", "no"}}}, halves_follow_gossip, {2, 3, 4});
+  add("checkpoint.contents", {"SLOWMO-005@48b7"},
       {{"convention", {"plumbline", "fairscale"}}, {"base", {"localsgd", "sgp"}}}, contents, {2, 3});
-  add("buffers.of_rank_0", {"SLOWMO-032@9978"}, {{"broadcast", {"yes", "no"}}}, buffers);
-  add("buffers.in_buckets", {"SLOWMO-033@d797"}, {{"sizes", {"small", "large", "full"}}}, buckets_of_buffers, {2, 3});
-  add("checkpoint.resumes", {"SLOWMO-034@a2c9"},
+  add("buffers.of_rank_0", {"SLOWMO-032@6cbd"}, {{"broadcast", {"yes", "no"}}}, buffers);
+  add("buffers.in_buckets", {"SLOWMO-033@db26"}, {{"sizes", {"small", "large", "full"}}}, buckets_of_buffers, {2, 3});
+  add("checkpoint.resumes", {"SLOWMO-034@1380"},
       {{"base", {"localsgd", "sgp", "sgp_slow", "sgp_overlap"}},
        {"memory", {"efficient", "whole"}},
        {"before", {"1", "3", "4", "5"}}},
       resumes, {2, 3});
-  add("checkpoint.at_the_estimate", {"SLOWMO-111@cc5b"}, {{"graph", {"hub", "none"}}}, resumes_at_the_estimate, {2, 3});
-  add("options.groups", {"SLOWMO-112@6ff0"}, {{"groups", {"given", "made", "all", "masters", "node"}}},
+  add("checkpoint.at_the_estimate", {"SLOWMO-111@d4f0"}, {{"graph", {"hub", "none"}}}, resumes_at_the_estimate, {2, 3});
+  add("options.groups", {"SLOWMO-112@7904"}, {{"groups", {"given", "made", "all", "masters", "node"}}},
       groups_of_the_caller, {4, 6});
-  add("options.blocking_waits", {"SLOWMO-114@e87a"}, {{"value", {"absent", "0", "1"}}}, blocking_waits, {1, 3});
-  add("options.defaults", {"SLOWMO-115@a4d0"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1, 3});
-  add("options.refused", {"SLOWMO-035@8c54"},
+  add("options.blocking_waits", {"SLOWMO-114@c8f0"}, {{"value", {"absent", "0", "1"}}}, blocking_waits, {1, 3});
+  add("options.defaults", {"SLOWMO-115@e79c"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1, 3});
+  add("options.refused", {"SLOWMO-035@37e5"},
       {{"what",
         {"nothing",
          "node_of_none",
@@ -642,19 +642,19 @@ void add_slowmo_state_checks(suite::Suite& suite) {
          "second_master_of_another_size",
          "dictionary_of_none"}}},
       refuses_states, {1, 3});
-  add("options.taken", {"SLOWMO-036@3465"},
+  add("options.taken", {"SLOWMO-036@5e8a"},
       {{"what",
         {"negative_momentum", "frequency_that_is_not_used", "more_shards_than_ranks", "halves_without_slow_momentum",
          "frequency_of_another_base", "shards_that_are_not_used", "least", "own_rank", "lag_without_overlap",
          "begin_of_local_sgd", "fairscale"}}},
       takes, {1, 3});
-  add("options.warned", {"SLOWMO-037@14f9"},
+  add("options.warned", {"SLOWMO-037@b456"},
       {{"what",
         {"nothing", "one_node", "one_node_slow", "frequencies", "no_base", "halves", "halves_with_masters", "one_rank",
          "overlap"}}},
       warns, {2, 3});
-  add("options.one_node", {"SLOWMO-038@14a4"}, {{"base", {"localsgd", "sgp"}}}, one_node, {1, 2, 3});
-  add("slow.rate_of_0", {"SLOWMO-039@a76d"}, {{"rate", {"zero", "usual", "zero_of_the_second", "unused", "negative"}}},
+  add("options.one_node", {"SLOWMO-038@cdec"}, {{"base", {"localsgd", "sgp"}}}, one_node, {1, 2, 3});
+  add("slow.rate_of_0", {"SLOWMO-039@2f24"}, {{"rate", {"zero", "usual", "zero_of_the_second", "unused", "negative"}}},
       rate_of_0);
 }
 

@@ -109,6 +109,12 @@ std::string contradiction(const suite::Suite& suite, const Result& result, const
   return {};
 }
 
+// A record has parameters by name, a case in the order of its axes.
+std::vector<std::pair<std::string, std::string>> sorted(std::vector<std::pair<std::string, std::string>> parameters) {
+  std::ranges::sort(parameters);
+  return parameters;
+}
+
 // Whether a case may be skipped without a run: by what the subject said of itself, on that device.
 bool may_be_unasked(const suite::Suite& suite, const suite::Profile& profile, const Result& result,
                     const suite::Case& one, const nlohmann::json& description, const std::string& device) {
@@ -135,7 +141,7 @@ void ask_results(const suite::Suite& suite, const record::Run& run, Problems& pr
     }
     if (const Result blank = expectations::blank_result(suite, *one->second);
         blank.requirements != result.requirements || blank.check != result.check ||
-        blank.parameters != result.parameters)
+        sorted(blank.parameters) != sorted(result.parameters))
       problems.add_of_results(
           fmt::format("{} has another check, other requirements or parameters than in this suite", result.case_id));
     if (const std::string why = contradiction(suite, result, *one->second); !why.empty()) problems.add_of_results(why);
