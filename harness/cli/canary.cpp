@@ -55,7 +55,7 @@ struct CanaryOptions {
 
 class Canary {
  public:
-  explicit Canary(const CanaryOptions& options) : options_(options), a_(options.a.driver()), b_(options.b().driver()) {
+  explicit Canary(const CanaryOptions& options) : options_(options), a_(options.a.driver()), b_(driver_of_b(options)) {
     for (launch::Options* driver : {&a_, &b_}) driver->group.worker_options.emplace_back("--no-flight");
     for (const int world : options.worlds) require_ranks("--world-size", world);
     for (const int world : options.worlds)
@@ -71,6 +71,9 @@ class Canary {
   int run() {
     fmt::print("A is {}, B is {}: {}, each side is launched {} times\n", a_.group.subject.describe(),
                b_.group.subject.describe(), run::counted(rows_.size(), "call"), options_.launches);
+    std::error_code error;
+    fs::create_directories(options_.out, error);
+    if (error) throw RuntimeFailure(fmt::format("--out '{}': {}", options_.out, error.message()));
     for (int launch = 0; launch < options_.launches && !interrupted_; ++launch) {
       fmt::print("launch {} of {}\n", launch + 1, options_.launches);
       std::cout.flush();
@@ -86,6 +89,21 @@ class Canary {
   }
 
  private:
+  // What is wrong with B's options is said of those.
+  static launch::Options driver_of_b(const CanaryOptions& options) {
+    const auto words = [](const std::exception& error) {
+      const std::string text = error.what();
+      return text.starts_with("--backend") ? "--against" + text.substr(std::string("--backend").size()) : text;
+    };
+    try {
+      return options.b().driver();
+    } catch (const NotFound& error) {
+      throw NotFound(words(error));
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(words(error));
+    }
+  }
+
   struct Times {
     std::vector<double> a, b;  // medians of launches
   };
@@ -290,8 +308,8 @@ class Canary {
   }
 
   [[nodiscard]] int tell() const {
-    fmt::print("A: {}\nB: {}\n{}{}", a_version_, b_version_, table_of(rows_, options_.limits), orders_text(orders_));
-    fs::create_directories(options_.out);
+    fmt::print("A: {} {}\nB: {} {}\n{}{}", a_.group.subject.describe(), a_version_, b_.group.subject.describe(),
+               b_version_, table_of(rows_, options_.limits), orders_text(orders_));
     json found = to_json(rows_, orders_, options_.limits);
     const record::Header header = header_of("canary", a_.group.subject.describe());
     found.update({{"suite_version", header.suite_version},

@@ -19,11 +19,14 @@ std::string fault_of(const CanarySide& side) {
                                                                    : side.answer.wrong;
 }
 
+// Fewer pairs of launches say nothing about time.
+constexpr std::int64_t kFewest = 3;
+
 bool all_above(const std::vector<double>& ratios, double limit) {
-  return !ratios.empty() && std::ranges::all_of(ratios, [limit](double ratio) { return ratio > limit; });
+  return std::ssize(ratios) >= kFewest && std::ranges::all_of(ratios, [limit](double ratio) { return ratio > limit; });
 }
 bool all_below(const std::vector<double>& ratios, double limit) {
-  return !ratios.empty() && std::ranges::all_of(ratios, [limit](double ratio) { return ratio < limit; });
+  return std::ssize(ratios) >= kFewest && std::ranges::all_of(ratios, [limit](double ratio) { return ratio < limit; });
 }
 
 std::string bits_text(const bench::CanaryDifference& difference) {
@@ -38,7 +41,7 @@ std::string ratio_text(const std::vector<double>& ratios) {
 }
 
 std::string error_text(const CanaryRow& row, const CanarySide& side) {
-  return is_reduction(row.probe.operation) && side.problem.empty() ? fmt::format("{:.2f}", side.answer.error) : "";
+  return is_reduction(row.probe.operation) && side.problem.empty() ? fmt::format("{:.3g}", side.answer.error) : "";
 }
 
 std::string side_text(int ranks, const std::vector<std::string>& orders, bool changes) {

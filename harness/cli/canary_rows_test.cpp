@@ -16,12 +16,13 @@ TEST(CanaryRow, IsSlowerOnlyWhereEveryPairOfLaunchesSaysSo) {
   EXPECT_EQ(verdict({}), "same");
   EXPECT_EQ(verdict({1.2, 1.06, 1.3}), "slower");
   EXPECT_EQ(verdict({1.2, 1.04, 1.3}), "same") << "one is within the limit";
-  EXPECT_EQ(verdict({0.9, 0.5}), "faster");
-  EXPECT_EQ(verdict({0.9, 0.96}), "same");
-  EXPECT_EQ(verdict_of({.ratios = {0.9, 0.8}}, {.slower = 0}), "faster");
-  EXPECT_EQ(verdict_of({.ratios = {1.1, 1.2}}, {.slower = 0}), "slower");
-  EXPECT_TRUE(is_bad({.ratios = {1.2}}, kLimits));
-  EXPECT_FALSE(is_bad({.ratios = {0.5}}, kLimits));
+  EXPECT_EQ(verdict({0.9, 0.5, 0.8}), "faster");
+  EXPECT_EQ(verdict({1.9, 1.5}), "same") << "too few launches";
+  EXPECT_EQ(verdict({0.9, 0.8, 0.96}), "same");
+  EXPECT_EQ(verdict_of({.ratios = {0.9, 0.8, 0.9}}, {.slower = 0}), "faster");
+  EXPECT_EQ(verdict_of({.ratios = {1.1, 1.2, 1.3}}, {.slower = 0}), "slower");
+  EXPECT_TRUE(is_bad({.ratios = {1.2, 1.2, 1.2}}, kLimits));
+  EXPECT_FALSE(is_bad({.ratios = {0.5, 0.5, 0.5}}, kLimits));
 }
 
 TEST(CanaryRow, DifferentBitsAreBadOnlyWhereTheyMustBeTheSame) {

@@ -286,6 +286,15 @@ std::string subject_key(Result control) {
 
 }  // namespace
 
+// It takes hours to make.
+void CheckRun::refuse_to_replace_statement() const {
+  const fs::path file = fs::path(folder_) / "run.jsonl";
+  std::error_code error;
+  if (fs::exists(file, error) && !record::read(file).header.statement_seeds.empty())
+    throw InvalidArgument(fmt::format(
+        "--out '{}': it has the record of a run for a statement; give another folder, or --resume", folder_));
+}
+
 // A statement is of one machine, build and subject from its first case to its last.
 void CheckRun::require_same_machine(const record::Run& before) {
   const record::Run now{.header = header_, .subject = before.subject};
@@ -328,6 +337,7 @@ void CheckRun::prepare_record() {
   if (options_.resume) {
     take_up_record(have);
   } else {
+    if (options_.statement) refuse_to_replace_statement();
     writer_.emplace(folder_, header_);
   }
   for (const suite::PlannedCase& planned : plan_)

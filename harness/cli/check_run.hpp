@@ -84,6 +84,7 @@ class CheckRun {
   void prepare_record();
   void take_up_record(std::map<std::string, bool>& have);
   void require_same_machine(const record::Run& before);
+  void refuse_to_replace_statement() const;
 
   bool all_passes(const std::function<void(const launch::Rendezvous&)>& listening);
   bool run_pass(const Pass& pass);

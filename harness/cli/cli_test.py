@@ -116,7 +116,7 @@ REFUSALS = [
     ("verify / --signers nowhere", 2, "--signers 'nowhere': there is no such file"),
     ("verify / --date soon", 2, "--date 'soon'; it is a day such as 2027-03-31"),
     ("canary --backend local", 2, "--against is required"),
-    ("canary --against lcal", 2, "no backend 'lcal'"),
+    ("canary --against lcal", 2, "--against: no backend 'lcal'"),
     ("canary --against local --operations all_reduc", 2, "--operations 'all_reduc'; there are all_reduce, reduce, "),
     ("canary --against local --dtypes i32", 2, "--dtypes 'i32'; there are f16, bf16, f32, f64"),
     ("canary --against local --sizes 1Gi", 2, "--sizes 1073741824: with 2 ranks it is at most 536870912 bytes"),
@@ -1141,6 +1141,10 @@ class Commands(unittest.TestCase):
         run = ["check", "--adapter", adapter, "--profile", "topology", "--statement"]
         self.assertEqual(self.run_plumbline("submit", "--template"), 0)
         (self.folder / "SUBJECT.toml").write_text(self.done.stdout.replace('"backend"', '"adapter"'))
+        self.assertEqual(self.run_plumbline("submit", "r", "--subject", "SUBJECT.toml", "--out", "o"), 2)
+        self.assertIn("SUBJECT.toml:2:10: vendor is empty", self.done.stderr)
+        (self.folder / "SUBJECT.toml").write_text('vendor = "Acme, Inc."\nproduct = "acme-ccl"\nversion = "2.4.1"\ntype = "adapter"\n'
+                                                  'url = "https://example.com"\ncontact = "c@example.com"\n')
         submit = ["submit", "--subject", "SUBJECT.toml", "--out", "statement"]
         # What was run otherwise is no evidence.
         self.assertEqual(self.run_plumbline(*run[:-1], "--out", "plain"), 0, self.done.stdout + self.done.stderr)
@@ -1151,10 +1155,12 @@ class Commands(unittest.TestCase):
         for part in (1, 2):
             self.assertEqual(self.run_plumbline(*run, "--seed", "4711", "--shard", f"{part}/2", "--out", f"run{part}"), 0,
                              self.done.stdout + self.done.stderr)
+        self.assertEqual(self.run_plumbline(*run, "--out", "run1"), 2, "hours of evidence are not replaced")
+        self.assertIn("--out 'run1': it has the record of a run for a statement", self.done.stderr)
         self.assertEqual(self.run_plumbline(*submit, "run2"), 1)
         self.assertIn("shard 1 of 2 is missing", self.done.stdout)
         self.assertEqual(self.run_plumbline(*submit, "run2", "run1"), 0, self.done.stdout + self.done.stderr)
-        self.assertRegex(self.done.stdout, "acme-ccl 2.4.1 of Acme, Inc. conforms to profile topology .* of Plumbline ")
+        self.assertRegex(self.done.stdout, "acme-ccl 2.4.1 of Acme, Inc. conforms to profile topology .* of Plumbline .*: \\d+ of \\d+ MUST requirements pass, ")
         self.assertEqual(self.run_plumbline("verify", "statement"), 0, self.done.stdout)
         self.assertRegex(self.done.stdout, r"^OK: acme-ccl 2.4.1 .*; unsigned\n$")
         self.assertEqual(self.run_plumbline("verify", "statement", "--date", "2099-01-01"), 1)

@@ -56,15 +56,19 @@ std::string unexpected(const CLI::App& app, int argc, char** argv) {
   return fmt::format("this was not expected: {}", first == argv + argc ? words.front() : *first);
 }
 
-int parse_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+// What is wrong with the command line.
+std::string words_of(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unexpected(app, argc, argv);
+  const std::string why = error.what();
+  const std::size_t at = why.find(" was given a disallowed flag override");
+  return at == std::string::npos ? why : "--" + why.substr(0, at) + " takes no value; give it alone";
+}
+
+int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::string& why) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
   const auto commands = given_commands(app);
-  const bool has_extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  std::string why = has_extras ? unexpected(app, argc, argv) : error.what();
-  if (const std::size_t at = why.find(" was given a disallowed flag override"); at != std::string::npos)
-    why = "--" + why.substr(0, at) + " takes no value; give it alone";
   std::cerr << "plumbline: " << why;
-  if (has_extras) std::cerr << option_meant(commands, why);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) std::cerr << option_meant(commands, why);
   std::cerr << " (see plumbline";
   for (const CLI::App* command : commands) std::cerr << ' ' << command->get_name();
   std::cerr << " --help)\n";
@@ -163,10 +167,10 @@ int run(int argc, char** argv, const Program& program) {
   }
   complete_command(app);
   // A run that has begun speaks for itself in its reports.
-  const auto refused = [&](const std::exception& error) {
+  const auto refused = [&](const std::string& why) {
     if (app.get_subcommands().empty() || UnfinishedReports::were_begun() || !writes_reports()) return;
     const Command& command = commands.at(app.get_subcommands().front());
-    if (command.refused) command.refused(CommandLine(argc, argv), error.what());
+    if (command.refused) command.refused(CommandLine(argc, argv), why);
   };
   try {
     require_command(app, argc, argv);
@@ -176,10 +180,11 @@ int run(int argc, char** argv, const Program& program) {
     if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
     throw RuntimeFailure(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) refused(error);
-    return parse_error(app, error, argc, argv);
+    const std::string why = words_of(app, error, argc, argv);
+    if (error.get_exit_code() != 0) refused(why);
+    return parse_error(app, error, why);
   } catch (const std::exception& error) {
-    refused(error);
+    refused(error.what());
     return report(error);
   }
 }

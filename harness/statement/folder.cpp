@@ -240,6 +240,9 @@ class Verifier {
       const json statement = reading::parse_flat(read_file(folder_ / kStatement));
       for (const json& one : statement.at("subject"))
         attested[one.at("name").get<std::string>()] = one.at("digest").at("sha256").get<std::string>();
+    } catch (const json::parse_error&) {
+      problem(kStatement, "it is no JSON");
+      return;
     } catch (const std::exception& error) {
       problem(kStatement, fmt::format("it is no in-toto statement: {}", error.what()));
       return;

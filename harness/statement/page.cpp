@@ -74,19 +74,24 @@ std::vector<Row> figures(const Statement& statement) {
 std::vector<Row> facts(const Statement& statement) {
   const record::Header& header = statement.whole.header;
   const auto& seeds = header.statement_seeds;
-  std::vector<Row> rows{{"", ""},
-                        {"Subject", fmt::format("{} ({}); in the run it calls itself {}", statement.subject.product,
-                                                statement.subject.type, statement.calls_itself)},
-                        {"Home", statement.subject.url},
-                        {"Contact", statement.subject.contact},
-                        {"Made on", suite::text_of(statement.made)},
-                        {"Valid until", suite::text_of(statement.valid_until)},
-                        {"Device", header.facts.contains("device") ? header.facts.at("device") : "cpu"},
-                        {"Cases", fmt::format("{}, each in a fresh group of ranks", statement.whole.results.size())},
-                        {"Arms", fmt::format("{}", fmt::join(statement.arms, ", "))},
-                        {"Seeds", fmt::format("{} (fixed), {} (of the release), {} (of this run)", seeds.at(0),
-                                              seeds.at(1), seeds.at(2))},
-                        {"Duration", fmt::format("{:.0f} s", statement.whole.seconds)}};
+  std::vector<Row> rows{
+      {"", ""},
+      {"Subject", fmt::format("{} ({}); in the run it calls itself {}", statement.subject.product,
+                              statement.subject.type, statement.calls_itself)},
+      {"Home", statement.subject.url},
+      {"Contact", statement.subject.contact},
+      {"Made on", suite::text_of(statement.made)},
+      {"Valid until", suite::text_of(statement.valid_until)},
+      {"Device", header.facts.contains("device") ? header.facts.at("device") : "cpu"},
+      {"Cases",
+       fmt::format("{}, of which {} ran, each in fresh processes", statement.whole.results.size(),
+                   std::ranges::count_if(statement.whole.results,
+                                         [](const auto& one) { return one.verdict != record::Verdict::skip; }))},
+      each in a fresh group of ranks ", statement.whole.results.size())},
+      {"Arms", fmt::format("{}", fmt::join(statement.arms, ", "))},
+      {"Seeds",
+       fmt::format("{} (fixed), {} (of the release), {} (of this run)", seeds.at(0), seeds.at(1), seeds.at(2))},
+      {"Duration", fmt::format("{:.0f} s", statement.whole.seconds)}};
   if (!statement.worlds.empty())
     rows.insert(rows.end() - 1, {"World sizes", fmt::format("{}", fmt::join(statement.worlds, ", "))});
   return rows;

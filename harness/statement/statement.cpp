@@ -169,8 +169,14 @@ std::string Statement::changes() const {
 }
 
 std::string Statement::claim() const {
-  return fmt::format("{} {} of {} conforms to profile {} {} of Plumbline {}", subject.product, subject.version,
-                     subject.vendor, profile->name, profile->version, whole.header.suite_version);
+  const int pass = count(suite::Level::must, Judgement::pass) + count(suite::Level::must, Judgement::waived);
+  const int open = count(suite::Level::must, Judgement::skip);
+  return fmt::format("{} {} of {} conforms to profile {} {} of Plumbline {}: {} of {} MUST requirements pass{}",
+                     subject.product, subject.version, subject.vendor, profile->name, profile->version,
+                     whole.header.suite_version, pass, pass + open,
+                     open == 0   ? ""
+                     : open == 1 ? ", 1 is not claimed or was not run"
+                                 : fmt::format(", {} are not claimed or were not run", open));
 }
 
 }  // namespace plumbline::statement

@@ -60,7 +60,8 @@ struct Statement {
   [[nodiscard]] int count(suite::Level level, run::Judgement judgement) const;
   /// Which files of the suite differ from its commit; empty: none, or nobody knows a commit.
   [[nodiscard]] std::string changes() const;
-  /// "acme-ccl 2.4.1 of Acme, Inc. conforms to profile collectives 0.1 of Plumbline 0.1.0"
+  /// "acme-ccl 2.4.1 of Acme, Inc. conforms to profile collectives 1.0 of Plumbline 2.3: 60 of 61 MUST requirements
+  /// pass, 1 is not claimed or was not run"
   [[nodiscard]] std::string claim() const;
 };
 

@@ -10,12 +10,12 @@
 namespace plumbline::statement {
 
 const char* const kSubjectTemplate = R"(# Who stands behind the subject of a conformance statement.
-vendor = "Acme, Inc."
-product = "acme-ccl"
-version = "2.4.1"
-type = "backend"                 # backend, adapter or framework
-url = "https://example.com/acme-ccl"
-contact = "ccl@example.com"
+vendor = ""          # "Acme, Inc."
+product = ""         # "acme-ccl"
+version = ""         # "2.4.1"
+type = "backend"     # or adapter, or framework: as the run's subject is
+url = ""             # "https://example.com/acme-ccl"
+contact = ""         # "ccl@example.com"
 )";
 
 std::string problem_of_type(const SubjectFile& subject, suite::Door door) {
