@@ -74,6 +74,8 @@ std::vector<Row> figures(const Statement& statement) {
 std::vector<Row> facts(const Statement& statement) {
   const record::Header& header = statement.whole.header;
   const auto& seeds = header.statement_seeds;
+  const auto ran = std::ranges::count_if(statement.whole.results,
+                                         [](const auto& one) { return one.verdict != record::Verdict::skip; });
   std::vector<Row> rows{
       {"", ""},
       {"Subject", fmt::format("{} ({}); in the run it calls itself {}", statement.subject.product,
@@ -83,11 +85,7 @@ std::vector<Row> facts(const Statement& statement) {
       {"Made on", suite::text_of(statement.made)},
       {"Valid until", suite::text_of(statement.valid_until)},
       {"Device", header.facts.contains("device") ? header.facts.at("device") : "cpu"},
-      {"Cases",
-       fmt::format("{}, of which {} ran, each in fresh processes", statement.whole.results.size(),
-                   std::ranges::count_if(statement.whole.results,
-                                         [](const auto& one) { return one.verdict != record::Verdict::skip; }))},
-      each in a fresh group of ranks ", statement.whole.results.size())},
+      {"Cases", fmt::format("{}, of which {} ran, each in fresh processes", statement.whole.results.size(), ran)},
       {"Arms", fmt::format("{}", fmt::join(statement.arms, ", "))},
       {"Seeds",
        fmt::format("{} (fixed), {} (of the release), {} (of this run)", seeds.at(0), seeds.at(1), seeds.at(2))},
