@@ -516,11 +516,11 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
   add("options.told", "SLOWMO-054@880e", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
   add("options.phases", "SLOWMO-113@b3ef", {{"asked", {"yes", "no", "lines", "times", "lines_nobody_reads"}}}, phases,
       {2, 3});
-  add("options.phases_of_gossip", "SLOWMO-113@b3ef", {{"overlap", {"yes", "no"}}}, phases_of_gossip, {2, 4});
+  add("options.phases_of_gossip", "SLOWMO-113@b3ef", {{"overlap", {"yes", "no"}}}, phases_of_gossip, {2, 4, 6});
   add("slow.buffers_told", "SLOWMO-054@880e", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
       {1, 2, 3});
   add("checkpoint.refused", "SLOWMO-053@3ed5", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
-      {2, 4});
+      {2, 4, 6});
 }
 
 }  // namespace plumbline::conformance

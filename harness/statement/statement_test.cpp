@@ -528,7 +528,7 @@ TEST_F(Folder, WhatIsMissingOrTooMuchIsNamed) {
     std::ofstream(folder_ / name, std::ios::binary) << text;
   }
   std::ofstream(folder_ / "statement.json") << "{";
-  EXPECT_THAT(verify().problems, Contains(HasSubstr("statement.json: it is no in-toto statement")));
+  EXPECT_THAT(verify().problems, Contains(HasSubstr("statement.json: it is no JSON")));
 }
 
 TEST_F(Folder, OfAnotherVersionOrDayDoesNotHold) {
