@@ -1142,7 +1142,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("submit", "--template"), 0)
         (self.folder / "SUBJECT.toml").write_text(self.done.stdout.replace('"backend"', '"adapter"'))
         self.assertEqual(self.run_plumbline("submit", "r", "--subject", "SUBJECT.toml", "--out", "o"), 2)
-        self.assertIn("SUBJECT.toml:2:10: vendor is empty", self.done.stderr)
+        self.assertIn("SUBJECT.toml:2:10: 'vendor' must be a text that is not empty", self.done.stderr)
         (self.folder / "SUBJECT.toml").write_text('vendor = "Acme, Inc."\nproduct = "acme-ccl"\nversion = "2.4.1"\ntype = "adapter"\n'
                                                   'url = "https://example.com"\ncontact = "c@example.com"\n')
         submit = ["submit", "--subject", "SUBJECT.toml", "--out", "statement"]
