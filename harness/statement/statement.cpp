@@ -37,9 +37,9 @@ bool conforms(Judgement judgement) {
 }
 
 // The first result that is judged so and is about the requirement.
-std::string why(const record::Run& run, const std::string& requirement, Judgement judgement) {
+std::string why(const std::vector<Result>& results, const std::string& requirement, Judgement judgement) {
   if (judgement == Judgement::pass) return {};
-  for (const Result& result : run::with_missing(run))
+  for (const Result& result : results)
     if (std::ranges::count(result.requirements, requirement) > 0 && run::is_about(result, requirement) &&
         run::judge(result) == judgement)
       return run::words_of(result);
@@ -47,7 +47,8 @@ std::string why(const record::Run& run, const std::string& requirement, Judgemen
 }
 
 std::vector<Line> lines_of(const suite::Suite& suite, const record::Run& whole) {
-  const auto verdicts = run::requirement_verdicts(run::with_missing(whole));
+  const std::vector<Result> results = run::with_missing(whole);
+  const auto verdicts = run::requirement_verdicts(results);
   const suite::Profile& profile = suite.profile(whole.header.profile);
   std::vector<Line> lines;
   for (const auto& [id, requirement] : suite.requirements.rows()) {
@@ -56,7 +57,7 @@ std::vector<Line> lines_of(const suite::Suite& suite, const record::Run& whole) 
     if (verdict == verdicts.end())
       lines.push_back({&requirement, {}, "no case of this profile is for such a subject, or for every machine"});
     else
-      lines.push_back({&requirement, verdict->second, why(whole, id, verdict->second.judgement)});
+      lines.push_back({&requirement, verdict->second, why(results, id, verdict->second.judgement)});
   }
   return lines;
 }
