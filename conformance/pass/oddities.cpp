@@ -110,7 +110,7 @@ class Surgery {
     erase(scale);
     insert(optimizer() + 1, late);
   }
-  // Behind its scale op, by who does not read it.
+  // After its scale op, by an op that does not read it.
   void overwritten() {
     const std::size_t at = reduction();
     insert(at + (is_scale(ops_[at + 1]) ? 2 : 1), op("assign", {{"X", {"loss"}}}, {{"Out", {gradient_}}}));

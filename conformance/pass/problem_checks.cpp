@@ -177,7 +177,7 @@ Program cycle_of(int ops) {
   return program_of(all);
 }
 
-// The ops of a cycle, each of which is needed by the one behind it, and the last by the first; of many the middle is
+// The ops of a cycle, each of which is needed by the one after it, and the last by the first; of many the middle is
 // left out.
 std::string way_along(int ops) {
   std::vector<int> way{0};
@@ -260,7 +260,7 @@ void lost_values(Context&) {
     // What is written again has a value.
     expect_told(program_of({relu("x", "a"), coalesce({"a", "b"}, copies), relu("x", "a"), relu("a", "c")}), {});
     expect_told(program_of({relu("x", "a"), coalesce({"a", "b"}, copies), relu("x", "all"), relu("a", "c")}), {});
-    // A part that is written behind a reader of the whole.
+    // A part that is written after a reader of the whole.
     expect_told(program_of({coalesce({"a", "b"}, copies), relu("x", "a"), relu("all", "c"), relu("x", "b")}),
                 {{ProgramFault::used_before_written,
                   2,
