@@ -181,9 +181,10 @@ class FusionBench {
   }
 
   void take_steps(const Steps& steps) {
-    fmt::print("\n{}: {} gradients, {:.1f} MiB, {} rounds\n{:>12}{:>10}{:>12}{:>24}{:>12}{:>12}{:>16}\n", steps.model,
-               steps.gradients, static_cast<double>(steps.bytes) / (1 << 20), steps.per_tensor.samples.size(),
-               "buckets", "launches", "ms a step", "quartiles", "algbw GB/s", "busbw GB/s", "of per tensor");
+    fmt::print("\n{}: {} gradients, {:.1f} MiB, {} rounds\n{:>12} {:>9} {:>11} {:>23} {:>11} {:>11} {:>15}\n",
+               steps.model, steps.gradients, static_cast<double>(steps.bytes) / (1 << 20),
+               steps.per_tensor.samples.size(), "buckets", "launches", "ms a step", "quartiles", "algbw GB/s",
+               "busbw GB/s", "of per tensor");
     take_row(steps, steps.per_tensor, "per tensor");
     for (const BucketTime& time : steps.times) take_row(steps, time, limit_text(time.limit_bytes));
     const BestLimit best = best_limit(steps.times);
@@ -197,7 +198,7 @@ class FusionBench {
   void take_row(const Steps& steps, const BucketTime& time, const std::string& name) {
     const double algbw = static_cast<double>(steps.bytes) / time.seconds;
     const double busbw = algbw * 2 * (options_.ranks - 1) / options_.ranks;
-    fmt::print("{:>12}{:>10}{:>12.3f}{:>24}{:>12.2f}{:>12.2f}{:>16.2f}\n", name, time.launches, time.seconds * 1e3,
+    fmt::print("{:>12} {:>9} {:>11.3f} {:>23} {:>11.2f} {:>11.2f} {:>15.2f}\n", name, time.launches, time.seconds * 1e3,
                fmt::format("[{:.3f}, {:.3f}]", time.low * 1e3, time.high * 1e3), algbw / 1e9, busbw / 1e9,
                time.seconds / steps.per_tensor.seconds);
     const bool fused = name != "per tensor";
@@ -248,12 +249,12 @@ class FusionBench {
     for (const json& time : last_.at("times"))
       times.push_back({time.at("bytes"), time.at("separate"), time.at("fused")});
     fmt::print(
-        "\n{} gradients of a size, copied to one buffer and back: us a gradient, {} rounds\n{:>12}{:>12}{:>12}\n",
+        "\n{} gradients of a size, copied to one buffer and back: us a gradient, {} rounds\n{:>12} {:>11} {:>11}\n",
         kTogether, times.front().fused.size(), "each", "separate", "fused");
     for (const FusionTime& time : times) {
       const double separate = bucketing::time_of(0, time.separate).seconds;
       const double fused = bucketing::time_of(0, time.fused).seconds;
-      fmt::print("{:>12}{:>12.2f}{:>12.2f}\n", limit_text(time.bytes), separate * 1e6, fused * 1e6);
+      fmt::print("{:>12} {:>11.2f} {:>11.2f}\n", limit_text(time.bytes), separate * 1e6, fused * 1e6);
       write("crossover", "allreduce_fusion.crossover.separate", "bytes", time.bytes, time.separate, {});
       write("crossover", "allreduce_fusion.crossover.fused", "bytes", time.bytes, time.fused,
             {{"speed_up", separate / fused}});

@@ -178,18 +178,18 @@ std::vector<BubbleCase> published_cases(const schedules::StageTimes& times) {
 }
 
 std::string published_text(std::span<const BubbleRow> rows) {
-  std::string text = fmt::format("{:<54}{:<30}{:>10}{:>10}{:>10}{:>10}  {}\n", "published", "source", "published",
+  std::string text = fmt::format("{:<53} {:<29} {:>10} {:>9} {:>9} {:>9}  {}\n", "published", "source", "published",
                                  "simulated", "differs", "fastest", "configuration");
   for (const Claim& claim : claims()) {
     const double simulated =
         ratio_of(claim.compared, cost_of(claim.compared, claim.of), cost_of(claim.compared, claim.to));
     const std::optional<double> measured = measured_ratio(claim, rows);
-    text += fmt::format("{:<54}{:<30}{:>10.3f}{:>10.3f}{:>+9.1f}%{:>10}  {}\n", claim.what, claim.source,
+    text += fmt::format("{:<53} {:<29} {:>10.3f} {:>9.3f} {:>+8.1f}%{:>10}  {}\n", claim.what, claim.source,
                         claim.published, simulated, 100 * (simulated / claim.published - 1),
                         measured ? fmt::format("{:.3f}", *measured) : "", claim.configuration);
   }
   for (const auto& [what, source, why] : kNotHere)
-    text += fmt::format("{:<54}{:<30}  not here: {}\n", what, source, why);
+    text += fmt::format("{:<53} {:<30}  not here: {}\n", what, source, why);
   return text;
 }
 

@@ -294,8 +294,8 @@ std::vector<record::Measurement> measurements_of(const BubbleRow& row, const std
 
 std::string bubble_head() {
   return fmt::format(
-      "{:<24}{:>3}{:>4} |{:>10}{:>10}{:>8} {:<15}|{:>8}{:>8}{:>8} |{:>8}{:>8}{:>8} | {}\n"
-      "{:<24}{:>3}{:>4} |{:>10}{:>10}{:>8} {:<15}|{:>8}{:>8}{:>8} |{:>8}{:>8}{:>8} | {}",
+      "{:<23} {:>3} {:>3} |{:>10} {:>9} {:>7} {:<15}|{:>8} {:>7} {:>7} |{:>8} {:>7} {:>7} | {}\n"
+      "{:<23} {:>3} {:>3} |{:>10} {:>9} {:>7} {:<15}|{:>8} {:>7} {:>7} |{:>8} {:>7} {:>7} | {}",
       "", "", "", "makespan", "", "", "", "barrier", "bubble", "", "span", "bubble", "", "idle for, % of the bubble",
       "schedule", "p", "m", "ms", "simulated", "ratio", "interval", "ms", "simul.", "formula", "ms", "simul.",
       "formula", "fill drain depend. transf. imbal. straggl. overh.");
@@ -304,13 +304,14 @@ std::string bubble_head() {
 std::string bubble_line(const BubbleRow& row) {
   const auto milliseconds = [](double seconds) { return fmt::format("{:.2f}", seconds * 1e3); };
   const auto figure = [&](const BubbleFigure& one) {
-    return fmt::format("{:>8}{:>8}{:>8}", milliseconds(one.measured.median), milliseconds(one.simulated),
+    return fmt::format("{:>8} {:>7} {:>7}", milliseconds(one.measured.median), milliseconds(one.simulated),
                        one.closed_form ? milliseconds(*one.closed_form) : "");
   };
   const double idle = row.idle.sum();
   const auto part = [&](double seconds) { return idle > 0 ? 100 * seconds / idle : 0; };
   return fmt::format(
-      "{:<24}{:>3}{:>4} |{:>10}{:>10}{:>8.3f} {:<15}|{} |{} | {:>4.0f}{:>6.0f}{:>8.0f}{:>8.0f}{:>7.0f}{:>9.0f}{:>7.0f}",
+      "{:<23} {:>3} {:>3} |{:>10} {:>9} {:>7.3f} {:<15}|{} |{} | {:>4.0f} {:>5.0f} {:>7.0f} {:>7.0f} {:>6.0f} {:>8.0f} "
+      "{:>6.0f}",
       schedules::name_of(row.of.schedule_kind), row.of.shape.ranks, row.of.shape.micro_batches,
       milliseconds(median_of(row.makespans)), milliseconds(row.simulated_makespan), row.ratio.median,
       fmt::format("[{:.3f}, {:.3f}]", row.ratio.low, row.ratio.high), figure(row.barrier), figure(row.span),

@@ -123,7 +123,7 @@ class BenchRun {
                              .isolation = "bench",
                              .limit = std::chrono::duration<double>(options_.time_limit)});
     for (const Job& job : jobs_) name_width_ = std::max(name_width_, job.benchmark->name.size() + 2);
-    fmt::print("{} on {}: {} measurements, {} repetitions each\n{:<{}}{:>6}{:>8}{:>17}{:>17}{:>9}{:>12}\n",
+    fmt::print("{} on {}: {} measurements, {} repetitions each\n{:<{}} {:>5} {:>7} {:>16} {:>16} {:>8} {:>11}\n",
                header.subject, options_.device, jobs_.size(), options_.repetitions, "benchmark", name_width_, "ranks",
                "bytes", "median", "minimum", "spread", "busbw GB/s");
     return run_measurements(assignments, driver, observer(), *writer_, options_.out, options_.budget,
@@ -197,7 +197,7 @@ class BenchRun {
     const bool measured = outcome.verdict == record::Verdict::pass && last_.is_object();
     // What was moved: a rank's share is a whole number of elements.
     const std::int64_t bytes = measured ? last_.at("bytes").get<std::int64_t>() : job.bytes;
-    const std::string name = fmt::format("{:<{}}{:>6}{:>8}", job.benchmark->name, name_width_, job.world,
+    const std::string name = fmt::format("{:<{}} {:>5} {:>7}", job.benchmark->name, name_width_, job.world,
                                          !job.benchmark->has_sizes           ? ""
                                          : job.benchmark->size_label.empty() ? size_text(bytes)
                                                                              : size_text(job.bytes));

@@ -74,7 +74,7 @@ bool is_bad(const CanaryRow& row, const CanaryLimits& limits) {
 }
 
 std::string table_of(const std::vector<CanaryRow>& rows, const CanaryLimits& limits) {
-  constexpr const char* kLine = "{:<15}{:<6}{:>5}{:>10}  {:<30}{:>8}{:>8}  {:<24}{}\n";
+  constexpr const char* kLine = "{:<14} {:<5} {:>5} {:>9}  {:<29} {:>8} {:>7}  {:<23} {}\n";
   std::string text = fmt::format(fmt::runtime(kLine), "operation", "dtype", "ranks", "bytes", "bits", "error A",
                                  "error B", "time B / A", "verdict");
   for (const CanaryRow& row : rows) {

@@ -33,6 +33,10 @@ TEST(CanaryRow, DifferentBitsAreBadOnlyWhereTheyMustBeTheSame) {
   EXPECT_THAT(table_of({row}, kLimits), HasSubstr("2 of 8 differ, <= 1 ulp"));
 }
 
+TEST(CanaryRow, HasASpaceAfterAFieldThatFillsItsColumn) {
+  EXPECT_THAT(table_of({{.ratios = {948.42}}}, kLimits), HasSubstr("948.42 (948.42 to 948.42) same"));
+}
+
 // har.other_side_is_right: an answer is right where both sides have the same bits.
 bool other_side_is_right(const CanaryRow& row) { return row.difference.differing == 0; }
 

@@ -67,13 +67,13 @@ std::string world_text(const InjectionView& view) {
 
 std::string injections_text(const InjectionView& view) {
   std::string text =
-      fmt::format("{}; every rank must skip the step, and the next one is clean\n{:<18}{:<22}{:>10}  {}\n",
+      fmt::format("{}; every rank must skip the step, and the next one is clean\n{:<17} {:<21} {:>10}  {}\n",
                   world_text(view), "moment", "decided over", "right", "the first that is not");
   std::map<Moment, std::vector<std::string_view>> right;
   for (const InjectionRow& row : rows_of(view)) {
     const auto wrong = std::ranges::find_if_not(row.second, &InjectionOutcome::is_right);
     text += fmt::format(
-        "{:<18}{:<22}{:>10}  {}\n", name_of(row.first.first), name_of(row.first.second),
+        "{:<17} {:<21} {:>10}  {}\n", name_of(row.first.first), name_of(row.first.second),
         fmt::format("{} of {}", std::ranges::count_if(row.second, &InjectionOutcome::is_right), row.second.size()),
         wrong == row.second.end() ? "" : wrong_text(view, **wrong));
     auto& names = right[row.first.first];

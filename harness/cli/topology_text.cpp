@@ -90,11 +90,11 @@ std::string placement_text(const TopologyView& view) {
   const PlacementView& placement = *view.placement;
   std::string text = fmt::format(
       "placement: bytes that each rank sends along the ring of its group, and what of them crosses nodes\n"
-      "  {:<12}{:>16}{:>22}\n",
+      "  {:<11} {:>16} {:>21}\n",
       "axis", "a rank sends", "cross, all ranks");
   for (const auto& [axis, bytes] : placement.volume)
-    text += fmt::format("  {:<12}{:>16}{:>22}\n", axis, bytes, placement.given.crossing_bytes.at(axis));
-  text += fmt::format("  {:<28}{:>22}\n", "total", placement.given.total);
+    text += fmt::format("  {:<11} {:>16} {:>21}\n", axis, bytes, placement.given.crossing_bytes.at(axis));
+  text += fmt::format("  {:<27} {:>22}\n", "total", placement.given.total);
   if (!placement.best)
     return text + fmt::format("  best order: not sought beyond {} axes\n", topology::kMostOrderedAxes);
   const bool is_best = placement.best->total == placement.given.total;
@@ -203,13 +203,13 @@ std::string coordinates_text(const TopologyView& view) {
 
 // Neighbours on an axis, around its ends.
 std::string neighbours_text(const TopologyView& view, int rank) {
-  std::string text = fmt::format("  {:<14}{:>8}{:>8}{:>10}{:>10}{:>8}  {}\n", "along", "place", "of", "previous",
+  std::string text = fmt::format("  {:<13} {:>8} {:>7} {:>9} {:>9} {:>7}  {}\n", "along", "place", "of", "previous",
                                  "next", "group", "ranks");
   for (const GroupKind& kind : view.along) {
     const std::vector<int> ranks = view.topology.group_of(rank, kind.axes.front());
     const auto place = static_cast<std::size_t>(view.topology.position(rank, kind.axes.front()));
     const bool crosses = view.nodes && crosses_nodes(view, ranks);
-    text += fmt::format("  {:<14}{:>8}{:>8}{:>10}{:>10}{:>8}  {}{}\n", kind.title(), place, ranks.size(),
+    text += fmt::format("  {:<13} {:>8} {:>7} {:>9} {:>9} {:>7}  {}{}\n", kind.title(), place, ranks.size(),
                         ranks[(place + ranks.size() - 1) % ranks.size()], ranks[(place + 1) % ranks.size()],
                         view.topology.group_index(rank, kind.axes.front()), group_text(ranks, ranks.size() <= 16),
                         crosses ? " crosses nodes" : "");
@@ -232,10 +232,10 @@ std::string memberships_text(const TopologyView& view, int rank) {
 }
 
 std::string getters_text(const topology::GridRank& place, const std::vector<int>& model) {
-  std::string text = fmt::format("getters of a model parallel unit\n  {:<26}{:>8}{:>15}  {}\n", "get_…", "_rank()",
+  std::string text = fmt::format("getters of a model parallel unit\n  {:<25} {:>8} {:>14}  {}\n", "get_…", "_rank()",
                                  "_world_size()", "group");
   const auto add = [&](const char* name, int rank, int size, const std::vector<int>& ranks) {
-    text += fmt::format("  {:<26}{:>8}{:>15}  {}\n", name, rank, size, group_text(ranks, ranks.size() <= 16));
+    text += fmt::format("  {:<25} {:>8} {:>14}  {}\n", name, rank, size, group_text(ranks, ranks.size() <= 16));
   };
   const auto pipe = place.get_pipe_parallel_group_ranks();
   const auto slice = place.get_slice_parallel_group_ranks();

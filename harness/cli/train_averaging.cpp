@@ -392,7 +392,7 @@ class AveragingCommand {
   }
 
   void tell() {
-    fmt::print("{:<18}{:>22}{:>12}{:>12}{:>26}{:>14}\n", "", "accuracy, % (range)", "worst rank", "last loss",
+    fmt::print("{:<17} {:>22} {:>11} {:>11} {:>25} {:>13}\n", "", "accuracy, % (range)", "worst rank", "last loss",
                "distance: most, mean, last", "slow bytes");
     tell(alone_);
     for (const AveragingSeries& one : series_) tell(one);
@@ -409,14 +409,14 @@ class AveragingCommand {
       means.push_back(mean_of_numbers(curve.mean));
       last.push_back(curve.largest.back());
     }
-    fmt::print("{:<18}{:>22}{:>12}{:>12.4f}", series.name,
+    fmt::print("{:<17} {:>22} {:>11} {:>11.4f}", series.name,
                fmt::format("{:.2f} ({:.2f}-{:.2f})", 100 * mean_of_numbers(accuracies),
                            100 * std::ranges::min(accuracies), 100 * std::ranges::max(accuracies)),
                last.empty() ? "" : fmt::format("{:.2f}", 100 * worst), mean_of_numbers(losses));
     if (last.empty())
       fmt::print("\n");
     else
-      fmt::print("{:>26}{:>14}\n",
+      fmt::print("{:>26} {:>13}\n",
                  fmt::format("{:.3g}, {:.3g}, {:.3g}", largest, mean_of_numbers(means), mean_of_numbers(last)),
                  series.seeds.front().slow_bytes);
   }
