@@ -106,15 +106,20 @@ std::vector<std::string> launcher_variables() {
   return all;
 }
 
-Place place_of_worker(std::string_view name) {
-  auto given = place_by(kDriver);
-  if (!given) given = place_of_launcher();
-  Place place = given.value_or(Place{});
+Place place_of_worker(std::string_view name, Meeting meeting) {
+  Place place;
+  if (auto given = place_by(kDriver)) {
+    place = *std::move(given);
+  } else if (given = place_of_launcher(); given) {
+    place = *std::move(given);
+    place.has_address = variable("MASTER_ADDR") && variable("MASTER_PORT");
+  }
   place.scratch = variable("PLUMBLINE_SCRATCH").value_or("");
-  if (place.size > 1 && !std::filesystem::is_directory(place.scratch))
-    throw RuntimeFailure(
-        fmt::format("backend {}: PLUMBLINE_SCRATCH='{}' is no folder of this host; all ranks must be on the driver's",
-                    name, place.scratch.string()));
+  const bool by_address = meeting == Meeting::address;
+  if (place.size > 1 && !(by_address && place.has_address) && !std::filesystem::is_directory(place.scratch))
+    throw RuntimeFailure(fmt::format(
+        "backend {}: PLUMBLINE_SCRATCH='{}' is no folder of this host; {}", name, place.scratch.string(),
+        by_address ? "give ranks on several hosts MASTER_ADDR and MASTER_PORT" : "all ranks must be on the driver's"));
   return place;
 }
 

@@ -20,7 +20,11 @@ struct Place {
   std::string variables;          // "PMI_RANK=1, PMI_SIZE=2": where rank and size come from
   bool is_mpi_job = false;        // whether MPI_Init in these processes makes them one world
   std::filesystem::path scratch;  // a folder that all ranks of a backend share
+  bool has_address = false;       // whether the launcher says where rank 0 is: MASTER_ADDR and MASTER_PORT
 };
+
+/// Where ranks of a backend find each other: in PLUMBLINE_SCRATCH alone, or at rank 0's address where there is one.
+enum class Meeting { folder, address };
 
 /// The place that the user's own launcher gave this process; nothing outside a job. Throws InvalidArgument where the
 /// numbers make no rank.
@@ -31,7 +35,7 @@ struct Place {
 
 /// The place of a rank of backend `name`, which the driver started itself (PLUMBLINE_RANK, PLUMBLINE_RANKS), or a
 /// launcher; rank 0 of 1 where nobody did. Throws InvalidArgument for numbers that make no rank, and RuntimeFailure
-/// where there are several ranks and PLUMBLINE_SCRATCH is no folder of this host.
-[[nodiscard]] Place place_of_worker(std::string_view name);
+/// where there are several ranks that have nowhere to meet: PLUMBLINE_SCRATCH is no folder of this host.
+[[nodiscard]] Place place_of_worker(std::string_view name, Meeting meeting = Meeting::folder);
 
 }  // namespace plumbline::subject

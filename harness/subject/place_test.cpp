@@ -115,6 +115,10 @@ TEST_F(PlaceOfLauncher, OfAWorkerIsTheDriversFirst) {
                  "backend acme: PLUMBLINE_SCRATCH='/nonexistent' is no folder of this host; all ranks must be "
                  "on the driver's");
   }
+  EXPECT_THROW((void)place_of_worker("acme", Meeting::address), RuntimeFailure) << "no address either";
+  set({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}});
+  EXPECT_TRUE(place_of_worker("acme", Meeting::address).has_address);
+  EXPECT_THROW((void)place_of_worker("acme"), RuntimeFailure) << "it meets in a folder";
 }
 
 TEST_F(PlaceOfLauncher, DecidesWhichMpiIsTriedFirst) {

@@ -12,7 +12,8 @@ namespace {
 
 class C10dBackend final : public Backend {
  public:
-  explicit C10dBackend(const BackendOptions& options) : job_(std::make_shared<Job>(options, place_of_worker("c10d"))) {}
+  explicit C10dBackend(const BackendOptions& options)
+      : job_(std::make_shared<Job>(options, place_of_worker("c10d", Meeting::address))) {}
 
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return job_->capabilities; }
   [[nodiscard]] int rank() const override { return job_->place.rank; }

@@ -54,7 +54,7 @@ std::string open_torch(const BackendOptions& options, const std::string& backend
                        {"imports", parts_of(options, kImport)},
                        {"rank", place.rank},
                        {"ranks", place.size},
-                       {"store", (place.scratch / "c10d-store").string()}})
+                       {"store", place.has_address ? "" : (place.scratch / "c10d-store").string()}})
         .at("torch");
   } catch (const NotAvailable&) {
     throw;

@@ -34,7 +34,8 @@ class Job:
         if devices.get("cpu") != backend:
             raise LookupError(f"backend {backend} serves memory of {', '.join(devices)}, and calls are made on the host's")
         self.backend, self.rank = backend, rank
-        self.store = self.distributed.FileStore(store, ranks)
+        # Without a file: at MASTER_ADDR, as torchrun and other launchers say.
+        self.store = self.distributed.FileStore(store, ranks) if store else next(self.distributed.rendezvous("env://", rank, ranks))[0]
         self.distributed.init_process_group(backend, store=self.store, rank=rank, world_size=ranks, timeout=TIMEOUT)
         return {"torch": self.torch.__version__}
 
