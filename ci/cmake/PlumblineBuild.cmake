@@ -153,6 +153,13 @@ function(plumbline_compile_fast)
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
 endfunction()
 
+# plumbline_tests_run_long(): the tests of this folder run longer than they compile. Tests of others are not optimised: nor are
+# the functions of templates, such as those of JSON values, that they share with the libraries they test.
+macro(plumbline_tests_run_long)
+  set(PLUMBLINE_TEST_OPTIMIZATION -O1)
+endmacro()
+set(PLUMBLINE_TEST_OPTIMIZATION -O0)
+
 # plumbline_compiles_together(): the files of this folder are compiled some at a time, since most of their time goes into
 # headers that they share.
 macro(plumbline_compiles_together)
@@ -186,7 +193,7 @@ function(plumbline_test name)
   else()
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   endif()
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:${PLUMBLINE_TEST_OPTIMIZATION}>)
   target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
     GTest::gtest_main)
   if(arg_WOVEN)

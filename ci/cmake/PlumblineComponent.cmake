@@ -16,8 +16,6 @@ function(plumbline_component name)
   plumbline_library(${name}_component SOURCES ${name}.cpp ${arg_MUTANTS}
     LINKS plumbline::suite plumbline::mutants
     PRIVATE_LINKS plumbline::${name}_checks ${arg_LIBRARIES})
-  # Tables of functions that run a few times each: what they take is their compilation.
-  target_compile_options(plumbline_${name}_component PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
   file(GLOB texts CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.toml)
   foreach(text IN LISTS texts)
     get_filename_component(stem ${text} NAME_WE)
