@@ -113,7 +113,8 @@ std::string message_of(const Result& result, const Header& header) {
 std::string ranks_of(const Result& result) {
   std::string text;
   for (const RankResult& rank : result.ranks) {
-    text += fmt::format("rank {}: {}\n", rank.rank, name_of(rank.verdict));
+    text +=
+        fmt::format("rank {}{}: {}\n", rank.rank, rank.host.empty() ? "" : " on " + rank.host, name_of(rank.verdict));
     for (const Failure& failure : rank.failures) text += fmt::format("  {} {}\n", failure.where, failure.message);
     if (!rank.last_event.empty()) text += fmt::format("  it {}\n", rank.last_event);
   }

@@ -360,6 +360,8 @@ class Driver {
     const std::vector<FlightLog> flights = read_flights(group, running);
     const run::CaseWord found = run::word_of_case(end_of(group, running, flights, late, outcome.seconds));
     outcome.ranks = found.ranks;
+    if (!group.is_on_one_host())
+      for (RankResult& rank : outcome.ranks) rank.host = group.host_of(rank.rank);
     outcome.warnings = slow_calls(flights);
     const std::string crossed = crossed_order(flights);
     const bool passed = found.word.verdict == Verdict::pass;

@@ -103,7 +103,9 @@ WorkerGroup::~WorkerGroup() {
 
 void WorkerGroup::joined(int connection, const json& hello) {
   Worker worker{.pid = hello.value("pid", 0),
-                .here = hello.value("host", "") == record::host_identity(record::host_facts())};
+                .here = hello.value("host", "") == record::host_identity(record::host_facts()),
+                .host = hello.value("host", ""),
+                .host_name = hello.value("host_name", "")};
   if (worker.here && worker.pid > 0) worker.process = std::make_unique<ProcessHandle>(worker.pid);
   workers_[connection] = std::move(worker);
 }
@@ -155,6 +157,17 @@ std::string WorkerGroup::process_state(int rank) const {
 
 bool WorkerGroup::is_on_one_host() const {
   return std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.here; });
+}
+
+std::string WorkerGroup::host_of(int rank) const {
+  const auto found = std::ranges::find_if(
+      workers_, [&](const auto& entry) { return std::ranges::count(ranks_of(entry.first, world_), rank) > 0; });
+  if (found == workers_.end()) return "";
+  const Worker& worker = found->second;
+  const bool is_ambiguous = std::ranges::any_of(workers_, [&](const auto& entry) {
+    return entry.second.host_name == worker.host_name && entry.second.host != worker.host;
+  });
+  return is_ambiguous ? fmt::format("{} ({})", worker.host_name, worker.host.substr(0, 8)) : worker.host_name;
 }
 
 std::vector<pid_t> WorkerGroup::processes_of(const std::vector<int>& ranks) const {

@@ -97,6 +97,8 @@ class WorkerGroup {
   [[nodiscard]] bool is_whole() const { return static_cast<int>(workers_.size()) == processes_; }
   /// Whether all that have joined are on the driver's host.
   [[nodiscard]] bool is_on_one_host() const;
+  /// The name of the host that `rank` is on, with a part of its identity where another one has that name.
+  [[nodiscard]] std::string host_of(int rank) const;
   [[nodiscard]] bool is_ready() const { return ready_ == processes_; }
   /// Whether a worker that had joined is gone.
   [[nodiscard]] bool lost_one() const { return lost_one_; }
@@ -137,7 +139,8 @@ class WorkerGroup {
   struct Worker {
     int rank = -1;  // once ready; of a process that hosts all ranks 0
     pid_t pid = 0;
-    bool here = false;  // on this host
+    bool here = false;            // on this host
+    std::string host, host_name;  // its identity and name
     std::unique_ptr<ProcessHandle> process;
   };
   std::string name_;

@@ -1,6 +1,7 @@
 // What a worker group believes of workers that say who and where they are.
 #include "harness/launch/group.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -39,13 +40,14 @@ class GroupTest : public testing::Test {
 // HARNESS-002@3626
 TEST_F(GroupTest, AWorkerOnAnotherHostOfTheSameNameIsNotHere) {
   record::HostFacts facts = record::host_facts();
-  group_.joined(1, {{"pid", 0}, {"host", record::host_identity(facts)}});
+  group_.joined(1, {{"pid", 0}, {"host", record::host_identity(facts)}, {"host_name", "node"}});
   EXPECT_TRUE(group_.is_on_one_host());
   facts.machine = "another";  // and the same name: a clone
-  group_.joined(2, {{"pid", ::getpid()}, {"host", record::host_identity(facts)}});
+  group_.joined(2, {{"pid", ::getpid()}, {"host", record::host_identity(facts)}, {"host_name", "node"}});
   EXPECT_FALSE(group_.is_on_one_host());
   ASSERT_EQ(refusal(2, 1), "");
   EXPECT_THAT(group_.processes_of({1}), testing::IsEmpty()) << "a process of ours has its number";
+  EXPECT_EQ(group_.host_of(1), fmt::format("node ({})", record::host_identity(facts).substr(0, 8)));
 }
 
 TEST(Launcher, IsToldByWhatItSaysOfItsVersion) {

@@ -10,16 +10,20 @@ ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 ONE = ["--filter", "collectives.all_reduce.exact[dtype=f32,op=sum,world=2]"]
 
 
-def mpis():
+def mpis_in(modules):
     """Each launcher of an MPI for which there is a module, with the words by which one knows its library."""
     for interface, words, names in (("openmpi", "Open MPI", ("mpirun.openmpi", "mpirun")), ("mpich", "MPICH", ("mpiexec.mpich", "mpiexec"))):
-        if not (MODULES / interface / "libplumbline_mpi.so").exists():
+        if not (modules / interface / "libplumbline_mpi.so").exists():
             continue
         for name in names:
             program = shutil.which(name)
             if program and words in subprocess.run([program, "--version"], capture_output=True, text=True).stdout.replace("HYDRA", "MPICH"):
                 yield program, words
                 break
+
+
+def mpis():
+    return mpis_in(MODULES)
 
 
 def needs_mpi(test):

@@ -66,7 +66,8 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
                    .seconds = 0.5,
                    .failures = {{"a.cpp:3", "words", "COLL-001", false, "0.25", "nan", "1e-08", 2},
                                 {"", "uncaught exception: it broke", "", true}},
-                   .last_event = "entered"}};
+                   .last_event = "entered",
+                   .host = "node2"}};
   {
     Writer writer(folder_, header({"collectives.a[world=2]"}));
     writer.subject({{"capabilities", {{"backend", "local"}}}});
@@ -93,6 +94,7 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
   EXPECT_EQ(failures.at(0).rank, 2);
   EXPECT_TRUE(failures.at(1).uncaught);
   EXPECT_EQ(run.results[0].ranks.at(0).last_event, "entered");
+  EXPECT_EQ(run.results[0].ranks.at(0).host, "node2");
   EXPECT_THAT(run.measurements.at(0).samples, ElementsAre(1, 2));
   EXPECT_TRUE(std::isnan(run.steps.at(0).loss));
 }

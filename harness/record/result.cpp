@@ -102,6 +102,7 @@ void to_json(json& out, const RankResult& rank) {
   if (!rank.failures.empty()) out["failures"] = rank.failures;
   if (!rank.violated.empty()) out["violated"] = rank.violated;
   if (!rank.last_event.empty()) out["last_event"] = rank.last_event;
+  if (!rank.host.empty()) out["host"] = rank.host;
 }
 
 void from_json(const json& in, RankResult& rank) {
@@ -111,6 +112,7 @@ void from_json(const json& in, RankResult& rank) {
   rank.failures = in.value("failures", std::vector<Failure>{});
   rank.violated = in.value("violated", std::vector<std::string>{});
   rank.last_event = in.value("last_event", "");
+  rank.host = in.value("host", "");
 }
 
 void to_json(json& out, const Expectation& expectation) {

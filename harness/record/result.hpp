@@ -58,6 +58,7 @@ struct RankResult {
   std::vector<Failure> failures;
   std::vector<std::string> violated;  // requirements that its failures name; empty where one of them names none
   std::string last_event;             // from the flight ring, where it says something
+  std::string host;                   // that it is on; empty where all ranks are on the driver's
 };
 
 /// What was known of a case before it ran: said by the subject's owner (expectation), granted by the suite's

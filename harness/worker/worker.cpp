@@ -158,10 +158,12 @@ class Worker {
     const char* group = std::getenv("PLUMBLINE_GROUP");
     if (endpoint == nullptr || token == nullptr)
       throw InvalidArgument("worker: PLUMBLINE_CONTROL and PLUMBLINE_TOKEN are not set; the driver starts workers");
+    const record::HostFacts host = record::host_facts();
     driver_ = std::make_unique<launch::ControlClient>(endpoint, token,
                                                       json{{"group", group == nullptr ? "" : group},
                                                            {"pid", ::getpid()},
-                                                           {"host", record::host_identity(record::host_facts())}});
+                                                           {"host", record::host_identity(host)},
+                                                           {"host_name", host.name}});
     ::unsetenv(launch::kTokenVariable);  // no business of a subject's
     if (const int status = open(); status != 0) return status;
     for (;;) {
@@ -558,7 +560,8 @@ int serve(const suite::Suite& suite, const std::map<std::string, Task>& tasks, c
   // A job of the user's may have ranks on other hosts, where the driver's folder is not.
   std::optional<launch::ScratchFolder> own;
   if (!fs::is_directory(folder)) folder = own.emplace().path();
-  if (scratch != nullptr) redirect_output(folder);
+  // There, what the subject prints goes where its launcher puts it.
+  if (scratch != nullptr && !own) redirect_output(folder);
   install_crash_handlers();
   return Worker(suite, tasks, options, folder).run();
 }

@@ -5,7 +5,7 @@
 //                            (and "device" where it is not cpu, "arm" where it is not plain)
 //                            {"type":"task","run":R,"name":T,"world":W,"limit":seconds,"arguments":{…}} (and "device"
 //                            where it is not cpu, "trains" where LibTorch computes there) {"type":"quit"}
-//          worker -> driver: hello {"group","pid","host": its identity};
+//          worker -> driver: hello {"group","pid","host": its identity, "host_name"};
 //          {"type":"ready","rank","size","capabilities","environment"} or
 //                            {"type":"cannot_start","kind","message"};
 //                            {"type":"rank","run":R,"result":{…}}; {"type":"progress","run":R,"rank":r,"what":…};
