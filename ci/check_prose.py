@@ -3,7 +3,7 @@
 
 usage: check_prose.py [ROOT]
 
-Public headers are those of reference/ outside of detail/. Code, indented or between backticks, is not prose. The help of each command is
+Public headers are those of reference/ outside of detail/, and those that a backend is written with. Code, indented or between backticks, is not prose. The help of each command is
 held to the same words by harness/cli/cli_test.py.
 """
 import re, subprocess, sys
@@ -44,8 +44,8 @@ def prose_of(name, text):
     """The lines of a file that are prose: (number, line)."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
-        if name.endswith(".hpp"):
-            if comment := re.search(r"(?:^|\s)//.*", line):
+        if name.endswith((".h", ".hpp")):
+            if comment := re.search(r"(?:^|\s)(?://|/\*|\* ).*", line):
                 yield number, comment[0]
             continue
         fence = line.startswith("```")
@@ -58,11 +58,13 @@ def is_prose(name):
     """Whether a file has a README's or a public header's text. Records of results are what programs printed."""
     if name.endswith(".md"):
         return not name.startswith("results/")
+    if name in ("harness/subject/backend.hpp", "harness/subject/plumbline_backend.h"):
+        return True
     return name.startswith("reference/") and name.endswith(".hpp") and "/detail/" not in name and not name.endswith("_test.hpp")
 
 
 def main(root):
-    listed = subprocess.run(["git", "ls-files", "-z", "*.md", "*.hpp"], cwd=root, capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "-z", "*.md", "*.h", "*.hpp"], cwd=root, capture_output=True, text=True)
     names = [name for name in listed.stdout.split("\0") if name] or [path.relative_to(root).as_posix() for path in root.rglob("*")]
     files, wrong = 0, 0
     for name in sorted(filter(is_prose, names)):

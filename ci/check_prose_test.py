@@ -25,9 +25,10 @@ class Prose(unittest.TestCase):
         self.assertEqual(list(prose_of("README.md", "    behind\n```\nbehind\n```\nafter\n")), [(5, "after")])
         self.assertEqual([line.strip() for _, line in prose_of("a.hpp", "int behind = 0;  // after it\n/// Before it.\nint alike;\n")],
                          ["// after it", "/// Before it."])
+        self.assertEqual([line.strip() for _, line in prose_of("a.h", "/* One.\n * Two.\n */\nint x; /* three */\n")], ["/* One.", "* Two.", "/* three */"])
 
     def test_public_headers_and_readmes_are_looked_at(self):
-        for name in ("README.md", "conformance/STATEMENTS.md", "reference/comm/call.hpp", "reference/comm/local/group.hpp"):
+        for name in ("README.md", "conformance/STATEMENTS.md", "reference/comm/call.hpp", "reference/comm/local/group.hpp", "harness/subject/plumbline_backend.h"):
             self.assertTrue(is_prose(name), name)
         for name in ("results/latest/report.md", "reference/comm/detail/a.hpp", "reference/comm/samples_test.hpp", "reference/comm/call.cpp", "harness/a.hpp"):
             self.assertFalse(is_prose(name), name)
