@@ -113,7 +113,7 @@ enum class JoinDivisor : std::uint8_t { initial_world, present_ranks };
 /// What a bucket's reduction leaves where.
 enum class Results : std::uint8_t {
   everywhere,  // all of it on every rank: all-reduce
-  sharded      // the r-th of one equal part per rank on rank r, and nothing elsewhere: reduce-scatter
+  sharded      // of equal parts, one per rank, the r-th on rank r alone: reduce-scatter
 };
 
 /// What a hook is given of a bucket.

@@ -232,8 +232,8 @@ struct PairPart {
   PairFactors factors{1, 1, 1};
 };
 
-/// Computes a[i] and b[i] again for all i below `count`, each pair from nothing but itself and the factors. `a` is of
-/// the member of the lower rank. Called for pieces, by either member's thread. Does not throw.
+/// Replaces a[i] and b[i] for all i below `count`, each pair computed from nothing but itself and the factors. `a` is
+/// of the member of the lower rank. Called for pieces, by either member's thread. Does not throw.
 using PairUpdate = void (*)(DType dtype, void* a, const PairFactors& of_a, void* b, const PairFactors& of_b,
                             std::int64_t count);
 

@@ -67,8 +67,7 @@ class DeviceFailure : public RuntimeFailure {
   using RuntimeFailure::RuntimeFailure;
 };
 
-/// A device has not enough memory; the message has the requested, the free and the total
-/// size.
+/// A device has too little free memory; the message has the requested, the free and the total size.
 class OutOfMemory : public DeviceFailure {
  public:
   using DeviceFailure::DeviceFailure;

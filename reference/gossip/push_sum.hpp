@@ -14,7 +14,7 @@
 //         and the same bits. Such a round is made by both nodes or by neither, so one that was cut is made again, with
 //         whichever means; over another group with `confirms` alone, as any round: see Failure.
 // Failure An exchange that ends with an error is interrupted: what was to be sent is kept, x and w are what the node
-//         keeps, and reported_weight() is -1. retry() sends the same values again without mixing again. With
+//         keeps, and reported_weight() is -1. retry() sends the same values again, without mixing them. With
 //         `confirms`, a node is done with a round only when all its peers have said that they have its values; then
 //         over a new group retry() repeats exactly the messages that are missing, whichever nodes are a round ahead,
 //         and mass is neither lost nor doubled. Large tensors are mixed piece by piece, and with confirmations none

@@ -43,8 +43,8 @@ struct ParallelConfiguration {
 /// World size / (pipeline x tensor). Throws InvalidArgument, with the arithmetic, where they do not multiply to the
 /// world.
 [[nodiscard]] int data_parallel_size(int world_size, const ParallelConfiguration& configuration);
-/// The creations of every rank, in order. Throws InvalidArgument as plan_of does, and for a tensor size that the mode
-/// cannot lay out (no square, no square x depth, no cube).
+/// The creations of every rank, in order. Throws InvalidArgument as data_parallel_size() does, and for a tensor size
+/// that the mode cannot lay out (no square, no square x depth, no cube).
 [[nodiscard]] Plan colossalai_plan(int world_size, const ParallelConfiguration& configuration);
 
 /// The groups of the ranks that share a module across pipeline stages: one for each (data, tensor) coordinate, the data

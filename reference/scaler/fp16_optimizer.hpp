@@ -127,8 +127,8 @@ void clip_over_model(std::span<const ModelParameter> parameters, std::span<const
 
 class Fp16Optimizer {
  public:
-  /// The master weights are made from the parameters. Throws InvalidArgument for parameters of another type, a scale that makes no
-  /// sense, a norm type not above 0, a clip norm below 0.
+  /// The master weights are made from the parameters. Throws InvalidArgument for parameters of another type, a scale
+  /// that makes no sense, a norm type not above 0, a clip norm below 0.
   Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimizer inner, Fp16Options options = {},
                 const ScalerGroups& groups = {});
 

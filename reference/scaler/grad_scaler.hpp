@@ -69,7 +69,7 @@ class GradScaler {
 
   [[nodiscard]] bool is_enabled() const { return options_.enabled; }
   [[nodiscard]] bool has_scale() const { return exists_; }
-  /// Before the first step, the initial scale as it was given.
+  /// The scale; before the first scaled(), the initial one as it was given.
   [[nodiscard]] double scale() const {
     if (!options_.enabled) return 1;
     return exists_ ? static_cast<double>(scale_.scale) : scale_.rule.init_scale;

@@ -87,7 +87,7 @@ enum class Metadata {
 //         ranks wait where it sees none.
 // Errors  DescriptionMismatch, before anything is sent, where an output is not what was promised or told; the
 //         communicator remains usable. InvalidArgument for what no tensor is, for words that are no description, and
-//         where the words of a message do not suffice. StateError where nothing was told yet.
+//         where the words of a message do not suffice. StateError where no description was sent yet.
 // Sources ColossalAI communication/utils.py (number of dimensions, then dimensions, as int64, once a boundary and
 //         chunk);
 //         Megatron-LM's variable sequence lengths; stage metadata of torch.distributed.pipelining.
@@ -134,7 +134,7 @@ class DescriptionExchange {
 
   /// The message that tells of a micro-batch's output. Throws StateError where nothing is to be told (any more).
   [[nodiscard]] comm::Buffer tell(int micro_batch, const TensorDescriptions& tensors);
-  /// The memory for the described output. Throws as the call before it.
+  /// The memory for the received description. Throws as tell().
   [[nodiscard]] comm::Buffer room(int micro_batch);
   /// What the micro-batch's output is, as promised or told. On the side that hears: once the message has come.
   [[nodiscard]] const TensorDescriptions& expected(int micro_batch);

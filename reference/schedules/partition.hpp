@@ -41,8 +41,8 @@ struct FixedEnds {
 [[nodiscard]] Boundaries partition_uniform(int items, int parts, const FixedEnds& ends);
 
 /// The partition whose heaviest part is as light as can be, and where no part is empty unless there are fewer items
-/// than parts; of several, the one whose parts, from the first on, have the most items. Throws
-/// InvalidArgument for parts < 1, and for a weight below 0 or not finite, with its position.
+/// than parts; of several, the one whose parts, from the first on, have the most items. Throws InvalidArgument
+/// for parts < 1, and for a weight below 0 or not finite, with its position.
 [[nodiscard]] Boundaries partition_optimal(std::span<const double> weights, int parts);
 /// The weight of the heaviest part. Throws InvalidArgument unless it is a partition of the weights.
 [[nodiscard]] double heaviest_part(std::span<const double> weights, const Boundaries& boundaries);

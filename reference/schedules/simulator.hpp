@@ -145,7 +145,7 @@ struct IdleTime {
 /// bubble.
 [[nodiscard]] std::vector<IdleTime> attribute_idle_time(const Schedule& schedule, const SimulationOptions& options,
                                                         const Timeline& timeline);
-/// The idle time of a measured timeline: as for timeline_of(), by one clock. Nothing is known of a message but the
+/// The idle time of a measured timeline, that of timeline_of(), by one clock. Nothing is known of a message but the
 /// computations before and after it: from the end of the first, or of what the receiver computed meanwhile, whichever
 /// is later, it is `transfer` or the receiver's `overhead`. The nominal times are those of `options`, in the timeline's
 /// unit.

@@ -113,7 +113,7 @@ struct Options {
   std::optional<OuterRule> outer{};
   /// Slow momentum is kept in shards, by the first `shards` ranks; else by every rank, whole.
   bool memory_efficient = true;
-  int shards = 32;  // at most; no more than there are ranks
+  int shards = 32;  // at most; no more than the number of ranks
 
   int local_sgd_frequency = 3;  // steps
   /// Until then every step averages (post-local SGD), and LocalSGD counts from there; not of the convention fairscale.

@@ -52,8 +52,8 @@
 
 namespace plumbline::slowmo {
 
-/// Master weights of f32: one for each parameter, by list; or one flat buffer, in the parameters' order, by itself or as the
-/// only entry of a dictionary.
+/// Master weights of f32: one for each parameter, by list; or one flat buffer, in the parameters' order, by itself or
+/// as the only entry of a dictionary.
 using Masters =
     std::variant<std::monostate, comm::Buffer, std::vector<comm::Buffer>, std::map<std::string, comm::Buffer>>;
 

@@ -43,10 +43,10 @@ void require_possible(const GradientSettings& settings);
 [[nodiscard]] std::optional<comm::DType> wire_of(const GradientSettings& settings);
 /// Whether they are compressed by a hook: quantised, or by PowerSGD.
 [[nodiscard]] bool has_hook(const GradientSettings& settings);
-/// PowerSGD's, where that is the compression. Throws InvalidArgument, too.
+/// PowerSGD's options, if that is the compression, else nothing. Throws as require_possible().
 [[nodiscard]] std::optional<bucketing::PowerSgdOptions> power_sgd_of(const GradientSettings& settings);
 /// Those of a reducer of gradients of these shapes: wire or hook, join, and with a static graph that what is unused is
-/// learned. Throws InvalidArgument, and what PowerSgd throws.
+/// learned. Throws as require_possible(), and what PowerSgd throws.
 [[nodiscard]] bucketing::ReducerOptions options_of(const GradientSettings& settings,
                                                    std::span<const bucketing::MatrixShape> shapes);
 

@@ -26,7 +26,7 @@ class FlatTensors {
   std::vector<at::Tensor> tensors_, parts_, memory_;
 };
 
-/// Gives all tensors rank 0's values: one broadcast a type. Collective. Throws Unsupported as the constructor does.
+/// Gives all tensors rank 0's values: one broadcast a type. Collective. Throws Unsupported as FlatTensors does.
 void broadcast_from_rank_0(comm::Communicator& group, const std::vector<at::Tensor>& tensors,
                            const RankDevice& where = {});
 
