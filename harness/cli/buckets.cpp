@@ -78,7 +78,7 @@ json parsed(const std::string& option, const std::string& file) {
   }
 }
 
-// What reading a file refuses, with the option and the file ahead of it.
+// Errors of reading a file, after the option and the file.
 template <class Read>
 auto from_file(const char* option, const std::string& file, const Read& read) {
   try {

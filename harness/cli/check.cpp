@@ -33,7 +33,7 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
   std::optional<CheckRun> planned;  // on all ranks: a wrong option is said before anything starts
   planned.emplace(suite, options, place.size);
   const fs::path folder = planned->folder();
-  fs::create_directories(folder);  // likewise
+  fs::create_directories(folder);  // as above
   if (reports != nullptr) reports->planned(planned->header());
   const launch::Subject subject = options.subject.subject();
   const auto driver = [&](const launch::Listening& listening) -> int {

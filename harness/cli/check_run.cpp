@@ -257,7 +257,7 @@ void CheckRun::make_header() {
   quote_suite(header_, suite_);
 }
 
-// What an adapter would not be asked is said behind the case, and why: it is started to hear what it claims.
+// Cases that an adapter would skip are listed with the reason: it is started to hear what it claims.
 void CheckRun::list() const {
   const std::string& adapter = driver_.group.subject.adapter;
   const nlohmann::json claims = adapter.empty() ? nlohmann::json() : claims_of(adapter, options_.time_limit);

@@ -115,7 +115,7 @@ std::string text_of(const std::vector<program::Race>& races, const char* when) {
   return text;
 }
 
-// "the limit ahead of op 12"; positions are those behind the overlap.
+// "the limit before op 12"; positions are those after the overlap.
 std::string closing_of(const program::GradientGroup& group) {
   using program::Closed;
   if (group.closed_by == Closed::end) return "the end";

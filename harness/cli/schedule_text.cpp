@@ -74,7 +74,7 @@ class Drawing {
   [[nodiscard]] int ranks() const { return static_cast<int>(view_.schedule.ranks.size()); }
   [[nodiscard]] int column(double seconds) const { return static_cast<int>(std::lround(seconds * scale_)); }
 
-  // Every label has room, and a blank behind it, unless that makes the timeline endless.
+  // Every label has room, and a blank after it, unless that makes the timeline endless.
   void choose_scale() {
     int unit = 1;  // columns of the cell that decides
     for (int rank = 0; rank < ranks(); ++rank)
@@ -90,7 +90,7 @@ class Drawing {
       unit = 1;
     }
     columns_ = column(view_.timeline.makespan);
-    line_ = std::max(unit, kLine / unit * unit);  // cut between cells where they are alike
+    line_ = std::max(unit, kLine / unit * unit);  // cut between cells where they are equal
   }
 
   void draw(int rank) {

@@ -308,7 +308,7 @@ class AveragingCommand {
     const auto folder = std::filesystem::absolute(all.folder) / fmt::format("seed{}", seed) / settings.algorithm;
     return {{"folder", folder.string()}, {"steps", all.steps}, {"resume", all.resume}};
   }
-  // Of the runs, one seed's behind the other.
+  // Of the runs, one seed's after the other.
   AveragingCurve& curve_of(std::size_t run) { return series_[run % series_.size()].seeds[run / series_.size()]; }
 
   bool run_task(const char* name, int world, json arguments, const launch::Options& driver,
