@@ -225,7 +225,7 @@ std::string schedule_text(const ScheduleView& view, bool coloured) {
 std::string slots_text(const ScheduleView& view) {
   const schedules::ActivationSlots slots =
       schedules::activation_slots(view.schedule, view.request.options.forward_only);
-  std::string text = "\nactivation slots: how many a rank needs, and where each forward's activation is kept\n";
+  std::string text = "\nactivation slots: the number that a rank needs, and where each forward's activation is kept\n";
   for (std::size_t rank = 0; rank < slots.counts.size(); ++rank) {
     text += fmt::format("{:>5} {:>5} ", rank, slots.counts[rank]);
     for (std::size_t i = 0; i < slots.slots[rank].size(); ++i)
