@@ -109,7 +109,7 @@ class BackPropagation {
       value = made * 0.0F;  // steps repeat: values must not grow
     }
   }
-  // What is put into `then` from now on starts behind what was put into `first`.
+  // What is put into `then` from now on starts after what was put into `first`.
   void order(const MemorySpace& first, const MemorySpace& then) const {
     if (place_.is_host()) return;
     passed_->record(first.use().stream);

@@ -12,6 +12,7 @@
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/bench_studies.hpp"
 #include "harness/cli/cases.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
@@ -278,34 +279,42 @@ class FusionBench {
 
 Command add_bench_fusion(CLI::App& bench, const Program& program) {
   CLI::App* command = bench.add_subcommand(
-      "allreduce_fusion",
-      "In buckets of which size gradients are reduced the fastest, and from which size fusing pays");
+      "allreduce_fusion", "Measure which bucket size reduces gradients fastest, and from which size fusing pays");
   auto options = std::make_shared<FusionBenchOptions>();
   options->subject.add_to(*command, SubjectOptions::Kind::one_group, program);
-  command->add_option("--model", options->models, "Whose gradients: resnet50, gpt2")
+  command->add_option("--model", options->models, "models whose gradients are reduced: resnet50, gpt2")
+      ->type_name("MODEL")
       ->delimiter(',')
       ->check(CLI::IsMember({"resnet50", "gpt2"}))
       ->capture_default_str();
-  command
-      ->add_option("--buckets", options->limits, "Bytes at which a bucket takes no more: 64KiB,25MiB; flat: one bucket")
+  command->add_option("--buckets", options->limits, "bucket sizes in bytes: 64KiB,25MiB; flat is one bucket")
+      ->type_name("SIZE")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--world-size", options->ranks, "Ranks")->check(at_least(1))->capture_default_str();
-  command->add_option("--rounds", options->rounds, "Times that each size is measured")
+  command->add_option("--world-size", options->ranks, "number of ranks, at most 64")
+      ->check(at_least(1))
+      ->capture_default_str();
+  command->add_option("--rounds", options->rounds, "number of times that each bucket size is measured")
       ->check(at_least(1, 10000))
       ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "After which no round of a model is begun; three are made always")
+  command
+      ->add_option("--seconds", options->seconds,
+                   "time after which no further round of a model begins; three always run")
       ->check(seconds())
       ->capture_default_str();
   command
-      ->add_option(
-          "--device", options->device,
-          "In whose memory gradients are, timed by its own events; without a number, one for each rank as far as "
-          "there are so many")
+      ->add_option("--device", options->device,
+                   "device of the gradients, timed by its own events: cpu, cuda, cuda:N, emulated or emulated:N; "
+                   "without N rank R uses device R modulo their number")
+      ->type_name("DEVICE")
       ->check(device_name(true))
       ->capture_default_str();
   options->reports.add_to(*command);
-  command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
+  command->add_option("--out", options->out, "folder of the record")->type_name("DIR")->capture_default_str();
+  group_options(*command, "Subject",
+                {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--device"});
+  group_options(*command, "What runs", {"--model", "--buckets", "--world-size", "--rounds", "--seconds"});
+  group_options(*command, "Output", {"--out", "--label", "--subject-name"});
   command->footer("Example: plumbline bench allreduce_fusion --backend mpi --model resnet50");
   const auto header = [options] {
     return header_of("bench", options->subject.as_given(), options->device, options->reports, options->ranks);

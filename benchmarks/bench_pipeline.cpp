@@ -16,6 +16,7 @@
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/bench_studies.hpp"
 #include "harness/cli/cases.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
@@ -69,7 +70,7 @@ schedules::StageTimes times_of(const std::string& text) {
     if (time == nullptr || equals == part.size())
       throw InvalidArgument(fmt::format("--durations: '{}' is not F=SECONDS, I=SECONDS or W=SECONDS", part));
     if (!given.insert(action).second)
-      throw InvalidArgument(fmt::format("--durations: {} is twice in '{}'", action, text));
+      throw InvalidArgument(fmt::format("--durations: {} appears twice in '{}'", action, text));
     *time = number("--durations", part.substr(equals + 1));
     if (*time < 0 || *time > 10)
       throw InvalidArgument(fmt::format("--durations: a duration is from 0 to 10 seconds, got '{}'", part));
@@ -424,54 +425,68 @@ record::Header bubbles_header(const PipelineBenchOptions& options) {
 
 Command add_bench_pipeline(CLI::App& bench, const Program& program) {
   CLI::App* command = bench.add_subcommand(
-      "pipeline_bubble", "How long devices of a pipeline are idle: measured, simulated, and by closed forms");
+      "pipeline_bubble",
+      "Measure how long the ranks of a pipeline are idle, and compare with simulation and closed forms");
   auto options = std::make_shared<PipelineBenchOptions>();
   options->subject.add_to(*command, SubjectOptions::Kind::one_group, program);
-  command->add_option("--schedule", options->schedules, "Only these (default: all that train)")->delimiter(',');
-  command->add_option("--stages", options->stages, "Numbers of ranks (default: 2,4)")
+  command->add_option("--schedule", options->schedules, "run only these schedules (default all that train)")
+      ->delimiter(',');
+  command->add_option("--stages", options->stages, "numbers of pipeline ranks (default 2,4)")
       ->delimiter(',')
       ->check(at_least(1));
-  command->add_option("--micro-batches", options->micro_batches, "Of a step (default: 8,16)")
+  command->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches per step (default 8,16)")
       ->delimiter(',')
       ->check(at_least(1, 4096));
-  command->add_option("--chunks", options->chunks, "Stages of a rank, of schedules that have several (default: 2)")
+  command->add_option("--chunks", options->chunks, "stages per rank of schedules with several (default 2)")
       ->check(at_least(1, 64));
   command
-      ->add_option("--durations", options->durations,
-                   "Seconds of a rank's computations for a micro-batch: F forward, I and W the halves of backward")
+      ->add_option(
+          "--durations", options->durations,
+          "times of the computations on a micro-batch, in seconds: F forward, I input gradient, W weight gradient")
+      ->type_name("ACTION=SECONDS,...")
       ->capture_default_str();
-  command->add_option("--message-bytes", options->message_bytes, "Of a stage's output: 65536, 64KiB")
+  command->add_option("--message-bytes", options->message_bytes, "size of a stage's output: 65536, 64Ki or 64KiB")
+      ->type_name("SIZE")
       ->capture_default_str();
-  command->add_option("--repetitions", options->repetitions, "Steps of each, after a first that does not count")
+  command->add_option("--repetitions", options->repetitions, "measured steps per pipeline, after one warm-up step")
       ->check(at_least(1))
       ->capture_default_str();
-  command->add_flag("--full", options->full, "Stages 2,4,8 and micro-batches 4,8,16,32,64: some minutes");
+  command->add_flag("--full", options->full, "run stages 2,4,8 and micro-batches 4,8,16,32,64; takes minutes");
   CLI::Option* const libtorch =
-      command->add_flag("--libtorch", options->libtorch, "Real stages, too, of 2 ranks: a perceptron");
-  command->add_option("--width", options->width, "Of the perceptron's layers")
+      command->add_flag("--libtorch", options->libtorch, "also run real stages on 2 ranks: a multi-layer perceptron");
+  command->add_option("--width", options->width, "width of the layers of the perceptron")
       ->check(at_least(1, 16384))
       ->needs(libtorch)
       ->capture_default_str();
-  command->add_option("--rows", options->rows, "Of a micro-batch of the perceptron")
+  command->add_option("--rows", options->rows, "rows of a micro-batch of the perceptron")
       ->check(at_least(1, 65536))
       ->needs(libtorch)
       ->capture_default_str();
   command->add_flag("--published", options->published,
-                    "Published ratios, too: what they were said to be, and are here, with F, I and W equally long");
+                    "also compare with published bubble ratios, with F, I and W equally long");
   command
-      ->add_option(
-          "--device", options->device,
-          "On what LibTorch's stages compute, timed by its own events; without a number, one for each rank as far as "
-          "there are so many. Stages that only wait are left out then")
+      ->add_option("--device", options->device,
+                   "device of the LibTorch stages, timed by its own events: cpu, cuda, cuda:N, emulated or emulated:N; "
+                   "without N rank R uses device R modulo their number; stages that only wait are then left out")
+      ->type_name("DEVICE")
       ->check(device_name(true))
       ->capture_default_str();
-  command->add_option("--time-limit", options->time_limit, "Seconds that one pipeline may take")
+  command->add_option("--time-limit", options->time_limit, "time limit of a pipeline")
       ->check(seconds())
       ->capture_default_str();
   command->add_flag("--metrics-of-ranks", options->metrics_of_ranks,
-                    "The bubble of each rank in metrics.prom, too: a series a rank and pipeline");
+                    "also write the bubble of each rank to metrics.prom: one series per rank and pipeline");
   options->reports.add_to(*command);
-  command->add_option("--out", options->out, "Folder of the record and the picture")->capture_default_str();
+  command->add_option("--out", options->out, "folder of the record and the picture")
+      ->type_name("DIR")
+      ->capture_default_str();
+  group_options(*command, "Subject",
+                {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--device"});
+  group_options(*command, "What runs",
+                {"--schedule", "--stages", "--micro-batches", "--chunks", "--durations", "--message-bytes",
+                 "--repetitions", "--full", "--published", "--time-limit"});
+  group_options(*command, "Real stages", {"--libtorch", "--width", "--rows"});
+  group_options(*command, "Output", {"--out", "--metrics-of-ranks", "--label", "--subject-name"});
   command->footer("Example: plumbline bench pipeline_bubble --schedule 1f1b,zb-h1 --stages 4 --micro-batches 8,16");
   const auto run = [options] {
     return with_unfinished_reports(options->out, bubbles_header(*options), [&] { return measure_bubbles(*options); });

@@ -5,7 +5,7 @@
 //
 // For the gradients of ResNet-50 and of GPT-2 small, over threads of this process: chooses a size, then in each round
 // times a step with a bucket a gradient, one with buckets of that size, and one with blocking all-reduces without a
-// reducer, in turns; after SECONDS, 60, of a model no round is begun, once there are three. Prints medians, and the
+// reducer, alternately; after SECONDS, 60, of a model no round is begun, once there are three. Prints medians, and the
 // median of the rounds' ratios with its confidence interval of 95 % by ranks of the samples; exit status 1 where the
 // whole interval says that the choice is more than a tenth slower than per tensor.
 #include <algorithm>

@@ -2,9 +2,9 @@
 // [KIND [RANKS]]
 //
 // Model   RANKS threads (8) on device 0 of a kind (cuda; emulated shows only that it runs). Each call is made by all
-//         ranks in their own streams, several in a row without a wait of the host, in turns with copies on the device.
-//         Times are those of events in rank 0's stream around the row, the median of several rows; the first is not
-//         counted. The host's time for a call is beside it: where it is longer, the host is what is measured.
+//         ranks in their own streams, several in a row without a wait of the host, alternately with copies on the
+//         device. Times are those of events in rank 0's stream around the row, the median of several rows; the first is
+//         not counted. The host's time for a call is beside it: where it is longer, the host is what is measured.
 // Bytes   What a call must move at least: each input read once, each output written once. The share is that of the
 //         copy's speed, whose bytes are read and written as well.
 // Verdict Prints a row a call and size. Exit status 3, with the reason, where there is no such device, or an answer is

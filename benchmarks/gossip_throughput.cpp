@@ -40,7 +40,7 @@ class Round : public Operation {
   [[nodiscard]] std::map<std::string, double> derived() const override {
     return {{"bytes_sent_per_rank", sent_bytes()}};
   }
-  // What all have in all, before and behind a round: no mass is lost.
+  // What all have in all, before and after a round: no mass is lost.
   std::optional<bool> check() override {
     if (values_.elements() == 0) return std::nullopt;
     std::vector<float> own = factors();

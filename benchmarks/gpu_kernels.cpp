@@ -2,7 +2,7 @@
 // FILE]
 //
 // Model   Lists of tensors: the gradients of GPT-2 small, a thousand short ones, and one of 256 MiB. Each kernel's step
-//         is made in turns with a copy on the device that reads and writes as many bytes. Times are those of CUDA
+//         alternates with a copy on the device that reads and writes the same bytes. Times are those of CUDA
 //         events around a step, the median of several; the first steps are not counted.
 // Verdict The share of the copy's speed. Exit status 3, with the reason, where there is no GPU; 2 for a bad option.
 #include <algorithm>
@@ -47,7 +47,7 @@ Memory zeros(const std::shared_ptr<Runtime>& runtime, std::size_t bytes) {
   return memory;
 }
 
-// Tensors of one type that lie one behind the other, each at a boundary of 256 bytes as allocators have it.
+// Tensors of one type that lie one after the other, each at a boundary of 256 bytes as allocators have it.
 class Tensors {
  public:
   Tensors(const std::shared_ptr<Runtime>& runtime, const std::vector<std::int64_t>& elements, DType dtype)

@@ -1,7 +1,7 @@
 // benchmarks/mann_whitney.hpp: are numbers of one kind larger than those of another?
 //
 // Model   Mann and Whitney's U: of all pairs, a number of each kind, those in which the first is larger, and half of
-//         those that are equal. Were both kinds alike, every choice of the first kind's numbers among all would be
+//         those that are equal. If both kinds were equal, every choice of the first kind's numbers among all would be
 //         equally likely: so the chance of a U is counted, not assumed, equal numbers included. Of more than
 //         kMostCounted numbers it is that of a normal distribution of the same mean and variance, half a pair nearer to
 //         the mean.

@@ -3,7 +3,7 @@
 // Model   A row a step and schedule, "<step>/<schedule>/<ranks>/<micro-batches>", two stages a rank where it has
 //         several.
 //         Steps: generate (its computations), lower (messages put in, ours), simulate (with the messages), all (the
-//         three, one after the other), first (the same in memory that the system hands out anew), check (that the
+//         three, one after the other), first (the same in memory that the system hands out again), check (that the
 //         lowered schedule is right), torch (PyTorch's order with PyTorch's lowering, which anchors/schedules_torch.py
 //         holds against PyTorch). CPU time of one thread; per_action is that time over the actions of the lowered
 //         schedule, for generate too. Beside the mean stands the least of all times, in seconds: what it costs where

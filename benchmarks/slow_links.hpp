@@ -1,6 +1,6 @@
 // benchmarks/slow_links.hpp: messages that take as long as they would over slower links.
 //
-// Model   A rank has one way out: its messages leave it one behind the other, each in bytes / bandwidth, and arrive a
+// Model   A rank has one way out: its messages leave it one after the other, each in bytes / bandwidth, and arrive a
 //         latency later. A send is complete when its message has left, a receive when it has arrived. Sender and
 //         receiver read one clock, so both are on one machine; a message's time of arrival travels beside it.
 // Limits  Messages alone; other calls are as fast as they are. Waits sleep: what is emulated is to be well above what

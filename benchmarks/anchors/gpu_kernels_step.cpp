@@ -1,4 +1,4 @@
-// What anchors/gpu_kernels_torch.py calls in turns with PyTorch's kernels: ninja anchor_gpu_kernels
+// What anchors/gpu_kernels_torch.py calls alternately with PyTorch's kernels: ninja anchor_gpu_kernels
 //
 // Model   A library with C's calling convention, so that both sides run step by step in one process, on one stream,
 //         over the same memory of GPU 0. Lists are of f32 unless a kind says 16 bits.

@@ -1,4 +1,4 @@
-// What anchors/unscale_torch.py calls in turns with PyTorch's kernel: ninja anchor_unscale
+// What anchors/unscale_torch.py calls alternately with PyTorch's kernel: ninja anchor_unscale
 //
 // Model   A library with C's calling convention, so that both sides and the copy run step by step in one process, over
 //         the same memory.

@@ -11,7 +11,7 @@
 namespace plumbline::bucketing {
 namespace {
 
-// 1 to 1021, which is prime: neither rows of a matrix nor blocks of memory are alike.
+// 1 to 1021, which is prime: neither rows of a matrix nor blocks of memory are equal.
 class Pattern {
  public:
   explicit Pattern(int gradient) : value_(1 + gradient * 17 % kPeriod) {}

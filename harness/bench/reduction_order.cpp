@@ -54,7 +54,7 @@ std::optional<std::vector<int>> chain_of(const std::string& order) {
   return closes && ranks.size() > 1 ? std::nullopt : std::optional(ranks);
 }
 
-// Whether every addition is of two sides alike.
+// Whether every addition is of two equal sides.
 bool is_balanced(const std::string& order) {
   int depth = 0;
   std::size_t middle = std::string::npos;

@@ -21,7 +21,7 @@ inline constexpr float kAbsorbing = 0x1p60F;
 /// By ranks i < j: the size of the smallest subtree that has both.
 using SubtreeSizes = std::map<std::pair<int, int>, int>;
 
-/// "((0+1)+2)+3": the tree of additions over n ranks, the larger side first, and of sides alike the one with the lower
+/// "((0+1)+2)+3": the tree of additions over n ranks, the larger side first, and of equal sides the one with the lower
 /// rank. "all at once" where no order shows: every sum is exact, or of a type in which 1 is not lost. Empty: no tree
 /// has these sizes.
 [[nodiscard]] std::string order_of_additions(int ranks, const SubtreeSizes& sizes);

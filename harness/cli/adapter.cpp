@@ -26,7 +26,7 @@ adapter::Format format_of(const std::string& name) {
 }
 
 int run(const AdapterCommand& command) {
-  if (!command.described && !command.format.empty()) throw InvalidArgument("--format: it is of --describe");
+  if (!command.described && !command.format.empty()) throw InvalidArgument("--format: only for --describe");
   if (command.described && !command.example.empty())
     throw InvalidArgument("--example: --describe OP prints the example, too");
   if (command.described) {
@@ -49,7 +49,7 @@ int run(const AdapterCommand& command) {
 
 Command add_adapter(CLI::App& app, const Program&) {
   CLI::App* command = app.add_subcommand(
-      "adapter", "Answer the adapter protocol with the reference: JSON lines on standard input and output");
+      "adapter", "Serve the reference through the adapter protocol: JSON lines on standard input and output");
   auto options = std::make_shared<AdapterCommand>();
   command
       ->add_option("--describe", options->described,
@@ -57,10 +57,15 @@ Command add_adapter(CLI::App& app, const Program&) {
       ->type_name("[OP]")
       ->expected(0, 1)
       ->default_str("");
-  command->add_option("--example", options->example, "print a request to operation OP, and the reply, a line each")
+  command->add_option("--example", options->example, "print a request to operation OP and the reply, one line each")
       ->type_name("OP");
-  command->add_option("--format", options->format, "of --describe: text, md or json (default text)");
-  command->footer("Example: plumbline adapter --example topology.prime_factors | head -1 | plumbline adapter");
+  command->add_option("--format", options->format, "format of --describe: text, md or json (default text)")
+      ->type_name("FORMAT");
+  command->footer(
+      "Example: plumbline adapter --example topology.prime_factors | head -1 | plumbline adapter\n"
+      "         plumbline check --adapter reference --profile topology\n"
+      "Protocol: share/doc/plumbline/harness/subject/adapter/README.md of the installation.\n"
+      "Exit status: 0 success; 2 usage error; 3 standard input or output failed.");
   return [options] { return run(*options); };
 }
 

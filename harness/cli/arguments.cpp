@@ -63,7 +63,7 @@ std::optional<std::int64_t> parse_bytes(const std::string& text) {
 std::int64_t bytes_in(const std::string& option, const std::string& text) {
   if (const auto bytes = parse_bytes(text)) return *bytes;
   throw InvalidArgument(
-      fmt::format("{}: '{}' is no number of bytes from 0 on, such as 100, 64KiB or 25MiB", option, text));
+      fmt::format("{}: '{}' is not a size in bytes; give one such as 100, 64Ki, 64KiB or 25MiB", option, text));
 }
 
 CommandLine::CommandLine(int argc, const char* const* argv) {

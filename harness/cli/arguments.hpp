@@ -27,7 +27,7 @@ namespace plumbline::cli {
 /// Throws InvalidArgument, with the option, for anything but a finite number.
 [[nodiscard]] double number(const std::string& option, const std::string& text);
 
-/// What `body` returns. What it refuses is refused with the option, or the file, that it is about, before it.
+/// What `body` returns. Its errors are thrown as InvalidArgument, after the option or file that they are about.
 template <class Body>
 auto on_behalf_of(const std::string& option, const Body& body) {
   const auto refuse = [&](const std::exception& error) -> InvalidArgument {
@@ -50,7 +50,7 @@ auto on_behalf_of(const std::string& option, const Body& body) {
 /// that 63 bits do not hold.
 [[nodiscard]] std::optional<std::int64_t> parse_bytes(const std::string& text);
 
-/// The same. Throws InvalidArgument, with the option, for what is no number of bytes from 0 on.
+/// Parses a size. Throws InvalidArgument, with the option, for text that is not a size in bytes.
 [[nodiscard]] std::int64_t bytes_in(const std::string& option, const std::string& text);
 
 /// The options of a command line by name, with the values that follow them or their '=', whether or not the whole can
@@ -63,7 +63,7 @@ class CommandLine {
   [[nodiscard]] std::vector<std::string> values(std::string_view option) const;
   /// The first of them each time that the option stands there: what follows may be an argument of the command.
   [[nodiscard]] std::vector<std::string> single_values(std::string_view option) const;
-  /// The last of them; empty where there is none.
+  /// The last of them; empty for an option without one.
   [[nodiscard]] std::string value(std::string_view option) const;
 
  private:
@@ -71,7 +71,7 @@ class CommandLine {
   std::map<std::string, std::vector<std::string>, std::less<>> values_;
 };
 
-/// What is in a file. Throws NotFound, with the option, where there is none to read.
+/// What is in a file. Throws NotFound, with the option, if it cannot be read.
 [[nodiscard]] std::string read_text(const std::string& option, const std::string& name);
 
 /// Files that a command reads, with the options that name them; an option that is not given names none.

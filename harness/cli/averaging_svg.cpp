@@ -92,7 +92,7 @@ std::string averaging_svg(const std::vector<AveragingSeries>& series, const std:
   const std::size_t steps = series.front().seeds.front().losses.size();
   LogPanel losses(kCurveTop, "loss of a step, mean over ranks", steps);
   LogPanel distances(kCurveTop + kCurveHeight + kCurveGap,
-                     "consensus distance behind a step: of the rank that is farthest from the mean, 2-norm", steps);
+                     "consensus distance after a step: largest 2-norm of a rank's distance to the mean", steps);
   std::string legend;
   for (std::size_t i = 0; i < series.size(); ++i) {
     const Colour colour = kCurveColours[i % kCurveColours.size()];

@@ -14,6 +14,7 @@
 #include "harness/bench/benchmark.hpp"
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/cases.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
@@ -92,7 +93,7 @@ class BenchRun {
       }
     if (jobs_.empty()) refuse_studies_alone();
     if (jobs_.empty())
-      throw NotFound(fmt::format("--benchmark '{}' matches nothing that {} ranks can run; --list shows what there is{}",
+      throw NotFound(fmt::format("--benchmark '{}' matches nothing that {} ranks can run; --list prints them{}",
                                  fmt::join(options.patterns, " "), fmt::join(options.worlds, ", "),
                                  benchmark_meant(options.patterns, registry)));
     if (options.sizes_given && std::ranges::none_of(jobs_, [](const Job& job) { return job.benchmark->has_sizes; }))
@@ -264,7 +265,7 @@ int list_benchmarks(const BenchOptions& options, const bench::Registry& registry
   for (const bench::Benchmark& benchmark : registry)
     if (!options.chooses || matches_any(options.patterns, benchmark)) listed.push_back(&benchmark);
   if (listed.empty())
-    throw NotFound(fmt::format("--benchmark '{}' matches nothing; --list alone shows what there is{}",
+    throw NotFound(fmt::format("--benchmark '{}' matches nothing; --list alone prints them{}",
                                fmt::join(options.patterns, " "), benchmark_meant(options.patterns, registry)));
   std::size_t width = 0;
   for (const bench::Benchmark* benchmark : listed) width = std::max(width, benchmark->name.size());
@@ -293,45 +294,59 @@ void refuse_options_before(const CLI::App& command) {
   const std::string name = command.get_subcommands().front()->get_name();
   for (const CLI::Option* option : command.get_options())
     if (option->count() > 0)
-      throw InvalidArgument(fmt::format("{}: options of {} stand behind its name", option->get_name(), name));
+      throw InvalidArgument(fmt::format("{}: give options of {} after its name", option->get_name(), name));
 }
 
 }  // namespace
 
 Command add_bench(CLI::App& app, const Program& program) {
-  CLI::App* command = app.add_subcommand("bench", "Measure how fast a subject is");
+  CLI::App* command = app.add_subcommand("bench", "Measure latency and bandwidth of a backend");
   auto options = std::make_shared<BenchOptions>();
   options->subject.add_to(*command, SubjectOptions::Kind::one_group_anywhere, program);
-  command->add_option("--benchmark", options->patterns, "Only these, by name with * and ?")->capture_default_str();
-  command->add_option("--sizes", options->sizes, "Bytes: 4,64Ki,16Mi")->delimiter(',')->capture_default_str();
-  command->add_option("--world-size", options->worlds, "Numbers of ranks: 2,4")
+  command->add_option("--benchmark", options->patterns, "run only these benchmarks, by name with * and ?")
+      ->type_name("PATTERN")
+      ->capture_default_str();
+  command->add_option("--sizes", options->sizes, "message sizes in bytes: 4,64Ki,16MiB")
+      ->type_name("SIZE")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--world-size", options->worlds, "numbers of ranks, each at most 64: 2,4")
       ->delimiter(',')
       ->check(at_least(1))
       ->capture_default_str();
-  command->add_option("--repetitions", options->repetitions, "Samples of each")
+  command->add_option("--repetitions", options->repetitions, "samples per benchmark and size")
       ->check(at_least(1))
       ->capture_default_str();
-  command->add_option("--min-time", options->min_seconds, "Seconds that a sample lasts at least")
+  command->add_option("--min-time", options->min_seconds, "least duration of a sample")
       ->check(seconds())
       ->capture_default_str();
-  command->add_option("--time-limit", options->time_limit, "Seconds that one benchmark may take")
+  command->add_option("--time-limit", options->time_limit, "time limit of a benchmark")
       ->check(seconds())
       ->capture_default_str();
-  CLI::Option* const device = command
-                                  ->add_option("--device", options->device,
-                                               "Whose memory is moved, timed by its own events; without a number, one "
-                                               "for each rank as far as there are so many")
-                                  ->check(device_name(true))
-                                  ->capture_default_str();
+  CLI::Option* const device =
+      command
+          ->add_option("--device", options->device,
+                       "device whose memory is transferred, timed by its own events: cpu, cuda, cuda:N, emulated or "
+                       "emulated:N; without N rank R uses device R modulo their number")
+          ->type_name("DEVICE")
+          ->check(device_name(true))
+          ->capture_default_str();
   command
-      ->add_option("--budget", options->budget,
-                   "Seconds after which the run ends with what was measured, and exit status 3")
+      ->add_option("--budget", options->budget, "end the run after this time with what was measured, and exit status 3")
       ->check(seconds());
   options->reports.add_to(*command);
-  command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
-  command->add_flag("--pin", options->pin, "Bind each rank to a core");
-  command->add_flag("--list", options->list, "Print the benchmarks, or those that --benchmark names, and run nothing");
-  command->footer("Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi");
+  command->add_option("--out", options->out, "folder of the record")->type_name("DIR")->capture_default_str();
+  command->add_flag("--pin", options->pin, "bind each rank to a core");
+  command->add_flag("--list", options->list,
+                    "print the benchmarks that --benchmark names, or all, without running them");
+  group_options(*command, "Subject",
+                {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--device"});
+  group_options(*command, "What runs", {"--benchmark", "--sizes", "--world-size", "--list"});
+  group_options(*command, "How it runs", {"--repetitions", "--min-time", "--time-limit", "--budget", "--pin"});
+  group_options(*command, "Output", {"--out", "--label", "--subject-name"});
+  command->footer(
+      "Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi\n"
+      "         plumbline bench pipeline_bubble --schedule 1f1b --stages 4");
   std::map<std::string, Command> studies;
   for (const auto& [name, add] : program.studies) studies.emplace(name, add(*command, program));
   const auto study = [command, studies]() -> const Command* {

@@ -14,6 +14,7 @@
 
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/buckets_svg.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/record/file.hpp"
 #include "reference/bucketing/check_plan.hpp"
@@ -53,11 +54,11 @@ void refuse_without_effect(const BucketsOptions& options) {
       if (was_given(options, name)) throw InvalidArgument(fmt::format("{}: {}", name, words));
   };
   const bool checks = !options.check.empty(), has_rule = was_given(options, "--rule");
-  if (options.format != "svg") refuse({"--backward", "--ranks", "--latency", "--bandwidth"}, "it is of --format svg");
+  if (options.format != "svg") refuse({"--backward", "--ranks", "--latency", "--bandwidth"}, "only for --format svg");
   if (checks && options.format != "text") refuse({"--format"}, "the report of --check is text");
-  if (options.rule != "torch" || (checks && !has_rule)) refuse({"--limits"}, "it is of --rule torch");
+  if (options.rule != "torch" || (checks && !has_rule)) refuse({"--limits"}, "only for --rule torch");
   if (options.rule != "megatron" && !(checks && !has_rule))
-    refuse({"--distributed-optimizer", "--instances", "--pad-for-bandwidth"}, "it is of --rule megatron");
+    refuse({"--distributed-optimizer", "--instances", "--pad-for-bandwidth"}, "only for --rule megatron");
   if (options.distributed_optimizer.empty())
     refuse({"--instances", "--pad-for-bandwidth"}, "it needs --distributed-optimizer");
   if (options.rule == "megatron" && !checks)
@@ -74,11 +75,11 @@ json parsed(const std::string& option, const std::string& file) {
   try {
     return json::parse(read_text(option, file));
   } catch (const json::parse_error& error) {
-    throw InvalidArgument(fmt::format("{} {}: it is no JSON from byte {} on", option, file, error.byte));
+    throw InvalidArgument(fmt::format("{} {}: not JSON from byte {} on", option, file, error.byte));
   }
 }
 
-// What reading a file refuses, with the option and the file ahead of it.
+// Errors of reading a file, after the option and the file.
 template <class Read>
 auto from_file(const char* option, const std::string& file, const Read& read) {
   try {
@@ -277,8 +278,7 @@ int checked(const BucketsOptions& options, const NamedGradients& named, const st
   }
   const bool is_padded = rules.member_alignment > 1 || rules.bucket_alignment > 1;
   const bool has_gap = std::ranges::count(problems, bucketing::PlanFault::gap, &bucketing::PlanProblem::fault) > 0;
-  if (has_gap && !is_padded)
-    text += "padding is a gap where nothing says what it is for: --distributed-optimizer RANKS does\n";
+  if (has_gap && !is_padded) text += "padding is reported as a gap unless --distributed-optimizer N explains it\n";
   const std::string held = is_padded ? fmt::format("members at multiples of {} elements, buckets of multiples of {}, ",
                                                    rules.member_alignment, rules.bucket_alignment)
                                      : std::string();
@@ -310,52 +310,81 @@ int run_buckets(const BucketsOptions& options) {
 
 Command add_buckets(CLI::App& app, const Program&) {
   CLI::App* command =
-      app.add_subcommand("buckets", "Show which gradients are reduced together; check a plan of buckets");
+      app.add_subcommand("buckets", "Show which gradients each bucketing rule reduces together; check a bucket plan");
   auto options = std::make_shared<BucketsOptions>();
   command
       ->add_option("--gradients", options->gradients,
-                   "The gradients in the order of registration: a table with columns name, elements, dtype (f32, or as "
-                   "PyTorch has it: float32), device, group, sparse, or .json")
+                   "gradients in registration order: CSV with columns name, elements, dtype, device, group, sparse, or "
+                   "the same as JSON")
       ->type_name("FILE");
   command
       ->add_option("--rule", options->rule,
-                   "torch, megatron, colossalai (commit 96780e6), flat or unfused; with --check, the rule that the "
-                   "plan is held to")
+                   "rule by which gradients are bucketed: torch, megatron, colossalai (commit 96780e6), flat or "
+                   "unfused; with --check, the rule that the plan must follow")
+      ->type_name("RULE")
       ->capture_default_str();
-  command->add_option("--limits", options->limits, "Bytes of torch's buckets, the last for ever: 100, 64KiB, 25MiB")
-      ->type_name("LIST")
+  command
+      ->add_option("--limits", options->limits,
+                   "bucket sizes of rule torch, the last for all further buckets: 100, 64KiB, 25MiB")
+      ->type_name("SIZE,...")
       ->capture_default_str();
   command
       ->add_option("--check", options->check,
-                   "Whether the plan in this file covers each gradient once, at a place of its own: ours as JSON, "
-                   "Megatron-core's layout, DDP's logging data or Paddle's groups")
+                   "check that the plan in this file covers each gradient exactly once, without overlap: Plumbline's "
+                   "JSON, Megatron-core's layout, DDP's logging data or Paddle's groups")
+      ->type_name("FILE");
+  command
+      ->add_option("--order", options->order,
+                   "names of all gradients in the order in which a backward pass produces them, one per line; with "
+                   "--check, warn of buckets that wait for others")
       ->type_name("FILE");
   command
       ->add_option(
-          "--order", options->order,
-          "The names of all gradients as a backward makes them, one a line; with --check, buckets that wait for "
-          "others are warned of")
-      ->type_name("FILE");
-  command
-      ->add_option("--distributed-optimizer", options->distributed_optimizer,
-                   "Pad megatron's buckets for a distributed optimizer of N ranks; with --check, hold a plan to it")
-      ->type_name("RANKS");
+          "--distributed-optimizer", options->distributed_optimizer,
+          "pad buckets of rule megatron for a distributed optimizer of N ranks; with --check, require it of the plan")
+      ->type_name("N");
   command
       ->add_option("--instances", options->instances,
-                   "How many instances of it there are, each of which has all of the state (default: 1)")
-      ->type_name("COUNT");
+                   "number of instances of the distributed optimizer, each with the complete state (default 1)")
+      ->type_name("N");
   command->add_flag("--pad-for-bandwidth", options->pad_for_bandwidth,
-                    "Pad them for the highest bandwidth of NCCL, too");
-  command->add_option("--format", options->format, "text, json, or svg: over a backward, with predicted reductions")
+                    "also pad buckets for the highest NCCL bus bandwidth");
+  command
+      ->add_option("--format", options->format,
+                   "text, json, or svg (the buckets over a backward pass, with predicted reductions)")
+      ->type_name("FORMAT")
       ->capture_default_str();
-  command->add_option("--backward", options->backward, "svg: seconds of the backward")->capture_default_str();
-  command->add_option("--ranks", options->ranks, "svg: that reduce")->capture_default_str();
-  command->add_option("--latency", options->latency, "svg: seconds a message")->capture_default_str();
-  command->add_option("--bandwidth", options->bandwidth, "svg: bytes a second; 0: bytes take no time")
+  command->add_option("--backward", options->backward, "duration of the backward pass in the picture")
+      ->type_name("SECONDS")
       ->capture_default_str();
-  command->add_option("--out", options->out,
-                      "A file in place of standard output; in a folder, buckets.txt, .json or .svg");
-  command->footer("Example: plumbline buckets --gradients gradients.csv --rule torch --limits 1MiB,25MiB");
+  command->add_option("--ranks", options->ranks, "number of ranks in the picture")
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--latency", options->latency, "latency of a message in the picture")
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  command->add_option("--bandwidth", options->bandwidth, "bandwidth in the picture in bytes per second; 0 is infinite")
+      ->type_name("BYTES")
+      ->capture_default_str();
+  command
+      ->add_option("--out", options->out,
+                   "file to write in place of standard output; in a folder buckets.txt, .json or .svg")
+      ->type_name("FILE");
+  group_options(*command, "Buckets",
+                {"--gradients", "--rule", "--limits", "--distributed-optimizer", "--instances", "--pad-for-bandwidth"});
+  group_options(*command, "Plan from a file", {"--check", "--order"});
+  group_options(*command, "Picture", {"--backward", "--ranks", "--latency", "--bandwidth"});
+  group_options(*command, "Output", {"--format", "--out"});
+  command->footer(
+      "Example: plumbline buckets --gradients gradients.csv --rule torch --limits 1MiB,25MiB\n"
+      "         plumbline buckets --gradients gradients.csv --rule torch --check plan.json\n"
+      "Gradients are a CSV with a header; elements is the element count, dtype f32 or float32, and device,\n"
+      "group and sparse may be missing. JSON is a list of objects with these fields. Plans are described in\n"
+      "share/doc/plumbline/reference/bucketing/README.md of the installation.\n"
+      "  name,elements,dtype\n"
+      "  layer1.weight,4096,f32\n"
+      "  layer1.bias,64,f32\n"
+      "Exit status: 0 success; 1 the checked plan is not valid; 2 usage error; 3 the output failed.");
   return [options, command] {
     for (const CLI::Option* option : command->get_options())
       if (option->count() > 0) options->given.push_back(option->get_name());

@@ -2,9 +2,9 @@
 //
 // Layout  Time from left to right: the backward, cut into the gradients that it makes one after the other; below it the
 //         reductions, each from its start to its end, with a thin line from when its bucket was complete. What is
-//         behind the end of the backward is exposed, and shaded. Below, a bar for each bucket, as long as it has bytes,
-//         cut into its gradients where they lie; what lies between them and behind them is hatched. A colour for each
-//         bucket, two shades of it in turn for its gradients.
+//         after the end of the backward pass is exposed, and shaded. Below, a bar for each bucket, as long as it has
+//         bytes, cut into its gradients where they lie; what lies between them and after them is hatched. A colour for
+//         each bucket, two shades of it in turn for its gradients.
 #include "harness/cli/buckets_svg.hpp"
 
 #include <algorithm>

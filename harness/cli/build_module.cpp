@@ -187,19 +187,21 @@ int run_build(const BuildOptions& options) {
 }  // namespace
 
 Command add_build_module(CLI::App& app, const Program&) {
-  CLI::App* command = app.add_subcommand(
-      "build-module", "Build a module that needs LibTorch from the installed sources, for your torch");
+  CLI::App* command =
+      app.add_subcommand("build-module", "Build module training or c10d from the installed sources for another torch");
   auto options = std::make_shared<BuildOptions>();
-  command->add_option("module", options->module, "training, or c10d: backends of torch.distributed")
+  command->add_option("module", options->module, "training, or c10d (the backends of torch.distributed)")
       ->required()
       ->type_name("MODULE");
   command
       ->add_option("--torch", options->python,
-                   "the Python whose torch it is for (default: $PLUMBLINE_PYTHON, else python3)")
+                   "Python interpreter whose torch the module is built for (default $PLUMBLINE_PYTHON, else python3)")
       ->type_name("PYTHON");
-  command->add_option("--jobs", options->jobs, "files compiled at a time (default: by cores and memory)")
+  command->add_option("--jobs", options->jobs, "files that are compiled at once (default by cores and memory)")
       ->type_name("N");
-  command->footer("Example: plumbline build-module training --torch python3");
+  command->footer(
+      "Example: plumbline build-module training --torch python3\n"
+      "Exit status: 0 success; 2 usage error; 3 the build failed, or a tool for it is missing.");
   return [options] { return run_build(*options); };
 }
 

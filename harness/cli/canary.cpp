@@ -13,6 +13,7 @@
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/canary_rows.hpp"
 #include "harness/cli/cases.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -117,8 +118,8 @@ class Canary {
     for (const std::string& name : options_.operations) {
       const auto found = std::ranges::find(names, name);
       if (found == names.end())
-        throw InvalidArgument(
-            fmt::format("--operations '{}'; there are {}{}", name, fmt::join(names, ", "), did_you_mean(name, names)));
+        throw InvalidArgument(fmt::format("--operations '{}'; the operations are {}{}", name, fmt::join(names, ", "),
+                                          did_you_mean(name, names)));
       chosen.push_back(known[static_cast<std::size_t>(found - names.begin())]);
     }
     return chosen;
@@ -128,7 +129,7 @@ class Canary {
     for (const std::string& name : options_.dtypes) {
       const auto dtype = comm::parse_dtype(name);
       if (!dtype || !is_floating(*dtype))
-        throw InvalidArgument(fmt::format("--dtypes '{}'; there are f16, bf16, f32, f64", name));
+        throw InvalidArgument(fmt::format("--dtypes '{}'; the types are f16, bf16, f32, f64", name));
       chosen.push_back(*dtype);
     }
     return chosen;
@@ -345,42 +346,65 @@ class Canary {
 
 Command add_canary(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand(
-      "canary", "Compare two backends, versions or sets of options before an upgrade: bits, errors, order, time");
+      "canary", "Compare two backends, versions or configurations before an upgrade: bits, errors, order, time");
   auto options = std::make_shared<CanaryOptions>();
   options->a.add_to(*command, SubjectOptions::Kind::one_group, program);
-  command->add_option("--against", options->against, "The backend that is to replace --backend")->required();
-  command->add_option("--against-option", options->against_options, "KEY=VALUE for it; may be given several times");
+  command->add_option("--against", options->against, "backend that is to replace --backend")
+      ->type_name("NAME")
+      ->required();
+  command->add_option("--against-option", options->against_options, "option of the backend --against; may be repeated")
+      ->type_name("KEY=VALUE");
   command->add_option("--against-launcher", options->against_launcher,
-                      "What starts its ranks (default: as --launcher)");
-  command->add_option("--against-mutant", options->against_mutant, "Break it on purpose in one known way");
-  command->add_option("--operations", options->operations, "Only these: all_reduce,all_gather")->delimiter(',');
-  command->add_option("--dtypes", options->dtypes, "Of f16, bf16, f32, f64")->delimiter(',')->capture_default_str();
-  command->add_option("--sizes", options->sizes, "Bytes that a rank gives another: 4,64Ki,1Mi")
+                      "program that starts its ranks (default as --launcher)");
+  command->add_option("--against-mutant", options->against_mutant, "break it on purpose in one known way");
+  command->add_option("--operations", options->operations, "run only these operations: all_reduce,all_gather")
+      ->delimiter(',');
+  command->add_option("--dtypes", options->dtypes, "element types: f16, bf16, f32, f64")
+      ->type_name("DTYPE")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--world-size", options->worlds, "Numbers of ranks: 2,3,4")
+  command->add_option("--sizes", options->sizes, "bytes that one rank sends another: 4,64Ki,1MiB")
+      ->type_name("SIZE")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--world-size", options->worlds, "numbers of ranks, each at most 64: 2,3,4")
       ->delimiter(',')
       ->check(at_least(1))
       ->capture_default_str();
   command
-      ->add_option("--launches", options->launches, "Of each side, in turn; a time counts only if all of them say so")
+      ->add_option("--launches", options->launches,
+                   "launches of each side, alternately; a difference in time counts only if it shows in every launch")
       ->check(at_least(1, 1000))
       ->capture_default_str();
-  command->add_option("--min-time", options->min_seconds, "Seconds that a sample lasts at least")
+  command->add_option("--min-time", options->min_seconds, "least duration of a sample")
       ->check(seconds())
       ->capture_default_str();
-  command->add_option("--time-limit", options->time_limit, "Seconds that one call may take")
+  command->add_option("--time-limit", options->time_limit, "time limit of a call")
       ->check(seconds())
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the inputs")->check(seed_number())->capture_default_str();
-  command->add_option("--slower", options->limits.slower, "By which share of A's time B may be slower")
+  command->add_option("--seed", options->seed, "random seed of the inputs")
+      ->check(seed_number())
+      ->capture_default_str();
+  command->add_option("--slower", options->limits.slower, "slowdown of B that is tolerated, as a share of A's time")
+      ->type_name("SHARE")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command->add_flag("--same-bits", options->limits.same_bits, "Different bits fail");
-  command->add_option("--out", options->out, "Folder of canary.json")->type_name("DIR")->capture_default_str();
+  command->add_flag("--same-bits", options->limits.same_bits, "fail when the results are not bit-identical");
+  command->add_option("--out", options->out, "folder of canary.json")->type_name("DIR")->capture_default_str();
+  group_options(*command, "Subject A",
+                {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant"});
+  group_options(*command, "Subject B", {"--against", "--against-option", "--against-launcher", "--against-mutant"});
+  group_options(
+      *command, "What runs",
+      {"--operations", "--dtypes", "--sizes", "--world-size", "--launches", "--min-time", "--time-limit", "--seed"});
+  group_options(*command, "Verdict", {"--slower", "--same-bits"});
+  group_options(*command, "Output", {"--out"});
   command->footer(
-      "Example: plumbline canary --backend mpi --launcher mpirun --against mpi --against-launcher mpiexec.mpich\n"
-      "         plumbline canary --backend plugin:./old.so --against plugin:./new.so --same-bits");
+      "Example: plumbline canary --backend mpi --launcher mpirun --against mpi \\\n"
+      "             --against-launcher mpiexec.mpich\n"
+      "         plumbline canary --backend plugin:./old.so --against plugin:./new.so --same-bits\n"
+      "Exit status: 0 B is no worse than A; 1 it is slower, less exact, or differs with --same-bits;\n"
+      "2 usage error; 3 the harness or the machine failed.");
   return [options] {
     options->a.require_no_job("canary");
     options->b().require_no_job("canary");

@@ -10,7 +10,7 @@
 
 namespace plumbline::cli {
 
-/// One side's answers to one call, or why there are none.
+/// One side's answers to one call, or why it has none.
 struct CanarySide {
   std::string problem;  // "hang: …"; empty: it answered
   bench::CanaryAnswer answer;
@@ -41,7 +41,7 @@ struct CanaryLimits {
 /// "not claimed by both"; "same"; "bits differ"; "slower" or "faster", where every pair of launches says so by more
 /// than the limit; "wrong: A" or "wrong: B" with what no order of additions explains.
 [[nodiscard]] std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits);
-/// Whether the verdict is a reason not to upgrade from A to B: a fault of A alone is none.
+/// Whether the verdict is a reason not to upgrade from A to B: a fault of A alone is not.
 [[nodiscard]] bool is_bad(const CanaryRow& row, const CanaryLimits& limits);
 
 /// The table, a line a row, with its head.

@@ -44,14 +44,14 @@ class ModulesHere {
 /// Throws NotAvailable where a module that one of the cases needs is not here: "WHO needs module training: why".
 void require_modules(const std::vector<suite::PlannedCase>& cases, const std::string& who);
 
-/// What a worker is told of a run's device.
+/// The options of a worker for the device of a run.
 [[nodiscard]] std::vector<std::string> device_options(const std::string& device);
 
 /// `isolation` keeps groups apart: assignments that differ in it share none.
 [[nodiscard]] launch::Assignment assignment_of(const suite::PlannedCase& planned, const CaseSettings& settings,
                                                const std::string& isolation);
 
-/// The case's ids, requirements, parameters, arm, seed and mutant.
+/// The case's ids, requirements, parameters, execution mode, seed and mutant.
 [[nodiscard]] record::Result blank_result(const suite::PlannedCase& planned, const CaseSettings& settings);
 
 /// The blank with what came out. A failure of what only should be is a warning; a crash or a hang never is.
@@ -69,7 +69,7 @@ void quote_suite(record::Header& header, const suite::Suite& suite);
 /// "collectives.messages.order[world=3] under rendezvous".
 [[nodiscard]] std::string title_of(const record::Result& result);
 
-/// The options of `plumbline check` that run a case in that arm alone: " --rendezvous".
+/// The options of `plumbline check` that run a case in that execution mode only: " --rendezvous".
 [[nodiscard]] std::string mode_options(const suite::ExecutionMode& mode, suite::Door door);
 
 /// The reference as a job that starts its ranks itself: `plumbline train` of this executable.

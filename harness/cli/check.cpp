@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/check_run.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/attach.hpp"
@@ -33,7 +34,7 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
   std::optional<CheckRun> planned;  // on all ranks: a wrong option is said before anything starts
   planned.emplace(suite, options, place.size);
   const fs::path folder = planned->folder();
-  fs::create_directories(folder);  // likewise
+  fs::create_directories(folder);  // as above
   if (reports != nullptr) reports->planned(planned->header());
   const launch::Subject subject = options.subject.subject();
   const auto driver = [&](const launch::Listening& listening) -> int {
@@ -93,10 +94,11 @@ int run_check(CheckOptions& options, bool device_given, const Program& program) 
 
 // What a run for a statement may choose, beside the subject, its device and launcher, and how it is reported.
 void add_statement(CLI::App& command, CheckOptions& options) {
-  CLI::Option* const statement = command.add_flag(
-      "--statement", options.statement,
-      "Run all that plumbline submit wants to see: the whole profile, each case alone, with three seeds, and over a "
-      "backend in every arm; --seed is the fresh one (default: random)");
+  CLI::Option* const statement =
+      command.add_flag("--statement", options.statement,
+                       "run what plumbline submit requires: the whole profile, each case in its own workers, with "
+                       "three seeds, and over a backend in every execution mode; --seed is the third seed (default "
+                       "random). Options that select cases or change how they run are not allowed with it");
   for (const char* other : {"--filter", "--world-size", "--repeat", "--shuffle", "--plain", "--rendezvous", "--chaos",
                             "--isolate", "--expectations", "--allow-unexpected-pass", "--warnings-fail", "--no-control",
                             "--time-limit", "--fail-fast", "--mutant"})
@@ -126,90 +128,107 @@ void choose_fresh_seed(CheckOptions& options) {
 }  // namespace
 
 Command add_check(CLI::App& app, const Program& program) {
-  CLI::App* command = app.add_subcommand("check", "Take a subject through conformance checks and judge it");
+  CLI::App* command = app.add_subcommand("check", "Check that a subject meets the requirements of a profile");
   auto options = std::make_shared<CheckOptions>();
   options->subject.add_to(*command, SubjectOptions::Kind::cases, program);
   options->selection.profile.clear();
   command->add_option(
       "--profile", options->selection.profile,
-      "What the subject claims: collectives, topology, pipeline, data-parallel, mixed-precision, gossip or full "
-      "(default: collectives; of an adapter without --filter: what has cases for all that it claims)");
-  command->add_option("--filter", options->selection.filters,
-                      "Only these: a requirement, check or case id with * and ?, component:X, tag:X, source:X; may be "
-                      "given several times");
-  command->add_option("--world-size", options->selection.worlds, "Only these numbers of ranks: 2,3")
+      "profile that the subject claims: collectives, topology, pipeline, data-parallel, mixed-precision, gossip or "
+      "full (default collectives; for an adapter without --filter every profile that it claims)");
+  command
+      ->add_option("--filter", options->selection.filters,
+                   "run only these: a requirement, check or case id with * and ?, component:X, tag:X or source:X; may "
+                   "be repeated")
+      ->type_name("PATTERN");
+  command
+      ->add_option("--world-size", options->selection.worlds,
+                   "run only with these numbers of ranks, each at most 64: 2,3")
       ->delimiter(',')
       ->check(at_least(1));
-  CLI::Option* const seed = command->add_option("--seed", options->selection.seed, "Of everything random");
+  CLI::Option* const seed = command->add_option("--seed", options->selection.seed, "random seed of inputs and delays");
   seed->check(seed_number())->capture_default_str();
-  command->add_option("--repeat", options->selection.repeat, "Run the plan so often, each time with the next seed")
+  command->add_option("--repeat", options->selection.repeat, "run the plan N times, each time with the next seed")
       ->check(at_least(1, 10000))
       ->capture_default_str();
   command
       ->add_option("--shuffle", options->shuffle,
-                   "Random order within a component and world size, by a seed or a fresh one")
+                   "run in random order within a component and world size (default seed: a fresh one)")
       ->expected(0, 1)
       ->default_str("random")
       ->type_name("[SEED]");
-  command->add_flag("--plain", options->plain, "Run every case as the subject is, and in no other arm not asked for");
+  command->add_flag("--plain", options->plain, "run every case in mode plain only");
   command->add_flag("--rendezvous", options->rendezvous,
-                    "Run every case in this arm: a send returns only after its receive is posted");
+                    "run every case in mode rendezvous: a send returns only after its receive is posted");
   command
       ->add_option("--chaos", options->chaos,
-                   "Run every case in this arm: delays, late reads, late completion, by a seed")
+                   "run every case in mode chaos: random delays, late reads and late completion")
       ->type_name("SEED");
   command
-      ->add_option("--isolate", options->isolate, "A fresh worker group per component and world size, or for each case")
+      ->add_option("--isolate", options->isolate,
+                   "start a fresh worker group per component and world size, or per case")
       ->check(CLI::IsMember({"component", "each"}))
       ->capture_default_str();
-  command->add_option("--shard", options->shard, "Run the I-th of N parts; plumbline merge puts their records together")
+  command->add_option("--shard", options->shard, "run only the I-th of N parts; plumbline merge joins their records")
       ->type_name("I/N");
   CLI::Option* const expectations =
       command
           ->add_option("--expectations", options->expectations,
-                       "What the subject's owner knows that it does wrong; see plumbline expectations")
+                       "file of the known failures of the subject; see plumbline expectations")
           ->type_name("FILE");
   command
       ->add_flag("--allow-unexpected-pass", options->allow_unexpected_pass,
-                 "A case that passes against its expectation does not fail the run")
+                 "do not fail the run when a case passes that is expected to fail")
       ->needs(expectations);
-  command->add_flag("--warnings-fail", options->warnings_fail, "A warning makes the exit status 1");
-  command->add_flag("--no-control", options->no_control, "Do not run on the reference what fails on the subject");
+  command->add_flag("--warnings-fail", options->warnings_fail, "exit with status 1 on a warning");
+  command->add_flag("--no-control", options->no_control, "do not repeat on the reference what failed on the subject");
   command
       ->add_option("--time-limit", options->time_limit,
-                   "Seconds a case may take on the subject, instead of each check's own limit, which grows on a slow "
-                   "machine; the reference has at least the check's own where it runs what the subject failed")
+                   "time limit of a case on the subject (default the check's own limit, longer on a slow machine)")
       ->check(seconds());
   command
-      ->add_option(
-          "--budget", options->budget,
-          "Seconds after which the run ends: what has not run by then is not run, and the exit status 3 unless "
-          "something failed (--resume runs the rest)")
+      ->add_option("--budget", options->budget,
+                   "end the run after this time; the rest is not run, and the exit status is 3 unless a case failed "
+                   "(--resume runs the rest)")
+      ->type_name("SECONDS")
       ->check(seconds());
   command
       ->add_option("--progress", options->progress,
-                   "Seconds between lines about a case that is still running, where the output is no terminal")
+                   "time between lines about a running case, when the output is not a terminal")
       ->check(seconds())
       ->capture_default_str();
   options->reports.add_to(*command);
   CLI::Option* const device =
       command
-          ->add_option(
-              "--device", options->device,
-              "Where the ranks' memory is, and where training checks compute; without a number, one for each rank "
-              "as far as there are so many")
+          ->add_option("--device", options->device,
+                       "device of the ranks' memory and of training checks: cpu, cuda, cuda:N, emulated or emulated:N; "
+                       "without N rank R uses device R modulo their number")
+          ->type_name("DEVICE")
           ->check(device_name(true))
           ->capture_default_str();
-  command->add_option("--out", options->out, "Folder of the record (default: results/latest/check-SUBJECT)")
+  command->add_option("--out", options->out, "folder of the record (default results/latest/check-SUBJECT)")
       ->type_name("DIR");
   command->add_flag("--list", options->list,
-                    "Print the planned cases and run nothing; with --adapter also what would be skipped, and why");
-  command->add_flag("--fail-fast", options->fail_fast, "Stop at the first failure");
+                    "print the planned cases without running them; with --adapter also what would be skipped, and why");
+  command->add_flag("--fail-fast", options->fail_fast, "stop at the first failure");
   add_statement(*command, *options);
-  command->add_flag("--resume", options->resume, "Go on with the record in --out: run what has no result yet");
+  command->add_flag("--resume", options->resume, "continue the record in --out: run what has no result yet");
+  group_options(*command, "Subject",
+                {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--adapter", "--job",
+                 "--job-launches-ranks", "--device"});
+  group_options(*command, "What runs",
+                {"--profile", "--filter", "--world-size", "--list", "--shard", "--resume", "--statement"});
+  group_options(*command, "How it runs",
+                {"--seed", "--repeat", "--shuffle", "--plain", "--rendezvous", "--chaos", "--isolate", "--jobs",
+                 "--time-limit", "--budget", "--fail-fast"});
+  group_options(*command, "Verdict", {"--expectations", "--allow-unexpected-pass", "--warnings-fail", "--no-control"});
+  group_options(*command, "Output", {"--out", "--progress", "--label", "--subject-name"});
   command->footer(
       "Example: plumbline check --backend mpi --world-size 2,3 --filter 'COLL-0*'\n"
-      "A job:   plumbline check --profile data-parallel --job 'python3 train.py'");
+      "         plumbline check --profile data-parallel --job 'python3 train.py'\n"
+      "         plumbline check --adapter './my_adapter' --profile topology\n"
+      "Exit status: 0 no case failed; 1 a case failed; 2 usage error; 3 the harness or the machine failed,\n"
+      "or nothing ran.");
   return {[options, device, seed, &program] {
             if (options->statement) options->isolate = "each";
             if (options->statement && seed->count() == 0) choose_fresh_seed(*options);

@@ -103,11 +103,12 @@ suite::Selection selection_as_given(const suite::Suite& suite, const CheckOption
   if (!options.shuffle.empty())
     selection.shuffle = options.shuffle == "random" ? std::random_device{}() : seed_of("--shuffle", options.shuffle);
   if (selection.door != suite::Door::backend && !selection.modes.empty())
-    throw InvalidArgument(fmt::format("--{}: the messages of {} pass us by; the option is for backends",
-                                      options.plain        ? "plain"
-                                      : options.rendezvous ? "rendezvous"
-                                                           : "chaos",
-                                      selection.door == suite::Door::job ? "a job" : "an adapter"));
+    throw InvalidArgument(
+        fmt::format("--{}: the messages of {} are not visible to Plumbline; the option is for backends",
+                    options.plain        ? "plain"
+                    : options.rendezvous ? "rendezvous"
+                                         : "chaos",
+                    selection.door == suite::Door::job ? "a job" : "an adapter"));
   if (selection.door == suite::Door::job && options.device.starts_with("emulated"))
     throw InvalidArgument(
         fmt::format("--device {}: a job computes on cpu or cuda; emulated ones are for backends", options.device));
@@ -116,11 +117,11 @@ suite::Selection selection_as_given(const suite::Suite& suite, const CheckOption
     return selection;
   }
   if (!selection.worlds.empty())
-    throw InvalidArgument(fmt::format("--world-size {}: an adapter is asked by one process; the option is for backends",
+    throw InvalidArgument(fmt::format("--world-size {}: an adapter serves a single process; the option is for backends",
                                       fmt::join(selection.worlds, ",")));
   if (options.device != "cpu")
     throw InvalidArgument(
-        fmt::format("--device {}: an adapter computes where it likes; the option is for backends", options.device));
+        fmt::format("--device {}: an adapter chooses its device itself; the option is for backends", options.device));
   selection.profile = profile_of(suite, options, subject);
   return selection;
 }
@@ -257,7 +258,7 @@ void CheckRun::make_header() {
   quote_suite(header_, suite_);
 }
 
-// What an adapter would not be asked is said behind the case, and why: it is started to hear what it claims.
+// Cases that an adapter would skip are listed with the reason: it is started to hear what it claims.
 void CheckRun::list() const {
   const std::string& adapter = driver_.group.subject.adapter;
   const nlohmann::json claims = adapter.empty() ? nlohmann::json() : claims_of(adapter, options_.time_limit);

@@ -1,7 +1,7 @@
 // harness/cli/check_run.hpp: one run of `plumbline check`, from options to exit status.
 //
 // Model   Main pass: every planned case on the subject. Second pass: what crashed or hung runs alone, and what its
-//         owner expects to be a flake runs again; a pass makes it a flake. Control arm: what is still bad runs on the
+//         owner expects to be a flake runs again; a pass makes it a flake. Control run: what is still bad runs on the
 //         unmutated reference; where that fails as well, the machine or the check is at fault and the verdict is
 //         inconclusive. All passes are in one record, the later word holding. A resumed run takes up what is owed of
 //         each.
@@ -129,7 +129,7 @@ class CheckRun {
   std::optional<record::Writer> writer_;
   Console* console_ = nullptr;
   int hangs_ = 0;               // that are to be tried again
-  std::set<std::string> owed_;  // keys of results that are to be tried again and that nobody has seen
+  std::set<std::string> owed_;  // keys of results that are to be tried again and that were not reported
   bool stopped_ = false;        // by --fail-fast
 };
 

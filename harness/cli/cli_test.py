@@ -8,6 +8,10 @@ import importlib.util, json, os, re, resource, shlex, shutil, signal, subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "ci"))
+import check_prose
+
 PLUMBLINE = os.path.realpath(sys.argv[1])
 MODULES = sys.argv[2].split(",")
 WOVEN = Path(PLUMBLINE).parent.parent / "woven/bin/plumbline"
@@ -27,6 +31,10 @@ head, Linear, 939, 2, 2, 2
 """
 SCHEDULE = ["schedule", "--name", "1f1b", "--stages", "2", "--micro-batches", "3"]
 PASS = ["check", "--filter", "collectives.barrier*", "--world-size", "2"]
+
+COMMANDS = ["check", "train", "bench", "bench allreduce_fusion", "bench pipeline_bubble", "requirements", "explain", "expectations",
+            "expectations check", "expectations update", "expectations prune", "mutants", "canary", "merge", "submit", "verify", "schedule",
+            "topology", "buckets", "gossip", "pass", "scaler", "adapter", "build-module", "doctor"]
 
 # Arguments, status, and what the line must name.
 REFUSALS = [
@@ -62,8 +70,8 @@ REFUSALS = [
     ("check --backend lcal", 2, ", plugin; did you mean local?"),
     ("check --profile pipelin", 2, "no profile 'pipelin'; there are collectives"),
     ("check --profile pipelin", 2, "; did you mean pipeline?"),
-    ("requirements --filter COLL-001", 2, "this was not expected: --filter (see plumbline requirements --help)"),
-    ("requirements COLL-001", 2, "this was not expected: COLL-001 (see plumbline requirements --help)"),
+    ("requirements --filter COLL-001", 2, "unexpected argument --filter (see plumbline requirements --help)"),
+    ("requirements COLL-001", 2, "unexpected argument COLL-001 (see plumbline requirements --help)"),
     ("check --bakend local", 2, "--bakend; did you mean --backend? (see plumbline check --help)"),
     ("check --launcher fok", 2, "did you mean fork?"),
     ("schedle", 2, "; did you mean schedule?"),
@@ -81,16 +89,16 @@ REFUSALS = [
     ("check --filter component:colectives", 2, "; did you mean component:collectives?"),
     ("check --filter tag:deadlok", 2, "; did you mean tag:deadlock?"),
     ("check --filter source:COL-99", 2, "; did you mean source:COL-"),
-    ("explain COLL-01", 2, "show what there is; did you mean COLL-0"),
+    ("explain COLL-01", 2, "print them; did you mean COLL-0"),
     ("explain col.drop_last_elemnt", 2, "; did you mean col.drop_last_element?"),
     ("explain hollow.nul", 2, "; did you mean hollow.null?"),
-    ("explain schedules.partition.even_sizes[nonsense", 2, "'schedules.partition.even_sizes[nonsense' is no case of schedules.partition.even_sizes"),
+    ("explain schedules.partition.even_sizes[nonsense", 2, "'schedules.partition.even_sizes[nonsense' is not a case of schedules.partition.even_sizes"),
     ("check --filter SCHED-024", 2, "--filter 'SCHED-024' matches nothing in profile collectives; with --adapter and --profile pipeline or full it does"),
     ("check --filter PIPE-001", 2, "matches nothing in profile collectives; --profile pipeline or full has it"),
     ("check --world-size 64", 2, "at the world sizes asked for; --world-size has 1, 2"),
-    ("check --backend local --launcher mpirun", 2, "--launcher mpirun: it is of backends whose ranks are processes; backend local has threads"),
-    ("check --adapter reference --launcher mpirun", 2, "--launcher mpirun: it is of backends whose ranks are processes; an adapter is started by itself"),
-    ("bench --control-address 10.0.0.1", 2, "--control-address 10.0.0.1: it is of backends whose ranks are processes"),
+    ("check --backend local --launcher mpirun", 2, "--launcher mpirun: only for backends whose ranks are processes; backend local has threads"),
+    ("check --adapter reference --launcher mpirun", 2, "--launcher mpirun: only for backends whose ranks are processes; an adapter is started by itself"),
+    ("bench --control-address 10.0.0.1", 2, "--control-address 10.0.0.1: only for backends whose ranks are processes"),
     ("check --allow-unexpected-pass", 2, "--allow-unexpected-pass requires --expectations"),
     ("mutants --world-size 2", 2, "--world-size requires --full"),
     ("bench --benchmark collectives.barrier --sizes 8", 2, "--sizes 8: collectives.barrier has one size alone"),
@@ -98,8 +106,8 @@ REFUSALS = [
     ("bench pipeline_bubble --width 8", 2, "--width requires --libtorch"),
     ("requirements --coverage --format md", 2, "--format excludes --coverage"),
     ("expectations update a.jsonl --file b.toml --dry-run --out c.toml", 2, "excludes"),
-    ("gossip --graph ring --rows 3", 2, "--rows 3: it is of --graph mesh; ring has none"),
-    ("gossip --graph ring --center 1", 2, "--center 1: it is of --graph star; ring has none"),
+    ("gossip --graph ring --rows 3", 2, "--rows 3: only for --graph mesh; ring has no rows"),
+    ("gossip --graph ring --center 1", 2, "--center 1: only for --graph star; ring has no center"),
     ("pass p.json --use-sharding --max-fuse-numel 3", 2, "excludes"),
     ("check --statement --filter COLL-001", 2, "--filter excludes --statement"),
     ("check --statement --time-limit 3", 2, "--time-limit excludes --statement"),
@@ -114,13 +122,13 @@ REFUSALS = [
     ("verify", 2, "folder is required"),
     ("verify nowhere", 2, "'nowhere' is no folder; give that which plumbline submit made"),
     ("verify / --signers nowhere", 2, "--signers 'nowhere': there is no such file"),
-    ("verify / --date soon", 2, "--date 'soon'; it is a day such as 2027-03-31"),
+    ("verify / --date soon", 2, "--date 'soon' is not a date; give one such as 2027-03-31"),
     ("canary --backend local", 2, "--against is required"),
     ("canary --against lcal", 2, "--against: no backend 'lcal'"),
-    ("canary --against local --operations all_reduc", 2, "--operations 'all_reduc'; there are all_reduce, reduce, "),
-    ("canary --against local --dtypes i32", 2, "--dtypes 'i32'; there are f16, bf16, f32, f64"),
+    ("canary --against local --operations all_reduc", 2, "--operations 'all_reduc'; the operations are all_reduce, reduce, "),
+    ("canary --against local --dtypes i32", 2, "--dtypes 'i32'; the types are f16, bf16, f32, f64"),
     ("canary --against local --sizes 1Gi", 2, "--sizes 1073741824: with 2 ranks it is at most 536870912 bytes"),
-    ("canary --against local --sizes x", 2, "--sizes: 'x' is no number of bytes"),
+    ("canary --against local --sizes x", 2, "--sizes: 'x' is not a size in bytes"),
     ("canary --against local --world-size 65", 2, "--world-size: 65 ranks; at most 64"),
     ("canary --against local --slower=-1", 2, "-1"),
     ("canary --against local --against-mutant nope", 2, "no mutant 'nope'"),
@@ -154,24 +162,24 @@ REFUSALS = [
     ("adapter --describe topology.prime_factor", 2, "--describe: there is no operation 'topology.prime_factor'; the nearest is topology.prime_factors"),
     ("adapter --example nope", 2, "--example: there is no operation 'nope'; the nearest is "),
     ("adapter --describe --format svg", 2, "--format svg: must be text, md or json"),
-    ("adapter --format md", 2, "--format: it is of --describe"),
+    ("adapter --format md", 2, "--format: only for --describe"),
     ("adapter --describe comm.calls --example comm.calls", 2, "--example: --describe OP prints the example, too"),
     ("check --job a", 2, "profile collectives has no check of the job door; --profile pipeline, data-parallel, mixed-precision or full has"),
     ("check --job a --backend local", 2, "one subject"),
     ("check --job a --adapter reference", 2, "one subject"),
     ("check --job a --backend-option a=1", 2, "a job is no backend"),
     ("check --job a --mutant col.drop_last_element", 2, "--mutant col.drop_last_element: it breaks what --backend names"),
-    ("check --job=", 2, "--job: 1 required CMD missing"),
+    ("check --job=", 2, "--job: the value is missing; give --job CMD"),
     ("check --job-launches-ranks", 2, "--job-launches-ranks requires --job"),
     ("check --job a --profile data-parallel --world-size 7", 2, "nothing to run: no case of profile data-parallel for the job"),
     ("check --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
     ("check --device emulated:7 --world-size 1 --filter COLL-001", 2, "there is no emulated:7; this process has 2, from emulated:0"),
     ("check --device emulated --job true --profile data-parallel", 2, "--device emulated: a job computes on cpu or cuda"),
-    ("check --device emulated --adapter reference", 2, "--device emulated: an adapter computes where it likes"),
+    ("check --device emulated --adapter reference", 2, "--device emulated: an adapter chooses its device itself"),
     ("train --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
     ("check --resume", 2, "there is no record in"),
     ("check --out /proc/nope", 3, "/proc/nope"),
-    ("check --launcher nope", 2, "--launcher 'nope'; it is auto"),
+    ("check --launcher nope", 2, "--launcher 'nope'; it must be auto"),
     ("check --backend nccl --device cpu", 2, "--device cpu: with these options backend nccl moves memory of cuda alone"),
     ("bench allreduce_fusion --backend nccl", 2, "--backend nccl: it moves memory of devices alone"),
     ("bench --backend nccl --backend-option library=/nowhere/libnccl.so.2", 3, "'/nowhere/libnccl.so.2' is not on this machine"),
@@ -180,7 +188,7 @@ REFUSALS = [
     ("bench --device emulated:7 --sizes 4", 2, "there is no emulated:7; this process has 2, from emulated:0"),
     ("bench --device emulated --benchmark gossip_throughput.*", 2, "gossip_throughput.network.ethernet.all_reduce has its data in the host's memory, for its slow links "
      "are emulated there; all have them in a device's but memory.copy_streaming, gossip_throughput.network."),
-    ("bench --device emulated allreduce_fusion", 2, "--device: options of allreduce_fusion stand behind its name"),
+    ("bench --device emulated allreduce_fusion", 2, "--device: give options of allreduce_fusion after its name"),
     ("mutants --backend nccl --backend-option library=/nowhere/libnccl.so.2 --filter col.abort_is_local", 3,
      "'/nowhere/libnccl.so.2' is not on this machine"),
     ("mutants --component collectives --backend-option a=1", 2, "backend local has no options"),
@@ -209,13 +217,13 @@ REFUSALS = [
     ("bench --world-size 1000", 2, "--world-size: 1000 ranks"),
     ("bench --min-time 1e300", 2, "'1e300' is not a number of seconds"),
     ("bench --benchmark allreduce_fusion.choice", 2, "`plumbline bench allreduce_fusion` measures allreduce_fusion.choice"),
-    ("bench --repetitions 3 allreduce_fusion", 2, "--repetitions: options of allreduce_fusion stand behind its name"),
+    ("bench --repetitions 3 allreduce_fusion", 2, "--repetitions: give options of allreduce_fusion after its name"),
     ("bench allreduce_fusion --buckets 0", 2, "--buckets '0': 1 byte or more"),
-    ("bench allreduce_fusion --buckets 25x", 2, "--buckets: '25x' is no number of bytes"),
+    ("bench allreduce_fusion --buckets 25x", 2, "--buckets: '25x' is not a size in bytes"),
     ("bench allreduce_fusion --model alexnet", 2, "alexnet"),
     ("bench allreduce_fusion --rounds 0", 2, "'0' is not a whole number from 1"),
     ("bench allreduce_fusion --world-size 65", 2, "--world-size: 65 ranks; at most 64"),
-    ("bench --repetitions 3 pipeline_bubble", 2, "--repetitions: options of pipeline_bubble stand behind its name"),
+    ("bench --repetitions 3 pipeline_bubble", 2, "--repetitions: give options of pipeline_bubble after its name"),
     ("bench pipeline_bubble --schedule nope", 2, "--schedule 'nope': no such schedule"),
     ("bench pipeline_bubble --schedule forward-only", 2, "--schedule forward-only: it trains nothing"),
     ("bench pipeline_bubble --stages 0", 2, "'0' is not a whole number from 1"),
@@ -225,16 +233,16 @@ REFUSALS = [
     ("bench pipeline_bubble --schedule interleaved --stages 2 --micro-batches 5", 2, "multiple of the rounds"),
     ("bench pipeline_bubble --durations F=-1", 2, "a duration is from 0 to 10 seconds, got 'F=-1'"),
     ("bench pipeline_bubble --durations F=0,I=0,W=0", 2, "a rank computes for more than 0 seconds in all, got 'F=0,I=0,W=0'"),
-    ("bench pipeline_bubble --durations F=1,F=2", 2, "--durations: F is twice"),
+    ("bench pipeline_bubble --durations F=1,F=2", 2, "--durations: F appears twice"),
     ("bench pipeline_bubble --durations B=1", 2, "'B=1' is not F=SECONDS, I=SECONDS or W=SECONDS"),
     ("bench pipeline_bubble --durations F=x", 2, "--durations: 'x' is not a number"),
-    ("bench pipeline_bubble --message-bytes=-1", 2, "--message-bytes: '-1' is no number of bytes from 0 on"),
+    ("bench pipeline_bubble --message-bytes=-1", 2, "--message-bytes: '-1' is not a size in bytes"),
     ("bench pipeline_bubble --device emulated", 2, "--device emulated: emulated stages only wait, for as long as a device would compute, and have no memory; it is for --libtorch"),
     ("bench pipeline_bubble --device cuda --libtorch --published", 2, "--published: with --device cuda LibTorch's stages alone are measured; emulated stages only wait"),
     ("bench pipeline_bubble --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
     ("bench allreduce_fusion --device emulated:9 --seconds 0.1", 2, "there is no emulated:9; this process has 2, from emulated:0"),
     ("bench pipeline_bubble --repetitions 0", 2, "'0' is not a whole number from 1"),
-    ("requirements --format xml", 2, "--format 'xml'; it is table"),
+    ("requirements --format xml", 2, "--format 'xml'; it must be table"),
     ("requirements --profile nope", 2, "no profile 'nope'"),
     ("expectations check /nonexistent", 2, "cannot read '/nonexistent': there is no such file"),
     ("expectations check /dev", 2, "cannot read '/dev': it is a folder"),
@@ -289,7 +297,7 @@ REFUSALS = [
     ("gossip --graph complete --nodes 1048576", 2, "20 rounds of a complete of 1048576 nodes with 1048575 peers are 2.2e+13"),
     ("buckets", 2, "--gradients: it names no file"),
     ("buckets --gradients /nonexistent", 2, "--gradients: cannot read '/nonexistent'"),
-    ("buckets --gradients /dev/null --limits 1x", 2, "--limits: '1x' is no number of bytes"),
+    ("buckets --gradients /dev/null --limits 1x", 2, "--limits: '1x' is not a size in bytes"),
     ("buckets --gradients /dev/null --limits 99999999999GiB", 2, "--limits: '99999999999GiB'"),
     ("buckets --gradients /dev/null --rule x", 2, "--rule: there is no 'x'; there are torch, megatron"),
     ("buckets --gradients /dev/null --format png", 2, "--format: there is no 'png'"),
@@ -298,8 +306,8 @@ REFUSALS = [
     ("pass /dev/null", 2, "this is not JSON"),
     ("pass /dev/null --format svg", 2, "--format: there is no 'svg'"),
     ("pass /dev/null --convention torch", 2, "--convention: there is no 'torch'; there are plumbline, paddle"),
-    ("pass /dev/null --max-fuse-numel=-1", 2, "--max-fuse-numel: -1 is no number of elements"),
-    ("pass /dev/null --max-overlap-rings=-1", 2, "--max-overlap-rings: -1 is no number of rings"),
+    ("pass /dev/null --max-fuse-numel=-1", 2, "--max-fuse-numel: -1 is negative"),
+    ("pass /dev/null --max-overlap-rings=-1", 2, "--max-overlap-rings: -1 is out of range"),
     ("topology", 2, "--axes: it names no axis"),
     ("topology --axes , --dims 1,1", 2, "axis 0 of [, ] has an empty name"),
     ("topology --axes a", 2, "--dims: it has no size"),
@@ -315,15 +323,15 @@ REFUSALS = [
     ("topology --axes a,b --dims 65536,16384", 2, "1073741824 ranks; at most 16777216"),
     ("topology --axes a,b --dims 2,3,4", 2, "2 axes [a, b] but 3 sizes [2, 3, 4]"),
     ("topology --axes a,b --dims 2", 2, "2 axes [a, b] but 1 sizes [2]"),
-    ("topology --axes a --dims 2 --convention nope", 2, "--convention 'nope'; it is deepspeed"),
+    ("topology --axes a --dims 2 --convention nope", 2, "--convention 'nope'; it must be deepspeed"),
     ("topology --axes pipe,expert --dims 2,2 --convention megatron", 2, "convention megatron has pipe"),
     ("topology --axes model,tp --dims 2,2 --convention colossalai", 2, "--axes model,tp: convention colossalai has pipe"),
     ("topology --axes class,data --dims 2,2 --convention deepspeed", 2, "'class'"),
     ("topology --axes a,b --dims 2,3 --rank 6", 2, "rank 6 is not in a=2 b=3 (ranks 0 to 5)"),
     ("topology --axes a,b --dims 2,3 --rank=-1", 2, "rank -1 is not in a=2 b=3"),
     ("topology --axes a,b --dims 2,3 --rank one", 2, "--rank: 'one' is not a whole number"),
-    ("topology --axes a,b --dims 2,3 --ranks-per-node 0", 2, "--ranks-per-node 0: it is from 1 to the world's 6 ranks"),
-    ("topology --axes a,b --dims 2,3 --ranks-per-node 7", 2, "--ranks-per-node 7: it is from 1 to the world's 6 ranks"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 0", 2, "--ranks-per-node 0: must be 1 to 6, the number of ranks"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 7", 2, "--ranks-per-node 7: must be 1 to 6, the number of ranks"),
     ("topology --axes a,b --dims 2,3 --ranks-per-node two", 2, "--ranks-per-node: 'two' is not a whole number"),
     ("topology --axes a,b --dims 2,3 --bytes a=1", 2, "--bytes: which bytes cross nodes needs --ranks-per-node"),
     ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes c=1", 2, "'c'"),
@@ -331,8 +339,8 @@ REFUSALS = [
     ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a=-1", 2, "'-1' is not a whole number of bytes"),
     ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a=nan", 2, "'nan' is not a whole number of bytes"),
     ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a=0.5", 2, "'0.5' is not a whole number of bytes"),
-    ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a=1,a=2", 2, "axis 'a' is twice in 'a=1,a=2'"),
-    ("topology --axes a,b --dims 2,3 --format xml", 2, "--format 'xml'; it is text, json or svg"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a=1,a=2", 2, "axis 'a' appears twice in 'a=1,a=2'"),
+    ("topology --axes a,b --dims 2,3 --format xml", 2, "--format 'xml'; it must be text, json or svg"),
     ("topology --axes a,b --dims 64,64 --format svg", 2, "--format svg: 4096 ranks; a picture of more than 512"),
     ("topology --axes a,b --dims 2048,1024 --format json", 2, "--format json: 2097152 ranks"),
     ("topology --axes a,b --dims 2,3 --compare", 2, "--axes a,b: convention plumbline has pipe"),
@@ -355,11 +363,11 @@ TRAINING_REFUSALS = [
     ("schedule --name zbh1 --stages 4 --micro-batches 8", 2, "did you mean zb-h1?"),
     ("schedule --name ZBVZeroBuble --stages 4 --micro-batches 8", 2, "did you mean zbv?"),
     ("schedule --name Interleaved1F1 --stages 4 --micro-batches 8", 2, "did you mean interleaved?"),
-    ("schedule --name gpipe --micro-batches 8", 2, "--stages: it is needed"),
-    ("schedule --name gpipe --stages 4", 2, "--micro-batches: it is needed"),
-    ("schedule --name gpipe --stages 4 --micro-batches 0", 2, "--micro-batches: it is 1 or more, got 0"),
-    ("schedule --name gpipe --stages 0 --micro-batches 8", 2, "--stages: it is 1 or more, got 0"),
-    ("schedule --name gpipe --stages=-1 --micro-batches 8", 2, "--stages: it is 1 or more, got -1"),
+    ("schedule --name gpipe --micro-batches 8", 2, "--stages: it is missing"),
+    ("schedule --name gpipe --stages 4", 2, "--micro-batches: it is missing"),
+    ("schedule --name gpipe --stages 4 --micro-batches 0", 2, "--micro-batches: must be 1 or more, got 0"),
+    ("schedule --name gpipe --stages 0 --micro-batches 8", 2, "--stages: must be 1 or more, got 0"),
+    ("schedule --name gpipe --stages=-1 --micro-batches 8", 2, "--stages: must be 1 or more, got -1"),
     ("schedule --name gpipe --stages four --micro-batches 8", 2, "--stages: 'four' is not a whole number"),
     ("schedule --name gpipe --stages 4 --micro-batches 99999999999", 2, "more than an int holds"),
     ("schedule --name gpipe --stages 65536 --micro-batches 65536", 2, "make more than 8388608 computations"),
@@ -374,38 +382,38 @@ TRAINING_REFUSALS = [
     ("schedule --name auto --stages 4 --micro-batches 8 --chunks 2 --memory-limit 4,4,1,4", 2,
      "--chunks 2, --memory-limit 4,4,1,4: auto: a rank with 2 stages needs a memory limit of at least 2 activations, got 1 on rank 2"),
     ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit 4,4", 2, "one for each of 4, got 2"),
-    ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit=-1", 2, "--memory-limit: it is 0 or more, got -1"),
+    ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit=-1", 2, "--memory-limit: must be 0 or more, got -1"),
     ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit much", 2, "--memory-limit: 'much' is not a whole number"),
     ("schedule --name auto --stages 64 --micro-batches 4096", 2, "make more than 131072 computations"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --rendezvous", 2, "--rendezvous: there are no messages to wait for"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --seed 3", 2, "--seed: it is of the jitter; give --jitter, too"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --seed 3", 2, "--seed: only for --jitter; give --jitter, too"),
     ("schedule --name zb-h1 --stages 4 --micro-batches 8 --memory-limit 4", 2, "--memory-limit: 'zb-h1' has an order of its own"),
     ("schedule --name zb-h1 --stages 4 --micro-batches 8 --slots --format csv", 2, "--slots: they are text, got --format csv"),
-    ("schedule --name gpipe --stages 4 --micro-batches 8 --chunks 0", 2, "--chunks: it is 1 or more, got 0"),
+    ("schedule --name gpipe --stages 4 --micro-batches 8 --chunks 0", 2, "--chunks: must be 1 or more, got 0"),
     ("schedule --name interleaved --stages 4 --micro-batches 9", 2, "9 micro-batches on 4 ranks make 2 rounds"),
     ("schedule --name dualpipev --stages 4 --micro-batches 4", 2, "at least as many micro-batches as stages"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=-1", 2, "--durations: a duration is 0 or more, got '-1'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=-1", 2, "--durations: a duration must be 0 or more, got '-1'"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=x", 2, "--durations: 'x' is not a number"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=nan", 2, "--durations: 'nan' is not a number"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=", 2, "--durations: '' is not a number"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=1,2,3", 2, "--durations: F has 3 entries"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --durations X=1", 2, "--durations: 'X' is not F, B, I or W"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --durations 1", 2, "--durations: '1' is not ACTION=SECONDS"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=1,F=2", 2, "--durations: F is twice"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --latency=-1", 2, "--latency: a latency is 0 or more, got '-1'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=1,F=2", 2, "--durations: F appears twice"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --latency=-1", 2, "--latency: a latency must be 0 or more, got '-1'"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --latency soon", 2, "--latency: 'soon' is not a number"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --bandwidth 0", 2, "--bandwidth: it is above 0 bytes a second, got '0'"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --message-bytes=-1", 2, "--message-bytes: a size is 0 or more"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --bandwidth 0", 2, "--bandwidth: must be above 0 bytes per second, got '0'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --message-bytes=-1", 2, "--message-bytes: a size must be 0 or more"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --stragglers 2=2", 2, "--stragglers: rank 2 is not from 0 to 1"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --stragglers 0=2,0=3", 2, "--stragglers: rank 0 is twice in '0=2,0=3'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --stragglers 0=2,0=3", 2, "--stragglers: rank 0 appears twice in '0=2,0=3'"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=1e308", 2, "the sum of all times must be a number"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=1e304 --format trace", 2, "more microseconds than a number"),
     ("schedule --list --out nowhere", 2, "--list excludes --out"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --stragglers 1", 2, "--stragglers: '1' is not RANK=FACTOR"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --jitter=-1", 2, "--jitter: it is 0 or more, got '-1'"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --seed=-1", 2, "--seed: it is 0 or more, got -1"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --lower nope", 2, "--lower 'nope'; it is none, torch or plumbline"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --format xml", 2, "--format 'xml'; it is text, csv, svg or trace"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --jitter=-1", 2, "--jitter: it must be 0 or more, got '-1'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --seed=-1", 2, "--seed: must be 0 or more, got -1"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --lower nope", 2, "--lower 'nope'; it must be none, torch or plumbline"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --format xml", 2, "--format 'xml'; it must be text, csv, svg or trace"),
     ("schedule --name gpipe --stages 64 --micro-batches 512 --format svg", 2, "--format svg: 65536 computations; a picture of more"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --out /proc/nope", 3, "cannot write '/proc/nope'"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --format csv --out /nonexistent/a.csv", 3, "cannot write '/nonexistent/a.csv'"),
@@ -451,7 +459,7 @@ TRAINING_REFUSALS = [
     ("train --averaging diloco --slowmo-shards 0", 2, "--slowmo-shards: '0' is not a whole number from 1"),
     ("train --averaging diloco --slowmo-lr nan", 2, "--slowmo-lr nan; it must be a finite number"),
     ("train --averaging localsgd --slowmo-momentum 0.5", 2,
-     "--slowmo-momentum says nothing to --averaging localsgd; it is of slowmo, diloco"),
+     "--slowmo-momentum has no effect on --averaging localsgd; it is for slowmo, diloco"),
     ("train --averaging slowmo --slowmo-momentum inf", 2, "--slowmo-momentum inf; it must be a finite number"),
     ("train --averaging slowmo --slowmo-lr much", 2, "--slowmo-lr"),
     ("train --averaging slowmo --slowmo-memory half", 2, "--slowmo-memory 'half'; it must be efficient or whole"),
@@ -469,16 +477,16 @@ TRAINING_REFUSALS = [
      "--lr-decay 1e+30: the learning rate of step 2 is 1e+59, and float32's are from 1.17549e-38 to 3.40282e+38"),
     ("train --averaging localsgd --lr-decay 1e-20 --no-judge", 2, "the learning rate of step 2 is 1e-41"),
     ("train --averaging slowmo --gossip-graph ring", 2,
-     "--gossip-graph says nothing to --averaging slowmo (slowmo over localsgd); it is of sgp, slowmo over sgp"),
-    ("train --averaging slowmo,localsgd --push-pull", 2, "--push-pull says nothing to --averaging slowmo,localsgd"),
+     "--gossip-graph has no effect on --averaging slowmo (slowmo over localsgd); it is for sgp, slowmo over sgp"),
+    ("train --averaging slowmo,localsgd --push-pull", 2, "--push-pull has no effect on --averaging slowmo,localsgd"),
     ("train --averaging slowmo --averaging-base sgp --localsgd-frequency 2", 2,
-     "--localsgd-frequency says nothing to --averaging slowmo (slowmo over sgp)"),
-    ("train --averaging slowmo --average-at-slow-steps", 2, "--average-at-slow-steps says nothing to --averaging slowmo"),
-    ("train --averaging slowmo --overlap", 2, "--overlap says nothing to --averaging slowmo"),
+     "--localsgd-frequency has no effect on --averaging slowmo (slowmo over sgp)"),
+    ("train --averaging slowmo --average-at-slow-steps", 2, "--average-at-slow-steps has no effect on --averaging slowmo"),
+    ("train --averaging slowmo --overlap", 2, "--overlap has no effect on --averaging slowmo"),
     ("train --averaging sgp --overlap-lag 2", 2, "--overlap-lag 2; it needs --overlap"),
     ("train --averaging sgp --overlap --overlap-lag -1", 2, "'-1' is not a whole number from 0"),
     ("train --averaging slowmo --slowmo-memory whole --slowmo-shards 2", 2,
-     "--slowmo-shards says nothing to --slowmo-memory whole"),
+     "--slowmo-shards has no effect on --slowmo-memory whole"),
     ("train --averaging sgp --precision amp", 2, "--precision amp with --averaging; it must be fp32, fp16 or bf16"),
     ("train --averaging sgp --precision fp8", 2, "--precision 'fp8'; it must be fp32, fp16, bf16, amp or amp-bf16"),
     ("train --averaging sgp --precision fp16,bf16", 2, "--precision 'fp16,bf16'; it must be"),
@@ -1098,11 +1106,42 @@ class Commands(unittest.TestCase):
                 self.assertIn("nothing ran: a run without a result proves nothing; each case needs memory of cuda:0 (device cuda: ", self.done.stdout)
 
     def test_help_has_an_example_for_every_command(self):
-        for command in ("check", "train", "bench", "bench allreduce_fusion", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
-                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "gossip", "pass", "scaler", "adapter", "build-module", "doctor"):
+        for command in COMMANDS:
             self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
             self.assertEqual(self.done.stdout.count("Exit status: "), 1, command)
+
+    def test_help_is_plain_english_in_lines_of_100_columns(self):
+        for command in COMMANDS:
+            self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
+            self.assertNotRegex(self.done.stdout, r"\b(TEXT|INT|UINT|FLOAT|Excludes|Needs|REQUIRED)\b", command)
+            for line in self.done.stdout.splitlines():
+                self.assertLessEqual(len(line), 100, f"{command}: {line}")
+                self.assertEqual(list(check_prose.problems_of(line)), [], f"{command}: {line}")
+
+    def test_help_gives_names_ranges_and_defaults(self):
+        self.assertEqual(self.run_plumbline("check", "--help"), 0)
+        for line in ("  --seed N                    random seed of inputs and delays (0 to 2^63-1; default 1)",
+                     "  --job-launches-ranks        start the job once; it starts its ranks itself (requires --job)"):
+            self.assertIn(line + "\n", self.done.stdout)
+        self.assertEqual(self.run_plumbline("bench", "--help"), 0)
+        self.assertRegex(self.done.stdout, r"--repetitions N +samples per benchmark and size \(1 or more; default 7\)\n")
+        self.assertRegex(self.done.stdout, r"--sizes SIZE,\.\.\. +message sizes in bytes: 4,64Ki,16MiB \(default 4,1Ki,")
+
+    def test_a_value_that_is_missing_is_named_as_in_the_help(self):
+        for arguments, words in (("check --filter", "--filter: the value is missing; give --filter PATTERN"),
+                                 ("topology --out", "--out: the value is missing; give --out FILE"),
+                                 ("bench --min-time", "--min-time: the value is missing; give --min-time SECONDS")):
+            self.assertEqual(self.run_plumbline(*arguments.split()), 2)
+            self.assertIn(words, self.done.stderr)
+
+    def test_gossip_lists_its_graphs(self):
+        self.assertEqual(self.run_plumbline("gossip", "--list"), 0, self.done.stderr)
+        header, *rows = self.done.stdout.splitlines()
+        self.assertEqual(header.split(), ["graph", "name", "in", "FairScale", "peers", "of", "a", "node"])
+        self.assertEqual(len(rows), 11)
+        for row in rows:
+            self.assertEqual(self.run_plumbline("gossip", "--graph", row.split()[0], "--rounds", "1"), 0, self.done.stderr)
 
     def test_the_command_that_repeats_a_failure_repeats_it(self):
         options = ["--mutant", "col.drop_last_element", "--filter", "COLL-001", "--world-size", "2", "--fail-fast"]
@@ -1580,13 +1619,13 @@ class Commands(unittest.TestCase):
         for layers, words in (
                 ("name,type\n", "layers.csv:1:1: there is no column 'parameters'"),
                 (LAYER_COLUMNS + ",flops\n", "layers.csv:1:56: there is no column 'flops'"),
-                (LAYER_COLUMNS + ", name\n", "layers.csv:1:57: column 'name' is there twice"),
+                (LAYER_COLUMNS + ", name\n", "layers.csv:1:57: column 'name' appears twice"),
                 (LAYER_COLUMNS + "\n", "layers.csv:1:1: there is no layer below the first line"),
                 (LAYER_COLUMNS + "\n\na,A,1,1\n", "layers.csv:3:1: 4 fields for 6 columns"),
-                (LAYER_COLUMNS + "\na,A,1, -1,1,0\n", "layers.csv:2:8: forward '-1'; it is a number of seconds, 0 or more"),
+                (LAYER_COLUMNS + "\na,A,1, -1,1,0\n", "layers.csv:2:8: forward '-1'; it must be a number of seconds, 0 or more"),
                 (LAYER_COLUMNS + "\na,A,1,1,nan,0\n", "layers.csv:2:9: backward 'nan'"),
                 (LAYER_COLUMNS + "\na,A,1,1,,0\n", "layers.csv:2:9: backward ''"),
-                (LAYER_COLUMNS + "\na,A,1.5,1,1,0\n", "layers.csv:2:5: parameters '1.5'; it is a whole number from 0 to 2^53"),
+                (LAYER_COLUMNS + "\na,A,1.5,1,1,0\n", "layers.csv:2:5: parameters '1.5'; it must be a whole number from 0 to 2^53"),
                 (LAYER_COLUMNS + "\na,A,1,1,1,1e99\n", "layers.csv:2:11: activation_bytes '1e99'"),
                 (LAYER_COLUMNS + "\n,A,1,1,1,1\n", "layers.csv:2:1: the layer has no name"),
                 (LAYER_COLUMNS + "\n\"a,b\",A,1,1,1,1\n", "layers.csv:2:1: a quote"),
@@ -1597,10 +1636,10 @@ class Commands(unittest.TestCase):
                 self.with_layers(layers=layers, status=2)
                 self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
                 self.assertIn(words, self.done.stderr)
-        for arguments, words in ((["--partition", "even"], "--partition 'even'; it is uniform, parameters, optimal or type:"),
+        for arguments, words in ((["--partition", "even"], "--partition 'even'; it must be uniform, parameters, optimal or type:"),
                                  (["--partition", "type:conv"], "'conv' is found in no type of the 6 layers"),
                                  (["--partition", "type:("], "'(' is no regular expression"),
-                                 (["--memory-bytes=-1"], "--memory-bytes: a size is 0 or more, got '-1'"),
+                                 (["--memory-bytes=-1"], "--memory-bytes: a size must be 0 or more, got '-1'"),
                                  (["--memory-bytes", "0.5"], "--memory-bytes: '0.5' is not a whole number of bytes"),
                                  (["--bytes-per-parameter", "x"], "--bytes-per-parameter: 'x' is not a number")):
             with self.subTest(arguments):
@@ -1761,7 +1800,7 @@ class Commands(unittest.TestCase):
                 ("0F0\n0B0\n", [], "a stage has one rank"),
                 ("0F0,0B0\n", ["--stage-to-rank", "0,1"], "--stage-to-rank: rank 1 is not one of the file's 1 ranks"),
                 ("0F0,0B0\n", ["--stage-to-rank", "0,x"], "--stage-to-rank: 'x' is not a whole number"),
-                ("0F0,0B0\n", ["--micro-batches", "0"], "--micro-batches: it is 1 or more, got 0")):
+                ("0F0,0B0\n", ["--micro-batches", "0"], "--micro-batches: must be 1 or more, got 0")):
             with self.subTest(words):
                 self.assertEqual(self.check_schedule(csv, *arguments, status=2), "")
                 self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
@@ -1770,7 +1809,7 @@ class Commands(unittest.TestCase):
     def test_gossip_shows_a_graph_and_its_rate(self):
         self.assertEqual(self.run_plumbline("gossip", "--graph", "ring", "--nodes", "8", "--peers", "2", "--rounds", "3"), 0)
         self.assertIn("     0: 1 7\n", self.done.stdout)
-        self.assertIn("0.804738 a round: spectral gap 0.195262", self.done.stdout)
+        self.assertIn("0.804738 per round; spectral gap 0.195262", self.done.stdout)
         self.assertIn("blocking sends, one at a time, never end", self.done.stdout)
         self.assertEqual(self.run_plumbline("gossip", "--graph", "mesh", "--nodes", "6", "--mixing", "metropolis-hastings",
                                             "--format", "json", "--rounds", "4"), 0)
@@ -1889,7 +1928,7 @@ class Commands(unittest.TestCase):
         self.buckets("--gradients", "gradients.csv", "--rule", "megatron", "--instances", "2", status=2)
         self.assertIn("--instances: it needs --distributed-optimizer", self.done.stderr)
         self.buckets("--gradients", "gradients.csv", "--distributed-optimizer", "3", status=2)
-        self.assertIn("--distributed-optimizer: it is of --rule megatron", self.done.stderr)
+        self.assertIn("--distributed-optimizer: only for --rule megatron", self.done.stderr)
         (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\na,100,f32\n")
         self.buckets("--gradients", "gradients.csv", status=2)
         self.assertIn("--gradients gradients.csv: gradients, line 3: the name 'a' is that of gradients, line 2 already", self.done.stderr)
@@ -1916,7 +1955,7 @@ class Commands(unittest.TestCase):
                           "error: alignment: gradient 2 starts at element 15 of bucket 0, no multiple of 64 ('fc2')\n", text)
         # A layout does not say what its padding is for.
         (folder / "layout.json").write_text('{"param_index": [[192, 222, 0], [128, 149, 0], [64, 84, 0], [0, 15, 0]], "bucket_indices": [[0, 256]]}')
-        self.assertIn("--distributed-optimizer RANKS does", self.buckets(*check, "layout.json", status=1))
+        self.assertIn("--distributed-optimizer N explains it", self.buckets(*check, "layout.json", status=1))
         self.assertIn("Megatron-core's layout: 1 buckets", self.buckets(*check, "layout.json", "--distributed-optimizer", "4"))
 
     def test_buckets_of_what_others_write_about_theirs(self):
@@ -1934,7 +1973,7 @@ class Commands(unittest.TestCase):
         text = self.buckets("--gradients", "gradients.csv", "--check", "groups.json", status=1)
         self.assertIn("error: missing: gradient 1 is in no bucket ('fc1')\nerror: doubled: gradient 2 is in 2 places ('fc2')\n", text)
         for wrong, words in (('{"a": 1}', "a plan must have buckets (ours), param_index and bucket_indices (Megatron-core's layout)"),
-                             ("3", "got 3"), ("{", "it is no JSON"), ('{"buckets": 3}', "plan.buckets must be a list, got 3"),
+                             ("3", "got 3"), ("{", "not JSON"), ('{"buckets": 3}', "plan.buckets must be a list, got 3"),
                              ('{"buckets": [], "member_alignment": 0}', "plan.member_alignment must be 1 or more, got 0"),
                              ('{"param_index": []}', "layout.param_index has 0 parameters; there are 4 gradients"),
                              ('{"bucket_sizes": "141, 203"}', "a bucket of 203 bytes is none of these gradients"),
@@ -2003,14 +2042,14 @@ class Commands(unittest.TestCase):
         (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\n")
         (folder / "order.txt").write_text("a\n")
         (folder / "plan.json").write_text('{"buckets": [{"dtype": "f32", "elements": 100, "members": [[0, 0]]}]}')
-        for options, words in (("--rule flat --limits 1MiB", "--limits: it is of --rule torch"),
-                               ("--check plan.json --limits 1MiB", "--limits: it is of --rule torch"),
-                               ("--check plan.json --rule flat --distributed-optimizer 2", "--distributed-optimizer: it is of --rule megatron"),
+        for options, words in (("--rule flat --limits 1MiB", "--limits: only for --rule torch"),
+                               ("--check plan.json --limits 1MiB", "--limits: only for --rule torch"),
+                               ("--check plan.json --rule flat --distributed-optimizer 2", "--distributed-optimizer: only for --rule megatron"),
                                ("--check plan.json --pad-for-bandwidth", "--pad-for-bandwidth: it needs --distributed-optimizer"),
                                ("--check plan.json --distributed-optimizer 0", "--distributed-optimizer: 0 ranks; there must be 1 or more"),
                                ("--check plan.json --format json", "--format: the report of --check is text"),
-                               ("--check plan.json --ranks 4", "--ranks: it is of --format svg"),
-                               ("--backward 1", "--backward: it is of --format svg"),
+                               ("--check plan.json --ranks 4", "--ranks: only for --format svg"),
+                               ("--backward 1", "--backward: only for --format svg"),
                                ("--format svg --backward 0", "--backward: 0 seconds have no picture; it must be above 0"),
                                ("--rule megatron --order order.txt", "--order: --rule megatron goes from the last gradient to the first")):
             self.buckets("--gradients", "gradients.csv", *options.split(), status=2)
@@ -2470,8 +2509,8 @@ class Commands(unittest.TestCase):
         # A file of one rank that is missing: the checkpoint before is the last one.
         os.remove(self.folder / "saved/seed1/sgp/step-9/rank2.safetensors")
         self.assertEqual(self.averaged("--steps", "14", *saved, "--resume", "--out", "second"), 0, self.done.stdout + self.done.stderr)
-        self.assertIn("slowmo, seed 1: goes on from step 9", self.done.stdout)
-        self.assertIn("sgp, seed 1: goes on from step 8", self.done.stdout)
+        self.assertIn("slowmo, seed 1: continues from step 9", self.done.stdout)
+        self.assertIn("sgp, seed 1: continues from step 8", self.done.stdout)
         self.assertIn("OK: every step is what the papers say", self.done.stdout)
         self.assertEqual((self.folder / "second/averaging.json").read_text(), (self.folder / "whole/averaging.json").read_text())
 
@@ -2491,7 +2530,7 @@ class Commands(unittest.TestCase):
                                  ["step-4", "step-8"])
                 self.assertEqual(self.averaged("--steps", "14", *saved, "--resume", "--out", "second"), 0,
                                  self.done.stdout + self.done.stderr)
-                self.assertIn("sgp, seed 1: goes on from step 8", self.done.stdout)
+                self.assertIn("sgp, seed 1: continues from step 8", self.done.stdout)
                 self.assertIn("OK: every step is what the papers say", self.done.stdout)
                 for step in ("step-4", "step-8", "step-12"):
                     for file in sorted((self.folder / f"whole-{precision}/seed1/sgp" / step).iterdir()):

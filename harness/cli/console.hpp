@@ -13,7 +13,7 @@ namespace plumbline::cli {
 
 class Console {
  public:
-  /// Colours and a moving line only where somebody sees a terminal. `groups`: how many shapes are under way at a time.
+  /// Colours and a moving line only on a terminal. `groups`: the number of shapes under way at a time.
   Console(const suite::Suite& suite, std::size_t planned, bool terminal, int groups = 1);
 
   /// Something new of this kind begins; without a terminal one line per shape, or of several groups one each 5 seconds,

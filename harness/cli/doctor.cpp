@@ -148,7 +148,7 @@ Finding gpu() {
   int count = 0, error = start(0);
   if (error == 0) error = count_devices(&count);
   if (error != 0)
-    return {"GPU", false, fmt::format("the CUDA driver is here, and refuses to start: its error {}", error)};
+    return {"GPU", false, fmt::format("the CUDA driver is installed, but cuInit failed with error {}", error)};
   return {"GPU", count > 0, fmt::format("the CUDA driver sees {} of them", count)};
 }
 
@@ -257,11 +257,13 @@ int run_doctor(bool starts, const Program& program) {
 }  // namespace
 
 Command add_doctor(CLI::App& app, const Program& program) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "Say which backends, profiles and tools this machine can run, and why not");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Show which backends, profiles and tools this machine can run, and why the others cannot");
   auto starts = std::make_shared<bool>(false);
-  command->add_flag("--start", *starts, "Start two ranks of each backend, too, and have them meet in a barrier");
-  command->footer("Example: plumbline doctor --start");
+  command->add_flag("--start", *starts, "also start two ranks of each backend and run a barrier");
+  command->footer(
+      "Example: plumbline doctor --start\n"
+      "Exit status: 0 the list was printed; 2 usage error; 3 it could not be printed.");
   return [starts, &program] { return run_doctor(*starts, program); };
 }
 

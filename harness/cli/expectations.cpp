@@ -109,15 +109,20 @@ int edit(const EditFile& options, const Program& program, decltype(expectations:
 }
 
 Command add_check_file(CLI::App& app, const Program& program) {
-  CLI::App* command = app.add_subcommand("check", "Say whether a file is valid, and what is expired or soon will be");
+  CLI::App* command =
+      app.add_subcommand("check", "Validate a file of expectations, and list the entries that expired or will soon");
   auto options = std::make_shared<CheckFile>();
-  command->add_option("FILE", options->file, "Expectations, as harness/expectations/README.md describes them")
+  command->add_option("FILE", options->file, "file of expectations; the README below describes its format")
+      ->type_name("FILE")
       ->required();
-  command->add_option("--records", options->records, "Folders of records: how often did the flakes fail in them?")
+  command
+      ->add_option("--records", options->records,
+                   "folders of records, from which the failure rate of each flaky case is computed")
       ->type_name("DIR");
   command->footer(
-      "Example: plumbline expectations check acme.toml --records nightly\n"
-      "Exit status: 0 valid, 2 not valid, or with entries that are expired.");
+      "Example: plumbline expectations check acme.toml --records nightly\nFormat of FILE: "
+      "share/doc/plumbline/harness/expectations/README.md of the installation.\nExit status: 0 valid; 2 usage error, "
+      "not valid, or entries that expired.");
   return [options, &program] { return check(*options, program); };
 }
 
@@ -125,14 +130,16 @@ Command add_editor(CLI::App& app, const Program& program, const std::string& nam
                    decltype(expectations::update)& editor) {
   CLI::App* command = app.add_subcommand(name, what);
   auto options = std::make_shared<EditFile>();
-  command->add_option("RECORD", options->record, "The run.jsonl of a run of plumbline check")->required();
-  command->add_option("--file", options->file, "The expectations")->required();
+  command->add_option("RECORD", options->record, "run.jsonl of a run of plumbline check")
+      ->type_name("RECORD")
+      ->required();
+  command->add_option("--file", options->file, "file of expectations")->type_name("FILE")->required();
   CLI::Option* const out =
-      command->add_option("--out", options->out, "Write there, and leave --file as it is")->type_name("FILE");
-  command->add_flag("--dry-run", options->dry_run, "Only say what would change")->excludes(out);
+      command->add_option("--out", options->out, "write to FILE, and leave --file unchanged")->type_name("FILE");
+  command->add_flag("--dry-run", options->dry_run, "print the changes without writing them")->excludes(out);
   command->footer(
-      fmt::format("Example: plumbline expectations {} results/latest/check-mpi/run.jsonl --file acme.toml\n"
-                  "Exit status: 0 done, 1 with something left that a person must decide, 2 usage.",
+      fmt::format("Example: plumbline expectations {} results/latest/check-mpi/run.jsonl --file acme.toml\nExit "
+                  "status: 0 success; 1 entries need a decision; 2 usage error, or a file that is not valid.",
                   name));
   return [options, &program, &editor] { return edit(*options, program, editor); };
 }
@@ -140,16 +147,19 @@ Command add_editor(CLI::App& app, const Program& program, const std::string& nam
 }  // namespace
 
 Command add_expectations(CLI::App& app, const Program& program) {
-  CLI::App* command = app.add_subcommand("expectations", "Look after the file of what a subject is known to do wrong");
+  CLI::App* command = app.add_subcommand("expectations", "Maintain the file of the known failures of a subject");
   command->require_subcommand(1);
-  command->footer("Example: plumbline expectations check acme.toml");
+  command->footer(
+      "Example: plumbline expectations check acme.toml\n"
+      "         plumbline expectations update results/latest/check-mpi --file acme.toml\n"
+      "Exit status: 0 success; 1 entries need a decision; 2 usage error, or a file that is not valid.");
   std::map<std::string, Command> commands;
   commands["check"] = add_check_file(*command, program);
   commands["update"] =
       add_editor(*command, program, "update",
-                 "Add what fails, and change what fails otherwise than expected; comments stay", expectations::update);
+                 "Add new failures, and update entries whose failure changed; keep comments", expectations::update);
   commands["prune"] =
-      add_editor(*command, program, "prune", "Take out what passes; comments stay", expectations::prune);
+      add_editor(*command, program, "prune", "Remove entries whose cases pass; keep comments", expectations::prune);
   return [command, commands] { return commands.at(command->get_subcommands().front()->get_name()).run(); };
 }
 

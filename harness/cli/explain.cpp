@@ -54,13 +54,13 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
     if (bracket != std::string::npos)
       for (const suite::Case& one : suite::cases_of(check)) cases.push_back(one.id());
     if (bracket == std::string::npos || std::ranges::count(cases, id) > 0) return suite.verified_by(check);
-    throw NotFound(fmt::format("'{}' is no case of {}{}", id, check.id, did_you_mean(id, std::move(cases))));
+    throw NotFound(fmt::format("'{}' is not a case of {}{}", id, check.id, did_you_mean(id, std::move(cases))));
   }
   for (const mutants::Mutant& mutant : suite.mutants())
     if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
   throw NotFound(
       fmt::format("'{}' is no requirement, check, case, mutant or hollow subject; plumbline requirements "
-                  "and plumbline mutants --list show what there is{}",
+                  "and plumbline mutants --list print them{}",
                   id, nearest_to(suite, id)));
 }
 
@@ -90,7 +90,7 @@ void print_check(const suite::Suite& suite, const std::string& id) {
   const std::string where =
       worlds.empty() ? std::string("of an adapter") : fmt::format("at {} ranks", fmt::join(worlds, ", "));
   fmt::print("  check      {} ({} door): {} case{} {}{}\n", id, name_of(check->door), cases, cases == 1 ? "" : "s",
-             where, check->deadlock_prone ? ", in the arms plain, rendezvous and chaos" : "");
+             where, check->deadlock_prone ? ", in modes plain, rendezvous and chaos" : "");
 }
 
 std::string under(const std::string& mode) { return mode == suite::ExecutionMode{}.name() ? "" : " under " + mode; }
@@ -209,14 +209,17 @@ int run_explain(const ExplainOptions& options, const Program& program) {
 
 Command add_explain(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand(
-      "explain", "Say what a requirement demands, why, what tests it, and what shows that it can fail");
+      "explain", "Explain a requirement: its sentence, sources and checks, and the mutants that prove the checks");
   auto options = std::make_shared<ExplainOptions>();
-  command
-      ->add_option("id", options->id,
-                   "A requirement or a hollow subject; or a check, a case or a mutant, for the requirements of it")
+  command->add_option("id", options->id, "id of a requirement, check, case, mutant or hollow subject")
+      ->type_name("ID")
       ->required();
-  command->add_option("--record", options->record, "Also its verdict in this record")->type_name("RUN");
-  command->footer("Example: plumbline explain COLL-049 --record results/latest/check-local");
+  command
+      ->add_option("--record", options->record, "also print the verdict in this record: its run.jsonl, or its folder")
+      ->type_name("RUN");
+  command->footer(
+      "Example: plumbline explain COLL-049 --record results/latest/check-local\n"
+      "Exit status: 0 success; 2 usage error, or no such id or record.");
   return [options, &program] { return run_explain(*options, program); };
 }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/cli/svg.hpp"
@@ -29,6 +30,7 @@ using gossip::GraphKind;
 using gossip::Mixing;
 
 struct GossipCommandOptions {
+  bool list = false;
   std::string graph = "n-peer-exponential", mixing = "uniform", convention = "plumbline", format = "text", out;
   int nodes = 8, peers = 0, rounds = 20, rows = 0, center = 0;
   std::uint64_t seed = 0;
@@ -58,10 +60,10 @@ Graph gossip_graph_of(const GossipCommandOptions& options) {
     throw InvalidArgument(fmt::format("--convention: there is no '{}'; {}", options.convention,
                                       there_are(options.convention, {"plumbline", "fairscale"})));
   if (options.rows > 0 && *kind != GraphKind::mesh)
-    throw InvalidArgument(fmt::format("--rows {}: it is of --graph mesh; {} has none", options.rows, options.graph));
+    throw InvalidArgument(fmt::format("--rows {}: only for --graph mesh; {} has no rows", options.rows, options.graph));
   if (options.center > 0 && *kind != GraphKind::star)
     throw InvalidArgument(
-        fmt::format("--center {}: it is of --graph star; {} has none", options.center, options.graph));
+        fmt::format("--center {}: only for --graph star; {} has no center", options.center, options.graph));
   try {
     return Graph({.kind = *kind,
                   .nodes = options.nodes,
@@ -115,7 +117,7 @@ std::string gossip_text(const GossipView& view) {
   std::string text = fmt::format(
       "{}, {} nodes, {} a round, {} shares: {}regular, {}, weights {}\n", name_of(graph.options().kind), graph.nodes(),
       graph.peers_per_round() == 0 ? "all" : fmt::format("{} peers", graph.peers_per_round()),
-      name_of(view.mixing.kind), graph.is_regular() ? "" : "not ", graph.is_dynamic() ? "in turn" : "static",
+      name_of(view.mixing.kind), graph.is_regular() ? "" : "not ", graph.is_dynamic() ? "dynamic" : "static",
       gossip::carries_weight(graph, view.mixing) ? "travel" : "stay 1");
   for (int node = 0; node < std::min(graph.nodes(), kMostNodesShown); ++node) {
     const auto [book, entries] = book_shown(graph, node);
@@ -125,11 +127,12 @@ std::string gossip_text(const GossipView& view) {
   if (graph.nodes() > kMostNodesShown) text += fmt::format("   ...: {} more nodes\n", graph.nodes() - kMostNodesShown);
   if (view.spectrum) {
     text += fmt::format(
-        "{:.6g} of the distance to the mean is left behind {} rounds, {:.6g} a round: spectral gap {:.6g}{}\n",
+        "distance to the mean after {1} rounds: {0:.6g} of the initial one, {2:.6g} per round; spectral gap "
+        "{3:.6g}{4}\n",
         view.spectrum->contraction, view.spectrum->rounds, view.spectrum->per_round, view.spectrum->spectral_gap,
         view.spectrum->is_doubly_stochastic ? "" : " in the long run");
   } else {
-    text += "spectral gap: not worked out for so many nodes of this graph\n";
+    text += "spectral gap: not computed for this number of nodes of this graph\n";
   }
   if (graph.nodes() <= kMostNodesShown && gossip::blocks_one_at_a_time(graph, 0))
     text += "blocking sends, one at a time, never end\n";
@@ -223,30 +226,84 @@ int run_gossip(const GossipCommandOptions& options) {
   return 0;
 }
 
+// The peers of a node, by their distance along the ring of all nodes.
+std::string_view peers_of(GraphKind kind) {
+  switch (kind) {
+    case GraphKind::directed_exponential:
+      return "1, 2, 4, ... nodes after and before it, one after the other";
+    case GraphKind::n_peer_exponential:
+      return "powers of p + 1 after it, p peers per round";
+    case GraphKind::bipartite_exponential:
+      return "1 and 1 + 2^i nodes after and before it; an even number of nodes";
+    case GraphKind::directed_linear:
+      return "every odd distance after and before it";
+    case GraphKind::bipartite_linear:
+      return "every odd distance after and before it; an even number of nodes";
+    case GraphKind::ring:
+      return "the next and the previous node";
+    case GraphKind::static_exponential:
+      return "1, 2, 4, ... nodes after it, all in every round";
+    case GraphKind::mesh:
+      return "the neighbours in a grid of --rows rows";
+    case GraphKind::star:
+      return "the center; of the center all other nodes";
+    case GraphKind::complete:
+      return "all other nodes";
+    case GraphKind::random_matching:
+      return "one other node, drawn in each round from --seed";
+    case GraphKind::phone_book:
+      break;
+  }
+  return "";
+}
+
+int list_graphs() {
+  fmt::print("{:<23}{:<38}peers of a node\n", "graph", "name in FairScale");
+  for (const GraphKind kind : gossip::kNamedGraphs)
+    fmt::print("{:<23}{:<38}{}\n", gossip::name_of(kind), gossip::fairscale_name_of(kind), peers_of(kind));
+  return 0;
+}
+
 }  // namespace
 
 Command add_gossip(CLI::App& app, const Program&) {
-  CLI::App* command = app.add_subcommand("gossip", "Show a gossip graph: who sends to whom, and how fast nodes agree");
+  CLI::App* command =
+      app.add_subcommand("gossip", "Show a gossip graph: the peers of each node, and how fast the nodes agree");
   auto options = std::make_shared<GossipCommandOptions>();
-  command->add_option("--graph", options->graph, "The graph's name, ours or FairScale's")->capture_default_str();
+  command->add_option("--graph", options->graph, "graph by its name here or in FairScale; --list prints all")
+      ->capture_default_str();
   const auto add_number = [&](const char* name, int& to, int least, int most, const char* words) {
     command->add_option(name, to, words)->check(at_least(least, most))->capture_default_str();
   };
-  add_number("--nodes", options->nodes, 1, kMostNodesSimulated, "Nodes");
-  add_number("--peers", options->peers, 0, kMostNodesSimulated, "Peers a round; 0: the graph's own number");
-  command->add_option("--mixing", options->mixing, "uniform, metropolis-hastings or skewed")->capture_default_str();
-  add_number("--rounds", options->rounds, 0, kMostRoundsSimulated, "Rounds that are simulated");
-  add_number("--rows", options->rows, 0, kMostNodesSimulated, "Rows of a mesh; 0: as square as can be");
-  add_number("--center", options->center, 0, kMostNodesSimulated, "Center of a star");
-  command->add_option("--seed", options->seed, "Of random matchings and of the values")
+  add_number("--nodes", options->nodes, 1, kMostNodesSimulated, "number of nodes");
+  add_number("--peers", options->peers, 0, kMostNodesSimulated, "peers per round; 0 is the graph's own number");
+  command->add_option("--mixing", options->mixing, "mixing weights: uniform, metropolis-hastings or skewed")
+      ->capture_default_str();
+  add_number("--rounds", options->rounds, 0, kMostRoundsSimulated, "number of simulated rounds");
+  add_number("--rows", options->rows, 0, kMostNodesSimulated, "rows of a mesh; 0 is the most nearly square mesh");
+  add_number("--center", options->center, 0, kMostNodesSimulated, "center node of a star");
+  command->add_option("--seed", options->seed, "random seed of matchings and of the simulated values")
       ->check(seed_number())
       ->capture_default_str();
-  command->add_option("--convention", options->convention, "plumbline or fairscale")->capture_default_str();
-  command->add_option("--format", options->format, "text, json or svg")->capture_default_str();
-  command->add_option("--out", options->out,
-                      "A file in place of standard output; in a folder, gossip.txt, .json or .svg");
-  command->footer("Example: plumbline gossip --graph mesh --nodes 12 --mixing metropolis-hastings");
-  return [options] { return run_gossip(*options); };
+  command
+      ->add_option("--convention", options->convention,
+                   "plumbline, or fairscale (graphs exactly as FairScale 0.4.13 builds them)")
+      ->capture_default_str();
+  command->add_option("--format", options->format, "text, json or svg")->type_name("FORMAT")->capture_default_str();
+  command
+      ->add_option("--out", options->out,
+                   "file to write in place of standard output; in a folder gossip.txt, .json or .svg")
+      ->type_name("FILE");
+  command->add_flag("--list", options->list, "print the graphs with their peers, and show none");
+  group_options(*command, "Graph",
+                {"--list", "--graph", "--nodes", "--peers", "--rows", "--center", "--convention", "--mixing"});
+  group_options(*command, "Simulation", {"--rounds", "--seed"});
+  group_options(*command, "Output", {"--format", "--out"});
+  command->footer(
+      "Example: plumbline gossip --graph mesh --nodes 12 --mixing metropolis-hastings\n"
+      "         plumbline gossip --list\n"
+      "Exit status: 0 success; 2 usage error; 3 the output was not written.");
+  return [options] { return options->list ? list_graphs() : run_gossip(*options); };
 }
 
 }  // namespace plumbline::cli

@@ -8,8 +8,8 @@
 
 namespace plumbline::cli {
 
-/// The JSON of a text. Throws InvalidArgument with name, line and column for what is none, and for a field that an
-/// object has twice.
+/// The JSON of a text. Throws InvalidArgument with name, line and column for text that is not JSON, and for a field
+/// that an object has twice.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const std::string& name);
 
 }  // namespace plumbline::cli

@@ -44,14 +44,14 @@ class Reader {
   [[nodiscard]] double seconds(std::string_view name, const Field& field) const {
     const std::optional<double> value = number(field);
     if (!value || !(*value >= 0))
-      refuse(field, fmt::format("{} '{}'; it is a number of seconds, 0 or more", name, field.text));
+      refuse(field, fmt::format("{} '{}'; it must be a number of seconds, 0 or more", name, field.text));
     return *value;
   }
 
   [[nodiscard]] std::int64_t count(std::string_view name, const Field& field) const {
     const std::optional<double> value = number(field);
     if (!value || !(*value >= 0) || *value > kMostBytes || *value != std::floor(*value))
-      refuse(field, fmt::format("{} '{}'; it is a whole number from 0 to 2^53", name, field.text));
+      refuse(field, fmt::format("{} '{}'; it must be a whole number from 0 to 2^53", name, field.text));
     return static_cast<std::int64_t>(*value);
   }
 
@@ -98,7 +98,7 @@ class Columns {
       if (std::ranges::count(kNeeded, name) + std::ranges::count(kOptional, name) == 0)
         reader.refuse(header[i], fmt::format("there is no column '{}'; the first line names {}, and perhaps {}", name,
                                              fmt::join(kNeeded, ","), fmt::join(kOptional, ",")));
-      if (*find(name) != i) reader.refuse(header[i], fmt::format("column '{}' is there twice", name));
+      if (*find(name) != i) reader.refuse(header[i], fmt::format("column '{}' appears twice", name));
     }
     for (const std::string_view name : kNeeded)
       if (!find(name))

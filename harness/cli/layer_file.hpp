@@ -9,7 +9,7 @@
 //             activation_bytes  kept of one micro-batch from its forward to its backward
 //         and, where they are known,
 //             weight_gradient   seconds of the backward that may wait: W; half of it unless told
-//             parameter_bytes   kept throughout; so many a parameter unless told
+//             parameter_bytes   kept throughout; bytes per parameter by default
 //             output_bytes      sent to the next stage
 #pragma once
 

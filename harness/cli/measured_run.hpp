@@ -20,7 +20,7 @@
 
 namespace plumbline::cli {
 
-/// What the subject and its machine can do is known when it is there: `description`. Throws RuntimeFailure where the
+/// What the subject and its machine can do is known once it runs: `description`. Throws RuntimeFailure where the
 /// machine lacks the device, InvalidArgument where the backend does not take its memory.
 inline void require_device(const std::string& device, const std::string& backend, const nlohmann::json& description) {
   if (device == "cpu") return;

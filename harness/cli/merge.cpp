@@ -62,13 +62,18 @@ int run_merge(const MergeOptions& options, const Program& program) {
 }  // namespace
 
 Command add_merge(CLI::App& app, const Program& program) {
-  CLI::App* command = app.add_subcommand("merge", "Put the records of all shards of a check together");
+  CLI::App* command = app.add_subcommand("merge", "Merge the records of all shards of a check");
   auto options = std::make_shared<MergeOptions>();
-  CLI::Option* const shards = command->add_option("shards", options->shards, "Records, or folders that hold one");
+  CLI::Option* const shards =
+      command->add_option("shards", options->shards, "records (run.jsonl), or the folders that hold them");
   shards->required()->type_name("RUN");
-  CLI::Option* const out = command->add_option("--out", options->out, "Folder of the whole record");
+  CLI::Option* const out = command->add_option("--out", options->out, "folder of the merged record");
   out->required()->type_name("DIR");
-  command->footer("Example: plumbline merge shard1 shard2 shard3 --out whole");
+  command->footer(
+      "Example: plumbline check --backend local --shard 1/2 --out shard1\n"
+      "         plumbline check --backend local --shard 2/2 --out shard2\n"
+      "         plumbline merge shard1 shard2 --out whole\n"
+      "Exit status: that of a check that ran all cases itself.");
   return {[options, &program] { return run_merge(*options, program); },
           [shards, out](const CommandLine& line, const std::string& why) {
             // As they were given: where the line is refused, the options need not have them.

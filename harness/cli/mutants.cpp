@@ -80,7 +80,7 @@ void print_list(const Chosen& chosen) {
     throw NotFound(
         fmt::format("--filter '{}' names no mutant that --component and --backend leave; it is of component {}", filter,
                     fmt::join(components, ", ")));
-  throw NotFound(fmt::format("--filter '{}' names no mutant{}; plumbline mutants --list shows what there is{}", filter,
+  throw NotFound(fmt::format("--filter '{}' names no mutant{}; plumbline mutants --list prints them{}", filter,
                              did_you_mean(filter, {names.begin(), names.end()}),
                              takes_hollow ? "" : ", of which --full runs the hollow subjects"));
 }
@@ -456,40 +456,45 @@ class MutantRun {
 }  // namespace
 
 Command add_mutants(CLI::App& app, const Program& program) {
-  CLI::App* command =
-      app.add_subcommand("mutants", "Run the subjects that are wrong on purpose, and say which the checks find");
+  CLI::App* command = app.add_subcommand(
+      "mutants", "Run the checks on subjects with one known fault each, and print which faults they find");
   auto options = std::make_shared<MutantOptions>();
-  command->add_option("--component", options->components, "Only those that violate requirements of it")->delimiter(',');
-  command->add_option("--filter", options->filters, "Only these: a mutant or a requirement, with * and ?");
-  command->add_option("--backend", options->backend, "Whose backend is broken")->capture_default_str();
-  command->add_option("--backend-option", options->backend_options, "KEY=VALUE for it; may be given several times")
+  command
+      ->add_option("--component", options->components, "run only mutants that violate requirements of this component")
+      ->type_name("NAME")
+      ->delimiter(',');
+  command->add_option("--filter", options->filters, "run only these: a mutant or requirement id with * and ?")
+      ->type_name("PATTERN");
+  command->add_option("--backend", options->backend, "backend that is broken")->capture_default_str();
+  command->add_option("--backend-option", options->backend_options, "option of the backend; may be repeated")
       ->type_name("KEY=VALUE");
-  command->add_option("--jobs", options->jobs, "Worker groups at a time")
+  command->add_option("--jobs", options->jobs, "worker groups that run at once")
       ->check(at_least(1, 64))
       ->capture_default_str();
-  CLI::Option* const full =
-      command->add_flag("--full", options->full,
-                        "Every case of the mutant's door, not only where it shows and hides; and hollow subjects");
+  CLI::Option* const full = command->add_flag(
+      "--full", options->full,
+      "run every case on each mutant, not only those where it shows and hides, and all hollow subjects");
   command
       ->add_option("--world-size", options->worlds,
-                   "With --full: only these numbers of ranks, and no hollow backend, which needs them all")
+                   "run only with these numbers of ranks, and without hollow backends, which need all of them")
       ->delimiter(',')
       ->check(at_least(1))
       ->needs(full);
   command->add_flag("--without-missing", options->without_missing,
-                    "Leave out those whose cases need a module that is not here, and say how many");
-  command->add_option("--out", options->out, "Folder of the record and the matrix")
+                    "leave out mutants whose cases need a module that is not installed, and print their number");
+  command->add_option("--out", options->out, "folder of the record and the kill matrix")
       ->type_name("DIR")
       ->capture_default_str();
-  command->add_flag("--list", options->list, "Print the mutants and run nothing");
+  command->add_flag("--list", options->list, "print the mutants without running them");
   command->footer(
-      "A hollow subject answers, records or transfers nothing that is right, such as an adapter whose every number is "
-      "0.\n"
-      "It must fail every requirement, but for those that a component's hollow.toml lists with the reason. --full "
-      "runs\n"
-      "them all and writes hollow-matrix.md; tests run each check on them with few cases.\n"
+      "A mutant is the reference, a backend or an answer with one fault; it violates one requirement, shows\n"
+      "in one case, and hides in another. A hollow subject answers, records or transfers nothing that is\n"
+      "right, such as an adapter whose answers are all 0. It must fail every requirement except those that\n"
+      "the hollow.toml of a component lists, each with the reason. --full writes hollow-matrix.md.\n"
       "Example: plumbline mutants --component collectives\n"
-      "         plumbline mutants --full --filter 'hollow.*' --component scaler");
+      "         plumbline mutants --full --filter 'hollow.*' --component scaler\n"
+      "Exit status: 0 every mutant fails exactly where it must; 1 one does not; 2 usage error; 3 the\n"
+      "harness or the machine failed, or nothing ran.");
   const auto header = [options] {
     return header_of("mutants", fmt::format("mutants of backend {}", options->backend));
   };

@@ -11,7 +11,7 @@ namespace plumbline::cli {
 /// "run.micro_batches = 7; it must be …" becomes "--micro-batches 7; it must be …".
 [[nodiscard]] std::string in_options_of_train(std::string words);
 
-/// What `body` returns; what it refuses is refused so.
+/// What `body` returns; its errors name options of train.
 template <class Body>
 auto in_options_of_train(const Body& body) -> decltype(body()) {
   try {

@@ -17,9 +17,9 @@ namespace plumbline::cli {
 /// then the files that were changed in it.
 [[nodiscard]] nlohmann::json environment_of_run();
 
-/// What the record of this run begins with: the command line, the time and the machine are those of now.
+/// What the record of this run begins with: the command line, the time and the machine are the current ones.
 [[nodiscard]] record::Header header_of(std::string command, std::string subject);
-/// The same of a run on one subject, with what keeps its reports apart from those of others. A world of 0 is not said.
+/// As above for a run on one subject, with what keeps its reports apart from those of others. A world of 0 is left out.
 [[nodiscard]] record::Header header_of(std::string command, const launch::Subject& subject, const std::string& device,
                                        const ReportOptions& reports, int world = 0);
 
@@ -34,8 +34,8 @@ void tell_record(const std::string& folder, double seconds);
 /// The record that is meant: a file, or the run.jsonl of a folder.
 [[nodiscard]] std::filesystem::path record_file(const std::filesystem::path& given);
 
-/// The record in a file, or in the run.jsonl of a folder. Throws NotFound where there is none, InvalidArgument for what
-/// is none.
+/// The record in a file, or in the run.jsonl of a folder. Throws NotFound for a missing file, InvalidArgument for a
+/// file that is not a record.
 [[nodiscard]] record::Run read_record(const std::filesystem::path& given);
 
 /// junit.xml and metrics.prom, each replaced at once. Throws RuntimeFailure.
@@ -63,11 +63,11 @@ class UnfinishedReports {
   void rewrite();  // if they still are those that this object wrote
   std::filesystem::path folder_;
   record::Run run_;
-  std::string written_;  // junit.xml, the last; empty: another run's is there
+  std::string written_;  // junit.xml, the last; empty: that of another run
 };
 
-/// Has the reports in the folders of --out, or those that there are in `usual` where the line has no --out, say that
-/// this run was refused before it began, and why: under the labels and the subject's name of the line, whether or not
+/// Has the reports in the folders of --out, or the existing ones in `usual` where the line has no --out, say that
+/// this run was rejected before it began, and why: under the labels and the subject's name of the line, whether or not
 /// the rest can be parsed. Does nothing for --list, which writes no reports, nor for an empty folder.
 void refuse_in_reports(const CommandLine& line, const std::filesystem::path& usual, record::Header header,
                        const std::string& why);

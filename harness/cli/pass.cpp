@@ -74,10 +74,10 @@ program::PassOptions options_of(const PassCommand& command) {
                                       there_are(command.convention, {"plumbline", "paddle"})));
   if (command.max_fuse_numel < 0)
     throw InvalidArgument(
-        fmt::format("--max-fuse-numel: {} is no number of elements from 0 on", command.max_fuse_numel));
+        fmt::format("--max-fuse-numel: {} is negative; give an element count of 0 or more", command.max_fuse_numel));
   if (command.max_overlap_rings < 0 || command.max_overlap_rings > 1 << 20)
     throw InvalidArgument(
-        fmt::format("--max-overlap-rings: {} is no number of rings from 0 to {}", command.max_overlap_rings, 1 << 20));
+        fmt::format("--max-overlap-rings: {} is out of range; give 0 to {}", command.max_overlap_rings, 1 << 20));
   options.max_fuse_numel = command.max_fuse_numel;
   options.max_overlap_rings = static_cast<int>(command.max_overlap_rings);
   options.use_sharding = command.use_sharding;
@@ -115,7 +115,7 @@ std::string text_of(const std::vector<program::Race>& races, const char* when) {
   return text;
 }
 
-// "the limit ahead of op 12"; positions are those behind the overlap.
+// "the limit before op 12"; positions are those after the overlap.
 std::string closing_of(const program::GradientGroup& group) {
   using program::Closed;
   if (group.closed_by == Closed::end) return "the end";
@@ -207,34 +207,40 @@ int run_pass(const PassCommand& command) {
 
 Command add_pass(CLI::App& app, const Program&) {
   CLI::App* command = app.add_subcommand(
-      "pass", "Show what the data-parallel pass makes of a program: pruned scalings, overlapped and fused reductions");
+      "pass", "Apply the data-parallel pass to a program: prune scalings, overlap and fuse reductions");
   auto options = std::make_shared<PassCommand>();
-  command->add_option("program", options->file, "A program as JSON, with the ranks of its rings")
+  command->add_option("program", options->file, "program as JSON, with the ranks of its rings")
       ->type_name("FILE")
       ->required();
-  command->add_option("--rings", options->rings, R"(Ranks by ring, {"12": [0, 1]}, where the program's file has none)")
+  command
+      ->add_option("--rings", options->rings,
+                   "ranks of each ring as JSON, {\"12\": [0, 1]}, if the program does not hold them")
       ->type_name("FILE");
-  command->add_option("--convention", options->convention, "plumbline, or paddle: its defects, too")
+  command->add_option("--convention", options->convention, "plumbline, or paddle (with the defects of Paddle 3.3.1)")
       ->capture_default_str();
   CLI::Option* const fused =
-      command->add_option("--max-fuse-numel", options->max_fuse_numel, "Elements that are fused at most")
+      command->add_option("--max-fuse-numel", options->max_fuse_numel, "most elements of a fused reduction")
           ->capture_default_str();
   CLI::Option* const overlapped = command
                                       ->add_option("--max-overlap-rings", options->max_overlap_rings,
-                                                   "Rings from which on nothing is overlapped, less one")
+                                                   "most rings that overlap; with N + 1 or more no reduction overlaps")
                                       ->capture_default_str();
-  command->add_flag("--use-sharding", options->use_sharding, "Parameters are sharded: neither overlap nor fusion")
+  command
+      ->add_flag("--use-sharding", options->use_sharding, "parameters are sharded: neither overlap nor fuse reductions")
       ->excludes(fused)
       ->excludes(overlapped);
-  command->add_flag("--keep-scaling", options->keeps_scaling, "Leave the scaling of gradients where it is");
-  command->add_flag("--diff", options->diff, "Show the ops that are gone and those that are new in place of all");
-  command->add_flag(
-      "--check", options->check,
-      "Whether ops read what is written later, or touch memory in an order that nothing keeps; 1 where some "
-      "do");
-  command->add_option("--format", options->format, "text or json")->capture_default_str();
-  command->add_option("--out", options->out, "A file in place of standard output; in a folder, pass.txt or .json");
-  command->footer("Example: plumbline pass program.json --diff --check");
+  command->add_flag("--keep-scaling", options->keeps_scaling, "keep the scaling of gradients");
+  command->add_flag("--diff", options->diff, "print only the removed and the added ops");
+  command->add_flag("--check", options->check,
+                    "check that no op reads what is written later, and that every order of memory accesses is "
+                    "enforced; exit status 1 otherwise");
+  command->add_option("--format", options->format, "text or json")->type_name("FORMAT")->capture_default_str();
+  command->add_option("--out", options->out, "file to write in place of standard output; in a folder pass.txt or .json")
+      ->type_name("FILE");
+  command->footer(
+      "Example: plumbline pass program.json --diff --check\n"
+      "The program format is in share/doc/plumbline/reference/program/README.md of the installation.\n"
+      "Exit status: 0 success; 1 --check found a problem; 2 usage error; 3 the output was not written.");
   return [options] { return run_pass(*options); };
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/help.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/subject/place.hpp"
@@ -53,15 +54,24 @@ std::string unexpected(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> words = app.remaining(true);
   const auto first = std::find_if(argv + 1, argv + argc,
                                   [&](const char* word) { return std::ranges::count(words, std::string(word)) > 0; });
-  return fmt::format("this was not expected: {}", first == argv + argc ? words.front() : *first);
+  return fmt::format("unexpected argument {}", first == argv + argc ? words.front() : *first);
+}
+
+// CLI11 names the type of the value, such as TEXT: "--out: 1 required TEXT missing".
+std::string value_is_missing(const CLI::App& app, const std::string& why) {
+  const std::string name = why.substr(0, why.find(':'));
+  const auto commands = given_commands(app);
+  const CLI::Option* const option = commands.empty() ? nullptr : commands.back()->get_option_no_throw(name);
+  return option == nullptr ? why : fmt::format("{0}: the value is missing; give {0} {1}", name, value_name(*option));
 }
 
 // What is wrong with the command line.
 std::string words_of(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unexpected(app, argc, argv);
   const std::string why = error.what();
-  const std::size_t at = why.find(" was given a disallowed flag override");
-  return at == std::string::npos ? why : "--" + why.substr(0, at) + " takes no value; give it alone";
+  if (const std::size_t at = why.find(" was given a disallowed flag override"); at != std::string::npos)
+    return "--" + why.substr(0, at) + " takes no value; give it alone";
+  return why.ends_with(" missing") ? value_is_missing(app, why) : why;
 }
 
 int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::string& why) {
@@ -110,9 +120,8 @@ void require_command(const CLI::App& app, int argc, char** argv) {
 }
 
 constexpr const char* kExitStatus =
-    "Exit status: 0 all as it should be, 1 the subject failed, 2 usage, 3 the harness or the machine failed, or "
-    "nothing "
-    "ran.";
+    "Exit status: 0 success; 1 the subject failed; 2 usage error; 3 the harness or the machine failed,\n"
+    "or nothing ran.";
 
 // What all commands have in common: an option that is given has a value, and the help ends with the exit statuses.
 void complete_command(CLI::App& command) {
@@ -154,9 +163,11 @@ int run(int argc, char** argv, const Program& program) {
     return report(error);
   }
   CLI::App app("Checks and measures the building blocks of distributed training.", "plumbline");
-  app.set_version_flag("--version", "plumbline " PLUMBLINE_VERSION);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_help_flag("-h,--help", "print this help");
+  app.set_version_flag("--version", "plumbline " PLUMBLINE_VERSION, "print the version");
   app.require_subcommand(1);
-  app.footer("Example: plumbline check --backend local");
+  app.footer("Example: plumbline check --backend local\n         plumbline check --help");
   std::map<const CLI::App*, Command> commands;
   for (const auto add :
        {add_check,  add_train, add_bench,  add_requirements, add_explain,      add_expectations, add_mutants,

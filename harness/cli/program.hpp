@@ -35,8 +35,8 @@ struct Command {
   Command(Run runs, Refused is_refused = {}) : run(std::move(runs)), refused(std::move(is_refused)) {}
 
   std::function<int()> run;  // once the arguments are parsed
-  /// Of commands whose runs leave reports: has those in the run's folder say why it was refused before it began, which
-  /// may be that the arguments cannot be parsed. Of others, nothing.
+  /// Of commands whose runs leave reports: has those in the run's folder report why it was rejected before it began,
+  /// which may be that the arguments cannot be parsed. Of others, nothing.
   Refused refused;
 };
 Command add_check(CLI::App& app, const Program& program);

@@ -47,8 +47,7 @@ std::string why_no_name(const std::string& text) {
 }  // namespace
 
 void ReportOptions::add_to(CLI::App& app) {
-  app.add_option("--label", labels,
-                 "KEY=VALUE that the run is known by in its record, reports and metrics; may be given several times")
+  app.add_option("--label", labels, "label of the run in its record, reports and metrics; may be repeated")
       ->type_name("KEY=VALUE")
       ->check(CLI::Validator(why_no_label, ""))
       ->check(CLI::Validator(
@@ -58,7 +57,7 @@ void ReportOptions::add_to(CLI::App& app) {
             return {};
           },
           ""));
-  app.add_option("--subject-name", subject_name, "Name of the subject in reports and metrics (default: its own)")
+  app.add_option("--subject-name", subject_name, "name of the subject in reports and metrics (default its own)")
       ->type_name("NAME")
       ->check(CLI::Validator(why_no_name, ""));
 }

@@ -96,13 +96,17 @@ int print_coverage(const suite::Suite& suite, const std::vector<const suite::Req
 Command add_requirements(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand("requirements", "Print the requirements");
   auto options = std::make_shared<RequirementOptions>();
-  command->add_option("--profile", options->profile, "Only those of a profile");
-  CLI::Option* const format =
-      command->add_option("--format", options->format, "table, json, md, or must-pass: the citations of what must hold")
-          ->capture_default_str();
-  command->add_flag("--coverage", options->coverage, "Print what each rests on: checks, cases, mutants")
+  command->add_option("--profile", options->profile, "print only the requirements of this profile");
+  CLI::Option* const format = command
+                                  ->add_option("--format", options->format,
+                                               "table, json, md, or must-pass (the citations of all MUST requirements)")
+                                  ->type_name("FORMAT")
+                                  ->capture_default_str();
+  command->add_flag("--coverage", options->coverage, "print the checks, cases and mutants of each requirement")
       ->excludes(format);
-  command->footer("Example: plumbline requirements --profile collectives --format md");
+  command->footer(
+      "Example: plumbline requirements --profile collectives --format md\n"
+      "Exit status: 0 success; 2 usage error.");
   return [options, &program] {
     const auto rows = selected(program.suite(), options->profile);
     if (options->coverage) return print_coverage(program.suite(), rows);
@@ -115,7 +119,7 @@ Command add_requirements(CLI::App& app, const Program& program) {
     else if (options->format == "must-pass")
       print_must_pass(rows);
     else
-      throw InvalidArgument(fmt::format("--format '{}'; it is table, json, md or must-pass", options->format));
+      throw InvalidArgument(fmt::format("--format '{}'; it must be table, json, md or must-pass", options->format));
     return 0;
   };
 }

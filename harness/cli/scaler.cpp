@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/scaler_views.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -184,41 +185,54 @@ void add_dialect_options(CLI::App& command, ScalerCommandOptions& options, CLI::
   const auto add = [&](const char* name, auto& to, const char* words) {
     return command.add_option(name, to, words)->excludes(injection);
   };
-  CLI::Option* overflows = add("--overflows", options.overflows, "Steps that overflow, from 1 on: 3,4,1000");
-  CLI::Option* pattern = add("--pattern", options.pattern, "The steps instead, . clean and ! overflow: '..!.'");
-  CLI::Option* file = add("--file", options.file, "A file of such a pattern");
+  CLI::Option* overflows =
+      add("--overflows", options.overflows, "steps that overflow, counted from 1: 3,4,1000")->type_name("STEP,...");
+  CLI::Option* pattern =
+      add("--pattern", options.pattern, "steps as a pattern, . for finite and ! for overflow: '..!.'")
+          ->type_name("PATTERN");
+  CLI::Option* file = add("--file", options.file, "file that holds such a pattern")->type_name("FILE");
   overflows->excludes(pattern)->excludes(file);
   pattern->excludes(file);
-  add("--steps", options.steps, "Steps: 2100, or as many as the pattern has, which is repeated for more")
+  add("--steps", options.steps,
+      "number of steps; a shorter pattern is repeated (default 2100, or the length of the pattern)")
       ->check(at_least(1, kMostSteps));
-  CLI::Option* published = command.add_flag("--published", options.published, "Each with its system's own settings");
+  CLI::Option* published = command.add_flag("--published", options.published,
+                                            "give each implementation the default settings of its own system");
   published->excludes(injection);
   const std::array settings{
-      add("--scale", options.settings.scale, "First scale of all")->check(a_number())->capture_default_str(),
-      add("--growth-interval", options.settings.growth_interval, "Clean steps before a growth")
-          ->check(at_least(1))
-          ->capture_default_str(),
-      add("--hysteresis", options.settings.hysteresis, "Overflows from which on one backs off")
-          ->check(at_least(1))
-          ->capture_default_str(),
-      add("--min-scale", options.settings.min_scale, "Minimum of those that have one")
+      add("--scale", options.settings.scale, "initial loss scale")
+          ->type_name("SCALE")
           ->check(a_number())
           ->capture_default_str(),
-      add("--max-scale", options.settings.max_scale, "Maximum of ColossalAI's (commit 96780e6)")->check(a_number()),
+      add("--growth-interval", options.settings.growth_interval, "finite steps before the scale grows")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      add("--hysteresis", options.settings.hysteresis,
+          "overflows before the scale backs off, in implementations that have it")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      add("--min-scale", options.settings.min_scale, "minimum scale, in implementations that have one")
+          ->type_name("SCALE")
+          ->check(a_number())
+          ->capture_default_str(),
+      add("--max-scale", options.settings.max_scale, "maximum scale of ColossalAI (commit 96780e6)")
+          ->type_name("SCALE")
+          ->check(a_number()),
       command.add_flag("!--hold-at-minimum", options.settings.raise_at_minimum,
-                       "DeepSpeed's holds its minimum and does not give up")};
+                       "let DeepSpeed's scaler stay at its minimum instead of raising an error")};
   for (CLI::Option* setting : settings) setting->excludes(injection)->excludes(published);
-  add("--dialects", options.names, "Only these: torch,deepspeed");
+  add("--dialects", options.names, "show only these implementations: torch,deepspeed")->type_name("NAME,...");
 }
 
 }  // namespace
 
 Command add_scaler(CLI::App& app, const Program&) {
-  CLI::App* command =
-      app.add_subcommand("scaler", "Show loss scales side by side, or who skips a step when one rank overflows");
+  CLI::App* command = app.add_subcommand(
+      "scaler", "Compare the loss scales of implementations, or show which ranks skip a step on overflow");
   auto options = std::make_shared<ScalerCommandOptions>();
-  CLI::Option* injection = command->add_flag("--injection", options->injection,
-                                             "Run an infinity and NaN through every rank and moment instead");
+  CLI::Option* injection =
+      command->add_flag("--injection", options->injection,
+                        "inject Inf and NaN into each rank at each moment of a step, and show which ranks skip it");
   add_dialect_options(*command, *options, injection);
   const auto add_size = [&](const char* name, int& to, const char* words) {
     command->add_option(name, to, words)
@@ -226,14 +240,30 @@ Command add_scaler(CLI::App& app, const Program&) {
         ->capture_default_str()
         ->needs(injection);
   };
-  add_size("--tensor", options->world.tensor, "Tensor ranks");
-  add_size("--pipeline", options->world.pipeline, "Stages");
-  add_size("--data", options->world.data, "Replicas");
-  command->add_option("--value", options->value, "inf, nan or both")->capture_default_str()->needs(injection);
-  command->add_option("--format", options->format, "text, json, csv or svg")->capture_default_str();
-  command->add_option("--out", options->out,
-                      "A file in place of standard output; in a folder, scaler.txt, .json, .csv or .svg");
-  command->footer("Example: plumbline scaler --overflows 3,4,1100 --steps 2200");
+  add_size("--tensor", options->world.tensor, "number of tensor-parallel ranks");
+  add_size("--pipeline", options->world.pipeline, "number of pipeline stages");
+  add_size("--data", options->world.data, "number of data-parallel replicas");
+  command->add_option("--value", options->value, "injected value: inf, nan or both")
+      ->type_name("inf|nan|both")
+      ->capture_default_str()
+      ->needs(injection);
+  command->add_option("--format", options->format, "text, json, csv or svg")
+      ->type_name("FORMAT")
+      ->capture_default_str();
+  command
+      ->add_option("--out", options->out,
+                   "file to write in place of standard output; in a folder scaler.txt, .json, .csv or .svg")
+      ->type_name("FILE");
+  group_options(*command, "Overflows", {"--overflows", "--pattern", "--file", "--steps"});
+  group_options(*command, "Implementations",
+                {"--dialects", "--published", "--scale", "--growth-interval", "--hysteresis", "--min-scale",
+                 "--max-scale", "--hold-at-minimum"});
+  group_options(*command, "Injection", {"--injection", "--tensor", "--pipeline", "--data", "--value"});
+  group_options(*command, "Output", {"--format", "--out"});
+  command->footer(
+      "Example: plumbline scaler --overflows 3,4,1100 --steps 2200\n"
+      "         plumbline scaler --injection --pipeline 3\n"
+      "Exit status: 0 success; 2 usage error; 3 the output was not written.");
   return [options] { return run_scaler(*options); };
 }
 

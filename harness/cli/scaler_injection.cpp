@@ -36,10 +36,11 @@ std::string wrong_text(const InjectionView& view, const InjectionOutcome& one) {
   const RankPlace place = rank_place(view.world, one.injection.rank);
   std::string text = fmt::format("{} on rank {} (stage {}, tensor {}, data {}): ", value_text(one.injection.value),
                                  one.injection.rank, place.stage, place.tensor, place.data);
-  text += one.skipped.empty() ? "nobody skipped" : fmt::format("{} skipped", fmt::join(one.skipped, " "));
+  text += one.skipped.empty() ? "no rank skipped" : fmt::format("{} skipped", fmt::join(one.skipped, " "));
   if (!has_equal_scales(one)) text += ", scales part";
   if (!one.has_equal_replicas) text += ", replicas part";
-  if (!one.not_finite.empty()) text += fmt::format(", masters of {} are not finite", fmt::join(one.not_finite, " "));
+  if (!one.not_finite.empty())
+    text += fmt::format(", master weights of {} are not finite", fmt::join(one.not_finite, " "));
   return text;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/schedule_partition.hpp"
 #include "harness/cli/schedule_view.hpp"
@@ -41,13 +42,13 @@ struct ScheduleOptions {
 
 int positive(const std::string& option, const std::string& text) {
   const int value = whole_number(option, text);
-  if (value < 1) throw InvalidArgument(fmt::format("{}: it is 1 or more, got {}", option, value));
+  if (value < 1) throw InvalidArgument(fmt::format("{}: must be 1 or more, got {}", option, value));
   return value;
 }
 
 double amount(const std::string& option, const std::string& text, const char* what) {
   const double value = number(option, text);
-  if (value < 0) throw InvalidArgument(fmt::format("{}: {} is 0 or more, got '{}'", option, what, text));
+  if (value < 0) throw InvalidArgument(fmt::format("{}: {} must be 0 or more, got '{}'", option, what, text));
   return value;
 }
 
@@ -61,7 +62,7 @@ std::vector<StageTimes> durations_of(const std::string& text, std::size_t stages
       if (!std::set<std::string>{"F", "B", "I", "W"}.contains(action))
         throw InvalidArgument(fmt::format("--durations: '{}' is not F, B, I or W in '{}'", action, part));
       if (std::ranges::count(given, action.front(), &std::pair<char, std::vector<double>>::first) > 0)
-        throw InvalidArgument(fmt::format("--durations: {} is twice in '{}'", action, text));
+        throw InvalidArgument(fmt::format("--durations: {} appears twice in '{}'", action, text));
       given.emplace_back(action.front(), std::vector<double>());
     }
     if (given.empty()) throw InvalidArgument(fmt::format("--durations: '{}' is not ACTION=SECONDS", part));
@@ -99,7 +100,7 @@ std::vector<double> stragglers_of(const std::string& text, int ranks) {
     if (rank < 0 || rank >= ranks)
       throw InvalidArgument(fmt::format("--stragglers: rank {} is not from 0 to {}", rank, ranks - 1));
     if (!given.insert(rank).second)
-      throw InvalidArgument(fmt::format("--stragglers: rank {} is twice in '{}'", rank, text));
+      throw InvalidArgument(fmt::format("--stragglers: rank {} appears twice in '{}'", rank, text));
     factors[static_cast<std::size_t>(rank)] = amount("--stragglers", part.substr(equals + 1), "a factor");
   }
   return factors;
@@ -107,7 +108,7 @@ std::vector<double> stragglers_of(const std::string& text, int ranks) {
 
 std::uint64_t seed_of(const std::string& text) {
   const int seed = whole_number("--seed", text);
-  if (seed < 0) throw InvalidArgument(fmt::format("--seed: it is 0 or more, got {}", seed));
+  if (seed < 0) throw InvalidArgument(fmt::format("--seed: must be 0 or more, got {}", seed));
   return static_cast<std::uint64_t>(seed);
 }
 
@@ -119,7 +120,7 @@ schedules::SimulationOptions simulation_of(const ScheduleOptions& options, const
   if (!options.latency.empty()) simulation.links.latency = amount("--latency", options.latency, "a latency");
   if (!options.bandwidth.empty()) simulation.links.bandwidth = number("--bandwidth", options.bandwidth);
   if (simulation.links.bandwidth <= 0)
-    throw InvalidArgument(fmt::format("--bandwidth: it is above 0 bytes a second, got '{}'", options.bandwidth));
+    throw InvalidArgument(fmt::format("--bandwidth: must be above 0 bytes per second, got '{}'", options.bandwidth));
   if (!options.message_bytes.empty()) {
     const auto bytes = parse_bytes(options.message_bytes);
     simulation.message_bytes = {bytes ? static_cast<double>(*bytes)
@@ -136,7 +137,7 @@ std::vector<int> numbers_of(const std::string& option, const std::string& text) 
   std::vector<int> numbers;
   for (const std::string& part : split(text)) {
     numbers.push_back(whole_number(option, part));
-    if (numbers.back() < 0) throw InvalidArgument(fmt::format("{}: it is 0 or more, got {}", option, numbers.back()));
+    if (numbers.back() < 0) throw InvalidArgument(fmt::format("{}: must be 0 or more, got {}", option, numbers.back()));
   }
   return numbers;
 }
@@ -194,7 +195,8 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
   ScheduleRequest request{.schedule_kind = schedule_kind_named(options.name), .lowering = lowering_of(options.lower)};
   for (const auto& [option, value] :
        {std::pair{"--stages", &options.stages}, {"--micro-batches", &options.micro_batches}})
-    if (value->empty()) throw InvalidArgument(fmt::format("{}: it is needed; --stages 4 --micro-batches 8", option));
+    if (value->empty())
+      throw InvalidArgument(fmt::format("{}: it is missing; give --stages 4 --micro-batches 8", option));
   request.shape = {.ranks = positive("--stages", options.stages),
                    .micro_batches = positive("--micro-batches", options.micro_batches),
                    .stages_per_rank = options.chunks.empty()
@@ -206,7 +208,7 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
     throw InvalidArgument(
         "--rendezvous: there are no messages to wait for; put them in with --lower plumbline or torch");
   if (!options.seed.empty() && options.jitter.empty())
-    throw InvalidArgument("--seed: it is of the jitter; give --jitter, too");
+    throw InvalidArgument("--seed: only for --jitter; give --jitter, too");
   request.activation_limits = memory_limits_of(options, request);
   refuse_ignored_costs(options, request.schedule_kind);
   return request;
@@ -277,7 +279,7 @@ void list_schedules() {
   for (const schedules::ScheduleKind schedule_kind : schedules::schedule_kinds())
     fmt::print("{:<24} {}\n", schedules::name_of(schedule_kind), schedules::traits_of(schedule_kind).rule);
   fmt::print(
-      "--stages counts ranks; --chunks is how many of the model's stages each of them has.\n"
+      "--stages counts ranks; --chunks counts the model stages on each of them.\n"
       "PyTorch's names (1F1B, Interleaved1F1B, ZBVZeroBubble) and those of run specifications (interleaved-1f1b) "
       "are taken, too, in upper and lower case.\n");
 }
@@ -362,7 +364,7 @@ int check_file(const ScheduleOptions& options) {
 
 int run_schedule(const ScheduleOptions& options) {
   if (!std::set<std::string>{"text", "csv", "svg", "trace"}.contains(options.format))
-    throw InvalidArgument(fmt::format("--format '{}'; it is text, csv, svg or trace", options.format));
+    throw InvalidArgument(fmt::format("--format '{}'; it must be text, csv, svg or trace", options.format));
   if (options.list) {
     list_schedules();
     return 0;
@@ -376,36 +378,39 @@ int run_schedule(const ScheduleOptions& options) {
 
 constexpr const char* kScheduleFooter =
     "Example: plumbline schedule --name zb-h1 --stages 4 --micro-batches 8\n"
-    "         plumbline schedule --name 1f1b --stages 4 --micro-batches 8 --durations F=1,1,2,1,B=2,2,4,2 --format svg "
-    "--out 1f1b.svg\n"
-    "         plumbline schedule --name zbv --stages 4 --micro-batches 8 --lower plumbline --latency 0.1 --format "
-    "trace "
-    "--out zbv.json\n"
-    "         plumbline schedule --name auto --stages 4 --micro-batches 8 --durations F=1,1,2,1,I=1,W=0.5 "
-    "--memory-limit 4\n"
-    "         plumbline schedule --name 1f1b --stages 4 --micro-batches 8 --layers layers.csv --memory-bytes 8e10\n"
+    "         plumbline schedule --name 1f1b --stages 4 --micro-batches 8 \\\n"
+    "             --durations F=1,1,2,1,B=2,2,4,2 --format svg --out 1f1b.svg\n"
+    "         plumbline schedule --name zbv --stages 4 --micro-batches 8 --lower plumbline \\\n"
+    "             --latency 0.1 --format trace --out zbv.json\n"
+    "         plumbline schedule --name auto --stages 4 --micro-batches 8 \\\n"
+    "             --durations F=1,1,2,1,I=1,W=0.5 --memory-limit 4\n"
+    "         plumbline schedule --name 1f1b --stages 4 --micro-batches 8 --layers layers.csv\n"
     "         plumbline schedule --check mine.csv\n"
-    "CSV is PyTorch's notation, a line a rank: 0F0,0F1,0B0,0B1 or 0F0,0SEND_F0,0RECV_B0,0I0,0W0.\n"
-    "Layers are CSV with the columns name,type,parameters,forward,backward,activation_bytes, and where known "
-    "weight_gradient,parameter_bytes,output_bytes.\n"
-    "Exit status: 0 as it should be, 1 the checked schedule is not valid, 2 usage, 3 not written.";
+    "A schedule file is in PyTorch's CSV notation, one line per rank: 0F0,0F1,0B0,0B1 or, with messages,\n"
+    "0F0,0SEND_F0,0RECV_B0,0I0,0W0. A layers file is a CSV with the columns name, type, parameters,\n"
+    "forward, backward and activation_bytes, and optionally weight_gradient, parameter_bytes and\n"
+    "output_bytes.\n"
+    "Exit status: 0 success; 1 the checked schedule is not valid; 2 usage error; 3 the output was not\n"
+    "written.";
 
 void add_cost_options(CLI::App& command, ScheduleOptions& options) {
   command
       .add_option("--durations", options.durations,
-                  "Seconds of F, B, I and W on one micro-batch, of all stages or of each: F=1,B=2 or F=1,1,2,1,B=2; 1 "
-                  "unless given, B as I and W")
-      ->type_name("ACTION=SECONDS");
-  command.add_option("--latency", options.latency, "Seconds that a message is under way")->type_name("SECONDS");
-  command.add_option("--bandwidth", options.bandwidth, "Bytes a second between two ranks")->type_name("BYTES");
-  command.add_option("--message-bytes", options.message_bytes, "Bytes of a stage's output, and of its gradient")
+                  "seconds of F, B, I and W on one micro-batch, for all stages or for each: F=1,B=2 or F=1,1,2,1,B=2 "
+                  "(default 1; B is I + W)")
+      ->type_name("ACTION=SECONDS,...");
+  command.add_option("--latency", options.latency, "latency of a message (default 0)")->type_name("SECONDS");
+  command.add_option("--bandwidth", options.bandwidth, "bandwidth between two ranks in bytes per second")
       ->type_name("BYTES");
-  command.add_option("--stragglers", options.stragglers, "Ranks that take longer, by a factor: 2=1.5")
-      ->type_name("RANK=FACTOR");
-  command.add_option("--jitter", options.jitter, "Each computation takes up to this part longer, at random")
-      ->type_name("PART");
-  command.add_option("--seed", options.seed, "Of the jitter")->type_name("N");
-  command.add_flag("--rendezvous", options.rendezvous, "A message waits for its receive; of lowered schedules");
+  command.add_option("--message-bytes", options.message_bytes, "bytes of a stage's output, and of its gradient")
+      ->type_name("BYTES");
+  command.add_option("--stragglers", options.stragglers, "slowdown factor of single ranks: 2=1.5")
+      ->type_name("RANK=FACTOR,...");
+  command.add_option("--jitter", options.jitter, "largest random slowdown of a computation, as a share of its time")
+      ->type_name("SHARE");
+  command.add_option("--seed", options.seed, "random seed of the jitter")->type_name("N");
+  command.add_flag("--rendezvous", options.rendezvous,
+                   "complete a send only once its receive is posted; needs --lower");
 }
 
 void add_layer_options(CLI::App& command, ScheduleOptions& options) {
@@ -413,22 +418,23 @@ void add_layer_options(CLI::App& command, ScheduleOptions& options) {
       command
           .add_option(
               "--layers", options.layers,
-              "The model's layers, measured: partitions of them are compared, and the chosen one's times are drawn")
+              "file of the model's measured layers: compare partitions of them, and draw the times of the chosen one")
           ->type_name("FILE")
           ->excludes(command.get_option("--durations"));
   command
       .add_option("--partition", options.partition,
-                  "Which layers a stage has: uniform, parameters, optimal or type:EXPRESSION")
+                  "rule that assigns layers to stages: uniform, parameters, optimal or type:EXPRESSION")
+      ->type_name("RULE")
       ->capture_default_str()
       ->needs(layers);
   command
       .add_option("--memory-bytes", options.memory_bytes,
-                  "Bytes of a rank, for its parameters and the activations that it keeps; where a rank has one stage")
+                  "memory of a rank in bytes, for parameters and activations; for one stage per rank")
       ->needs(layers)
       ->type_name("BYTES");
   command
       .add_option("--bytes-per-parameter", options.bytes_per_parameter,
-                  "Kept of each, where the file does not say parameter_bytes; 16 unless given: with Adam in 32 bits")
+                  "bytes kept per parameter where the file has no parameter_bytes (default 16: Adam in 32 bits)")
       ->needs(layers)
       ->type_name("BYTES");
 }
@@ -437,46 +443,50 @@ void add_layer_options(CLI::App& command, ScheduleOptions& options) {
 
 Command add_schedule(CLI::App& app, const Program&) {
   CLI::App* command = app.add_subcommand(
-      "schedule", "Draw a pipeline schedule's timeline with its bubbles; prove or refute a schedule from a file");
+      "schedule", "Draw the timeline and bubbles of a pipeline schedule; check a schedule from a file");
   auto options = std::make_shared<ScheduleOptions>();
-  command->add_option("--name", options->name, "Which schedule; --list names all");
-  command->add_option("--stages", options->stages, "Ranks of the pipeline")->type_name("N");
+  command->add_option("--name", options->name, "name of the schedule; --list prints all");
+  command->add_option("--stages", options->stages, "number of pipeline ranks")->type_name("N");
   command
       ->add_option("--micro-batches", options->micro_batches,
-                   "Micro-batches of a step; with --check, if not all are in it")
+                   "number of micro-batches per step; with --check, if the file does not hold all")
       ->type_name("N");
-  command
-      ->add_option("--chunks", options->chunks,
-                   "Stages of the model on each rank; 1, or 2 where a schedule is of several")
+  command->add_option("--chunks", options->chunks, "model stages per rank (default 1, or 2 for schedules with several)")
       ->type_name("N");
   add_cost_options(*command, *options);
   command
       ->add_option("--memory-limit", options->memory_limit,
-                   "Of --name auto: at most so many activations at once, on all ranks or on each: 4 or 4,4,3,3")
-      ->type_name("N");
-  command->add_flag("--slots", options->slots, "Also in which slot of its rank each activation is kept");
+                   "with --name auto: the most activations kept at once, for all ranks or for each: 4 or 4,4,3,3")
+      ->type_name("N,...");
+  command->add_flag("--slots", options->slots, "also print in which slot of its rank each activation is kept");
   add_layer_options(*command, *options);
-  command->add_option("--lower", options->lower, "Whose messages are put in: none, torch, plumbline")
+  command
+      ->add_option("--lower", options->lower,
+                   "insert the messages as this implementation does: none, torch or plumbline")
       ->capture_default_str();
-  CLI::Option* const list = command->add_flag("--list", options->list, "The schedules, with their rules");
+  CLI::Option* const list = command->add_flag("--list", options->list, "print the schedules with their rules");
   CLI::Option* const check =
-      command->add_option("--check", options->check, "Proves the schedule in this CSV right, or names each problem")
+      command->add_option("--check", options->check, "prove the schedule in this CSV valid, or print each problem")
           ->type_name("FILE");
   command
-      ->add_option("--stage-to-rank", options->stage_to_rank, "The rank of each stage: 0,1,1,0; else who computes it")
+      ->add_option("--stage-to-rank", options->stage_to_rank,
+                   "rank of each stage: 0,1,1,0 (default the rank that computes it)")
       ->needs(check)
-      ->type_name("RANKS");
+      ->type_name("RANK,...");
   command
       ->add_option("--most-activations", options->most_activations,
-                   "More at once are an error; of all ranks, or of each")
+                   "the most activations kept at once, for all ranks or for each; more are an error")
       ->needs(check)
-      ->type_name("N");
-  command->add_flag("--forward-only", options->forward_only, "The checked schedule has no backward")->needs(check);
-  command->add_flag("--fifo", options->fifo, "Its messages meet first in, first out, not by name")->needs(check);
-  command->add_option("--format", options->format, "text, csv, svg or trace (Chrome's, for Perfetto)")
+      ->type_name("N,...");
+  command->add_flag("--forward-only", options->forward_only, "the schedule has no backward pass")->needs(check);
+  command->add_flag("--fifo", options->fifo, "match messages first in, first out, not by name")->needs(check);
+  command->add_option("--format", options->format, "text, csv, svg or trace (Chrome trace format, for Perfetto)")
+      ->type_name("FORMAT")
       ->capture_default_str();
-  command->add_option("--out", options->out,
-                      "A file in place of standard output; in a folder, schedule.txt, .csv, .svg or .json");
+  command
+      ->add_option("--out", options->out,
+                   "file to write in place of standard output; in a folder schedule.txt, .csv, .svg or .json")
+      ->type_name("FILE");
   for (const char* other :
        {"--name", "--stages", "--chunks", "--durations", "--latency", "--bandwidth", "--message-bytes", "--stragglers",
         "--jitter", "--seed", "--rendezvous", "--memory-limit", "--slots", "--lower", "--layers"}) {
@@ -485,6 +495,16 @@ Command add_schedule(CLI::App& app, const Program&) {
   }
   for (const char* other : {"--format", "--out"}) list->excludes(command->get_option(other));
   list->excludes(check);
+  group_options(
+      *command, "Schedule",
+      {"--list", "--name", "--stages", "--micro-batches", "--chunks", "--lower", "--memory-limit", "--slots"});
+  group_options(*command, "Times",
+                {"--durations", "--latency", "--bandwidth", "--message-bytes", "--stragglers", "--jitter", "--seed",
+                 "--rendezvous"});
+  group_options(*command, "Measured layers", {"--layers", "--partition", "--memory-bytes", "--bytes-per-parameter"});
+  group_options(*command, "Schedule from a file",
+                {"--check", "--stage-to-rank", "--most-activations", "--forward-only", "--fifo"});
+  group_options(*command, "Output", {"--format", "--out"});
   command->footer(kScheduleFooter);
   return [options] { return run_schedule(*options); };
 }

@@ -25,7 +25,7 @@ Boundaries even_types(const LayerFile& layers, const std::string& expression, in
 void require_method(const std::string& method) {
   if (method != "uniform" && method != "parameters" && method != "optimal" && !method.starts_with(kOfType))
     throw InvalidArgument(
-        fmt::format("--partition '{}'; it is uniform, parameters, optimal or type:EXPRESSION", method));
+        fmt::format("--partition '{}'; it must be uniform, parameters, optimal or type:EXPRESSION", method));
 }
 
 // "3 4 4 3", or what they are between.

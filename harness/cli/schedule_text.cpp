@@ -74,7 +74,7 @@ class Drawing {
   [[nodiscard]] int ranks() const { return static_cast<int>(view_.schedule.ranks.size()); }
   [[nodiscard]] int column(double seconds) const { return static_cast<int>(std::lround(seconds * scale_)); }
 
-  // Every label has room, and a blank behind it, unless that makes the timeline endless.
+  // Every label has room, and a blank after it, unless that makes the timeline endless.
   void choose_scale() {
     int unit = 1;  // columns of the cell that decides
     for (int rank = 0; rank < ranks(); ++rank)
@@ -90,7 +90,7 @@ class Drawing {
       unit = 1;
     }
     columns_ = column(view_.timeline.makespan);
-    line_ = std::max(unit, kLine / unit * unit);  // cut between cells where they are alike
+    line_ = std::max(unit, kLine / unit * unit);  // cut between cells where they are equal
   }
 
   void draw(int rank) {
@@ -225,7 +225,7 @@ std::string schedule_text(const ScheduleView& view, bool coloured) {
 std::string slots_text(const ScheduleView& view) {
   const schedules::ActivationSlots slots =
       schedules::activation_slots(view.schedule, view.request.options.forward_only);
-  std::string text = "\nactivation slots: how many a rank needs, and where each forward's activation is kept\n";
+  std::string text = "\nactivation slots: the number that a rank needs, and where each forward's activation is kept\n";
   for (std::size_t rank = 0; rank < slots.counts.size(); ++rank) {
     text += fmt::format("{:>5} {:>5} ", rank, slots.counts[rank]);
     for (std::size_t i = 0; i < slots.slots[rank].size(); ++i)

@@ -21,7 +21,7 @@ Lowering lowering_of(const std::string& name) {
   if (name == "none") return Lowering::none;
   if (name == "torch") return Lowering::torch;
   if (name == "plumbline") return Lowering::plumbline;
-  throw InvalidArgument(fmt::format("--lower '{}'; it is none, torch or plumbline", name));
+  throw InvalidArgument(fmt::format("--lower '{}'; it must be none, torch or plumbline", name));
 }
 
 ScheduleKind schedule_kind_named(const std::string& name, const std::string& option) {
@@ -36,7 +36,7 @@ ScheduleKind schedule_kind_named(const std::string& name, const std::string& opt
 
 namespace {
 
-// What every formula supposes: stages alike, messages that take no time.
+// What every formula supposes: equal stages, messages that take no time.
 bool is_ideal(const schedules::SimulationOptions& options) {
   const schedules::StageTimes& first = options.stages.front();
   const bool alike = std::ranges::all_of(options.stages, [&](const schedules::StageTimes& stage) {

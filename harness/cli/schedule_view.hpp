@@ -58,7 +58,7 @@ struct Found {
 
 struct ScheduleView {
   ScheduleRequest request;
-  schedules::Schedule schedule;  // lowered as asked for
+  schedules::Schedule schedule;  // lowered as requested
   schedules::Timeline timeline;
   std::vector<schedules::IdleTime> idle;
   std::optional<ClosedForm> formula;

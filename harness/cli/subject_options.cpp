@@ -53,8 +53,9 @@ void check_c10d(const std::string& backend, const std::set<std::string>& keys) {
   const std::string name = subject::c10d_backend_of(backend);
   static const std::regex pattern("[a-z_][a-z0-9_]*");
   if (!std::regex_match(name, pattern))
-    throw InvalidArgument(fmt::format(
-        "--backend {}: '{}' is no name of a backend of torch.distributed; give --backend c10d:gloo", backend, name));
+    throw InvalidArgument(
+        fmt::format("--backend {}: '{}' is not the name of a backend of torch.distributed; give --backend c10d:gloo",
+                    backend, name));
   if (keys.contains(subject::kC10dBackend))
     throw InvalidArgument(fmt::format("--backend {}: it names the backend, and so does --backend-option {}; give one",
                                       backend, subject::kC10dBackend));
@@ -135,33 +136,33 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {
   std::ranges::replace(names, subject::kPluginModule, "plugin:FILE");
   std::ranges::replace(names, subject::kC10dModule, "c10d:NAME");
   app.add_option("--backend", backend,
-                 fmt::format("What moves bytes between ranks: {} (default: local); FILE is a shared library with the "
-                             "interface of plumbline_backend.h, NAME a backend of torch.distributed",
+                 fmt::format("communication backend: {} (default local); FILE is a shared library with the interface "
+                             "of plumbline_backend.h, NAME a backend of torch.distributed",
                              fmt::join(names, ", ")))
       ->type_name("NAME");
-  app.add_option("--backend-option", backend_options, "KEY=VALUE for the backend; may be given several times")
-      ->type_name("KEY=VALUE");
+  app.add_option("--backend-option", backend_options, "option of the backend; may be repeated")->type_name("KEY=VALUE");
   if (kind == Kind::cases) {
-    app.add_option("--adapter", adapter,
-                   "A program that answers questions as a component would, by the adapter protocol; or 'reference'")
+    app.add_option("--adapter", adapter, "command of a program that speaks the adapter protocol, or 'reference'")
         ->type_name("CMD");
     CLI::Option* const training =
-        app.add_option("--job", job, "A program that trains what PLUMBLINE_SPEC says; started once a rank")
+        app.add_option("--job", job, "command of a training job that reads $PLUMBLINE_SPEC, started once per rank")
             ->check(shell_command())
             ->type_name("CMD");
-    app.add_flag("--job-launches-ranks", job_launches_ranks, "The job is started once and starts its ranks itself")
+    app.add_flag("--job-launches-ranks", job_launches_ranks, "start the job once; it starts its ranks itself")
         ->needs(training);
   }
-  app.add_option("--mutant", mutant, "Break the subject on purpose in one known way; see plumbline mutants")
+  app.add_option("--mutant", mutant,
+                 "break the subject on purpose in one known way; plumbline mutants --list names them")
       ->type_name("NAME");
   app.add_option("--launcher", launcher,
-                 "What starts the ranks of a process backend: auto, fork, mpirun, mpiexec, srun, or the path of such "
-                 "a program");
-  app.add_option("--control-address", control_address, "Address of this host on which workers report");
+                 "program that starts the ranks of a process backend: auto, fork, mpirun, mpiexec, srun, or a path "
+                 "(default auto)");
+  app.add_option("--control-address", control_address, "address of this host to which the workers connect")
+      ->type_name("ADDRESS");
   if (kind == Kind::cases)
     app.add_option("--jobs", jobs,
-                   "Worker groups at a time (default: 1; of 500 cases or more on local or an adapter one a core, at "
-                   "most 4)")
+                   "worker groups that run at once (default 1; with 500 cases or more on local or an adapter one per "
+                   "core, at most 4)")
         ->check(at_least(1, 64));
 }
 
@@ -187,8 +188,8 @@ launch::Subject SubjectOptions::subject() const {
       throw InvalidArgument(fmt::format("--backend-option '{}': {} was given before; give it once", option, key));
   }
   if (std::ranges::count(kLaunchers, launcher) == 0 && launcher.find('/') == std::string::npos)
-    throw InvalidArgument(fmt::format("--launcher '{}'; it is auto, fork, mpirun, mpiexec, srun or a path{}", launcher,
-                                      did_you_mean(launcher, {kLaunchers.begin(), kLaunchers.end()})));
+    throw InvalidArgument(fmt::format("--launcher '{}'; it must be auto, fork, mpirun, mpiexec, srun or a path{}",
+                                      launcher, did_you_mean(launcher, {kLaunchers.begin(), kLaunchers.end()})));
   if (!mutant.empty()) {
     const suite::Mutant& one = mutants::find_mutant(the_suite(), mutant, suite::door_of(adapter, job));
     if (std::holds_alternative<suite::Edits>(one.change) &&
@@ -199,7 +200,7 @@ launch::Subject SubjectOptions::subject() const {
                       mutant, adapter.empty() ? job : adapter));
   }
   if (!subject.has_processes()) {
-    const std::string why = fmt::format("it is of backends whose ranks are processes; {} {}",
+    const std::string why = fmt::format("only for backends whose ranks are processes; {} {}",
                                         !adapter.empty() ? "an adapter"
                                         : !job.empty()   ? "a job"
                                                          : "backend local",

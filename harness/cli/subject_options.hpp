@@ -47,7 +47,7 @@ struct SubjectOptions {
   /// of others.
   [[nodiscard]] std::optional<std::string> own_device() const;
   /// Where the ranks' memory is: as --device says, which may be a default, or where the backend has it. Throws
-  /// InvalidArgument where the user asked for another one than that.
+  /// InvalidArgument where the user requested another one.
   [[nodiscard]] std::string device_of_run(const std::string& device, bool is_given) const;
   /// Throws InvalidArgument for a process backend inside the user's own mpirun or srun, where `command` cannot start
   /// ranks.

@@ -75,17 +75,22 @@ int submit(const SubmitOptions& options, const Program& program) {
 
 Command add_submit(CLI::App& app, const Program& program) {
   CLI::App* command =
-      app.add_subcommand("submit", "Make a conformance statement of the records of a check --statement");
+      app.add_subcommand("submit", "Write a conformance statement from the records of check --statement");
   auto options = std::make_shared<SubmitOptions>();
-  command->add_option("records", options->records, "The record, or those of all shards, or their folders")
+  command
+      ->add_option("records", options->records,
+                   "the record (run.jsonl) or its folder; of a sharded run those of all shards")
       ->type_name("RUN");
-  command->add_option("--subject", options->subject, "Who stands behind the subject: SUBJECT.toml")->type_name("FILE");
-  command->add_option("--out", options->out, "Folder of the statement, which there must not be")->type_name("DIR");
-  command->add_option("--key", options->key, "Sign with this key, by ssh-keygen")->type_name("FILE");
-  command->add_flag("--template", options->print_template, "Print a SUBJECT.toml to begin with");
+  command->add_option("--subject", options->subject, "SUBJECT.toml, which describes the subject and its vendor")
+      ->type_name("FILE");
+  command->add_option("--out", options->out, "folder of the statement; it must not exist yet")->type_name("DIR");
+  command->add_option("--key", options->key, "private key that signs the statement, through ssh-keygen")
+      ->type_name("FILE");
+  command->add_flag("--template", options->print_template, "print a SUBJECT.toml to fill in");
   command->footer(
       "Example: plumbline check --backend plugin:./libacme.so --statement --out run\n"
-      "         plumbline submit run --subject SUBJECT.toml --out acme-ccl-2.4.1 --key ~/.ssh/id_ed25519");
+      "         plumbline submit run --subject SUBJECT.toml --out acme-ccl-2.4.1 --key ~/.ssh/id_ed25519\n"
+      "The statement is described in share/doc/plumbline/conformance/STATEMENTS.md of the installation.");
   return [options, &program] { return submit(*options, program); };
 }
 

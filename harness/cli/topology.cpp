@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/topology_view.hpp"
 #include "harness/record/file.hpp"
@@ -56,7 +57,7 @@ topology::Volume volume_of(const std::string& text) {
     if (equals == std::string::npos || equals == 0)
       throw InvalidArgument(fmt::format("--bytes: '{}' is not AXIS=BYTES", part));
     if (!volume.emplace(part.substr(0, equals), byte_count(part.substr(equals + 1))).second)
-      throw InvalidArgument(fmt::format("--bytes: axis '{}' is twice in '{}'", part.substr(0, equals), text));
+      throw InvalidArgument(fmt::format("--bytes: axis '{}' appears twice in '{}'", part.substr(0, equals), text));
   }
   return volume;
 }
@@ -122,7 +123,7 @@ std::string compared(const TopologyOptions& options) {
 groups::CreationRule rule_named(const std::string& name) {
   if (name == "all_ranks") return groups::CreationRule::all_ranks;
   if (name == "members_only") return groups::CreationRule::members_only;
-  throw InvalidArgument(fmt::format("--rule '{}'; it is all_ranks or members_only", name));
+  throw InvalidArgument(fmt::format("--rule '{}'; it must be all_ranks or members_only", name));
 }
 
 std::string lint_json(const groups::LintReport& report) {
@@ -169,7 +170,7 @@ int lint_file(const TopologyOptions& options) {
   const auto rule = rule_named(options.rule);
   const auto world_size = optional_number("--world-size", options.world_size);
   if (world_size && (*world_size < 1 || *world_size > groups::kLargestRank + 1))
-    throw InvalidArgument(fmt::format("--world-size {}; it is 1 to {}", *world_size, groups::kLargestRank + 1));
+    throw InvalidArgument(fmt::format("--world-size {}; it must be 1 to {}", *world_size, groups::kLargestRank + 1));
   groups::CreationLog log;
   try {
     log = groups::parse_creation_log(read_text("--lint", options.lint), world_size);
@@ -187,7 +188,7 @@ int lint_file(const TopologyOptions& options) {
 
 int run_topology(const TopologyOptions& options) {
   if (std::set<std::string>{"text", "json", "svg"}.count(options.format) == 0)
-    throw InvalidArgument(fmt::format("--format '{}'; it is text, json or svg", options.format));
+    throw InvalidArgument(fmt::format("--format '{}'; it must be text, json or svg", options.format));
   if (options.format == "svg" && (options.compare || !options.lint.empty()))
     throw InvalidArgument(
         fmt::format("--format svg: {} has no picture; it is text or json", options.compare ? "--compare" : "--lint"));
@@ -197,68 +198,78 @@ int run_topology(const TopologyOptions& options) {
 }
 
 constexpr const char* kTopologyFooter =
-    "Example: plumbline topology --axes pipe,data,model --dims 2,4,2 --ranks-per-node 8 --bytes data=1e9,model=4e6\n"
-    "         plumbline topology --axes pipe,data,model --dims 2,4,2 --ranks-per-node 8 --format svg --out grid.svg\n"
+    "Example: plumbline topology --axes pipe,data,model --dims 2,4,2 --ranks-per-node 8 \\\n"
+    "             --bytes data=1e9,model=4e6\n"
+    "         plumbline topology --axes pipe,data,model --dims 2,4,2 --format svg --out grid.svg\n"
     "         plumbline topology --axes pipe,data,model --dims 2,4,2 --rank 5\n"
     "         plumbline topology --lint groups.jsonl\n"
-    "Lint reads JSON Lines: a line for each creation that a rank calls, also of groups that it is not in:\n"
+    "--lint reads JSON Lines, one line per group creation that a rank calls, including groups without it;\n"
+    "sequence and mode may be missing:\n"
     "  {\"rank\": 0, \"sequence\": 0, \"mode\": \"data\", \"ranks\": [0, 2]}\n"
     "  {\"rank\": 0, \"sequence\": 1, \"mode\": \"data\", \"ranks\": [1, 3]}\n"
     "  {\"rank\": 1, \"sequence\": 0, \"mode\": \"data\", \"ranks\": [0, 2]}\n"
-    "sequence and mode may be left out. Exit status: 0 as it should be, 1 the lint found an error, 2 usage, 3 not "
-    "written.";
+    "Exit status: 0 success; 1 --lint found an error; 2 usage error; 3 the output was not written.";
 
 void add_view_options(CLI::App& command, TopologyOptions& options) {
-  command.add_option("--axes", options.axes, "Names of the axes, the slowest first: pipe,data,model")
-      ->type_name("NAMES");
-  command.add_option("--dims", options.dims, "Their sizes: 2,4,2")->type_name("SIZES");
+  command.add_option("--axes", options.axes, "names of the axes, slowest first: pipe,data,model")->type_name("NAMES");
+  command.add_option("--dims", options.dims, "sizes of the axes: 2,4,2")->type_name("SIZES");
+  command
+      .add_option("--convention", options.convention,
+                  "order of ranks and of group creations: plumbline, deepspeed, megatron, colossalai (commit 96780e6) "
+                  "or torch; megatron and colossalai order pipe, data and model by their own rule")
+      ->capture_default_str();
+  command.add_option("--ranks-per-node", options.ranks_per_node, "number of consecutive ranks on a node")
+      ->type_name("N");
   command
       .add_option(
-          "--convention", options.convention,
-          "Whose order of ranks and of creations: plumbline, deepspeed, megatron, colossalai, torch; megatron and "
-          "colossalai (commit 96780e6) put pipe, data and model in their own order")
-      ->capture_default_str();
-  command.add_option("--ranks-per-node", options.ranks_per_node, "Consecutive ranks that share a node")->type_name("N");
-  command
-      .add_option("--bytes", options.bytes,
-                  "What each rank sends along an axis: data=1e9,model=4e6; scores the placement")
-      ->type_name("AXIS=BYTES");
+          "--bytes", options.bytes,
+          "bytes that each rank sends along an axis: data=1e9,model=4e6; prints the bytes that stay inside nodes")
+      ->type_name("AXIS=BYTES,...");
 }
 
 }  // namespace
 
 Command add_topology(CLI::App& app, const Program&) {
-  CLI::App* command =
-      app.add_subcommand("topology", "Show where each rank sits and who is in a group with whom; lint group creations");
+  CLI::App* command = app.add_subcommand(
+      "topology", "Show the coordinates and groups of each rank; check group creations for deadlocks");
   auto options = std::make_shared<TopologyOptions>();
   add_view_options(*command, *options);
-  command->add_option("--rank", options->rank, "The place of one rank: coordinates, groups, stage, neighbours")
-      ->type_name("R");
+  command->add_option("--rank", options->rank, "show one rank only: coordinates, groups, stage, neighbours")
+      ->type_name("RANK");
   CLI::Option* const compare =
-      command->add_flag("--compare", options->compare, "The conventions side by side, for the same sizes");
-  CLI::Option* const lint =
-      command->add_option("--lint", options->lint, "Whether the group creations in this file can hang or mix members")
-          ->type_name("FILE");
-  command->add_option("--rule", options->rule, "Who takes part in a creation: all_ranks (torch), members_only (MPI)")
+      command->add_flag("--compare", options->compare, "print all conventions side by side, for the same sizes");
+  CLI::Option* const lint = command
+                                ->add_option("--lint", options->lint,
+                                             "check whether the group creations in this file can hang or mix members")
+                                ->type_name("FILE");
+  command
+      ->add_option("--rule", options->rule,
+                   "ranks that take part in a creation: all_ranks (torch) or members_only (MPI)")
       ->needs(lint)
       ->capture_default_str();
   command
       ->add_option("--partial", options->partial,
-                   "A mode that may leave ranks out, as embeddings do: EMBEDDING_GROUP; may be given several times")
+                   "mode whose groups may leave ranks out, such as EMBEDDING_GROUP; may be repeated")
       ->needs(lint)
       ->type_name("MODE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--world-size", options->world_size, "Ranks of the linted world, where some created nothing")
+  command->add_option("--world-size", options->world_size, "number of ranks, if some created no group")
       ->needs(lint)
       ->type_name("N");
-  command->add_option("--format", options->format, "text, json or svg")->capture_default_str();
-  command->add_option("--out", options->out,
-                      "A file in place of standard output; in a folder, topology.txt, .json or .svg");
+  command->add_option("--format", options->format, "text, json or svg")->type_name("FORMAT")->capture_default_str();
+  command
+      ->add_option("--out", options->out,
+                   "file to write in place of standard output; in a folder topology.txt, .json or .svg")
+      ->type_name("FILE");
   for (const char* other : {"--axes", "--dims", "--convention", "--ranks-per-node", "--bytes", "--rank", "--compare"})
     lint->excludes(command->get_option(other));
   for (const char* other : {"--convention", "--ranks-per-node", "--bytes", "--rank"})
     compare->excludes(command->get_option(other));
+  group_options(*command, "Grid",
+                {"--axes", "--dims", "--convention", "--ranks-per-node", "--bytes", "--rank", "--compare"});
+  group_options(*command, "Group creations", {"--lint", "--rule", "--partial", "--world-size"});
+  group_options(*command, "Output", {"--format", "--out"});
   command->footer(kTopologyFooter);
   return [options] { return run_topology(*options); };
 }

@@ -29,7 +29,7 @@ constexpr double kHeader = 17;  // height of a row of axis labels
 constexpr double kPageWidth = 1400, kPageMargin = 24, kPanelGap = 44;
 constexpr double kBestShape = 1.4;  // width to height of a panel
 
-// Hue in turns, the rest from 0 to 1.
+// Hue as a share of the circle of colours, the rest from 0 to 1.
 Colour from_hue(double hue, double saturation, double lightness) {
   const auto channel = [&](double n) {
     const double k = std::fmod(n + hue * 12, 12);

@@ -61,7 +61,7 @@ bool has_own_order(std::string_view convention) { return convention == "megatron
 void check_convention(const std::string& convention) {
   const auto names = groups::convention_names();
   if (std::ranges::count(names, convention) == 0)
-    throw Unsupported(fmt::format("--convention '{}'; it is {}{}", convention, fmt::join(names, ", "),
+    throw Unsupported(fmt::format("--convention '{}'; it must be {}{}", convention, fmt::join(names, ", "),
                                   did_you_mean(convention, {names.begin(), names.end()})));
 }
 
@@ -172,7 +172,7 @@ std::optional<topology::Nodes> nodes_of(const TopologyRequest& request, const To
     return std::nullopt;
   }
   if (*request.ranks_per_node < 1 || *request.ranks_per_node > topology.world_size())
-    throw InvalidArgument(fmt::format("--ranks-per-node {}: it is from 1 to the world's {} ranks",
+    throw InvalidArgument(fmt::format("--ranks-per-node {}: must be 1 to {}, the number of ranks",
                                       *request.ranks_per_node, topology.world_size()));
   return topology::Nodes::uniform(*request.ranks_per_node, topology.world_size());
 }

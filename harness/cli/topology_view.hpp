@@ -2,7 +2,7 @@
 //
 // Model   Conventions plumbline, deepspeed and torch lay ranks out row-major over the axes as they are given; megatron
 //         and colossalai know pipe, data and model alone, and put them in their own order. Groups are computed when
-//         they are asked for, so that a view of a million ranks is as small as one of four.
+//         they are requested, so that a view of a million ranks is as small as one of four.
 // Roles   pipe (also pipeline, pp), data (dp) and model (tensor, tp); deepspeed goes by its own names alone.
 // Sources reference/groups/conventions.hpp has the order of creation under each convention.
 #pragma once
@@ -23,7 +23,7 @@ namespace plumbline::cli {
 /// More ranks than any machine has, and few enough that one group fits into memory.
 inline constexpr int kMostViewedRanks = 1 << 24;
 
-/// What was asked for.
+/// The request of the command line.
 struct TopologyRequest {
   std::vector<std::string> axes;
   std::vector<int> dims;
@@ -33,7 +33,7 @@ struct TopologyRequest {
   std::optional<int> rank;
 };
 
-/// Groups that are made one after the other: those along `axes`; each rank alone where there are none.
+/// Groups that are made one after the other: those along `axes`; each rank alone without axes.
 struct GroupKind {
   std::vector<std::string> axes;
   topology::GroupList groups;
@@ -41,7 +41,7 @@ struct GroupKind {
   [[nodiscard]] std::string title() const;
 };
 
-/// Bytes that cross nodes, in the order of axes that there is and in the best.
+/// Bytes that cross nodes, in the given order of axes and in the best.
 struct PlacementView {
   topology::Volume volume;
   topology::Placement given;
@@ -75,7 +75,7 @@ struct TopologyView {
 }
 /// Whether ranks of a group are on different nodes.
 [[nodiscard]] bool crosses_nodes(const TopologyView& view, std::span<const int> group);
-/// How many groups of a kind cross nodes.
+/// The number of groups of a kind that cross nodes.
 [[nodiscard]] int crossing_groups(const TopologyView& view, const GroupKind& kind);
 
 /// The ranks of the same data index: what the grid's getter calls the model-parallel group.

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/help.hpp"
 #include "harness/cli/option_words.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
@@ -498,40 +499,50 @@ void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* s
   const auto own = [&](CLI::Option* option) {
     options.of_steps.push_back(option->capture_default_str()->excludes(spec));
   };
-  share(command.add_option("--model", digits.model,
-                           fmt::format("{}; by names: {}", fmt::join(training::kDigitsModels, ", "),
-                                       fmt::join(training::kPipelineModels, ", "))),
+  share(command.add_option(
+            "--model", digits.model,
+            fmt::format("model: {}; run by epochs: {} (default mlp)", fmt::join(training::kDigitsModels, ", "),
+                        fmt::join(training::kPipelineModels, ", "))),
         [&digits](PipelineRun& run) { run.model = digits.model; });
   own(command.add_option("--optimizer", digits.optimizer,
-                         fmt::format("{}", fmt::join(training::kDigitsOptimizers, ", "))));
-  share(command.add_option("--data-parallel", digits.data, "Ranks, or pipelines side by side")->check(at_least(1)),
+                         fmt::format("optimizer: {}", fmt::join(training::kDigitsOptimizers, ", "))));
+  share(command.add_option("--data-parallel", digits.data, "data-parallel size: ranks, or pipelines side by side")
+            ->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.data = digits.data; });
-  share(command.add_option("--pipeline", digits.pipeline, "Ranks of a pipeline")->check(at_least(1)),
+  share(command.add_option("--pipeline", digits.pipeline, "pipeline-parallel size: ranks of a pipeline")
+            ->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.pipeline = digits.pipeline; });
-  share(command.add_option("--chunks", digits.chunks, "Stages of a pipeline's rank")->check(at_least(1)),
+  share(command.add_option("--chunks", digits.chunks, "model stages per pipeline rank")->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.chunks = digits.chunks; });
   share(command.add_option("--schedule", digits.schedule,
-                           fmt::format("{}", fmt::join(schedules::names_in_specifications(), ", "))),
+                           fmt::format("pipeline schedule: {}", fmt::join(schedules::names_in_specifications(), ", "))),
         [&digits](PipelineRun& run) { run.schedule = digits.schedule; });
-  own(command.add_option("--steps", digits.steps, "Updates")->check(at_least(1)));
-  share(
-      command.add_option("--batch", digits.global_batch, "Rows of a batch, over all ranks; by names of each pipeline")
-          ->check(at_least(1)),
-      [&digits](PipelineRun& run) { run.settings.batch_size = digits.global_batch; });
-  share(command.add_option("--micro-batches", digits.micro_batches, "Parts of a rank's rows")->check(at_least(1)),
+  own(command.add_option("--steps", digits.steps, "number of optimizer steps")->check(at_least(1)));
+  share(command
+            .add_option("--batch", digits.global_batch,
+                        "global batch size in rows; of a run by epochs the rows per pipeline")
+            ->check(at_least(1)),
+        [&digits](PipelineRun& run) { run.settings.batch_size = digits.global_batch; });
+  share(command.add_option("--micro-batches", digits.micro_batches, "micro-batches per batch of a rank")
+            ->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.micro_batches = digits.micro_batches; });
-  share(command.add_option("--accumulation", digits.accumulation, "Batches of a step")->check(at_least(1)),
+  share(command.add_option("--accumulation", digits.accumulation, "batches per optimizer step")->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.accumulation = digits.accumulation; });
   share(command
             .add_option("--bucket-size", options.bucket_size,
-                        "Bytes at which a bucket of gradients takes no more: 25MiB; flat: all in one; none: one each; "
-                        "auto: what is the fastest here")
+                        "size limit of a gradient bucket, such as 64KiB or 25MiB; flat is one bucket, none one bucket "
+                        "per gradient, auto the fastest size here")
             ->type_name("SIZE"),
         [&options](PipelineRun& run) { run.gradients.bucket_bytes = bucket_bytes_of(options.bucket_size); });
   options.of_gradients.push_back(command.get_option("--bucket-size"));
-  share(command.add_option("--seed", digits.seed, "Of the weights and the order of rows")->check(seed_number()),
+  share(command.add_option("--seed", digits.seed, "random seed of the weights and of the order of rows")
+            ->check(seed_number()),
         [&digits](PipelineRun& run) { run.settings.seed = digits.seed; });
-  share(command.add_option("--device", digits.device, "Where each rank computes")->check(device_name(true)),
+  share(command
+            .add_option("--device", digits.device,
+                        "device on which each rank computes: cpu, cuda, cuda:N, emulated or emulated:N")
+            ->type_name("DEVICE")
+            ->check(device_name(true)),
         [&digits](PipelineRun& run) { run.device = digits.device; });
 }
 
@@ -541,26 +552,26 @@ void add_precision_options(CLI::App& command, TrainOptions& options, CLI::Option
     options.of_gradients.push_back(option);
     options.of_steps.push_back(option->capture_default_str()->excludes(spec));
   };
-  own(command.add_option("--tensor", options.digits.tensor, "Ranks over which linear layers are cut")
-          ->check(at_least(1)));
-  options.of_steps.push_back(
-      command
-          .add_option("--precision", options.precision,
-                      "fp32; fp16, bf16: parameters rounded from float32 masters; amp, amp-bf16: LibTorch rounds what "
-                      "layers take")
-          ->capture_default_str()
-          ->excludes(spec));
-  own(command.add_option("--loss-scale", options.loss_scale, "The first one, of fp16 and amp"));
   own(command
-          .add_option("--growth-interval", options.growth_interval, "Steps without overflow until the scale doubles")
+          .add_option("--tensor", options.digits.tensor,
+                      "tensor-parallel size: ranks over which linear layers are split")
+          ->check(at_least(1)));
+  options.of_steps.push_back(command
+                                 .add_option("--precision", options.precision,
+                                             "fp32; fp16 or bf16 (parameters rounded from fp32 master weights); amp or "
+                                             "amp-bf16 (autocast of LibTorch)")
+                                 ->capture_default_str()
+                                 ->excludes(spec));
+  own(command.add_option("--loss-scale", options.loss_scale, "initial loss scale of fp16 and amp")->type_name("SCALE"));
+  own(command.add_option("--growth-interval", options.growth_interval, "finite steps before the loss scale doubles")
           ->check(at_least(1)));
   own(command
           .add_option("--overflow-at", options.overflows,
-                      "Writes into a gradient of one rank, before any reduction: inf, nan or large")
+                      "write a non-finite or large value into a gradient of one rank before any reduction; KIND is "
+                      "inf, nan or large")
           ->type_name("STEP:RANK:KIND"));
   options.of_steps.push_back(
-      command
-          .add_option("--clip-norm", options.clip_norm, "Gradients are clipped by their norm (default: not clipped)")
+      command.add_option("--clip-norm", options.clip_norm, "clip gradients to this norm (default no clipping)")
           ->type_name("NORM"));
   options.of_gradients.push_back(command.get_option("--clip-norm"));
 }
@@ -570,13 +581,13 @@ void add_gradient_options(CLI::App& command, TrainOptions& options) {
   training::GradientSettings& settings = options.gradients;
   using training::PipelineRun;
   options.program.share(command.add_option("--compression", settings.compression,
-                                           fmt::format("Gradients travel as such numbers: {} (default: as they are)",
+                                           fmt::format("compress gradients for their reduction: {} (default none)",
                                                        fmt::join(training::kCompressions, ", "))),
                         [&settings](PipelineRun& run) { run.gradients.compression = settings.compression; });
   options.program.share(
       command.add_flag("--static-graph", settings.static_graph,
-                       "Each step has the gradients of the first: buckets are made anew in the order in which they got "
-                       "ready; by names they are reduced while back-propagation runs"),
+                       "assume that every step uses the gradients of the first: buckets are rebuilt in the order in "
+                       "which gradients became ready; in a run by epochs they are reduced during the backward pass"),
       [&settings](PipelineRun& run) { run.gradients.static_graph = settings.static_graph; });
 }
 
@@ -684,12 +695,14 @@ int run_train(TrainOptions& options, const record::Header& header) {
 }  // namespace
 
 Command add_train(CLI::App& app, const Program& program) {
-  CLI::App* command = app.add_subcommand("train", "Train on several ranks, and compare each step with a single device");
+  CLI::App* command =
+      app.add_subcommand("train", "Train on several ranks, and compare each update with a single device");
   auto options = std::make_shared<TrainOptions>();
   options->command = command;
   options->subject.add_to(*command, SubjectOptions::Kind::one_group, program);
   CLI::Option* spec =
-      command->add_option("--spec", options->spec, "Run this specification instead of the digits")->type_name("FILE");
+      command->add_option("--spec", options->spec, "run this specification instead of a model of these options")
+          ->type_name("FILE");
   add_digits_options(*command, *options, spec);
   add_precision_options(*command, *options, spec);
   add_gradient_options(*command, *options);
@@ -698,30 +711,54 @@ Command add_train(CLI::App& app, const Program& program) {
   options->program.add_to(*command);
   for (CLI::Option* option : options->program.own()) option->excludes(spec);
   options->of_steps.push_back(
-      command->add_option("--record", options->record, "Folder of the training record (default: record/ in --out)")
+      command->add_option("--record", options->record, "folder of the training record (default record/ in --out)")
           ->type_name("DIR"));
   command
       ->add_option("--out", options->out,
-                   "Folder of the verdict's record (default: results/latest/train; none with --spec and --record)")
+                   "folder of the record of the verdict (default results/latest/train; none with --spec and --record)")
       ->type_name("DIR");
-  CLI::Option* check =
-      command->add_flag("--check", options->check, "Compare with a single device (default: runs by steps alone)");
+  CLI::Option* check = command->add_flag("--check", options->check,
+                                         "compare each update with a single device (default for runs by steps)");
   options->of_steps.push_back(
-      command->add_flag("--no-judge", options->no_judge, "Do not compare with a single device")->excludes(check));
-  command->add_option("--time-limit", options->time_limit, "Seconds without a step after which the run counts as hung")
+      command->add_flag("--no-judge", options->no_judge, "do not compare with a single device")->excludes(check));
+  command->add_option("--time-limit", options->time_limit, "time without a step after which the run counts as hung")
       ->check(seconds())
       ->capture_default_str();
   options->reports.add_to(*command);
+  group_options(*command, "Subject", {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant"});
+  group_options(*command, "Training",
+                {"--spec", "--model", "--optimizer", "--steps", "--batch", "--micro-batches", "--accumulation",
+                 "--seed", "--device"});
+  group_options(*command, "Parallelism", {"--data-parallel", "--pipeline", "--chunks", "--schedule", "--tensor"});
+  group_options(*command, "Precision",
+                {"--precision", "--loss-scale", "--growth-interval", "--overflow-at", "--clip-norm"});
+  group_options(*command, "Gradient reduction",
+                {"--bucket-size", "--compression", "--static-graph", "--join", "--broadcast-buffers"});
+  group_options(*command, "Parameter averaging", {"--averaging",      "--averaging-base",   "--localsgd-frequency",
+                                                  "--localsgd-begin", "--slowmo-frequency", "--slowmo-momentum",
+                                                  "--slowmo-lr",      "--slowmo-memory",    "--slowmo-shards",
+                                                  "--gossip-graph",   "--gossip-peers",     "--push-pull",
+                                                  "--overlap",        "--overlap-lag",      "--average-at-slow-steps",
+                                                  "--ranks-per-node", "--lr-decay",         "--seeds",
+                                                  "--margin",         "--checkpoint-steps", "--picture"});
+  group_options(*command, "Training by epochs",
+                {"--config", "--data", "--most-digits", "--text-batches", "--learning-rate", "--epochs",
+                 "--warmup-epochs", "--checkpoints", "--checkpoint-epochs", "--resume", "--check-updates", "--trace"});
+  group_options(*command, "Verdict", {"--check", "--no-judge", "--time-limit"});
+  group_options(*command, "Output", {"--out", "--record", "--label", "--subject-name"});
   command->footer(
       "Example: plumbline train --model conv --data-parallel 3 --backend mpi --steps 100\n"
-      "          plumbline train --pipeline 2 --data-parallel 2 --micro-batches 4 --schedule zb-h1 --steps 20\n"
-      "          plumbline train --averaging slowmo,sgp --data-parallel 4 --slowmo-frequency 12\n"
-      "          plumbline train --model pairs --tensor 2 --pipeline 2 --precision fp16 --overflow-at 3:1:inf --steps "
-      "20\n"
-      "By names: plumbline train --model resnet50 --data DIR --pipeline 2 --checkpoints DIR --config FILE\n"
-      "          plumbline train --model gpt --pipeline 2 --chunks 2 --schedule zbv --epochs 2 --check --trace t.json\n"
-      "          plumbline train --model resnet_small --data-parallel 3 --join present --broadcast-buffers --check\n"
-      "As a job: plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local --no-judge");
+      "         plumbline train --pipeline 2 --data-parallel 2 --micro-batches 4 --schedule zb-h1\n"
+      "         plumbline train --averaging slowmo,sgp --data-parallel 4 --slowmo-frequency 12\n"
+      "         plumbline train --model pairs --tensor 2 --pipeline 2 --precision fp16 \\\n"
+      "             --overflow-at 3:1:inf --steps 20\n"
+      "By epochs, with checkpoints:\n"
+      "         plumbline train --model resnet50 --data DIR --pipeline 2 --checkpoints DIR --config FILE\n"
+      "         plumbline train --model gpt --pipeline 2 --chunks 2 --schedule zbv --epochs 2 --check\n"
+      "As a training job:\n"
+      "         plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --no-judge\n"
+      "Settings of --config: share/doc/plumbline/harness/trainer/README.md of the installation.\n"
+      "Specifications: share/doc/plumbline/harness/subject/job/README.md of the installation.");
   const auto unfinished_header = [options] {
     return header_of("train", options->subject.as_given(), options->digits.device, options->reports);
   };

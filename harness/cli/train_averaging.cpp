@@ -38,77 +38,81 @@ CLI::Option* AveragingOptions::own(CLI::Option* option, std::vector<std::string>
 }
 
 void AveragingOptions::add_to(CLI::App& app, CLI::Option* spec) {
-  own(app.add_option("--averaging", names_,
-                     fmt::format("Ranks average parameters in place of gradients: {}, several with commas between "
-                                 "them, or all",
-                                 fmt::join(training::kAveragings, ", ")))
+  own(app.add_option(
+             "--averaging", names_,
+             fmt::format("average parameters in place of gradients: {}, several with commas between them, or all",
+                         fmt::join(training::kAveragings, ", ")))
           ->type_name("NAMES")
           ->excludes(spec));
-  own(app.add_option("--averaging-base", settings_.base,
-                     fmt::format("Of slowmo, between slow steps: {}", fmt::join(training::kAveragingBases, ", ")))
+  own(app.add_option(
+             "--averaging-base", settings_.base,
+             fmt::format("algorithm between the slow steps of slowmo: {}", fmt::join(training::kAveragingBases, ", ")))
           ->capture_default_str(),
       {"slowmo"});
-  own(app.add_option("--localsgd-frequency", settings_.local_sgd_frequency, "Steps from one average to the next")
+  own(app.add_option("--localsgd-frequency", settings_.local_sgd_frequency, "steps between two averages")
           ->check(at_least(1))
           ->capture_default_str(),
       {"localsgd", "post-localsgd", "slowmo over localsgd"});
-  own(app.add_option("--localsgd-begin", settings_.local_sgd_begin, "Of post-localsgd: steps that average each")
+  own(app.add_option("--localsgd-begin", settings_.local_sgd_begin,
+                     "post-localsgd: number of first steps that average every time")
           ->check(at_least(1))
           ->capture_default_str(),
       {"post-localsgd"});
-  own(app.add_option("--slowmo-frequency", settings_.slow_frequency, "Steps from one slow step to the next")
+  own(app.add_option("--slowmo-frequency", settings_.slow_frequency, "steps between two slow steps")
           ->check(at_least(1))
           ->capture_default_str(),
       {"slowmo", "diloco"});
-  own(app.add_option("--slowmo-momentum", momentum_, "Of slow steps (default: slowmo 0.5, diloco 0.9)"),
+  own(app.add_option("--slowmo-momentum", momentum_, "slow momentum (default 0.5 for slowmo, 0.9 for diloco)"),
       {"slowmo", "diloco"});
-  own(app.add_option("--slowmo-lr", learning_rate_, "Of slow steps (default: slowmo 1, diloco 0.7)"),
+  own(app.add_option("--slowmo-lr", learning_rate_, "slow learning rate (default 1 for slowmo, 0.7 for diloco)"),
       {"slowmo", "diloco"});
-  own(app.add_option("--slowmo-memory", memory_, "Slow buffers in shards, or on every rank: efficient, whole")
+  own(app.add_option("--slowmo-memory", memory_,
+                     "keep slow momentum buffers in shards or on every rank: efficient, whole")
           ->capture_default_str(),
       {"slowmo", "diloco"});
-  own(app.add_option("--slowmo-shards", settings_.shards, "Ranks that have a shard, at most")
+  own(app.add_option("--slowmo-shards", settings_.shards, "most ranks that hold a shard")
           ->check(at_least(1))
           ->capture_default_str(),
       {"slowmo", "diloco"});
-  own(app.add_option("--gossip-graph", settings_.graph, "Who mixes with whom; `plumbline gossip` shows them")
+  own(app.add_option("--gossip-graph", settings_.graph, "gossip graph; plumbline gossip --list prints all")
           ->capture_default_str(),
       {"sgp", "slowmo over sgp"});
-  own(app.add_option("--gossip-peers", settings_.peers, "Peers a round; 0: the graph's own number")
+  own(app.add_option("--gossip-peers", settings_.peers, "peers per round; 0 is the graph's own number")
           ->check(at_least(0))
           ->capture_default_str(),
       {"sgp", "slowmo over sgp"});
   own(app.add_flag("--push-pull", push_pull_,
-                   "Gossip in which nodes of bipartite graphs take turns in sending; the same values and weights"),
+                   "let the two sides of a bipartite graph send alternately; values and weights stay the same"),
       {"sgp", "slowmo over sgp"});
   own(app.add_flag("--overlap", settings_.overlap,
-                   "Gossip beside the forward and backward, on a thread. Off, since gradients are then made at values "
-                   "that lack the peers' latest messages; nobody has proven that slow momentum converges so"),
+                   "gossip on a thread during forward and backward; gradients are then computed without the peers' "
+                   "latest messages, and convergence of slow momentum is not proven"),
       {"sgp", "slowmo over sgp"});
   own(app.add_option("--overlap-lag", settings_.overlap_lag,
-                     "Steps that it may take: 0: what is sent ahead of a forward is added behind its backward. A "
-                     "checkpoint waits for it, so checkpoints are part of a run that lags")
+                     "steps that an overlapped exchange may take; with 0 it is added right after the backward pass. A "
+                     "checkpoint waits for the exchange, so its position is part of the result")
           ->check(at_least(0))
           ->capture_default_str(),
       {"sgp", "slowmo over sgp"});
   own(app.add_flag("--average-at-slow-steps", settings_.average_at_slow_steps,
-                   "Slow steps over sgp average all ranks, also with whole slow buffers"),
+                   "average all ranks at slow steps over sgp, even with whole slow momentum buffers"),
       {"slowmo over sgp"});
-  own(app.add_option("--ranks-per-node", settings_.ranks_per_node, "Ranks that act as one")
+  own(app.add_option("--ranks-per-node", settings_.ranks_per_node, "ranks that act as one node")
           ->check(at_least(1))
           ->capture_default_str());
-  own(app.add_option("--lr-decay", settings_.rate_decay, "The learning rate of a step, in parts of that before")
+  own(app.add_option("--lr-decay", settings_.rate_decay, "factor of the learning rate from one step to the next")
           ->capture_default_str());
-  own(app.add_option("--seeds", seeds_, "Runs of each algorithm, from --seed on")
+  own(app.add_option("--seeds", seeds_, "runs of each algorithm, from --seed on")
           ->check(at_least(1, 1000))
           ->capture_default_str());
-  own(app.add_option("--margin", margin_, "Percent of the held-out digits that an algorithm may be behind one device")
+  own(app.add_option("--margin", margin_,
+                     "accuracy on held-out digits that an algorithm may lose against one device, in percentage points")
           ->capture_default_str());
   own(app.add_option("--checkpoint-steps", checkpoint_steps_,
-                     "Steps from one checkpoint to the next; without --overlap-lag there is one behind the last, too")
+                     "steps between two checkpoints; without --overlap-lag the last step has one, too")
           ->check(at_least(1))
           ->capture_default_str());
-  own(app.add_option("--picture", picture_, "Loss and distance by step (default: averaging.svg in --out)")
+  own(app.add_option("--picture", picture_, "picture of loss and distance by step (default averaging.svg in --out)")
           ->type_name("FILE"));
 }
 
@@ -146,7 +150,7 @@ void AveragingOptions::require_used(const std::vector<std::string>& algorithms) 
                          });
     if (one.option->count() == 0 || is_used) continue;
     throw InvalidArgument(fmt::format(
-        "{} says nothing to --averaging {}{}; it is of {}", one.option->get_name(), names_,
+        "{} has no effect on --averaging {}{}; it is for {}", one.option->get_name(), names_,
         named.size() > algorithms.size() ? fmt::format(" ({})", named.back()) : "", fmt::join(one.of, ", ")));
   }
   const auto given = [&](const char* name) {
@@ -154,7 +158,7 @@ void AveragingOptions::require_used(const std::vector<std::string>& algorithms) 
                                [&](const CLI::Option* one) { return one->get_name() == name && one->count() > 0; });
   };
   if (given("--slowmo-shards") && memory_ == "whole")
-    throw InvalidArgument("--slowmo-shards says nothing to --slowmo-memory whole, which has none");
+    throw InvalidArgument("--slowmo-shards has no effect on --slowmo-memory whole, which has no shards");
 }
 
 std::vector<AveragingSettings> AveragingOptions::settings(int world, bool saves) const {
@@ -222,7 +226,7 @@ class AveragingCommand {
     fmt::print("{}: {} with {} on the digits, {} steps of {} rows on {} ranks on {}, {} seed{}{}\n", header.subject,
                run_.digits.model, run_.digits.optimizer, run_.digits.steps, run_.digits.global_batch, run_.digits.data,
                run_.digits.device, run_.seeds, run_.seeds == 1 ? "" : "s",
-               run_.digits.dtype == "float32" ? "" : fmt::format(", {} with float32 masters", run_.digits.dtype));
+               run_.digits.dtype == "float32" ? "" : fmt::format(", {} with fp32 master weights", run_.digits.dtype));
     for (const std::string& warning : warnings_) std::cerr << "plumbline: train: warning: " << warning << '\n';
     std::cout.flush();
     const auto begun = std::chrono::steady_clock::now();
@@ -299,7 +303,7 @@ class AveragingCommand {
     const std::vector<std::int64_t> steps = training::checkpoint_steps(folder, run_.digits.data);
     if (!steps.empty() && steps.back() > spec.run.steps)
       throw InvalidArgument(
-          fmt::format("--steps {}; '{}' has a checkpoint behind step {}", spec.run.steps, folder, steps.back()));
+          fmt::format("--steps {}; '{}' has a checkpoint after step {}", spec.run.steps, folder, steps.back()));
   }
   // Workers may stand elsewhere.
   [[nodiscard]] json checkpoints_of(std::uint64_t seed, const AveragingSettings& settings) const {
@@ -308,7 +312,7 @@ class AveragingCommand {
     const auto folder = std::filesystem::absolute(all.folder) / fmt::format("seed{}", seed) / settings.algorithm;
     return {{"folder", folder.string()}, {"steps", all.steps}, {"resume", all.resume}};
   }
-  // Of the runs, one seed's behind the other.
+  // Of the runs, one seed's after the other.
   AveragingCurve& curve_of(std::size_t run) { return series_[run % series_.size()].seeds[run / series_.size()]; }
 
   bool run_task(const char* name, int world, json arguments, const launch::Options& driver,
@@ -362,7 +366,7 @@ class AveragingCommand {
       AveragingCurve& curve = curve_of(run);
       if (value.contains("resumed")) {
         end_progress();
-        fmt::print("{}, seed {}: goes on from step {}\n", series_[run % series_.size()].name,
+        fmt::print("{}, seed {}: continues from step {}\n", series_[run % series_.size()].name,
                    run_.digits.seed + run / series_.size(), value.at("resumed").get<int>());
         return;
       }
@@ -458,8 +462,8 @@ class AveragingCommand {
                             .case_id = fmt::format("train.accuracy[{}]", one.name),
                             .verdict = behind <= run_.margin ? record::Verdict::pass : record::Verdict::fail};
       if (behind > run_.margin) {
-        result.reason =
-            fmt::format("{}: {:.2f} % behind one device; the margin is {:g} %", one.name, behind, run_.margin);
+        result.reason = fmt::format("{}: accuracy {:.2f} points below one device; the margin is {:g}", one.name, behind,
+                                    run_.margin);
         fmt::print("FAIL  {}\n", result.reason);
       }
       writer_->write(result);

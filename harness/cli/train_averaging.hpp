@@ -21,8 +21,8 @@ class AveragingOptions {
   [[nodiscard]] const std::vector<CLI::Option*>& own() const { return own_; }
   [[nodiscard]] bool given() const { return own_.front()->count() > 0; }
   /// One for each algorithm that was named, with or without checkpoints. Throws InvalidArgument with the option: names
-  /// that there are not, options of algorithms that were not named, settings that make no run of so many ranks; and for
-  /// options without --averaging.
+  /// that do not exist, options of algorithms that were not named, settings that make no run of that many ranks; and
+  /// for options without --averaging.
   [[nodiscard]] std::vector<training::AveragingSettings> settings(int world, bool saves) const;
   /// Throws InvalidArgument where any is given without --averaging.
   void require_none() const;

@@ -32,49 +32,45 @@ namespace fs = std::filesystem;
 
 void ProgramOptions::add_to(CLI::App& app) {
   training::TrainerSettings& settings = run_.settings;
-  own(app.add_option("--config", config_, "Settings of a pipeline training, which options override")
-          ->type_name("FILE"));
+  own(app.add_option("--config", config_, "settings of a pipeline training; options override them")->type_name("FILE"));
   own(app.add_option(
              "--data", data_,
-             "digits, text, or the folder of CIFAR-10's data_batch_1.bin and so on (default: text for gpt, else "
-             "digits)")
+             "digits, text, or the folder of the binary version of CIFAR-10 (default text for gpt, else digits)")
           ->type_name("DIR"));
-  own(app.add_option("--most-digits", run_.most_digits, "Digits to train on, and to test on")
+  own(app.add_option("--most-digits", run_.most_digits, "most digits to train on, and to test on")
           ->check(at_least(1))
           ->capture_default_str());
-  own(app.add_option("--text-batches", run_.text_batches, "Batches of text in an epoch")
+  own(app.add_option("--text-batches", run_.text_batches, "batches of text per epoch")
           ->check(at_least(1))
           ->capture_default_str());
-  own(app.add_option("--checkpoints", checkpoints_, "Folder of checkpoints (default: none are written)")
+  own(app.add_option("--checkpoints", checkpoints_, "folder of checkpoints (default none are written)")
           ->type_name("DIR"));
-  own(app.add_option("--checkpoint-epochs", run_.checkpoint_epochs, "Epochs from one checkpoint to the next")
+  own(app.add_option("--checkpoint-epochs", run_.checkpoint_epochs, "epochs between two checkpoints")
           ->check(at_least(1))
           ->capture_default_str());
-  own(app.add_option("--check-updates", check_updates_,
-                     "Updates that --check compares, from the first on (default: all)")
+  own(app.add_option("--check-updates", check_updates_, "number of first updates that --check compares (default all)")
           ->check(at_least(1)));
-  own(app.add_option("--trace", trace_, "When each rank did what in the last batch, for Perfetto")->type_name("FILE"));
-  own(app.add_flag("--resume", run_.resume, "Go on from the last complete checkpoint, where there is one"));
-  own(app.add_option(
-      "--join", run_.gradients.join,
-      fmt::format("Data ranks use each row once, and have uneven last batches; gradients are averaged over "
-                  "ranks {} (default: some rows are used twice)",
-                  fmt::join(training::kJoins, ", "))));
+  own(app.add_option("--trace", trace_, "timeline of the last batch, for Perfetto")->type_name("FILE"));
+  own(app.add_flag("--resume", run_.resume, "continue from the last complete checkpoint, if one exists"));
+  own(app.add_option("--join", run_.gradients.join,
+                     fmt::format("use each row once, with uneven last batches; gradients are averaged over ranks {} "
+                                 "(default some rows are used twice)",
+                                 fmt::join(training::kJoins, ", "))));
   own(app.add_flag("--broadcast-buffers", run_.gradients.broadcast_buffers,
-                   "Running statistics are data rank 0's when an update's last batch begins"));
+                   "broadcast running statistics from data rank 0 before the last batch of each update"));
   const auto setting = [this](CLI::Option* option, std::function<void(training::PipelineRun&)> take) {
     share(own(option), std::move(take));
   };
-  setting(app.add_option("--learning-rate", settings.learning_rate, "Adam's, after the warm-up")->capture_default_str(),
+  setting(app.add_option("--learning-rate", settings.learning_rate, "learning rate of Adam after the warm-up")
+              ->capture_default_str(),
           [&settings](training::PipelineRun& run) { run.settings.learning_rate = settings.learning_rate; });
-  setting(
-      app.add_option("--epochs", settings.epochs, "Times through the data")->check(at_least(1))->capture_default_str(),
-      [&settings](training::PipelineRun& run) {
-        run.settings.epochs = settings.epochs;
-        run.settings.warmup_epochs = std::min(run.settings.warmup_epochs, settings.epochs);
-      });
+  setting(app.add_option("--epochs", settings.epochs, "number of epochs")->check(at_least(1))->capture_default_str(),
+          [&settings](training::PipelineRun& run) {
+            run.settings.epochs = settings.epochs;
+            run.settings.warmup_epochs = std::min(run.settings.warmup_epochs, settings.epochs);
+          });
   setting(app.add_option("--warmup-epochs", settings.warmup_epochs,
-                         "Epochs in which the learning rate rises (default: 5, or all where there are fewer)")
+                         "epochs in which the learning rate rises (default 5, or all if fewer)")
               ->check(at_least(0)),
           [&settings](training::PipelineRun& run) { run.settings.warmup_epochs = settings.warmup_epochs; });
 }

@@ -19,7 +19,7 @@ struct RecordSize {
 
 struct RunPlace {
   std::filesystem::path folder;      // of the record
-  std::int64_t values_of_a_row = 0;  // of the batches; 0: they are there already
+  std::int64_t values_of_a_row = 0;  // of the batches; 0: they exist already
   bool on_one_host = true;           // no rank can be on another one
   std::string steps = "--steps ";    // what the user calls the number
 };

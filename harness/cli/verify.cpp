@@ -19,7 +19,7 @@ struct VerifyOptions {
 std::chrono::sys_days day_of(const VerifyOptions& options) {
   if (options.date.empty()) return expectations::today();
   const auto day = suite::parse_day(options.date);
-  if (!day) throw InvalidArgument(fmt::format("--date '{}'; it is a day such as 2027-03-31", options.date));
+  if (!day) throw InvalidArgument(fmt::format("--date '{}' is not a date; give one such as 2027-03-31", options.date));
   return *day;
 }
 
@@ -43,15 +43,19 @@ int verify(const VerifyOptions& options, const Program& program) {
 }  // namespace
 
 Command add_verify(CLI::App& app, const Program& program) {
-  CLI::App* command = app.add_subcommand("verify", "Say whether a conformance statement holds; runs nothing");
+  CLI::App* command = app.add_subcommand("verify", "Verify a conformance statement, without running any check");
   auto options = std::make_shared<VerifyOptions>();
-  command->add_option("folder", options->folder, "What plumbline submit made")->required()->type_name("DIR");
+  command->add_option("folder", options->folder, "folder that plumbline submit wrote")->required()->type_name("DIR");
   command
       ->add_option("--signers", options->signers,
-                   "Demand a signature by one of these: a line is NAME KEYTYPE KEY, as ssh-keygen's ALLOWED SIGNERS")
+                   "require a signature by one of these signers: a line NAME KEYTYPE KEY each, the ALLOWED SIGNERS "
+                   "format of ssh-keygen")
       ->type_name("FILE");
-  command->add_option("--date", options->date, "Whether it holds on this day (default: today)")->type_name("DAY");
-  command->footer("Example: plumbline verify acme-ccl-2.4.1 --signers vendors.txt");
+  command->add_option("--date", options->date, "day on which the statement must be valid (default today)")
+      ->type_name("YYYY-MM-DD");
+  command->footer(
+      "Example: plumbline verify acme-ccl-2.4.1 --signers vendors.txt\n"
+      "Exit status: 0 the statement holds; 1 it does not; 2 usage error; 3 the machine failed.");
   return [options, &program] { return verify(*options, program); };
 }
 

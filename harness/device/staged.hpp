@@ -22,7 +22,7 @@ namespace plumbline::harness {
 
 enum class StagedStream { own, callers };
 
-/// `inner` serves memory of `device`, which is one of `runtime`'s. Groups made from it are staged alike.
+/// `inner` serves memory of `device`, which is one of `runtime`'s. Groups made from it are staged in the same way.
 [[nodiscard]] std::unique_ptr<comm::Communicator> staged_on(std::shared_ptr<device::Runtime> runtime,
                                                             comm::Device device,
                                                             std::unique_ptr<comm::Communicator> inner,

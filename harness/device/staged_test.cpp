@@ -71,7 +71,7 @@ TEST_F(StagedTest, HasTheCallersStreamWhereItHasNoneOfItsOwn) {
         staged->use_stream(stream.get());
         const auto group = staged->duplicate();
         for (Communicator* const each : {staged.get(), group.get()}) {
-          // On memory of the device, behind a producer in that stream; then on the host's.
+          // On memory of the device, after a producer in that stream; then on the host's.
           runtime_->pause(device.index, std::chrono::milliseconds(10), stream.get());
           runtime_->copy(device.index, memory.data(), &given, sizeof given, stream.get());
           each->all_reduce(there, there, ReduceOp::sum);

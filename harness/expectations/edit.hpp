@@ -14,9 +14,10 @@ struct Edit {
 
 /// Adds an entry for each failure that has none, and changes the verdict of an entry whose cases all are in the record
 /// and end in another way. One entry does for a requirement, a check, or a check with one parameter, all of whose cases
-/// in the suite failed alike; where failures name requirements, each entry names one of those. What an expired or
-/// included entry names, and entries of which only some cases pass or are in the record, are left. `text` may be empty:
-/// then the file is begun. Lines end as the first one does. Pure. Throws what Expectations::of_text() does.
+/// in the suite failed in the same way; where failures name requirements, each entry names one of those. What an
+/// expired or included entry names, and entries of which only some cases pass or are in the record, are left. `text`
+/// may be empty: then the file is begun. Lines end as the first one does. Pure. Throws what Expectations::of_text()
+/// does.
 [[nodiscard]] Edit update(const std::string& text, const std::filesystem::path& file, const record::Run& run,
                           const suite::Suite& suite, std::chrono::sys_days today);
 

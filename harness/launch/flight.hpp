@@ -23,7 +23,7 @@ struct FlightEvent {
   std::uint64_t nanoseconds = 0;
   std::uint64_t group = 0;       // comm::Group::id
   std::uint64_t call = 0;        // number of the call on that group and rank, from 1
-  std::uint64_t collective = 0;  // the same among collectives alone, which all members count alike; 0: none
+  std::uint64_t collective = 0;  // the same among collectives alone, which all members count in the same way; 0: none
   std::int64_t elements = 0;
   std::int32_t root = comm::kNoRoot;
   std::int32_t tag = 0;

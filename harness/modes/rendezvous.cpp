@@ -21,7 +21,7 @@ using comm::Operation;
 using comm::Timeout;
 using Clock = std::chrono::steady_clock;
 
-// A send, and the how-manieth of its kind it is: so many receives must have been posted.
+// A send, and its index among those of its kind: that number of receives must have been posted.
 struct HeldSend {
   Call call;
   std::uint64_t key;

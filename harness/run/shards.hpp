@@ -13,7 +13,7 @@ struct NamedRun {
   record::Run run;
 };
 
-/// What of an environment must be alike in shards: not the host's name, its load and other things of one machine or
+/// What of an environment must be equal in shards: not the host's name, its load and other things of one machine or
 /// moment.
 [[nodiscard]] nlohmann::json comparable_environment(const record::Run& run);
 

@@ -30,8 +30,8 @@ inline constexpr std::size_t kMostHangsRunAgain = 5;
 /// first crash or hang that is bad (is_bad).
 [[nodiscard]] bool wants_another_try(const record::Result& result, const record::Header& header);
 
-/// Of tries that ended alike: that. `flake` when some passed and some failed. When all failed in different ways the
-/// worst, for it never passed. `missing` without any.
+/// Of tries that ended in the same way: that. `flake` when some passed and some failed. When all failed in different
+/// ways the worst, for it never passed. `missing` without any.
 [[nodiscard]] record::Verdict verdict_of(std::span<const record::Verdict> tries);
 
 /// The result after another try: verdict_of() all of them. A verdict comes with its own reason and evidence; a flake

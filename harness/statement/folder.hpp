@@ -1,7 +1,7 @@
 // harness/statement/folder.hpp: the folder that a vendor hands over, made and verified.
 //
 // Model   The records, SUBJECT.toml and a signature are what somebody made; every other file follows from them. Who
-//         verifies makes those files anew and compares them, so that no edit of any of them goes unseen. The records
+//         verifies makes those files again and compares them, so that no edit of any of them goes unseen. The records
 //         themselves are held to their digests, to the suite's plan and to their own totals. Who forges a record with
 //         all that follows from it is found only by repeating the run, or by a signature that is not the vendor's.
 #pragma once

@@ -401,7 +401,7 @@ class Folder : public testing::Test {
                                 const char* version = kVersion) const {
     return verify_folder(folder_, *suite_, version, signers, today);
   }
-  // What an edit of one file leaves to be found: alone, and where the forger makes SHA256SUMS anew.
+  // What an edit of one file leaves to be found: alone, and where the forger makes SHA256SUMS again.
   [[nodiscard]] std::vector<std::string> problems_after(const std::string& file, const std::string& from,
                                                         const std::string& to) {
     replace_in(folder_ / file, from, to);

@@ -1,4 +1,4 @@
-// harness/statement/subject_file.hpp: who stands behind a subject, as its SUBJECT.toml says.
+// harness/statement/subject_file.hpp: who is responsible for a subject, as its SUBJECT.toml says.
 #pragma once
 
 #include <string>

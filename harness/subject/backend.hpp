@@ -1,6 +1,6 @@
 // harness/subject/backend.hpp: what a backend module gives the harness.
 //
-// Model   A module lib/plumbline/libplumbline_<name>.so exports one factory, opened when the backend is asked for, in
+// Model   A module lib/plumbline/libplumbline_<name>.so exports one factory, opened when the backend is chosen, in
 //         each process of a worker group. Opening it starts its runtime (MPI_Init); destroying the Backend ends it.
 #pragma once
 
@@ -24,7 +24,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;
-  /// This process among those of the job, and how many there are.
+  /// This process among those of the job, and their number.
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
   /// A fresh group of the job's first `ranks` processes. Collective over those. Throws InvalidArgument, RuntimeFailure.

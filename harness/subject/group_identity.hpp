@@ -13,8 +13,8 @@
 
 namespace plumbline::subject {
 
-/// The identity of a group: `creation` is the how-manieth of these ranks in its parent, from 1 on. Without a name it is
-/// called by its ranks, "[0 2 4]", with "#2" when its parent made the same list a second time.
+/// The identity of a group: `creation` is the index of this creation of these ranks in its parent, from 1 on. Without a
+/// name it is called by its ranks, "[0 2 4]", with "#2" when its parent made the same list a second time.
 [[nodiscard]] inline comm::Group identify_group(std::uint64_t parent, std::vector<int> world_ranks, std::string name,
                                                 int creation) {
   if (name.empty())

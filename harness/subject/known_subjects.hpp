@@ -1,4 +1,4 @@
-// harness/subject/known_subjects.hpp: the subjects that every build has: the reference, behind each door.
+// harness/subject/known_subjects.hpp: the subjects that every build has: the reference, by each door.
 #pragma once
 
 #include <vector>

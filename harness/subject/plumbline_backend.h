@@ -22,7 +22,7 @@
  *         root). No other overlap occurs.
  * Memory  Host memory only. Later versions of this header add device memory: functions at the end of
  *         plumbline_backend, which `size` announces, and other values of plumbline_call.device.
- *         Whoever allocates an object frees it: Plumbline owns all buffers, strings, lists and structs
+ *         The side that allocates an object frees it: Plumbline owns all buffers, strings, lists and structs
  *         that it passes, and they are valid until the function returns; only the buffers of started
  *         calls are valid until the work is complete or dropped. The library owns contexts, groups
  *         and works until close, destroy_group and drop. The struct and its strings stay valid until

@@ -76,7 +76,7 @@ class Adapter {
   /// What its greeting claims: "operations", and where it says so "name", "version", "conventions" (name to version),
   /// "options".
   [[nodiscard]] virtual nlohmann::json claims() const { return {{"operations", operations()}}; }
-  /// Answers that have not come by then are no more waited for. Said anew for each case, and when it makes progress.
+  /// Answers that have not come by then are no more waited for. Set again for each case, and when it makes progress.
   virtual void answer_by(std::chrono::steady_clock::time_point) {}
 };
 
@@ -88,7 +88,7 @@ class Job {
   /// they last wrote on standard output and error; no process of it is left. Paths are absolute; the folder is there.
   /// Throws JobCrashed when a rank ended otherwise, JobHung when the time was up (job_error.hpp), RuntimeFailure.
   virtual std::string run(int world, const std::filesystem::path& spec, const std::filesystem::path& record) = 0;
-  /// Programs that have not ended by then are ended. Said anew for each case, and when it makes progress.
+  /// Programs that have not ended by then are ended. Set again for each case, and when it makes progress.
   virtual void end_by(std::chrono::steady_clock::time_point) {}
 };
 

@@ -8,7 +8,7 @@
 
 namespace plumbline::suite {
 
-/// Whether `text` reads as a version: digits in parts divided by dots, a "v" before and a suffix behind allowed
+/// Whether `text` reads as a version: digits in parts divided by dots, a "v" before and a suffix after it allowed
 /// ("v2.4", "2.5.0rc1", "2.4.1+cu121", "8").
 [[nodiscard]] bool is_version(std::string_view text);
 

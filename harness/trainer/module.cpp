@@ -1,4 +1,4 @@
-// The training module: LibTorch behind training.hpp.
+// The training module: training.hpp implemented with LibTorch.
 #include <cstdlib>
 
 #include <ATen/Parallel.h>

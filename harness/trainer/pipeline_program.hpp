@@ -53,7 +53,7 @@ struct TrainingData {
   std::function<BatchTensors(int epoch, std::int64_t batch)> training;
   std::function<BatchTensors(std::int64_t batch)> test;
 };
-/// Of images, which must outlive it: augmented ones to train on. The test is not shared out: every data rank does all
+/// Of images, which must outlive it: augmented ones to train on. The test is not sharded: every data rank does all
 /// of it.
 /// The last batch of either has as many rows as the micro-batches divide, and is left out where a shape is promised.
 /// Data ranks have equally many batches, or, where they are uneven, as their rows give.

@@ -100,7 +100,7 @@ class WholeModel {
       if (value.is_floating_point()) value = value.to(type_);
     for (std::size_t part = 0; part < stages_.size(); ++part) {
       values = stages_[part]->forward(values, {});
-      // There and back: the gradient is rounded likewise.
+      // There and back: the gradient isrounded in the same way.
       if (rounds_[part]) values[0] = values[0].to(at::kHalf).to(type_);
     }
     const at::Tensor loss = at::cross_entropy_loss(values.at(0), placed_on(device_, y).at(0));

@@ -104,7 +104,7 @@ class NonFiniteLoss : public Error {
 };
 
 /// Runs the epochs and returns what each came to. Throws InvalidArgument for a program without batches or functions,
-/// for options that make no run, and for a position behind the run's end; NonFiniteLoss; and what the program throws.
+/// for options that make no run, and for a position after the run's end; NonFiniteLoss; and what the program throws.
 /// An epoch that is continued in its middle has metrics of the batches that were run now.
 std::vector<EpochResult> fit(const TrainingProgram& program, const FitOptions& options, Timers& timers,
                              std::span<Hook* const> hooks);

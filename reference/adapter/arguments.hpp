@@ -12,7 +12,7 @@
 //         number or "inf", "-inf", "nan"; an integer is written without fraction and exponent.
 // Errors  InvalidArgument: a field is missing or of another type ("comm.ring_sum: inputs[0][2] must be a
 //         number, got 'x'"); OutOfRange: an integer that the type cannot hold.
-//         Unknown fields are found by what was asked for: the service calls expect_no_others() when an
+//         Unknown fields are found by what was read: the service calls expect_no_others() when an
 //         operation returns; one that works long calls it itself before the work.
 #pragma once
 
@@ -50,7 +50,7 @@ struct Place {
   [[nodiscard]] std::string text() const;
 };
 
-/// What one request's reading has in common: the operation's name, and which fields were asked for.
+/// What one request's reading has in common: the operation's name, and which fields were read.
 class Reading {
  public:
   explicit Reading(std::string operation) : operation_(std::move(operation)) {}
@@ -72,7 +72,7 @@ class Reading {
     std::string path;  // of the object, empty for the arguments themselves
     std::set<std::string, std::less<>> asked;
   };
-  /// The record of an object, made when it is first asked for.
+  /// The record of an object, made when it is first read.
   Fields& fields_of(const nlohmann::json& object, std::string path);
   void expect_no_others() const;
   [[nodiscard]] std::set<std::string> paths_asked() const;
@@ -129,7 +129,7 @@ class Arguments {
   Arguments(std::string operation, const nlohmann::json& object);
   Arguments(const nlohmann::json& object, std::string path, std::shared_ptr<Reading> reading);
 
-  /// Whether the field is there and not null.
+  /// Whether the field exists and is not null.
   [[nodiscard]] bool has(std::string_view name) const { return field(name) != nullptr; }
   template <class T>
   [[nodiscard]] T get(std::string_view name) const;
@@ -145,16 +145,16 @@ class Arguments {
   [[nodiscard]] T choice(std::string_view name, Choices<T> choices) const;
   template <class T>
   [[nodiscard]] T choice(std::string_view name, Choices<T> choices, T otherwise) const;
-  /// Whose rule is asked for, plumbline's when none is named: one of the operation's row, to which the service holds
-  /// it.
+  /// The convention that the request names, plumbline's by default: one of the operation's row, to which the service
+  /// holds it.
   [[nodiscard]] Convention convention() const;
 
-  /// The fields that were asked for so far.
+  /// The fields that were read so far.
   [[nodiscard]] const std::set<std::string, std::less<>>& asked() const { return fields_->asked; }
-  /// The paths of all fields that were asked for in this request, of objects inside it too: "layers.forward" for
+  /// The paths of all fields that were read in this request, of objects inside it too: "layers.forward" for
   /// "layers[3].forward".
   [[nodiscard]] std::set<std::string> paths_asked() const { return reading_->paths_asked(); }
-  /// Throws InvalidArgument, naming the field, when the request has one that nobody asked for; looks into all
+  /// Throws InvalidArgument, naming the field, when the request has one that was not read; looks into all
   /// objects that were read as Arguments.
   void expect_no_others() const { reading_->expect_no_others(); }
   /// Throws InvalidArgument: "operation: words".

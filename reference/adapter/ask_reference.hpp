@@ -1,4 +1,4 @@
-// reference/adapter/ask_reference.hpp: the reference's answers and refusals as text, for tests of its operations.
+// reference/adapter/ask_reference.hpp: the reference's answers and errors as text, for tests of its operations.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace plumbline::adapter {
 
-/// What a question was refused with: "operation: kind: message".
+/// The error reply to a request: "operation: kind: message".
 struct Refused : Error {
   using Error::Error;
 };
 
-/// The answer to arguments. Throws Refused.
+/// The answer to arguments. Throws Refused for an error reply.
 inline nlohmann::json ask(const std::string& operation, const nlohmann::json& args) {
   static const AdapterService service = reference_service();
   const nlohmann::json reply = nlohmann::json::parse(service.handle(request_line(1, operation, args)));
@@ -28,7 +28,7 @@ inline nlohmann::json ask(const char* operation, const char* args) {
   return ask(std::string(operation), nlohmann::json::parse(args));
 }
 
-/// The words of the refusal, or the answer where there is none.
+/// The text of the error, or the answer if there is no error.
 inline std::string error_of(const char* operation, const char* args) {
   try {
     return ask(operation, args).dump();

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-// Adds the texts that stand at a path, through lists, and the names of an object's fields; nothing where there is none.
+// Adds the texts that stand at a path, through lists, and the names of an object's fields; nothing for other values.
 void add_texts_at(const json& value, std::string_view path, std::set<std::string>& texts) {
   if (value.is_array()) {
     for (const json& item : value) add_texts_at(item, path, texts);

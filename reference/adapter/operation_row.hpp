@@ -1,10 +1,10 @@
 // reference/adapter/operation_row.hpp: what an operation is asked and answers, as a row of one table.
 //
-// Model   Each operation of the reference stands beside its row. The service refuses arguments that the row does not
+// Model   Each operation of the reference stands beside its row. The service rejects arguments that the row does not
 //         name, hello lists the options of all rows, and a check's questions are held to what it declares by them.
 // Fields  An argument that is an object, or a list of objects, has rows for its fields: with_fields(). In a service
 //         they follow it under their paths: "layers.forward"; "views.*.shape" of a map, whose names are the caller's.
-//         Results likewise.
+//         So do results.
 // Units   Stand in the type's brackets, as do lengths of lists: "number [s]", "list of list of number
 //         [ranks][elements]".
 // Types   boolean, integer (32 bits), long integer (64), number (also "inf", "-inf", "nan"), text, object, any, "list
@@ -92,7 +92,7 @@ struct OperationRow {
 [[nodiscard]] bool is_path_of(std::string_view row, std::string_view path);
 [[nodiscard]] bool is_below(std::string_view row, std::string_view path);
 
-/// The row of a path, of its own name before one with *; null where there is none.
+/// The row of a path, of its own name before one with *; null if no row has it.
 template <class Row>
 [[nodiscard]] const Row* find_row(const std::vector<Row>& rows, std::string_view path) {
   for (const Row& row : rows)
@@ -117,7 +117,7 @@ template <class Row>
 /// What of a result is another number than the integer that its row says: "boundaries: 0.9 is no integer". A fraction
 /// of zero may be written out. Nothing where all are.
 [[nodiscard]] std::optional<std::string> wrong_integer(const OperationRow& row, const nlohmann::json& result);
-/// Whether a value is of a type of a row, whatever its unit. Throws InvalidArgument for a type that is none.
+/// Whether a value is of a type of a row, whatever its unit. Throws InvalidArgument for an unknown type.
 [[nodiscard]] bool is_of_type(const nlohmann::json& value, std::string_view type);
 
 }  // namespace plumbline::adapter

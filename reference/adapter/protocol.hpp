@@ -21,7 +21,7 @@ namespace plumbline::adapter {
 inline constexpr int kAdapterProtocol = 1;
 /// Bytes of a line, without its newline.
 inline constexpr std::size_t kLongestLine = std::size_t{64} << 20;
-/// Lists and objects inside one another.
+/// Deepest nesting of lists and objects.
 inline constexpr std::size_t kDeepestNesting = 100;
 inline constexpr std::array<std::string_view, 6> kErrorKinds{"invalid_argument", "out_of_range", "not_found",
                                                              "unsupported",      "state",        "failed"};

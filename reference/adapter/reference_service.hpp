@@ -1,4 +1,4 @@
-// reference/adapter/reference_service.hpp: the operations of all components, behind one service.
+// reference/adapter/reference_service.hpp: the operations of all components, served by one service.
 #pragma once
 
 #include "reference/adapter/service.hpp"

@@ -28,7 +28,8 @@ class AdapterService {
   /// `name` and `version` are what hello says, `conventions` the version that each of them means.
   AdapterService(std::string name, std::string version, std::map<std::string, std::string> conventions);
 
-  /// Arguments that the row does not name are refused. Throws InvalidArgument for a name used twice.
+  /// Arguments that the row does not name are rejected with InvalidArgument. Throws InvalidArgument for a name used
+  /// twice.
   void add(OperationRow row, Operation operation);
 
   struct Entry {
@@ -37,14 +38,14 @@ class AdapterService {
   };
   /// By name.
   [[nodiscard]] const std::map<std::string, Entry>& operations() const { return operations_; }
-  /// The row of an operation. Throws Unsupported where there is none.
+  /// The row of an operation. Throws Unsupported for an unknown operation.
   [[nodiscard]] const OperationRow& row(const std::string& name) const;
 
   /// The reply to a line, both without newline.
   [[nodiscard]] std::string handle(std::string_view line) const;
 
   /// Answers what comes in on descriptor `in` until it ends. Throws RuntimeFailure when reading fails or
-  /// nobody reads the replies; SIGPIPE is the caller's to ignore.
+  /// the replies are not read; SIGPIPE is the caller's to ignore.
   void serve(int in, int out) const;
 
  private:

@@ -13,7 +13,7 @@ namespace plumbline::bucketing {
 // ---- The memory that a reducer's buckets lie in, and what is done there beside reductions.
 //
 // Order   Of memory of a device everything is done in the order of one stream, that in which the groups' calls are made
-//         (comm::Communicator::use_stream()): whoever has the memory sees to both. The host waits for none of it, but
+//         (comm::Communicator::use_stream()): the owner of the memory ensures both. The host waits for none of it, but
 //         in settle().
 // Bits    Those of bucketing::copy_divided(), but for which NaN.
 
@@ -22,7 +22,7 @@ class BucketMemory {
   virtual ~BucketMemory() = default;
   /// Where it is.
   [[nodiscard]] virtual comm::Device device() const = 0;
-  /// So many bytes, each zero, at a multiple of 64; given back when the last owner goes. Throws std::bad_alloc,
+  /// Returns `bytes` zero bytes, aligned to 64, freed when the last owner releases them. Throws std::bad_alloc,
   /// OutOfMemory or what the device's library throws.
   [[nodiscard]] virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
   /// As bucketing::copy_divided(), which says what it throws; both buffers in this memory.

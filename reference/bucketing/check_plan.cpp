@@ -195,7 +195,7 @@ class Checker {
       end = std::max(end, member.begin + elements(member));
       before = member.gradient;
     }
-    // A bucket may end behind the room that the next bucket's first member would have started at.
+    // A bucket may end after the position that the next bucket's first member would have started at.
     if (bucket.elements > up_to_multiple(up_to_multiple(end, rules_.member_alignment), rules_.bucket_alignment))
       find(PlanFault::gap, index, -1, "elements {} to {} of bucket {} belong to nobody", end, bucket.elements, index);
   }
@@ -223,7 +223,7 @@ class Checker {
   [[nodiscard]] std::int64_t bytes_of_room(int index, std::size_t members) const {
     const auto all = members_at(index);
     if (rules_.member_alignment == 1 || members == 0) return bytes_at(index, members);
-    const Member& last = all[members - 1];  // gaps ahead of it count
+    const Member& last = all[members - 1];  // gaps before it count
     const Gradient& gradient = gradient_of(last);
     const auto each = static_cast<std::int64_t>(comm::size_of(gradient.dtype)) * gradient.components_per_element;
     const std::int64_t begin = std::max<std::int64_t>(last.begin, 0);

@@ -1,8 +1,8 @@
-// reference/bucketing/check_plan.hpp: is a plan right, whoever made it?
+// reference/bucketing/check_plan.hpp: is a plan valid, whatever made it?
 //
 // Model   What every plan must hold is checked always: each gradient lies in one bucket, at a place of its own inside
 //         it, among gradients of its type, device and group, sparse ones alone. What a rule promises beyond that is
-//         checked where it is asked for: caps, alignment, gaps, the order. Nothing here knows how plans are made.
+//         checked on request: caps, alignment, gaps, the order. Nothing here knows how plans are made.
 // Cost    Linear, and a sort of each bucket's members by their places.
 #pragma once
 
@@ -19,8 +19,8 @@ namespace plumbline::bucketing {
 
 /// When a bucket with a cap is closed.
 enum class Closing : std::uint8_t {
-  after_reaching,    // behind the gradient that reaches the cap: PyTorch, Megatron
-  before_exceeding,  // ahead of the one that would exceed it, a larger one being alone: Paddle, Horovod
+  after_reaching,    // after the gradient that reaches the cap: PyTorch, Megatron
+  before_exceeding,  // before the one that would exceed it, a larger one being alone: Paddle, Horovod
 };
 
 struct PlanRules {
@@ -37,32 +37,32 @@ struct PlanRules {
   /// The order in which gradients are planned. Members of a bucket follow it, and so do the buckets of a (type, device,
   /// group).
   std::optional<std::vector<int>> order{};
-  /// The order in which gradients become ready: a bucket that is complete before one that is launched ahead of it
+  /// The order in which gradients become ready: a bucket that is complete before one that is launched before it
   /// waits.
   std::optional<std::vector<int>> ready{};
   std::vector<int> frozen{};  // gradients that no bucket may hold
-  /// Gradients that have a bucket of their own although they are dense; the bucket ahead of one may be closed early.
+  /// Gradients that have a bucket of their own although they are dense; the bucket before one may be closed early.
   std::vector<int> alone{};
 };
 
 enum class Severity : std::uint8_t { error, warning };
 
 enum class PlanFault : std::uint8_t {
-  range,      // a gradient, or members, that there are not; a size below 0
+  range,      // a gradient, or members, that do not exist; a size below 0
   missing,    // a gradient in no bucket
   doubled,    // in more than one place
-  frozen,     // in a bucket though nobody trains it
+  frozen,     // in a bucket though it is not trained
   overlap,    // of two members
   outside,    // a member that reaches beyond its bucket
   mixed,      // a type, device or group that is not the bucket's
   alone,      // a gradient that is to be alone, such as a sparse one, among others; sparse and dense confused
   alignment,  // a place or a size that is no multiple
-  gap,        // elements that belong to nobody, and no alignment needs
+  gap,        // elements of no gradient, that no alignment needs
   cap,        // closed too late or too early
   order,      // members, or buckets of one type, in another order than planned
   overflow,   // more bytes than 64 bits hold
   empty,      // a bucket without members (a warning)
-  waits,      // complete before one that is launched ahead of it (a warning)
+  waits,      // complete before one that is launched before it (a warning)
 };
 [[nodiscard]] std::string_view name_of(PlanFault fault);
 
@@ -76,7 +76,7 @@ struct PlanProblem {
 
 /// All of them, first those of the plan as a whole, then bucket by bucket. Empty for a plan that is right. Never throws
 /// on a bad plan; throws InvalidArgument for rules that no plan can be held against: a limit below 0, an alignment
-/// below 1, an order or frozen gradients that there are not. Gradients that require_gradients() refuses are refused.
+/// below 1, an order or frozen gradients that do not exist, and whatever require_gradients() rejects.
 [[nodiscard]] std::vector<PlanProblem> check_plan(const Plan& plan, std::span<const Gradient> gradients,
                                                   const PlanRules& rules = {});
 

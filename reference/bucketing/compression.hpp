@@ -19,21 +19,21 @@ namespace plumbline::bucketing {
 //         is lost, but for what is left in the end.
 // Plain   What would not become smaller by `least_rate`, and everything before `start`, is averaged as it is. With P it
 //         is one all-reduce a bucket, beside which Q is the second one.
-// State   By gradient, not by bucket: other buckets, and new ones, change no number of what is compressed where
+// State   By gradient, not by bucket: other buckets, and new ones, change nothing of what is compressed where
 //         additions have one order; nor of what is plain in f32. The first Q is drawn from the seed and the gradient's
-//         number, on every rank alike.
+//         index, identically on every rank.
 // Types   f16, bf16 and f32; P and Q are f32, products are added in f64 and rounded to the gradient's type, and what
 //         that takes off is left over, too. Others are averaged as they are. A plain half is averaged in f32 beside
 //         products, and in its own type in a bucket without them: there a sum may be rounded otherwise in other
 //         buckets.
-// Finite  What has a number that is none, or is infinite, has a mean of no numbers on every rank, after which
-//         directions are begun anew; what was left over stays as it was. So it does where P Q' alone is beyond the
+// Finite  A gradient with an Inf or NaN has a mean of NaNs on every rank, after which
+//         directions start again; what was left over stays as it was. So it does where P Q' alone is beyond the
 //         gradient's type, which is then infinite where it is; and on a rank where what is left over is beyond f32.
 // Absent  What was left over of a gradient that no rank has in a step (Unused::find_unused) goes into a view that
-//         nobody reads.
+//         is never read.
 // Cost    4 r (n + m) bytes in place of 4 n m, and about 8 n m r operations.
 // Source  Vogels, Karimireddy and Jaggi, PowerSGD, NeurIPS 2019; PyTorch, powerSGD_hook, whose defaults these are but
-//         for the epsilon, without which a gradient of zeros is no number.
+//         for the epsilon, without which a gradient of zeros becomes NaN.
 
 struct MatrixShape {
   std::int64_t rows = 1;
@@ -60,7 +60,7 @@ class PowerSgd {
  public:
   /// Of gradients of these shapes, by their number. Throws InvalidArgument, naming the gradient or the value, for a
   /// shape of less than 0 rows or columns, a rank below 1, a start below 0, and a rate or an epsilon that is negative
-  /// or no number.
+  /// or NaN.
   explicit PowerSgd(std::vector<MatrixShape> shapes, PowerSgdOptions options = {});
 
   /// For one reducer of these gradients; lives on without this. Starting it throws InvalidArgument for a gradient whose
@@ -68,7 +68,7 @@ class PowerSgd {
   /// bucket.
   [[nodiscard]] CommunicationHook hook() const;
   /// What this rank has left over of a gradient, row-major; empty where nothing was compressed. Throws OutOfRange for a
-  /// gradient that there is not.
+  /// gradient that does not exist.
   [[nodiscard]] std::span<const float> error(int gradient) const;
 
  private:
@@ -78,14 +78,15 @@ class PowerSgd {
 
 // ---- Buckets that travel as a byte a number.
 //
-// Model   A channel is so many consecutive numbers of a bucket, or all. Its lowest and highest number, zero among them,
-//         are mapped to 0 and 255: q = round(x / scale) + zero point, held within the bytes; half goes to even. Each
-//         rank gathers all ranks' scales and zero points, and all ranks' bytes, in one batch; makes numbers of them,
-//         scale (q - zero point), by the sender's scale; and adds them in rank order. So all ranks have the same bits.
+// Model   A channel is a given number of consecutive elements of a bucket, or all. Its lowest and highest number, zero
+//         among them, are mapped to 0 and 255: q = round(x / scale) + zero point, held within the bytes; half goes to
+//         even. Each rank gathers all ranks' scales and zero points, and all ranks' bytes, in one batch; makes numbers
+//         of them, scale (q - zero point), by the sender's scale; and adds them in rank order. So all ranks have the
+//         same bits.
 // Error   Of the mean: half of the mean of the ranks' scales, where numbers are larger than 2^-23 at all; a scale is no
 //         smaller than that. Nothing of it is kept for the next step.
 // Bytes   n + 8 a channel to every rank, for n numbers: less than an all-reduce of f32 moves up to about eight ranks.
-// Finite  What has a number that is none, or is infinite, arrives as a channel of no numbers, on every rank. So does a
+// Finite  A channel with an Inf or NaN arrives as a channel of NaNs on every rank. So does a
 //         channel whose lowest and highest number are further apart than the largest f32, which a scale would have to
 //         span.
 // Source  PyTorch, quantization_pertensor_hook and quantization_perchannel_hook with their observers; but no channel of

@@ -31,7 +31,7 @@ struct PredictedReduction {
 struct Exposure {
   std::vector<PredictedReduction> launches;  // of each bucket
   double communication = 0;                  // of all buckets together
-  double exposed = 0;                        // behind the end of the backward
+  double exposed = 0;                        // after the end of the backward pass
   /// The part that is hidden: 1 - exposed / communication; 1 where nothing is communicated.
   [[nodiscard]] double overlap_ratio() const { return communication > 0 ? 1 - exposed / communication : 1; }
 };
@@ -52,8 +52,8 @@ struct Exposure {
 /// The same in closed form for `buckets` equal buckets of gradients that become ready at one rate.
 [[nodiscard]] double exposed_of_equal_buckets(double backward_seconds, double bytes, int buckets, const Link& link);
 
-/// How many equal buckets leave least exposed where communication takes longer than the backward: sqrt(T / (2 (n-1)
-/// alpha)), not rounded. Infinite without latency or with one rank.
+/// The number of equal buckets that leaves least exposed where communication takes longer than the backward: sqrt(T /
+/// (2 (n-1) alpha)), not rounded. Infinite without latency or with one rank.
 [[nodiscard]] double best_bucket_count(double backward_seconds, const Link& link);
 
 }  // namespace plumbline::bucketing

@@ -367,8 +367,8 @@ void add_bucketing_operations(AdapterService& service) {
   const Words torch{"plumbline", "torch"}, ours{"plumbline"};
   const std::vector<ResultRow> plan_fields{
       {"schema", "integer", "1"},
-      {"member_alignment", "integer", "members start at multiples of so many elements"},
-      {"bucket_alignment", "integer", "buckets are multiples of so many elements"},
+      {"member_alignment", "integer", "members start at multiples of this element count"},
+      {"bucket_alignment", "integer", "buckets are multiples of this element count"},
       {"buckets",
        "list of object",
        "buckets in launch order",
@@ -397,8 +397,8 @@ void add_bucketing_operations(AdapterService& service) {
       plan =
           with_fields({"plan", "object", "buckets and their members (reference/bucketing/plan_json.hpp)"},
                       {{"schema", "integer", "1", "1"},
-                       {"member_alignment", "integer", "members start at multiples of so many elements", "1"},
-                       {"bucket_alignment", "integer", "buckets are multiples of so many elements", "1"},
+                       {"member_alignment", "integer", "members start at multiples of this element count", "1"},
+                       {"bucket_alignment", "integer", "buckets are multiples of this element count", "1"},
                        with_fields({"buckets", "list of object", "buckets in launch order"},
                                    {{"dtype", "text", "element type"},
                                     {"elements", "integer", "size with padding"},
@@ -530,9 +530,9 @@ void add_bucketing_operations(AdapterService& service) {
         {"limits", "list of integer [bytes]", "limit of each bucket, the last one of all further buckets", kOptional},
         {"closing", "text", "when a bucket closes: after_reaching or before_exceeding", R"("after_reaching")"},
         {"planned_in_reverse", "boolean", "the plan must list the last gradient first", "false"},
-        {"member_alignment", "integer", "members must start at multiples of so many elements; null: the plan's",
+        {"member_alignment", "integer", "members must start at multiples of this element count; null: the plan's",
          kOptional},
-        {"bucket_alignment", "integer", "buckets must be multiples of so many elements; null: the plan's", kOptional},
+        {"bucket_alignment", "integer", "buckets must be multiples of this element count; null: the plan's", kOptional},
         {"order", "list of integer", "order in which gradients must be planned", kOptional},
         {"ready", "list of integer", "order in which gradients become ready", kOptional},
         {"frozen", "list of integer", "gradients that do not exist", kOptional},

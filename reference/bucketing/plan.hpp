@@ -39,7 +39,7 @@ struct Member {
 };
 
 struct Bucket {
-  std::int64_t elements = 0;     // of the buffer, what lies between members and behind them included
+  std::int64_t elements = 0;     // of the buffer, what lies between members and after them included
   std::int64_t limit_bytes = 0;  // that closed it, 0 for none
   int first_member = 0;          // in Plan::members
   int members = 0;
@@ -76,7 +76,7 @@ inline constexpr std::int64_t kNoLimit = INT64_MAX;
 /// Of the gradients that `order` has, and no others. Throws as plan_some_by_size().
 [[nodiscard]] Plan buckets_in_order(std::span<const Gradient> gradients, std::span<const int> order,
                                     std::span<const std::int64_t> limits);
-/// Behind those, in buckets of their own that the last limit closes, the gradients that `delayed` has: what gets ready
+/// After those, in buckets of their own that the last limit closes, the gradients that `delayed` has: what gets ready
 /// early and must not hold up others, or is to be reduced last. Throws also InvalidArgument for a gradient that both
 /// have.
 [[nodiscard]] Plan buckets_in_order(std::span<const Gradient> gradients, std::span<const int> order,
@@ -88,11 +88,11 @@ inline constexpr std::int64_t kNoLimit = INT64_MAX;
 //         group) has a bucket of its own that is being filled, and walks the list of limits of its own: a bucket closes
 //         after the gradient that reaches its limit, so it may exceed it, and the next one has the next limit, the last
 //         limit for ever.
-//         A sparse gradient makes a bucket of its own, at once, and moves nobody to another limit.
+//         A sparse gradient makes a bucket of its own, at once, and leaves the limits of others as they are.
 // Order   In the order of registration, buckets are sorted by their smallest index. In another one they come as they
 //         close; what is not full at the end follows.
-// Units   Limits are bytes. A limit of 0 closes behind every gradient.
-// Cost    One pass to assign, one to lay out; a lookup among the types that there are.
+// Units   Limits are bytes. A limit of 0 closes after every gradient.
+// Cost    One pass to assign, one to lay out; a lookup among the types of the gradients.
 // Source  torch.distributed._compute_bucket_assignment_by_size, torch 2.13: equal to the recorded answers.
 
 /// In which order the buckets follow that are not full at the end.
@@ -103,13 +103,13 @@ enum class LastBuckets : std::uint8_t {
 };
 
 /// `order` has the indices of the gradients as they come; empty stands for the order of registration. Throws
-/// InvalidArgument for no limit, a limit below 0, or an order that is none of all gradients; and as
+/// InvalidArgument for no limit, a limit below 0, or an order that is not a permutation of all gradients; and as
 /// require_gradients().
 [[nodiscard]] Plan plan_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits,
                                 std::span<const int> order = {}, LastBuckets last = LastBuckets::as_completed);
 
 /// Of the gradients that `order` has, each once, and of no others. Throws InvalidArgument for no limit, a limit below
-/// 0, or a gradient twice, OutOfRange for one that there is not; and as require_gradients().
+/// 0, or a gradient twice, OutOfRange for one that does not exist; and as require_gradients().
 [[nodiscard]] Plan plan_some_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits,
                                      std::span<const int> order, LastBuckets last = LastBuckets::as_completed);
 
@@ -119,9 +119,9 @@ enum class LastBuckets : std::uint8_t {
 // ---- Rules without limits: a bucket a gradient, a bucket a type, ColossalAI's handlers.
 //
 // Model   `order` has the indices of the gradients as they become ready, and empty stands for the order of
-//         registration; members lie in that order. All throw InvalidArgument for an order that is none of all
-//         gradients, and as require_gradients().
-// Cost    Linear in the gradients; a lookup among the types that there are.
+//         registration; members lie in that order. All throw InvalidArgument for an order that is not a permutation of
+//         all gradients, and as require_gradients().
+// Cost    Linear in the gradients; a lookup among the types of the gradients.
 
 /// No fusion: a bucket a gradient, in the order given.
 [[nodiscard]] Plan plan_unfused(std::span<const Gradient> gradients, std::span<const int> order = {});
@@ -142,7 +142,7 @@ enum class LastBuckets : std::uint8_t {
 //         the first. Unless it looks for unused parameters it plans once more, in the order in which gradients became
 //         ready on rank 0: before the second iteration, and with a static graph before the third. Then buckets are
 //         launched as they closed. A graph that is static is not searched, so it is planned once more whatever else is
-//         asked for.
+//         requested.
 //         What it plans first has one bucket a type and device, unless it looks for unused parameters (and the graph is
 //         not static) or a list of caps is given.
 // Units   MiB where PyTorch has MiB (megabytes by name), truncated to bytes.
@@ -195,7 +195,7 @@ struct BucketCapacity {
 //         instances of it, ranks are those of one.
 // Units   Elements, also of the bucket size.
 // Source  megatron-core 0.19, megatron/core/distributed/param_and_grad_buffer.py, optimizer/distrib_optimizer.py: equal
-//         to the recorded layouts. It pads in doubles; we in integers, and refuse buffers of more than 2^53 elements,
+//         to the recorded layouts. It pads in doubles; we in integers, and reject buffers of more than 2^53 elements,
 //         where the two could differ.
 
 inline constexpr std::int64_t kMegatronParameterStart = 64;  // elements

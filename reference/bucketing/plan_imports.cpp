@@ -107,7 +107,7 @@ std::vector<int> members_of_size(std::int64_t size, std::span<const Gradient> gr
   return members;
 }
 
-// Gradients without elements behind a bucket that has its size can be its own only where no later bucket has room for
+// Gradients without elements after a bucket that has its size can be its own only where no later bucket has room for
 // them.
 Plan plan_of_sizes(const reading::Object& object, std::span<const Gradient> gradients) {
   const std::vector<std::int64_t> sizes = sizes_in(object, "bucket_sizes");

@@ -66,7 +66,7 @@ struct ReadPlan {
 
 // ---- The list of gradients that a plan is made of: their sizes, and the names of their types.
 
-/// Bytes of so many elements of a gradient's type. Throws OutOfRange where 64 bits do not hold them.
+/// Size in bytes of `elements` elements of a gradient's type. Throws OutOfRange where 64 bits do not hold them.
 [[nodiscard]] std::int64_t bytes_of(std::int64_t elements, comm::DType dtype, int components_per_element);
 [[nodiscard]] inline std::int64_t bytes_of(const Gradient& gradient) {
   return bytes_of(gradient.elements, gradient.dtype, gradient.components_per_element);

@@ -42,7 +42,7 @@ bool orthonormalise_column(std::span<double> matrix, std::int64_t columns, std::
     for (std::int64_t other = 0; other < column; ++other)
       add_multiple(matrix, columns, column, -product(matrix, columns, other, column), other);
   const double length = std::sqrt(product(matrix, columns, column, column));
-  const bool is_left = !(length <= negligible * before);  // what is no number goes on
+  const bool is_left = !(length <= negligible * before);  // a NaN passes
   const double factor = is_left ? 1 / (length + epsilon) : 0;
   for (auto at = static_cast<std::size_t>(column); at < matrix.size(); at += static_cast<std::size_t>(columns))
     matrix[at] *= factor;
@@ -57,7 +57,7 @@ void draw_column(std::span<double> matrix, std::int64_t columns, std::int64_t co
     matrix[at] = static_cast<double>(engine() >> 11) * 0x1p-52 - 1;
 }
 
-// Of a gradient's first Q, on every rank alike.
+// The seed of a gradient's first Q, identical on every rank.
 std::uint64_t seed_of(std::uint64_t seed, int gradient) {
   return seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(gradient);
 }
@@ -288,13 +288,13 @@ class PowerSgd::Impl {
     for (std::int64_t column = 0; column < matrix.rank; ++column) {
       if (!is_warm) draw_column(matrix.directions, matrix.rank, column, seed);
       if (orthonormalise_column(matrix.directions, matrix.rank, column, options_.epsilon)) continue;
-      draw_column(matrix.directions, matrix.rank, column, seed);  // a direction that was lost is begun anew
+      draw_column(matrix.directions, matrix.rank, column, seed);  // a direction that was lost starts again
       orthonormalise_column(matrix.directions, matrix.rank, column, options_.epsilon);
     }
     return times(values, matrix, matrix.directions);
   }
   // P Q' in place of what this rank had, whose difference from what is written it keeps. All ranks have the same P and
-  // Q, and so remember alike.
+  // Q, and so keep equal state.
   void rebuild(Matrix& matrix, std::span<float> values, std::span<const double> narrow, comm::DType dtype) const {
     std::vector<float> product = product_of(matrix, narrow);
     round_to(dtype, product);

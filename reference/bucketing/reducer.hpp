@@ -1,13 +1,13 @@
 // reference/bucketing/reducer.hpp: the gradients of a step, reduced over the ranks bucket by bucket while backward
 // runs.
 //
-// Model   The caller says when a backward pass begins, when each gradient is there, and when the pass is over. A
-//         bucket's reduction is started as soon as its last gradient is there and those of all buckets before it in the
+// Model   The caller says when a backward pass begins, when each gradient is ready, and when the pass is over. A
+//         bucket's reduction is started as soon as its last gradient is ready and those of all buckets before it in the
 //         plan are started: in every run and on every rank in the plan's order. finish() waits for all.
 // Step    One or several passes, then clear(). Only a pass that synchronises reduces, and it is the step's last; those
 //         before it accumulate. Their number may differ from step to step and from rank to rank.
 // Memory  The reducer owns the buckets. GradientMemory::views: a gradient is its place in the bucket, view(i); who
-//         hands in other memory has it copied there, and must go on with the view. copies: gradients stay in the
+//         hands in other memory has it copied there, and must use the view from then on. copies: gradients stay in the
 //         caller's memory, which is read when they are ready and written by finish(), until clear(); a bucket of one is
 //         reduced right there, without a copy, unless it travels compressed or through a hook: ready() says what that
 //         asks for.
@@ -25,7 +25,7 @@
 //         which gradients it holds. After an error in a pass that synchronises the groups cannot be used any more.
 // Threads One at a time.
 // Source  Li et al., PyTorch Distributed, VLDB 2020; ColossalAI's gradient handlers, which are plans of several groups;
-//         Megatron-LM's distributed optimizer (results that are shared out, among instances too), and its checks ahead
+//         Megatron-LM's distributed optimizer (sharded results, also among instances), and its checks before
 //         of a reduction.
 #pragma once
 
@@ -43,15 +43,17 @@
 
 namespace plumbline::bucketing {
 
-// ---- Gradients of which only some rows are there, added over ranks.
+// ---- Gradients of which only some rows are present, added over ranks.
 //
 // Model   A gradient of rows of equally many numbers is a list of rows by index; others are zero. An index may come
 //         several times: its rows are added. Ranks may have other indices, other numbers of rows, and none. Each rank
-//         adds up its own rows of an index, in their order; then all gather everybody's, padded to as many as the
-//         longest list has, and add them in rank order, divide once, and have each index once, in ascending order. So
-//         the sum is the dense gradients', bit for bit where those are added in rank order, but for the sign of zero.
+//         adds up its own rows of an index, in their order; then all gather the rows of all ranks, padded to the length
+//         of the longest list, and add them in rank order, divide once, and have each index once, in ascending order.
+//         So the sum is the dense gradients', bit for bit where those are added in rank order, but for the sign of
+//         zero.
 // Types   f32 and f64, in which they are added.
-// Source  PyTorch: torch.nn.Embedding(sparse=True) under DistributedDataParallel, whose sums are coalesced likewise.
+// Source  PyTorch: torch.nn.Embedding(sparse=True) under DistributedDataParallel, whose sums are coalesced in the same
+//         way.
 
 struct SparseRows {
   std::span<const std::int64_t> indices{};  // of the rows
@@ -70,7 +72,7 @@ class SparseSum {
   /// This rank's rows, which are copied; none unless it is called. Throws InvalidArgument for another type, numbers
   /// that are not equally many a row or do not divide the gradient's, and an index below 0 or beyond the last row.
   void take(const SparseRows& rows);
-  /// Tells the ranks how many rows there are. Collective, with finish().
+  /// Exchanges the number of rows of each rank. Collective, with finish().
   [[nodiscard]] comm::Work start(comm::Communicator& group);
   /// Gathers them when that is complete, and adds: each rank's divided by `before`, the sum by `after`. Throws
   /// MismatchError, naming the ranks, where rows are not of equally many numbers.
@@ -111,7 +113,7 @@ enum class JoinDivisor : std::uint8_t { initial_world, present_ranks };
 /// What a bucket's reduction leaves where.
 enum class Results : std::uint8_t {
   everywhere,  // all of it on every rank: all-reduce
-  sharded      // the r-th of as many equal parts as there are ranks on rank r, and nothing elsewhere: reduce-scatter
+  sharded      // of equal parts, one per rank, the r-th on rank r alone: reduce-scatter
 };
 
 /// What a hook is given of a bucket.
@@ -142,14 +144,14 @@ struct ReducerOptions {
   bool lazy = false;
   bool average = true;           // else sum
   std::optional<Split> split{};  // of an average: its product is the size of every group
-  /// By what an average divides the sum, for each group: how many ranks had the samples. Empty: the groups' sizes. The
-  /// ranks that hold an expert are fewer than those whose samples it saw.
+  /// By what an average divides the sum, for each group: the number of ranks that had the samples. Empty: the groups'
+  /// sizes. The ranks that hold an expert are fewer than those whose samples it saw.
   std::vector<int> divisors{};
   Unused unused = Unused::none;
-  /// Shared out, for optimizers that hold a part of their state on each rank: views alone, of buckets that are padded
-  /// to equal parts. Which gradients there are is not looked at then: Unused::none or zeros.
+  /// Sharded, for optimizers that hold a part of their state on each rank: views alone, of buckets that are padded
+  /// to equal parts. The set of used gradients is not examined then: Unused::none or zeros.
   Results results = Results::everywhere;
-  /// Of results that are shared out, where each group is one instance of several that hold the same parts: for each
+  /// Of sharded results, where each group is one instance of several that hold the same parts: for each
   /// group, that of the ranks with this rank's part. What an instance has reduced is then reduced across: two levels,
   /// and the mean is of all ranks, whose number a split multiplies to.
   std::vector<comm::Communicator*> inter_instance{};
@@ -167,12 +169,12 @@ struct ReducerOptions {
   bool join = false;  // join() will be called on every rank: passes that synchronise begin with counting the ranks
   JoinDivisor join_divisor = JoinDivisor::initial_world;
   comm::Timeout timeout{};
-  /// Gradients of floating types whose numbers are larger than that in magnitude, or are no numbers, are an error ahead
+  /// Gradients of floating types with an element larger than that in magnitude, or NaN, are an error before
   /// of their reduction; the largest finite number lets all finite ones pass.
   std::optional<double> largest{};
   /// Told of each bucket of a pass that synchronises, in launch order, as soon as it is seen that its results are where
   /// its gradients lie: in any call of the pass, begin(), mark_unused() and join_step() too. What an optimizer does
-  /// with them then overlaps with what is still under way. Not where only finish() knows which gradients are there:
+  /// with them then overlaps with what is still under way. Not where only finish() knows which gradients are used:
   /// Unused::find_unused and static_graph. May call plan(), view(), rows() and results(), and nothing else of the
   /// reducer.
   std::function<void(int bucket)> reduced{};
@@ -211,7 +213,7 @@ class Reducer {
  public:
   /// `groups[g]` reduces gradients of group g. They must outlive it. Throws InvalidArgument for a plan that does not
   /// fit the gradients, splits that are no group's size, names of another number, and options that exclude each other;
-  /// Unsupported for sparse gradients of other types than f32 and f64, or with a hook or results that are shared out,
+  /// Unsupported for sparse gradients of other types than f32 and f64, or with a hook or sharded results,
   /// memory of another device than ReducerOptions::place, what a device's memory has not, and averages of integers.
   Reducer(std::vector<comm::Communicator*> groups, std::vector<Gradient> gradients, Plan plan,
           ReducerOptions options = {});
@@ -224,10 +226,10 @@ class Reducer {
   /// under way, and after one that synchronised in this step;
   /// MismatchError where the ranks' plans differ.
   void begin(const Pass& pass = {});
-  /// A gradient is there, in its view. Throws OutOfRange for an index that there is not, StateError outside a pass, for
-  /// one that was ready, or unused, and InvalidArgument for one that no bucket holds.
+  /// Marks a gradient as ready in its view. Throws OutOfRange for an index that does not exist, StateError outside a
+  /// pass, for one that was ready, or unused, and InvalidArgument for one that no bucket holds.
   void ready(int gradient);
-  /// The same of a gradient that the step has accumulated so far in `values`. With GradientMemory::views they are
+  /// Marks a gradient as ready that the step has accumulated so far in `values`. With GradientMemory::views they are
   /// copied before this returns. With copies they must stay where they are, and in a pass that synchronises as they
   /// are, until finish() returns: the gradient of a bucket of one is reduced there, by other ranks' additions too,
   /// while others are still made. So no two gradients of a step may share memory then. Throws also InvalidArgument for
@@ -235,8 +237,8 @@ class Reducer {
   /// and with ReducerOptions::largest, naming the element, for numbers that are not to be reduced; ready(gradient)
   /// throws that, too.
   void ready(int gradient, comm::Buffer values);
-  /// The same of a sparse gradient: the rows that the step has accumulated so far. Throws also InvalidArgument for one
-  /// that is planned as dense, and what SparseSum::take() throws, naming the gradient.
+  /// Marks a sparse gradient as ready, with the rows that the step has accumulated so far. Throws also InvalidArgument
+  /// for one that is planned as dense, and what SparseSum::take() throws, naming the gradient.
   void ready(int gradient, const SparseRows& rows);
   /// A gradient will not be produced in this pass: Pass::unused, said when it is known. Throws as ready(), and
   /// InvalidArgument where that is not looked at.
@@ -253,15 +255,15 @@ class Reducer {
   /// the steps.
   int join(const std::function<void(const Outcome&)>& after_each = {});
 
-  /// The sum of a sparse gradient, from when it is reduced until clear(). Throws OutOfRange for an index that there is
-  /// not, and InvalidArgument for a dense one.
+  /// The sum of a sparse gradient, from when it is reduced until clear(). Throws OutOfRange for an index out of
+  /// range, and InvalidArgument for a dense one.
   [[nodiscard]] SparseRows rows(int gradient) const;
   /// The place of a gradient in its bucket. Throws InvalidArgument for a sparse one, StateError where the bucket has no
   /// memory.
   [[nodiscard]] comm::Buffer view(int gradient) const;
-  /// The part of a bucket that this rank has the results of: all of it, unless they are shared out. Throws OutOfRange
-  /// for a bucket that there is not, InvalidArgument for a sparse gradient's, which has rows(), and StateError for one
-  /// without memory.
+  /// The part of a bucket that this rank has the results of: all of it, unless they are sharded. Throws OutOfRange
+  /// for a bucket that does not exist, InvalidArgument for a sparse gradient's, which has rows(), and StateError for
+  /// one without memory.
   [[nodiscard]] comm::Buffer results(int bucket) const;
   /// Bytes that buckets have now.
   [[nodiscard]] std::int64_t bucket_memory() const;

@@ -201,7 +201,7 @@ void ReducerSetup::check_member(const Member& member, const Bucket& bucket, std:
                               one.elements, member.begin, bucket.elements, taken));
 }
 
-// ---- what ranks must have alike ----
+// ---- what must be equal on all ranks ----
 
 namespace {
 

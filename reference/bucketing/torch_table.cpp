@@ -17,7 +17,7 @@ std::uint64_t number_of_type(const Gradient& gradient) {
   return gradient.components_per_element == 1 ? plain[dtype] : pairs[std::min(dtype, pairs.size() - 1)];
 }
 
-// A kind and an index, 255 where there is none.
+// A kind and an index, 255 without an index.
 std::uint64_t number_of_device(comm::Device device) {
   constexpr std::uint64_t none = 255, cuda = 1;
   if (device.kind == comm::Device::Kind::cpu) return none;

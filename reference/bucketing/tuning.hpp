@@ -37,7 +37,7 @@ inline constexpr int kLeastRounds = 3;
   return largest(group, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
-/// Whether so many seconds are over on any rank. Collective.
+/// Whether `seconds` have passed on any rank. Collective.
 [[nodiscard]] inline bool is_over(comm::Communicator& group, std::chrono::steady_clock::time_point begin,
                                   double seconds) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
@@ -48,11 +48,11 @@ inline constexpr int kLeastRounds = 3;
 
 // ---- Which size of buckets is the fastest over a communicator, by trying.
 //
-// Model   A reducer's gradients live in their buckets, which each candidate lays out anew. Rounds go through all
-//         candidates, each in another order, so that what disturbs the machine disturbs all alike; of a round the
+// Model   A reducer's gradients live in their buckets, which each candidate lays out again. Rounds go through all
+//         candidates, each in another order, so that what disturbs the machine disturbs all equally; of a round the
 //         slowest rank counts.
 //         A candidate's time is the median of its rounds.
-// Cost    Twice as many steps as rounds a candidate, and once the gradients' memory.
+// Cost    Two steps per round of a candidate, and once the gradients' memory.
 // Choice  chosen_limit() of the times. One bucket a gradient is a candidate always.
 
 class Reducer;
@@ -68,13 +68,13 @@ struct BucketTime {
 struct Tuning {
   std::int64_t limit_bytes = 0;   // the choice
   std::vector<BucketTime> times;  // of all candidates, as they were given
-  BucketTime per_tensor;  // blocking all-reduces without a reducer, in the same rounds, where they were asked for
+  BucketTime per_tensor;  // blocking all-reduces without a reducer, in the same rounds, where they were requested
 };
 
 /// Of the candidates that are not slower than the upper quartile of the fastest one, which the rounds do not tell
 /// apart, nor a tenth slower than it, the one with the smallest buckets, whose reductions begin earliest. So it is
-/// never slower than one bucket a gradient was, where that is among them. Throws InvalidArgument where there are none,
-/// and for times that are no numbers.
+/// never slower than one bucket a gradient was, where that is among them. Throws InvalidArgument for an empty list,
+/// and for NaN times.
 [[nodiscard]] std::int64_t chosen_limit(std::span<const BucketTime> times);
 
 /// 0, 1, 4, 10, 25 and 100 MiB, and all in one.
@@ -99,7 +99,7 @@ struct TuningOptions {
 [[nodiscard]] Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients,
                                    TuningOptions options = {});
 
-/// The median, and the quartiles, of samples of which there is one at least.
+/// The median, and the quartiles, of at least one sample.
 [[nodiscard]] BucketTime time_of(std::int64_t limit_bytes, std::vector<double> samples);
 
 }  // namespace plumbline::bucketing

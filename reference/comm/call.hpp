@@ -169,7 +169,7 @@ struct Call {
 [[nodiscard]] std::string describe(const Call& call, int ranks);
 
 /// Throws InvalidArgument unless `call` can be made by `rank` of a group of `ranks`: counts and shapes, null pointers
-/// with a count, root and peer in range, tag not negative, dtypes and devices alike, no overlap but the in-place form.
+/// with a count, root and peer in range, tag not negative, equal dtypes and devices, no overlap but the in-place form.
 /// Throws Unsupported for an average of integers. The message names operation and values.
 void validate(const Call& call, int rank, int ranks);
 
@@ -185,7 +185,7 @@ void validate(const Call& call, int rank, int ranks);
 
 // ---- Which device each rank has, as a user says it.
 
-/// "cpu"; "cuda" and "emulated", a device for each rank, as far as there are so many; "cuda:1", "emulated:0", that one
+/// "cpu"; "cuda" and "emulated", device `rank` modulo their number for each rank; "cuda:1", "emulated:0", that one
 /// for all.
 struct DeviceChoice {
   Device::Kind kind = Device::Kind::cpu;
@@ -193,7 +193,7 @@ struct DeviceChoice {
 
   /// Throws InvalidArgument for another text.
   [[nodiscard]] static DeviceChoice parse(const std::string& name);
-  /// That of a rank, of `count` that there are. Whether a numbered one is among them is not looked at.
+  /// The device of `rank`, of `count` devices. Does not check that a numbered one exists.
   [[nodiscard]] Device of_rank(int rank, int count) const;
 };
 

@@ -7,11 +7,11 @@
 //         and one without, unless a note of the backend's capabilities says that they do not (MPI's do not).
 // Threads One thread at a time per Communicator; different Communicators may be used at once.
 // Memory  The caller owns all buffers and keeps them alive until the call is complete. Dropping an unfinished Work, or
-//         giving a call up with an error, fails the group. Whether nobody touches the buffers from then on is the
-//         backend's to say: local promises it; where a note says that calls cannot be taken back (MPI's collectives),
-//         they must stay until the process ends.
+//         giving a call up with an error, fails the group. Whether the buffers are no longer accessed from then on
+//         depends on the backend: local promises it; where a note says that calls cannot be taken back (MPI's
+//         collectives), they must stay until the process ends.
 //         A Work that outlives its communicator throws PeerFailed, unless its call is complete or the backend can
-//         complete it all the same.
+//         still complete it.
 // Devices A call on memory of a device is done in the order of the caller's stream: it starts when all members' streams
 //         have reached their calls, and what is put into the stream afterwards meets the result. The host waits for the
 //         other members to make the call, never for the device: run() and wait() return when the stream is going to
@@ -47,8 +47,9 @@ struct Group {
   std::uint64_t id = 0;
 };
 
-/// The hash of a rank list with the how-manieth creation of that list in its parent and the parent's id (FNV-1a): what
-/// names a group in flight rings. Members compute it alike, whatever other threads make from other groups meanwhile.
+/// The hash of a rank list with the index of the creation of that list in its parent and the parent's id (FNV-1a): what
+/// names a group in flight rings. All members compute the same value, whatever other threads make from other groups
+/// meanwhile.
 [[nodiscard]] std::uint64_t group_id(std::uint64_t parent, std::span<const int> world_ranks, int creation);
 inline constexpr std::uint64_t kNoParent = 0;  // of a world
 
@@ -162,7 +163,7 @@ class Communicator {
   /// changes nothing.
   virtual void use_stream(void* /*stream*/) {}
 
-  /// Exchanges of two members in place (PairExchanges), as part of this group, or null where there are none: then
+  /// Exchanges of two members in place (PairExchanges), as part of this group, or null if the backend has none: then
   /// messages do the same. Which members have them may differ, as their decorators do: who uses them asks all first.
   [[nodiscard]] virtual PairExchanges* pair_exchanges() { return nullptr; }
 
@@ -198,7 +199,7 @@ class CommunicatorDecorator : public Communicator {
   [[nodiscard]] Communicator& inner() { return *inner_; }
   void do_run(const Call& call, Timeout timeout) override { inner_->do_run(call, timeout); }
   Work do_start(std::span<const Call> calls) override { return inner_->do_start(calls); }
-  /// Groups made from a decorated communicator are decorated alike.
+  /// Groups made from a decorated communicator are decorated in the same way.
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) = 0;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {
     return decorate(inner_->do_create_group(ranks));
@@ -210,8 +211,8 @@ class CommunicatorDecorator : public Communicator {
 
 // ---- An exchange of two members in place, which some backends have.
 //
-// Model   Two members bring values: as many parts each, of the same types and counts. Behind the exchange every element
-//         of both is what `update` makes of the two that were there, as if each had sent its values to the other and
+// Model   Two members bring values: the same number of parts, of the same types and counts. After the exchange every
+//         element of both is what `update` makes of the two before it, as if each had sent its values to the other and
 //         worked out its new ones from its own and from those that came. Both name the same tag and update; exchanges
 //         of one tag meet in their order, and never meet messages.
 // Whole   It is made on both sides or on neither: where a wait ends with an error, nothing has changed on either.
@@ -219,7 +220,7 @@ class CommunicatorDecorator : public Communicator {
 //         does half of both sides, in every exchange the same half, which so stays in its cache; a member that is
 //         elsewhere leaves its half to the other.
 // Where   Communicator::pair_exchanges(). Backends and decorators have none unless they say so: there messages do the
-//         same, and whoever decorates sees them.
+//         same, and decorators see them.
 // Threads, memory, errors  As those of started calls.
 
 /// Numbers that an update is given of either side.
@@ -231,8 +232,8 @@ struct PairPart {
   PairFactors factors{1, 1, 1};
 };
 
-/// Makes a[i] and b[i] anew for all i below `count`, each pair from nothing but itself and the factors. `a` is of the
-/// member of the lower rank. Called for pieces, by either member's thread. Does not throw.
+/// Replaces a[i] and b[i] for all i below `count`, each pair computed from nothing but itself and the factors. `a` is
+/// of the member of the lower rank. Called for pieces, by either member's thread. Does not throw.
 using PairUpdate = void (*)(DType dtype, void* a, const PairFactors& of_a, void* b, const PairFactors& of_b,
                             std::int64_t count);
 

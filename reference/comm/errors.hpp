@@ -67,8 +67,7 @@ class DeviceFailure : public RuntimeFailure {
   using RuntimeFailure::RuntimeFailure;
 };
 
-/// No memory for what was asked of a device; the message says how much was asked for, how much is free and how much
-/// there is.
+/// A device has too little free memory; the message has the requested, the free and the total size.
 class OutOfMemory : public DeviceFailure {
  public:
   using DeviceFailure::DeviceFailure;
@@ -88,7 +87,7 @@ class TimeoutError : public Error {
   using Error::Error;
 };
 
-/// The group cannot go on, because another member failed, left, or an earlier call on it failed.
+/// The group cannot continue, because another member failed, left, or an earlier call on it failed.
 class PeerFailed : public Error {
  public:
   using Error::Error;

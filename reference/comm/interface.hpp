@@ -4,7 +4,7 @@
 //         functions, so both sides must lay objects out in the same way. A module says which interface it was compiled
 //         with: a version, which ci/check_interface.py has increased with each change of the headers that modules are
 //         compiled with, and a digest of what a communicator and its calls look like in memory, which tells also
-//         headers apart that somebody changed. subject::open_module() refuses another interface than its own.
+//         headers apart that were changed. subject::open_module() rejects any interface but its own.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ extern "C" __attribute__((visibility("default"))) inline std::uint64_t plumbline
 }
 
 // Libraries that a module is linked with may include this header, too: their copies would be hidden, and the module's
-// with them. So the function is there only where it is named.
+// with them. So the function exists only where it is named.
 #define PLUMBLINE_NAMES_INTERFACE_(counter) \
   __attribute__((used)) static std::uint64_t (*const plumbline_names_interface_##counter)() = &plumbline_interface;
 #define PLUMBLINE_NAMES_INTERFACE(counter) PLUMBLINE_NAMES_INTERFACE_(counter)

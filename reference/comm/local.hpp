@@ -3,10 +3,10 @@
 // Model   Every member posts what it calls, then all compare the postings: a difference raises MismatchError on each
 //         member before data moves. Small calls travel inside the posting, and each rank computes its own result. Large
 //         ones are cut into one part per rank; a rank works on its own part and then helps with parts of others, so a
-//         call is completed by whoever is running, also when there are more ranks than cores, or when a rank that
+//         call is completed by any running member, also when there are more ranks than cores, or when a rank that
 //         started a call is busy elsewhere. Sends and receives are matched by whichever side comes second.
 // Devices With LocalOptions::device_calls calls on a device's memory are posted and compared in the same way; then
-//         whoever first sees that all have posted launches the whole call, and each member's stream follows it
+//         the first member to see that all have posted launches the whole call, and each member's stream follows it
 //         (DeviceCalls).
 // Results Reductions add in rank order, half formats in f32 rounded once: the same bits on all ranks, in every run.
 // Waiting Spin while ranks fit on cores, then yield, then sleep ever longer; never a scheduler slice spent spinning.
@@ -40,7 +40,7 @@ struct LocalOptions {
   std::size_t cache_bytes = 0;
   /// Cores that the ranks share; 0: those that this process may use.
   int cores = 0;
-  /// What serves calls on memory of devices; without it there are none but the host's.
+  /// What serves calls on memory of devices; without it only host memory is served.
   std::shared_ptr<DeviceCalls> device_calls = nullptr;
 };
 
@@ -120,7 +120,7 @@ class DeviceCalls {
   virtual ~DeviceCalls() = default;
   [[nodiscard]] virtual Device::Kind kind() const = 0;
   /// Throws InvalidArgument, naming the buffer, unless what `rank` gives and gets lies where the call says: on a device
-  /// that there is, or on the host, at a multiple of the elements' size. Looks at calls on the host's memory, too.
+  /// that exists, or on the host, at a multiple of the elements' size. Looks at calls on the host's memory, too.
   virtual void expect_memory(const Call& call, int rank) const = 0;
   /// The most ranks whose elements one reduction adds.
   [[nodiscard]] virtual int most_added() const = 0;

@@ -1,10 +1,10 @@
 // reference/comm/ring_sum.hpp: the order in which ranks' values are added, as pure functions.
 //
 // Model   N ranks give n elements each; position k in `inputs` is rank k of the group. Floating-point sums
-//         depend on the order of the additions, so a result can be reproduced bit for bit only by whoever
+//         depend on the order of the additions, so a result can be reproduced bit for bit only by a reader that
 //         knows that order:
 //           ring_sum        gloo's ring. Chunk c = 0, 1, … is 2 * ceil(n / 2N) elements long; its sum starts
-//                           with rank c-1 (mod N) and adds ranks c-2, c-3, … in falling order, going round.
+//                           with rank c-1 (mod N) and adds ranks c-2, c-3, … in falling order, with wrap-around.
 //                           All-reduce and reduce give the same, whatever the root. f16 and bf16 are rounded
 //                           after every addition.
 //           rank_order_sum  ranks 0, 1, 2, …; f16 and bf16 are summed in f32 and rounded once. The local
@@ -29,7 +29,7 @@ namespace plumbline::comm {
 template <class T>
 using RankInputs = std::span<const std::span<const T>>;
 
-/// The length of a chunk of `elements` that so many ranks add: 2 * ceil(elements / 2 ranks).
+/// The length of a chunk of `elements` that `ranks` ranks add: 2 * ceil(elements / 2 ranks).
 [[nodiscard]] constexpr std::int64_t ring_chunk(std::int64_t elements, std::int64_t ranks) {
   return 2 * ((elements + 2 * ranks - 1) / (2 * ranks));
 }

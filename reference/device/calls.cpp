@@ -24,7 +24,7 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
  public:
   explicit EventPool(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
 
-  // Whoever waits has taken the event's place into its stream by then: it may be recorded anew.
+  // Each waiting member has put the event into its stream by then: it may be recorded again.
   std::shared_ptr<const OwnEvent> take(int device) {
     std::unique_ptr<const OwnEvent> event;
     {

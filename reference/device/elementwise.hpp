@@ -4,7 +4,7 @@
 // Model   Columns are what belongs together element by element: read, written, or both. A step gets an element of each.
 //         A part is cut into a head up to the first boundary of 16 bytes, whole vectors of 16 bytes of the narrowest
 //         column, and a tail.
-//         Threads take vectors in turn, so that neighbours read neighbours; head and tail go to the first threads.
+//         Threads take vectors alternately, so that neighbours read neighbours; head and tail go to the first threads.
 //         Columns without a common boundary are done element by element.
 // Memory  Columns are the same memory or do not overlap; each thread reads all of a vector before it writes any.
 #pragma once
@@ -163,9 +163,9 @@ PLUMBLINE_HOST_DEVICE inline void elementwise(Step& step, std::int64_t count, in
 // ---- Many tensors as one row of chunks, for a device that takes them all in one launch.
 //
 // Model   A table is handed to a kernel by value: the stream keeps it, nothing is copied to the device before and
-//         nobody waits. Each of its chunks is the work of one block: up to kChunk elements of one entry. An entry has
+//         nothing waits. Each of its chunks is the work of one block: up to kChunk elements of one entry. An entry has
 //         the addresses of what belongs together element by element: a gradient and where it goes; parameters and their
-//         slow buffers.
+//         slow momentum buffers.
 // Size    A kernel has 32764 bytes of parameters: a thousand entries of two addresses. More of them make more tables.
 
 inline constexpr std::int64_t kChunk = 16384;  // elements
@@ -232,7 +232,7 @@ class TensorTables {
   std::vector<TensorTable<addresses>> tables_;
 };
 
-/// Throws InvalidArgument, naming `what`, unless all buffers have as many elements and are somewhere in memory of
+/// Throws InvalidArgument, naming `what`, unless all buffers have the same element count and are somewhere in memory of
 /// `device`.
 inline void require_together(const std::string& what, std::initializer_list<comm::ConstBuffer> buffers,
                              comm::Device device) {

@@ -215,7 +215,7 @@ class Emulated final : public Runtime {
     streams_.emplace(handle, std::move(stream));
     return handle;
   }
-  // Its work goes on; nobody waits for it before the runtime goes.
+  // Its work continues; nothing waits for it before the runtime goes.
   void destroy_stream(int, Stream handle) noexcept override {
     const std::lock_guard hold(mutex_);
     std::erase_if(retired_, [](const auto& stream) { return stream->has_ended(); });
@@ -243,7 +243,7 @@ class Emulated final : public Runtime {
     if (event->device != device)
       throw InvalidArgument(
           fmt::format("an event of emulated:{} is recorded in a stream of emulated:{}", event->device, device));
-    const auto recorded_in = stream_of(device, stream);  // where there is none, the event stays as it was
+    const auto recorded_in = stream_of(device, stream);  // for an unknown stream the event stays as it was
     auto point = std::make_shared<Point>();
     {
       const std::lock_guard hold(event->mutex);

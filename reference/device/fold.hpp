@@ -5,8 +5,8 @@
 //         rounded once, and written to the outputs, each of which may be one of the inputs: of an all_reduce the
 //         reduce-scatter and the all-gather in one pass. `scattered`: output o gets segment[o] of the inputs, each of
 //         `stride` elements.
-//         A table is handed to a kernel by value: nothing is copied before, nobody waits. Each chunk is the work of one
-//         block.
+//         A table is handed to a kernel by value: nothing is copied before, nothing waits. Each chunk is the work of
+//         one block.
 // Results Those of reference/comm/local's kernels, bit for bit, but for which NaN.
 // Cost    Each input is read once and each output written once, 16 bytes at a time where inputs and outputs agree in
 //         how far they are from a boundary of 16 bytes; else element by element.
@@ -41,7 +41,7 @@ struct FoldTable {
     const std::int64_t chunk = kFoldChunkBytes / static_cast<std::int64_t>(size_of(dtype));
     return (count + chunk - 1) / chunk;
   }
-  /// How many blocks do it.
+  /// Number of blocks that do it.
   [[nodiscard]] std::int64_t chunks() const {
     return outputs == 0 ? 0 : chunks_of_segment() * (scattered ? outputs : 1);
   }

@@ -171,7 +171,7 @@ class HostStaging::Staged {
   std::vector<int>
       copying_;  // devices to and from which copies are under way, in the stream of now, that nothing tells the end of
   std::vector<Result> results_;
-  std::shared_ptr<const OwnEvent> done_;   // behind what was brought back
+  std::shared_ptr<const OwnEvent> done_;   // after what was brought back
   std::unique_ptr<const OwnEvent> begun_;  // in the stream of the start, where nothing else has waited for that
   bool is_under_way_ = false;              // the calls
   bool is_lost_ = false;                   // nobody can say when a copy ends

@@ -59,7 +59,7 @@ void launch(Runtime& runtime, int device, const std::vector<Work>& works, Stream
 struct CudaKernel {
   std::string_view name;  // Work::kName
   std::size_t bytes;      // of a work: a module that is older than its program is found out
-  /// Launches it on the device that is current, on a copy of `work`. Throws DeviceFailure where CUDA refuses.
+  /// Launches it on the device that is current, on a copy of `work`. Throws DeviceFailure where CUDA reports an error.
   void (*launch)(const void* work, std::int32_t chunks, void* stream);
 };
 

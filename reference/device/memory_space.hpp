@@ -50,7 +50,7 @@ class MemorySpace {
   }
   /// Copies bytes within this place's memory, or between the host's and it.
   void copy(void* to, const void* from, std::size_t bytes) const;
-  /// Each `from` to its `to`, byte for byte, all at this place: on a device in one launch of as many as a table holds.
+  /// Each `from` to its `to`, byte for byte, all at this place: on a device in one launch per full table.
   /// Pairs are the same memory or do not overlap, and are of one type and length: else throws InvalidArgument, on a
   /// device what scaled_copy_work() throws.
   void copy(std::span<const ScaledCopy> pairs) const;
@@ -64,15 +64,16 @@ class MemorySpace {
 };
 
 /// Where all of the tensors are; of none, the host. Throws, beginning with `what`, in one line: InvalidArgument where
-/// they are in several memories or on a device that there is not, Unsupported on a device that `use` has no runtime of.
+/// they are in several memories or on a device that does not exist, Unsupported on a device that `use` has no runtime
+/// of.
 [[nodiscard]] MemorySpace place_of(std::string_view what, std::span<const comm::Buffer> tensors, const DeviceUse& use);
 /// Throws InvalidArgument, naming the first tensor that is not at the place.
 void require_at(std::string_view what, std::span<const comm::Buffer> tensors, const MemorySpace& place);
 /// Throws Unsupported unless the group's backend takes memory of the place.
 void require_served(std::string_view what, const comm::Communicator& group, const MemorySpace& place);
 
-/// The bytes of a tensor at a place, on the host, and back. Returns when they are there: on a device the host waits for
-/// the stream.
+/// The bytes of a tensor at a place, on the host, and back. Returns when the copy is done: on a device the host waits
+/// for the stream.
 [[nodiscard]] std::vector<std::byte> bytes_of(const MemorySpace& place, comm::ConstBuffer tensor);
 /// Throws InvalidArgument for another number of bytes than the tensor has.
 void set_bytes(const MemorySpace& place, comm::Buffer tensor, std::span<const std::byte> bytes);
@@ -85,7 +86,7 @@ class ScratchBuffer {
   ScratchBuffer& operator=(ScratchBuffer&& other) noexcept;
   ~ScratchBuffer();
 
-  /// At least so many bytes; what was there is lost where it has to grow, for which the host waits for the stream.
+  /// At least `bytes` bytes; earlier contents are lost where it has to grow, for which the host waits for the stream.
   [[nodiscard]] std::byte* take(const MemorySpace& place, std::size_t bytes);
 
  private:
@@ -99,8 +100,8 @@ class ScratchBuffer {
 //
 // Model   What a call gives is copied to the host in the order of the caller's stream, and waited for; then the call is
 //         made on the host's memory; what it got is copied back in the order of the stream that is the caller's at the
-//         wait, behind all that was in the one of the start; at a further wait the stream of then goes on behind it.
-//         Calls on the host's memory go through as they are. Groups made from this one are staged alike.
+//         wait, after all that was in the one of the start; at a further wait the current stream continues after it.
+//         Calls on the host's memory go through as they are. Groups made from this one are staged in the same way.
 // Bits    Those of the group on the host's memory.
 // Cost    The host waits for the stream at each call that gives something, and for the call itself. Memory of the host
 //         is kept, and used again once the copies out of it are done.

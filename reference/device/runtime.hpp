@@ -5,9 +5,9 @@
 //         here return before their work is done. These may let the host wait for it: synchronize(), which always does;
 //         release(), which a runtime may let wait for all work of the device (cudaFree does); copy() from or to memory
 //         of the host that is not pinned.
-//         There are two: `cuda` (lib/plumbline/libplumbline_cuda.so, opened when it is asked for) and `emulated`, whose
+//         There are two: `cuda` (lib/plumbline/libplumbline_cuda.so, opened on first use) and `emulated`, whose
 //         memory is the host's and whose streams are threads: the same communicator and the same kernels' bodies, on
-//         machines without a GPU. The emulated one is there to show faults of order; its speed says nothing.
+//         machines without a GPU. The emulated one exists to show faults of order; its speed is meaningless.
 // Handles Streams and events are the runtime's own (cudaStream_t, cudaEvent_t), so that those of others (LibTorch's)
 //         serve, too; the null stream is the device's default stream. OwnStream and OwnEvent own them.
 // Threads Any thread may call; what the host's thread has as its current device stays as it is, unless nothing in the
@@ -36,7 +36,7 @@ struct Kernel;     // kernel.hpp: what components bring along
 /// What a device is.
 struct Description {
   std::string name;                // "NVIDIA H200"
-  std::string compute_capability;  // "9.0"; empty where there is none
+  std::string compute_capability;  // "9.0"; empty if it has none
   std::uint64_t memory_bytes = 0;
   int multiprocessors = 0;
   double memory_bytes_per_second = 0;  // by clock and bus width, as the maker states it; 0: unknown
@@ -59,8 +59,8 @@ class Runtime {
   /// environment.
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
 
-  /// Memory of `device`, aligned to 256 bytes; null for 0 bytes. Throws OutOfMemory, which says how much was asked for,
-  /// how much is free and how much there is.
+  /// Memory of `device`, aligned to 256 bytes; null for 0 bytes. Throws OutOfMemory, with the requested, the free
+  /// and the total size.
   [[nodiscard]] virtual void* allocate(int device, std::size_t bytes) = 0;
   /// Work that uses it must have been waited for.
   virtual void release(int device, void* memory) noexcept = 0;
@@ -69,7 +69,7 @@ class Runtime {
   /// From now on kernels of `device` may use memory of `other` that was allocated one by one, as allocate() does.
   /// Throws Unsupported where they cannot.
   virtual void connect(int device, int other) = 0;
-  /// The same of the memory of another device that holds `address`, however it came about: that of a pool is opened to
+  /// Opens the memory of another device that holds `address`, however it was allocated: that of a pool is opened to
   /// `device`. Once the two are connected. Throws Unsupported, saying what would be right, for memory that stays
   /// closed.
   virtual void reach(int device, const void* address) = 0;

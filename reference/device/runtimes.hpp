@@ -16,10 +16,10 @@ namespace plumbline::device {
 
 // ---- Devices that machines without a GPU have, to show faults of order.
 //
-// Model   A device's memory is the host's, kept in a table of allocations, so that an address of a device is told from
-//         one of the host; fresh memory holds 0xcd in every byte. Each stream is a thread that does its queue in order;
-//         nothing orders two streams but events. The default stream is one more of them: unlike CUDA's it waits for no
-//         other.
+// Model   A device's memory is the host's, kept in a table of allocations, so that an address of a device is
+//         distinguished from one of the host; fresh memory holds 0xcd in every byte. Each stream is a thread that does
+//         its queue in order; nothing orders two streams but events. The default stream is one more of them: unlike
+//         CUDA's it waits for no other.
 //         Kernels are the bodies that a GPU runs (fold_chunk.hpp, move_chunk.hpp), thread by thread.
 // Order   With `longest_delay` each piece of work begins after a random pause, so that what was not ordered happens in
 //         any order.
@@ -48,7 +48,7 @@ struct EmulatedOptions {
 /// Throws InvalidArgument unless there is a device. It goes when the last owner goes, once all streams are done.
 [[nodiscard]] std::shared_ptr<Runtime> make_emulated(const EmulatedOptions& options = {});
 
-// ---- NVIDIA's GPUs behind the interface of runtime.hpp.
+// ---- NVIDIA's GPUs under the interface of runtime.hpp.
 //
 // Needs   A driver for the toolkit that this was built with, when one is opened. The program starts without one.
 

@@ -104,7 +104,7 @@ struct ScaledCopyWork {
 
 /// Makes all copies, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch for
 /// each 1000 of them. The device that was current is current again, if it has a context. Throws what scaled_copy_work()
-/// throws; DeviceFailure where CUDA refuses.
+/// throws; DeviceFailure where CUDA reports an error.
 void copy_on_device(std::span<const ScaledCopy> copies, Scaling scaling, void* stream = nullptr);
 
 /// ScaledCopyWork for make_cuda().

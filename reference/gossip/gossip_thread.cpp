@@ -115,7 +115,7 @@ struct GossipThread::Shared {
     await(place);
   }
   void set_deadline() {
-    constexpr std::chrono::hours longest{24 * 365};  // a sum that no clock can hold is none
+    constexpr std::chrono::hours longest{24 * 365};  // a sum that no clock can hold is no limit
     deadline = Clock::now() + std::min<std::chrono::nanoseconds>(heartbeat, longest);
   }
   void begin_round() {
@@ -131,7 +131,7 @@ struct GossipThread::Shared {
     if (own_stream) push_sum.use_stream(own_stream->stream());
     return push_sum.exchange(sent);
   }
-  // The same values again, behind a pause.
+  // The same values again, after a pause.
   void repeat() {
     not_before = std::min(Clock::now() + backoff.next(), deadline);
     give_turn();

@@ -1,15 +1,15 @@
 // reference/gossip/gossip_thread.hpp: push-sum rounds on a thread of their own, beside the caller's work.
 //
-// Model   The caller hands its values over and goes on; the thread exchanges a copy of what is sent; the caller
+// Model   The caller hands its values over and continues; the thread exchanges a copy of what is sent; the caller
 //         collects what came and adds it. At most one round is under way. Two flags say who may touch what: handed over
 //         (the thread's turn) and ready (the caller's), under one lock. The thread's group is its own.
 // Devices Values in a device's memory are mixed, copied and added in the caller's stream (PushSumOptions::device), and
 //         exchanged in one of the thread's own, beside it (use_streams). Events order the two: the exchange begins
-//         behind the copy, what came is added behind the exchange. The host waits for the thread, which waits for other
+//         after the copy, what came is added after the exchange. The host waits for the thread, which waits for other
 //         nodes' calls; neither waits for the device. What a failed exchange put into the thread's stream comes before
 //         its repetition.
 // Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same
-//         values over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the
+//         values again without mixing, and reports that, until the heartbeat time since the hand-over has passed; the
 //         thread pauses before each such try (Backoff). Not one that failed on a device, or found no memory
 //         there: its DeviceFailure comes from collect() at once.
 // Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the round, its peers
@@ -37,7 +37,7 @@ class GossipThread {
   enum class Collected : std::uint8_t {
     nothing,      // no round is under way, or gossip is off
     not_yet,      // one is, and is not ready
-    interrupted,  // it failed and was handed over again
+    interrupted,  // it failed and its values were sent again
     mixed,        // it was added
   };
 
@@ -81,7 +81,7 @@ class GossipThread {
 // ---- Whether a round of gossip that was interrupted is made again, and how long to wait before that.
 //
 // Model   1 ms, then each time twice as long: what passes soon costs little time, and what lasts little work. At most 1
-//         s, and a fourth of the heartbeat time, so that there are several tries in it.
+//         s, and a fourth of the heartbeat time, so that it allows several tries.
 
 /// Whether it may go better the next time: a wire may hold again, but no memory comes back by itself, and no device.
 [[nodiscard]] inline bool may_pass(const RuntimeFailure& error) {

@@ -318,7 +318,7 @@ std::vector<int> Graph::phone_book(int node) const {
 
 namespace {
 
-// The entry of the how-manieth peer in a round.
+// The entry of the n-th peer in a round.
 std::int64_t index_of(std::int64_t round, int peers, int place, int entries) {
   return ((round % entries) * peers + place) % entries;
 }

@@ -4,7 +4,7 @@
 //         column-stochastic: nothing is lost. Where rows add up to 1 too, weights stay 1 and need not travel.
 //           uniform               each of the p peers and the node itself 1/(p + 1)
 //           Metropolis-Hastings   a peer 1/(1 + the larger number of peers of the two), the node the rest; for rounds
-//                                 in which whoever sends to a node hears from it
+//                                 in which every sender to a node also receives from it
 //           skewed                node i keeps 1/(2 + i mod 3), its peers get the rest as 1 : 2 : 3 : …
 // Lazy    Uniform mixing over a regular graph: values travel unscaled, and the sum is multiplied by 1/(p + 1).
 // Sources Assran et al. (2019); Xiao and Boyd, Fast Linear Iterations for Distributed Averaging (2004).
@@ -37,7 +37,7 @@ struct Mixing {
   std::vector<std::vector<Shares>> shares{};
 };
 
-/// What `node` keeps and sends in `round`. Throws InvalidArgument where Metropolis-Hastings is asked for and a peer
+/// What `node` keeps and sends in `round`. Throws InvalidArgument for Metropolis-Hastings where a peer
 /// does not answer, or where shares that were given do not fit the peers.
 [[nodiscard]] Shares shares_of(const Graph& graph, const Mixing& mixing, int node, std::int64_t round);
 

@@ -95,14 +95,14 @@ struct Kept {
 
 // ---- Push-sum's mixing for tensors in memory of a GPU: one launch for all of them.
 //
-// Model   As above, in stream order: nothing is waited for, and the host may forget the list when the call
+// Model   On a device, in stream order: nothing is waited for, and the host may free the list when the call
 //         returns.
 // Bits    Those of the host, but for which NaN.
 // Needs   A driver for the toolkit that this was built with. The program starts without one.
 
 /// Mixes all tensors, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch for
 /// each 666 tensors. The device that was current is current again, if it has a context. Throws what mix_work() throws;
-/// DeviceFailure where CUDA refuses.
+/// DeviceFailure where CUDA reports an error.
 void mix_on_device(std::span<const Arrivals> tensors, Kept kept, void* stream = nullptr);
 
 /// MixWork for device::make_cuda().

@@ -69,7 +69,8 @@ Incoming PushSum::exchange(std::span<const Buffer> x) {
   return incoming_;
 }
 
-// Sends x_i * a_ji / a_ii to each peer j, and w_i alike; receives theirs. What was cut goes on with the type at which
+// Sends x_i * a_ji / a_ii to each peer j, and w_i * a_ji / a_ii; receives theirs. What was cut continues with the type
+//       at which
 // it was.
 void PushSum::exchange_all(std::span<const Buffer> x) {
   phase_ = Phase::exchanging;
@@ -90,7 +91,7 @@ void PushSum::exchange_all(std::span<const Buffer> x) {
   phase_ = Phase::idle;
 }
 
-// x_i += the sum of what came, w_i alike.
+// x_i += the sum of what came, and w_i the same.
 void PushSum::absorb(std::span<const Buffer> x, const Incoming& incoming) {
   sort_by_type(x);
   for (const TypeBucket& bucket : state_->buckets) {

@@ -1,8 +1,8 @@
 // reference/gossip/push_sum.hpp: nodes average their values by messages to a few peers a round.
 //
 // Model   Each node has a numerator x (the caller's tensors) and a weight w, 1 at first. A round of node i with shares
-//         a (mixing.hpp): x_i becomes the sum over all j of a_ij x_j, w_i alike. The sums of all x and of all w stay
-//         what they are, w stays above 0, and the estimate x / w goes to the mean.
+//         a (mixing.hpp): x_i becomes the sum over all j of a_ij x_j, and w_i the sum of a_ij w_j. The sums of all x
+//         and of all w stay what they are, w stays above 0, and the estimate x / w goes to the mean.
 // Turns   Push-pull has the same values. Over bipartite graphs its nodes take turns: the passive ones receive first and
 //         then send, the others send first, so that blocking sends end; over others, where they never would, and in
 //         push-sum, all messages of a round are under way at once.
@@ -11,17 +11,17 @@
 //         nodes. prepare() leaves in x and w what the node keeps.
 // Meeting Where two nodes meet only each other, mix() makes their round in place (comm::PairExchange), if the group's
 //         members all said in the comparison before the first round that they can: no messages then, no confirmations,
-//         and the same bits. Such a round is made by both nodes or by neither, so one that was cut is made anew, with
+//         and the same bits. Such a round is made by both nodes or by neither, so one that was cut is made again, with
 //         whichever means; over another group with `confirms` alone, as any round: see Failure.
 // Failure An exchange that ends with an error is interrupted: what was to be sent is kept, x and w are what the node
-//         keeps, and reported_weight() is -1. retry() sends the same values again without mixing anew. With
+//         keeps, and reported_weight() is -1. retry() sends the same values again, without mixing them. With
 //         `confirms`, a node is done with a round only when all its peers have said that they have its values; then
 //         over a new group retry() repeats exactly the messages that are missing, whichever nodes are a round ahead,
 //         and mass is neither lost nor doubled. Large tensors are mixed piece by piece, and with confirmations none
 //         before its peers have it: x is then what the node keeps but for pieces that are done, and retry() makes the
 //         others. Without confirmations a node may be done while its peer is not: after an error over a group the job
-//         cannot go on, and retry() over a new group throws StateError; so does any retry() of tensors that are mixed
-//         piece by piece.
+//         cannot continue, and retry() over a new group throws StateError; so does any retry() of tensors that are
+//         mixed piece by piece.
 // Numbers Operations are of the tensors' type; halves are computed in float and rounded once. Convention fairscale: the
 //         kept share multiplies first, sent values are x times share/kept, the kept share is that of the round before,
 //         and weights are rounded to the tensors' type. plumbline: shares of this round, weights in double.
@@ -35,7 +35,7 @@
 //         the device. Weights and confirmations are the host's: a peer that confirms has the values in the order of its
 //         stream. Whole tensors are sent, and nothing is exchanged in place. The bits are those of the host. Messages'
 //         memory there is kept (README.md, Memory).
-// Threads One at a time. The group is the nodes' (one rank a node), and used by nobody else meanwhile.
+// Threads One at a time. The group is the nodes' (one rank a node), and not used for anything else meanwhile.
 // Errors  MismatchError when nodes have other graphs, mixings or rounds, before anything is sent, with both sides'
 //         peers;
 //         InvalidArgument; what the communicator throws, with round and peers.
@@ -136,8 +136,8 @@ class PushSum {
   // The parts.
   /// Leaves in x and w what the node keeps.
   void prepare(std::span<const comm::Buffer> x);
-  /// Sends what x is now to the peers of the round, receives theirs, and goes on to the next round. Does not write x,
-  /// which must not change until it returns. After an error it may be called again: see retry().
+  /// Sends what x is now to the peers of the round, receives theirs, and continues with the next round. Does not write
+  /// x, which must not change until it returns. After an error it may be called again: see retry().
   [[nodiscard]] Incoming exchange(std::span<const comm::Buffer> x);
   /// Adds to x and w what was received.
   void absorb(std::span<const comm::Buffer> x, const Incoming& incoming);
@@ -167,10 +167,10 @@ class PushSum {
  private:
   // Of the round that is under way, or that an error has cut.
   enum class Phase : std::uint8_t {
-    idle,        // there is none
+    idle,        // no round is under way
     begun,       // nothing is sent or mixed: it can be made from its beginning
-    exchanging,  // what the node keeps is in x; the exchange can go on where it was
-    torn,        // some pieces are mixed, and nobody knows which ones its peers have
+    exchanging,  // what the node keeps is in x; the exchange can continue where it was
+    torn,        // some pieces are mixed, and which ones its peers have is unknown
   };
   // What a node says of itself when all go over to another group.
   struct NodeAt {

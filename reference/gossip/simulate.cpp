@@ -26,7 +26,7 @@ class Mixer {
  public:
   Mixer(const Graph& graph, const Mixing& mixing, std::int64_t round) {
     if (mixing.kind == MixingKind::uniform && !graph.distances().empty()) {
-      // Every node's round looks alike: as far on as node 0's peers are.
+      // Every node's round looks the same: as far on as node 0's peers are.
       for (const int peer : graph.peers(0, round).out) alike_.push_back(static_cast<std::size_t>(peer));
       return;
     }

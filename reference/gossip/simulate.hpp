@@ -16,7 +16,7 @@
 namespace plumbline::gossip {
 
 struct SimulatedRound {
-  double error = 0;         // consensus error behind it
+  double error = 0;         // consensus error after it
   double sum = 0;           // of the numerators
   double weight_sum = 0;    // of the weights
   double least_weight = 0;  // of any node
@@ -41,7 +41,7 @@ class Simulation {
   std::int64_t round_ = 0;
 };
 
-/// Throws Unsupported, with the figure, where so many rounds would take minutes.
+/// Throws Unsupported, with the figure, where that number of rounds would take minutes.
 void require_simulable(const Graph& graph, std::int64_t rounds);
 /// The error by round.
 [[nodiscard]] std::vector<SimulatedRound> simulate(const Graph& graph, const Mixing& mixing,
@@ -55,10 +55,11 @@ void require_simulable(const Graph& graph, std::int64_t rounds);
 //         at most the norm |P - J| of it (largest singular value); a period to at most that of the product. Where P is
 //         only column-stochastic the rate is the second largest modulus of the product's eigenvalues: what the distance
 //         is multiplied with in a period in the long run, and no bound of a single one.
-// Exact   Graphs that look alike from every node have circulant matrices, whose eigenvalues are sums of roots of unity.
-//         Of others the norm of a high power is taken, |A^k|^(1/k) with k = 2^30, which is never below the largest
-//         modulus but for rounding.
-// Cost    Alike: O(n · peers · period), any n. Others: O(n^3) some thirty times and once a round, up to 512 nodes.
+// Exact   Graphs that look the same from every node have circulant matrices, whose eigenvalues are sums of roots of
+//         unity. Of others the norm of a high power is taken, |A^k|^(1/k) with k = 2^30, which is never below the
+//         largest modulus but for rounding.
+// Cost    The same from every node: O(n · peers · period), any n. Others: O(n^3) some thirty times and once a round, up
+//         to 512 nodes.
 // Source  Boyd et al. (2006); Horn and Johnson, Matrix Analysis (Gelfand's formula).
 
 struct Spectrum {
@@ -69,11 +70,11 @@ struct Spectrum {
   double spectral_gap = 1;  // 1 - per_round
 };
 
-/// Contractions below this are none but rounding: such a period takes every node to the mean.
+/// Contractions below this are rounding errors: such a period takes every node to the mean.
 inline constexpr double kExactConsensus = 1e-12;
 
 /// Of a period from round 0 on; of random matchings, which have none, of 64 rounds. Throws Unsupported above 512 nodes
-/// of graphs that do not look alike from every node, and for what would take minutes, with the figure.
+/// of graphs that do not look the same from every node, and for what would take minutes, with the figure.
 [[nodiscard]] Spectrum spectrum_of(const Graph& graph, const Mixing& mixing);
 
 }  // namespace plumbline::gossip

@@ -106,7 +106,7 @@ double spectral_radius(Matrix power) {
   return std::exp(logarithm);
 }
 
-// What the values come to when the product is applied for ever: the columns of a high power, which are alike.
+// What the values come to when the product is applied for ever: the columns of a high power, which are equal.
 std::vector<double> limit_of(Matrix power) {
   for (int i = 0; i < kSquarings; ++i) {
     power = power * power;

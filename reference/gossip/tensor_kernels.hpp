@@ -102,8 +102,8 @@ void with_type(comm::DType dtype, const Take& take) {
 
 // ---- What push-sum does to lists of tensors, wherever they are.
 //
-// Model   On the host tensor by tensor, as above, and done at the return; on a device all of a list
-//         in one launch, in the order of the place's stream. The bits are the same, but for which NaN a NaN is.
+// Model   On the host tensor by tensor, by the host kernels of this file, and done at the return; on a device all of a
+//         list in one launch, in the order of the place's stream. The bits are the same, but for which NaN a NaN is.
 //         All of a list lie at the place; the two of a pair have one type and length, and are the same or do not
 //         overlap.
 // Errors  On a device InvalidArgument for what does not go together, and the runtime's.

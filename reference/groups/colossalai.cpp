@@ -45,7 +45,7 @@ int root_of(int value, int power) {
   return low;
 }
 
-// The edge of the square or cube in which a mode lays out its tensor ranks. Throws where there is none.
+// The edge of the square or cube in which a mode lays out its tensor ranks. Throws if the size has none.
 int edge_of(const ParallelConfiguration& configuration) {
   const int size = configuration.tensor;
   if (configuration.mode == TensorMode::two_dimensional) {
@@ -79,7 +79,7 @@ void check_depth(const ParallelConfiguration& configuration) {
 }
 
 // Creations of a mode: for each coordinate on the axes `across`, the first slowest, the ranks along the axes `along`,
-// likewise. This order is not that of first ranks, so it is walked rather than asked of the topology.
+// in the same way. This order is not that of first ranks, so it is walked rather than taken from the topology.
 void append(Plan& plan, std::string_view mode, const Topology& grid, const Names& across, const Names& along) {
   const auto walk = [&grid](const Names& names, auto&& visit) {
     std::vector<int> sizes, strides;

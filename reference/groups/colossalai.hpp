@@ -30,7 +30,7 @@ enum class TensorMode {
 };
 /// "none", "1d", "2d", "2.5d", "3d", "sequence".
 [[nodiscard]] std::string_view name_of(TensorMode mode);
-/// Throws NotFound, naming the modes that there are.
+/// Throws NotFound, naming the known modes.
 [[nodiscard]] TensorMode parse_tensor_mode(std::string_view name);
 
 struct ParallelConfiguration {
@@ -43,23 +43,24 @@ struct ParallelConfiguration {
 /// World size / (pipeline x tensor). Throws InvalidArgument, with the arithmetic, where they do not multiply to the
 /// world.
 [[nodiscard]] int data_parallel_size(int world_size, const ParallelConfiguration& configuration);
-/// The creations of every rank, in order. Throws InvalidArgument as above, and for a tensor size that the mode cannot
-/// lay out (no square, no square x depth, no cube).
+/// The creations of every rank, in order. Throws InvalidArgument as data_parallel_size() does, and for a tensor size
+/// that the mode cannot lay out (no square, no square x depth, no cube).
 [[nodiscard]] Plan colossalai_plan(int world_size, const ParallelConfiguration& configuration);
 
 /// The groups of the ranks that share a module across pipeline stages: one for each (data, tensor) coordinate, the data
 /// coordinate slowest; members in the order of `stages`. Mode "SHARED_MODULE". Throws as colossalai_plan(), and
-/// InvalidArgument for fewer than two stages or a repeated one, OutOfRange for a stage that there is not.
+/// InvalidArgument for fewer than two stages or a repeated one, OutOfRange for a stage that does not exist.
 [[nodiscard]] Plan shared_module_plan(int world_size, const ParallelConfiguration& configuration,
                                       std::span<const int> stages);
 
 /// Whose values a shared module starts from.
 enum class BroadcastSource {
   first_member,    // of the group
-  stage_as_index,  // ColossalAI: the member at the position that the first stage's number names, where there is one
+  stage_as_index,  // ColossalAI: the member at the position that the first stage's number names, if it exists
 };
 /// The world rank whose parameters the others of its group take. `members` is the group of the shared module, in the
-/// order of `stages`. Throws OutOfRange where stage_as_index points behind the list: stages [2, 3] have no member 2.
+/// order of `stages`. Throws OutOfRange where stage_as_index points after the end of the list: stages [2, 3] have no
+/// member 2.
 [[nodiscard]] int broadcast_source(std::span<const int> members, std::span<const int> stages, BroadcastSource rule);
 
 }  // namespace plumbline::groups

@@ -33,7 +33,7 @@ struct Sizes {
 /// "deepspeed", "megatron", "colossalai", "torch", "plumbline".
 [[nodiscard]] std::span<const std::string_view> convention_names();
 /// The creations under a convention, modes by their common names. Throws Unsupported for an unknown convention, naming
-/// those that there are, and InvalidArgument for a size below 1, for a world that no int holds and for sizes that do
+/// the known ones, and InvalidArgument for a size below 1, for a world that no int holds and for sizes that do
 /// not multiply to the world, with the arithmetic.
 [[nodiscard]] Plan convention_plan(std::string_view convention, const Sizes& sizes);
 

@@ -32,7 +32,7 @@ struct HashOfRanks {
   }
 };
 
-// Numbers lists, equal ones alike.
+// Gives lists numbers, equal lists the same one.
 class ListNumbers {
  public:
   std::size_t operator()(const std::vector<int>& ranks) {

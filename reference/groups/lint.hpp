@@ -11,7 +11,7 @@
 //         it), cycle (ranks wait for each other), member_order (a list in another order on another rank), mode (ranks
 //         call the group that they make together by different names: their communicators are crossed), repeated (a rank
 //         twice in a list), empty, range (a rank outside the world), overlap (groups of a mode share ranks, and are not
-//         the same group again), cover (a mode's groups leave ranks out, and it is none that may).
+//         the same group again), cover (a mode's groups leave ranks out, and the mode may not).
 //         Of warnings: mode (a group that has a name on some ranks alone), absent (no group lists a rank), stranger (a
 //         rank makes a group that does not list it, where others outside that group do not).
 #pragma once
@@ -53,7 +53,7 @@ struct LoggedCreation {
 /// Reads JSON Lines: {"rank": 0, "sequence": 0, "ranks": [0, 1], "mode": "DATA"}, a creation a line, in any order of
 /// lines. `mode` is optional, and so is `sequence`, for all lines of a rank or none: then its lines are in its order.
 /// Sequence numbers must differ within a rank; gaps count for nothing. Other fields and empty lines are passed over;
-/// a field that is twice in a line is refused.
+/// a field that appears twice in a line is an error.
 /// The world is as large as the largest rank seen demands, or as `world_size`, from 1 on, says. Throws InvalidArgument
 /// with the line's number and what is wrong.
 [[nodiscard]] CreationLog parse_creation_log(std::string_view text, std::optional<int> world_size = {});

@@ -315,7 +315,7 @@ struct Places {
 
 Places places_in(const Plan& plan) {
   const auto places = [&plan](std::string_view mode) {
-    if (!has_mode(plan, mode)) (void)groups_of(plan, mode);  // throws, naming the modes that there are
+    if (!has_mode(plan, mode)) (void)groups_of(plan, mode);  // throws, naming the known modes
     return places_in(plan, mode);
   };
   const bool weights = has_mode(plan, "DATA_PARALLEL_GROUP_WITH_GTP_REMAT");

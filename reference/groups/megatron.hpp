@@ -37,8 +37,8 @@ struct MegatronArguments {
 };
 
 /// The creations of every rank, in order; modes are Megatron's descriptions. Throws InvalidArgument, with the values,
-/// where Megatron refuses: sizes that do not divide the world, virtual stages without a pipeline, an order that lacks
-/// tp or an axis larger than one, grids whose pipelines differ. With a rank offset, ranks go from it to it +
+/// where Megatron raises an error: sizes that do not divide the world, virtual stages without a pipeline, an order that
+/// lacks tp or an axis larger than one, grids whose pipelines differ. With a rank offset, ranks go from it to it +
 /// world_size, and the plan's world size is that end.
 [[nodiscard]] Plan megatron_plan(int world_size, const MegatronArguments& arguments);
 

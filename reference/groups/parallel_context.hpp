@@ -16,8 +16,8 @@
 // Failure A rank that throws before the agreement, or while it makes its groups, aborts the parent: the others get
 //         PeerFailed at once where the backend detects failures, else TimeoutError at the communicator's own limit,
 //         which is also that of each creation: Communicator::create_group() takes none. What was made is released, the
-//         last made first. An error of the agreement itself comes to all alike, and leaves the parent as it is.
-// Errors  NotFound: an unknown mode, naming those that there are. StateError: a mode in which this rank has no part.
+//         last made first. An error of the agreement itself comes to all members, and leaves the parent as it is.
+// Errors  NotFound: an unknown mode, naming the known ones. StateError: a mode in which this rank has no part.
 #pragma once
 
 #include <functional>

@@ -1,9 +1,9 @@
 // reference/groups/plan.hpp: which groups a world makes, and in which order: a plain value, without communicators.
 //
-// Model   A Plan is the list of group creations that every rank makes alike, each under the name of its mode ("DATA",
-//         "PIPELINE", …). Rank lists are in group order: a member's position is its rank in the group. A rank takes
-//         part in a mode through the one group of that mode that lists it; modes whose groups do not cover the world
-//         (embeddings) leave the others out.
+// Model   A Plan is the list of group creations that every rank makes in the same order, each under the name of its
+//         mode ("DATA", "PIPELINE", …). Rank lists are in group order: a member's position is its rank in the group. A
+//         rank takes part in a mode through the one group of that mode that lists it; modes whose groups do not cover
+//         the world (embeddings) leave the others out.
 #pragma once
 
 #include <span>
@@ -34,7 +34,7 @@ void add_groups(Plan& plan, std::string_view mode, const topology::GroupList& gr
 
 /// The modes of a plan, in the order in which they are first made.
 [[nodiscard]] std::vector<std::string> modes_of(const Plan& plan);
-/// The groups of a mode, in creation order. Throws NotFound, naming the modes that there are.
+/// The groups of a mode, in creation order. Throws NotFound, naming the known modes.
 [[nodiscard]] std::vector<std::vector<int>> groups_of(const Plan& plan, std::string_view mode);
 
 /// A rank's part in a mode. Neighbours wrap around; no groups of their own are made for them.

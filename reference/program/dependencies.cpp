@@ -64,7 +64,7 @@ GroupAt fused_groups(const Program& program, const std::vector<GradientGroup>& g
 struct Ahead {
   /// Of each stream that makes gradients of the group the one that it makes last: who waits for that one waits for all.
   std::vector<std::string> last_made;
-  /// Members that are read behind the last op that writes them. To wait for writers is not to wait for those: who is
+  /// Members that are read after the last op that writes them. To wait for writers is not to wait for those: who is
   /// named as an output is.
   std::vector<std::string> read_since;
 };

@@ -1,4 +1,4 @@
-// One reduction a group: the gradients' memory is made one ahead of the op that first writes to it.
+// One reduction a group: the gradients' memory is made one before the op that first writes to it.
 #include <algorithm>
 #include <set>
 
@@ -140,7 +140,7 @@ void fuse_as_source(Program& program, const GradientGroup& group) {
   program.ops.insert(program.ops.begin() + group.coalesce_op, coalesce_op(program, group));
 }
 
-// What becomes of the ops of a program: those that go, and those that come ahead of others.
+// What becomes of the ops of a program: those that go, and those that come before others.
 void fuse_all(Program& program, const std::vector<GradientGroup>& groups) {
   std::set<int> removed;
   std::multimap<int, Op> added;

@@ -22,7 +22,7 @@ const Variable& gradient_variable(const Program& program, const std::string& gra
   return found->second;
 }
 
-// Whether so many elements more are within the limit.
+// Whether `elements` more elements are within the limit.
 bool fits(const GradientGroup& group, std::int64_t elements, std::int64_t limit) {
   return elements <= limit - group.numel;
 }
@@ -120,14 +120,14 @@ class SourceGrouping : public GroupWalk {
       open_.removed_waits.push_back(position - 1);
       --producer;
     }
-    // The source looks behind itself and takes what is ahead.
+    // The source searches before itself and takes what comes after.
     if (position > 0 && position + 1 < static_cast<int>(program_.ops.size()) &&
         is_data_parallel_scale(at(program_, position - 1)))
       open_.removed_scales.push_back(position + 1);
     if (open_.gradients.size() == 1) open_.coalesce_op = require_producer(gradient, producer);
   }
 
-  // The op directly ahead, or ahead of a tensor-parallel sum.
+  // The op directly before, or before a tensor-parallel sum.
   [[nodiscard]] int require_producer(const std::string& gradient, int producer) const {
     if (producer >= 0 && is_sum_over_all(at(program_, producer))) --producer;
     if (producer >= 0 && writes(at(program_, producer), gradient)) return producer;

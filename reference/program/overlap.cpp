@@ -39,7 +39,7 @@ void give_names(Op& wait, const Op& reduction, const std::set<std::string>& else
   give(reduction.outputs, wait.outputs, "Out");
 }
 
-// Each reduction waits for what is calculated ahead of it: for the default stream, and for those that touch what is in
+// Each reduction waits for what is calculated before it: for the default stream, and for those that touch what is in
 // `elsewhere`.
 Program leave_calculation_stream(const Program& program, Convention convention,
                                  const std::set<std::string>& elsewhere) {
@@ -102,7 +102,7 @@ std::vector<CommunicationWait> communication_waits(const Program& program) {
   const std::set<std::string> elsewhere = touched_elsewhere(program);
   std::map<RingId, Running> running;
   std::vector<CommunicationWait> waits;
-  // Whether nobody has to wait for the gradient behind a wait that the program has.
+  // Whether no op has to wait for the gradient after a wait that the program has.
   const auto is_awaited = [&](const Op& wait, const std::string& gradient) {
     return writes(wait, gradient) || (!is_elsewhere(wait) && !elsewhere.contains(gradient));
   };

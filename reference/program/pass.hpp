@@ -3,7 +3,8 @@
 // Model   A program computes a gradient, sums it over its ring of ranks, and scales it by one over the ring's size. The
 //         pass takes the scaling out where another number can hold the factor, puts the reductions on a stream of their
 //         own, and makes one reduction of many. Nothing that is trained may change by it. Each step is a function of
-//         its own, from program to program; apply_data_parallel_pass() makes them in turn and keeps what each one made.
+//         its own, from program to program; apply_data_parallel_pass() makes them one after the other and keeps what
+//         each one made.
 // Conventions  `paddle` does what the source does, defects included; `plumbline` keeps what a program computes.
 //              README.md
 //         lists where they differ, each with the program that the source breaks.
@@ -44,8 +45,8 @@ struct PassOptions {
   int max_overlap_rings = kMostOverlappedRings;
   /// The executor runs ops one by one, and has no use for dependencies.
   bool sequential_run = false;
-  /// Where nothing is to be done: without a context, with a rank that is none (nothing: it is no integer) or below 0,
-  /// or behind passes that this one does not follow.
+  /// Where nothing is to be done: without a context, with a rank that is not an integer (nothing) or is below 0,
+  /// or after passes that this one does not follow.
   bool has_context = true;
   std::optional<std::int64_t> global_rank = 0;
   std::vector<std::string> context_passes{};
@@ -56,7 +57,7 @@ struct PassOptions {
 
 /// A sum or an average of a gradient over its data-parallel ring.
 [[nodiscard]] bool is_data_parallel_reduction(const Op& op);
-/// The scaling behind one.
+/// The scaling after a reduction.
 [[nodiscard]] bool is_data_parallel_scale(const Op& op);
 /// Whether the program, other blocks included, differentiates gradients.
 [[nodiscard]] bool has_higher_order_gradients(const Program& program);
@@ -94,7 +95,7 @@ struct Analysis {
   [[nodiscard]] std::optional<RingId> find(std::string_view gradient) const;
   friend bool operator==(const Analysis&, const Analysis&) = default;
 };
-/// Throws PassError: a reduction without a ring or with one that there is not, a gradient that is scaled and not
+/// Throws PassError: a reduction without a ring or with an unknown one, a gradient that is scaled and not
 /// reduced.
 [[nodiscard]] Analysis analyze(const Program& program, const Rings& rings, const PassOptions& options);
 
@@ -103,11 +104,11 @@ struct Analysis {
 [[nodiscard]] Program prune_scaling(const Program& program, const Analysis& analysis, const Rings& rings,
                                     const PassOptions& options);
 
-/// Reductions leave the calculation stream, each with a wait for the calculation ahead of it; the default also puts in
+/// Reductions leave the calculation stream, each with a wait for the calculation before it; the default also puts in
 /// the waits of readers, where no later step orders them.
 [[nodiscard]] Program overlap(const Program& program, const Analysis& analysis, const PassOptions& options);
 
-/// Ahead of an op all communication of a ring must have ended.
+/// Before an op all communication of a ring must have ended.
 struct CommunicationWait {
   int position = 0;  // of the op
   RingId ring = 0;
@@ -135,7 +136,7 @@ struct GradientGroup {
   std::int64_t numel = 0;
   DataType dtype = DataType::f32;
   RingId ring = 0;
-  int coalesce_op = -1;   // ahead of which their memory is made one
+  int coalesce_op = -1;   // before which their memory is made one
   int reduction_op = -1;  // that is kept, the last gradient's
   int scale_op = -1;      // that is kept, if any
   std::vector<int> removed_waits, removed_reductions, removed_scales;
@@ -176,7 +177,7 @@ struct PassResult {
 };
 /// Why nothing is to be done, or "".
 [[nodiscard]] std::string reason_to_skip(const PassOptions& options);
-/// Throws PassError, and InvalidProgram where an op names a variable that there is not.
+/// Throws PassError, and InvalidProgram where an op names an unknown variable.
 [[nodiscard]] PassResult apply_data_parallel_pass(const Program& program, const Rings& rings,
                                                   const PassOptions& options = {});
 

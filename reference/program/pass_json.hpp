@@ -26,8 +26,8 @@ namespace plumbline::program {
 [[nodiscard]] nlohmann::json json_of(const PassResult& result, const Program& before);
 
 /// {"use_sharding": false, "gradient_scale": true, "global_rank": 0, "sequential_run": false, "context_passes":
-/// [names], "dist_context": null where there is none}; each may be left out, and further ones are not looked at, as the
-/// source does.
+/// [names], "dist_context": null if there is no context}; each may be left out, and further ones are not looked at, as
+/// the source does.
 /// Throws InvalidArgument that names the field.
 [[nodiscard]] PassOptions pass_options_of_json(const nlohmann::json& value, const std::string& where = "options");
 

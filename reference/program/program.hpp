@@ -27,7 +27,7 @@ enum class DataType : std::uint8_t { boolean, u8, i8, i16, i32, i64, f16, bf16, 
 [[nodiscard]] std::string_view name_of(DataType type);
 [[nodiscard]] std::optional<DataType> parse_data_type(std::string_view name);
 
-/// How many elements the dimension has is known only in a run.
+/// The number of elements of the dimension is known only in a run.
 inline constexpr std::int64_t kUnknownDimension = -1;
 
 /// Where a variable lies: on which ranks, and along which axis of their mesh each of its dimensions is split (-1:
@@ -79,7 +79,7 @@ struct Op {
   std::string name_scope{};                     // "/auto_parallel/data_parallel", …
   std::optional<RingId> ring{};                 // of communication
   std::optional<comm::ReduceOp> reduction{};    // of a reduction
-  std::optional<bool> on_calculation_stream{};  // of communication; nothing: nobody said
+  std::optional<bool> on_calculation_stream{};  // of communication; nothing: not specified
   std::string stream{};                         // that it is issued on; empty: the default one
   Attributes attributes{};                      // all others
   std::optional<OpPlacement> placement{};
@@ -101,13 +101,13 @@ using Rings = std::map<RingId, std::vector<int>>;
 
 /// All names of all slots, in order, as often as they stand there.
 [[nodiscard]] std::vector<std::string> names_in(const Slots& slots);
-/// The first of them; empty when there is none.
+/// The first of them; empty if the list is empty.
 [[nodiscard]] const std::string& first_name(const Slots& slots);
 [[nodiscard]] bool has_name(const Slots& slots, std::string_view name);
 [[nodiscard]] inline bool reads(const Op& op, std::string_view name) { return has_name(op.inputs, name); }
 [[nodiscard]] inline bool writes(const Op& op, std::string_view name) { return has_name(op.outputs, name); }
 
-/// A number among the attributes, whole or not; nothing when there is none of that name.
+/// A number among the attributes, whole or not; nothing if no attribute has that name.
 [[nodiscard]] std::optional<double> number_of(const Op& op, std::string_view attribute);
 
 /// The elements of a shape; nothing where a dimension is unknown. Throws OutOfRange where 64 bits do not count them.

@@ -214,7 +214,7 @@ class DivisionByLoss {
   bool is_possible_ = true;
 };
 
-// The gradients whose scale op is the last to touch them ahead of optimizers, and what it divides by.
+// The gradients whose scale op is the last to touch them before optimizers, and what it divides by.
 class DivisionByOptimizers {
  public:
   explicit DivisionByOptimizers(const Program& program) : program_(program), shared_(names_of_shared_memory(program)) {
@@ -247,7 +247,7 @@ class DivisionByOptimizers {
         if (!rescales(op) || slot != "Grad") spoil(name);
     if (!rescales(op)) return;
     optimizers_.push_back(&op);
-    // What it takes as it is must stay so: a scale op behind it is none of its own.
+    // What it takes as it is must stay so: a scale op after it does not belong to it.
     for (const std::string& gradient : op.inputs.at("Grad"))
       if (!divisors_.contains(gradient)) scaled_.insert(gradient);
   }
@@ -264,7 +264,7 @@ class DivisionByOptimizers {
     if (divisor && is_in_place && is_first && !persists && !shared_.contains(gradient)) divisors_[gradient] = *divisor;
   }
 
-  // What touches a gradient behind its scale op sees the difference; what does so ahead of it does not.
+  // What touches a gradient after its scale op sees the difference; what does so before it does not.
   void spoil(const std::string& name) { divisors_.erase(name); }
 
   // An optimizer with several gradients has one factor: if one of them cannot be folded, none can. Nor can one that no

@@ -74,7 +74,7 @@ class Clock {
 
 /// A touch of a variable: the last one of its stream.
 struct Touch {
-  int op = 0, count = 0;  // count of its stream; 0 where there is none
+  int op = 0, count = 0;  // count of its stream; 0 for an op without one
   std::string named;      // as what: the variable, or the fused one that it is part of
 };
 struct Touches {
@@ -199,7 +199,7 @@ class Checker {
 
   const Program& program_;
   std::map<std::string, std::size_t> streams_;
-  std::vector<Clock> clocks_;                              // of streams: what their next op starts behind
+  std::vector<Clock> clocks_;                              // of streams: what their next op starts after
   std::map<std::string, Named, std::less<>> named_;        // what the executor knows
   std::map<std::string, Touches, std::less<>> touches_;    // what happens to memory
   std::map<std::string, std::string, std::less<>> fused_;  // member -> what it is part of

@@ -1,14 +1,14 @@
 // reference/program/race_check.hpp: does a program touch memory in an order that nothing keeps?
 //
-// Model   Ops are issued in the program's order to streams; a stream runs its ops one behind the other, different
+// Model   Ops are issued in the program's order to streams; a stream runs its ops one after the other, different
 //         streams run at once. Three things order ops of two streams:
 //           names   the executor lets an op wait for the last one that wrote what it names, and for those that read
-//                   what it writes since. A `nop` touches nothing and is there for its names.
+//                   what it writes since. A `nop` touches nothing and exists for its names.
 //           waits   c_wait_compute of a ring: that ring's stream waits for the stream that the op is on. c_wait_comm:
 //                   the other way round.
 //           streams all ops of one.
 //         Communication that left the calculation stream (use_calc_stream is false) runs on its ring's own stream,
-//         behind the executor's back: names do not order it, waits alone do.
+//         without the executor's knowledge: names do not order it, waits alone do.
 //         coalesce_tensor makes its outputs parts of one fused variable. The executor knows names alone: an op that
 //         names the fused variable touches all members and is not ordered with those that name a member. That is what
 //         dependency ops are for.

@@ -1,4 +1,4 @@
-// The ops that there are, with their slots.
+// The known ops, with their slots.
 #include <algorithm>
 #include <initializer_list>
 #include <span>

@@ -286,7 +286,7 @@ class Order {
   }
 
  private:
-  static constexpr std::size_t kMostWays = 16;  // each is looked for anew
+  static constexpr std::size_t kMostWays = 16;  // each is searched for again
   static constexpr std::size_t kMostOfWay = 16;
 
   // What an op reads that another op writes first, each once.

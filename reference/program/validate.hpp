@@ -1,7 +1,7 @@
 // reference/program/validate.hpp: is a program one that can run?
 //
 // Model   A reader knows the form of a program; what is checked here is its sense: every name stands for a variable,
-//         every op is known and has the slots that it may have, rings are there, and what is read was written before,
+//         every op is known and has the slots that it may have, rings exist, and what is read was written before,
 //         or comes from outside: a variable that persists, or one that no op writes, such as a batch. Who reads or
 //         writes a fused variable does so with all parts that coalesce_tensor gave it; a nop and a wait touch nothing.
 // Cost    About linear in the names of all ops, and a search for a cycle where something is read too early.
@@ -24,8 +24,8 @@ enum class ProgramFault : std::uint8_t {
   unknown_op,           // a type that op_signature() does not know
   unknown_slot,         // that ops of the type do not have
   missing_ring,         // communication that names none
-  unknown_ring,         // one that there is not
-  used_before_written,  // a variable is read, and an op behind that is the first to write it
+  unknown_ring,         // one that does not exist
+  used_before_written,  // a variable is read, and an op after that is the first to write it
   cyclic_dependency,    // the same, and no other order of the ops helps
   not_copied,  // coalesce_tensor made it a part without its value, and an op reads it before it is written again
 };
@@ -58,7 +58,7 @@ struct ValidationRules {
 [[nodiscard]] std::vector<ProgramProblem> find_problems(const Program& program, const Rings& rings,
                                                         const ValidationRules& rules = {});
 
-/// What find_problems() found. The message is that of the first, and says how many more there are.
+/// What find_problems() found. The message is that of the first, and the number of further ones.
 class InvalidProgram : public InvalidArgument {
  public:
   explicit InvalidProgram(std::vector<ProgramProblem> problems);

@@ -148,7 +148,7 @@ struct SpecProblem {
 /// Reads a file. Fields with a default may be left out; unknown ones are errors. The result passes
 /// problem_of(). Throws InvalidArgument; NotFound where there is no such file.
 [[nodiscard]] RunSpec read_run_spec(const std::filesystem::path& file);
-/// The same of a text; `origin` stands for the file in errors, and its folder is the specification's.
+/// Parses a specification from its text; `origin` stands for the file in errors, and its folder is the specification's.
 [[nodiscard]] RunSpec parse_run_spec(std::string_view text, const std::filesystem::path& origin);
 /// The file's text, every field written out.
 [[nodiscard]] std::string to_toml(const RunSpec& spec);

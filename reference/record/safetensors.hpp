@@ -3,7 +3,7 @@
 // Model   8 bytes: length N of the header, little-endian. N bytes of JSON: {"name": {"dtype", "shape",
 //         "data_offsets": [begin, end]}, …, "__metadata__": {text: text}}. Then the data, little-endian,
 //         row-major; offsets count from there, and the tensors cover it without gap or overlap.
-// Reading The header is read and checked at once; data when asked for, by copies, so that a file which
+// Reading The header is read and checked at once; data on request, by copies, so that a file which
 //         someone cuts short meanwhile is an error and nothing worse. Any number of threads may read from one
 //         reader. Of types that no element of ours has (BOOL, F8_E4M3, …) only name, shape and place are kept.
 // Errors  InvalidArgument: a file that is not of this form, with its name and what is wrong. NotFound,

@@ -78,15 +78,15 @@ struct RankNumber {
 /// The records of all ranks.
 class TrainingRecord {
  public:
-  /// Opens what is there and checks its form.
+  /// Opens an existing record and checks its form.
   TrainingRecord(const RunSpec& spec, const std::filesystem::path& folder);
 
   [[nodiscard]] const std::vector<RecordFinding>& findings() const { return findings_; }
 
-  /// All copies of a parameter that are there in good form, by rank. Of a right record: one for each rank
+  /// All copies of a parameter that are present and well-formed, by rank. Of a right record: one for each rank
   /// that holds it, or for each tensor group that holds it in parts.
   [[nodiscard]] std::vector<Copy> copies(int step, Moment moment, const Parameter& parameter) const;
-  /// The losses that are there, by rank.
+  /// The recorded losses, by rank.
   [[nodiscard]] std::vector<RankNumber> losses(int step) const;
   [[nodiscard]] std::vector<RankNumber> scales(int step) const;
   /// 1 where the step was skipped.

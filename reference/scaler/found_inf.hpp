@@ -3,7 +3,7 @@
 // Model   Ranks whose parameters step together must skip together, and their scales must move together. Each rank has
 //         one or several flags, above 0 where it found something; the deciding group makes them the group's by a
 //         maximum.
-// Groups  local                 nobody is asked: for a group of one
+// Groups  local                 no exchange: for a group of one
 //         tensor                a pipeline's other stages do not hear of it, and hang or diverge
 //         tensor_then_pipeline  the tensor group, then the pipeline's: two reductions, the same answer as the model
 //                               group's
@@ -44,13 +44,14 @@ struct ModelGroups {
   return spread(data, std::move(found));
 }
 
-/// Makes this rank's flags the maximum over the group, all in one message, in place. Every member calls it with as many
-/// flags, also one without gradients. Returns when the flags may be read. Throws what the communicator throws.
+/// Makes this rank's flags the maximum over the group, all in one message, in place. Every member calls it with the
+/// same number of flags, also one without gradients. Returns when the flags may be read. Throws what the communicator
+/// throws.
 void agree_on_found_inf(comm::Communicator& group, std::span<float> flags, comm::Timeout timeout = {});
 /// The same over several groups, one after the other: the tensor group, then the pipeline's.
 void agree_on_found_inf(std::span<comm::Communicator* const> groups, std::span<float> flags,
                         comm::Timeout timeout = {});
-/// The same of flags of f32 in any memory that the groups serve: in a device's, what is behind in the groups' stream
+/// Agrees on flags of f32 in any memory that the groups serve: in a device's, what comes later in the groups' stream
 /// may read them.
 void agree_on_found_inf(std::span<comm::Communicator* const> groups, const comm::Buffer& flags,
                         comm::Timeout timeout = {});

@@ -91,7 +91,7 @@ struct Groups {
   }
 };
 
-// Of a rank's parameters the first is cut over the tensor group, and the group has the others alike.
+// Of a rank's parameters the first is cut over the tensor group, and the group has equal copies of the others.
 bool is_cut(std::size_t parameter) { return parameter == 0; }
 
 std::vector<TypedValues> halves_of(const Lists& lists) {

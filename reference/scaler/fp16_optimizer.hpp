@@ -2,11 +2,12 @@
 //
 // Model   Each parameter has a master copy in f32, which the optimizer steps. A step: gradients are copied to f32 and
 //         unscaled in one pass; what was found is agreed on; the scale is updated; unless something was found,
-//         gradients are clipped by their norm over the model group, the optimizer steps the masters, and they are
-//         rounded back.
-// Skip    A skipped step leaves parameters, masters and the optimizer's state as they were; only the scale has moved.
+//         gradients are clipped by their norm over the model group, the optimizer steps the master weights, and they
+//         are rounded back.
+// Skip    A skipped step leaves parameters, master weights and the optimizer's state as they were; only the scale has
+//         moved.
 // Group   The collectives of a step are the same on every rank, whatever was found and whatever a rank holds: the
-//         decision, then one message with norm and zeros where they are asked for.
+//         decision, then one message with norm and zeros where they are requested.
 // Counted Once: a parameter that every tensor rank has is counted by tensor rank 0, a tied one by its first owner.
 // Norm    Of order p: sums of |g|^p in f64, added up over the model group; the largest magnitude for infinity.
 // Errors  InvalidArgument names the parameter. ScaleAtMinimum comes to all ranks of the deciding group, before anything
@@ -40,7 +41,7 @@ struct Master {
   std::span<float> gradient;
 };
 
-/// The optimizer on the masters, whatever it is.
+/// The optimizer on the master weights, whatever it is.
 struct InnerOptimizer {
   using State = std::vector<std::vector<float>>;
   std::function<void(std::span<const Master>)> step;
@@ -87,7 +88,7 @@ struct StepOutcome {
   std::optional<std::int64_t> zeros{};
 };
 
-/// All that a run goes on from.
+/// All that a run continues from.
 struct Fp16State {
   LossScale scale;
   std::vector<std::vector<float>> master_weights;
@@ -105,8 +106,8 @@ struct Fp16State {
 /// Multiplies every element by most / (norm + 1e-6) where that is below 1.
 void clip_by_norm(std::span<const std::span<float>> gradients, double most, double norm);
 
-/// Gradients of this rank, and the views of those among them that it counts: what several ranks have alike, one of them
-/// does.
+/// Gradients of this rank, and the views of those among them that it counts: what several ranks hold identically, one
+/// of them does.
 struct GroupGradients {
   std::vector<std::span<float>> all;
   std::vector<std::span<const float>> counted;
@@ -119,15 +120,15 @@ double clip_over_group(comm::Communicator* group, const GroupGradients& gradient
 
 /// What lies between a decision and the optimizer's step: adds to the outcome, where the options ask for them, the norm
 /// of the whole model's unscaled gradients and the number of their zeros, and clips all by the norm. Of a step that
-/// found something nothing is told or clipped. Collective over the norm's group, whatever was found and whatever a rank
-/// holds.
+/// found something nothing is reported or clipped. Collective over the norm's group, whatever was found and whatever a
+/// rank holds.
 void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> master_weights,
                      const Fp16Options& options, const ScalerGroups& groups, StepOutcome& outcome);
 
 class Fp16Optimizer {
  public:
-  /// Masters are made from the parameters. Throws InvalidArgument for parameters of another type, a scale that makes no
-  /// sense, a norm type not above 0, a clip norm below 0.
+  /// The master weights are made from the parameters. Throws InvalidArgument for parameters of another type, a scale
+  /// that makes no sense, a norm type not above 0, a clip norm below 0.
   Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimizer inner, Fp16Options options = {},
                 const ScalerGroups& groups = {});
 
@@ -137,14 +138,14 @@ class Fp16Optimizer {
   /// Gradients of scaled losses, one a parameter; null data: none. Collective over the groups. Throws InvalidArgument
   /// for another number of them or of elements; ScaleAtMinimum; what the communicator throws.
   StepOutcome step(std::span<const comm::Buffer> gradients);
-  /// Every element zero, of these and of the masters' gradients.
+  /// Every element zero, of these and of the master weights' gradients.
   void zero_grad(std::span<const comm::Buffer> gradients);
 
   [[nodiscard]] std::span<const float> master(std::size_t parameter) const { return master_weights_[parameter]; }
   [[nodiscard]] std::span<const float> master_gradient(std::size_t parameter) const { return gradients_[parameter]; }
   [[nodiscard]] Fp16State state() const;
-  /// Goes on from a state, parameters rounded from its masters. Throws InvalidArgument for one of another kind of scale
-  /// or other sizes; then nothing has changed.
+  /// Continues from a state, parameters rounded from its fp32 master weights. Throws InvalidArgument for one of another
+  /// kind of scale or other sizes; then nothing has changed.
   void load(const Fp16State& state);
 
  private:

@@ -69,14 +69,14 @@ class GradScaler {
 
   [[nodiscard]] bool is_enabled() const { return options_.enabled; }
   [[nodiscard]] bool has_scale() const { return exists_; }
-  /// Before there is one, the first scale as it was given.
+  /// The scale; before the first scaled(), the initial one as it was given.
   [[nodiscard]] double scale() const {
     if (!options_.enabled) return 1;
     return exists_ ? static_cast<double>(scale_.scale) : scale_.rule.init_scale;
   }
   [[nodiscard]] std::int64_t growth_tracker() const { return scale_.growth_tracker; }
   [[nodiscard]] Stage stage(int optimizer) const;
-  /// What was found since the last update(), agreed on; nothing where nobody has looked.
+  /// What was found since the last update(), agreed on; nothing where no check was made.
   [[nodiscard]] std::optional<float> found_inf(int optimizer) const;
   void set_growth_factor(double factor) { set(&TorchRule::growth_factor, factor); }
   void set_backoff_factor(double factor) { set(&TorchRule::backoff_factor, factor); }

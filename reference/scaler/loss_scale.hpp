@@ -66,7 +66,7 @@ struct HysteresisScale {
   HysteresisRule rule{};
   float scale = static_cast<float>(rule.initial_scale);
   std::int64_t growth_tracker = 0;
-  std::int64_t hysteresis_tracker = rule.hysteresis;  // chances left; goes on falling below 0
+  std::int64_t hysteresis_tracker = rule.hysteresis;  // chances left; continues to fall below 0
   friend bool operator==(const HysteresisScale&, const HysteresisScale&) = default;
 };
 

@@ -59,7 +59,7 @@ scaler::TorchRule torch_rule(const Arguments& init) {
 }
 
 // A scaler and its optimizers, driven by a list of operations. What the scaler refuses is told in the row, and the list
-// goes on; what is no operation at all is refused as a whole.
+// continues; what is not an operation at all is rejected as a whole.
 class TorchTrace {
  public:
   TorchTrace(const Arguments& arguments, bool as_torch)

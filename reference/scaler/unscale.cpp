@@ -29,7 +29,7 @@ namespace {
 
 using comm::DType;
 
-// Results of so many bytes in one call are not in the cache any more when they are read.
+// Results of this size in one call are not in the cache any more when they are read.
 constexpr std::size_t kCacheBytes = std::size_t{32} << 20;
 
 void check(const Unscaling& one, std::size_t index) {

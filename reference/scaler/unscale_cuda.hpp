@@ -17,7 +17,7 @@ namespace plumbline::scaler {
 /// on, and *found_inf = 1, in its memory, where an element is infinite or NaN; else *found_inf stays. A launch for each
 /// 1000 gradients.
 /// The device that was current is current again, if it has a context. Throws what unscale_work() throws; DeviceFailure
-/// where CUDA refuses.
+/// where CUDA reports an error.
 void unscale_on_device(std::span<const Unscaling> gradients, float inverse, float* found_inf, void* stream = nullptr);
 
 /// For device::make_cuda().

@@ -20,7 +20,7 @@ struct UnscaleStep {
   template <class From, class To>
   PLUMBLINE_HOST_DEVICE void operator()(From from, To& to) {
     const auto value = device::widened(from);
-    // The exponent of an infinity and of NaN has all bits set: then the difference with itself is no number.
+    // The exponent of an infinity and of NaN has all bits set: then the difference with itself is NaN.
     found |= !(value - value == 0);
     to = device::narrowed<To>(value * static_cast<device::Wide<From>>(inverse));
   }

@@ -117,7 +117,7 @@ class Actions {
   // Whether a is over when b begins. Both of one rank.
   [[nodiscard]] bool before(Index a, Index b) const { return group(a) < group(b); }
 
-  // The first action of a name; kNone where there is none. The stage may lie outside.
+  // The first action of a name; kNone if the schedule has none. The stage may lie outside.
   [[nodiscard]] Index find(Kind kind, int stage, int micro_batch) const {
     const auto& table = tables_[static_cast<std::size_t>(kind)];
     if (table.empty() || stage < 0 || stage >= schedule_.stages) return kNone;
@@ -617,7 +617,7 @@ class Checker {
       }
   }
 
-  // The how-manieth message a message is between its two ranks, at both ends.
+  // The index of a message between its two ranks, at both ends.
   void judge_order() {
     const auto ranks = static_cast<std::size_t>(actions_.ranks());
     std::vector<int> number(actions_.size(), 0), to(ranks, 0), from(ranks, 0);
@@ -660,7 +660,7 @@ class Checker {
   Actions actions_;
   bool has_messages_ = false, has_waits_ = false;
   std::vector<Index> doubled_;   // actions whose name there is already
-  std::vector<Index> partners_;  // of each message, its other side; kNever where there is none
+  std::vector<Index> partners_;  // of each message, its other side; kNever if it has none
 };
 
 }  // namespace

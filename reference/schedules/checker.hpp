@@ -12,10 +12,10 @@
 //                       rendezvous a message is over when both sides have posted it; buffered, a send is over at once.
 //                       A schedule that needs buffers is not valid, but the report says that they save it
 //         waits       where a schedule waits for sends (WAIT_SEND), for each of an output or a gradient once, and
-//                     behind it.
+//                     after it.
 //                     Such a send does not hold its rank up, its wait does until the receive is posted
 //         Messages meet by name. Where first-in-first-out matching between two ranks would deliver another message,
-//         that is a warning, or an error when it is the matching asked for.
+//         that is a warning, or an error when it is the requested matching.
 //         A schedule without messages is first proved free of cycles between its computations; then, when nothing else
 //         is wrong, it is lowered (lower() in lowering.hpp) and its messages are proved as well. Positions of their
 //         problems are then those in the lowered rows.
@@ -38,7 +38,7 @@
 namespace plumbline::schedules {
 
 enum class ProblemKind : std::uint8_t {
-  range,            // a stage or micro-batch that there is not
+  range,            // a stage or micro-batch that does not exist
   wrong_rank,       // on another rank than the stage's
   doubled,          // done before, or back-propagated twice
   missing,          // a computation, or a reduction that other stages have, is not there
@@ -46,9 +46,9 @@ enum class ProblemKind : std::uint8_t {
   after_reduction,  // after the stage's gradients were reduced for the optimizer
   resharded,        // while the stage's parameters are given up
   no_neighbour,     // a message beyond the first or last stage
-  missing_send,     // a message that nobody sends
-  missing_receive,  // a message that nobody receives
-  missing_wait,     // a send that nobody waits for, where others are waited for
+  missing_send,     // a receive without its send
+  missing_receive,  // a send without its receive
+  missing_wait,     // a send without a wait, where others have one
   activations,      // more of them at once than the limit
   cycle,            // computations of several ranks wait for each other
   deadlock,         // messages do
@@ -89,7 +89,7 @@ struct CheckOptions {
   bool forward_only = false;
   /// The most activations at once, by rank; empty: any number.
   std::vector<int> activation_limits{};
-  /// At most so many problems of a kind are reported; the rest are counted.
+  /// Most problems of a kind that are reported; the rest are counted.
   std::size_t most_of_a_kind = 20;
 };
 
@@ -105,8 +105,8 @@ struct CheckReport {
   [[nodiscard]] bool valid() const;
 };
 
-/// Throws InvalidArgument when the schedule is none: fewer than one stage or micro-batch, stage_to_rank or limits of
-/// another length than they must have or of ranks that there are not, more than 2^27 pairs of stage and micro-batch.
+/// Throws InvalidArgument for an invalid schedule: fewer than one stage or micro-batch, stage_to_rank or limits of
+/// another length than they must have or with ranks that do not exist, more than 2^27 pairs of stage and micro-batch.
 [[nodiscard]] CheckReport check(const Schedule& schedule, const CheckOptions& options = {});
 
 }  // namespace plumbline::schedules

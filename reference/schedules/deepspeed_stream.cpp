@@ -23,7 +23,7 @@ InstructionStream empty_stream(int stage, int stages, int buffers) {
 
 std::string with_buffer(std::string_view name, int buffer) { return fmt::format("{}(buffer_id={})", name, buffer); }
 
-// What a stage is at in a step; the micro-batch may be one that there is not.
+// What a stage is at in a step; the micro-batch may be one that does not exist.
 struct Turn {
   bool forward = true;
   int micro_batch = -1;

@@ -100,7 +100,7 @@ class Executor {
     // 2. The row in its order, joined actions at once.
     for (row_.at = 0; row_.at < row_.actions.size();) {
       const std::span<const Action> joined = joined_actions();
-      // 2a. Messages are started, and go on beside what follows.
+      // 2a. Messages are started, and run beside what follows.
       if (is_message(joined.front().kind)) messages_.post(joined);
       // 2b. The schedule's own waits for sends.
       else if (is_send_wait(joined.front().kind))

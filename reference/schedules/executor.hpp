@@ -2,7 +2,7 @@
 // caller's.
 //
 // Model   Takes the rank's actions in their order. A computation calls back; a message, or a group of joined ones, is
-//         started at once (Communicator::start) and goes on beside the computations: a computation waits for its own
+//         started at once (Communicator::start) and runs beside the computations: a computation waits for its own
 //         receive, on the host's memory and where calls are nonblocking for that alone, else for what was started with
 //         it, too; a receive for its metadata; and sends are waited for when more than `most_outstanding_sends` are
 //         under way, and at the end. Waiting later than the schedule says is never worse: what check() proves free of
@@ -43,7 +43,7 @@ struct StageCallbacks {
   Compute forward;
   Compute backward;         // of input and weights
   Compute input_gradient;   // (optional, where the schedule does not split backwards)
-  Compute weight_gradient;  // (optional, likewise)
+  Compute weight_gradient;  // (optional, too)
   /// The memory of a message that this rank sends or receives, named by its action. A sent value is read only.
   std::function<comm::Buffer(const Action& message)> buffer;
   /// (optional, in place of buffer) The memory of a message of several tensors, in their order; each is a call of its
@@ -51,16 +51,16 @@ struct StageCallbacks {
   std::function<std::vector<comm::Buffer>(const Action& message)> tensors;
   /// The message is over: its memory is the caller's again. (optional)
   std::function<void(const Action& message)> release;
-  /// The result of a stage whose neighbour is on this rank too, named by the send that there is not. (optional)
+  /// The result of a stage whose neighbour is on this rank too, named by the send that is omitted. (optional)
   std::function<void(const Action& send)> hand_over;
   OfStage unshard;           // (optional)
   OfStage reshard;           // (optional)
   OfStage reduce_gradients;  // (optional)
 };
 
-/// A number that no other message of a schedule with so many stages has, the same on both sides.
+/// A number that no other message of a schedule with `stages` stages has, the same on both sides.
 [[nodiscard]] int tag_of(const Action& message, int stages);
-/// Each tensor that has more than so many bytes in pieces of as many whole elements as fit, one at least; the last
+/// Each tensor that has more than the given bytes in pieces of the whole elements that fit, at least one; the last
 /// piece is what is left. The others as they are, also those without elements.
 [[nodiscard]] std::vector<comm::Buffer> pieces_of(std::span<const comm::Buffer> tensors,
                                                   std::optional<std::int64_t> most_bytes);
@@ -98,7 +98,7 @@ struct ExecutorOptions {
 /// share one.
 class EmulatedDevice {
  public:
-  /// Throws InvalidArgument for options that simulate() refuses.
+  /// Throws InvalidArgument for options that simulate() rejects.
   EmulatedDevice(const Schedule& schedule, int rank, SimulationOptions options, double seconds = 1);
   ~EmulatedDevice();
   EmulatedDevice(const EmulatedDevice&) = delete;

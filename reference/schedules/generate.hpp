@@ -1,8 +1,8 @@
-// reference/schedules/generate.hpp: the schedules that there are, each a pure function of the pipeline's shape.
+// reference/schedules/generate.hpp: the known schedules, each a pure function of the pipeline's shape.
 //
-// Model   A schedule of computations alone. p ranks, m micro-batches, v stages on each rank. Stages lie in turn (stage
-//         s on rank s mod p) but for the V shapes (zbv, v-half, v-min, dualpipev, auto of two: stage s and stage 2p-1-s
-//         on rank s). Cells are equal
+// Model   A schedule of computations alone. p ranks, m micro-batches, v stages on each rank. Stages lie in a loop
+//         (stage s on rank s mod p) but for the V shapes (zbv, v-half, v-min, dualpipev, auto of two: stage s and stage
+//         2p-1-s on rank s). Cells are equal
 //         to PyTorch's compute_only rows where PyTorch has the schedule, idle cells included; they carry no meaning for
 //         the order, and without_idle() drops them.
 // Cost    O(actions), a few ns each.
@@ -31,7 +31,7 @@ struct Shape {
 /// Throws InvalidArgument, with the rule, for a shape that the family does not have, for numbers below 1, and for more
 /// than 2^26 computations of a kind.
 [[nodiscard]] Schedule generate(ScheduleKind schedule_kind, const Shape& shape);
-/// As PyTorch: refuses also 1F1B of fewer micro-batches than ranks, which nothing but its own order of messages
+/// As PyTorch: rejects also 1F1B of fewer micro-batches than ranks, which only its own order of messages
 /// forbids. Throws Unsupported for what PyTorch does not have.
 [[nodiscard]] Schedule generate_as_torch(ScheduleKind schedule_kind, const Shape& shape);
 
@@ -74,11 +74,11 @@ struct AutomaticSchedule {
 };
 
 /// Throws InvalidArgument for other than 1 or 2 stages a rank, more than 2^17 computations of a kind, what generate()
-/// and simulate() refuse, and for limits of another length than the ranks' or below what any schedule needs: 1 with one
+/// and simulate() reject, and for limits of another length than the ranks' or below what any schedule needs: 1 with one
 /// stage a rank, 2 with two.
 [[nodiscard]] AutomaticSchedule automatic(const Shape& shape, const AutomaticOptions& options = {});
 
-/// What no schedule that trains these stages on these ranks can undercut: the work of each rank behind the first
+/// What no schedule that trains these stages on these ranks can undercut: the work of each rank after the first
 /// forward that can reach it, with what has to follow its last input gradient; the way of one micro-batch there and
 /// back; and, within a limit, the time that activations cannot but live. `limits`: of each rank, or empty.
 /// Throws what simulate() throws for `costs`.

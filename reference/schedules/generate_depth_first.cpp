@@ -31,7 +31,7 @@ class DepthFirst {
   Row row_;
 };
 
-// Calls fill(rank, computations of the rank) for each rank. A forward makes so many actions of its rank, itself
+// Calls fill(rank, computations of the rank) for each rank. A forward makes several actions of its rank, itself
 // included.
 template <class Fill>
 Schedule by_rank_in_groups(const Shape& shape, int group, std::size_t actions_of_forward, const Fill& fill) {

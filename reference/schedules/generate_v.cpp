@@ -169,7 +169,7 @@ class DualPipeVRank {
 
 namespace detail {
 
-// The pattern needs 2p-1 micro-batches; of fewer, the cells of those that there are not stay idle.
+// The pattern needs 2p-1 micro-batches; of fewer, the cells of the missing ones stay idle.
 Schedule zbv(const Shape& shape) {
   Schedule schedule = empty_schedule(shape, Placement::v);
   const int micro_batches = std::max(2 * shape.ranks - 1, shape.micro_batches);

@@ -161,7 +161,7 @@ template <int gates>
 Number cell(const Reader& layer) {
   return recurrent_layer(layer, {gates}, layer.size("input_size"), layer.size("hidden_size"));
 }
-// Layers after the first are all alike: their input is what the directions of the one before hand on.
+// Layers after the first are all equal: their input is what the directions of the one before hand on.
 template <int gates>
 Number recurrent(const Reader& layer) {
   const Number hidden = layer.size("hidden_size"), directions{layer.flag("bidirectional", false) ? 2 : 1};

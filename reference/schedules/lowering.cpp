@@ -1,12 +1,12 @@
 // Our own order of sends and receives.
 //
 // Between two computations of a rank lies a gap: the sends of what was computed, and the receives of what will be. A
-// gap's messages are posted together, and the rank goes on when all of them have met their counterparts. The ranks are
-// followed through their rows, each as far as it can go. When none can, every rank is in a gap; those whose sends
+// gap's messages are posted together, and the rank continues when all of them have met their counterparts. The ranks
+// are followed through their rows, each as far as it can go. When none can, every rank is in a gap; those whose sends
 // nobody receives yet are helped: the receive is posted in the gap in which the receiver is. What is left in the gaps
 // then are receives only. Take, of all computations not yet done, one that depends on none of the others: what it needs
-// has been computed, hence sent, hence received, so its rank goes on. So if nobody does, the computations wait for each
-// other in a cycle.
+// has been computed, hence sent, hence received, so its rank continues. So if no rank does, the computations wait for
+// each other in a cycle.
 //
 // Messages meet at one moment on both sides, and a gap's messages are written in the order in which they met; so two
 // ranks have their messages of one direction in one order.
@@ -52,7 +52,7 @@ class Shapes {
     if (metadata_ == Metadata::once) return first_[static_cast<std::size_t>(sender)] == micro_batch;
     return metadata_ == Metadata::each;
   }
-  /// Whether the shape that is sent once comes ahead of the first receive.
+  /// Whether the shape that is sent once comes before the first receive.
   [[nodiscard]] bool in_order(std::span<const int> stage_to_rank) const {
     for (std::size_t stage = 1; stage < first_.size(); ++stage)
       if (stage_to_rank[stage - 1] != stage_to_rank[stage] && first_[stage - 1] != first_[stage]) return false;

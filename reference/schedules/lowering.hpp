@@ -3,7 +3,7 @@
 // Model   Stages on different ranks exchange messages: a forward's output goes to the next stage, a backward's (or
 //         input gradient's) gradient to the stage before. A message is a SEND on one rank and a RECV on the other,
 //         which names the receiving stage. Two orders:
-//         - lower(), ours: a send stands right behind what made it, a receive right in front of what needs it, and what
+//         - lower(), ours: a send stands right after what made it, a receive right before what needs it, and what
 //           stands between two computations is posted together (joined). No pair of ranks waits for each other, even
 //           where a send returns only after its receive is posted: see lowering.cpp. Where the order of two ranks
 //           crosses, so that a message is sent long before it is used, its receive moves forward to where the sender
@@ -11,7 +11,7 @@
 //           order.
 //         - add_send_recv(), PyTorch's: the receive stands where its rank is when the sender sends. All actions of all
 //           ranks have one common order in which each send is followed by its receive, so this is free of deadlock too.
-//         Computations that wait for each other in a cycle are refused by both.
+//         Computations that wait for each other in a cycle are rejected by both with InvalidArgument.
 // Cost    Linear in the actions, about 7 ns each of the result while they are in the cache. PyTorch's passes have the
 //         same results, not the same growth.
 // Sources torch.distributed.pipelining.schedules (orders and actions); Megatron-LM's and ColossalAI's fused exchanges;
@@ -32,7 +32,7 @@
 
 namespace plumbline::schedules {
 
-/// When the shape of a stage's output is sent ahead of it. A gradient has its output's shape, so it needs none.
+/// When the shape of a stage's output is sent before it. A gradient has its output's shape, so it needs none.
 enum class Metadata {
   none,
   once,  // with the first micro-batch that a stage sends
@@ -50,17 +50,17 @@ enum class Metadata {
 [[nodiscard]] Schedule add_send_recv(const Schedule& schedule);
 
 /// UNSHARD in front of the stages that are computed next, of at most `most_gathered` stages at a time (a pair that is
-/// computed at once counts together), RESHARD behind. Idle cells are dropped. Throws InvalidArgument for most_gathered
-/// < 1.
+/// computed at once counts together), RESHARD after it. Idle cells are dropped. Throws InvalidArgument for
+/// most_gathered < 1.
 [[nodiscard]] Schedule add_unshard_reshard(const Schedule& schedule, int most_gathered = 3);
-/// REDUCE_GRAD behind a stage's last weight gradient: the one that makes it schedule.micro_batches. Idle cells are
-/// dropped. Throws InvalidArgument for a backward of a stage or micro-batch that there is not, or on another rank than
-/// its stage.
+/// REDUCE_GRAD after a stage's last weight gradient: the one that makes it schedule.micro_batches. Idle cells are
+/// dropped. Throws InvalidArgument for a backward of a stage or micro-batch that does not exist, or on another rank
+/// than its stage.
 [[nodiscard]] Schedule add_reduce_gradients(const Schedule& schedule);
 /// Moves receives, of a schedule with messages, to what needs them; in front of a send to a higher rank, though, those
 /// that are due from it. Throws InvalidArgument where nothing needs a receive.
 [[nodiscard]] Schedule defer_receives(const Schedule& schedule);
-/// An I with its W right behind it (idle cells aside, which are dropped) becomes a B.
+/// An I with its W right after it (idle cells aside, which are dropped) becomes a B.
 [[nodiscard]] Schedule merge_backward_halves(const Schedule& schedule);
 
 /// A WAIT_SEND for each send of an output or a gradient, in the order of the sends: so late that at most
@@ -75,19 +75,19 @@ enum class Metadata {
 // ---- What a pipeline's messages are made of: the dtypes and shapes of their tensors, and how
 // the next stage gets to know them.
 //
-// Model   A stage's output is a list of tensors. Whoever receives it has to know count, dtypes and shapes first. Either
-//         they are promised (Metadata::none), or told ahead of the output: with a boundary's first micro-batch and kept
+// Model   A stage's output is a list of tensors. Its receiver must know count, dtypes and shapes first. Either
+//         they are promised (Metadata::none), or sent before the output: with a boundary's first micro-batch and kept
 //         from then on (once), or with each (each), where all of it may change, the number of dimensions too. A
 //         gradient has the dtypes and shapes of the floating tensors of what it is the gradient of.
-// Message One call of a fixed number of int64, so that its receive can be posted by whoever knows nothing yet: how many
-//         words follow that count; the number of tensors; of each the number of dimensions, the dimensions, the dtype's
-//         place in comm::kAllDTypes, the program's type, whether it requires a gradient, and 0, or 1 and its strides;
-//         zeros. One call, and not two of which the first says how long the second is: what
-//         check() proves of schedules is about messages that are there or not, and a message in two steps would have
+// Message One call of a fixed number of int64, so that its receive can be posted by a rank that knows nothing yet: the
+//         number of words after that count; the number of tensors; of each the number of dimensions, the dimensions,
+//         the dtype's place in comm::kAllDTypes, the program's type, whether it requires a gradient, and 0, or 1 and
+//         its strides; zeros. One call, and not two of which the first says how long the second is: what
+//         check() proves of schedules is about messages that exist or not, and a message in two steps would have
 //         ranks wait where it sees none.
 // Errors  DescriptionMismatch, before anything is sent, where an output is not what was promised or told; the
-//         communicator can go on. InvalidArgument for what no tensor is, for words that are no description, and where
-//         the words of a message do not suffice. StateError where nothing was told yet.
+//         communicator remains usable. InvalidArgument for what no tensor is, for words that are no description, and
+//         where the words of a message do not suffice. StateError where no description was sent yet.
 // Sources ColossalAI communication/utils.py (number of dimensions, then dimensions, as int64, once a boundary and
 //         chunk);
 //         Megatron-LM's variable sequence lengths; stage metadata of torch.distributed.pipelining.
@@ -121,7 +121,7 @@ class DescriptionMismatch : public Error {
 /// Words of a message: 2 KiB, enough for 28 tensors of four dimensions.
 inline constexpr std::size_t kDescriptionWords = 256;
 
-/// The words, without zeros behind them.
+/// The words, without trailing zeros.
 [[nodiscard]] std::vector<std::int64_t> encode(const TensorDescriptions& tensors);
 [[nodiscard]] TensorDescriptions decode(std::span<const std::int64_t> words);
 
@@ -129,12 +129,12 @@ inline constexpr std::size_t kDescriptionWords = 256;
 /// communicator: its memory is what the executor's callbacks name for SEND and RECV of metadata.
 class DescriptionExchange {
  public:
-  /// `promised` counts where nothing is told. Both sides are made with equal arguments.
+  /// `promised` counts where no description is sent. Both sides are made with equal arguments.
   explicit DescriptionExchange(Metadata told, TensorDescriptions promised = {});
 
   /// The message that tells of a micro-batch's output. Throws StateError where nothing is to be told (any more).
   [[nodiscard]] comm::Buffer tell(int micro_batch, const TensorDescriptions& tensors);
-  /// The memory for what is told of it. Throws likewise.
+  /// The memory for the received description. Throws as tell().
   [[nodiscard]] comm::Buffer room(int micro_batch);
   /// What the micro-batch's output is, as promised or told. On the side that hears: once the message has come.
   [[nodiscard]] const TensorDescriptions& expected(int micro_batch);

@@ -23,7 +23,7 @@ class RankSet {
   [[nodiscard]] bool empty() const {
     return std::ranges::all_of(words_, [](std::uint64_t word) { return word == 0; });
   }
-  /// Takes all; a rank that is put in meanwhile is taken if it comes behind the one that is being taken.
+  /// Takes all; a rank that is put in meanwhile is taken if it comes after the one that is being taken.
   template <class Take>
   void take_all(const Take& take) {
     for (std::size_t i = 0; i < words_.size(); ++i)

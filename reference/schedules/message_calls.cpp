@@ -49,7 +49,7 @@ std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<c
   const auto on_host = [](const comm::Call& call) {
     return call.in.device.kind == comm::Device::Kind::cpu && call.out.device.kind == comm::Device::Kind::cpu;
   };
-  // Where start() lasts until a call is over, one behind another could wait for a rank that does so, too.
+  // Where start() lasts until a call is over, one after another could wait for a rank that does so, too.
   if (!communicator.capabilities().has(comm::Capability::nonblocking) || !std::ranges::all_of(calls, on_host))
     return start_together(communicator, calls);
   std::vector<comm::Work> works;

@@ -1,5 +1,5 @@
-// reference/schedules/names.hpp: the schedules that there are, what is true of each, and every name by which one is
-// asked for. A new one has an enumerator here, a row in names.cpp, and its generator (generate_rows.hpp).
+// reference/schedules/names.hpp: the known schedules, what is true of each, and every name of each.
+// A new one has an enumerator here, a row in names.cpp, and its generator (generate_rows.hpp).
 //
 // Names   Ours ("interleaved"), PyTorch's as get_schedule_class() takes them ("Interleaved1F1B", also with "Schedule"
 //         before it, as its classes are called), and those of run specifications ("interleaved-1f1b"). All are taken in
@@ -19,12 +19,12 @@ namespace plumbline::schedules {
 
 enum class ScheduleKind {
   gpipe,        // all forwards, then all backwards, the first micro-batch first; v = 1
-  one_f_one_b,  // min(p-r-1, m) forwards, then forwards and backwards in turn; v = 1
+  one_f_one_b,  // min(p-r-1, m) forwards, then forwards and backwards alternately; v = 1
   interleaved,  // the same in rounds of max(1, m/p), which must divide m; each round goes through all chunks. For v = 1
                 // it is 1F1B itself, for any m
-  looped_breadth_first,     // a chunk's micro-batches all at once; backwards in reverse
-  zb_h1,                    // 1F1B whose weight gradients lag by r micro-batches; v = 1
-  zb_h2,                    // twice as many forwards ahead, and a lag of 2r: no bubble for equal times; v = 1
+  looped_breadth_first,  // a chunk's micro-batches all at once; backwards in reverse
+  zb_h1,                 // 1F1B whose weight gradients lag by r micro-batches; v = 1
+  zb_h2,  // twice the forwards of zb_h1 before the first backward, and a lag of 2r: no bubble for equal times; v = 1
   interleaved_zero_bubble,  // interleaved with the warm-up of zb_h1 and its lag; the same rounds
   zbv,                      // PyTorch's fixed pattern; v = 2
   v_half,                   // half of 1F1B's bubble, and about half of its activations, for equal times; v = 2
@@ -40,8 +40,8 @@ struct ScheduleTraits {
   std::string_view name = {};               // ours
   std::string_view in_specifications = {};  // empty: no specification trains by it
   std::string_view torch = {};              // of PyTorch's class, without "Schedule"; empty: PyTorch has none
-  int stages_per_rank = 0;                  // exactly so many; 0: any number
-  int usual_stages_per_rank = 1;            // where nobody says how many
+  int stages_per_rank = 0;                  // exactly this number; 0: any number
+  int usual_stages_per_rank = 1;            // if the caller gives none
   Placement placement = Placement::loop;    // automatic of 2 stages a rank is in a V, too
   bool splits_backward = false;             // has I and W
   std::string_view rule = {};               // in a line, for readers

@@ -2,10 +2,10 @@
 //
 // Model   A partition is a list of boundaries: part p has the items [boundaries[p], boundaries[p+1]). It starts at 0,
 //         ends at the number of items and never falls, so every item has exactly one owner; is_partition() says so,
-//         whoever made it.
+//         whatever made it.
 //         With several chunks (virtual stages), part c*stages + r is chunk c of rank r.
 // Cost    Uniform: O(parts). Optimal: O(items x parts) time, O(items) memory.
-// Sources DeepSpeed runtime/utils.py and ColossalAI builder/pipeline.py for what partitions are asked for; their own
+// Sources DeepSpeed runtime/utils.py and ColossalAI builder/pipeline.py for the operations on partitions; their own
 //         rules, which differ, are below. Optimal: the linear partition problem, by dynamic programming.
 #pragma once
 
@@ -36,13 +36,13 @@ struct FixedEnds {
   std::optional<int> last = {};
 };
 /// The same, with ends of given sizes: what is left is split evenly among the other parts. Throws InvalidArgument also
-/// for a size below 0, for more items at the ends than there are, and where nobody is there to take the rest; with the
+/// for a size below 0, for more items at the ends than exist, and where no part is left for the rest; with the
 /// arithmetic. Source: Megatron-LM's num_layers_in_first_pipeline_stage and num_layers_in_last_pipeline_stage.
 [[nodiscard]] Boundaries partition_uniform(int items, int parts, const FixedEnds& ends);
 
-/// The partition whose heaviest part is as light as can be, and where no part is empty as long as there are as many
-/// items as parts; of several, the one whose parts, from the first on, have the most items. Throws InvalidArgument for
-/// parts < 1, and for a weight below 0 or not finite, with its position.
+/// The partition whose heaviest part is as light as can be, and where no part is empty unless there are fewer items
+/// than parts; of several, the one whose parts, from the first on, have the most items. Throws InvalidArgument
+/// for parts < 1, and for a weight below 0 or not finite, with its position.
 [[nodiscard]] Boundaries partition_optimal(std::span<const double> weights, int parts);
 /// The weight of the heaviest part. Throws InvalidArgument unless it is a partition of the weights.
 [[nodiscard]] double heaviest_part(std::span<const double> weights, const Boundaries& boundaries);
@@ -62,8 +62,8 @@ struct Interval {
 
 // ---- The partitions of ColossalAI and DeepSpeed, where they differ from ours.
 //
-// Model   Whoever compares layer placements, or loads another system's checkpoint, needs that system's answer and not
-//         the best one. Each function gives the recorded answers of its system, corners included.
+// Model   A user who compares layer placements, or loads another system's checkpoint, needs that system's answer and
+//         not the best one. Each function gives the recorded answers of its system, corners included.
 // Quirks  ColossalAI: the remainder goes to the last parts, a part at a time; balanced takes a weight of 0 for 1, and
 //         falls back to uniform when there are no more items than parts. DeepSpeed from 0.7 on minimises the heaviest
 //         minus the lightest part, which is not the smallest heaviest part; of equal choices the last split wins.
@@ -84,14 +84,14 @@ struct ColossalaiPartition {
 [[nodiscard]] ColossalaiPartition colossalai_balanced(std::span<const std::int64_t> weights, int stages, int chunks);
 
 /// As the source: fewer than no items give that number throughout, fewer than no parts no boundaries. Throws
-/// InvalidArgument for items that nobody takes (parts = 0), and for more items than parts where both are below 1.
+/// InvalidArgument for items without a part (parts = 0), and for more items than parts where both are below 1.
 [[nodiscard]] Boundaries deepspeed_uniform(int items, int parts);
 /// O(items^2 x parts). Without weights or parts, as the source: the number of items alone. Throws InvalidArgument for
 /// parts < 0, for sums of weights that are not finite, and for items^2 x parts above 2^33.
 [[nodiscard]] Boundaries deepspeed_balanced(std::span<const double> weights, int parts);
 /// The same, but throws InvalidArgument for fewer than no parts unless there are fewer items still.
 [[nodiscard]] Boundaries deepspeed06_uniform(int items, int parts);
-/// As the source, no boundaries for fewer than no parts. Throws InvalidArgument for items that nobody takes (parts =
+/// As the source, no boundaries for fewer than no parts. Throws InvalidArgument for items without a part (parts =
 /// 0), for fewer than no parts without items, for sums of weights that are not finite, and where the bisection ends at
 /// a bottleneck that leaves weight without a place (weights below 0). Where neighbouring numbers of the weights' size
 /// lie farther apart than 1e-3 the source may never end; the bisection ends when no bound moves any more.
@@ -107,7 +107,7 @@ struct ColossalaiPartition {
 // Quirks  DeepSpeed lowers the whole method, the expression with it (\D is \d), and lets it end at the next colon, so
 //         that (?:a|b) is an open parenthesis.
 // Unlike  Expressions are ECMAScript's and not Python's: named groups, \A and \Z, look-behind are not known. Matching
-//         takes polynomial time, so references to groups are refused as well.
+//         takes polynomial time, so references to groups are rejected with InvalidArgument as well.
 // Source  DeepSpeed runtime/pipe/module.py (0.19.8), whose partition functions of 0.6.3 are at hand as well; ColossalAI
 //         builder/pipeline.py at #94.
 
@@ -118,7 +118,7 @@ struct LayerDescription {
 };
 
 /// Throws InvalidArgument for a method that the source does not have, `profile` among them, NotFound for an expression
-/// that is found in no type, and InvalidArgument for an expression that is none, or is longer than 256 characters, or
+/// that is found in no type, and InvalidArgument for an invalid expression, or one longer than 256 characters, or
 /// whose repetitions multiply to more than 1000; else as deepspeed_uniform() and deepspeed_balanced().
 [[nodiscard]] Boundaries deepspeed_by_method(std::span<const LayerDescription> layers, int parts,
                                              std::string_view method);
@@ -138,7 +138,7 @@ struct LayerDescription {
 // ---- Megatron-LM's ways to say which layers a stage has.
 //
 // Model   A layout is a text, a character a layer: E embedding, t transformer layer, m multi-token prediction, L loss;
-//         | ends a stage, commas mean nothing. Stage c x ranks + r is chunk c of rank r. Or nobody says, and the
+//         | ends a stage, commas mean nothing. Stage c x ranks + r is chunk c of rank r. Or no layout is given, and the
 //         embedding or the loss is counted as one more layer of an even split, so that the stage that has it gets a
 //         transformer layer fewer.
 // Text    (…)*N repeats what is between the parentheses, x*N the character before it, | included: "Et*3|(tt|)*29,m|L".
@@ -173,8 +173,8 @@ struct LayoutDemands {
   std::optional<int> prediction_layers = {};  // nothing: none
 };
 /// Throws InvalidArgument, with the place of the layer that is wrong, unless the ranks divide the stages, the only
-/// embedding is the first layer and the only loss the last, the layers are as many as demanded, and the multi-token
-/// prediction stands behind every transformer layer, in one stage, and that its rank's last.
+/// embedding is the first layer and the only loss the last, the number of layers is the demanded one, and the
+/// multi-token prediction stands after every transformer layer, in one stage, and that its rank's last.
 void require_layout(const PipelineLayout& layout, const LayoutDemands& demands);
 
 /// Which of the model's layers of a kind each stage has.
@@ -198,7 +198,7 @@ struct CountedEnds {
 //
 // Model   In its steady state a pipeline takes, for each micro-batch, as long as its slowest part: a stage's forward
 //         and backward, or a boundary's message, which moves beside the computations and each way on a link of its own.
-//         Stage s of p keeps its parameters and the activations of as many micro-batches as the schedule has it keep at
+//         Stage s of p keeps its parameters and the activations of the micro-batches that the schedule keeps at
 //         once, min(p-s, m) in 1F1B; both have to fit. Each stage has a layer at least, and a rank one stage.
 // Exact   Of all partitions that fit none has a shorter period; times are sums in the order of the layers, so that
 //         whole numbers stay whole. Bytes are counted exactly, below 2^53.
@@ -218,7 +218,7 @@ struct LayerCost {
 };
 
 struct StageLimits {
-  std::vector<int> kept{};  // by stage, of how many micro-batches the activations are kept at once
+  std::vector<int> kept{};  // by stage, the number of micro-batches whose activations are kept
   std::int64_t memory = std::numeric_limits<std::int64_t>::max();  // bytes a rank
   double bandwidth = std::numeric_limits<double>::infinity();      // bytes a second between two stages, each way
 };
@@ -243,7 +243,7 @@ class NoPartitionFits : public InvalidArgument {
   std::int64_t missing_;
 };
 
-/// As many parts as `limits.kept` has entries. Of several best partitions, the one whose stages, from the first on,
+/// One part per entry of `limits.kept`. Of several best partitions, the one whose stages, from the first on,
 /// have the most layers. Throws NoPartitionFits; InvalidArgument for more stages than layers, no stage, numbers that
 /// are negative or not finite (with the layer), a bandwidth that is not above 0, sums of bytes of 2^53 and more, and
 /// for layers^2 x stages above 2^33.
@@ -273,7 +273,7 @@ struct StageCost {
 // Source  Huang et al., arXiv:1811.06965 (the bubble); Harlap et al., arXiv:1806.03377 (measured layers).
 
 /// `base` with the times, message sizes and activations of the stages that the boundaries make. Throws InvalidArgument
-/// for boundaries that are none of these layers.
+/// for boundaries that do not fit these layers.
 [[nodiscard]] SimulationOptions options_of(std::span<const LayerCost> layers, const Boundaries& boundaries,
                                            const SimulationOptions& base = {});
 

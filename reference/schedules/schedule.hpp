@@ -38,7 +38,7 @@ enum class ActionKind : std::uint8_t {
   send_metadata,      // the shape of the stage's output, to the next stage, before the output itself
   recv_metadata,      // the shape of the stage's input, from the stage before it
   wait_send_forward,  // until the send of the stage's output is over, and its memory free
-  wait_send_backward  // the same of its gradient
+  wait_send_backward  // as wait_send, for its gradient
 };
 [[nodiscard]] std::string_view name_of(ActionKind kind);  // "F", "SEND_F", "REDUCE_GRAD", "" for idle
 /// F, B, I, W.
@@ -84,7 +84,7 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-/// Where stages lie: in turn (0, 1, 0, 1), or there and back (0, 1, 1, 0).
+/// Where stages lie: in a loop (0, 1, 0, 1), or there and back (0, 1, 1, 0).
 enum class Placement { loop, v };
 /// The rank of each stage. Throws InvalidArgument for fewer than one rank or stage, and for there and back unless the
 /// ranks divide the stages. Source: torch.distributed.pipelining's generate_stage_to_rank_mapping.

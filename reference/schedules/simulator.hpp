@@ -1,14 +1,14 @@
 // reference/schedules/simulator.hpp: when each action of a schedule happens, what it costs in idle time, and why.
 //
 // Model   A rank takes its computations one after the other. One begins as soon as the rank is free and what it needs
-//         is there: a forward's input, a backward's gradient, which stages on one rank have at once, others when the
+//         has arrived: a forward's input, a backward's gradient, which stages on one rank have at once, others when the
 //         message arrives. Computations that are joined begin together, when all may, and end together. Idle cells and
 //         everything that is neither computation nor message take no time.
 //         Messages move beside the computations. A link is an ordered pair of ranks; it takes its messages in the order
 //         in which the sender sends them, one after the other: a message of n bytes begins when it is sent and the link
 //         is free, occupies the link for n / bandwidth, and arrives `latency` later. Under rendezvous it does not begin
 //         before the receiver has come to its receive; messages then follow each other as they meet. In a schedule
-//         without messages each result is sent as soon as it is there. Metadata take no time.
+//         without messages each result is sent as soon as it is computed. Metadata take no time.
 // Bubbles The work of a rank is the time that it computes. Its barrier bubble is makespan - work: a step ends for all
 //         at once. Its span bubble is (its last end - its first start) - work.
 // Peak    As checker.hpp counts activations: from F to the end of B or W.
@@ -117,9 +117,9 @@ struct Timeline {
   [[nodiscard]] double ratio_of_work(int rank) const;
 };
 
-/// Throws InvalidArgument for times, sizes, factors that are negative or no numbers, times whose sum no number holds,
-/// lists of the wrong length, more than 2^27 pairs of stage and micro-batch, and a schedule that cannot go on: it says
-/// which ranks wait for what. Of the rest, see check().
+/// Throws InvalidArgument for times, sizes, factors that are negative or NaN, times whose sum overflows,
+/// lists of the wrong length, more than 2^27 pairs of stage and micro-batch, and a schedule that deadlocks: the message
+/// says which ranks wait for what. Of the rest, see check().
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const SimulationOptions& options = {});
 
 /// A timeline from measured periods, one list a rank, an entry an action: what simulate() says of it otherwise. Joined
@@ -145,8 +145,8 @@ struct IdleTime {
 /// bubble.
 [[nodiscard]] std::vector<IdleTime> attribute_idle_time(const Schedule& schedule, const SimulationOptions& options,
                                                         const Timeline& timeline);
-/// The same of a measured timeline: that of timeline_of(), by one clock. Nothing is known of a message but the
-/// computations before and behind it: from the end of the first, or of what the receiver computed meanwhile, whichever
+/// The idle time of a measured timeline, that of timeline_of(), by one clock. Nothing is known of a message but the
+/// computations before and after it: from the end of the first, or of what the receiver computed meanwhile, whichever
 /// is later, it is `transfer` or the receiver's `overhead`. The nominal times are those of `options`, in the timeline's
 /// unit.
 [[nodiscard]] std::vector<IdleTime> attribute_measured_idle_time(const Schedule& schedule,
@@ -157,13 +157,13 @@ struct IdleTime {
 //
 // Model   What a stage keeps of a micro-batch is in a slot of its rank from its forward to the end of its backward or
 //         weight gradient. A forward takes the lowest slot that is free; of computations at once, forwards come first.
-//         A rank needs as many slots as it keeps activations at its peak, and no more: intervals on a line.
+//         A rank needs one slot per activation that it keeps at its peak, and no more: intervals on a line.
 // Cost    O(actions x log slots).
 
 inline constexpr int kNoSlot = -1;
 
 struct ActivationSlots {
-  std::vector<int> counts;  // by rank: how many slots it needs
+  std::vector<int> counts;  // by rank: the number of slots that it needs
   std::vector<std::vector<int>>
       slots;  // of each action of each rank: where its computation's activation is; kNoSlot of
               // what is no computation

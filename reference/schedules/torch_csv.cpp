@@ -10,7 +10,7 @@
 namespace plumbline::schedules {
 namespace {
 
-// The cells without what stands behind their actions: PyTorch reads "0F0abc" as "0F0".
+// The cells without what follows their actions: PyTorch reads "0F0abc" as "0F0".
 std::string without_tails(std::string_view row) {
   constexpr std::string_view kDigits = "0123456789", kBlanks = " \t\r";
   std::string kept;

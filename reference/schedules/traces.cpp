@@ -86,8 +86,8 @@ class RankTrace {
   std::vector<std::string> cells_;
 };
 
-// One stage a rank. Every rank but the first waits for an activation ahead of its forwards, every rank but the last for
-// a gradient ahead of its backwards.
+// One stage a rank. Every rank but the first waits for an activation before its forwards, every rank but the last for
+// a gradient before its backwards.
 void one_f_one_b_rank(RankTrace& trace, const Shape& shape, int rank, bool forward_only) {
   const bool receives = !trace.first(), hears_back = !trace.last();
   const int warmup = std::min(shape.ranks - rank - 1, shape.micro_batches);
@@ -120,7 +120,7 @@ void one_f_one_b_rank(RankTrace& trace, const Shape& shape, int rank, bool forwa
   }
 }
 
-// Several stages a rank. Messages of a step are posted together, behind its computations.
+// Several stages a rank. Messages of a step are posted together, after its computations.
 class InterleavedRank {
  public:
   InterleavedRank(RankTrace& trace, const Shape& shape, int rank, const std::vector<Virtual>& order, int warmup,
@@ -173,10 +173,10 @@ class InterleavedRank {
                      .recv_backward = gradient_comes(k)});
   }
 
-  // Behind the k-th forward, whether an activation comes for a later one: of the rank before, which is a step ahead,
-  // for the next; to the first rank from the last, p-1 steps behind, unless that one was in its last chunk.
+  // After the k-th forward, whether an activation comes for a later one: of the rank before, which is a step ahead,
+  // for the next; to the first rank from the last, p-1 steps later, unless that one was in its last chunk.
   [[nodiscard]] bool activation_comes(int k) const { return k + 1 < total_ && (!trace_.first() || from_the_end(k)); }
-  // The same behind the k-th backward; there the last rank is ahead.
+  // As above after the k-th backward; there the last rank is the earlier one.
   [[nodiscard]] bool gradient_comes(int k) const { return k + 1 < total_ && (!trace_.last() || from_the_end(k)); }
   [[nodiscard]] bool from_the_end(int k) const {
     const int there = k - (shape_.ranks - 1);

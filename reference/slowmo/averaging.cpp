@@ -37,7 +37,7 @@ std::vector<Message> messages_of(std::span<const Buffer> tensors, std::int64_t f
   return messages;
 }
 
-// One behind the other; a single tensor stays where it is.
+// One after the other; a single tensor stays where it is.
 class Flat {
  public:
   Flat(const Message& message, Workspace& workspace) : place_(workspace.place()) {
@@ -75,7 +75,7 @@ bool is_ring_known(const Buffer& values, int ranks) {
   return values.bytes() <= (std::size_t{2} << 20) * static_cast<std::size_t>(ranks);
 }
 
-// A part of a message from element `first` on; the ranks' lie one behind the other. Chunk by chunk of the message's
+// A part of a message from element `first` on; the ranks' lie one after the other. Chunk by chunk of the message's
 // ring: first a copy, and then a sum of two for each further rank.
 void ring_sum_into(const MemorySpace& place, Buffer part, Buffer all, std::int64_t first, std::int64_t chunk,
                    int ranks) {

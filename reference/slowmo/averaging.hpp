@@ -1,6 +1,6 @@
 // reference/slowmo/averaging.hpp: means and broadcasts of lists of tensors, a message a type.
 //
-// Model   Tensors of one type are laid one behind the other, and travel as one message; types in the order in which
+// Model   Tensors of one type are laid one after the other, and travel as one message; types in the order in which
 //         they appear.
 // Numbers plumbline: f32 and f64 are added, in the communicator's order, and divided once; f16 and bf16 are divided
 //         first, so that their sums stay in range. fairscale: all are divided first, and added in the order of gloo's
@@ -27,11 +27,11 @@ class Workspace {
   explicit Workspace(device::MemorySpace place = {}) : place_(std::move(place)) {}
 
   [[nodiscard]] const device::MemorySpace& place() const { return place_; }
-  /// Of a message; of what all ranks give. What was taken before may be overwritten behind it, in the order of the
+  /// Of a message; of what all ranks give. What was taken before may be overwritten after it, in the order of the
   /// stream.
   [[nodiscard]] comm::Buffer message(std::int64_t count, comm::DType dtype) { return taken(message_, count, dtype); }
   [[nodiscard]] comm::Buffer of_all(std::int64_t count, comm::DType dtype) { return taken(of_all_, count, dtype); }
-  /// Behind a call that used it.
+  /// After a call that used it.
   void rest();
 
  private:

@@ -97,7 +97,7 @@ template <template <class> class Step>
 }
 
 // ---- Sums and differences of tensors of any two floating types, as work for a device that takes many in
-// one launch: what halves lose in averages, and their masters keep.
+// one launch: what 16-bit parameters lose in averages, and their master weights keep.
 //
 // Model   to[i] = to[i] + from[i], or to[i] - from[i]: `from` is converted to what the type of `to` computes in, and
 //         the result is rounded once.

@@ -23,7 +23,7 @@ namespace plumbline::slowmo {
 
 /// Applies the rule to all tensors, on a stream (a cudaStream_t; null: the default one) of the device that they are on.
 /// A launch for each 800 tensors. The device that was current is current again, if it has a context. Throws what
-/// slow_step_tables() throws; DeviceFailure where CUDA refuses.
+/// slow_step_tables() throws; DeviceFailure where CUDA reports an error.
 void slow_step_on_device(const SlowRule& rule, std::span<const SlowTensor> tensors, void* stream = nullptr);
 
 /// SlowStepWork, of both conventions, for device::make_cuda().

@@ -31,7 +31,7 @@ gossip::Graph graph_of(const Options& options, const Setting& setting) {
 
 NodeGossip::NodeGossip(comm::Communicator* masters, const Options& options, const Setting& setting)
     : graph_(graph_of(options, setting)), mixing_(options.mixing), heartbeat_(options.heartbeat), node_(setting.node) {
-  // Where gossip lags behind, what the optimizer adds meanwhile must not be multiplied by a share.
+  // Where gossip lags, what the optimizer adds meanwhile must not be multiplied by a share.
   const bool lags = setting.overlap && options.synch_freq > 0;
   is_lazy_ = gossip::is_lazy(graph_, mixing_) && !lags;
   if (!setting.is_master()) return;
@@ -70,7 +70,7 @@ void NodeGossip::mix(std::span<const Buffer> x) {
   weight_ = push_sum_->weight();
 }
 
-// The same values, not mixed anew.
+// The same values, not mixed again.
 void NodeGossip::mix_again(std::span<const Buffer> x, std::string interruption, Clock::time_point until) {
   const std::string words = push_sum_->words_of_round();
   gossip::Backoff backoff(heartbeat_);

@@ -12,7 +12,7 @@ NodeGroups::NodeGroups(Communicator& global, const Options& options, const Setti
   make_missing(setting);
 }
 
-// Groups that are made from it are alike.
+// Groups that are made from it are equal.
 Communicator* NodeGroups::wrapped(Communicator* group, const Options& options, const device::MemorySpace& place) {
   if (group == nullptr || place.is_host()) return group;
   const auto wanted = options.communication_device;

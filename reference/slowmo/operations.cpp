@@ -115,7 +115,7 @@ slowmo::Options options_in(const Arguments& arguments, int world) {
   const slowmo::Setting setting = slowmo::settle(options, 0, world);
   if (setting.sgp)
     options.graph = graph_in(arguments, options.convention, setting.nodes);
-  else  // read all the same: a field that does not matter is none that is unknown
+  else  // read, too: a field that does not matter is not an unknown one
     (void)peers_in(arguments), (void)arguments.has("graph"), (void)arguments.has("phone_book"),
         (void)arguments.has("regular");
   return options;
@@ -213,7 +213,7 @@ json json_of(const slowmo::StepPlan& plan) {
           {"gossip", plan.gossip}};
 }
 
-// Tensors that lie one behind the other.
+// Tensors that lie one after the other.
 class Store {
  public:
   Store(const std::vector<std::int64_t>& elements, const std::vector<DType>& dtypes) {

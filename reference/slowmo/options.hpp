@@ -1,8 +1,8 @@
-// reference/slowmo/options.hpp: how a model is trained with SlowMo: what may be asked for, and what comes of it.
+// reference/slowmo/options.hpp: how a model is trained with SlowMo: the options, and what follows from them.
 //
 // Model   Ranks are grouped in nodes of consecutive ranks, and a node acts as one: its gradients are averaged in every
 //         step, its first rank, the master, speaks for it. Between nodes parameters are averaged now and then
-//         (LocalSGD), or a little in every step (stochastic gradient push), or not, where there is one node. Every
+//         (LocalSGD), or a little in every step (stochastic gradient push), or not, with a single node. Every
 //         slow_frequency steps slow momentum is applied to how far the average has come (SlowMo).
 // Off     Slow momentum 0 with slow learning rate 1 changes nothing: SlowMo is off then. With one node so are both
 //         others.
@@ -75,13 +75,13 @@ enum class BaseAlgorithm : std::uint8_t { local_sgd, sgp, none };
 /// Throws InvalidArgument, listing the names.
 [[nodiscard]] BaseAlgorithm parse_base_algorithm(std::string_view name);
 
-/// Buffers are broadcast in buckets, each of one type and full when it has so many bytes.
+/// Buffers are broadcast in buckets, each of one type and full when it has this size.
 inline constexpr std::int64_t kBroadcastBucketBytes = 10 * 1024 * 1024;
 
 /// Groups that the caller made; those that are absent are made. They must outlive what uses them.
 struct Groups {
   comm::Communicator* global = nullptr;          // all ranks
-  comm::Communicator* master_weights = nullptr;  // the first rank of each node, in order; on masters only
+  comm::Communicator* master_weights = nullptr;  // the first rank of each node, in order; on master weights only
   comm::Communicator* node = nullptr;            // the ranks of this node, in order
 };
 
@@ -111,9 +111,9 @@ struct Options {
   int slow_frequency = 48;  // steps
   /// Another outer optimizer in place of slow momentum and slow learning rate; not of the convention fairscale.
   std::optional<OuterRule> outer{};
-  /// Slow momentum is kept in shards, by the first so many ranks; else by every rank, whole.
+  /// Slow momentum is kept in shards, by the first `shards` ranks; else by every rank, whole.
   bool memory_efficient = true;
-  int shards = 32;  // at most; no more than there are ranks
+  int shards = 32;  // at most; no more than the number of ranks
 
   int local_sgd_frequency = 3;  // steps
   /// Until then every step averages (post-local SGD), and LocalSGD counts from there; not of the convention fairscale.
@@ -124,11 +124,11 @@ struct Options {
   bool push_sum = true;  // else push-pull
   /// All parameters are averaged at slow steps, in place of that step's gossip.
   bool sgp_average_params = false;
-  /// Gossip beside the forward and backward. Off, and refused without `accepts_stale`, since updates then come from
+  /// Gossip beside the forward and backward. Off, and rejected without `accepts_stale`, since updates then come from
   /// parameters that lack the peers' latest messages; no convergence is proven for it together with slow momentum.
   bool overlap = false;
   bool accepts_stale = false;
-  /// Steps that gossip lags behind, on all nodes alike, when it overlaps. 0: what was begun before a forward is there
+  /// Steps that gossip lags, the same on all nodes, when it overlaps. 0: what was begun before a forward has arrived
   /// after its backward.
   int synch_freq = 0;
   std::chrono::nanoseconds heartbeat = gossip::kHeartbeat;
@@ -153,7 +153,7 @@ struct Warning {
     one_node,           // LocalSGD and SGP are off
     no_base,            // slow momentum alone
     frequencies,        // some LocalSGD steps are no slow steps and the other way round
-    no_master_weights,  // halves are trained without masters of 32 bits
+    no_master_weights,  // 16-bit parameters are trained without fp32 master weights
     not_gossiping,      // what was to be collected was never handed over
     not_mixed,          // what was handed over is not collected yet
   } what{};
@@ -177,7 +177,7 @@ struct Setting {
 };
 
 /// Throws InvalidArgument with the option and its value: fewer than one rank a node, a world that is no multiple of the
-/// node, frequencies or shards below 1, rates that are no numbers, a negative lag, overlap without accepts_stale, waits
+/// node, frequencies or shards below 1, NaN rates, a negative lag, overlap without accepts_stale, waits
 /// that block, a rank outside the world.
 [[nodiscard]] Setting settle(const Options& options, int rank, int world);
 

@@ -5,7 +5,7 @@
 //         learning rate:
 //           u = beta u + (old - x) / gamma
 //           old = old - alpha gamma u,  x = old
-//         gamma is the rate of now: where it has changed since the slow step before, u counts for more or less.
+//         gamma is the current rate: where it has changed since the slow step before, u counts for more or less.
 // Numbers plumbline: in that order, the difference first. fairscale: u = u beta; u = u - (1/gamma) x; u = u + (1/gamma)
 //         old; old = old + (-gamma alpha) u, scalars formed in double and then rounded. The results differ by the
 //         rounding of x / gamma, which is more than that of the difference.

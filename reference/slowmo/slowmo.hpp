@@ -6,25 +6,25 @@
 // Model   The caller has parameters, gradients and optimizer, this has everything between ranks. Parameters are
 //         numerators: before_forward() divides them by the push-sum weight, after_backward() multiplies again, and the
 //         optimizer and step() work on numerators (lazy mixing: weights stay 1, and neither is done).
-// Masters Parameters of 16 bits may have masters of f32, which the optimizer works on. What a rank's halves lose in an
-//         average stays in its masters: master - half before communication, master + half after it, then half = master.
-//         Slow momentum works on the masters.
-// Order   Of step(): what halves lose; gossip or average over the nodes' masters; to the other ranks of the node; what
-//         halves lost; slow momentum; halves from masters.
-// Start   plumbline: rank 0's parameters and masters are broadcast when it is made, and its buffers where they are to
-//         be broadcast; slow buffers begin with what all have then. fairscale: nothing is broadcast, and slow buffers
-//         begin in the first step(), behind the optimizer's step.
+// Weights Parameters of 16 bits may have fp32 master weights, which the optimizer works on. What a rank's 16-bit
+//         parameters lose in an average stays in its master weights: master - parameter before communication, master +
+//         parameter after it, then parameter = master. Slow momentum works on the master weights.
+// Order   Of step(): what 16-bit parameters lose; gossip or average over the nodes' master weights; to the other ranks
+//         of the node; what 16-bit parameters lost; slow momentum; 16-bit parameters from master weights.
+// Start   plumbline: rank 0's parameters and master weights are broadcast when it is made, and its buffers where they
+//         are to be broadcast; slow momentum buffers begin with what all have then. fairscale: nothing is broadcast,
+//         and slow momentum buffers begin in the first step(), after the optimizer's step.
 // Memory  The caller's, which stays where it is: all of it the host's, or all of it one device's (Options::device),
-//         over a communicator that takes it, or by way of the host (Options::communication_device). Slow buffers are
-//         there too, 2 L elements of a shard of L, or of all. On a device the memory of messages is kept for good
-//         (README.md, Memory).
+//         over a communicator that takes it, or by way of the host (Options::communication_device). Slow momentum
+//         buffers are kept, too, 2 L elements of a shard of L, or of all. On a device the memory of messages is kept
+//         for good (README.md, Memory).
 // Devices On a device all of a step is put into one stream, and the host waits for the other ranks' calls, never for
 //         the device, but where memory grows, in the first steps; a communication by way of the host waits for it, and
 //         so do checkpoint(), load() and slow_state(). The bits are those of the host, but for which NaN a NaN is.
 // Errors  InvalidArgument before anything is communicated, with parameter and values: no parameters, several memories,
 //         slow momentum on others than f32 (plumbline: or f64), on several types, a learning rate of 0 in a slow step
-//         (fairscale: when the parameters are divided already), masters that do not fit; Unsupported for other types
-//         and memory; StateError.
+//         (fairscale: when the parameters are divided already), master weights that do not fit; Unsupported for other
+//         types and memory; StateError.
 //         The optimizer's tensors are looked at when this is made (fairscale: in the first step()), its rates in each
 //         slow step.
 //         DeviceFailure, at once: a round of gossip that met it is not made again, and for want of memory (OutOfMemory)
@@ -52,8 +52,8 @@
 
 namespace plumbline::slowmo {
 
-/// Masters of f32: one for each parameter, by list; or one flat buffer, in the parameters' order, by itself or as the
-/// only entry of a dictionary.
+/// Master weights of f32: one for each parameter, by list; or one flat buffer, in the parameters' order, by itself or
+/// as the only entry of a dictionary.
 using Masters =
     std::variant<std::monostate, comm::Buffer, std::vector<comm::Buffer>, std::map<std::string, comm::Buffer>>;
 
@@ -64,18 +64,19 @@ struct Tensors {
   std::vector<std::string> names{};  // of the parameters, for messages
 };
 
-/// What the optimizer works on, and its rates of now: the parameters, or their masters. Asked for when it is needed.
+/// The tensors of the optimizer, and its current rates: the parameters, or their fp32 master weights. Requested when
+/// needed.
 using OptimizerGroups = std::function<std::vector<ParameterGroup>()>;
 
-/// Slow buffers of a rank: elements [begin, end) of the optimizer's. Values of f32 are kept exactly.
+/// Slow momentum buffers of a rank: elements [begin, end) of the optimizer's. Values of f32 are kept exactly.
 struct SlowState {
   Range range;
   std::vector<double> old_parameters, momentum;
   friend bool operator==(const SlowState&, const SlowState&) = default;
 };
 
-/// What a rank needs, beside its parameters, masters and the optimizer's state, to go on as if it had never stopped.
-/// fairscale: only weight and numerator flag, and only with SGP.
+/// What a rank needs, beside its parameters, master weights and the optimizer's state, to continue as if it had never
+/// stopped. fairscale: only weight and numerator flag, and only with SGP.
 struct Checkpoint {
   std::optional<double> push_sum_weight{};
   std::optional<bool> is_numerator{};
@@ -98,9 +99,9 @@ class SlowMo {
   /// Averages the gradients inside the node, in place, and takes the numerator again. Of those that the backward made,
   /// all ranks of a node have the same. Collective over the node.
   void after_backward(std::span<const comm::Buffer> gradients);
-  /// Behind the optimizer's step. Collective.
+  /// After the optimizer's step. Collective.
   void step();
-  /// Makes slow buffers of what parameters are now, where there are none yet; step() does it otherwise.
+  /// Makes slow momentum buffers of the current parameters, if none exist; step() does it otherwise.
   void begin_slow_buffers();
 
   /// Gossip on, or off for evaluation, when all that is under way has been added. Collective with overlap.
@@ -110,7 +111,7 @@ class SlowMo {
 
   /// Collective with overlap, which adds what is under way.
   [[nodiscard]] Checkpoint checkpoint();
-  /// Behind the construction, and behind the parameters that belong to it. Throws NotFound for what it lacks,
+  /// After the construction, and after the parameters that belong to it. Throws NotFound for what it lacks,
   /// InvalidArgument for what this does not have (weights without SGP) or has otherwise (shards of another world).
   void load(const Checkpoint& checkpoint);
 

@@ -1,4 +1,4 @@
-// reference/slowmo/step_plan.hpp: what happens in which step, and who keeps which part of the slow buffers.
+// reference/slowmo/step_plan.hpp: what happens in which step, and who keeps which part of the slow momentum buffers.
 //
 // Model   Steps count from 0; something that happens every f steps happens in step f - 1, 2 f - 1, …
 //         plumbline: a slow step averages over all ranks itself, and then nothing else averages or gossips in that
@@ -31,14 +31,14 @@ struct StepPlan {
 [[nodiscard]] constexpr bool is_due(std::int64_t step, int frequency) { return (step + 1) % frequency == 0; }
 [[nodiscard]] StepPlan plan_of(const Setting& setting, std::int64_t step);
 
-/// Elements [begin, end) of the slow buffers. begin may lie behind end: then the shard is empty.
+/// Elements [begin, end) of the slow momentum buffers. begin may lie after end: then the shard is empty.
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   [[nodiscard]] std::int64_t size() const { return end > begin ? end - begin : 0; }
   friend bool operator==(const Range&, const Range&) = default;
 };
-/// Shard `index` of `shards`. Throws OutOfRange for a shard that there is not.
+/// Shard `index` of `shards`. Throws OutOfRange for a shard that does not exist.
 [[nodiscard]] Range shard_range(std::int64_t elements, int shards, int index);
 
 }  // namespace plumbline::slowmo

@@ -8,7 +8,7 @@
 
 namespace plumbline::comm {
 
-/// Whether halves are converted by an instruction; whether the system saves its registers is for AVX to say.
+/// Whether halves are converted by an instruction; whether the system saves its registers is part of the AVX check.
 [[nodiscard]] inline bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;

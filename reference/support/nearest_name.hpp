@@ -1,4 +1,4 @@
-// reference/support/nearest_name.hpp: what somebody who misspelt a name may have meant.
+// reference/support/nearest_name.hpp: the known name that a misspelt one may mean.
 #pragma once
 
 #include <cstddef>

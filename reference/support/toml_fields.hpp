@@ -34,7 +34,7 @@ inline std::string shown(const toml::node& node) {
   return whole.size() > 60 ? whole.substr(0, 57) + "..." : whole;
 }
 
-/// One table of the file: hands out its fields, and in the end refuses those that nobody asked for.
+/// One table of the file: hands out its fields, and in the end rejects those that were not read.
 class Fields {
  public:
   Fields(const toml::table& table, std::string path, const std::string& origin)
@@ -98,7 +98,7 @@ class Fields {
       values.push_back(*value);
     }
   }
-  // The table of that name; where there is none, nothing.
+  // The table of that name; nothing if the file has none.
   [[nodiscard]] std::optional<Fields> table(std::string_view name) {
     const toml::node* node = find(name);
     if (node == nullptr) return std::nullopt;
@@ -121,7 +121,7 @@ class Fields {
   void need(std::string_view name) const {
     if (!has(name)) refuse(origin_, table_.source(), fmt::format("{} is missing", path_of(name)));
   }
-  // After the last field was asked for.
+  // After the last field was read.
   void done() const {
     for (const auto& [key, node] : table_)
       if (!asked_.contains(key.str()))

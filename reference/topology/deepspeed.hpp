@@ -1,14 +1,14 @@
 // reference/topology/deepspeed.hpp: DeepSpeed's topologies, its default grid, and its own answers where they differ.
 //
 // Model   ProcessTopology answers as DeepSpeed's class of that name does, in its corners too: the convention
-//         `deepspeed`. What it refuses, it refuses here as a typed error. On legal input it is a Topology in row-major
+//         `deepspeed`. What it rejects is a typed error here. On legal input it is a Topology in row-major
 //         order.
 // Corners - An axis that it has not has dimension 0 and no groups; a position off its axis matches no rank.
 //         - A size of 0 or below makes an empty world, and get_dim() still tells that size. In an empty world nothing
 //           is looked at, so that any filter matches no rank; it may even have more axes than sizes, until it is asked
 //           for the size of such an axis.
 //         - A filter is read in the order of its keywords up to the first mismatch, so that a name that is no axis
-//           behind one is never looked at. There is no order of keywords here: axes count as named before other names.
+//           after one is never looked at. Keywords have no order here: axes count as named before other names.
 //         - No axes make a world of one rank.
 //         - More sizes than axes: the surplus ones are counted and forgotten. With e of them together, the k-th
 //           coordinate has rank k * e + e - 1, the last of those that share it; the world size is the number of
@@ -18,7 +18,7 @@
 //         Topology takes none of this: there each is an error, and any name but an empty one is good.
 // Cost    O(axes) a rank or coordinate, where the source searches a table of the world.
 // Source  DeepSpeed runtime/pipe/topology.py, versions 0.6.3 and 0.19.8, which differ in one message alone: the older
-//         one's refusal of a coordinate dies while it is written.
+//         one's error for a coordinate dies while it is written.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ namespace plumbline::topology {
 
 class ProcessTopology {
  public:
-  /// Throws InvalidArgument for a name that is no field's or that is there twice, for more axes than sizes unless a
+  /// Throws InvalidArgument for a name that is no field's or that appears twice, for more axes than sizes unless a
   /// size is below 1, and for a world that no int counts.
   ProcessTopology(std::vector<std::string> axes, std::vector<int> sizes);
 
@@ -49,8 +49,8 @@ class ProcessTopology {
   /// All ranks, those of one coordinate after the other.
   [[nodiscard]] std::vector<int> ranks() const;
 
-  /// How many groups get_axis_comm_lists() gives: in an empty world, there may be billions of them. Throws OutOfRange
-  /// where these would have ranks that are not there, InvalidArgument for more groups than an int counts.
+  /// The number of groups that get_axis_comm_lists() gives: in an empty world it may be billions. Throws OutOfRange
+  /// where these would have ranks that do not exist, InvalidArgument for more groups than an int counts.
   [[nodiscard]] int count_axis_comm_lists(std::string_view axis) const;
   /// The groups along an axis; none for an axis that it has not. Throws as count_axis_comm_lists().
   [[nodiscard]] std::vector<std::vector<int>> get_axis_comm_lists(std::string_view axis) const;
@@ -69,7 +69,7 @@ class ProcessTopology {
 
  private:
   [[nodiscard]] bool has_axis(std::string_view axis) const;
-  // Whether a position is off an axis; not for a name that is none.
+  // Whether a position is off an axis; not for an unknown name.
   [[nodiscard]] bool is_off(std::string_view axis, int position) const;
   [[nodiscard]] int outer(int rank) const {
     return rank * surplus_ + surplus_ - 1;
@@ -85,7 +85,7 @@ class ProcessTopology {
 
 /// The prime factors of n, ascending; none for 1. O(sqrt(n)). Throws InvalidArgument below 1.
 [[nodiscard]] std::vector<int> prime_factors(int n);
-/// Pipe and data for a world of any size: its prime factors are dealt in turn to pipe, data, pipe, … (12 is 6 x 2).
+/// Pipe and data for a world of any size: its prime factors are dealt alternately to pipe, data, pipe, … (12 is 6 x 2).
 /// Throws InvalidArgument below 1.
 [[nodiscard]] Topology default_grid(int world_size);
 

@@ -33,7 +33,7 @@ class PipelineGrid {
   [[nodiscard]] int world_size() const { return topology_.world_size(); }
   [[nodiscard]] int pipe_parallel_size() const { return topology_.dimension("pipe"); }
   [[nodiscard]] int data_parallel_size() const { return topology_.dimension("data"); }
-  /// The size of axis model; 1 where there is none.
+  /// The size of axis model; 1 without such an axis.
   [[nodiscard]] int slice_parallel_size() const { return has_slices() ? topology_.dimension("model") : 1; }
 
   /// One for each data index, its ranks ascending: a whole model.
@@ -59,7 +59,7 @@ class PipelineGrid {
 
  private:
   friend class GridRank;
-  // The rank so many stages on in the same pipeline, the first stage after the last.
+  // The rank `stages` stages further on in the same pipeline, the first stage after the last.
   [[nodiscard]] int stages_on(int rank, int stages) const;
   [[nodiscard]] bool has_slices() const { return topology_.has_axis("model"); }
 

@@ -24,7 +24,7 @@ std::int64_t count_between(std::int64_t begin, std::int64_t end, std::int64_t be
   return end <= begin ? 0 : count_below(end, below, period) - count_below(begin, below, period);
 }
 
-// What of an axis stays inside nodes. A run of ranks along the axis is `stride` apart, and starts anew every
+// What of an axis stays inside nodes. A run of ranks along the axis is `stride` apart, and starts again every
 // stride x size ranks.
 struct Inside {
   std::int64_t groups = 0;  // whole ones
@@ -66,7 +66,7 @@ std::int64_t count_in_both(std::int64_t end, const Stretches& a, const Stretches
   return whole + count_in_both_once(end % repeat, a, b);
 }
 
-// A rank and the one `distance` behind it are in one node where the rank is among its node's first R - distance ones;
+// A rank and the one `distance` after it are in one node where the rank is among its node's first R - distance ones;
 // of the last node, which may have fewer, the topology's end already keeps what reaches beyond.
 Inside inside_uniform(std::int64_t stride, std::int64_t reach, std::int64_t ranks, std::int64_t size) {
   const auto count = [&](std::int64_t of_period, std::int64_t distance) {

@@ -1,4 +1,4 @@
-// reference/topology/nodes.hpp: which groups cross nodes, how many bytes do, and which order of axes has the fewest.
+// reference/topology/nodes.hpp: which groups cross nodes, the bytes that do, and which order of axes has the fewest.
 //
 // Model   Nodes are runs of consecutive ranks, of one size or of given ones. A group crosses nodes when two of its
 //         ranks are on different ones.

@@ -3,7 +3,7 @@
 // Model   An order "tp-cp-ep-dp-pp" names kinds of parallelism, the first fastest: a Topology whose first axis is
 //         fastest. The groups of a token are those along its names, merged where there are several ("tp-dp", in any
 //         order). Experts have an order of their own over the same ranks: a second generator with the same pipelines.
-// Cost    As a Topology: nothing is enumerated before it is asked for.
+// Cost    As a Topology: nothing is enumerated before it is used.
 // Sources Megatron-LM core/parallel_state.py (RankGenerator) and core/hyper_comm_grid.py, release 0.19.2.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace plumbline::topology {
 
-/// Whose rule completes an order. Both put names that are missing behind those that are there: tp, pp, dp, ep, cp,
+/// Whose rule completes an order. Both put names that are missing after the given ones: tp, pp, dp, ep, cp,
 /// gtp_remat. Megatron-LM looks for a name in the text of the order, so that "gtp_remat" counts as "tp" too: there a tp
 /// of size 1 is then left out, and asking for its groups is an error. It takes an empty order for one that names
 /// nothing it knows, and no notice of an offset below 0. Ours goes by whole names, in letters of either size; an empty
@@ -67,10 +67,10 @@ class RankGenerator {
 [[nodiscard]] RankGenerator expert_generator(const RankGenerator& dense, int tp, int ep, int gtp_remat = 1,
                                              std::optional<std::string_view> order = std::nullopt);
 
-/// Named dimensions over a span of ranks, and other factorisations ("views") of that same span. A view has as many
-/// ranks; dimensions that it shares with the base must be in both and must enumerate the same groups in the same order,
-/// each alone and all of them together. Then a group of shared dimensions alone is the base's (made once, freed once),
-/// any other group is the view's own.
+/// Named dimensions over a span of ranks, and other factorisations ("views") of that same span. A view has the same
+/// number of ranks; dimensions that it shares with the base must be in both and must enumerate the same groups in the
+/// same order, each alone and all of them together. Then a group of shared dimensions alone is the base's (made once,
+/// freed once), any other group is the view's own.
 class HyperCommGrid {
  public:
   static constexpr std::string_view kBase = "base";
@@ -78,7 +78,7 @@ class HyperCommGrid {
   /// The first dimension is fastest. Throws InvalidArgument for what no Topology takes and for a grid beyond the world.
   HyperCommGrid(std::span<const std::string> names, std::span<const int> shape, int world_size, int rank_offset = 0);
 
-  /// Throws InvalidArgument for a name that is there, another number of ranks, what no Topology takes, and shared
+  /// Throws InvalidArgument for a name that exists already, another number of ranks, what no Topology takes, and shared
   /// dimensions that are twice there or not the same groups in both; NotFound for one that is missing in one of the
   /// two.
   void register_view(const std::string& view, std::span<const std::string> names, std::span<const int> shape,

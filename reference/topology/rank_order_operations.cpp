@@ -128,7 +128,7 @@ void add_hyper_comm_grid(AdapterService& service) {
                Words{"plumbline", "megatron"},
                {shared.shape,
                 shared.names,
-                {"world_size", "integer", "ranks of the world; null: as many as the grid needs", kOptional},
+                {"world_size", "integer", "ranks of the world; null: the number that the grid needs", kOptional},
                 shared.offset,
                 {"dims", "list of text", "dimensions joined by -; null: each dimension and each pair", kOptional},
                 with_fields({"views", "map of object", "views by name", kOptional},

@@ -34,7 +34,7 @@ using NamedCoordinate = std::map<std::string, int, std::less<>>;
 /// live on.
 class GroupList {
  public:
-  /// How many groups there are; together they hold each rank once.
+  /// The number of groups; together they hold each rank once.
   [[nodiscard]] int size() const { return count_; }
   /// Ranks in each group.
   [[nodiscard]] int group_size() const { return group_size_; }
@@ -63,7 +63,7 @@ class GroupList {
     int count = 1;
     int stride = 1;
   };
-  // The rank at each combination of positions in turn, the last steps fastest.
+  // The rank at each combination of positions, one after the other, the last steps fastest.
   class Odometer {
    public:
     Odometer(std::span<const Steps> steps, int rank) : steps_(steps), positions_(steps.size()), rank_(rank) {}
@@ -115,7 +115,7 @@ class Topology {
   [[nodiscard]] int world_size() const { return world_size_; }
   /// The first rank.
   [[nodiscard]] int offset() const { return offset_; }
-  /// The size of an axis. Throws NotFound, naming the axes that there are.
+  /// The size of an axis. Throws NotFound, naming the axes.
   [[nodiscard]] int dimension(std::string_view axis) const;
 
   /// The rank at a coordinate. Throws NotFound for an unknown axis, OutOfRange for a position off its axis,

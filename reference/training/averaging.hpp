@@ -24,7 +24,7 @@ namespace plumbline::training {
 // Model   What a run specification does not say: which algorithm of reference/slowmo stands in the place of the
 //         all-reduce of gradients, and how often it does something.
 //           localsgd       parameters are averaged every local_sgd_frequency steps
-//           post-localsgd  the same, behind local_sgd_begin steps that average each
+//           post-localsgd  the same, after local_sgd_begin steps that average each
 //           sgp            every step mixes a little with the peers of a graph: stochastic gradient push
 //           slowmo         slow momentum every slow_frequency steps, on localsgd, sgp or nothing between them (`base`)
 //           diloco         Nesterov's outer step every slow_frequency steps, nothing between them
@@ -44,7 +44,7 @@ struct AveragingSettings {
   double slow_learning_rate = 1;             //
   double outer_momentum = 0.9;               // of diloco, and
   double outer_learning_rate = 0.7;          //
-  bool memory_efficient = true;              // slow buffers in shards
+  bool memory_efficient = true;              // slow momentum buffers in shards
   int shards = 32;                           // at most
   std::string graph = "n-peer-exponential";  // of nodes; gossip::parse_graph_kind()
   int peers = 0;                             // a round; 0: the graph's own number
@@ -52,12 +52,12 @@ struct AveragingSettings {
   bool average_at_slow_steps = false;        // of slowmo over sgp: all parameters in place of gossip
   bool overlap = false;                      // gossip beside the forward and backward, on a thread
   int overlap_lag = 0;                       // steps that it takes then; slowmo::Options::synch_freq
-  int checkpoint_steps = 0;  // of a run that lags: each so many it waits for what is under way; 0: never
+  int checkpoint_steps = 0;  // of a run that lags: after this number of steps it waits for what is under way; 0: never
   double rate_decay = 1;     // the optimizer's rate in step S is rate x rate_decay^S
   friend bool operator==(const AveragingSettings&, const AveragingSettings&) = default;
 };
 
-/// Throws InvalidArgument for settings that make no run of so many ranks.
+/// Throws InvalidArgument for settings that make no run of `world` ranks.
 void require_possible(const AveragingSettings& settings, int world);
 /// Throws InvalidArgument for a run specification that cannot be trained so: pipelines, tensor parallelism, scalers,
 /// injected values.
@@ -69,9 +69,9 @@ void require_together(const job::RunSpec& spec, const AveragingSettings& setting
 [[nodiscard]] bool lags(const AveragingSettings& settings);
 /// The optimizer's rate in a step.
 [[nodiscard]] double rate_of(const job::RunSpec& spec, const AveragingSettings& settings, int step);
-/// What reference/slowmo is asked for. Throws InvalidArgument as require_possible().
+/// The options for reference/slowmo. Throws InvalidArgument as require_possible().
 [[nodiscard]] slowmo::Options options_of(const AveragingSettings& settings, int world);
-/// What must be the same where a run goes on from a checkpoint: all of these, and of the specification the model, the
+/// What must be the same where a run continues from a checkpoint: all of these, and of the specification the model, the
 /// optimizer, the type, the seed and how rows are cut.
 [[nodiscard]] Configuration configuration_of(const job::RunSpec& spec, const AveragingSettings& settings);
 
@@ -81,25 +81,25 @@ void require_together(const job::RunSpec& spec, const AveragingSettings& setting
 //         bound to the model by averaged_module.hpp. Data rank d of D computes on its slice of each batch, as in
 //         data-parallel training, but changes its own parameters with its own gradients.
 // Types   run.dtype float32: forward, backward and optimizer work on the parameters. float16 and bfloat16: forward and
-//         backward do, the optimizer works on masters of float32. Gradients of float16 are those of 1024 times the
+//         backward do, the optimizer works on fp32 master weights. Gradients of float16 are those of 1024 times the
 //         loss.
 // Memory  Batch normalisations keep running statistics, for evaluation: the model's buffers, those of rank 0 in each
 //         forward.
 
-/// What one rank had in a step. Values are of all parameters, one behind the other in the order of
-/// job::parameters_of(), each row-major; "the optimizer's" are the parameters, or their masters.
+/// What one rank had in a step. Values are of all parameters, one after the other in the order of
+/// job::parameters_of(), each row-major; "the optimizer's" are the parameters, or their fp32 master weights.
 struct AveragedStep {
   std::vector<float> before;          // the optimizer's: numerators
   std::vector<float> seen;            // the parameters in the forward and backward: the estimate
   std::vector<float> gradient;        // that the optimizer uses
-  std::vector<float> mixed{};         // where gossip overlaps: the optimizer's, ahead of its step
-  std::vector<float> updated;         // the optimizer's, behind its step
-  std::vector<float> after;           // the same, behind averages, gossip and slow momentum
+  std::vector<float> mixed{};         // where gossip overlaps: the optimizer's, before its step
+  std::vector<float> updated;         // the optimizer's, after its step
+  std::vector<float> after;           // the same, after averages, gossip and slow momentum
   std::vector<float> halves{};        // parameters of 16 bits then
   std::vector<float> buffers_seen{};  // running statistics in the step's first forward, and
-  std::vector<float> buffers{};       // behind its last
+  std::vector<float> buffers{};       // after its last
   double weight_before = 1;           // push-sum's, and
-  double weight = 1;                  // behind the step
+  double weight = 1;                  // after the step
   double loss = 0;                    // mean over this rank's rows
   friend bool operator==(const AveragedStep&, const AveragedStep&) = default;
 };
@@ -118,16 +118,16 @@ class AveragedSession {
   [[nodiscard]] virtual double evaluate(const LabelledRows& rows) = 0;
   /// Numerators divided by their weight, in the order of AveragedStep.
   [[nodiscard]] virtual std::vector<float> estimate() const = 0;
-  /// What slow buffers take on this rank.
+  /// What slow momentum buffers take on this rank.
   [[nodiscard]] virtual std::int64_t slow_buffer_bytes() const = 0;
 
-  /// Writes folder/step-<S>/rank<R>.safetensors, S being the steps done: all that it takes to go on to the last bit.
+  /// Writes folder/step-<S>/rank<R>.safetensors, S being the steps done: all that a bit-identical continuation needs.
   virtual void save(const std::filesystem::path& folder) = 0;
-  /// Goes on from a checkpoint of that many steps. Throws InvalidArgument for one of another run, NotFound.
+  /// Continues from a checkpoint after `steps` steps. Throws InvalidArgument for one of another run, NotFound.
   virtual void load(const std::filesystem::path& folder, int steps) = 0;
 };
 
-/// What a rank's model is behind a step: halves where there are some, else numerators, divided by the weight.
+/// A rank's model after a step: fp16 or bf16 parameters where the run has some, else numerators, divided by the weight.
 [[nodiscard]] std::vector<float> model_behind(const AveragedStep& step);
 
 /// How far ranks are from their mean, in the 2-norm.
@@ -137,19 +137,19 @@ struct ConsensusDistance {
 };
 /// Of one vector a rank. Collective.
 [[nodiscard]] ConsensusDistance consensus_distance(comm::Communicator& world, const std::vector<float>& estimate);
-/// The same of all ranks' vectors at once, which are equally long.
+/// The consensus distance of all ranks' vectors at once, which have the same length.
 [[nodiscard]] ConsensusDistance consensus_distance(const std::vector<std::vector<float>>& estimates);
 
 // ---- What ranks that average had in each step, as files. Free of LibTorch.
 //
 // Model   A safetensors file a rank, folder/averaging<R>.safetensors: step<S>/before, seen, gradient, updated, after,
 //         and where there are some mixed, halves, buffers_seen and buffers, F32 of one dimension; step<S>/numbers, F64:
-//         loss, weight before, weight behind the step.
+//         loss, weight before, weight after the step.
 // Errors  InvalidArgument, NotFound, RuntimeFailure: the file and what is wrong.
 
 [[nodiscard]] std::filesystem::path averaging_file(const std::filesystem::path& folder, int rank);
 void write_averaged_steps(const std::vector<AveragedStep>& steps, const std::filesystem::path& folder, int rank);
-/// As many steps as the file has.
+/// One entry per step of the file.
 [[nodiscard]] std::vector<AveragedStep> read_averaged_steps(const std::filesystem::path& folder, int rank);
 
 }  // namespace plumbline::training

@@ -2,11 +2,10 @@
 //
 // Model   Each rank writes a safetensors file of its own, folder/step-<S>/rank<R>.safetensors: parameters, buffers and
 //         optimizer moments as tensors; step, epoch, batch, seed, the states of generators and the run's configuration
-//         as metadata. A checkpoint is complete when all ranks' files are there; a file takes its name when it is
+//         as metadata. A checkpoint is complete when all ranks' files exist; a file takes its name when it is
 //         written in full, so one that is cut short is never taken for one.
-// Same run A checkpoint of another configuration is refused, with the first field that differs; one whose configuration
-// does
-//         not have the hash that was written beside it is damaged.
+// Same run A checkpoint of another configuration is rejected with InvalidArgument, with the first field that
+//         differs; one whose configuration does not have the hash that was written beside it is damaged.
 // Errors  InvalidArgument, NotFound, RuntimeFailure: one line with the file and what is wrong.
 #pragma once
 
@@ -44,7 +43,7 @@ struct StoredTensor {
 
 struct Checkpoint {
   Configuration configuration;
-  Position at;  // where the run goes on
+  Position at;  // where the run continues
   std::uint64_t seed = 0;
   std::map<std::string, std::string> states;    // of generators and whatever else a program has, as texts
   std::map<std::string, StoredTensor> tensors;  // "parameter/0.weight", "buffer/…", "moment1/…"
@@ -57,7 +56,7 @@ struct Checkpoint {
 /// "NUM_CHUNKS is 2 there and 1 here" for the first field that differs or only one has; nothing where they are equal.
 [[nodiscard]] std::optional<std::string> first_difference(const Configuration& there, const Configuration& here);
 
-/// Why no file can be made in the folder, which is made where it is not there: to be asked before a run, not behind it.
+/// Why no file can be made in the folder, which is created if missing; to be called before a run, not after it.
 [[nodiscard]] std::error_code why_no_files(const std::filesystem::path& folder);
 /// Writes a rank's file, makes the folders. Returns its path. Throws InvalidArgument for tensors whose bytes do not fit
 /// their shape, and configurations or states with line ends.
@@ -68,7 +67,7 @@ std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::
                                          int rank, int ranks);
 /// folder/step-<S>/rank<R>.safetensors.
 [[nodiscard]] std::filesystem::path checkpoint_file(const std::filesystem::path& folder, std::int64_t step, int rank);
-/// The steps of the checkpoints that are complete for so many ranks, ascending. None where there is no such folder.
+/// The steps of the checkpoints that are complete for `ranks` ranks, ascending. Empty without such a folder.
 [[nodiscard]] std::vector<std::int64_t> checkpoint_steps(const std::filesystem::path& folder, int ranks);
 /// Deletes all but the last `keep` complete checkpoints, and what is incomplete before the oldest of these. Throws
 /// InvalidArgument for keep below 1.

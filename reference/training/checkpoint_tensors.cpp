@@ -49,7 +49,7 @@ at::Tensor tensor_of(const StoredTensor& stored, c10::ScalarType type) {
   return tensor;
 }
 
-// The moments of one kind that there are; before the first step there are none.
+// The existing moments of one kind; before the first step none exists.
 std::vector<NamedTensor> moments_of(const std::vector<NamedTensor>& parameters,
                                     const std::vector<OptimizerState::Moments>& moments,
                                     at::Tensor OptimizerState::Moments::* which) {

@@ -100,7 +100,7 @@ void check_name(const char* setting, const std::string& value, std::span<const s
     throw InvalidArgument(fmt::format("{} '{}'; it must be {}", setting, value, fmt::join(known, ", ")));
 }
 
-// Nothing for a rank that there is not.
+// Nothing for a rank that does not exist.
 std::string first_parameter_of(const job::RunSpec& spec, int rank) {
   if (rank < 0 || rank >= spec.parallel.world()) return "";
   for (const job::Parameter& parameter : job::parameters_of(spec))

@@ -35,7 +35,7 @@ struct GradientSettings {
   friend bool operator==(const GradientSettings&, const GradientSettings&) = default;
 };
 
-/// Throws InvalidArgument for names that there are not, settings that exclude each other, and buckets of less than 0
+/// Throws InvalidArgument for unknown names, settings that exclude each other, and buckets of less than 0
 /// bytes.
 void require_possible(const GradientSettings& settings);
 
@@ -43,21 +43,21 @@ void require_possible(const GradientSettings& settings);
 [[nodiscard]] std::optional<comm::DType> wire_of(const GradientSettings& settings);
 /// Whether they are compressed by a hook: quantised, or by PowerSGD.
 [[nodiscard]] bool has_hook(const GradientSettings& settings);
-/// PowerSGD's, where that is the compression. Throws likewise.
+/// PowerSGD's options, if that is the compression, else nothing. Throws as require_possible().
 [[nodiscard]] std::optional<bucketing::PowerSgdOptions> power_sgd_of(const GradientSettings& settings);
 /// Those of a reducer of gradients of these shapes: wire or hook, join, and with a static graph that what is unused is
-/// learned. Throws likewise, and what PowerSgd throws.
+/// learned. Throws as require_possible(), and what PowerSgd throws.
 [[nodiscard]] bucketing::ReducerOptions options_of(const GradientSettings& settings,
                                                    std::span<const bucketing::MatrixShape> shapes);
 
 // ---- How a run in 16 bits is made, as a user says it. Free of LibTorch.
 //
 // Model   run.dtype says in which numbers layers compute, [scaler] by what losses are multiplied. Two ways lead there:
-//           rounded    parameters are numbers of run.dtype, rounded from masters in float32 that the optimizer steps
+//           rounded    parameters are numbers of run.dtype, rounded from fp32 master weights that the optimizer steps
 //                      (ColossalAI's naive AMP, Megatron-LM's mixed precision)
 //           autocast   parameters stay in float32; LibTorch rounds what each layer takes, and some layers stay in
 //                      float32 (torch.amp)
-//         Both leave the same record: masters, gradients divided by the scale, whether the step was skipped.
+//         Both leave the same record: master weights, gradients divided by the scale, whether the step was skipped.
 // Source  Micikevicius et al., Mixed Precision Training, ICLR 2018; torch.amp.
 
 struct PrecisionSettings {
@@ -67,13 +67,13 @@ struct PrecisionSettings {
   friend bool operator==(const PrecisionSettings&, const PrecisionSettings&) = default;
 };
 
-/// Whether masters, a scale or a norm stand between gradients and optimizer.
+/// Whether master weights, a scale or a norm stand between gradients and optimizer.
 [[nodiscard]] bool is_mixed(const job::RunSpec& spec, const PrecisionSettings& settings);
 
 /// Whether ranks run by the engine of pipelines: their model is cut, or the run is mixed.
 [[nodiscard]] bool is_staged(const job::RunSpec& spec, const PrecisionSettings& settings);
 
-/// Throws InvalidArgument, naming the setting, for a norm that is none, and autocast in float32; Unsupported for
+/// Throws InvalidArgument, naming the setting, for an invalid norm, and autocast in float32; Unsupported for
 /// autocast with a schedule that splits the backward pass.
 void require_possible(const job::RunSpec& spec, const PrecisionSettings& settings);
 

@@ -16,7 +16,7 @@
 namespace plumbline::training {
 namespace {
 
-// LibTorch and the runtime count alike.
+// LibTorch and the runtime count in the same way.
 int index_of(const std::string& name, int rank, int count) {
   const int index = comm::DeviceChoice::parse(name).of_rank(rank, count).index;
   if (index >= count) throw DeviceMissing(fmt::format("device '{}': this process has {} of them", name, count));

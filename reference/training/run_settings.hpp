@@ -1,4 +1,4 @@
-// reference/training/run_settings.hpp: what a run by steps is asked for beside its specification, and what is refused.
+// reference/training/run_settings.hpp: the settings of a run by steps beside its specification, and their limits.
 // Free of LibTorch.
 //
 // Threads Plain values.

@@ -7,8 +7,8 @@
 //         parameter values that the caller gives.
 // Threads One Training serves any number of threads at once, each as a rank; every call uses one
 //         intra-operation thread. No generator is used: a run has no randomness of its own.
-// Devices "cpu", "cuda" (the GPU of number rank modulo their count), "cuda:1", and likewise "emulated". On a GPU: no
-//         TF32, deterministic algorithms. What ranks exchange lies in the device's memory, from LibTorch to the
+// Devices "cpu", "cuda" (the GPU of number rank modulo their count), "cuda:1", and "emulated" in the same way. On a
+//         GPU: no TF32, deterministic algorithms. What ranks exchange lies in the device's memory, from LibTorch to the
 //         communicator, where use_devices() was given its runtime and the world serves its memory; else it goes through
 //         the host's. On emulated devices LibTorch computes on the host, and what ranks exchange is in their memory.
 // Errors  Unsupported in one line for what this executor does not do, InvalidArgument, NotFound,
@@ -57,7 +57,7 @@ using Slice = std::vector<job::RowRange>;
 struct Baseline {
   /// Of each slice: the mean over its micro-batches, each run alone, in order.
   std::vector<LossGradient> slices;
-  /// The mean of the slices: added in rank order, then divided by their number, in the arithmetic asked for.
+  /// The mean of the slices: added in rank order, then divided by their number, in the requested arithmetic.
   LossGradient mean;
 };
 
@@ -106,7 +106,7 @@ class PipelineSession {
   /// Adds to the gradients those of the mean loss over the micro-batches of `calls` such calls. They may have different
   /// numbers of rows. Collective over the pipeline.
   virtual PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) = 0;
-  /// Computes losses and outputs alone. Collective likewise.
+  /// Computes losses and outputs alone. Collective.
   virtual PipelineOutcome evaluate(const std::vector<job::RowRange>& micro_batches) = 0;
   /// The gradients that this rank has, of the parameters that it holds; those of tied ones are its own part.
   [[nodiscard]] virtual Gradients gradients() = 0;
@@ -186,7 +186,8 @@ class Training {
   [[nodiscard]] virtual std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
                                                                   const RunSettings& settings) = 0;
 
-  /// The same of a list model. Throws Unsupported for another wire type, NotFound and InvalidArgument for the schedule.
+  /// As pipeline(), for a list model. Throws Unsupported for another wire type, NotFound and InvalidArgument for the
+  /// schedule.
   [[nodiscard]] virtual std::unique_ptr<PipelineSession> list_pipeline(const ListModel&, comm::Communicator&) {
     throw Unsupported("this executor has no list models");
   }
@@ -202,7 +203,7 @@ class Training {
   }
 
   /// The layer cut over the group, in float32; its outputs and gradients are put together on all ranks. Collective over
-  /// the group. Throws NotFound for a kind that there is not.
+  /// the group. Throws NotFound for an unknown kind.
   [[nodiscard]] virtual LayerOutcome cut_layer(const CutLayer&, comm::Communicator&) {
     throw Unsupported("this executor has no tensor ranks");
   }
@@ -238,8 +239,8 @@ class Training {
   [[nodiscard]] virtual Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices,
                                           const Values& before, Arithmetic arithmetic, const std::string& device) = 0;
 
-  /// The same of each slice alone, computed in run.dtype as the executor's ranks do with rounded parameters: the
-  /// gradients are those of losses multiplied by the scale, in numbers of that type.
+  /// The loss and gradients of each slice alone, computed in run.dtype as the executor's ranks do with rounded
+  /// parameters: the gradients are those of losses multiplied by the scale, in numbers of that type.
   [[nodiscard]] virtual std::vector<LossGradient> scaled_slices(const job::RunSpec&, const std::vector<Slice>&,
                                                                 const Values&, double /*scale*/,
                                                                 const std::string& /*device*/) {
@@ -265,7 +266,7 @@ using TrainingFactory = Training*();
 
 // ---- The machine lacks what a run computes on. Free of LibTorch.
 
-/// The device that was asked for is not in this machine.
+/// This machine lacks the requested device.
 class DeviceMissing : public Unsupported {
  public:
   using Unsupported::Unsupported;

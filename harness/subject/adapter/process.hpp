@@ -1,4 +1,4 @@
-// harness/subject/adapter/process.hpp: a program behind three pipes, which never outlives us.
+// harness/subject/adapter/process.hpp: a program connected by three pipes, which never outlives us.
 #pragma once
 
 #include <chrono>

@@ -5,7 +5,7 @@
 
 namespace plumbline::subject::c10d_backend {
 
-/// Python's function: a request in JSON; its answer, likewise, goes into `answer`, with a zero at the end.
+/// Python's function: a request in JSON; its answer, also JSON, goes into `answer`, with a zero at the end.
 using AskPython = void(const char* request, char* answer, std::size_t size);
 
 /// From now on requests go there.

@@ -8,7 +8,7 @@
 
 namespace plumbline::subject::mpi {
 
-// Whole segments, and behind them what is left: a struct, since a count of one type cannot say both.
+// Whole segments, and after them what is left: a struct, since a count of one type cannot say both.
 void BlockType::make(std::size_t element_bytes, std::int64_t count, std::int64_t segment) {
   if (count / segment > std::numeric_limits<int>::max())
     throw Unsupported(fmt::format("backend mpi: {} elements are too many for segments of {}", count, segment));

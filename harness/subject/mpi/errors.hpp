@@ -16,7 +16,7 @@ namespace plumbline::subject::mpi {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) return "MPI error " + std::to_string(code);
-  // MPICH puts its own stack behind: "Message truncated, error stack:" and more lines.
+  // MPICH appends its own stack: "Message truncated, error stack:" and more lines.
   const std::string_view all(text, static_cast<std::size_t>(length));
   return std::string(all.substr(0, std::min(all.find('\n'), all.find(", error stack"))));
 }

@@ -46,7 +46,7 @@ class Runtime {
   [[nodiscard]] int polls_before_yield() const { return polls_before_yield_; }
 
   /// How often this list of ranks has been made into a group from that parent, this time included. A parent is used by
-  /// one thread at a time, so all members count alike.
+  /// one thread at a time, so all members count in the same way.
   int next_creation(std::uint64_t parent, const std::vector<int>& world_ranks);
   /// A fresh communicator of those processes, in that order. Collective over them; other groups may be made
   /// by other threads meanwhile, told apart by `id`. MPI has no limit for how long it waits. Throws

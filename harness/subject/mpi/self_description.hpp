@@ -16,7 +16,7 @@ namespace plumbline::subject::mpi {
 [[nodiscard]] comm::Capabilities capabilities_of(int thread_level);
 
 /// "library", "standard", "threads", "segment_elements", and by their names the environment variables that
-/// choose transports and algorithms; not those that a launcher sets anew for each job. After MPI_Init.
+/// choose transports and algorithms; not those that a launcher sets again for each job. After MPI_Init.
 [[nodiscard]] std::map<std::string, std::string> environment_of(const Options& options, int thread_level);
 
 }  // namespace plumbline::subject::mpi

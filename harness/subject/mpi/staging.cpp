@@ -12,7 +12,7 @@ using comm::Operation;
 
 namespace {
 
-// In scratch: the input in f32; for reduce_scatter the result behind it, for others in its place.
+// In scratch: the input in f32; for reduce_scatter the result after it, for others in its place.
 Call stage_half_average(const Call& call, int rank, Scratch& scratch) {
   const std::int64_t given = call.in.count;
   const std::int64_t behind = call.operation == Operation::reduce_scatter ? call.out.count : 0;

@@ -122,7 +122,7 @@ class Queue {
   std::array<Entry, kRoom> slots_;
 };
 
-/// A message that waits to be sent, the how-manieth of its direction by its place in the queue.
+/// A message that waits to be sent, the n-th of its direction by its place in the queue.
 struct Offer {
   std::uint64_t group;
   std::int64_t count;  // elements

@@ -347,7 +347,7 @@ TEST_F(NcclProgress, AMessageThatTheThreadCannotPutInFailsAsTheDevice) {
   world.barrier();
 }
 
-// A producer that is slow, in the caller's stream, and a consumer behind the call: nobody waits on the host.
+// A producer that is slow, in the caller's stream, and a consumer after the call: nothing waits on the host.
 TEST_F(NcclStreams, ACallIsDoneInTheOrderOfTheCallersStream) {
   const int device = job()->process.device;
   const device::OwnStream stream(devices(), device);

@@ -22,7 +22,7 @@ class Failure {
 
   explicit operator bool() const { return has_come_; }
   [[nodiscard]] const std::string& words() const { return words_; }
-  /// The same behind a place.
+  /// The same text after a place.
   [[nodiscard]] Failure at(std::string_view place) const { return {kind_, std::string(place) + ": " + words_}; }
   /// Throws DeviceFailure of a device, OutOfMemory for want of its memory, RuntimeFailure of all else.
   [[noreturn]] void raise() const {

@@ -1,7 +1,7 @@
 // harness/subject/nccl/job.hpp: what all groups of a process need: its messages, and NCCL's communicator of the job.
 //
 // Model   What one rank has in its stream may wait for what another one has still to put into NCCL: its half of a
-//         message, or a call that it started behind another. That one goes on by itself, whatever its caller does
+//         message, or a call that it started after another. That one continues by itself, whatever its caller does
 //         meanwhile: the caller may wait for its own stream, and makes no call until that ends. A thread of the process
 //         sees to it, and tells the others what goes wrong.
 #pragma once

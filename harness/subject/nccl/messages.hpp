@@ -1,7 +1,7 @@
 // harness/subject/nccl/messages.hpp: sends and receives by tag, over a transport that knows only order.
 //
 // Model   NCCL carries what two ranks of one communicator exchange in the order in which each side asks for it, and a
-//         send that nobody receives keeps everything behind it waiting. So a sender first offers a message on the
+//         send without a receive keeps everything after it waiting. So a sender first offers a message on the
 //         board, with its group and tag; the receiver takes the oldest offer that fits its oldest receive; and only
 //         what is taken is given to NCCL, by both sides in the order in which it was taken. Each direction between two
 //         processes has a lane, made when it is first used and kept: it serves all groups.

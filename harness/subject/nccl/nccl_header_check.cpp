@@ -44,7 +44,7 @@ static_assert(sizeof(Config) <= sizeof(ncclConfig_t) && offsetof(Config, size) =
               offsetof(Config, split_share) == offsetof(ncclConfig_t, splitShare));
 static_assert(kUndefined == NCCL_CONFIG_UNDEF_INT);
 
-// Arguments one by one: alike in kind and size, where the header has types of its own.
+// Arguments one by one: equal in kind and size, where the header has types of its own.
 template <class Ours, class Theirs>
 inline constexpr bool argument_alike =
     std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs) &&

@@ -33,7 +33,7 @@ struct BatchPlan {
 /// How many batches an epoch has. Throws InvalidArgument for a plan without rows or with a batch of none, for a rank
 /// that there is not, and where no batch is left or `parts` do not divide it.
 [[nodiscard]] std::size_t batches_per_epoch(const BatchPlan& plan);
-/// The row numbers of each batch. Throws likewise.
+/// The row numbers of each batch. Throws as batches_per_epoch().
 [[nodiscard]] std::vector<std::vector<std::size_t>> batches_of_epoch(const BatchPlan& plan, int epoch);
 
 /// Means and standard deviations of red, green and blue over CIFAR-10, as ColossalAI's example has them.

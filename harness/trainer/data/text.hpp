@@ -20,7 +20,7 @@ struct Text {
 };
 /// The text that is part of this library.
 [[nodiscard]] Text text();
-/// Any text, split likewise.
+/// Any text, split in the same way.
 [[nodiscard]] Text split_text(std::string_view whole);
 
 struct TextBatch {

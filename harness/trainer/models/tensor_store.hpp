@@ -40,7 +40,7 @@ class TensorStore {
 
   /// A leaf that requires a gradient. Throws InvalidArgument for a name that is there with another shape.
   at::Tensor parameter(const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial);
-  /// A tensor of equal values, which takes no part in back-propagation. Throws likewise.
+  /// A tensor of equal values, which takes no part in back-propagation. Throws as parameter().
   at::Tensor buffer(const std::string& name, const std::vector<std::int64_t>& shape, float value);
 
  private:

@@ -11,7 +11,7 @@
 
 namespace plumbline::training {
 
-/// The parameters behind the last step. Step S has the specification's learning rate times rate_decay^S; run.dtype and
+/// The parameters after the last step. Step S has the specification's learning rate times rate_decay^S; run.dtype and
 /// the numbers of ranks say nothing here, micro-batches are cut of the whole batch. `told` gets each step's mean loss.
 /// Throws InvalidArgument and NotFound for a specification's files.
 [[nodiscard]] Values train_on_one_device(const job::RunSpec& spec, double rate_decay,

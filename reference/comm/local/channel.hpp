@@ -26,7 +26,7 @@ struct Message {
   std::unique_ptr<std::byte[]> copy;  // of a small send's data
   std::atomic<State> state{State::waiting};
   std::string mismatch;  // set before `mismatched`
-  bool broken = false;   // then: that a device refused the copy
+  bool broken = false;   // then: whether a device failed to copy
   // In memory of a device: where this side's stream stood, and, once complete, where the copy is done.
   std::shared_ptr<const DeviceCalls::Mark> ready, done;
 };

@@ -21,7 +21,7 @@
 
 namespace plumbline::comm::local {
 
-/// Why a group cannot go on.
+/// Why a group cannot continue.
 struct Failure {
   enum class Kind { mismatch, timeout, peer };
   Kind kind = Kind::peer;
@@ -60,7 +60,7 @@ class LocalGroup {
   void abort(const std::string& reason) noexcept;
 
   // A member that works on others' buffers says so first, and a member that gives up a call first fails the group, then
-  // waits until nobody works: so nobody touches buffers of a call that has been given up.
+  // waits until no member works: so no member touches buffers of a call that has been given up.
   /// False when the group has failed: then keep off.
   [[nodiscard]] bool enter(int member);
   void leave(int member);
@@ -87,7 +87,7 @@ class LocalGroup {
   }
 
   /// The group made of these members: the first member to ask makes it, and each gets it once all have asked. Throws
-  /// TimeoutError, PeerFailed; both fail this group, and everybody who waits for the new one is told.
+  /// TimeoutError, PeerFailed; both fail this group, and wake every member that waits for the new one.
   std::shared_ptr<LocalGroup> subgroup(int member, const std::vector<int>& world_ranks);
 
  private:
@@ -115,7 +115,7 @@ class LocalGroup {
     std::vector<std::atomic<Meeting*>> places;
     std::vector<std::unique_ptr<Meeting>> owned;  // under mutex_
   };
-  /// Made of the arguments when it is first asked for.
+  /// Made of the arguments when it is first requested.
   template <class Meeting, class... Arguments>
   Meeting& of_pair(Pairs<Meeting>& pairs, int from, int to, Arguments... arguments);
   Pairs<Channel> channels_;

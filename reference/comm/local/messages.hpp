@@ -19,7 +19,7 @@ class PostedMessage {
 
   void complete(Deadline& deadline) const;
   [[nodiscard]] bool try_complete() const;
-  /// After the group has failed: returns once nobody touches its memory any more.
+  /// After the group has failed: returns once its memory is no longer accessed.
   void give_up() const noexcept;
   /// Lets the caller's stream wait for what a device does of it, once it is complete.
   void follow() const;
@@ -46,7 +46,7 @@ class JoinedExchange {
   /// After the group has failed: takes it back, or makes it where it was met.
   void give_up() const noexcept;
   [[nodiscard]] bool is_complete() const { return slot_->is_complete(); }
-  /// Whether nobody touches the values any more.
+  /// Whether the values are no longer accessed.
   [[nodiscard]] bool is_over() const { return slot_->is_over(); }
 
  private:

@@ -2,10 +2,10 @@
 //
 // Model   Who comes first posts the parts and waits; who comes second meets it, and from then on the exchange is made,
 //         by either of them or both. The parts are cut into pieces. The lower rank takes them from the front, the other
-//         one from the back, until there are none left: so each does half, the same one every time, and who is late is
+//         one from the back, until none is left: so each does half, the same one every time, and a late member is
 //         helped.
 // Cost    A lock; then all that both look at is in one word: that they have met, which pieces are taken, which are
-//         made. The memory of encounters is kept for later ones.
+//         made. The memory of exchanges is kept for later ones.
 #pragma once
 
 #include <array>
@@ -25,18 +25,18 @@ namespace plumbline::comm::local {
 class alignas(kApart) PairExchangeSlot {
  public:
   enum class State : std::uint8_t { waiting, met, mismatched, withdrawn };
-  /// The sides of an encounter: the lower rank, and the other.
+  /// The sides of an exchange: the lower rank, and the other.
   static constexpr std::size_t kLower = 0, kHigher = 1;
 
   [[nodiscard]] State state() const;
   /// Of one that is mismatched: how the sides differ, in words.
   [[nodiscard]] std::string mismatch() const;
-  /// Of one that has met: takes pieces until there are none left, and makes them. Before it takes those of the other
-  /// side it looks for it, as often as the policy spins in a tenth of a wait.
+  /// Of one that has met: takes pieces until none is left, and makes them. Before it takes those of the other
+  /// side it looks for it, for the number of spins of the policy in a tenth of a wait.
   void work(std::size_t side, WaitPolicy policy) noexcept { take_pieces(side, policy, false); }
   /// Whether it was met and all pieces are made.
   [[nodiscard]] bool is_complete() const;
-  /// Whether nobody touches the values any more.
+  /// Whether the values are no longer accessed.
   [[nodiscard]] bool is_over() const;
 
  private:
@@ -52,7 +52,7 @@ class alignas(kApart) PairExchangeSlot {
     std::array<std::int64_t, 2> counts{};
   };
   void post(std::size_t side, const PairExchange& exchange) noexcept;
-  // Whatever comes of it, the other side, which waits, is told.
+  // In every case, the other side, which waits, is woken.
   void meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy) noexcept;
   void take_pieces(std::size_t side, WaitPolicy policy, bool has_first) noexcept;
   void cut_into_pieces() noexcept;
@@ -73,10 +73,10 @@ class alignas(kApart) PairExchangeSlot {
   std::size_t bytes_ = 0, piece_bytes_ = 0;  // of all parts, each rounded up to whole lines
   std::uint64_t pieces_ = 0;
   Difference difference_;
-  std::atomic<int> users_{0};  // 0: may be posted anew
+  std::atomic<int> users_{0};  // 0: may be posted again
 };
 
-/// A member's hold on an encounter, which lasts no longer than the group.
+/// A member's hold on an exchange, which lasts no longer than the group.
 struct LeaveSlot {
   void operator()(PairExchangeSlot* exchange_slot) const {
     exchange_slot->users_.fetch_sub(1, std::memory_order_acq_rel);
@@ -89,7 +89,7 @@ class alignas(kApart) PairExchangeQueue {
  public:
   /// Meets the first that the other side has posted with this tag, and does the side's work, or posts one.
   [[nodiscard]] HeldSlot come(std::size_t side, const PairExchange& exchange, WaitPolicy policy);
-  /// Takes one that nobody has met back, whose state is `withdrawn` then. False when it was met: then it is made.
+  /// Takes back one that has not met its peer; its state is `withdrawn` then. False when it has met: then it is made.
   bool withdraw(PairExchangeSlot& exchange_slot);
 
  private:

@@ -57,7 +57,7 @@ void reduce_scattered(const Shape& shape, std::span<const std::byte* const> in, 
   reduce(shape, shifted, {&out, 1}, begin, count, streaming);
 }
 
-// Elements [begin, begin + count) of the exchanges of `rank` with itself and the ranks behind it, half way round.
+// Elements [begin, begin + count) of the exchanges of `rank` with itself and the ranks after it, half of the cycle.
 void exchange_blocks(const Shape& shape, const Addresses& at, int rank, std::size_t begin, std::size_t count) {
   const std::size_t width = size_of(shape.dtype);
   for (const std::size_t end = begin + count; begin < end;) {

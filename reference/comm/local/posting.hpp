@@ -48,7 +48,7 @@ struct DevicePosting {
   std::uint64_t sequence;
   Device device;
   std::shared_ptr<const DeviceCalls::Mark> ready;  // where the poster's stream stood
-  std::shared_ptr<const DeviceCalls::Mark> done;   // of the first member's: set by whoever launches the call
+  std::shared_ptr<const DeviceCalls::Mark> done;   // of the first member's: set by the member that launches the call
 };
 
 struct alignas(kCacheLine) Slot {
@@ -59,7 +59,7 @@ struct alignas(kCacheLine) Slot {
   std::uint64_t consumed = 0;     // the poster's last finished call when it posted
   const std::byte* in = nullptr;  // what the poster gives: in its own buffer, in the block's payload or in `line`
   std::byte* out = nullptr;       // where its result goes
-  std::atomic<std::uint32_t> next_block{0};   // of this rank's part: the first block that nobody has taken
+  std::atomic<std::uint32_t> next_block{0};   // of this rank's part: the first block that is not taken
   std::atomic<std::uint32_t> blocks_done{0};  // of this rank's part
   union {
     std::array<std::byte, 16> line;  // a payload that needs no second cache line

@@ -29,7 +29,7 @@ struct Shape {
 
   [[nodiscard]] std::size_t bytes() const { return elements * size_of(dtype); }
 
-  /// The most bytes that any member gives: alike on all.
+  /// The most bytes that any member gives: the same on all.
   [[nodiscard]] std::size_t given_bytes() const {
     const bool all_blocks =
         operation == Operation::reduce_scatter || operation == Operation::all_to_all || operation == Operation::scatter;

@@ -27,8 +27,8 @@ inline void cpu_pause() {
 
 struct WaitPolicy {
   int spins;       // before the first yield
-  int near_spins;  // before each yield, while nobody that is missing was last seen on this core
-  /// The policy for so many ranks on so many cores.
+  int near_spins;  // before each yield, while no missing member was last seen on this core
+  /// The policy for `ranks` ranks on `cores` cores.
   static WaitPolicy of(int ranks, int cores) { return ranks <= cores ? WaitPolicy{2000, 0} : WaitPolicy{12, 100}; }
 };
 

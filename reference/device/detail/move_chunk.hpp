@@ -2,7 +2,7 @@
 // sides.
 //
 // Model   A chunk is moved in the widest units, of 16 bytes at most, at whose boundaries all its addresses can be at
-//         once; what lies before the first boundary and behind the last one goes byte by byte.
+//         once; what lies before the first boundary and after the last one goes byte by byte.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace plumbline::device {
 
-/// The addresses of one chunk's part of a move, whose ranges begin `at` bytes behind those of the table.
+/// The addresses of one chunk's part of a move, whose ranges begin `at` bytes after those of the table.
 struct MovePart {
   std::byte* const* address;
   std::int64_t at, bytes;

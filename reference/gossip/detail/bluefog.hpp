@@ -45,7 +45,7 @@ struct BluefogTurn {
   friend bool operator==(const BluefogTurn&, const BluefogTurn&) = default;
 };
 
-/// GetDynamicOnePeerSendRecvRanks: each node sends to its neighbours in turn, those behind it first.
+/// GetDynamicOnePeerSendRecvRanks: each node sends to its neighbours one after the other, those after it first.
 [[nodiscard]] std::vector<BluefogTurn> bluefog_one_peer_turns(const BluefogTopology& topology, std::int64_t step);
 /// GetExp2DynamicSendRecvMachineRanks, GetInnerOuterRingDynamicSendRecvRanks, GetInnerOuterExpo2DynamicSendRecvRanks:
 /// the turn of each of `ranks` ranks, `ranks_per_machine` a machine. Throws NotFound for other names, InvalidArgument

@@ -37,7 +37,7 @@ class PiecewiseRound {
 
   /// How many pieces of all peers are here.
   [[nodiscard]] std::size_t come() const { return come_; }
-  /// Begins anew over another group what is not done, where so many pieces are with each peer that they are sent to;
+  /// Begins again over another group what is not done, where that many pieces are with each peer that they are sent to;
   /// their number here was told.
   void go_over(const std::vector<std::size_t>& had);
 

@@ -1,5 +1,5 @@
-// reference/scaler/detail/operation_arguments.hpp: what the operations about scalers read alike, and hand to each
-// other.
+// reference/scaler/detail/operation_arguments.hpp: what the operations about scalers read in the same way, and hand to
+// each other.
 #pragma once
 
 #include "reference/adapter/arguments.hpp"

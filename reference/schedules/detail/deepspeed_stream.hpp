@@ -27,7 +27,7 @@ enum class StreamKind {
   inference,     // InferenceSchedule: forwards, with two buffers
   data_parallel  // DataParallelSchedule: one stage, gradient accumulation
 };
-/// 0.19 sends a gradient ahead of receiving an activation, and receives a gradient ahead of sending an activation; 0.6
+/// 0.19 sends a gradient before it receives an activation, and receives a gradient before sending an activation; 0.6
 /// the other way round, and it has a buffer more in training, if there are micro-batches for it.
 enum class StreamOrder { deepspeed, deepspeed06 };
 

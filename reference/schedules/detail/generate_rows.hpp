@@ -35,7 +35,7 @@ struct Virtual {
 /// Groups of `group` micro-batches, the last perhaps smaller, each through all chunks.
 [[nodiscard]] std::vector<Virtual> depth_first_order(const Shape& shape, int group);
 
-/// How many forwards rank r has ahead of its first backward, less the one of the same step:
+/// The number of forwards of rank r before its first backward, less the one of the same step:
 /// per_hop * (p-1-r) + (v-1) * group, at most all of them.
 [[nodiscard]] int depth_first_warmup(const Shape& shape, int group, int per_hop, int rank);
 

@@ -39,7 +39,7 @@ struct ListPolicy {
 [[nodiscard]] std::optional<Schedule> list_schedule(const Shape& shape, Placement placement,
                                                     const SimulationOptions& times, const ListPolicy& policy);
 
-/// Seconds from the end of a stage's computation until its result is at the neighbour behind `boundary`, on another
+/// Seconds from the end of a stage's computation until its result is at the neighbour after `boundary`, on another
 /// rank, through a link that is free.
 [[nodiscard]] double hop_seconds(const SimulationOptions& times, int boundary);
 /// Seconds of a computation of a stage on a rank.

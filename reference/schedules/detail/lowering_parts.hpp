@@ -31,7 +31,7 @@ namespace plumbline::schedules::detail {
   return ((micro_batches + kEntriesOfLine - 1) / kEntriesOfLine | 1) * kEntriesOfLine;
 }
 
-/// Hints that the two cache lines behind an address are read, or written, soon. Many ranks take turns, and each goes on
+/// Hints that the two cache lines after an address are read, or written, soon. Many ranks take turns, and each goes on
 /// elsewhere in memory, which is more than the processor foresees. Costs next to nothing where it is wrong; the memory
 /// need not be there.
 inline const void* behind(const void* address, std::size_t bytes) {  // of no array: it may be null

@@ -45,7 +45,7 @@ class MessageCalls {
 /// Starts all calls as one.
 [[nodiscard]] std::vector<comm::Work> start_together(comm::Communicator& communicator,
                                                      std::span<const comm::Call> calls);
-/// Starts each call by itself, without waiting in between: a handle for each. As one where one would go behind the
+/// Starts each call by itself, without waiting in between: a handle for each. As one where one would go after the
 /// other: on the memory of devices, and over communicators without Capability::nonblocking.
 [[nodiscard]] std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls);
 

@@ -1,6 +1,6 @@
 // reference/schedules/detail/torch_csv.hpp: what PyTorch accepts as a schedule from outside.
 //
-// Model   PyTorch's rules, leniency included: text behind a cell's action is ignored; a stage's micro-batches are
+// Model   PyTorch's rules, leniency included: text after a cell's action is ignored; a stage's micro-batches are
 //         counted, not compared, so that one that is computed twice passes. For a check that proves something, see
 //         check.hpp.
 // Source  torch.distributed.pipelining.schedules: _load_csv, _validate_schedule.

@@ -19,7 +19,7 @@ namespace plumbline::schedules {
 using Trace = std::vector<std::vector<std::string>>;  // by rank, cells
 
 /// 1F1B for one stage a rank, else interleaved (see interleaved_as_colossalai for what is refused, and for more than
-/// one rank). Without `tensor_shape_given` the shape of a boundary is told ahead of its first activation. Throws
+/// one rank). Without `tensor_shape_given` the shape of a boundary is sent before its first activation. Throws
 /// InvalidArgument.
 [[nodiscard]] Trace colossalai_trace(const Shape& shape, bool forward_only, bool tensor_shape_given);
 /// 1F1B for one stage a rank, else interleaved in groups (see interleaved_in_groups, and for more than one rank).

@@ -1,9 +1,9 @@
 // reference/training/bucketing/autograd.hpp: a reducer of gradients that LibTorch's back-propagation drives.
 //
-// Model   Each leaf has a hook behind its accumulation: when its gradient has been added up, it is ready. A pass is a
+// Model   Each leaf has a hook after its accumulation: when its gradient has been added up, it is ready. A pass is a
 //         forward and a backward; begin() comes between the two. With GradientMemory::views a leaf's gradient becomes
 //         its place in the bucket, in the leaf's own order in memory (channels last, say), so that an optimizer reads
-//         what was reduced without a copy; ranks must lay their leaves out alike.
+//         what was reduced without a copy; ranks must lay their leaves out in the same way.
 // Unused  With Unused::find_unused the graph of the pass's outputs is searched for the leaves that it does not reach.
 // Sparse  Leaves that are named so, as torch.nn.Embedding's with sparse=True, have gradients of some rows along the
 //         first dimension. Their sums are sparse tensors, coalesced, whichever rank has any.
@@ -32,8 +32,8 @@ namespace plumbline::training {
 struct AutogradOptions {
   RankDevice where{};                    // leaves' and buckets' memory
   bucketing::ReducerOptions reducer{};   // names are the leaves', buffers those below, and the place is that memory
-  std::int64_t bucket_bytes = 25 << 20;  // a bucket that has as many takes no more; the first one needs 1 MiB at most
-  /// Leaves by name: gradients that are not reduced, and stay each rank's own; and those that are reduced behind all
+  std::int64_t bucket_bytes = 25 << 20;  // closes a bucket; the first one closes at 1 MiB at most
+  /// Leaves by name: gradients that are not reduced, and stay each rank's own; and those that are reduced after all
   /// others, in buckets of their own.
   std::vector<std::string> left_alone{}, delayed{};
   /// Leaves whose gradients are sparse tensors.
@@ -57,7 +57,7 @@ class AutogradReducer {
   AutogradReducer(const AutogradReducer&) = delete;
   AutogradReducer& operator=(const AutogradReducer&) = delete;
 
-  /// Between forward and backward, or with buffers ahead of both. `outputs` are what will be back-propagated: looked at
+  /// Between forward and backward, or with buffers before both. `outputs` are what will be back-propagated: looked at
   /// with Unused::find_unused. Throws as Reducer::begin().
   void begin(bool synchronise = true, const std::vector<at::Tensor>& outputs = {});
   /// After backward. Gradients that some rank has are then there on every leaf. Throws as Reducer::finish().

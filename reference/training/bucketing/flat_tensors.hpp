@@ -10,7 +10,7 @@
 
 namespace plumbline::training {
 
-/// One buffer for each type that there is, where calls are made; each tensor row-major in it.
+/// One buffer for each type of the tensors, where calls are made; each tensor row-major in it.
 class FlatTensors {
  public:
   /// Throws Unsupported for a type that is not added.
@@ -26,7 +26,7 @@ class FlatTensors {
   std::vector<at::Tensor> tensors_, parts_, memory_;
 };
 
-/// Gives all tensors rank 0's values: one broadcast a type. Collective. Throws Unsupported likewise.
+/// Gives all tensors rank 0's values: one broadcast a type. Collective. Throws Unsupported as FlatTensors does.
 void broadcast_from_rank_0(comm::Communicator& group, const std::vector<at::Tensor>& tensors,
                            const RankDevice& where = {});
 

@@ -42,8 +42,8 @@ struct GroupedTensor {
 /// Where a rank's gradients are reduced: hooks take them in the host's memory.
 [[nodiscard]] RankDevice reduced_on(const RankDevice& rank, const GradientSettings& settings);
 
-/// Buckets in that order, each closed by the gradient with which it has so many bytes, the first one by
-/// kFirstBucketBytes; behind them those of the gradients that are delayed.
+/// Buckets in that order, each closed by the gradient with which it reaches the given bytes, the first one by
+/// kFirstBucketBytes; after them those of the delayed gradients.
 [[nodiscard]] bucketing::Plan plan_by_bytes(std::span<const bucketing::Gradient> gradients, std::span<const int> order,
                                             std::int64_t bucket_bytes, std::span<const int> delayed = {});
 /// `bucket_bytes`, or where that is 0, the fastest here: then collective.
@@ -53,7 +53,7 @@ struct GroupedTensor {
 class TensorReducer {
  public:
   /// The groups must outlive it. Of the options names, memory and place are set here, results are everywhere, and
-  /// nobody is told of buckets, which gradients are copied out of in the end; what is unused is known without being
+  /// buckets are not reported, which gradients are copied out of in the end; what is unused is known without being
   /// told. `buffers` are made rank 0's of the first group when a step begins. Throws what gradients_of() and Reducer
   /// throw.
   TensorReducer(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves, bucketing::Plan plan,

@@ -24,7 +24,7 @@ void restore_tensors(const Checkpoint& checkpoint, const std::string& kind, cons
 /// optimizer's order.
 void add_training(Checkpoint& checkpoint, const std::vector<NamedTensor>& parameters,
                   const std::vector<NamedTensor>& buffers, const OptimizerState& optimizer);
-/// Throws likewise.
+/// Throws as restore_tensors().
 void restore_training(const Checkpoint& checkpoint, const std::vector<NamedTensor>& parameters,
                       const std::vector<NamedTensor>& buffers, OptimizerState& optimizer);
 

@@ -4,7 +4,7 @@
 //         Micro-batch i of m is the i-th of m equal consecutive parts. The batch stays where it is: a micro-batch is
 //         copied, to the device where it is used, when it is used.
 // Bits    A micro-batch lies in memory of its own: kernels choose their path by alignment.
-// Source  ColossalAI's pipeline schedules, which slice and move tensors and dictionaries alike.
+// Source  ColossalAI's pipeline schedules, which slice and move tensors and dictionaries in the same way.
 #pragma once
 
 #include <map>
@@ -28,8 +28,8 @@ using Batch = std::variant<at::Tensor, Tensors, NamedTensors>;
 [[nodiscard]] Tensors tensors_of(const Batch& batch, const std::vector<std::string>& names = {});
 
 /// The parts of a batch, in order, as views. Throws InvalidArgument, with the numbers, for an empty list, a tensor
-/// without rows, tensors of different numbers of rows, and rows that so many micro-batches do not divide. `what` stands
-/// for the batch: "inputs", "labels".
+/// without rows, tensors of different numbers of rows, and rows that the number of micro-batches does not divide.
+/// `what` stands for the batch: "inputs", "labels".
 [[nodiscard]] std::vector<Tensors> micro_batches_of(const Tensors& batch, int micro_batches, const std::string& what);
 /// A micro-batch on `device`, in memory of its own.
 [[nodiscard]] Tensors placed_on(c10::Device device, const Tensors& micro_batch);

@@ -19,7 +19,7 @@ namespace {
 
 struct WeightGradients {
   at::Tensor weight;
-  at::Tensor bias;  // undefined where there is none
+  at::Tensor bias;  // undefined for a layer without one
 };
 
 // A layer as the functions that a backward pass in two halves needs.

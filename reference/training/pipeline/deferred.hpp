@@ -4,7 +4,7 @@
 //         the input alone, and leaves in Pass::deferred what computes those of weight and bias and adds them to the
 //         leaves' grad, as a backward pass adds its own. The matrix products of the two are those of one backward pass,
 //         and so are the bits.
-// Memory  What is left behind keeps the layer's input and the gradient of its output, and gives them up when it is
+// Memory  A deferred computation keeps the layer's input and the gradient of its output, and gives them up when it is
 //         computed.
 // Source  Qi et al., arXiv:2401.10241, section 2.
 #pragma once

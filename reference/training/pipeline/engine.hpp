@@ -5,8 +5,8 @@
 //         step, backward from the gradient of the outputs. Gradients gather in the parameters' grad over micro-batches
 //         and calls; the caller averages them over data ranks, updates and clears them.
 // Shapes  The rank of the first stage sees whether the inputs' shapes are those of the call before, and tells the
-//         others: where they have changed, each stage describes its outputs ahead of the first message, where they
-//         differ between the micro-batches, ahead of each; else no description is sent. With promised shapes none is
+//         others: where they have changed, each stage describes its outputs before the first message, where they
+//         differ between the micro-batches, before each; else no description is sent. With promised shapes none is
 //         ever sent, and a stage that breaks the promise is an error. Gradients have the shapes of what they are of.
 // Messages wire.hpp: one a boundary and micro-batch, in the memory on which calls are made (rank_device.hpp).
 // Memory  What a backward pass needs is given up when it is over: with the weight gradient where the schedule splits
@@ -38,7 +38,7 @@
 
 namespace plumbline::training {
 
-/// The computations of all ranks for so many micro-batches: generate(), or a schedule of the caller's own. Every rank
+/// The computations of all ranks for the given micro-batches: generate(), or a schedule of the caller's own. Every rank
 /// makes the same one.
 using ScheduleFor = std::function<schedules::Schedule(int micro_batches)>;
 /// The mean loss over the rows, a scalar.
@@ -47,7 +47,7 @@ using Criterion = std::function<at::Tensor(const Tensors& outputs, const Tensors
 struct EngineOptions {
   Criterion criterion;  // of the rank of the last stage
   RankDevice device = {};
-  /// What goes from each stage to the next, always: nothing is told then.
+  /// What goes from each stage to the next, always: no description is sent then.
   std::optional<Description> promised = {};
   WireType wire = {};
   schedules::ExecutorOptions executor = {};
@@ -74,7 +74,7 @@ struct EngineResult {
   std::vector<Tensors> outputs;  // of each micro-batch; joined() makes them a batch
   std::vector<Tensors> labels;
   int peak_activations = 0;
-  std::int64_t peak_bytes = 0;             // of tensors that the call made, at once; 0 unless asked for
+  std::int64_t peak_bytes = 0;             // of tensors that the call made, at once; 0 unless requested
   std::vector<schedules::Action> actions;  // of this rank, as it ran them
   std::vector<schedules::Period> periods;  // when
 };

@@ -1,7 +1,7 @@
 // reference/training/pipeline/memory.hpp: how much memory the tensors of a piece of work take at once.
 //
 // Model   LibTorch's allocators report what they give and take back on a thread, and on those that back-propagate for
-//         it. The sum since the beginning is what is there beside what was there before; the most that it was is the
+//         it. The sum since the beginning is the memory in addition to the earlier one; the most that it was is the
 //         peak.
 // Cost    About 0.1 us for each tensor.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace plumbline::training {
 
-/// Measures on this thread from when it is made. They may lie inside one another; the inner one alone is told.
+/// Measures on this thread from when it is made. They may be nested; only the inner one then counts.
 class PeakMemory {
  public:
   PeakMemory();

@@ -26,7 +26,7 @@ bool needs_model_group(const job::RunSpec& spec, const PrecisionSettings& settin
   return is_mixed(spec, settings) && spec.parallel.tensor * spec.parallel.pipeline > 1;
 }
 
-// Null for a group of one, and where there is none.
+// Null for a group of one, and for a rank without a group.
 comm::Communicator* unless_alone(const groups::ParallelContext& groups, std::string_view mode) {
   return groups.has(mode) && groups.size(mode) > 1 ? &groups.communicator(mode) : nullptr;
 }

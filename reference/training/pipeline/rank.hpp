@@ -40,7 +40,7 @@ class PipelineRank {
   [[nodiscard]] const std::vector<job::Parameter>& list() const { return list_; }
   [[nodiscard]] const std::vector<at::Tensor>& given() const { return given_; }
   [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
-  /// Zeros where there is none.
+  /// Zeros for a leaf without a gradient.
   [[nodiscard]] std::vector<at::Tensor> gradients() const;
   /// Writes what the specification injects on this rank in that step: before any reduction into the leaves' own
   /// gradients, after them into those that are given.

@@ -8,8 +8,8 @@
 
 namespace plumbline::training {
 
-/// The computations that run.schedule names, for so many micro-batches. Throws InvalidArgument, naming the fields, for
-/// a shape that the schedule does not have.
+/// The computations that run.schedule names, for `micro_batches` micro-batches. Throws InvalidArgument, naming the
+/// fields, for a shape that the schedule does not have.
 [[nodiscard]] schedules::Schedule schedule_of(const job::RunSpec& spec, int micro_batches);
 
 /// The computations of a schedule by any of its names. Throws NotFound for another name, InvalidArgument for

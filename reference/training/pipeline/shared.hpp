@@ -33,7 +33,7 @@ class SharedParameters {
   /// not among them, and for a type that a communicator does not add.
   SharedParameters(comm::Communicator& group, const std::vector<SharedParameter>& parameters,
                    const RankDevice& where = {});
-  /// Sums the gradients. Collective likewise.
+  /// Sums the gradients. Collective.
   void reduce();
 
  private:

@@ -1,7 +1,7 @@
 // reference/training/pipeline/stage.hpp: a part of a model, as a pipeline runs it.
 //
 // Model   A stage makes tensors of tensors: the outputs of one are the inputs of the next. Its parameters and running
-//         statistics are named tensors that it shares with whoever asks, so that optimizers, records and checkpoints
+//         statistics are named tensors that it shares with its callers, so that optimizers, records and checkpoints
 //         need know nothing of its layers.
 // Split   With DeferredGradients, the backward pass of a layer computes the gradient of its input alone and leaves that
 //         of its weights as a closure, which runs at the schedule's weight-gradient action: the matrix products of the
@@ -65,7 +65,7 @@ class Stage {
   [[nodiscard]] virtual Tensors forward(const Tensors& inputs, const Pass& pass) = 0;
   /// Leaves that require gradients, in an order that is always the same; the names are unique in the whole model.
   [[nodiscard]] virtual std::vector<NamedTensor> parameters() const = 0;
-  /// Running statistics, likewise.
+  /// Running statistics, as named tensors.
   [[nodiscard]] virtual std::vector<NamedTensor> buffers() const { return {}; }
 };
 

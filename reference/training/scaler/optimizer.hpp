@@ -1,12 +1,13 @@
 // reference/training/scaler/optimizer.hpp: a loss scale, its decisions and an optimizer, bound to LibTorch's leaves.
 //
-// Model   Behind one interface the two ways of gradient_settings.hpp. A step is given the gradients of scaled losses,
+// Model   One interface for the two ways of gradient_settings.hpp. A step is given the gradients of scaled losses,
 //         reduced over replicas; what was found is agreed on over the model group; a step with something found changes
 //         the scale alone. values() is what the optimizer steps, in float32; gradients() what it used, divided by the
 //         scale and clipped, or in a skipped step as it came.
-// Memory  Leaves, gradients and masters have one order in memory, the leaf's. Leaves on a GPU have a copy on the host,
-//         where their masters are stepped; of a skipped step nothing is copied back.
-// Bits    Masters are stepped by OptimizerState, whose operations are torch.optim's. A saved state goes on bit for bit.
+// Memory  Leaves, gradients and master weights have one order in memory, the leaf's. Leaves on a GPU have a copy on the
+//         host, where their master weights are stepped; of a skipped step nothing is copied back.
+// Bits    Master weights are stepped by OptimizerState, whose operations are torch.optim's. A saved state continues
+//         bit-identically.
 // Errors  InvalidArgument, naming the leaf; what the scaler and the communicator throw.
 // Source  ColossalAI 96780e6 (amp/naive_amp, amp/torch_amp); torch.amp.GradScaler.
 #pragma once
@@ -32,8 +33,9 @@ struct ScaledLeaf {
   bool tied_copy = false;   // an earlier stage has it too, and counts it
 };
 
-/// OptimizerState as what steps masters; `like` are the leaves whose masters they are. State: the number of steps, then
-/// both moments of each, empty where there is none. Loading throws InvalidArgument for one of other leaves.
+/// OptimizerState as what steps master weights; `like` are the leaves whose master weights they are. State: the number
+/// of steps, then both moments of each, empty for an optimizer without moments. Loading throws InvalidArgument for one
+/// of other leaves.
 [[nodiscard]] scaler::InnerOptimizer inner_optimizer(const job::Optimizer& rule, const std::vector<at::Tensor>& like);
 
 /// The scale of a specification; a constant 1 where it has none.
@@ -53,7 +55,7 @@ class ScaledOptimizer {
 
   /// What a loss is multiplied by.
   [[nodiscard]] virtual double scale() const = 0;
-  /// One gradient a leaf, undefined where there is none. Collective over the groups.
+  /// One gradient a leaf, undefined for a leaf without one. Collective over the groups.
   virtual scaler::StepOutcome step(std::span<const at::Tensor> gradients) = 0;
   /// Views, in the leaves' shapes.
   [[nodiscard]] virtual std::vector<at::Tensor> values() const = 0;
@@ -64,7 +66,7 @@ class ScaledOptimizer {
   virtual void load(const scaler::Fp16State& state) = 0;
 };
 
-/// Leaves in f16, bf16 or f32, rounded from masters that start as `values`, or as the leaves where it is empty.
+/// Leaves in f16, bf16 or f32, rounded from master weights that start as `values`, or as the leaves where it is empty.
 [[nodiscard]] std::unique_ptr<ScaledOptimizer> rounded_optimizer(std::vector<ScaledLeaf> leaves,
                                                                  std::span<const at::Tensor> values,
                                                                  const job::Optimizer& rule, const Scaling& scaling);

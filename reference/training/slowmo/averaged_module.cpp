@@ -110,7 +110,7 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
   slowmo::SlowMo& slowmo() { return *slowmo_; }
 
  private:
-  // LibTorch goes on with the tensors.
+  // LibTorch continues with the tensors.
   void settle() const { tensors_.where.settle(); }
   void after_backward() {
     std::vector<comm::Buffer> gradients;

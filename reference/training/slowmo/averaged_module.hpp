@@ -4,7 +4,7 @@
 // Use     AveragedModule module(world, tensors, forward, groups, options);
 //         every step: module.forward(x), the loss, its backward(), the optimizer's step, module.perform_slowmo().
 // Model   A module is a function over tensors that it shares: leaves that require gradients, buffers, and of leaves of
-//         16 bits masters of float32. forward() broadcasts rank 0's buffers and puts the estimate in the place of the
+//         16 bits fp32 master weights. forward() broadcasts rank 0's buffers and puts the estimate in the place of the
 //         numerators; a hook at its result has the numerators taken again, and a node's gradients averaged, when the
 //         backward through it is over, whatever loss it began at. So saved tensors have in the backward what they had
 //         in the forward.
@@ -12,10 +12,10 @@
 //         LibTorch computes; over groups that do not take its memory, messages go through the host's. The device of the
 //         options follows from that.
 // Memory  Nothing is copied: reference/slowmo gets views of the tensors' memory, in whatever order it is, which must be
-//         the same on all ranks and without gaps. Who gives a tensor other memory is told so.
-// Missing A leaf without a gradient takes part in a node's average with zeros, so that all ranks send equally much.
-// Errors  InvalidArgument: a tensor that is no leaf or has gaps, masters that do not fit. Unsupported: a tensor on
-//         another device, or of a type that is not averaged. StateError: memory that moved. Each with the tensor's
+//         the same on all ranks and without gaps. A caller that gives a tensor other memory gets an error.
+// Missing A leaf without a gradient takes part in a node's average with zeros, so that all ranks send the same amount.
+// Errors  InvalidArgument: a tensor that is no leaf or has gaps, master weights that do not fit. Unsupported: a tensor
+//         on another device, or of a type that is not averaged. StateError: memory that moved. Each with the tensor's
 //         name. What slowmo.hpp says besides.
 // Threads One at a time, backward included: of tensors on a GPU a backward with several ranks a node has to run on the
 //         calling thread (on_this_thread.hpp), since it waits for the others.
@@ -43,7 +43,7 @@ struct ModuleTensors {
   RankDevice where{};                        // that all of them lie on
 };
 
-/// What an optimizer works on, parameters or masters, and its rate of now.
+/// The tensors of an optimizer, parameters or fp32 master weights, and its current rate.
 struct OptimizedTensors {
   std::vector<at::Tensor> tensors;
   double learning_rate = 0;
@@ -58,17 +58,17 @@ class AveragedModule {
   AveragedModule(comm::Communicator& world, ModuleTensors tensors, Forward forward, Optimizer optimizer,
                  const slowmo::Options& options = {});
 
-  /// The module's result. `last`: of the step's forwards, where several make one step; behind the backwards of others
-  /// nothing is done. Collective.
+  /// The module's result. `last`: of the step's forwards, where several make one step; after the backward passes of
+  /// others nothing is done. Collective.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, bool last = true);
-  /// Behind the optimizer's step; in evaluation nothing. Collective.
+  /// After the optimizer's step; in evaluation nothing. Collective.
   void perform_slowmo();
 
   /// Gossip on, or off for evaluation.
   void train();
   void evaluate();
 
-  /// Behind it the tensors have what was under way.
+  /// After it the tensors have what was under way.
   [[nodiscard]] slowmo::Checkpoint checkpoint();
   void load(const slowmo::Checkpoint& checkpoint);
   /// What is between ranks.

@@ -233,7 +233,7 @@ class AveragedRun final : public AveragedSession {
     const c10::AutoGradMode without_gradients(false);
     module_->evaluate();
     const at::Tensor found = module_->forward(x.to(leaves_.front().options().requires_grad(false))).argmax(1).cpu();
-    module_->perform_slowmo();  // as behind each batch
+    module_->perform_slowmo();  // as after each batch
     std::int64_t right = 0;
     for (std::int64_t row = 0; row < count; ++row)
       right += found.const_data_ptr<std::int64_t>()[row] == rows.labels[static_cast<std::size_t>(row)] ? 1 : 0;
