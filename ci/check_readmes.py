@@ -2,8 +2,9 @@
 """Fails when a README shows a command that does not run, an option that does not exist, output that differs from the output
 shown, a picture that is not the one its command draws, or a word that conformance/README.md bans from requirements.
 
-usage: check_readmes.py [--update] PLUMBLINE [ROOT]
+usage: check_readmes.py [--update] [--only README] PLUMBLINE [ROOT]
 
+  --only     this README alone, by its path below ROOT; may be given several times
   --update   write the pictures that differ in place of reporting them
 
 In README.md and the READMEs of reference/ each block that is indented by four blanks is read: `$ cat FILE` is followed by the
@@ -74,7 +75,7 @@ class Commands:
                     lines.pop()
                 if re.fullmatch(r"cat [\w.-]+", command):
                     (Path(folder) / command[4:]).write_text("\n".join(lines) + "\n")
-                elif command.startswith("plumbline "):
+                elif re.search(r"(?:^|\| )plumbline ", command):
                     yield from ((number, problem) for problem in self.problem_of(readme, command, lines, folder))
 
     def problem_of(self, readme, command, lines, folder):
@@ -126,9 +127,12 @@ def banned_words(text):
                 yield number, f"says '{found[0]}'; write: {meant}"
 
 
-def main(plumbline, root, update):
+def main(plumbline, root, update, only):
     commands, wrong = Commands(plumbline, update), 0
     readmes = sorted(name for name in check_references.files_under(root) if name.endswith(("README.md", "DECISIONS.md")))
+    if unknown := sorted(set(only) - set(readmes)):
+        sys.exit(f"check_readmes.py: there is no README '{unknown[0]}' below {root}")
+    readmes = sorted(only) or readmes
     for name in readmes:
         text = (root / name).read_text(encoding="utf-8")
         problems = list(commands.problems_of_options(text))
@@ -146,6 +150,7 @@ def main(plumbline, root, update):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n")[0])
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--only", action="append", default=[])
     parser.add_argument("plumbline", type=Path)
     parser.add_argument("root", type=Path, nargs="?", default=Path(__file__).resolve().parent.parent)
     given = parser.parse_args()
@@ -153,4 +158,4 @@ if __name__ == "__main__":
         if not path.is_file():
             print(f"check_readmes.py: there is no {what} '{path}'; give the built plumbline, then the root", file=sys.stderr)
             sys.exit(2)
-    sys.exit(main(given.plumbline.resolve(), given.root.resolve(), given.update))
+    sys.exit(main(given.plumbline.resolve(), given.root.resolve(), given.update, given.only))
