@@ -9,8 +9,9 @@ usage: check_readmes.py [--update] [--only README] PLUMBLINE [ROOT]
 
 In README.md and the READMEs of reference/ each block that is indented by four blanks is read: `$ cat FILE` is followed by the
 file's content, which is written; `$ plumbline ...` is run and followed by what it prints, where `...` stands for any text, and on
-a line of its own for any lines. Everything runs in an empty folder. A command that needs LibTorch is skipped where it is missing.
-Of all READMEs the options are checked that a command in a block or between backticks names.
+a line of its own for any lines. Everything runs in a folder with links to the folders of sources, and to build. A command that
+needs LibTorch, torch or the woven program is skipped where that is missing. Of all READMEs the options are checked that a command
+in a block or between backticks names.
 """
 import argparse, os, re, subprocess, sys, tempfile
 from pathlib import Path
@@ -21,7 +22,9 @@ import check_references, check_requirements
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 # A command, and of `bench` and `expectations` also what they do.
 COMMAND = re.compile(r"(?:^|[\s/])plumbline ((?:bench |expectations )?[a-z][a-z_-]+)(?=\s|$)(.*)")
-MISSING = re.compile(r"needs LibTorch|LibTorch is not")
+MISSING = re.compile(r"needs LibTorch|LibTorch is not|No module named 'torch'")
+PROGRESS = re.compile(r" has been running for \d+ s")  # printed on a slow machine alone
+SOURCES = ("conformance", "harness", "reference")
 TIME_LIMIT = 300  # seconds a command may take
 
 
@@ -59,23 +62,28 @@ def first_difference(lines, printed):
 class Commands:
     """Runs what a README shows; `update` writes pictures."""
 
-    def __init__(self, plumbline, update):
-        self.plumbline, self.update, self.helps, self.run_count, self.skipped = plumbline, update, {}, 0, 0
+    def __init__(self, plumbline, root, update):
+        self.plumbline, self.root, self.update, self.helps, self.run_count, self.skipped = plumbline, root, update, {}, 0, 0
 
     def run(self, command, folder):
         environment = os.environ | {"PATH": f"{self.plumbline.parent}:{os.environ['PATH']}", "COLUMNS": "200"}
-        return subprocess.run(command, shell=True, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, timeout=TIME_LIMIT)
+        return subprocess.run(["timeout", str(TIME_LIMIT), "sh", "-c", command], cwd=folder, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
 
     def problems_of_run(self, readme, text):
         """(line number, problem) of each command that a README shows with what it prints."""
         with tempfile.TemporaryDirectory() as folder:
+            for name in SOURCES:
+                (Path(folder) / name).symlink_to(self.root / name)
+            (Path(folder) / "build").symlink_to(self.plumbline.parent.parent)
             for number, command, lines in blocks_of(text):
                 while lines and not lines[-1]:
                     lines.pop()
                 if re.fullmatch(r"cat [\w.-]+", command):
                     (Path(folder) / command[4:]).write_text("\n".join(lines) + "\n")
-                elif re.search(r"(?:^|\| )plumbline ", command):
+                elif command.startswith("build/woven/") and not (Path(folder) / command.split()[0]).exists():
+                    self.skipped += 1
+                elif re.search(r"(?:^|\| |^build/\S*/)plumbline ", command):
                     yield from ((number, problem) for problem in self.problem_of(readme, command, lines, folder))
 
     def problem_of(self, readme, command, lines, folder):
@@ -84,16 +92,17 @@ class Commands:
             self.skipped += 1
             return
         self.run_count += 1
-        printed = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
+        printed = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines() if not PROGRESS.search(line))
         if done.returncode not in (0, 1):
             yield f"'{command}' ends with status {done.returncode}: {printed.strip()}"
         elif lines and (line := first_difference(lines, printed)) is not None:
             yield f"'{command}' does not print what is shown: expected {line!r}, got\n{printed}"
         for name in re.findall(r"--out (\S+\.svg)", command):
-            shown, made = readme.parent / name, (Path(folder) / name).read_text()
+            shown, file = readme.parent / name, Path(folder) / name
+            made = file.read_text() if file.exists() else ""
             if shown.exists() and shown.read_text() == made:
                 continue
-            if self.update:
+            if self.update and made:
                 shown.write_text(made)
             else:
                 yield f"{name} is not what '{command}' draws; draw it by check_readmes.py --update"
@@ -128,7 +137,7 @@ def banned_words(text):
 
 
 def main(plumbline, root, update, only):
-    commands, wrong = Commands(plumbline, update), 0
+    commands, wrong = Commands(plumbline, root, update), 0
     readmes = sorted(name for name in check_references.files_under(root) if name.endswith(("README.md", "DECISIONS.md")))
     if unknown := sorted(set(only) - set(readmes)):
         sys.exit(f"check_readmes.py: there is no README '{unknown[0]}' below {root}")
@@ -143,7 +152,7 @@ def main(plumbline, root, update, only):
         for number, problem in sorted(problems):
             print(f"{name}:{number}: {problem}")
         wrong += len(problems)
-    print(f"{len(readmes)} READMEs, {commands.run_count} commands run, {commands.skipped} skipped without LibTorch, {wrong} problems")
+    print(f"{len(readmes)} READMEs, {commands.run_count} commands run, {commands.skipped} skipped for what is missing, {wrong} problems")
     return 1 if wrong or commands.run_count == 0 else 0
 
 
