@@ -1,0 +1,86 @@
+"""check_readmes.py finds commands, outputs, pictures, options and words that are wrong, and lets right ones pass."""
+import contextlib, io, sys, tempfile, unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import check_readmes
+
+PROGRAM = """#!/bin/sh
+case "$*" in
+  *--help) echo "Usage: --name --out";;
+  "draw --out "*) echo "<svg/>" > "$3"; echo "written: $3";;
+  "show "*) cat "$2"; echo "took $$ s";;
+  slow) echo first; echo "x has been running for 30 s (0 of 1 done)"; echo last;;
+  bare) echo "plumbline: train needs LibTorch"; exit 3;;
+  *) echo "plumbline: unknown"; exit 2;;
+esac
+"""
+
+
+class CheckReadmes(unittest.TestCase):
+    def setUp(self):
+        self.root = Path(self.enterContext(tempfile.TemporaryDirectory())) if hasattr(self, "enterContext") else Path(tempfile.mkdtemp())
+        self.program = self.root / "build/bin/plumbline"
+        self.program.parent.mkdir(parents=True)
+        self.program.write_text(PROGRAM)
+        self.program.chmod(0o755)
+
+    def check(self, text, update=False):
+        (self.root / "README.md").write_text(text)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            status = check_readmes.main(self.program, self.root, update, [])
+        return status, printed.getvalue()
+
+    def test_what_is_shown_is_printed(self):
+        self.assertEqual(self.check("    $ cat a.txt\n    one\n\n    two\n\n    $ plumbline show a.txt\n    one\n\n    two\n    took ... s\n")[0], 0)
+
+    def test_lines_left_out_are_any(self):
+        self.assertEqual(self.check("    $ cat a.txt\n    one\n    two\n\n    $ plumbline show a.txt\n    ...\n    two\n    ...\n")[0], 0)
+
+    def test_lines_of_a_slow_machine_count_for_nothing(self):
+        self.assertEqual(self.check("    $ plumbline slow\n    first\n    last\n")[0], 0)
+
+    def test_another_output_is_found(self):
+        for shown in ("    three\n    ...\n", "    two\n    ...\n", "    one\n", "    one\n    took ... s\n    more\n"):
+            status, printed = self.check(f"    $ cat a.txt\n    one\n\n    $ plumbline show a.txt\n{shown}")
+            self.assertEqual(status, 1, shown)
+            self.assertIn("README.md:4: 'plumbline show a.txt' does not print what is shown", printed)
+
+    def test_a_command_that_does_not_run_is_found(self):
+        status, printed = self.check("    $ plumbline gone\n")
+        self.assertEqual(status, 1)
+        self.assertIn("'plumbline gone' ends with status 2", printed)
+
+    def test_what_is_missing_is_skipped(self):
+        status, printed = self.check("    $ plumbline slow\n\n    $ plumbline bare\n\n    $ build/woven/bin/plumbline mutants\n")
+        self.assertEqual(status, 0)
+        self.assertIn("1 commands run, 2 skipped", printed)
+
+    def test_options_are_those_of_the_help(self):
+        self.assertEqual(self.check("Run `plumbline draw --name x`.\n\n    $ plumbline slow\n")[0], 0)
+        status, printed = self.check("Run `plumbline draw --nmae x`.\n\n    $ plumbline slow\n")
+        self.assertEqual(status, 1)
+        self.assertIn("README.md:1: 'plumbline draw' has no option --nmae", printed)
+
+    def test_a_picture_is_what_its_command_draws(self):
+        shown = "    $ plumbline draw --out a.svg\n    written: a.svg\n"
+        status, printed = self.check(shown)
+        self.assertEqual(status, 1)
+        self.assertIn("a.svg is not what", printed)
+        self.assertEqual(self.check(shown, update=True)[0], 0)
+        self.assertEqual((self.root / "a.svg").read_text(), "<svg/>\n")
+        self.assertEqual(self.check(shown)[0], 0)
+
+    def test_banned_words_are_found_outside_of_code(self):
+        status, printed = self.check("It goes on, `as above`.\n\n    $ plumbline slow\n    first\n    last\n")
+        self.assertEqual(status, 1)
+        self.assertEqual(printed.count("says "), 1)
+        self.assertIn("README.md:1: says 'goes on'; write: continues", printed)
+
+    def test_nothing_run_is_no_pass(self):
+        self.assertEqual(self.check("Nothing.\n")[0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
