@@ -169,6 +169,7 @@ const std::map<std::string, std::string> kHiddenElsewhere{
     {"slo.looks_at_groups_late", "all optimizers whose tensors are somewhere else are refused"},
     {"slo.halves_added_first", "all averages of 16 bits that are judged for their range are of large values"},
     {"slo.never_stages", "all steps by way of the host are over a wire that takes no other memory"},
+    {"slo.takes_another_device", "all refusals are asked in one case"},
     {"slo.stages_unasked", "all refusals of a communicator are of one that does not take the memory"},
     {"train.gossip_overwrites_masters", "all runs whose masters are judged have some"},
     {"train.checkpoint_beside_gossip", "all runs that are saved while a round is under way lag"},

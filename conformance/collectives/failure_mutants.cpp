@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <regex>
 #include <thread>
 
 #include "conformance/collectives/collectives_mutants.hpp"
@@ -169,6 +170,21 @@ class MismatchUnnoticed final : public Swallows<MismatchUnnoticed, MismatchError
  public:
   using Swallows::Swallows;
   static bool concerns(const Call& call) { return !is_point_to_point(call.operation); }
+};
+
+// Says of members that disagree which one does, and of the others what they do.
+class MismatchNamesOneRank final : public Changed<MismatchNamesOneRank> {
+ public:
+  using Changed::Changed;
+  template <class Action>
+  void make(const Action& action, const Call&, comm::Timeout timeout, bool) {
+    try {
+      action(timeout);
+    } catch (const MismatchError& error) {
+      static const std::regex others("rank (0|[2-9]|1[0-9]+)\\b");
+      throw MismatchError(std::regex_replace(std::string(error.what()), others, "another member"));
+    }
+  }
 };
 
 class MessageMismatchUnnoticed final : public Swallows<MessageMismatchUnnoticed, MismatchError> {
@@ -347,6 +363,9 @@ std::vector<Mutant> failure_mutants() {
        "collectives.failure.departure_is_noticed[world=2]", "nobody aborts", wrap_in<AbortIsLocal>},
       {"col.mismatch_goes_unnoticed", "COLL-057", "members that disagree are told that all went well", "COL-01",
        "collectives.misuse.detected[difference=op,world=3]", sum, "all members agree", wrap_in<MismatchUnnoticed>},
+      {"col.mismatch_names_one_rank", "COLL-057", "of members that disagree one alone is named", "COL-01",
+       "collectives.misuse.detected[difference=count,world=3]", sum, "all members agree",
+       wrap_in<MismatchNamesOneRank>},
       {"col.message_mismatch_unnoticed", "COLL-058", "a message of another shape is taken for received", "P2P-06",
        "collectives.misuse.messages[difference=count,world=2]", "collectives.messages.every_pair[world=2]",
        "all messages fit", wrap_in<MessageMismatchUnnoticed>},

@@ -100,8 +100,6 @@ void huge(Context& context) {
   report(calls.problem_at(elements, context.size() - 1));
 }
 
-constexpr std::array kHugeOperations{Operation::all_reduce, Operation::broadcast, Operation::all_gather};
-
 void zero(Context& context) {
   for (const DType dtype : claimed(context.capabilities()))
     for (const Operation operation : exercised_operations(context.world())) {
@@ -132,7 +130,7 @@ void add_length_checks(suite::Suite& suite) {
              .body = large});
   suite.add({.id = "collectives.lengths.huge",
              .verifies = {"COLL-066@a2b1"},
-             .axes = {{"gib", {"10"}}, operations_axis(kHugeOperations), suite::worlds({2})},
+             .axes = {{"gib", {"10"}}, operations_axis(exercised_operations()), suite::worlds({2})},
              .limit = std::chrono::seconds(240),
              .body = huge});
   suite.add({.id = "collectives.lengths.all_reduce",

@@ -167,27 +167,38 @@ std::uint64_t folded_in_rank_order(DType dtype, ReduceOp op, const std::vector<l
   return nearest_bits(dtype, value);
 }
 
+// What a member gets of a reduction, folded in rank order.
+std::vector<std::byte> folded_in_rank_order(const RoundingData& data, const Reduction& reduction, int rank) {
+  const std::size_t element = size_of(data.dtype);
+  std::vector<std::byte> expected(static_cast<std::size_t>(reduction.count) * element);
+  const std::size_t period = std::min(expected.size(), static_cast<std::size_t>(kRoundingPeriod) * element);
+  for (std::size_t at = 0; at < period; at += element) {
+    const auto given = data.at(reduction.first(rank) + static_cast<std::int64_t>(at / element));
+    const std::uint64_t bits = data.dtype == DType::f64 ? folded_in_rank_order<double>(data.dtype, data.op, given)
+                                                        : folded_in_rank_order<float>(data.dtype, data.op, given);
+    put_bits(data.dtype, expected.data() + at, bits);
+  }
+  for (std::size_t at = period; at < expected.size(); ++at) expected[at] = expected[at - period];
+  return expected;
+}
+
 void rank_order(Context& context) {
   const DType dtype = context.parameters().dtype();
   for (const ReduceOp op : kRoundingOps)
-    for (const std::int64_t count : {5, 67, 5000}) {
-      const RoundingData data{dtype, op, context.size(), context.seed()};
-      const GuardedOutput got = rounded_all_reduce(context, data, count);
-      std::vector<std::byte> expected(got.bytes().size());
-      const std::size_t period = std::min(expected.size(), static_cast<std::size_t>(kRoundingPeriod) * size_of(dtype));
-      for (std::size_t at = 0; at < period; at += size_of(dtype)) {
-        const auto given = data.at(static_cast<std::int64_t>(at / size_of(dtype)));
-        const std::uint64_t bits = dtype == DType::f64 ? folded_in_rank_order<double>(dtype, op, given)
-                                                       : folded_in_rank_order<float>(dtype, op, given);
-        put_bits(dtype, expected.data() + at, bits);
+    for (const Operation operation : kReductions)
+      for (const std::int64_t count : {5, 67, 5000}) {
+        const RoundingData data{dtype, op, context.size(), context.seed()};
+        const Reduction reduction{operation, dtype, op, count};
+        const std::vector<std::byte> given = data.of(context.rank(), reduction.given(context.size()));
+        const Reduced got = reduce(context.world(), reduction, given),
+                      again = reduce(context.world(), reduction, given);
+        if (!reduction.reaches(context.rank(), context.size())) continue;
+        const std::string order =
+            first_difference(dtype, folded_in_rank_order(data, reduction, context.rank()), got.out.bytes());
+        if (!order.empty()) report(got.call + " is not the fold in rank order: " + order);
+        const std::string rerun = first_difference(dtype, got.out.bytes(), again.out.bytes());
+        if (!rerun.empty()) report(got.call + " made again gives other bits: " + rerun);
       }
-      for (std::size_t at = period; at < expected.size(); ++at) expected[at] = expected[at - period];
-      const std::string call = fmt::format("all_reduce({} x {}, {})", name_of(dtype), count, name_of(op));
-      const std::string order = first_difference(dtype, expected, got.bytes());
-      if (!order.empty()) report(call + " is not the fold in rank order: " + order);
-      const std::string rerun = first_difference(dtype, got.bytes(), rounded_all_reduce(context, data, count).bytes());
-      if (!rerun.empty()) report(call + " made again gives other bits: " + rerun);
-    }
 }
 
 // ---- all values of integers, and what min and max choose ----

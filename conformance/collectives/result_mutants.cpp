@@ -311,6 +311,17 @@ After reruns_differ(Call& call, const Place& place) {
   return [call] { change_all<float>(call.out, nudged); };
 }
 
+// As a tree does that adds another member's block first.
+After block_in_another_order(Call& call, const Place&) {
+  if (call.operation != Operation::reduce_scatter || call.dtype() != DType::f32) return {};
+  return [call] { change_all<float>(call.out, nudged); };
+}
+
+After root_in_another_order(Call& call, const Place& place) {
+  if (call.operation != Operation::reduce || call.dtype() != DType::f32 || place.group.rank() != call.root) return {};
+  return [call] { change_all<float>(call.out, nudged); };
+}
+
 // ---- blocks in the wrong place ----
 
 After root_is_zero(Call& call, const Place&) {
@@ -574,6 +585,15 @@ std::vector<Mutant> result_mutants() {
        "contributions added as they arrive: OVL-07", "collectives.reductions.rank_order[dtype=f32,world=3]",
        "collectives.reductions.equal_on_all_ranks[dtype=f32,world=3]", "all ranks change their order together",
        with_fault(reruns_differ)},
+      {"col.block_in_another_order", "COLL-015", "reduce_scatter adds in another order than that of ranks",
+       "COL-06: a ring, whose sums begin at another rank for each block",
+       "collectives.reductions.rank_order[dtype=f32,world=3]",
+       "collectives.reductions.equal_on_all_ranks[dtype=f32,world=3]", "all_reduce alone is called",
+       with_fault(block_in_another_order)},
+      {"col.root_in_another_order", "COLL-015", "reduce adds in another order than that of ranks",
+       "COL-06: a tree, whose sums begin at the root", "collectives.reductions.rank_order[dtype=f32,world=3]",
+       "collectives.reductions.equal_on_all_ranks[dtype=f32,world=3]", "all_reduce alone is called",
+       with_fault(root_in_another_order)},
       {"col.root_is_zero", "COLL-016", "broadcast comes from rank 0, whatever the root", "GRP-05",
        "collectives.broadcast.exact[world=3]", "collectives.broadcast.exact[world=1]", "alone, rank 0 is the root",
        with_fault(root_is_zero)},
@@ -653,6 +673,10 @@ std::vector<Mutant> result_mutants() {
        "COL-01: a byte count in an int", "collectives.lengths.huge[gib=10,operation=all_gather,world=2]",
        "collectives.lengths.large[operation=all_gather,world=2]", "buffers have 64 MiB",
        wrong_at({.more_than = std::numeric_limits<std::int32_t>::max()})},
+      {"col.gather_bytes_in_31_bits", "COLL-066", "gather loses the last element where its bytes pass 31 bits",
+       "COL-01: a byte count in an int", "collectives.lengths.huge[gib=10,operation=gather,world=2]",
+       "collectives.lengths.huge[gib=10,operation=all_gather,world=2]", "another operation",
+       wrong_at({.more_than = std::numeric_limits<std::int32_t>::max(), .operation = Operation::gather})},
       {"col.stale_input", "COLL-064", "each sixteenth collective sends what its input held at the call before",
        "OVL-04: a cache of registered memory, by address",
        "collectives.buffers.back_to_back[operation=all_reduce,world=2]", "collectives.messages.tags[world=2]",

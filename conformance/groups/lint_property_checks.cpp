@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -107,6 +108,10 @@ class Waits {
       return entry.second.contains(rank) && makes_later(rank, group(entry.first)) == makes_it_later;
     });
   }
+  /// Whether `rank` waits for `other`, which waits elsewhere and makes that group later, or never.
+  [[nodiscard]] bool awaits(int rank, int other, bool makes_it_later) const {
+    return awaited_.at(rank).contains(other) && makes_later(other, group(rank)) == makes_it_later;
+  }
   /// The ranks that reach a rank and are reached by it; none unless it waits for itself.
   [[nodiscard]] std::set<int> around(int rank) const {
     std::set<int> all;
@@ -142,6 +147,23 @@ std::string problem_of_wait(const Waits& waits, const Named& error) {
   return "there is no such error";
 }
 
+// The ranks that `start` leads to over ranks that are named, each as one that makes the group in which the one before
+// it waits later, or never.
+std::set<int> named_after(const Waits& waits, const Findings& errors, int start) {
+  std::set<int> reached;
+  std::vector<int> next{start};
+  while (!next.empty()) {
+    const int rank = next.back();
+    next.pop_back();
+    for (int other = 0; other < waits.ranks(); ++other)
+      for (const char* kind : {"order", "missing"})
+        if (waits.awaits(rank, other, kind == std::string_view("order")) &&
+            errors.contains({kind, other, waits.at(other)}) && reached.insert(other).second)
+          next.push_back(other);
+  }
+  return reached;
+}
+
 // A cycle has two ranks or more, each of which is named; and no rank waits in two.
 std::string problem_of_cycles(const Waits& waits, const Findings& errors) {
   for (int rank = 0; rank < waits.ranks(); ++rank) {
@@ -156,6 +178,9 @@ std::string problem_of_cycles(const Waits& waits, const Findings& errors) {
       return fmt::format("{} cycles among the ranks [{}]", cycles, fmt::join(around, " "));
     if (named_of("order", "missing") < 2 * cycles)
       return fmt::format("of a cycle among the ranks [{}] less than two are said to wait", fmt::join(around, " "));
+    if (waits.waits(rank) && errors.contains({"cycle", rank, waits.at(rank)}) &&
+        !named_after(waits, errors, rank).contains(rank))
+      return fmt::format("of the cycle that rank {} waits in, not all ranks are named", rank);
   }
   return {};
 }
@@ -430,7 +455,7 @@ void add_lint_property_checks(suite::Suite& suite) {
   };
   add("any_sequences", {"GROUP-034@2d31"}, both, any_sequences);
   add("any_difference", {"GROUP-030@5f3b"}, all_ranks, any_difference);
-  add("any_waits", {"GROUP-031@936c", "GROUP-039@7119"}, members_only, any_waits);
+  add("any_waits", {"GROUP-031@936c", "GROUP-039@95f7"}, members_only, any_waits);
   add("any_meetings", {"GROUP-032@827a", "GROUP-040@6869", "GROUP-041@88f1"}, both, any_meetings);
   add("any_warnings", {"GROUP-040@6869"}, both, any_warnings);
   add("any_lists", {"GROUP-032@827a"}, all_ranks, any_lists);

@@ -90,17 +90,24 @@ void second_time_of_odd_steps(Context& context) {
 
 // ---- drawn ----
 
-void values_of_steps(Context& context) {
+void judge_drawn(Context& context, Problem problem) {
   constexpr int kTrials = 30;
   const std::string kind = context.parameters().text("step");
-  const Property<PassQuestion> property{.draw = [&](Random& random) { return draw_step(kind, random); },
-                                        .problem =
-                                            [&](const PassQuestion& question) {
-                                              return problem_of_values(context.adapter(), question.args("plumbline"));
-                                            },
-                                        .smaller = smaller_steps,
-                                        .words = [](const PassQuestion& question) { return question.words(); }};
+  const Property<PassQuestion> property{
+      .draw = [&](Random& random) { return draw_step(kind, random); },
+      .problem = [&](const PassQuestion& question) { return problem(context.adapter(), question.args("plumbline")); },
+      .smaller = smaller_steps,
+      .words = [](const PassQuestion& question) { return question.words(); }};
   report_words(search(property, context.seed(), kTrials));
+}
+
+void values_of_steps(Context& context) {
+  judge_drawn(context, [](suite::Adapter& adapter, json args) { return problem_of_values(adapter, args); });
+}
+
+void second_time_of_steps(Context& context) {
+  judge_drawn(context,
+              [](suite::Adapter& adapter, json args) { return problem_of_second_time(adapter, std::move(args)); });
 }
 
 }  // namespace
@@ -114,13 +121,13 @@ void add_pass_value_checks(suite::Suite& suite) {
                .operations = {kPass},
                .body = body});
   };
-  add("of_steps", "PASS-011@34e3",
-      {"step",
-       {"plain", "types", "rings", "around_limit", "touched", "degrees", "many_rings", "higher", "sharding", "unscaled",
-        "forward"}},
-      values_of_steps);
+  const suite::Axis steps{"step",
+                          {"plain", "types", "rings", "around_limit", "touched", "degrees", "many_rings", "higher",
+                           "sharding", "unscaled", "forward"}};
+  add("of_steps", "PASS-011@34e3", steps, values_of_steps);
   add("of_odd_steps", "PASS-012@aea9", {"oddity", oddities()}, values_of_odd_steps);
   add("second_time", "PASS-013@db81", {"oddity", oddities()}, second_time_of_odd_steps);
+  add("second_time_of_steps", "PASS-013@db81", steps, second_time_of_steps);
 }
 
 }  // namespace plumbline::conformance

@@ -1,5 +1,6 @@
 // Megatron-LM's orders: the first name fastest, merged axes, expert grids, spans that begin beyond rank 0.
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -8,8 +9,12 @@
 #include <fmt/ranges.h>
 
 #include "conformance/support/asking.hpp"
+#include "conformance/support/refusal.hpp"
+#include "conformance/support/words.hpp"
 #include "conformance/topology/shapes.hpp"
 #include "conformance/topology/topology_checks.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/topology/topology.hpp"
 
 namespace plumbline::conformance {
 
@@ -121,6 +126,48 @@ void offsets(Context& context) {
   });
 }
 
+// ---- of one rank ----
+
+std::string problem_of_group(const topology::Topology& grid, const Shape& shape, std::size_t axis, int index,
+                             const Ranks& ranks) {
+  const std::string& name = shape.axes[axis];
+  for (const int rank : ranks) {
+    if (const int got = grid.group_index(rank, name); got != index)
+      return fmt::format("rank {} is in group {} along {}, expected {}", rank, got, name, index);
+    for (const Ranks& got : {grid.group_of(rank, name), grid.merged_group_of(rank, std::span(&name, 1))})
+      if (got != ranks)
+        return fmt::format("the group of rank {} along {} is [{}], expected [{}]", rank, name, fmt::join(got, " "),
+                           fmt::join(ranks, " "));
+  }
+  return {};
+}
+
+// Ranks beside those of the shape: below its first, after its last.
+std::string problem_of_outsiders(const topology::Topology& grid, const Shape& shape) {
+  for (const int rank : {-1, shape.offset / 2, shape.offset - 1, shape.offset + ranks_in(shape)}) {
+    if (rank >= shape.offset && rank < shape.offset + ranks_in(shape)) continue;
+    for (const auto& ask : std::vector<std::function<void()>>{[&] { (void)grid.coordinate(rank); },
+                                                              [&] { (void)grid.group_index(rank, shape.axes.front()); },
+                                                              [&] { (void)grid.merged_group_of(rank, shape.axes); }})
+      if (const std::string said = refusal<OutOfRange>(ask); !has_word(said, std::to_string(rank)))
+        return fmt::format("rank {} is outside: {}", rank, said);
+  }
+  return {};
+}
+
+// By the order of axes that a mesh has: the last one fastest.
+void groups_of_ranks(Context& context) {
+  judge_shapes(context, [&](Shape shape) -> std::string {
+    shape.offset = static_cast<int>(context.parameters().number("begin"));
+    const auto grid = topology::Topology::row_major(shape.axes, shape.dims, shape.offset);
+    const std::vector<Position> positions = positions_in(shape, Fastest::last);
+    for (std::size_t axis = 0; axis < shape.axes.size(); ++axis)
+      for (int index = 0; const Ranks& ranks : lists_along(shape, positions, {static_cast<int>(axis)}))
+        if (std::string words = problem_of_group(grid, shape, axis, index++, ranks); !words.empty()) return words;
+    return problem_of_outsiders(grid, shape);
+  });
+}
+
 // ---- spans ----
 
 void spans(Context& context) {
@@ -160,6 +207,10 @@ void add_order_checks(suite::Suite& suite) {
   suite::Check shifted = order_check("topology.orders.offset", "TOPO-034@3c39", offsets);
   shifted.axes = {shapes({"5", "3x2", "2x3x1", "random"}), {"begin", {"0", "7", "64", "last"}}};
   suite.add(std::move(shifted));
+  suite.add({.id = "topology.orders.groups_of_ranks",
+             .verifies = {"TOPO-034@3c39", "TOPO-013@9924"},
+             .axes = {shapes({"5", "3x2", "2x3x1", "random"}), {"begin", {"0", "7", "64"}}, suite::worlds({1})},
+             .body = groups_of_ranks});
   suite::Check span = order_check("topology.orders.spans", "TOPO-035@9592", spans);
   span.operations = {"topology.hyper_comm_grid"};
   suite.add(std::move(span));

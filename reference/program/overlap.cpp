@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "reference/program/detail/steps.hpp"
@@ -15,7 +16,9 @@ Op wait(const char* type, RingId ring) { return {.type = type, .role = role::bac
 
 bool is_elsewhere(const Op& op) { return !op.stream.empty() && op.stream != "default"; }
 
-bool is_wait_for_calculation(const Op& op, RingId ring) { return op.type == "c_wait_compute" && op.ring == ring; }
+bool is_wait_for_calculation(const Op& op, std::optional<RingId> ring) {
+  return op.type == "c_wait_compute" && op.ring == ring;
+}
 
 // What ops of other streams than the default one touch. A wait is for the stream that it stands on, the default one:
 // with those it is ordered by their names, so it has to have them.
@@ -54,7 +57,7 @@ Program leave_calculation_stream(const Program& program, Convention convention,
         throw PassError(Stage::analyze, "AssertionError",
                         "op " + std::to_string(position) + " (" + op.type + ") has NOT ring id");
       // The source puts another one in when it is applied again.
-      const bool waits = !is_source && !result.ops.empty() && is_wait_for_calculation(result.ops.back(), *op.ring);
+      const bool waits = !is_source && !result.ops.empty() && is_wait_for_calculation(result.ops.back(), op.ring);
       if (!waits) result.ops.push_back(wait("c_wait_compute", *op.ring));
       if (is_plain_wait(result.ops.back())) give_names(result.ops.back(), op, elsewhere);
     }
@@ -71,7 +74,7 @@ std::ptrdiff_t ahead_of(const Program& program, int position) {
   const auto at = static_cast<std::size_t>(position);
   const Op& op = program.ops[at];
   const bool has_wait =
-      at > 0 && is_data_parallel_reduction(op) && op.ring && is_wait_for_calculation(program.ops[at - 1], *op.ring);
+      at > 0 && is_data_parallel_reduction(op) && is_wait_for_calculation(program.ops[at - 1], op.ring);
   return position - (has_wait ? 1 : 0);
 }
 

@@ -182,7 +182,8 @@ Nodes Nodes::uneven(std::span<const int> sizes) {
       throw InvalidArgument(
           fmt::format("nodes: a node must have 1 rank or more, got {} in [{}]", size, fmt::join(sizes, ", ")));
     if (size > std::numeric_limits<int>::max() - bounds.back())
-      throw InvalidArgument(fmt::format("nodes: {} nodes have more ranks than an int holds", sizes.size()));
+      throw InvalidArgument(
+          fmt::format("nodes: {} ranks and a node of {} more are more ranks than an int holds", bounds.back(), size));
     bounds.push_back(bounds.back() + size);
   }
   const int ranks = bounds.back();

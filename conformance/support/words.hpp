@@ -1,0 +1,19 @@
+// conformance/support/words.hpp: what an error message names, in whatever words it does.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline::conformance {
+
+/// Whether a message has a name or number by itself: "3" is in "at 3." and not in "13", "-3", "3.5" or "x3".
+[[nodiscard]] bool has_word(std::string_view message, std::string_view word);
+
+/// The words that a message lacks, as "'7' and 'data'"; "" when it has all.
+[[nodiscard]] std::string missing_words(std::string_view message, const std::vector<std::string>& words);
+
+/// The numbers that a message gives as ranks: those after "rank" or "ranks", as in "rank 1", "Rank1", "ranks [0, 2]".
+[[nodiscard]] std::vector<int> ranks_named(std::string_view message);
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,36 @@
+// Names and numbers in messages: found by themselves alone.
+#include "conformance/support/words.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plumbline::conformance {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(Words, AreFoundByThemselves) {
+  for (const char* message : {"3", "at 3.", "size=3, of 4", "[3]", "3 ranks"})
+    EXPECT_TRUE(has_word(message, "3")) << message;
+  for (const char* message : {"13", "-3", "3.5", "2.3", "x3", "3x", ""})
+    EXPECT_FALSE(has_word(message, "3")) << message;
+  EXPECT_TRUE(has_word("13, and 3", "3"));
+  EXPECT_TRUE(has_word("momentum is -inf", "-inf"));
+  EXPECT_FALSE(has_word("a summary", "sum"));
+}
+
+TEST(Words, ThatAreMissingAreListed) {
+  EXPECT_EQ(missing_words("rank 3 of 4", {"3", "4"}), "");
+  EXPECT_EQ(missing_words("rank 3 of 4", {"3", "5", "data"}), "'5' and 'data'");
+}
+
+TEST(Words, OfRanksHaveTheirNumbers) {
+  EXPECT_THAT(ranks_named("rank 1: 8 elements; rank 12: 7"), ElementsAre(1, 12));
+  EXPECT_THAT(ranks_named("[Rank0] and ranks [2, 3 and 4] disagree"), ElementsAre(0, 2, 3, 4));
+  EXPECT_THAT(ranks_named("7 on ranks 0, 2; 8 on rank=1"), ElementsAre(0, 2, 1));
+  EXPECT_THAT(ranks_named("frank 5, a ranking of 6, call 7"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace plumbline::conformance
