@@ -467,7 +467,7 @@ void thread_gives_up(Context& context) {
   EXPECT_EQ(starts.times().size(), tried) << "GOSSIP-048: tried again after it was abandoned";
 }
 
-// The pauses between attempts, but for the last, which the heartbeat time may have cut. What a machine does beside makes
+// The pauses between attempts, but for the last, which the heartbeat time may have cut. Other work on the machine makes
 // some of them longer and none shorter, so that the middle one of the first half and the least of the second are
 // compared.
 bool pauses_grow(const std::vector<std::chrono::steady_clock::time_point>& starts) {
@@ -588,7 +588,7 @@ void add_gossip_failure_checks(suite::Suite& suite) {
       {{"graph", {"n-peer-exponential", "hub"}}, {"again", {"here", "elsewhere"}}, {"call", {"2", "7", "13", "999"}}},
       confirmed_pieces, {2, 3, 4}, {Capability::failure_detection}, true);
   add("failure.unconfirmed", "GOSSIP-203@2085", {{"node", {"mute", "talking"}}}, unconfirmed, {2, 3, 4}, {}, true);
-  add("thread.pauses", "GOSSIP-110@9db2", {{"wire", {"cut", "whole"}}}, thread_pauses, {2, 3},
+  add("thread.pauses", "GOSSIP-110@d1c6", {{"wire", {"cut", "whole"}}}, thread_pauses, {2, 3},
       {Capability::thread_multiple}, true);
   add("thread.gives_up", "GOSSIP-048@2187", {{"wire", {"cut", "whole"}}}, thread_gives_up, {2, 3, 4},
       {Capability::thread_multiple}, true);

@@ -473,7 +473,7 @@ void add_gossip_graph_checks(suite::Suite& suite) {
   const suite::Axis all{"graph", all_graphs()};
   add("inverse", "GOSSIP-010@92a7", {all}, inverse);
   add("no_repeats", "GOSSIP-011@4ec6", {all}, no_repeats);
-  add("named", "GOSSIP-012@1a92", {all}, named);
+  add("named", "GOSSIP-012@215b", {all}, named);
   add("levels", "GOSSIP-013@5e1a", {{"peers", {"1", "2", "3", "4", "9"}}}, levels, {kGraph},
       of_graphs({"n-peer-exponential"}));
   add("levels_of_two", "GOSSIP-013@5e1a",
