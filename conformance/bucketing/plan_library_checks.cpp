@@ -28,7 +28,7 @@ using testing::ElementsAre;
 
 namespace {
 
-const char* const kAccepted = "nothing was refused";
+const char* const kNotRefused = "nothing was refused";
 
 // ---- a buffer of each type ----
 
@@ -239,7 +239,7 @@ void ready_in_time(Context&) {
   EXPECT_THAT(bucketing::ready_evenly(std::vector<bucketing::Gradient>(2), 16), ElementsAre(16, 16))
       << "BUCKET-221: gradients without elements";
   for (const auto& order : {std::vector{0}, std::vector{0, 1, 2, 2}, std::vector{0, 1, 2, 4}})
-    EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, 1, order); }), kAccepted)
+    EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, 1, order); }), kNotRefused)
         << "BUCKET-221: an order of other gradients";
 }
 
@@ -249,9 +249,9 @@ void latency_alone(Context&) {
 
 void times_refused(Context&) {
   const std::vector<bucketing::Gradient> gradients{{.elements = 3}};
-  EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, -1); }), kAccepted)
+  EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, -1); }), kNotRefused)
       << "BUCKET-037: a time below 0";
-  EXPECT_NE(refusal<InvalidArgument>([] { (void)bucketing::all_reduce_seconds(-1, {.ranks = 3}); }), kAccepted)
+  EXPECT_NE(refusal<InvalidArgument>([] { (void)bucketing::all_reduce_seconds(-1, {.ranks = 3}); }), kNotRefused)
       << "BUCKET-037: bytes below 0";
 }
 
@@ -299,7 +299,7 @@ void spoilt_tables(Context&) {
                                                                 {"elements,sparse\n1,maybe", "sparse"}};
   for (const auto& [text, column] : spoilt)
     EXPECT_THAT(refusal<InvalidArgument>([&text = text] { (void)bucketing::gradients_of_csv(text); }),
-                testing::AllOf(testing::HasSubstr(column), testing::Not(testing::HasSubstr(kAccepted)),
+                testing::AllOf(testing::HasSubstr(column), testing::Not(testing::HasSubstr(kNotRefused)),
                                testing::Not(testing::HasSubstr("another error"))))
         << "BUCKET-036: " << text;
 }
@@ -344,7 +344,7 @@ void paddle_form(Context&) {
 }
 void no_form(Context&) {
   for (const json& plan : {json(), json(3), json::object(), json{{"bucket", 1}}})
-    EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::plan_of_any_form(plan, two_gradients()); }), kAccepted)
+    EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::plan_of_any_form(plan, two_gradients()); }), kNotRefused)
         << "BUCKET-036: " << plan.dump();
 }
 
