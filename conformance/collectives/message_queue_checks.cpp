@@ -40,14 +40,14 @@ void arrive_in_any_order(Context& context) {
   }
 }
 
-// All are sent before the first is received.
+// All are sent before the first is received. Short ones may be copied, and long ones wait.
 void many_before_the_first_receive(Context& context) {
-  constexpr std::size_t kMessages = 256, kLength = 300;
+  constexpr std::size_t kMessages = 256, kShort = 3, kLong = 2500;
   Communicator& world = context.world();
   const int next = (world.rank() + 1) % world.size();
   const int previous = (world.rank() + world.size() - 1) % world.size();
   const auto numbers = [](int rank, std::size_t message) {
-    return std::vector(kLength, static_cast<std::int64_t>(message) * 1000 + rank);
+    return std::vector(message % 2 == 0 ? kShort : kLong, static_cast<std::int64_t>(message) * 1000 + rank);
   };
   std::vector<GuardedInput> sent;
   std::vector<Work> sends;

@@ -337,7 +337,7 @@ class SixtyFourBuffers final : public Plain<SixtyFourBuffers> {
     call.in.data = buffer.data();
     return CommunicatorDecorator::do_start(std::span(&call, 1));
   }
-  static constexpr std::size_t kLength = 4096;
+  static constexpr std::size_t kLength = 32768;
   std::array<std::vector<std::byte>, 64> buffers_;
   std::size_t next_ = 0;
 };
@@ -510,7 +510,8 @@ std::vector<Mutant> outstanding_mutants() {
       {"col.receives_in_order", "COLL-080", "a receive completes after those that were started before it", "PIPE-04",
        "collectives.messages.arrive_in_any_order[world=3]", "collectives.messages.order[world=3]",
        "messages come in their order", wrap_in<ReceivesInOrder>},
-      {"col.sixty_four_buffers", "COLL-081", "the 65th outstanding send overwrites what the first one sends", "OVL-04",
+      {"col.sixty_four_buffers", "COLL-081",
+       "of long sends, the 65th that is outstanding overwrites what the first one sends", "OVL-04",
        "collectives.messages.many_before_the_first_receive[world=2]", "collectives.messages.order[world=2]",
        "no more than 12 are under way", wrap_in<SixtyFourBuffers>},
       {"col.tags_of_a_byte", "COLL-082", "messages match by the lower 8 bits of their tags", "PIPE-04",
