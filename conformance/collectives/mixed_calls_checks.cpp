@@ -72,6 +72,7 @@ void long_chain(Context& context) {
       judge(exercise);
     }
     if (works.size() == kOutstanding) complete_all();
+    if (number % 100 == 0) context.progress("making the chain");
   }
   complete_all();
 }
@@ -275,7 +276,7 @@ void dropped_when_test_says_complete(Context& context) {
 void add_mixed_calls_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.mixed.long_chain",
              .verifies = {"COLL-075@cf5e"},
-             .axes = {suite::worlds({2, 3, 5})},
+             .axes = {suite::worlds({3, 5})},
              .limit = std::chrono::seconds(60),
              .body = long_chain});
   suite.add({.id = "collectives.mixed.beside_an_outstanding_receive",
