@@ -17,6 +17,8 @@ void add_collectives(suite::Suite& suite) {
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_collectives_hollow, "conformance/collectives/hollow.toml");
   suite.add(mutants::result_mutants());
   suite.add(mutants::group_mutants());
+  suite.add(mutants::several_groups_mutants());
+  suite.add(mutants::outstanding_mutants());
   suite.add(mutants::work_mutants());
   suite.add(mutants::failure_mutants());
   suite.add(mutants::device_mutants());

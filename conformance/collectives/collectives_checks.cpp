@@ -13,11 +13,15 @@ void add_collectives_checks(suite::Suite& suite) {
   add_growth_checks(suite);
   add_refusal_checks(suite);
   add_group_checks(suite);
+  add_several_groups_checks(suite);
   add_nonblocking_checks(suite);
   add_message_checks(suite);
+  add_message_queue_checks(suite);
+  add_mixed_calls_checks(suite);
   add_barrier_checks(suite);
   add_limit_checks(suite);
   add_failure_checks(suite);
+  add_lost_group_checks(suite);
   add_misuse_checks(suite);
   add_thread_checks(suite);
   add_device_checks(suite);

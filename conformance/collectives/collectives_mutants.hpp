@@ -9,6 +9,10 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> result_mutants();
 /// Wrong members, wrong ranks, groups that meet.
 [[nodiscard]] std::vector<Mutant> group_mutants();
+/// Groups beside other groups: many, outstanding, destroyed.
+[[nodiscard]] std::vector<Mutant> several_groups_mutants();
+/// Different calls, and messages, that are under way together, and calls of a group that fails.
+[[nodiscard]] std::vector<Mutant> outstanding_mutants();
 /// Started calls, batches and messages.
 [[nodiscard]] std::vector<Mutant> work_mutants();
 /// The barrier, time limits, failures and misuse.

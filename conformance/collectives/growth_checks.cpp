@@ -1,4 +1,4 @@
-// Calls leave no memory allocated.
+// Calls leave no memory allocated, and destroyed groups nothing.
 #include <algorithm>
 #include <limits>
 
@@ -76,6 +76,35 @@ void does_not_grow(Context& context) {
                     kWindows, kRounds, allocated, resident));
 }
 
+// Groups that are made, used and destroyed. The first window fills what an allocator or a runtime keeps for later.
+void groups_do_not_grow(Context& context) {
+  constexpr int kGroups = 16, kWindows = 8;
+  constexpr std::int64_t kAllocated = 256 * kGroups;  // what a runtime notes of a group's name, at most
+  if (!figures_of_memory_tell()) throw suite::Skipped{"a sanitizer's allocator keeps no figures of what is allocated"};
+  std::uint64_t seed = context.seed();
+  const auto make_and_destroy = [&] {
+    for (int i = 0; i < kGroups; ++i) expect_result(*context.world().duplicate(), {.elements = 1000, .seed = ++seed});
+    context.progress("making groups");
+  };
+  make_and_destroy();
+  Holdings before = holdings_at_rest(context.world());
+  std::int64_t allocated = std::numeric_limits<std::int64_t>::max();
+  std::int64_t threads = allocated, descriptors = allocated;
+  for (int window = 0; window < kWindows; ++window) {
+    make_and_destroy();
+    const Holdings after = holdings_at_rest(context.world());
+    allocated = std::min(allocated, after.allocated - before.allocated);
+    threads = std::min(threads, after.threads - before.threads);
+    descriptors = std::min(descriptors, after.descriptors - before.descriptors);
+    before = after;
+  }
+  if (allocated > kAllocated || threads > 0 || descriptors > 0)
+    report(
+        fmt::format("destroyed groups leave something: in each of {} windows {} groups left {} bytes allocated, {} "
+                    "threads and {} file descriptors or more",
+                    kWindows, kGroups, allocated, threads, descriptors));
+}
+
 }  // namespace
 
 void add_growth_checks(suite::Suite& suite) {
@@ -84,6 +113,11 @@ void add_growth_checks(suite::Suite& suite) {
              .axes = {suite::worlds({1, 2, 3})},
              .limit = std::chrono::seconds(60),
              .body = does_not_grow});
+  suite.add({.id = "collectives.memory.groups_do_not_grow",
+             .verifies = {"COLL-088@3fb9"},
+             .axes = {suite::worlds({2, 3})},
+             .limit = std::chrono::seconds(60),
+             .body = groups_do_not_grow});
 }
 
 }  // namespace plumbline::conformance

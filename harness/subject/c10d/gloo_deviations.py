@@ -63,8 +63,22 @@ def is_completed_is_true_only_after_a_wait(dist, torch, rank):
     return f"reduce_scatter, isend, irecv: {before} before the wait, {[work.is_completed() for work in works]} after it", all(before)
 
 
+def the_store_keeps_keys_of_destroyed_groups(dist, torch, rank):
+    """COLL-088: the second ten groups leave as much behind as the first."""
+    store = dist.distributed_c10d._get_default_store()
+    keys = []
+    for _ in range(3):
+        for _ in range(10):
+            group = dist.new_group(range(RANKS))
+            dist.all_reduce(torch.ones(1), group=group)
+            dist.destroy_process_group(group)
+        dist.barrier()
+        keys.append(store.num_keys())
+    return f"{keys} keys after 10, 20 and 30 groups", keys[0] == keys[1] == keys[2]
+
+
 DEVIATIONS = [half_averages_overflow, half_averages_are_rounded_at_each_step, nan_hides_other_members, a_rank_cannot_send_to_itself,
-              is_completed_is_true_only_after_a_wait]
+              is_completed_is_true_only_after_a_wait, the_store_keeps_keys_of_destroyed_groups]
 
 
 def run_rank(store, rank):

@@ -36,8 +36,11 @@ constexpr std::array<std::string_view, 7> kUnsupported{"not supported",      "do
 // The first line; what follows is a stack.
 std::string first_line(const std::string& words) { return words.substr(0, words.find('\n')); }
 
+// 0 is c10d's word for no limit. Who waits adds the limit to the time, which must not overflow.
 milliseconds milliseconds_of(std::chrono::nanoseconds limit) {
-  return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(limit));  // 0 is c10d's word for no limit
+  constexpr auto kLongest = std::chrono::hours(24 * 365 * 100);
+  return std::clamp(std::chrono::ceil<milliseconds>(std::min<std::chrono::nanoseconds>(limit, kLongest)),
+                    milliseconds(1), milliseconds(kLongest));
 }
 
 }  // namespace

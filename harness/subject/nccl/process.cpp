@@ -84,8 +84,11 @@ void Process::tend() noexcept {
   std::erase_if(ending_, [](const auto& lane) { return lane->end(); });
 }
 
+// A limit that ends after the clock does never ends.
 Patience::Patience(comm::Timeout limit)
-    : end_(limit ? std::optional(Clock::now() + std::chrono::duration_cast<Clock::duration>(*limit)) : std::nullopt) {}
+    : end_(limit && *limit < Clock::time_point::max() - Clock::now()
+               ? std::optional(Clock::now() + std::chrono::duration_cast<Clock::duration>(*limit))
+               : std::nullopt) {}
 
 bool Patience::is_over() const { return end_ && Clock::now() >= *end_; }
 
