@@ -6,6 +6,7 @@ import faulthandler, json, os, signal, sys, tomllib
 from pathlib import Path
 
 TYPES = {"F32": "<f4", "I64": "<i8"}
+GO_BACK = ("zbv", "v-half", "v-min", "dualpipev")  # schedules whose second half of stages lies on the ranks in reverse order
 
 # When a job hangs, its ranks are asked where they stand.
 faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -39,29 +40,92 @@ class Run:
     """One rank's part of the run that PLUMBLINE_SPEC says."""
 
     def __init__(self):
-        file = Path(os.environ["PLUMBLINE_SPEC"])
-        self.spec = tomllib.loads(file.read_text())
-        self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        # The coordinates of a rank: row-major over the axes in their order.
-        self.sizes, self.place, left = self.spec["parallel"], {}, self.rank
-        for axis in reversed(self.sizes["order"]):
-            left, self.place[axis] = divmod(left, self.sizes[axis])
+        file = Path(environment("PLUMBLINE_SPEC"))
+        self.folder = Path(environment("PLUMBLINE_RECORD"))
+        self.rank, self.world = number_in_environment("RANK"), number_in_environment("WORLD_SIZE")
+        try:
+            self.spec = tomllib.loads(file.read_text())
+        except (OSError, tomllib.TOMLDecodeError) as wrong:
+            misuse(f"PLUMBLINE_SPEC = '{file}' cannot be read ({wrong}); it must be a run specification")
+        self.sizes = self.spec["parallel"]
+        ranks = self.sizes["pipeline"] * self.sizes["data"] * self.sizes["tensor"]
+        if self.world != ranks or not 0 <= self.rank < ranks:
+            misuse(f"RANK = {self.rank} of WORLD_SIZE = {self.world}: the specification is for ranks 0 to {ranks - 1} of {ranks}")
+        self.place = self.place_of(self.rank)
         self.steps = self.spec["run"]["steps"]
         # Each a part of the gradient that is a mean over all of them.
         self.parts_of_a_step = self.spec["run"]["accumulation"] * self.spec["run"]["micro_batches"]
         self.weights = load(file.parent / self.spec["files"]["weights"])
         self.batches = load(file.parent / self.spec["files"]["batches"])
         self.tensors = {}
-        self.folder = Path(os.environ["PLUMBLINE_RECORD"])
+
+    # ---- the rank's place
+
+    def place_of(self, rank):
+        """The coordinates of a rank by axis: row-major over the axes in their order."""
+        place = {}
+        for axis in reversed(self.sizes["order"]):
+            rank, place[axis] = divmod(rank, self.sizes[axis])
+        return place
+
+    def rank_at(self, rank, **place):
+        """The rank that has the coordinates of `rank` but for those given."""
+        place, number = {**self.place_of(rank), **place}, 0
+        for axis in self.sizes["order"]:
+            number = number * self.sizes[axis] + place[axis]
+        return number
+
+    def ranks_along(self, axis, rank=None):
+        """The ranks that have all other coordinates of `rank`, by default of this one, in the axis's order."""
+        return tuple(self.rank_at(self.rank if rank is None else rank, **{axis: at}) for at in range(self.sizes[axis]))
+
+    # ---- its stages
+
+    @property
+    def stage_count(self):
+        return len(self.spec["model"]["stages"])
+
+    def pipeline_rank_of(self, stage):
+        """Stages go round the ranks; those of a V go back on them."""
+        ranks = self.sizes["pipeline"]
+        return 2 * ranks - 1 - stage if self.spec["run"]["schedule"] in GO_BACK and stage >= ranks else stage % ranks
+
+    @property
+    def stages(self):
+        """The stages of this rank, ascending."""
+        return [stage for stage in range(self.stage_count) if self.pipeline_rank_of(stage) == self.place["pipeline"]]
+
+    @property
+    def has_last_stage(self):
+        return self.pipeline_rank_of(self.stage_count - 1) == self.place["pipeline"]
+
+    def layer_numbers(self, stage):
+        """The layers of a stage, by their numbers in the whole model."""
+        starts = [*self.spec["model"]["stages"], len(self.spec["model"]["layer"])]
+        return range(starts[stage], starts[stage + 1])
+
+    def pipeline_ranks_of_tied(self, owner):
+        """The pipeline ranks that hold the weight of layer `owner`: its own, and those of the layers tied to it."""
+        uses = {owner, *(number for number, layer in enumerate(self.spec["model"]["layer"]) if layer["type"] == "tied_linear" and layer["with"] == owner)}
+        return sorted({self.pipeline_rank_of(stage) for stage in range(self.stage_count) if uses & set(self.layer_numbers(stage))})
+
+    # ---- its rows, and its record
+
+    def batches_of(self, step):
+        """x and y of this rank's slice of each batch of a step."""
+        run = self.spec["run"]
+        rows = run["global_batch"] // self.sizes["data"]
+        first = self.place["data"] * rows
+        for batch in range(step * run["accumulation"], (step + 1) * run["accumulation"]):
+            yield tuple(self.batches[name][batch, first : first + rows] for name in ("x", "y"))
 
     def micro_batches(self, step):
-        """x and y of this rank's micro-batches in a step: consecutive slices of its consecutive slice of each batch."""
-        run = self.spec["run"]
-        rows = run["global_batch"] // self.sizes["data"] // run["micro_batches"]
-        for batch in range(step * run["accumulation"], (step + 1) * run["accumulation"]):
-            for part in range(run["micro_batches"]):
-                first = (self.place["data"] * run["micro_batches"] + part) * rows
-                yield tuple(self.batches[name][batch, first : first + rows] for name in ("x", "y"))
+        """x and y of this rank's micro-batches in a step: consecutive slices of its slice of each batch."""
+        parts = self.spec["run"]["micro_batches"]
+        for x, y in Run.batches_of(self, step):
+            rows = len(x) // parts
+            for first in range(0, parts * rows, rows):
+                yield x[first : first + rows], y[first : first + rows]
 
     def injections(self, step, moment):
         """(parameter, index, value) of what this rank is to write into its gradients; `moment` is local or reduced."""
@@ -85,4 +149,23 @@ class Run:
 def unsupported(reason):
     """Ends this rank, and says that the program does not do what the specification asks for: the case is skipped."""
     print(reason, file=sys.stderr, flush=True)
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun ends with a status of its own
+        (Path(environment("PLUMBLINE_RECORD")) / "unsupported").write_text(f"{reason}\n")
     os._exit(77)
+
+
+def misuse(problem):
+    """Ends this rank with status 2: the program, or the way it was started, is wrong."""
+    print(f"{Path(sys.argv[0]).name}: {problem}", file=sys.stderr, flush=True)
+    os._exit(2)
+
+
+def environment(name):
+    if name not in os.environ:
+        misuse(f"{name} is not set; it must be, as plumbline check --job 'python3 {Path(sys.argv[0]).name}' sets it")
+    return os.environ[name]
+
+
+def number_in_environment(name):
+    text = environment(name)
+    return int(text) if text.isdecimal() else misuse(f"{name} = '{text}': it must be a number, as plumbline and torchrun set it")
