@@ -149,8 +149,13 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {
         app.add_option("--job", job, "A program that trains what PLUMBLINE_SPEC says; started once a rank")
             ->check(shell_command())
             ->type_name("CMD");
-    app.add_flag("--job-launches-ranks", job_launches_ranks, "The job is started once and starts its ranks itself")
-        ->needs(training);
+    CLI::Option* const launches =
+        app.add_flag("--job-launches-ranks", job_launches_ranks, "The job is started once and starts its ranks itself")
+            ->needs(training);
+    app.add_flag("--job-serves-ranks", job_serves_ranks,
+                 "The job is started once for all cases and forks their ranks, which spares them its imports")
+        ->needs(training)
+        ->excludes(launches);
   }
   app.add_option("--mutant", mutant, "Break the subject on purpose in one known way; see plumbline mutants")
       ->type_name("NAME");
@@ -171,6 +176,7 @@ launch::Subject SubjectOptions::as_given() const {
           .adapter = adapter,
           .job = job,
           .job_launches_ranks = job_launches_ranks,
+          .job_serves_ranks = job_serves_ranks,
           .mutant = mutant};
 }
 

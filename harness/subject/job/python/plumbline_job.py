@@ -2,7 +2,7 @@
 
 Needs Python 3.11, and numpy where tensors are read or written. Where the package safetensors is installed, its functions do as well as the two here.
 """
-import faulthandler, json, os, signal, sys, tomllib
+import faulthandler, gc, json, os, select, signal, socket, sys, tomllib
 from pathlib import Path
 
 TYPES = {"F32": "<f4", "I64": "<i8"}
@@ -144,6 +144,74 @@ class Run:
         metadata = {"protocol": "1", "framework": framework, "version": version, "rank": self.rank, "pipeline": self.place["pipeline"],
                     "data": self.place["data"], "tensor": self.place["tensor"], "steps": self.steps}
         save(self.folder / f"rank{self.rank}.safetensors", self.tensors, {key: str(value) for key, value in metadata.items()})
+
+
+def serve():
+    """With --job-serves-ranks: forks a rank at each request, and returns in that rank, with its environment. Else returns at once.
+
+    A program calls it once it has imported what it needs, and before it starts threads, which a fork would lose.
+    """
+    if "PLUMBLINE_JOB_SERVER" not in os.environ:
+        return
+    threads = os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else [0]
+    if len(threads) > 1:
+        misuse(f"{len(threads)} threads run when ranks are to be forked; there must be one, as with OMP_NUM_THREADS=1")
+    gc.freeze()  # what the ranks share, no collection writes to
+    requests, ranks = socket.socket(fileno=os.dup(0)), {}
+    woken, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    requests.send(b"ready")
+    while True:
+        heard, _, _ = select.select([requests, woken], [], [])
+        if woken in heard:
+            woken.recv(4096)
+        report_ends(ranks)
+        if requests in heard:
+            packet, descriptors, _, _ = socket.recv_fds(requests, 1 << 20, 2)
+            if not packet:
+                os._exit(0)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            pid = os.fork()
+            if pid == 0:
+                for one in (requests, woken, wakes, *ranks.values()):
+                    one.close()
+                return become_rank(json.loads(packet)["environment"], *descriptors)
+            os.close(descriptors[0])
+            ranks[pid] = socket.socket(fileno=descriptors[1])
+
+
+def report_ends(ranks):
+    """Tells of each rank that has ended, how, and forgets it."""
+    for pid in list(ranks):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done == 0:
+            continue
+        words = f"exited {os.WEXITSTATUS(status)}" if os.WIFEXITED(status) else f"signaled {os.WTERMSIG(status)}"
+        try:
+            ranks[pid].send(f"{words}\n".encode())
+        except OSError:
+            pass  # nobody waits for it
+        ranks.pop(pid).close()
+
+
+def become_rank(environment, output, control):
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setpgid(0, 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, number in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(descriptor, number)
+        if number != 1:
+            os.close(descriptor)
+    del os.environ["PLUMBLINE_JOB_SERVER"]
+    os.environ.update(environment)
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()  # else all ranks would draw the same numbers
+    with socket.socket(fileno=control) as told:
+        told.send(f"started {os.getpid()}\n".encode())
 
 
 def unsupported(reason):

@@ -23,13 +23,15 @@ from torch import nn
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 try:
-    from plumbline.job import Run, misuse, unsupported
+    from plumbline.job import Run, misuse, serve, unsupported
 except ImportError:  # not installed: the files lie beside each other
-    from plumbline_job import Run, misuse, unsupported
+    from plumbline_job import Run, misuse, serve, unsupported
 
 AXES = ("pipeline", "data", "tensor")
 DTYPES = ("float32", "float16", "bfloat16")
 SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv", "v-half", "v-min", "dualpipev")
+# As adapters name them; a declaration may have either.
+SCHEDULES_OF_ADAPTERS = {"interleaved": "interleaved-1f1b", "interleaved-zero-bubble": "interleaved-zb"}
 
 
 class TiedLinear(nn.Module):
@@ -243,6 +245,9 @@ class TorchJob(Run):
     @classmethod
     def main(cls):
         """Trains as the environment says, and ends the process."""
+        if "PLUMBLINE_JOB_SERVER" in os.environ:
+            import torch._dynamo  # which DistributedDataParallel and optimizers import when they are made: once for all ranks
+        serve()
         run = cls()
         run.check_declarations()
         if reason := run.what_is_lacking() or run.why_unsupported():
@@ -261,6 +266,8 @@ class TorchJob(Run):
             declared = getattr(self, what)
             if isinstance(declared, str):
                 misuse(f"{type(self).__name__}.{what} = '{declared}': it must be a tuple of names")
+            if what == "schedules":
+                declared = self.schedules = tuple(SCHEDULES_OF_ADAPTERS.get(name, name) for name in declared)
             for name in declared:
                 if name not in known:
                     misuse(f"{type(self).__name__}.{what} has '{name}': it must be one of {', '.join(known)}")
