@@ -16,7 +16,7 @@ plumbline (RANK and WORLD_SIZE set), or by torchrun with --job-launches-ranks.
 
 Needs Python 3.11, numpy and torch.
 """
-import contextlib, os, sys
+import contextlib, importlib, os, sys
 
 import torch
 from torch import nn
@@ -246,7 +246,7 @@ class TorchJob(Run):
     def main(cls):
         """Trains as the environment says, and ends the process."""
         if "PLUMBLINE_JOB_SERVER" in os.environ:
-            import torch._dynamo  # which DistributedDataParallel and optimizers import when they are made: once for all ranks
+            importlib.import_module("torch._dynamo")  # DistributedDataParallel and optimizers import it when they are made: once for all ranks
         serve()
         run = cls()
         run.check_declarations()
