@@ -16,7 +16,7 @@ plumbline (RANK and WORLD_SIZE set), or by torchrun with --job-launches-ranks.
 
 Needs Python 3.11, numpy and torch.
 """
-import contextlib, importlib, os, sys
+import contextlib, functools, importlib, os, sys
 
 import torch
 from torch import nn
@@ -317,7 +317,11 @@ class TorchJob(Run):
         if not self.spec.get("inject") or not self.reduces_in_backward:
             return
         for name, parameter in self.names_in(module):
-            parameter.register_post_accumulate_grad_hook(lambda parameter, name=name: self.is_last_part and self._inject("local", {name: parameter.grad}))
+            parameter.register_post_accumulate_grad_hook(functools.partial(self._inject_into, name))
+
+    def _inject_into(self, name, parameter):
+        if self.is_last_part:
+            self._inject("local", {name: parameter.grad})
 
     def _inject(self, moment, gradients):
         for name, index, value in self.injections(self.current, moment):
