@@ -288,7 +288,8 @@ if rank == "0":
         result = self.serve("print('at the fault', flush=True); rank == '1' and os.kill(os.getpid(), 11); time.sleep(60)", status=1)
         self.assertEqual(result["verdict"], "crash")
         self.assertIn("rank 1 was killed by signal 11 (Segmentation fault) after ", result["reason"])
-        self.assertIn("rank 1 last wrote: at the fault; rank 0 still ran", result["reason"])
+        self.assertIn("rank 1 last wrote: at the fault | Fatal Python error: Segmentation fault", result["reason"])
+        self.assertIn("; rank 0 still ran", result["reason"])
         self.assertIn("--job-serves-ranks", result["repeat"])
 
     # HARNESS-046@14c1
@@ -302,7 +303,7 @@ if rank == "0":
 
     # HARNESS-046@14c1
     def test_a_rank_that_hangs(self):
-        result = self.serve("rank == '1' and wait_for_nobody()", "--time-limit", "10", status=1)
+        result = self.serve("rank == '1' and wait_for_nobody()", "--time-limit", "40", status=1)
         self.assertEqual(result["verdict"], "hang")
         self.assertIn("rank 1 stood in wait_for_nobody (serve.py:", result["reason"])
         self.assertIn("; rank 2 exited with status 0", result["reason"])
@@ -322,7 +323,7 @@ if rank == "0":
         for signal_name in ("SIGKILL", "SIGSTOP"):
             with self.subTest(signal_name):
                 result = self.serve(f"import signal; rank == '1' and os.kill(os.getppid(), signal.{signal_name}); time.sleep(60)",
-                                    "--time-limit", "10", status=1)
+                                    "--time-limit", "40", status=1)
                 self.assertIn(result["verdict"], ("crash", "hang"))
                 self.assertGreater(self.started, 1)
 
