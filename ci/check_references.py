@@ -17,7 +17,7 @@ TEXTS = (".cpp", ".hpp", ".cu", ".inc", ".py", ".md", ".cmake", ".toml", "CMakeL
 ELSEWHERE = {"FILE.py", "STATEMENT.md", "SUBJECT.toml", "a.py", "adapter.py", "common.toml", "digits.md", "job.py", "my_adapter.py",
              "p2p_communication.py", "parts.cmake",
              "pipeline_parallel_layer_layout.py", "plumblineConfig.cmake", "plumblineConfigVersion.cmake", "plumblineTargets.cmake",
-             "schedules.py", "spec.toml", "topology.py", "train.py", "transformer_config.py",
+             "schedules.py", "spec.toml", "topology.py", "torch_job.py", "train.py", "transformer_config.py",
              "version.py"}
 
 

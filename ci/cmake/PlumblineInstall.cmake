@@ -84,14 +84,15 @@ endif()
 
 # What adapters and jobs in Python import, and every README with what it refers to, under the paths by which they name each other.
 set(adapter_helper harness/subject/adapter/python/plumbline_adapter.py)
-set(job_helper harness/subject/job/python/plumbline_job.py)
+set(job_helpers harness/subject/job/python/plumbline_job.py harness/subject/job/python/plumbline_torch_job.py)
 if(PLUMBLINE_WHEEL)
   # The prefix is site-packages/plumbline: the importable package, and below it what any other installation has.
   install(FILES ci/package/plumbline/__init__.py ci/package/plumbline/__main__.py DESTINATION .)
   install(FILES ${adapter_helper} DESTINATION . RENAME adapter.py)
-  install(FILES ${job_helper} DESTINATION . RENAME job.py)
+  install(FILES harness/subject/job/python/plumbline_job.py DESTINATION . RENAME job.py)
+  install(FILES harness/subject/job/python/plumbline_torch_job.py DESTINATION . RENAME torch_job.py)
 else()
-  install(FILES ${adapter_helper} ${job_helper} DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/python)
+  install(FILES ${adapter_helper} ${job_helpers} DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/python)
 endif()
 set(readmes "")
 foreach(top IN ITEMS benchmarks ci conformance harness reference results)

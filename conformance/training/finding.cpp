@@ -1,6 +1,12 @@
 #include "conformance/training/finding.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
+
+#include "harness/suite/requirement.hpp"
+#include "reference/record/layout.hpp"
 
 namespace plumbline::conformance {
 namespace {
@@ -21,7 +27,26 @@ std::string text_of(const Finding& finding) {
   if (finding.index < 0) return text;
   text += fmt::format(": expected {}, got {}, ", digits(finding.expected), digits(finding.got));
   text += finding.bound == 0 ? "the bits must be equal" : fmt::format("bound {:.3g}", finding.bound);
-  return text + fmt::format(" ({} of {} elements)", finding.wrong, finding.elements);
+  text += fmt::format(" ({} of {} elements)", finding.wrong, finding.elements);
+  if (finding.is_first) text += "; the first wrong gradient of the run, in backward order";
+  for (const std::string& one : finding.hypotheses) text += "; hypothesis: " + one;
+  return text;
+}
+
+void mark_first_wrong_gradient(std::vector<Finding>& findings, const job::RunSpec& spec) {
+  const std::vector<job::Parameter> parameters = job::parameters_of(spec);
+  const auto place_of = [&](const Finding& finding) {
+    const auto parameter = std::ranges::find(parameters, finding.parameter, &job::Parameter::name);
+    return std::pair(finding.step, parameters.end() - parameter);  // a backward comes to the last parameter first
+  };
+  auto first = findings.end();
+  for (auto one = findings.begin(); one != findings.end(); ++one)
+    if (one->requirement == suite::id_of_citation(training_requirements::kGradient) && one->index >= 0 &&
+        (first == findings.end() || place_of(*one) < place_of(*first)))
+      first = one;
+  if (first == findings.end()) return;
+  first->is_first = true;
+  std::rotate(findings.begin(), first, first + 1);
 }
 
 suite::Finding reported(const Finding& finding) {

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/suite/finding.hpp"
+#include "reference/record/run_spec.hpp"
 
 namespace plumbline::conformance {
 
@@ -56,11 +58,18 @@ struct Finding {
   double bound = 0;  // of |got - expected|; 0: the bits must be equal
   std::int64_t wrong = 0;
   std::int64_t elements = 0;
+  /// Whether it is where the run went wrong: the first wrong gradient of its first step with one, in backward order.
+  bool is_first = false;
+  /// What may have made it so (causes.hpp).
+  std::vector<std::string> hypotheses{};
 };
 
 /// "TRAIN-006: step 2, rank 1, 0.weight[17]: the gradient …: expected 0.25, got 0.5, bound 1e-08 (3 of 640
-/// elements)".
+/// elements); the first wrong gradient of the run, in backward order; hypothesis: …".
 [[nodiscard]] std::string text_of(const Finding& finding);
+
+/// Marks the gradient where the run went wrong, and puts it first.
+void mark_first_wrong_gradient(std::vector<Finding>& findings, const job::RunSpec& spec);
 
 /// As checks report it: with that text.
 [[nodiscard]] suite::Finding reported(const Finding& finding);

@@ -49,6 +49,36 @@ TEST(Finding, NamesRequirementPlaceValuesAndBound) {
             "TRAIN-001: rank 3: no such file");
 }
 
+TEST(Finding, NamesWhatMayHaveMadeItSo) {
+  EXPECT_EQ(
+      text_of({.requirement = "TRAIN-006",
+               .what = "is off",
+               .index = 0,
+               .wrong = 1,
+               .elements = 1,
+               .is_first = true,
+               .hypotheses = {"twice", "thrice"}}),
+      "TRAIN-006: is off: expected 0, got 0, the bits must be equal (1 of 1 elements); the first wrong gradient of "
+      "the run, in backward order; hypothesis: twice; hypothesis: thrice");
+}
+
+TEST(FirstWrongGradient, IsOfTheLastParameterOfTheFirstStep) {
+  const job::RunSpec spec{.layers = {job::Linear{2, 2}, job::Relu{}, job::Linear{2, 2}}};
+  const auto wrong = [](int step, const char* parameter, const char* requirement = "TRAIN-006") {
+    return Finding{.requirement = requirement, .step = step, .parameter = parameter, .index = 0};
+  };
+  std::vector<Finding> findings{wrong(1, "0.weight"), wrong(0, "2.bias", "TRAIN-008"), wrong(2, "2.bias"),
+                                wrong(1, "2.weight"), wrong(1, "0.bias")};
+  mark_first_wrong_gradient(findings, spec);
+  EXPECT_EQ(findings.size(), 5u);
+  EXPECT_EQ(findings[0].parameter, "2.weight");
+  EXPECT_EQ(findings[1].parameter, "0.weight") << "the others keep their order";
+  for (std::size_t i = 0; i < findings.size(); ++i) EXPECT_EQ(findings[i].is_first, i == 0);
+  findings = {wrong(0, "0.weight", "TRAIN-009")};
+  mark_first_wrong_gradient(findings, spec);
+  EXPECT_FALSE(findings[0].is_first);
+}
+
 TEST(Finding, IsReportedWithItsValuesAsFields) {
   const suite::Finding values =
       reported({.requirement = "TRAIN-006", .rank = 1, .what = "is off", .index = 3, .expected = 0.25, .got = kNan});

@@ -103,7 +103,9 @@ std::vector<Finding> findings_of_job(Context& context,
   // From files of our own: a program may have written over those that it was given.
   const job::RunSpec spec = prepared(scratch / "baseline");
   // The baseline is computed here, wherever the program computes.
-  return judge(spec, job::TrainingRecord(spec, record), context.oracle(), {}).findings;
+  std::vector<Finding> findings = judge(spec, job::TrainingRecord(spec, record), context.oracle(), {}).findings;
+  mark_first_wrong_gradient(findings, spec);
+  return findings;
 }
 
 void add_job_checks(suite::Suite& suite) {

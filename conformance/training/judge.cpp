@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/carried_optimizer.hpp"
+#include "conformance/training/causes.hpp"
 #include "conformance/training/scaling.hpp"
 #include "conformance/training/single_device.hpp"
 #include "harness/suite/requirement.hpp"
@@ -184,6 +186,7 @@ class Judge {
     if (computes_narrow()) single.compute_scaled(expected_scale(spec_, skipped_, step, 0));
     coefficient_ = coefficient_of(single);
     for (const Parameter& parameter : parameters_) gradients(step, parameter, single);
+    for (const Parameter& parameter : parameters_) of_step_before_[parameter.name] = single.mean64(parameter.name);
     const std::vector<job::RankNumber> recorded = record_.losses(step);
     for (const job::RankNumber& one : recorded)
       result_.steps.back().loss += static_cast<double>(one.value) / static_cast<double>(recorded.size());
@@ -309,10 +312,13 @@ class Judge {
     if (!options_.reduction) {
       const double bound = gradient_bound(name, single, step, copy.rank);
       const std::vector<double> expected = clipped(single.mean64(name), step, copy.rank);
+      const std::size_t before = result_.findings.size();
       compare_within(
           comparable(step, copy.rank, copy.values, expected), expected,
           [&](std::size_t i) { return bound + compressed(magnitudes[i]); }, std::move(finding), result_.findings,
           largest);
+      if (result_.findings.size() > before)
+        result_.findings.back().hypotheses = hypotheses(copy.values, expected, name, single);
       return;
     }
     if (computes_scaled()) {
@@ -338,6 +344,36 @@ class Judge {
                  finding_of(ids::kGradientBits, step, copy.rank, name,
                             "the gradient is not the sum of the single device's in rank order, divided once"),
                  result_.findings);
+  }
+
+  // What may have made a gradient wrong.
+  [[nodiscard]] std::vector<std::string> hypotheses(const std::vector<float>& got, const std::vector<double>& expected,
+                                                    const std::string& name, const SingleDevice& single) const {
+    WrongGradient gradient{.got = got,
+                           .expected = expected,
+                           .slices = {},
+                           .of_step_before = {},
+                           .factors = {{"data ranks", spec_.parallel.data},
+                                       {"pipeline ranks", spec_.parallel.pipeline},
+                                       {"tensor ranks", spec_.parallel.tensor},
+                                       {"micro-batches", spec_.run.micro_batches},
+                                       {"accumulated batches", spec_.run.accumulation},
+                                       {"uses of the tied weight", uses_of(name)}}};
+    if (spec_.parallel.pipeline * spec_.parallel.tensor > 1)
+      gradient.factors.emplace_back("ranks of the world", spec_.parallel.world());
+    if (spec_.run.micro_batches > 1 && spec_.run.accumulation > 1)
+      gradient.factors.emplace_back("micro-batches of the step", spec_.run.micro_batches * spec_.run.accumulation);
+    for (int data = 0; data < spec_.parallel.data; ++data) gradient.slices.emplace_back(single.slice64(data, name));
+    if (const auto before = of_step_before_.find(name); before != of_step_before_.end())
+      gradient.of_step_before = before->second;
+    return hypotheses_of(gradient);
+  }
+
+  [[nodiscard]] int uses_of(const std::string& name) const {
+    return 1 + static_cast<int>(std::ranges::count_if(spec_.layers, [&](const job::Layer& layer) {
+             const auto* tied = std::get_if<job::TiedLinear>(&layer);
+             return tied != nullptr && name == fmt::format("{}.weight", tied->with);
+           }));
   }
 
   [[nodiscard]] bool in_rank_order() const {
@@ -492,8 +528,9 @@ class Judge {
   std::vector<std::string_view> of_gradients_;  // the requirements that a gradient is held to
   std::set<std::pair<std::string_view, int>> gaps_;
   SkippedSteps skipped_;
-  double coefficient_ = 1;  // of this step's clipping
-  int done_ = 0;            // parts
+  std::map<std::string, std::vector<double>> of_step_before_;  // the single device's mean gradients
+  double coefficient_ = 1;                                     // of this step's clipping
+  int done_ = 0;                                               // parts
   Judgement result_;
 };
 

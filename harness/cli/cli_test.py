@@ -171,6 +171,8 @@ REFUSALS = [
     ("check --job a --mutant col.drop_last_element", 2, "--mutant col.drop_last_element: it breaks what --backend names"),
     ("check --job=", 2, "--job: the value is missing; give --job CMD"),
     ("check --job-launches-ranks", 2, "--job-launches-ranks requires --job"),
+    ("check --job-serves-ranks", 2, "--job-serves-ranks requires --job"),
+    ("check --job true --job-serves-ranks --job-launches-ranks", 2, "--job-serves-ranks excludes --job-launches-ranks"),
     ("check --job a --profile data-parallel --world-size 7", 2, "nothing to run: no case of profile data-parallel for the job"),
     ("check --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
     ("check --device emulated:7 --world-size 1 --filter COLL-001", 2, "there is no emulated:7; this process has 2, from emulated:0"),

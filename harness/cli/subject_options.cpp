@@ -148,8 +148,13 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {
         app.add_option("--job", job, "command of a training job that reads $PLUMBLINE_SPEC, started once per rank")
             ->check(shell_command())
             ->type_name("CMD");
-    app.add_flag("--job-launches-ranks", job_launches_ranks, "start the job once; it starts its ranks itself")
-        ->needs(training);
+    CLI::Option* const launches =
+        app.add_flag("--job-launches-ranks", job_launches_ranks, "start the job once; it starts its ranks itself")
+            ->needs(training);
+    app.add_flag("--job-serves-ranks", job_serves_ranks,
+                 "start the job once for all cases; it forks their ranks, which spares them its imports")
+        ->needs(training)
+        ->excludes(launches);
   }
   app.add_option("--mutant", mutant,
                  "break the subject on purpose in one known way; plumbline mutants --list names them")
@@ -172,6 +177,7 @@ launch::Subject SubjectOptions::as_given() const {
           .adapter = adapter,
           .job = job,
           .job_launches_ranks = job_launches_ranks,
+          .job_serves_ranks = job_serves_ranks,
           .mutant = mutant};
 }
 

@@ -24,6 +24,7 @@ struct SubjectOptions {
   std::string adapter;
   std::string job;
   bool job_launches_ranks = false;
+  bool job_serves_ranks = false;
   std::string mutant;
   std::function<const suite::Suite&()> the_suite;  // that has the mutant
   std::string launcher = "auto";
@@ -36,7 +37,7 @@ struct SubjectOptions {
   /// device's alone.
   enum class Kind { cases, one_group, one_group_anywhere };
   /// --backend, --backend-option, --mutant, --launcher, --control-address; for cases also --adapter, --job,
-  /// --job-launches-ranks and --jobs.
+  /// --job-launches-ranks, --job-serves-ranks and --jobs.
   void add_to(CLI::App& app, Kind kind, const Program& program);
   /// The subject as the options say, whether there is such a one or not.
   [[nodiscard]] launch::Subject as_given() const;

@@ -32,6 +32,7 @@
 #include "harness/subject/pipeline_run_json.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
+#include "reference/record/spec_fields.hpp"
 #include "reference/schedules/names.hpp"
 #include "reference/support/nearest_name.hpp"
 #include "reference/training/digits_run.hpp"
@@ -49,6 +50,7 @@ struct TrainOptions {
   SubjectOptions subject;
   training::DigitsRun digits{.steps = 150, .micro_batches = 1};
   std::string spec;
+  bool describe = false;
   std::string record;
   std::string out;
   bool check = false;
@@ -703,6 +705,7 @@ Command add_train(CLI::App& app, const Program& program) {
   CLI::Option* spec =
       command->add_option("--spec", options->spec, "run this specification instead of a model of these options")
           ->type_name("FILE");
+  command->add_flag("--describe", options->describe, "print the fields of a specification as a Markdown table");
   add_digits_options(*command, *options, spec);
   add_precision_options(*command, *options, spec);
   add_gradient_options(*command, *options);
@@ -763,6 +766,10 @@ Command add_train(CLI::App& app, const Program& program) {
     return header_of("train", options->subject.as_given(), options->digits.device, options->reports);
   };
   const auto run = [options, unfinished_header, &program] {
+    if (options->describe) {
+      fmt::print("{}", job::spec_fields_as_markdown());
+      return 0;
+    }
     record::Header header = unfinished_header();
     const std::string folder = folder_of(*options);
     if (folder.empty()) return run_train(*options, header);

@@ -19,7 +19,10 @@ using nlohmann::json;
 
 std::string Subject::describe() const {
   std::string what = !adapter.empty() ? "adapter " + adapter
-                     : !job.empty()   ? fmt::format("job '{}'{}", job, job_launches_ranks ? " (starts its ranks)" : "")
+                     : !job.empty()   ? fmt::format("job '{}'{}", job,
+                                                    job_launches_ranks ? " (starts its ranks)"
+                                                    : job_serves_ranks ? " (serves its ranks)"
+                                                                       : "")
                                       : "backend " + backend;
   for (const std::string& option : backend_options) what += " " + option;
   return mutant.empty() ? what : what + ", mutant " + mutant;
@@ -30,6 +33,7 @@ std::vector<std::string> Subject::arguments() const {
   if (!adapter.empty()) list = {"--adapter", adapter};
   if (!job.empty()) list = {"--job", job};
   if (job_launches_ranks) list.emplace_back("--job-launches-ranks");
+  if (job_serves_ranks) list.emplace_back("--job-serves-ranks");
   for (const std::string& option : backend_options) list.insert(list.end(), {"--backend-option", option});
   if (!mutant.empty()) list.insert(list.end(), {"--mutant", mutant});
   return list;

@@ -32,6 +32,7 @@ struct Subject {
   std::string adapter;                       // a command line, or "reference"
   std::string job;                           // a command line that trains
   bool job_launches_ranks = false;           // it is started once, not once a rank
+  bool job_serves_ranks = false;             // it is started once for many runs, and forks their ranks
   std::string mutant;
   /// "backend mpi", "backend mpi segment_elements=7", "adapter ./my_adapter", "job 'python train.py'", with ", mutant
   /// …" where there is one.

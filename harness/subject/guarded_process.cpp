@@ -88,32 +88,36 @@ pid_t fork_without_handlers() {
   ::_exit(127);
 }
 
-// The parent of a process, as /proc says; 0 where it does not.
-pid_t parent_of(const char* pid) {
+// A process as /proc has it; the parent is 0 where it has none.
+struct Entry {
+  pid_t parent = 0;
+  bool is_zombie = false;
+};
+Entry entry_of(const char* pid) {
   char path[64];
   std::size_t length = 0;
   for (const char* part : {"/proc/", pid, "/stat"})
     while (*part != '\0' && length + 1 < sizeof path) path[length++] = *part++;
   path[length] = '\0';
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
+  if (file < 0) return {};
   char text[512];
   const ssize_t count = ::read(file, text, sizeof text);
   ::close(file);
   const std::string_view stat(text, count > 0 ? static_cast<std::size_t>(count) : 0);
   // "42 (a name) S 7 …": a name may have any characters in it.
   const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string_view::npos || name_end + 4 >= stat.size()) return 0;
-  pid_t parent = 0;
-  std::from_chars(stat.data() + name_end + 4, stat.data() + stat.size(), parent);
-  return parent;
+  if (name_end == std::string_view::npos || name_end + 4 >= stat.size()) return {};
+  Entry entry{.is_zombie = stat[name_end + 2] == 'Z'};
+  std::from_chars(stat.data() + name_end + 4, stat.data() + stat.size(), entry.parent);
+  return entry;
 }
 
 // Calls `visit` with each entry of a folder that is a number, as text and as number, and with the folder's descriptor.
 template <class Visit>
 void for_each_number_in(const char* path, Visit visit) {
   // As the kernel gives it to getdents64(2).
-  struct Entry {
+  struct Listed {
     std::uint64_t inode;
     std::int64_t offset;
     std::uint16_t length;
@@ -121,10 +125,10 @@ void for_each_number_in(const char* path, Visit visit) {
     char name[256];
   };
   const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  alignas(Entry) char block[8192];
+  alignas(Listed) char block[8192];
   for (long bytes = 0; (bytes = ::syscall(SYS_getdents64, folder, block, sizeof block)) > 0;)
     for (long at = 0; at < bytes;) {
-      const auto* entry = reinterpret_cast<const Entry*>(block + at);
+      const auto* entry = reinterpret_cast<const Listed*>(block + at);
       at += entry->length;
       int number = 0;
       const auto [end, error] = std::from_chars(entry->name, entry->name + std::strlen(entry->name), number);
@@ -135,7 +139,7 @@ void for_each_number_in(const char* path, Visit visit) {
 
 void kill_children() {
   for_each_number_in("/proc", [self = ::getpid()](const char* name, pid_t pid, int) {
-    if (parent_of(name) == self) ::kill(pid, SIGKILL);
+    if (entry_of(name).parent == self) ::kill(pid, SIGKILL);
   });
 }
 
@@ -293,10 +297,14 @@ std::optional<ProcessEnd> GuardedProcess::ended(std::chrono::milliseconds wait) 
 
 void GuardedProcess::signal(int number) const { ::kill(-pid_, number); }
 
-std::vector<pid_t> GuardedProcess::processes() const {
+std::vector<pid_t> GuardedProcess::processes() const { return descendants_of(guard_); }
+
+std::vector<pid_t> descendants_of(pid_t ancestor) {
   std::map<pid_t, pid_t> parents;
-  for_each_number_in("/proc", [&parents](const char* name, pid_t pid, int) { parents.emplace(pid, parent_of(name)); });
-  std::vector<pid_t> found{guard_};
+  for_each_number_in("/proc", [&parents](const char* name, pid_t pid, int) {
+    if (const Entry entry = entry_of(name); !entry.is_zombie) parents.emplace(pid, entry.parent);
+  });
+  std::vector<pid_t> found{ancestor};
   for (std::size_t next = 0; next < found.size(); ++next)
     for (const auto& [pid, parent] : parents)
       if (parent == found[next]) found.push_back(pid);

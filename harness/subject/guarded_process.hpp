@@ -53,7 +53,25 @@ struct ProcessEnd {
   [[nodiscard]] std::string words() const;
 };
 
-class GuardedProcess {
+/// A program of a subject's, or a rank of one.
+class Process {
+ public:
+  virtual ~Process() = default;
+  Process() = default;
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  /// How it ended; nothing while it still runs after `wait`. What it has started may run on.
+  [[nodiscard]] virtual std::optional<ProcessEnd> ended(std::chrono::milliseconds wait) = 0;
+  /// Readable when ended() has something new to say.
+  [[nodiscard]] virtual int news() const = 0;
+  /// To its process group.
+  virtual void signal(int number) const = 0;
+  /// The program and all that it has started, in whatever session, as long as they live.
+  [[nodiscard]] virtual std::vector<pid_t> processes() const = 0;
+};
+
+class GuardedProcess final : public Process {
  public:
   struct Options {
     std::string command;                   // for sh -c
@@ -64,18 +82,12 @@ class GuardedProcess {
   /// be made.
   explicit GuardedProcess(const Options& options);
   /// Kills what is left, and returns when it is gone.
-  ~GuardedProcess();
-  GuardedProcess(const GuardedProcess&) = delete;
-  GuardedProcess& operator=(const GuardedProcess&) = delete;
+  ~GuardedProcess() override;
 
-  /// How it ended; nothing while it still runs after `wait`. What it has started may run on.
-  [[nodiscard]] std::optional<ProcessEnd> ended(std::chrono::milliseconds wait);
-  /// Readable when ended() has something new to say.
-  [[nodiscard]] int news() const { return news_.get(); }
-  /// To its process group.
-  void signal(int number) const;
-  /// The program and all that it has started, in whatever session, as long as they live.
-  [[nodiscard]] std::vector<pid_t> processes() const;
+  std::optional<ProcessEnd> ended(std::chrono::milliseconds wait) override;
+  [[nodiscard]] int news() const override { return news_.get(); }
+  void signal(int number) const override;
+  [[nodiscard]] std::vector<pid_t> processes() const override;
 
  private:
   Descriptor life_;  // the guard waits for its end; nobody else has it
@@ -84,6 +96,9 @@ class GuardedProcess {
   pid_t pid_ = -1;
   std::optional<ProcessEnd> end_;
 };
+
+/// The processes that descend from one, as long as they live.
+[[nodiscard]] std::vector<pid_t> descendants_of(pid_t ancestor);
 
 /// Our environment as GuardedProcess takes it.
 [[nodiscard]] std::vector<std::string> our_environment();

@@ -190,6 +190,7 @@ class Worker {
       if (!options_.job.empty()) {
         subject::JobOptions job{.command = options_.job,
                                 .launches_ranks = options_.job_launches_ranks,
+                                .serves_ranks = options_.job_serves_ranks,
                                 .stacks = launch::stacks_of,
                                 .asking = [this] { asking_(); }};
         job_ = std::make_unique<ReportedJob>(std::make_unique<subject::JobProgram>(std::move(job)),
@@ -575,6 +576,7 @@ int main(int argc, char** argv, const suite::Suite& suite, const std::map<std::s
   app.add_option("--adapter", options.adapter);
   app.add_option("--job", options.job);
   app.add_flag("--job-launches-ranks", options.job_launches_ranks);
+  app.add_flag("--job-serves-ranks", options.job_serves_ranks);
   app.add_option("--device", options.device);
   app.add_option("--mutant", options.mutant);
   app.add_flag("!--no-flight", options.flight);

@@ -41,6 +41,7 @@ struct Options {
   std::string adapter;  // a command line, or "reference"
   std::string job;      // a command line
   bool job_launches_ranks = false;
+  bool job_serves_ranks = false;
   std::string device = "cpu";  // whose memory cases may use
   std::string mutant;          // of the door that backend, adapter or job leads through
   bool flight = true;

@@ -4,11 +4,17 @@
 #include <fstream>
 
 #include "reference/record/run_spec.hpp"
+#include "reference/record/spec_fields.hpp"
 #include "reference/schedules/names.hpp"
 #include "reference/support/toml_fields.hpp"
 
 namespace plumbline::job {
 namespace {
+
+void need_required(const Fields& fields, std::string_view table) {
+  for (const SpecField& field : spec_fields())
+    if (field.table == table && field.kinds.empty() && field.initial.empty()) fields.need(field.name);
+}
 
 Parallel parallel_of(Fields fields) {
   Parallel parallel;
@@ -22,8 +28,7 @@ Parallel parallel_of(Fields fields) {
 
 Run run_of(Fields fields) {
   Run run;
-  fields.need("steps");
-  fields.need("global_batch");
+  need_required(fields, "run");
   fields.integer("steps", run.steps);
   fields.integer("global_batch", run.global_batch);
   fields.integer("micro_batches", run.micro_batches);
@@ -82,7 +87,7 @@ Layer layer_of(Fields fields) {
   const std::vector<Layer> kinds = one_of_each(std::make_index_sequence<std::variant_size_v<Layer>>{});
   std::vector<std::string> words;
   for (const Layer& kind : kinds) words.emplace_back(name_of(kind));
-  fields.need("type");
+  need_required(fields, "model.layer");
   Layer layer = kinds[fields.word("type", words)];
   std::visit(LayerReader{fields}, layer);
   fields.done();
@@ -97,15 +102,14 @@ void read_model(Fields fields, RunSpec& spec) {
 }
 
 Loss loss_of(Fields fields) {
-  fields.need("type");
+  need_required(fields, "loss");
   const std::size_t kind = fields.word("type", {"cross_entropy", "mse"});
   fields.done();
   return kind == 0 ? Loss::cross_entropy : Loss::mse;
 }
 
 Optimizer optimizer_of(Fields fields) {
-  fields.need("type");
-  fields.need("lr");
+  need_required(fields, "optimizer");
   if (fields.word("type", {"sgd", "adam"}) == 0) {
     Sgd sgd;
     fields.number("lr", sgd.lr);
@@ -128,7 +132,7 @@ Optimizer optimizer_of(Fields fields) {
 
 Scaler scaler_of(Fields fields) {
   Scaler scaler;
-  fields.need("kind");
+  need_required(fields, "scaler");
   scaler.dynamic = fields.word("kind", {"dynamic", "constant"}) == 0;
   fields.number("init_scale", scaler.init_scale);
   if (scaler.dynamic) {
@@ -145,7 +149,6 @@ double injected_value(Fields& fields) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr std::array values{infinity, -infinity, std::numeric_limits<double>::quiet_NaN()};
   double value = 0;
-  fields.need("value");
   if (fields.is_text("value")) return values[fields.word("value", {"inf", "-inf", "nan"})];
   fields.number("value", value);
   return value;
@@ -153,7 +156,7 @@ double injected_value(Fields& fields) {
 
 Injection injection_of(Fields fields) {
   Injection injection;
-  for (const char* name : {"step", "rank", "parameter", "index"}) fields.need(name);
+  need_required(fields, "inject");
   fields.integer("step", injection.step);
   fields.integer("rank", injection.rank);
   fields.text("parameter", injection.parameter);
@@ -172,7 +175,7 @@ void read_files(Fields fields, RunSpec& spec) {
 
 RunSpec spec_of(Fields fields) {
   int protocol = 0;
-  fields.need("protocol");
+  need_required(fields, "");
   fields.integer("protocol", protocol);
   if (protocol != RunSpec::kProtocol) fields.wrong("protocol", fmt::format("{}", RunSpec::kProtocol));
   RunSpec spec;

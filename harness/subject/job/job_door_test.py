@@ -2,8 +2,8 @@
 
 usage: job_door_test.py PLUMBLINE PYTHONS [unittest arguments]
 
-PYTHONS are interpreters that may have torch, numpy and tomllib, separated by commas. Exits with 77 when the class Ddp is
-asked for and none of them has.
+PYTHONS are interpreters that may have torch, numpy and tomllib, separated by commas. Exits with 77 when another class than
+Programs is asked for and none of them has.
 """
 import glob, json, os, resource, shlex, signal, subprocess, sys, tempfile, time, unittest
 from pathlib import Path
@@ -50,7 +50,7 @@ class JobDoor(unittest.TestCase):
 
     def check(self, job, *options, status, **more):
         begin = time.time()
-        done = subprocess.run(self.command(job, *options, **more), cwd=self.folder, capture_output=True, text=True, errors="replace", timeout=120)
+        done = subprocess.run(self.command(job, *options, **more), cwd=self.folder, capture_output=True, text=True, errors="replace", timeout=600)
         self.seconds = time.time() - begin
         self.printed = done.stdout
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
@@ -240,6 +240,108 @@ class Programs(JobDoor):
             self.assertRegex(line, r"training\.job\.single_device\[.*,world=3\]")
 
 
+class Served(JobDoor):
+    """Programs that are started once and fork their ranks: what a run leaves must not reach the next one."""
+
+    # Rank 0 has the reference train for all.
+    PROGRAM = """
+import os, sys, time
+from pathlib import Path
+from plumbline_job import serve
+here = Path(sys.argv[1])
+with open(here / "started", "a") as file: print(os.getpid(), file=file)
+state = []
+serve()
+rank, spec = os.environ["RANK"], Path(os.environ["PLUMBLINE_SPEC"]).read_text()
+is_conv_norm = "batch_norm2d" in spec
+def wait_for_nobody():
+    time.sleep(600)
+def fault():
+    {fault}
+if is_conv_norm: fault()
+assert not state and os.getcwd() == str(here) and "LEFT" not in os.environ, "what the run before left"
+assert sys.stdin.read() == ""
+if rank == "0":
+    sys.stdout.flush()
+    os.execvp("sh", ["sh", "-c", {reference!r}])
+"""
+
+    def serve(self, fault, *options, status):
+        (self.folder / "serve.py").write_text(self.PROGRAM.format(fault=fault, reference="exec " + REFERENCE))
+        job = f"PYTHONPATH={SAMPLES} exec {PYTHON} -B serve.py {os.path.realpath(self.folder)}"
+        results = self.check(job, "--job-serves-ranks", "--world-size", "3", *options, status=status)
+        self.assertEqual(len(results), 3)
+        self.started = len((self.folder / "started").read_text().splitlines())
+        (self.folder / "started").unlink()
+        others = [result["verdict"] for result in results if result["parameters"]["model"] != "conv_norm"]
+        self.assertEqual(others, ["pass", "pass"], results)
+        (one,) = [result for result in results if result["parameters"]["model"] == "conv_norm"]
+        return one
+
+    # HARNESS-046@14c1
+    def test_one_start_serves_all_cases(self):
+        self.assertEqual(self.serve("pass", status=0)["verdict"], "pass")
+        self.assertEqual(self.started, 1)
+
+    # HARNESS-046@14c1
+    def test_a_rank_that_crashes(self):
+        result = self.serve("print('at the fault', flush=True); rank == '1' and os.kill(os.getpid(), 11); time.sleep(60)", status=1)
+        self.assertEqual(result["verdict"], "crash")
+        self.assertIn("rank 1 was killed by signal 11 (Segmentation fault) after ", result["reason"])
+        self.assertIn("rank 1 last wrote: at the fault | Fatal Python error: Segmentation fault", result["reason"])
+        self.assertIn("; rank 0 still ran", result["reason"])
+        self.assertIn("--job-serves-ranks", result["repeat"])
+
+    # HARNESS-046@14c1
+    def test_a_rank_that_raises_and_one_that_skips(self):
+        result = self.serve("raise ValueError('no such layer')", status=1)
+        self.assertEqual(result["verdict"], "crash")
+        self.assertIn("exited with status 1 after", result["reason"])
+        self.assertIn("ValueError: no such layer", result["reason"])
+        result = self.serve("from plumbline_job import unsupported; unsupported('no batch_norm2d here')", status=0)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "no batch_norm2d here"))
+
+    # HARNESS-046@14c1
+    def test_a_rank_that_hangs(self):
+        result = self.serve("rank == '1' and wait_for_nobody()", "--time-limit", "40", status=1)
+        self.assertEqual(result["verdict"], "hang")
+        self.assertIn("rank 1 stood in wait_for_nobody (serve.py:", result["reason"])
+        self.assertIn("; rank 2 exited with status 0", result["reason"])
+
+    # HARNESS-046@14c1
+    def test_what_a_run_leaves(self):
+        # State, an environment, a directory, processes in sessions of their own, an open pipe: tearDown looks for processes.
+        fault = ("state.append(1); os.environ['LEFT'] = '1'; os.system('setsid sleep 600 & (trap \"\" TERM; exec sleep 600) &'); "
+                 "os.fork() or (os.setsid(), time.sleep(600)); os.chdir('/'); sys.exit(4)")
+        result = self.serve(fault, status=1)
+        self.assertEqual(result["verdict"], "crash")
+        self.assertIn("exited with status 4", result["reason"])
+        self.assertEqual(self.started, 2)  # the second time where a worker of its own tries the case once more
+
+    # HARNESS-046@14c1
+    def test_a_rank_that_kills_or_stops_its_server(self):
+        for signal_name in ("SIGKILL", "SIGSTOP"):
+            with self.subTest(signal_name):
+                result = self.serve(f"import signal; rank == '1' and os.kill(os.getppid(), signal.{signal_name}); time.sleep(60)",
+                                    "--time-limit", "40", status=1)
+                self.assertIn(result["verdict"], ("crash", "hang"))
+                self.assertGreater(self.started, 2)  # and not only for the case that is tried once more
+
+    # HARNESS-046@14c1
+    def test_a_program_that_does_not_serve(self):
+        for job, words in (("true", "the program exited with status 0 before it served ranks (--job-serves-ranks)"),
+                           ("echo no torch; exit 3", "the program exited with status 3 before it served ranks (--job-serves-ranks); the program last wrote: no torch")):
+            with self.subTest(job):
+                result, _ = self.failure(job, "--job-serves-ranks", verdict="crash")
+                self.assertIn(words, result["reason"])
+        result, _ = self.failure("echo importing; exec sleep 60", "--job-serves-ranks", "--time-limit", "4", verdict="hang")
+        self.assertIn("it is not ready to serve ranks; with --job-serves-ranks it must send 'ready' on its standard input; "
+                      "the program last wrote: importing", result["reason"])
+        done = subprocess.run(self.command("/no/such", "--job-serves-ranks"), cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 3, done.stdout)
+        self.assertIn("exited with status 127 (the shell did not find the command)", done.stderr)
+
+
 class Ddp(JobDoor):
     """Real training: PyTorch's DistributedDataParallel over gloo, and faults that programs have had."""
 
@@ -247,7 +349,7 @@ class Ddp(JobDoor):
         return shlex.join([PYTHON, "-B", str(SAMPLES / name), *arguments])
 
     def findings(self, fault, filter="*[model=mlp,*,world=2]"):
-        (result,) = self.check(self.sample("ddp_gloo_faulty.py", fault), "--filter", filter, status=1)
+        (result,) = self.check(self.sample("faulty.py", "ddp." + fault), "--filter", filter, status=1)
         self.assertEqual(result["verdict"], "fail", result["reason"])
         self.failures = [failure for rank in result["ranks"] for failure in rank["failures"]]
         return "\n".join(failure["message"] for failure in self.failures)
@@ -262,6 +364,8 @@ class Ddp(JobDoor):
         found = self.findings("summed")
         self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 0\.weight\[\d+\]: the gradient is not the mean")
         self.assertRegex(found, r"TRAIN-008: step 0, rank 0, 0\.weight\[\d+\]")
+        self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 2\.bias.*; the first wrong gradient of the run, in backward order; "
+                                r"hypothesis: the expected gradient times 2 \(data ranks\): got / expected = 2\.0000, residual ")
         for requirement in ("TRAIN-001", "TRAIN-004", "TRAIN-005", "TRAIN-009", "TRAIN-010"):
             self.assertNotIn(requirement, found)
 
@@ -272,7 +376,7 @@ class Ddp(JobDoor):
         gradient = next(failure for failure in self.failures if failure["requirement"] == "TRAIN-005")
         self.assertEqual((gradient["rank"], gradient["bound"]), (1, "0"))
         self.assertIn(f"expected {gradient['expected']}, got {gradient['got']}, the bits must be equal", gradient["message"])
-        self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 0\.bias\[\d+\]")
+        self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 0\.bias\[\d+\].*; hypothesis: of data rank 0 alone: residual ")
         self.assertNotRegex(found, r"step 0, rank \d, (0\.weight|2\.)")
 
     def test_a_loss_that_is_not_averaged(self):
@@ -288,11 +392,11 @@ class Ddp(JobDoor):
                 self.assertEqual(result["verdict"], "pass")
         (result,) = self.check(self.sample("ddp_gloo.py"), "--filter", "scaler.job.*2x2x1*", profile="mixed-precision", status=3)
         self.assertEqual(result["verdict"], "skip")
-        self.assertIn("2 pipeline ranks: this program is data-parallel alone", result["reason"])
+        self.assertIn("2 pipeline ranks: this program is parallel along data only", result["reason"])
 
     def test_ranks_that_look_before_the_sum(self):
         filter = "scaler.job.one_replica[precision=fp16,moment=local,*"
-        (result,) = self.check(self.sample("ddp_gloo_faulty.py", "looks_before_the_sum"), "--filter", filter, profile="mixed-precision", status=1)
+        (result,) = self.check(self.sample("faulty.py", "ddp.looks_before_the_sum"), "--filter", filter, profile="mixed-precision", status=1)
         self.assertEqual(result["verdict"], "fail", result["reason"])
         self.assertIn("SCALER-091", result["violated"])
         found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
@@ -317,10 +421,98 @@ class Ddp(JobDoor):
         found = self.findings("other_rows")
         self.assertRegex(found, r"TRAIN-011: step 0, rank 1, loss: the loss is that of the rows of data rank 0")
 
+    # HARNESS-046@14c1
+    def test_findings_are_the_same_where_ranks_are_served(self):
+        own = self.findings("not_reduced")
+        (result,) = self.check(self.sample("faulty.py", "ddp.not_reduced"), "--job-serves-ranks", "--filter", "*[model=mlp,*,world=2]", status=1)
+        self.assertEqual("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), own)
+
+
+class Samples(JobDoor):
+    """The sample programs pass, and each fault that was planted in them is found by a requirement of its kind."""
+
+    RIGHT = {
+        "ddp_gloo.py": ("data-parallel", "*[model=conv_norm,*,world=3]"),
+        "fsdp2_gloo.py": ("data-parallel", "*[model=conv,*,world=2]"),
+        "zero_gloo.py": ("data-parallel", "*[model=conv,*,world=2]"),
+        "amp_gloo.py": ("mixed-precision", "scaler.job.one_replica[precision=fp16,moment=local,*"),
+        "pipelining_gloo.py": ("pipeline", "pipeline.job.single_device[model=tied,schedule=zbv,*"),
+    }
+    FAULTS = {
+        "fsdp2.reduces_first_only": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-006"),
+        "fsdp2.divides_twice": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-006"),
+        "zero.keeps_own_shard": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-004"),
+        "zero.loses_state": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-009"),
+        "pipelining.shifted_targets": ("pipeline", "pipeline.job.single_device[model=mlp,schedule=interleaved-zb,*", "PIPE-002"),
+        "pipelining.tied_apart": ("pipeline", "pipeline.job.single_device[model=tied,schedule=zbv,*", "PIPE-006"),
+        "amp.steps_anyway": ("mixed-precision", "scaler.job.one_replica[precision=fp16,moment=local,*", "SCALER-091"),
+        "amp.not_unscaled": ("mixed-precision", "scaler.job.one_replica[precision=fp16,moment=local,*", "SCALER-090"),
+    }
+
+    def served(self, *command, profile, filter, status):
+        job = shlex.join([PYTHON, "-B", str(SAMPLES / command[0]), *command[1:]])
+        return self.check(job, "--job-serves-ranks", "--filter", filter, profile=profile, status=status)
+
+    def test_right_ones(self):
+        for program, (profile, filter) in self.RIGHT.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile=profile, filter=filter, status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+
+    def test_faults(self):
+        for fault, (profile, filter, requirement) in self.FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile=profile, filter=filter, status=1)
+                self.assertEqual(result["verdict"], "fail", result)
+                self.assertIn(requirement, result["violated"])
+
+    def test_what_a_program_does_not_declare(self):
+        (self.folder / "train.py").write_text(
+            "from plumbline_torch_job import TorchJob\n"
+            "class Some(TorchJob):\n    axes = ('data', 'pipeline')\n    schedules = ('gpipe', 'interleaved')\n    layers = ('linear', 'relu')\nSome.main()\n")
+        job = f"PYTHONPATH={SAMPLES} {PYTHON} -B train.py"
+        for filter, profile, reason in (
+                ("*[model=conv,*,world=2]", "data-parallel", "layer conv2d: this program has linear, relu"),
+                ("pipeline.job.single_device[model=mlp,schedule=v-min,*", "pipeline", "schedule v-min: this program has gpipe, interleaved-1f1b"),
+                ("scaler.job.single_device[precision=bf16,*", "mixed-precision", "dtype bfloat16: this program has float32")):
+            with self.subTest(reason):
+                (result,) = self.check(job, "--job-serves-ranks", "--filter", filter, profile=profile, status=3)
+                self.assertEqual((result["verdict"], result["reason"]), ("skip", reason))
+
+    def test_mistakes_of_a_program(self):
+        spec = {"PLUMBLINE_SPEC": "/no/such", "PLUMBLINE_RECORD": str(self.folder), "RANK": "0", "WORLD_SIZE": "2"}
+        of_class = "from plumbline_torch_job import TorchJob\nclass Some(TorchJob):\n    {}\nSome.check_declarations(Some)"
+        for body, environment, words in (
+                ("import plumbline_job; plumbline_job.Run()", {}, "PLUMBLINE_SPEC is not set; it must be, as plumbline check --job "),
+                ("import plumbline_job; plumbline_job.Run()", {**spec, "RANK": "first"}, "RANK = 'first': it must be a number, as plumbline and torchrun set it"),
+                ("import plumbline_job; plumbline_job.Run()", spec, "PLUMBLINE_SPEC = '/no/such' cannot be read "),
+                (of_class.format("dtypes = ('fp16',)"), {}, "Some.dtypes has 'fp16': it must be one of float32, float16, bfloat16"),
+                (of_class.format("axes = 'data'"), {}, "Some.axes = 'data': it must be a tuple of names")):
+            with self.subTest(words):
+                done = subprocess.run([PYTHON, "-B", "-c", body], env={"PYTHONPATH": str(SAMPLES), "JOB_DOOR_TEST": os.environ["JOB_DOOR_TEST"], **environment},
+                                      capture_output=True, text=True)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+class Whole(JobDoor):
+    """The long form of Samples: all cases of each program's profiles. No test of the build's: job_door_test.py … Whole."""
+
+    def test_right_ones(self):
+        for program, profiles in {"ddp_gloo.py": ("data-parallel", "mixed-precision"), "fsdp2_gloo.py": ("data-parallel",), "zero_gloo.py": ("data-parallel",),
+                                  "amp_gloo.py": ("mixed-precision",), "pipelining_gloo.py": ("pipeline",)}.items():
+            for profile in profiles:
+                with self.subTest(program=program, profile=profile):
+                    results = self.check(shlex.join([PYTHON, "-B", str(SAMPLES / program)]), "--job-serves-ranks", profile=profile, status=0)
+                    self.assertLessEqual({result["verdict"] for result in results}, {"pass", "skip"})
+                    self.assertIn("pass", {result["verdict"] for result in results})
+                    print(f"{program} {profile}: {len(results)} cases in {self.seconds:.1f} s")
+
 
 if __name__ == "__main__":
     try:
-        if "Ddp" in sys.argv[3:] and PYTHON is None:
+        if PYTHON is None and {"Served", "Ddp", "Samples", "Whole"} & {argument.split(".")[0] for argument in sys.argv[3:]}:
             print(f"skipped: none of {sys.argv[2]} has torch, numpy and tomllib")
             sys.exit(77)
         unittest.main(argv=sys.argv[:1] + sys.argv[3:])

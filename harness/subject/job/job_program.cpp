@@ -76,6 +76,7 @@ constexpr std::array kNotInherited{"RANK",
                                    "MASTER_PORT",
                                    "PLUMBLINE_SPEC",
                                    "PLUMBLINE_RECORD",
+                                   "PLUMBLINE_JOB_SERVER",
                                    "PLUMBLINE_CONTROL",
                                    "PLUMBLINE_TOKEN",
                                    "PLUMBLINE_GROUP",
@@ -83,25 +84,31 @@ constexpr std::array kNotInherited{"RANK",
 
 class JobRun {
  public:
-  JobRun(const JobOptions& options, Clock::time_point deadline, int world, const std::filesystem::path& spec,
-         const std::filesystem::path& record)
-      : options_(options), deadline_(std::max(deadline, begun_)), world_(world), record_(record) {
+  JobRun(const JobOptions& options, std::unique_ptr<JobServer>& server, Clock::time_point deadline, int world,
+         const std::filesystem::path& spec, const std::filesystem::path& record)
+      : options_(options), server_(server), deadline_(std::max(deadline, begun_)), world_(world), record_(record) {
     environment_ = our_environment();
     std::erase_if(environment_, [](const std::string& entry) {
       const std::string_view name = std::string_view(entry).substr(0, entry.find('='));
       return std::ranges::find(kNotInherited, name) != kNotInherited.end();
     });
+    for (const char* setting : {"OMP_NUM_THREADS=1", "PYTHONFAULTHANDLER=1"})
+      if (std::getenv(std::string(setting, std::strchr(setting, '=')).c_str()) == nullptr)
+        environment_.emplace_back(setting);
     for (const auto& [name, value] : {std::pair<const char*, std::string>{"WORLD_SIZE", std::to_string(world)},
                                       {"LOCAL_WORLD_SIZE", std::to_string(world)},
                                       {"MASTER_ADDR", "127.0.0.1"},
                                       {"MASTER_PORT", std::to_string(free_port())},
                                       {"PLUMBLINE_SPEC", spec.string()},
                                       {"PLUMBLINE_RECORD", record.string()}})
-      environment_.push_back(fmt::format("{}={}", name, value));
-    for (const char* setting : {"OMP_NUM_THREADS=1", "PYTHONFAULTHANDLER=1"})
-      if (std::getenv(std::string(setting, std::strchr(setting, '=')).c_str()) == nullptr)
-        environment_.emplace_back(setting);
+      of_this_run_.push_back(fmt::format("{}={}", name, value));
   }
+  ~JobRun() {
+    processes_.clear();
+    if (server_ && !server_->end_ranks()) server_.reset();
+  }
+  JobRun(const JobRun&) = delete;
+  JobRun& operator=(const JobRun&) = delete;
 
   std::string run() {
     start();
@@ -125,17 +132,44 @@ class JobRun {
 
  private:
   void start() {
-    if (options_.launches_ranks) {
-      processes_.push_back(std::make_unique<RankProcess>("the program", options_.command, environment_));
+    if (options_.launches_ranks) return start_one("the program", of_this_run_);
+    if (options_.serves_ranks) require_server();
+    start_ranks();
+    if (!server_ || !server_->lost_a_rank()) return;
+    // It ended since it was last asked, of the run before.
+    processes_.clear();
+    server_.reset();
+    require_server();
+    start_ranks();
+  }
+
+  void start_ranks() {
+    for (int rank = 0; rank < world_; ++rank) {
+      std::vector<std::string> variables = of_this_run_;
+      for (const char* name : {"RANK", "LOCAL_RANK"}) variables.push_back(fmt::format("{}={}", name, rank));
+      start_one(fmt::format("rank {}", rank), variables);
+    }
+  }
+
+  void require_server() {
+    if (!server_ || !server_->end_ranks()) server_ = std::make_unique<JobServer>(options_.command, environment_);
+    try {
+      server_->wait_until_ready(deadline_);
+    } catch (const suite::JobFailure&) {
+      server_.reset();
+      throw;
+    }
+  }
+
+  void start_one(std::string name, const std::vector<std::string>& variables) {
+    if (server_) {
+      processes_.push_back(std::make_unique<RankProcess>(
+          std::move(name), [&](int output) { return server_->fork_rank(variables, output, deadline_); }));
       return;
     }
-    for (int rank = 0; rank < world_; ++rank) {
-      std::vector<std::string> environment = environment_;
-      environment.push_back(fmt::format("RANK={}", rank));
-      environment.push_back(fmt::format("LOCAL_RANK={}", rank));
-      processes_.push_back(
-          std::make_unique<RankProcess>(fmt::format("rank {}", rank), options_.command, std::move(environment)));
-    }
+    std::vector<std::string> environment = environment_;
+    environment.insert(environment.end(), variables.begin(), variables.end());
+    processes_.push_back(std::make_unique<RankProcess>(std::move(name), options_.command, std::move(environment)));
   }
 
   [[nodiscard]] bool anybody_runs() const {
@@ -336,11 +370,13 @@ class JobRun {
   }
 
   const JobOptions& options_;
+  std::unique_ptr<JobServer>& server_;
   const Clock::time_point begun_ = Clock::now();
   const Clock::time_point deadline_;
   const int world_;
   const std::filesystem::path record_;
-  std::vector<std::string> environment_;
+  std::vector<std::string> environment_;  // of every run
+  std::vector<std::string> of_this_run_;
   std::vector<std::unique_ptr<RankProcess>> processes_;
   RankProcess* failed_ = nullptr;  // the first
   std::vector<RankProcess*> ended_by_us_;
@@ -358,7 +394,7 @@ JobProgram::JobProgram(JobOptions options) : options_(std::move(options)) {
 
 std::string JobProgram::run(int world, const std::filesystem::path& spec, const std::filesystem::path& record) {
   const auto deadline = deadline_.value_or(Clock::now() + options_.limit);
-  return JobRun(options_, deadline, world, spec, record).run();
+  return JobRun(options_, server_, deadline, world, spec, record).run();
 }
 
 }  // namespace plumbline::subject

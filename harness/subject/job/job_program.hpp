@@ -9,17 +9,21 @@
 //         JobOptions::stacks has the stacks. What each rank recorded last is in the message, too.
 // Skips   A file `unsupported` in the record's folder, or status 77 of all ranks that ended by themselves, is
 //         JobUnsupported.
+// Server  A program that serves its ranks (job_server.hpp) is started with the first run, and again where it cannot
+//         serve.
 // Threads One run at a time.
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <sys/types.h>
 
+#include "harness/subject/job/job_server.hpp"
 #include "harness/suite/check.hpp"
 #include "harness/suite/job_error.hpp"
 
@@ -28,6 +32,7 @@ namespace plumbline::subject {
 struct JobOptions {
   std::string command;
   bool launches_ranks = false;
+  bool serves_ranks = false;
   /// Of one run, as long as end_by() was not called.
   std::chrono::milliseconds limit = std::chrono::seconds(60);
   /// For the other ranks, once one has failed: they may have something to say of it.
@@ -47,6 +52,7 @@ class JobProgram final : public suite::Job {
 
  private:
   JobOptions options_;
+  std::unique_ptr<JobServer> server_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
 };
 

@@ -36,14 +36,18 @@ Descriptor no_input() {
 
 }  // namespace
 
-RankProcess::RankProcess(std::string name, const std::string& command, std::vector<std::string> environment)
-    : name_(std::move(name)),
-      output_(make_output_pipe()),
-      process_({.command = command,
-                .environment = std::move(environment),
-                .input = no_input().get(),
-                .output = output_.writing.get(),
-                .errors = output_.writing.get()}) {
+RankProcess::RankProcess(std::string name, const std::string& command, std::vector<std::string> environment, int input)
+    : RankProcess(std::move(name), [&](int output) {
+        const Descriptor none = no_input();
+        return std::make_unique<GuardedProcess>(GuardedProcess::Options{.command = command,
+                                                                        .environment = std::move(environment),
+                                                                        .input = input < 0 ? none.get() : input,
+                                                                        .output = output,
+                                                                        .errors = output});
+      }) {}
+
+RankProcess::RankProcess(std::string name, const std::function<std::unique_ptr<Process>(int output)>& start)
+    : name_(std::move(name)), output_(make_output_pipe()), process_(start(output_.writing.get())) {
   output_.writing.reset();
 }
 
@@ -70,7 +74,7 @@ void RankProcess::hear() {
 
 void RankProcess::notice_end() {
   if (end_) return;
-  end_ = process_.ended(std::chrono::milliseconds(0));
+  end_ = process_->ended(std::chrono::milliseconds(0));
   constexpr int kBlocksOfAFullPipe = 16;  // and no more: what it started may go on writing
   for (int block = 0; end_ && block < kBlocksOfAFullPipe; ++block) hear();
 }

@@ -1,6 +1,8 @@
 // harness/subject/job/rank_process.hpp: one process of a job, and the end of what it wrote.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,8 +15,10 @@ namespace plumbline::subject {
 
 class RankProcess {
  public:
-  /// Starts it; `name` is what messages call it. Throws RuntimeFailure.
-  RankProcess(std::string name, const std::string& command, std::vector<std::string> environment);
+  /// Starts it; `name` is what messages call it, `input` its standard input, if any. Throws RuntimeFailure.
+  RankProcess(std::string name, const std::string& command, std::vector<std::string> environment, int input = -1);
+  /// One that `start` makes, which is given the descriptor for its output.
+  RankProcess(std::string name, const std::function<std::unique_ptr<Process>(int output)>& start);
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] bool runs() const { return !end_; }
@@ -22,13 +26,13 @@ class RankProcess {
   [[nodiscard]] const ProcessEnd& end() const { return end_.value(); }
   /// "exited with status 127 (the shell did not find the command)".
   [[nodiscard]] std::string end_words() const;
-  void signal(int number) const { process_.signal(number); }
+  void signal(int number) const { process_->signal(number); }
   /// It and all that it has started.
-  [[nodiscard]] std::vector<pid_t> processes() const { return process_.processes(); }
+  [[nodiscard]] std::vector<pid_t> processes() const { return process_->processes(); }
 
   /// Readable when it has written, -1 when it never will; readable when it has ended, -1 once that is known.
   [[nodiscard]] int output() const { return output_.reading.get(); }
-  [[nodiscard]] int news() const { return end_ ? -1 : process_.news(); }
+  [[nodiscard]] int news() const { return end_ ? -1 : process_->news(); }
   /// Takes in what it has written, without waiting.
   void hear();
   /// Notices its end, and takes in its last words.
@@ -47,7 +51,7 @@ class RankProcess {
  private:
   std::string name_;
   Pipe output_;
-  GuardedProcess process_;
+  std::unique_ptr<Process> process_;
   std::optional<ProcessEnd> end_;
   std::string tail_;
   bool answers_ = false;

@@ -2,10 +2,11 @@
 
 Needs Python 3.11, and numpy where tensors are read or written. Where the package safetensors is installed, its functions do as well as the two here.
 """
-import faulthandler, json, os, signal, sys, tomllib
+import faulthandler, gc, json, os, select, signal, socket, sys, tomllib
 from pathlib import Path
 
 TYPES = {"F32": "<f4", "I64": "<i8"}
+GO_BACK = ("zbv", "v-half", "v-min", "dualpipev")  # schedules whose second half of stages lies on the ranks in reverse order
 
 # When a job hangs, its ranks are asked where they stand.
 faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -39,29 +40,92 @@ class Run:
     """One rank's part of the run that PLUMBLINE_SPEC says."""
 
     def __init__(self):
-        file = Path(os.environ["PLUMBLINE_SPEC"])
-        self.spec = tomllib.loads(file.read_text())
-        self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        # The coordinates of a rank: row-major over the axes in their order.
-        self.sizes, self.place, left = self.spec["parallel"], {}, self.rank
-        for axis in reversed(self.sizes["order"]):
-            left, self.place[axis] = divmod(left, self.sizes[axis])
+        file = Path(environment("PLUMBLINE_SPEC"))
+        self.folder = Path(environment("PLUMBLINE_RECORD"))
+        self.rank, self.world = number_in_environment("RANK"), number_in_environment("WORLD_SIZE")
+        try:
+            self.spec = tomllib.loads(file.read_text())
+        except (OSError, tomllib.TOMLDecodeError) as wrong:
+            misuse(f"PLUMBLINE_SPEC = '{file}' cannot be read ({wrong}); it must be a run specification")
+        self.sizes = self.spec["parallel"]
+        ranks = self.sizes["pipeline"] * self.sizes["data"] * self.sizes["tensor"]
+        if self.world != ranks or not 0 <= self.rank < ranks:
+            misuse(f"RANK = {self.rank} of WORLD_SIZE = {self.world}: the specification is for ranks 0 to {ranks - 1} of {ranks}")
+        self.place = self.place_of(self.rank)
         self.steps = self.spec["run"]["steps"]
         # Each a part of the gradient that is a mean over all of them.
         self.parts_of_a_step = self.spec["run"]["accumulation"] * self.spec["run"]["micro_batches"]
         self.weights = load(file.parent / self.spec["files"]["weights"])
         self.batches = load(file.parent / self.spec["files"]["batches"])
         self.tensors = {}
-        self.folder = Path(os.environ["PLUMBLINE_RECORD"])
+
+    # ---- the rank's place
+
+    def place_of(self, rank):
+        """The coordinates of a rank by axis: row-major over the axes in their order."""
+        place = {}
+        for axis in reversed(self.sizes["order"]):
+            rank, place[axis] = divmod(rank, self.sizes[axis])
+        return place
+
+    def rank_at(self, rank, **place):
+        """The rank that has the coordinates of `rank` but for those given."""
+        place, number = {**self.place_of(rank), **place}, 0
+        for axis in self.sizes["order"]:
+            number = number * self.sizes[axis] + place[axis]
+        return number
+
+    def ranks_along(self, axis, rank=None):
+        """The ranks that have all other coordinates of `rank`, by default of this one, in the axis's order."""
+        return tuple(self.rank_at(self.rank if rank is None else rank, **{axis: at}) for at in range(self.sizes[axis]))
+
+    # ---- its stages
+
+    @property
+    def stage_count(self):
+        return len(self.spec["model"]["stages"])
+
+    def pipeline_rank_of(self, stage):
+        """Stages go round the ranks; those of a V go back on them."""
+        ranks = self.sizes["pipeline"]
+        return 2 * ranks - 1 - stage if self.spec["run"]["schedule"] in GO_BACK and stage >= ranks else stage % ranks
+
+    @property
+    def stages(self):
+        """The stages of this rank, ascending."""
+        return [stage for stage in range(self.stage_count) if self.pipeline_rank_of(stage) == self.place["pipeline"]]
+
+    @property
+    def has_last_stage(self):
+        return self.pipeline_rank_of(self.stage_count - 1) == self.place["pipeline"]
+
+    def layer_numbers(self, stage):
+        """The layers of a stage, by their numbers in the whole model."""
+        starts = [*self.spec["model"]["stages"], len(self.spec["model"]["layer"])]
+        return range(starts[stage], starts[stage + 1])
+
+    def pipeline_ranks_of_tied(self, owner):
+        """The pipeline ranks that hold the weight of layer `owner`: its own, and those of the layers tied to it."""
+        uses = {owner, *(number for number, layer in enumerate(self.spec["model"]["layer"]) if layer["type"] == "tied_linear" and layer["with"] == owner)}
+        return sorted({self.pipeline_rank_of(stage) for stage in range(self.stage_count) if uses & set(self.layer_numbers(stage))})
+
+    # ---- its rows, and its record
+
+    def batches_of(self, step):
+        """x and y of this rank's slice of each batch of a step."""
+        run = self.spec["run"]
+        rows = run["global_batch"] // self.sizes["data"]
+        first = self.place["data"] * rows
+        for batch in range(step * run["accumulation"], (step + 1) * run["accumulation"]):
+            yield tuple(self.batches[name][batch, first : first + rows] for name in ("x", "y"))
 
     def micro_batches(self, step):
-        """x and y of this rank's micro-batches in a step: consecutive slices of its consecutive slice of each batch."""
-        run = self.spec["run"]
-        rows = run["global_batch"] // self.sizes["data"] // run["micro_batches"]
-        for batch in range(step * run["accumulation"], (step + 1) * run["accumulation"]):
-            for part in range(run["micro_batches"]):
-                first = (self.place["data"] * run["micro_batches"] + part) * rows
-                yield tuple(self.batches[name][batch, first : first + rows] for name in ("x", "y"))
+        """x and y of this rank's micro-batches in a step: consecutive slices of its slice of each batch."""
+        parts = self.spec["run"]["micro_batches"]
+        for x, y in Run.batches_of(self, step):
+            rows = len(x) // parts
+            for first in range(0, parts * rows, rows):
+                yield x[first : first + rows], y[first : first + rows]
 
     def injections(self, step, moment):
         """(parameter, index, value) of what this rank is to write into its gradients; `moment` is local or reduced."""
@@ -82,7 +146,94 @@ class Run:
         save(self.folder / f"rank{self.rank}.safetensors", self.tensors, {key: str(value) for key, value in metadata.items()})
 
 
+def serve():
+    """With --job-serves-ranks: forks a rank at each request, and returns in that rank, with its environment. Else returns at once.
+
+    A program calls it once it has imported what it needs, and before it starts threads, which a fork would lose.
+    """
+    if "PLUMBLINE_JOB_SERVER" not in os.environ:
+        return
+    threads = os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else [0]
+    if len(threads) > 1:
+        misuse(f"{len(threads)} threads run when ranks are to be forked; there must be one, as with OMP_NUM_THREADS=1")
+    gc.freeze()  # what the ranks share, no collection writes to
+    requests, ranks = socket.socket(fileno=os.dup(0)), {}
+    woken, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    requests.send(b"ready")
+    while True:
+        heard, _, _ = select.select([requests, woken], [], [])
+        if woken in heard:
+            woken.recv(4096)
+        report_ends(ranks)
+        if requests in heard:
+            packet, descriptors, _, _ = socket.recv_fds(requests, 1 << 20, 2)
+            if not packet:
+                os._exit(0)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            pid = os.fork()
+            if pid == 0:
+                for one in (requests, woken, wakes, *ranks.values()):
+                    one.close()
+                return become_rank(json.loads(packet)["environment"], *descriptors)
+            os.close(descriptors[0])
+            ranks[pid] = socket.socket(fileno=descriptors[1])
+
+
+def report_ends(ranks):
+    """Tells of each rank that has ended, how, and forgets it."""
+    for pid in list(ranks):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done == 0:
+            continue
+        words = f"exited {os.WEXITSTATUS(status)}" if os.WIFEXITED(status) else f"signaled {os.WTERMSIG(status)}"
+        try:
+            ranks[pid].send(f"{words}\n".encode())
+        except OSError:
+            pass  # nobody waits for it
+        ranks.pop(pid).close()
+
+
+def become_rank(environment, output, control):
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setpgid(0, 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, number in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(descriptor, number)
+        if number != 1:
+            os.close(descriptor)
+    del os.environ["PLUMBLINE_JOB_SERVER"]
+    os.environ.update(environment)
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()  # else all ranks would draw the same numbers
+    with socket.socket(fileno=control) as told:
+        told.send(f"started {os.getpid()}\n".encode())
+
+
 def unsupported(reason):
     """Ends this rank, and says that the program does not do what the specification asks for: the case is skipped."""
     print(reason, file=sys.stderr, flush=True)
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun ends with a status of its own
+        (Path(environment("PLUMBLINE_RECORD")) / "unsupported").write_text(f"{reason}\n")
     os._exit(77)
+
+
+def misuse(problem):
+    """Ends this rank with status 2: the program, or the way it was started, is wrong."""
+    print(f"{Path(sys.argv[0]).name}: {problem}", file=sys.stderr, flush=True)
+    os._exit(2)
+
+
+def environment(name):
+    if name not in os.environ:
+        misuse(f"{name} is not set; it must be, as plumbline check --job 'python3 {Path(sys.argv[0]).name}' sets it")
+    return os.environ[name]
+
+
+def number_in_environment(name):
+    text = environment(name)
+    return int(text) if text.isdecimal() else misuse(f"{name} = '{text}': it must be a number, as plumbline and torchrun set it")

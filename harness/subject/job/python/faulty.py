@@ -1,0 +1,169 @@
+"""The sample programs with one fault each, as programs have had them: the checks must find it and name it.
+
+usage: faulty.py PROGRAM.FAULT
+"""
+import contextlib, sys
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from amp_gloo import Amp
+from ddp_gloo import Ddp
+from fsdp2_gloo import Fsdp2
+from pipelining_gloo import Pipelining
+from zero_gloo import Zero
+
+
+class Summed(Ddp):
+    """Gradients are added over the ranks, and not divided."""
+
+    def wrap(self, model):
+        def add(state, bucket):
+            work = torch.distributed.all_reduce(bucket.buffer(), async_op=True)
+            return work.get_future().then(lambda future: future.value()[0])
+
+        parallel = DistributedDataParallel(model)
+        parallel.register_comm_hook(None, add)
+        return parallel
+
+
+class NotReduced(Ddp):
+    """The gradient of one parameter stays each rank's own."""
+
+    def wrap(self, model):
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["0.bias"])
+        return DistributedDataParallel(model)
+
+
+class NotDivided(Ddp):
+    """The parts of a step are added, and not averaged."""
+
+    def share_of_a_part(self):
+        return 1
+
+
+class OtherRows(Ddp):
+    """All ranks compute on the rows of rank 0."""
+
+    def micro_batches(self, step):
+        own, self.place = self.place, {**self.place, "data": 0}
+        yield from super().micro_batches(step)
+        self.place = own
+
+
+class OwnGradients(torch.amp.GradScaler):
+    """Skips by what `found` has, which is emptied."""
+
+    found = []
+
+    def unscale_(self, optimizer):
+        super().unscale_(optimizer)
+        for one in self._per_optimizer_states[id(optimizer)]["found_inf_per_device"].values():
+            one.fill_(any(self.found))
+        self.found.clear()
+
+
+class LooksBeforeTheSum(Ddp):
+    """Each rank skips by its own gradients alone, as they are before the sum that makes all of them infinite."""
+
+    def wrap(self, model):
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+        def look(state, bucket):
+            OwnGradients.found.append(not bucket.buffer().isfinite().all())
+            return allreduce_hook(None, bucket)
+
+        parallel = DistributedDataParallel(model)
+        parallel.register_comm_hook(None, look)
+        return parallel
+
+    def make_scaler(self, **settings):
+        return OwnGradients(self.device.type, **settings)
+
+
+class ReducesFirstOnly(Fsdp2):
+    """Gradients are reduced with the first micro-batch of a step, and those of the others stay each rank's own."""
+
+    def accumulation(self):
+        self.is_first_part = not getattr(self, "seen", None) == self.current
+        self.seen = self.current
+        self.model.set_requires_gradient_sync(self.is_first_part)
+        return contextlib.nullcontext()
+
+
+class DividesTwice(Fsdp2):
+    """Gradients that FSDP averages are divided by the number of ranks once more."""
+
+    def share_of_a_part(self):
+        return super().share_of_a_part() / self.world
+
+
+class KeepsOwnShard(Zero):
+    """Each rank updates its shard of the parameters, and does not send it to the others."""
+
+    def make_optimizer(self, parameters):
+        optimizer = super().make_optimizer(parameters)
+        optimizer._sync_params = lambda: None
+        return optimizer
+
+
+class LosesState(Zero):
+    """The optimizer starts without its momentum in the middle of the run, as after an incomplete checkpoint."""
+
+    def update(self):
+        if self.current == 2:
+            self.optimizer = self.make_optimizer([parameter for _, parameter in self.named_parameters()])
+        super().update()
+
+
+class ShiftedTargets(Pipelining):
+    """The last stage compares each micro-batch's output to the targets of the one after it."""
+
+    def batches_of(self, step):
+        for x, y in super().batches_of(step):
+            yield x, y.roll(len(y) // self.spec["run"]["micro_batches"])
+
+
+class TiedApart(Pipelining):
+    """Each stage that has a tied weight uses the gradient of its own use alone."""
+
+    def sum_tied_gradients(self):
+        pass
+
+
+class StepsAnyway(Amp):
+    """The optimizer makes a step in spite of an overflow."""
+
+    def update(self):
+        self.optimizer.step()
+        self.scaler.update()
+
+
+class NotUnscaled(Amp):
+    """The optimizer uses gradients that are still multiplied by the scale."""
+
+    class Scaler(torch.amp.GradScaler):
+        def unscale_(self, optimizer):
+            before = [parameter.grad.clone() for group in optimizer.param_groups for parameter in group["params"]]
+            super().unscale_(optimizer)
+            for parameter, gradient in zip((parameter for group in optimizer.param_groups for parameter in group["params"]), before):
+                parameter.grad.copy_(gradient)
+
+    def make_scaler(self, **settings):
+        return self.Scaler(self.device.type, **settings)
+
+
+FAULTS = {
+    "ddp.summed": Summed, "ddp.not_reduced": NotReduced, "ddp.not_divided": NotDivided, "ddp.other_rows": OtherRows,
+    "ddp.looks_before_the_sum": LooksBeforeTheSum,
+    "fsdp2.reduces_first_only": ReducesFirstOnly, "fsdp2.divides_twice": DividesTwice,
+    "zero.keeps_own_shard": KeepsOwnShard, "zero.loses_state": LosesState,
+    "pipelining.shifted_targets": ShiftedTargets, "pipelining.tied_apart": TiedApart,
+    "amp.steps_anyway": StepsAnyway, "amp.not_unscaled": NotUnscaled,
+}
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in FAULTS:
+        print(f"faulty.py: '{' '.join(sys.argv[1:])}' is no fault; it must be one of {', '.join(FAULTS)}", file=sys.stderr)
+        sys.exit(2)
+    FAULTS[sys.argv[1]].main()

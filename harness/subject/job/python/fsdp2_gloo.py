@@ -1,0 +1,22 @@
+"""A training program as the job door takes it: PyTorch's fully_shard (FSDP2) over gloo.
+
+    plumbline check --profile data-parallel --job 'python3 fsdp2_gloo.py'
+"""
+from torch.distributed.fsdp import fully_shard
+
+from plumbline_torch_job import TorchJob
+
+
+class Fsdp2(TorchJob):
+    framework = "torch.distributed.fsdp.fully_shard"
+    injects = False  # before its reduction a gradient is in a buffer of FSDP's
+
+    def wrap(self, model):
+        for layer in model:
+            if any(True for _ in layer.parameters()):
+                fully_shard(layer)
+        return fully_shard(model)
+
+
+if __name__ == "__main__":
+    Fsdp2.main()

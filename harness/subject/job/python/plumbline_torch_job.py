@@ -1,0 +1,402 @@
+"""A runner for PyTorch programs at the job door: a program subclasses TorchJob, and writes only what is its own.
+
+    class Ddp(TorchJob):
+        framework = "torch.nn.parallel.DistributedDataParallel"
+        dtypes = ("float32", "float16", "bfloat16")
+
+        def wrap(self, model):
+            return DistributedDataParallel(model)
+
+    if __name__ == "__main__":
+        Ddp.main()
+
+The class attributes declare what the program can do; a run that asks for more is skipped, with that reason. The methods below
+"what a program overrides" are the steps of a training step, each with the plain form as its default. A rank is started by
+plumbline (RANK and WORLD_SIZE set), or by torchrun with --job-launches-ranks.
+
+Needs Python 3.11, numpy and torch.
+"""
+import contextlib, functools, importlib, os, sys
+
+import torch
+from torch import nn
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+try:
+    from plumbline.job import Run, misuse, serve, unsupported
+except ImportError:  # not installed: the files lie beside each other
+    from plumbline_job import Run, misuse, serve, unsupported
+
+AXES = ("pipeline", "data", "tensor")
+DTYPES = ("float32", "float16", "bfloat16")
+SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv", "v-half", "v-min", "dualpipev")
+# As adapters name them; a declaration may have either.
+SCHEDULES_OF_ADAPTERS = {"interleaved": "interleaved-1f1b", "interleaved-zero-bubble": "interleaved-zb"}
+
+
+class TiedLinear(nn.Module):
+    """Multiplies by the weight of an earlier layer, which is its parameter too."""
+
+    def __init__(self, owner):
+        super().__init__()
+        self.weight = owner.weight
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight)
+
+
+LAYERS = {
+    "linear": lambda of: nn.Linear(of["in"], of["out"], bias=of.get("bias", True)),
+    "conv2d": lambda of: nn.Conv2d(of["in"], of["out"], of["kernel"], of.get("stride", 1), of.get("padding", 0), bias=of.get("bias", True)),
+    "batch_norm2d": lambda of: nn.BatchNorm2d(of["features"]),
+    "layer_norm": lambda of: nn.LayerNorm(of["features"]),
+    "embedding": lambda of: nn.Embedding(of["rows"], of["features"]),
+    "relu": lambda of: nn.ReLU(), "gelu": lambda of: nn.GELU(), "tanh": lambda of: nn.Tanh(), "flatten": lambda of: nn.Flatten(),
+}
+LOSSES = {"cross_entropy": nn.functional.cross_entropy, "mse": nn.functional.mse_loss}
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+
+
+class TorchJob(Run):
+    """One rank of a training run.
+
+    masters  what build() returned: its parameters, in float32, are updated and recorded
+    module   the masters, or their copy in 16 bits: its gradients are those of the run
+    model    what wrap() made of the module: it computes
+    """
+
+    # ---- what a program declares
+
+    framework = ""                  # its name in the record; default: the class's name
+    axes = ("data",)                # along which it takes more than one rank: pipeline, data, tensor
+    schedules = SCHEDULES           # of pipelines
+    dtypes = ("float32",)           # float32, float16, bfloat16
+    layers = (*LAYERS, "tied_linear")
+    optimizers = tuple(OPTIMIZERS)
+    injects = True                  # whether values can be written into its gradients
+    reduces_in_backward = True      # else reduce() is called after the last backward of a step
+    keeps_copies = True             # in 16 bits `model` is a copy of the masters; else it is the masters (autocast)
+    backend = "gloo"
+
+    def __init__(self):
+        super().__init__()
+        run = self.spec["run"]
+        self.device = torch.device(run["device"])
+        self.dtype = getattr(torch, run["dtype"])
+        self.loss_of = LOSSES[self.spec["loss"]["type"]]
+        self.is_last_part = False  # whether the micro-batch that is computed is the last one of its step
+        self.current = 0           # the step
+
+    # ---- what a program overrides
+
+    def why_unsupported(self):
+        """The reason why the program cannot do this run; nothing where it can."""
+        return None
+
+    def build(self):
+        """The layers that this rank computes, with the given weights in float32: a module, or a list of one for each stage of a pipeline."""
+        made = {}
+        return nn.ModuleList(self.layers_of(stage, made) for stage in self.stages) if self.stage_count > 1 else self.layers_of(0)
+
+    def wrap(self, model):
+        """What computes in `model`'s place: DistributedDataParallel(model), a module with hooks, …"""
+        return model
+
+    def make_optimizer(self, parameters):
+        return self.optimizer_class(parameters, **self.optimizer_settings)
+
+    def make_scaler(self, **settings):
+        """A scaler whose steps all ranks skip together: each alone would see the overflows of its own gradients only."""
+        return ShardedGradScaler(self.device.type, **settings)
+
+    def forward(self, x):
+        return self.model(x.to(self.dtype) if x.is_floating_point() else x)
+
+    def forward_backward(self, step):
+        """Adds the step's gradients up in the model, and returns the loss of each micro-batch, not scaled."""
+        losses = []
+        for part, (x, y) in enumerate(self.micro_batches(step), start=1):
+            self.is_last_part = part == self.parts_of_a_step
+            with self.accumulation():
+                loss = self.loss_of(self.forward(x).float(), y)
+                self.scaler.scale(loss * self.share_of_a_part()).backward()
+            losses.append(loss.item())
+        return losses
+
+    def share_of_a_part(self):
+        """A step's gradient is the mean over its micro-batches, of which each is a part."""
+        return 1 / self.parts_of_a_step
+
+    def accumulation(self):
+        """In which a micro-batch is computed: gradients are reduced with the last one of a step."""
+        if hasattr(self.model, "set_requires_gradient_sync"):
+            self.model.set_requires_gradient_sync(self.is_last_part)
+        elif hasattr(self.model, "no_sync") and not self.is_last_part:
+            return self.model.no_sync()
+        return contextlib.nullcontext()
+
+    def reduce(self):
+        """Without reduces_in_backward: sums tied weights over the stages that hold them, and averages over data ranks."""
+        self.sum_tied_gradients()
+        self.average_gradients(self.group("data"))
+
+    def update(self):
+        """The optimizer's step, or none where the scaler finds an overflow."""
+        self.scaler.step(self.optimizer)
+        self.scaler.update(None if self.spec.get("scaler", {}).get("kind") == "dynamic" else self.scaler.get_scale())
+
+    def named_parameters(self):
+        """(name in the specification, parameter) of what this rank holds, each once."""
+        return self.names_in(self.masters)
+
+    def name_of(self, path):
+        """The specification's name of a parameter, "2.weight", by its path in what build() returned."""
+        layers = self.spec["model"]["layer"]
+        number, kind = [part for part in path.split(".") if not part.startswith("_")][-2:]
+        of = layers[int(number)]
+        return f"{of['with'] if of['type'] == 'tied_linear' else number}.{kind}"
+
+    def shard_dim(self, name):
+        """The dimension along which this rank's parameter is its tensor rank's part; nothing for a whole one."""
+        return None
+
+    # ---- what a program may use
+
+    @property
+    def optimizer_class(self):
+        return OPTIMIZERS[self.spec["optimizer"]["type"]]
+
+    @property
+    def optimizer_settings(self):
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in self.spec["optimizer"].items() if name != "type"}
+
+    def gradients(self):
+        """The gradients of what computes, by name, scaled where the run has a scaler."""
+        return {name: parameter.grad for name, parameter in self.names_in(self.module) if parameter.grad is not None}
+
+    def batches_of(self, step):
+        for x, y in super().batches_of(step):
+            yield torch.from_numpy(x).to(self.device), torch.from_numpy(y).to(self.device)
+
+    def micro_batches(self, step):
+        for x, y in super().micro_batches(step):
+            yield torch.from_numpy(x).to(self.device), torch.from_numpy(y).to(self.device)
+
+    def group(self, axis):
+        """The process group along an axis: ranks whose other coordinates are this rank's. All ranks call it in the same order."""
+        if axis not in self._groups:
+            self._groups[axis] = self._group_of({self.ranks_along(axis, rank) for rank in range(self.world)})
+        return self._groups[axis]
+
+    def mesh(self):
+        """A device mesh of the run's axes, by their names and in their order."""
+        order = self.sizes["order"]
+        return torch.distributed.device_mesh.init_device_mesh(self.device.type, [self.sizes[axis] for axis in order], mesh_dim_names=tuple(order))
+
+    def layers_of(self, stage, made=None):
+        """A stage's layers as a Sequential whose children are named by the layers' numbers. `made` has the layers of this rank's
+        other stages, whose weights tied layers share."""
+        layers, made = self.spec["model"]["layer"], {} if made is None else made
+        stack = nn.Sequential()
+        for number in self.layer_numbers(stage):
+            of = layers[number]
+            if of["type"] == "tied_linear":
+                owner = of["with"]
+                if owner not in made:  # it is on a stage of another rank, and this is a copy
+                    made[owner] = LAYERS[layers[owner]["type"]]({**layers[owner], "bias": False})
+                stack.add_module(str(number), TiedLinear(made[owner]))
+            else:
+                made[number] = LAYERS[of["type"]](of)
+                stack.add_module(str(number), made[number])
+        with torch.no_grad():
+            for name, parameter in self.names_in(stack):
+                parameter.copy_(torch.from_numpy(self.weights[name]))
+        return stack.to(self.device)
+
+    def names_in(self, module):
+        """(name in the specification, parameter) of what build() returned, each once; a tied weight by its first layer."""
+        seen = set()
+        for path, parameter in module.named_parameters():
+            name = self.name_of(path)
+            if name not in seen:
+                seen.add(name)
+                yield name, parameter
+
+    def sum_tied_gradients(self):
+        for name, group in self._tied_groups().items():
+            if group is not None:
+                torch.distributed.all_reduce(self.gradients()[name], group=group)
+
+    def average_gradients(self, group):
+        if torch.distributed.get_world_size(group) == 1:
+            return
+        for gradient in self.gradients().values():
+            torch.distributed.all_reduce(gradient, group=group)
+            gradient.div_(torch.distributed.get_world_size(group))
+
+    def record_value(self, step, what, value, dim=None):
+        """Records a tensor. A DTensor that is sharded over tensor ranks alone is recorded in parts, else as a whole."""
+        if hasattr(value, "full_tensor"):
+            value, dim = part_of_dtensor(value)
+        self.record(step, what if dim is None else f"{what}@{dim}", value.detach().float().cpu().clone().numpy())
+
+    # ---- the run
+
+    @classmethod
+    def main(cls):
+        """Trains as the environment says, and ends the process."""
+        if "PLUMBLINE_JOB_SERVER" in os.environ:
+            importlib.import_module("torch._dynamo")  # DistributedDataParallel and optimizers import it when they are made: once for all ranks
+        serve()
+        run = cls()
+        run.check_declarations()
+        if reason := run.what_is_lacking() or run.why_unsupported():
+            unsupported(reason)  # before ranks meet: one that leaves makes those fail that still come
+        torch.distributed.init_process_group(run.backend)
+        run.train()
+        run.write(cls.framework or cls.__name__, torch.__version__)
+        torch.distributed.barrier()  # a rank that leaves while another still talks makes that one fail
+        torch.distributed.destroy_process_group()
+        # DistributedDataParallel keeps the threads of group and store (torch 2.13), and the interpreter's end may abort while they run.
+        sys.stdout.flush()
+        os._exit(0)
+
+    def check_declarations(self):
+        for what, known in (("axes", AXES), ("dtypes", DTYPES), ("schedules", SCHEDULES), ("layers", (*LAYERS, "tied_linear")), ("optimizers", OPTIMIZERS)):
+            declared = getattr(self, what)
+            if isinstance(declared, str):
+                misuse(f"{type(self).__name__}.{what} = '{declared}': it must be a tuple of names")
+            if what == "schedules":
+                declared = self.schedules = tuple(SCHEDULES_OF_ADAPTERS.get(name, name) for name in declared)
+            for name in declared:
+                if name not in known:
+                    misuse(f"{type(self).__name__}.{what} has '{name}': it must be one of {', '.join(known)}")
+
+    def what_is_lacking(self):
+        """What the run asks for that the program does not declare; nothing where it declares all."""
+        run, model = self.spec["run"], self.spec["model"]
+        for axis in AXES:
+            if self.sizes[axis] > 1 and axis not in self.axes:
+                return f"{self.sizes[axis]} {axis} ranks: this program is parallel along {' and '.join(self.axes) or 'no axis'} only"
+        asked = [("dtype", run["dtype"], self.dtypes), ("optimizer", self.spec["optimizer"]["type"], self.optimizers)]
+        if self.sizes["pipeline"] > 1:
+            asked.append(("schedule", run["schedule"], self.schedules))
+        asked += [("layer", layer["type"], self.layers) for layer in model["layer"]]
+        for what, value, declared in asked:
+            if value not in declared:
+                return f"{what} {value}: this program has {', '.join(declared)}"
+        if self.spec.get("inject") and not self.injects:
+            return "values written into gradients: this program does not give access to them"
+        return None
+
+    def train(self):
+        self._prepare()
+        for self.current in range(self.steps):
+            self._step(self.current)
+
+    def _prepare(self):
+        self._groups, self._ties = {}, None
+        self.masters = self.build()
+        if not isinstance(self.masters, nn.Module):
+            misuse(f"{type(self).__name__}.build() returned {type(self.masters).__name__}: it must be the module that trains")
+        self._is_copied = self.dtype != torch.float32 and self.keeps_copies
+        self.module = self.build().to(self.dtype) if self._is_copied else self.masters
+        self._hook_injections(self.module)
+        self.model = self.wrap(self.module)
+        if not callable(self.model):
+            misuse(f"{type(self).__name__}.wrap() returned {type(self.model).__name__}: it must be what computes in the model's place")
+        self.optimizer = self.make_optimizer([parameter for _, parameter in self.named_parameters()])
+        self._stepped = []
+        self.optimizer.register_step_post_hook(lambda *_: self._stepped.append(True))
+        settings = dict(self.spec.get("scaler", {}))
+        settings.pop("kind", None)
+        self.scaler = self.make_scaler(enabled="scaler" in self.spec, **settings)
+
+    def _hook_injections(self, module):
+        """A parameter's own hook runs before those of wrappers, which reduce its gradient."""
+        if not self.spec.get("inject") or not self.reduces_in_backward:
+            return
+        for name, parameter in self.names_in(module):
+            parameter.register_post_accumulate_grad_hook(functools.partial(self._inject_into, name))
+
+    def _inject_into(self, name, parameter):
+        if self.is_last_part:
+            self._inject("local", {name: parameter.grad})
+
+    def _inject(self, moment, gradients):
+        for name, index, value in self.injections(self.current, moment):
+            if name in gradients:
+                gradients[name].view(-1)[index] = value
+
+    def _step(self, step):
+        self._record_all(step, "before", lambda parameter: parameter)
+        computing = [parameter for _, parameter in self.names_in(self.module)]
+        masters = [parameter for _, parameter in self.named_parameters()]
+        if self._is_copied:
+            with torch.no_grad():
+                for copy, master in zip(computing, masters):
+                    copy.copy_(master)
+        for parameter in [*computing, *masters]:
+            parameter.grad = None
+        losses = self.forward_backward(step)
+        for parameter in computing:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        if not self.reduces_in_backward:
+            self._inject("local", self.gradients())
+            self.reduce()
+        self._finish_step(step, computing, masters)
+        if self.has_last_stage:
+            self.record(step, "loss", sum(losses) / len(losses))
+
+    def _finish_step(self, step, computing, masters):
+        if self.injections(step, "reduced"):
+            self._inject("reduced", self.gradients())
+        if self._is_copied:
+            for copy, master in zip(computing, masters):
+                master.grad = copy.grad.float()
+        if self.scaler.is_enabled():
+            self.record(step, "scale", self.scaler.get_scale())
+            self.scaler.unscale_(self.optimizer)
+        self._record_all(step, "grad", lambda parameter: parameter.grad)
+        self._stepped.clear()
+        self.update()
+        if self.scaler.is_enabled():
+            self.record(step, "skipped", not self._stepped)
+        self._record_all(step, "after", lambda parameter: parameter)
+
+    def _record_all(self, step, moment, value_of):
+        for name, parameter in self.named_parameters():
+            self.record_value(step, f"{moment}/{name}", value_of(parameter), self.shard_dim(name))
+
+    def _group_of(self, all_ranks):
+        """Of these sets of ranks, the group of the one with this rank. All ranks make all groups, in one order."""
+        own = None
+        for ranks in sorted(all_ranks):
+            group = torch.distributed.new_group(list(ranks))
+            if self.rank in ranks:
+                own = group
+        return own
+
+    def _tied_groups(self):
+        """By tied weight that this rank holds: the group of all ranks that hold it beside the same data and tensor ranks."""
+        if self._ties is None:
+            self._ties = {}
+            for owner in sorted({layer["with"] for layer in self.spec["model"]["layer"] if layer["type"] == "tied_linear"}):
+                stages = self.pipeline_ranks_of_tied(owner)
+                if len(stages) > 1:
+                    group = self._group_of({tuple(sorted(self.rank_at(rank, pipeline=at) for at in stages)) for rank in range(self.world)})
+                    if self.place["pipeline"] in stages:
+                        self._ties[f"{owner}.weight"] = group
+        return self._ties
+
+
+def part_of_dtensor(value):
+    """(tensor, dimension of its part): the part of the tensor rank where the mesh has a dimension `tensor`, and only that one shards
+    the value; else the whole value and None. All ranks of the mesh call it."""
+    from torch.distributed.tensor import Shard
+    names = value.device_mesh.mesh_dim_names or ()
+    sharding = [(name, placement) for name, placement in zip(names, value.placements) if not placement.is_replicate()]
+    if len(sharding) == 1 and sharding[0][0] == "tensor" and isinstance(sharding[0][1], Shard):
+        return value.to_local(), sharding[0][1].dim
+    return value.full_tensor(), None

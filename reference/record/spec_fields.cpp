@@ -1,0 +1,102 @@
+#include "reference/record/spec_fields.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace plumbline::job {
+namespace {
+
+constexpr std::string_view kLinearAndConv = "linear, conv2d";
+
+constexpr std::array kFields{
+    SpecField{"", "", "protocol", "integer", "", "version of this form: 1"},
+    SpecField{"", "", "seed", "integer", "0", "of the run, for what the program draws itself"},
+
+    SpecField{"parallel", "", "pipeline", "integer", "1", "pipeline ranks"},
+    SpecField{"parallel", "", "data", "integer", "1", "data ranks; the product of the three sizes is the world size"},
+    SpecField{"parallel", "", "tensor", "integer", "1", "tensor ranks"},
+    SpecField{"parallel", "", "order", "list of text", R"(["pipeline", "data", "tensor"])",
+              "axes of the rank order: row-major, the last one is the fastest"},
+
+    SpecField{"run", "", "steps", "integer", "", "optimizer steps"},
+    SpecField{"run", "", "global_batch", "integer", "",
+              "rows of a batch; data rank d of D takes the d-th of D equal consecutive slices"},
+    SpecField{"run", "", "micro_batches", "integer", "1", "equal consecutive slices of a data rank's rows"},
+    SpecField{"run", "", "accumulation", "integer", "1",
+              "batches of a step: step S, from 0, uses batches S*accumulation .. (S+1)*accumulation-1"},
+    SpecField{"run", "", "dtype", "text", R"("float32")", "of forward and backward: float32, float16, bfloat16"},
+    SpecField{"run", "", "schedule", "text", R"("1f1b")",
+              "of the pipeline: gpipe, 1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, interleaved-zb, zbv, v-half, "
+              "v-min, dualpipev"},
+    SpecField{"run", "", "chunks", "integer", "1", "stages of each pipeline rank"},
+    SpecField{"run", "", "bucket_bytes", "integer", "26214400", "a hint, which does not show in the record"},
+    SpecField{"run", "", "device", "text", R"("cpu")", "what --device says"},
+
+    SpecField{"model", "", "stages", "list of integer", "[0]", "first layer of each of pipeline x chunks stages"},
+    SpecField{"model.layer", "", "type", "text", "",
+              "linear, relu, gelu, tanh, flatten, conv2d, batch_norm2d, layer_norm, embedding, tied_linear"},
+    SpecField{"model.layer", kLinearAndConv, "in", "integer", "", "input features or channels"},
+    SpecField{"model.layer", kLinearAndConv, "out", "integer", "", "output features or channels"},
+    SpecField{"model.layer", kLinearAndConv, "bias", "boolean", "true", "whether it has a bias"},
+    SpecField{"model.layer", "conv2d", "kernel", "integer", "", "kernel size in both directions"},
+    SpecField{"model.layer", "conv2d", "stride", "integer", "1", "stride in both directions"},
+    SpecField{"model.layer", "conv2d", "padding", "integer", "0", "padding with zeros on all sides"},
+    SpecField{"model.layer", "batch_norm2d, layer_norm, embedding", "features", "integer", "", "channels or features"},
+    SpecField{"model.layer", "embedding", "rows", "integer", "", "rows of the table"},
+    SpecField{"model.layer", "tied_linear", "with", "integer", "",
+              "the earlier linear or embedding layer whose weight it multiplies by"},
+
+    SpecField{"loss", "", "type", "text", "", "cross_entropy or mse, a mean"},
+
+    SpecField{"optimizer", "", "type", "text", "", "sgd or adam"},
+    SpecField{"optimizer", "", "lr", "number", "", "learning rate"},
+    SpecField{"optimizer", "sgd", "momentum", "number", "0.0", "momentum factor"},
+    SpecField{"optimizer", "sgd", "nesterov", "boolean", "false", "Nesterov's momentum"},
+    SpecField{"optimizer", "sgd", "weight_decay", "number", "0.0", "L2 penalty, added to the gradient"},
+    SpecField{"optimizer", "adam", "betas", "list of number", "[0.9, 0.999]", "decay rates of the moments"},
+    SpecField{"optimizer", "adam", "eps", "number", "1e-08", "added to the denominator"},
+
+    SpecField{
+        "scaler", "", "kind", "text", "",
+        "dynamic or constant; without this table the loss is not scaled, and a constant scale has init_scale alone"},
+    SpecField{"scaler", "", "init_scale", "number", "65536.0", "scale of the first step"},
+    SpecField{"scaler", "", "growth_factor", "number", "2.0", "multiplies the scale after growth_interval steps"},
+    SpecField{"scaler", "", "backoff_factor", "number", "0.5", "multiplies the scale after a skipped step"},
+    SpecField{"scaler", "", "growth_interval", "integer", "2000", "steps in a row without a skipped one"},
+
+    SpecField{"inject", "", "step", "integer", "", "step, from 0, in which a value is written into a gradient"},
+    SpecField{"inject", "", "rank", "integer", "", "rank that writes it"},
+    SpecField{"inject", "", "parameter", "text", "", "name of the parameter"},
+    SpecField{"inject", "", "index", "integer", "", "row-major index in the rank's part of the parameter"},
+    SpecField{"inject", "", "value", "number or text", "", R"(a number, "inf", "-inf" or "nan")"},
+    SpecField{"inject", "", "moment", "text", R"("local")",
+              "local: after the step's last backward, before any reduction; or reduced: after it"},
+
+    SpecField{"files", "", "weights", "text", R"("weights.safetensors")",
+              "initial parameters, F32: <layer>.weight and <layer>.bias, as torch.nn.Sequential names and shapes them"},
+    SpecField{"files", "", "batches", "text", R"("batches.safetensors")",
+              "x [steps*accumulation, global_batch, row...] F32, or I64 before an embedding; y [steps*accumulation, "
+              "global_batch] I64, or F32 in the output's shape with mse"},
+};
+
+std::string shown_table(std::string_view table) {
+  if (table.empty()) return "";
+  const bool is_list = table == "model.layer" || table == "inject";
+  return is_list ? fmt::format("`[[{}]]`", table) : fmt::format("`[{}]`", table);
+}
+
+}  // namespace
+
+std::span<const SpecField> spec_fields() { return kFields; }
+
+std::string spec_fields_as_markdown() {
+  std::string text = "| table | field | type | default | meaning |\n| --- | --- | --- | --- | --- |\n";
+  for (const SpecField& field : kFields)
+    text += fmt::format("| {} | `{}`{} | {} | {} | {} |\n", shown_table(field.table), field.name,
+                        field.kinds.empty() ? "" : fmt::format(" of {}", field.kinds), field.type,
+                        field.initial.empty() ? "required" : fmt::format("`{}`", field.initial), field.meaning);
+  return text;
+}
+
+}  // namespace plumbline::job

@@ -1,0 +1,135 @@
+// The table of fields says of each what the reader does.
+#include "reference/record/spec_fields.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/record/run_spec.hpp"
+
+namespace plumbline::job {
+namespace {
+
+using testing::HasSubstr;
+
+// What each required field is given here; a layer's and an optimizer's kind comes first.
+std::string value_of(const SpecField& field, const std::string& kind) {
+  static const std::map<std::string_view, std::string> values{{"protocol", "1"},
+                                                              {"steps", "2"},
+                                                              {"global_batch", "4"},
+                                                              {"lr", "0.5"},
+                                                              {"kind", "\"dynamic\""},
+                                                              {"step", "0"},
+                                                              {"rank", "0"},
+                                                              {"index", "0"},
+                                                              {"value", "\"inf\""},
+                                                              {"parameter", "\"0.weight\""},
+                                                              {"in", "4"},
+                                                              {"out", "4"},
+                                                              {"kernel", "2"},
+                                                              {"features", "4"},
+                                                              {"rows", "4"},
+                                                              {"with", "0"},
+                                                              {"type", '"' + kind + '"'}};
+  return values.at(field.name);
+}
+
+bool is_of(const SpecField& field, const std::string& kind) {
+  return field.kinds.empty() || fmt::format(", {},", field.kinds).find(fmt::format(" {},", kind)) != std::string::npos;
+}
+
+// The required fields of a table, one of them left out.
+std::string table_with(const std::string& table, const std::string& kind, std::string_view left_out = "") {
+  std::string text;
+  for (const SpecField& field : spec_fields())
+    if (field.table == table && field.initial.empty() && is_of(field, kind) && field.name != left_out)
+      text += fmt::format("{} = {}\n", field.name, value_of(field, kind));
+  return text;
+}
+
+const std::vector<std::string> kLayers{"linear",       "relu",       "gelu",      "tanh",        "flatten",
+                                       "batch_norm2d", "layer_norm", "embedding", "tied_linear", "conv2d"};
+
+// A specification of the required fields, with a layer of this kind after one that has a weight, without one field.
+std::string spec_text(const std::string& layer, const std::string& optimizer, std::string_view table = "-",
+                      std::string_view left_out = "") {
+  const auto part = [&](const char* name, const std::string& kind) {
+    return table_with(name, kind, table == name ? left_out : "");
+  };
+  return part("", "") + "[run]\n" + part("run", "") + "[[model.layer]]\n" + table_with("model.layer", "linear") +
+         "[[model.layer]]\n" + part("model.layer", layer) + "[loss]\n" + part("loss", "mse") + "[optimizer]\n" +
+         part("optimizer", optimizer) + "[scaler]\n" + part("scaler", "") + "[[inject]]\n" + part("inject", "");
+}
+
+TEST(SpecFields, AreAllThatTheReaderRequires) {
+  for (const std::string& layer : kLayers)
+    EXPECT_NO_THROW((void)parse_run_spec(spec_text(layer, "sgd"), "/a/spec.toml")) << spec_text(layer, "sgd");
+  EXPECT_NO_THROW((void)parse_run_spec(spec_text("relu", "adam"), "/a/spec.toml"));
+}
+
+TEST(SpecFields, AreMissedWhereTheyAreRequired) {
+  int left_out = 0;
+  for (const SpecField& field : spec_fields())
+    for (const std::string& layer : kLayers) {
+      if (!field.initial.empty() || (field.table == "model.layer" ? !is_of(field, layer) : layer != "linear")) continue;
+      ++left_out;
+      try {
+        (void)parse_run_spec(spec_text(layer, "sgd", field.table, field.name), "/a/spec.toml");
+        ADD_FAILURE() << field.table << '.' << field.name << " is required, says the table";
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), HasSubstr(fmt::format("{} is missing", field.name)));
+      }
+    }
+  EXPECT_GT(left_out, 30);
+}
+
+// The fields of a file by table, each with its value.
+std::map<std::string, std::map<std::string, std::string>> fields_of(const std::string& text) {
+  std::map<std::string, std::map<std::string, std::string>> found;
+  std::istringstream lines(text);
+  std::string table;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) {
+      table = line.substr(line.find_last_of('[') + 1, line.find(']') - line.find_last_of('[') - 1);
+    } else if (const auto equals = line.find(" = "); equals != std::string::npos) {
+      found[table][line.substr(0, equals)] = line.substr(equals + 3);
+    }
+  }
+  return found;
+}
+
+TEST(SpecFields, AreAllThatTheWriterWrites_WithTheirDefaults) {
+  std::set<std::string> listed, written;
+  for (const SpecField& field : spec_fields()) listed.insert(fmt::format("{}.{}", field.table, field.name));
+  for (const std::string& layer : kLayers)
+    for (const std::string optimizer : {"sgd", "adam"}) {
+      const auto found = fields_of(to_toml(parse_run_spec(spec_text(layer, optimizer), "/a/spec.toml")));
+      for (const auto& [table, fields] : found)
+        for (const auto& [name, value] : fields) written.insert(fmt::format("{}.{}", table, name));
+      for (const SpecField& field : spec_fields()) {
+        const std::string kind = field.table == "model.layer" ? layer : optimizer;
+        if (field.initial.empty() || !is_of(field, kind)) continue;
+        if (field.table == "model.layer" && field.name == "bias" && layer == "relu") continue;
+        EXPECT_EQ(found.at(std::string(field.table)).at(std::string(field.name)), field.initial)
+            << field.table << '.' << field.name;
+      }
+    }
+  EXPECT_EQ(written, listed);
+}
+
+TEST(SpecFields, AreListedInTheReadme) {
+  std::ifstream file(JOB_README);
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("<!-- fields -->\n" + spec_fields_as_markdown() + "<!-- end of fields -->\n"));
+}
+
+}  // namespace
+}  // namespace plumbline::job
