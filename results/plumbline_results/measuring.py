@@ -41,7 +41,7 @@ def own_program():
 
 def _launch(side, arguments, out):
     program = side.program or own_program()
-    command = [program, "bench", *side.options, *arguments, "--launches", "1", "--out", str(out)]
+    command = [program, "bench", *side.options, *arguments, "--out", str(out)]  # one launch, of older versions, too
     try:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     except OSError as error:

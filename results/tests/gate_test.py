@@ -189,7 +189,7 @@ class Commands(unittest.TestCase):
     def test_selftest_of_the_gate(self):
         status, out, err = made.run("selftest", "gate", "--pairs", "25")
         self.assertEqual(status, 0, out + err)
-        self.assertIn("100 pairs of 5 series and 20 launches a side", out)
+        self.assertIn("100 pairs of 6 series and 20 launches a side", out)
         self.assertRegex(out, r"busy, 5 %.*\*", "what cannot be gated is marked")
 
     def test_bad_input_is_one_line(self):
