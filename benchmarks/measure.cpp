@@ -181,7 +181,7 @@ class HostWatch {
   [[nodiscard]] nlohmann::json facts(Ranks& ranks) const {
     const double waited = seconds_without_core() - waited_;
     const double share = waited / std::chrono::duration<double>(Clock::now() - begin_).count();
-    return {{"waited", ranks.largest(share)},
+    return {{"waited", ranks.largest(std::min(share, 1.0))},
             {"calibration_seconds", ranks.largest(std::max(calibration_, calibration_seconds()))}};
   }
 

@@ -267,7 +267,8 @@ class BenchRun {
       return;
     }
     record::Launch launch{.samples = last.at("samples"), .host = host_.until_now()};
-    for (const auto& [name, value] : last.value("host", nlohmann::json::object()).items()) {
+    const nlohmann::json host = last.value("host", nlohmann::json::object());
+    for (const auto& [name, value] : host.items()) {
       // Ranks that outnumber the cores wait for each other.
       if (name == "waited" && job.world > usable_cores_) continue;
       launch.host[name] = value;

@@ -42,7 +42,7 @@ def write(folder, *lines, complete=True, **changes):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     rows = [header(**changes), *lines, *([{"type": "complete", "seconds": 1.0}] if complete else [])]
-    (folder / "run.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "run.jsonl").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows), encoding="utf-8")
     return str(folder)
 
 
