@@ -158,7 +158,7 @@ def _print(found, form):
     if rows:
         print("\n".join(tables.markdown(headings, rows) if form == "md" else tables.aligned(headings, rows)))
     count = {verdict: sum(one.verdict == verdict for one in found) for verdict in ("holds", "violated")}
-    print(f"{len(found)} guidelines: {count['holds']} hold, {count['violated']} violated, "
+    print(f"guidelines: {count['holds']} hold, {count['violated']} violated, "
           f"{len(found) - sum(count.values())} not judged")
 
 

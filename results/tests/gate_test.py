@@ -192,6 +192,17 @@ class Commands(unittest.TestCase):
         self.assertIn("100 pairs of 6 series and 20 launches a side", out)
         self.assertRegex(out, r"busy, 5 %.*\*", "what cannot be gated is marked")
 
+    def test_selftest_of_launches_that_were_recorded(self):
+        steady, wild = self.at("steady.json"), self.at("wild.json")
+        for deviation, out_file in ((0.01, steady), (0.2, wild)):
+            record = made.write(self.at(out_file + ".record"), made.measurement(made.draw(1, deviation=deviation)))
+            self.assertEqual(made.run("calibrate", "--from", record, "--out", out_file)[0], 0)
+        status, out, err = made.run("selftest", "gate", "--pairs", "20", "--calibration", steady)
+        self.assertEqual(status, 0, out + err)
+        status, _, err = made.run("selftest", "gate", "--pairs", "5", "--calibration", wild)
+        self.assertEqual(status, 3, "a gate that could find nothing is no pass")
+        self.assertIn("no series can be gated at 5 %", err)
+
     def test_bad_input_is_one_line(self):
         Path(self.at("torn")).mkdir()
         Path(self.at("torn"), "run.jsonl").write_text('{"type":"header"\n{}\n', encoding="utf-8")
