@@ -73,6 +73,11 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
     writer.subject({{"capabilities", {{"backend", "local"}}}});
     writer.write(failed);
     writer.write(Measurement{.benchmark = "b", .labels = {{"world", "2"}}, .samples = {1, 2}, .unit = "seconds"});
+    writer.write(Measurement{.benchmark = "c",
+                             .samples = {1, 2, 3},
+                             .unit = "seconds",
+                             .launches = {{.samples = {1, 2}, .host = {{"steal", 0.5}}}, {.samples = {3}}},
+                             .noisy = "1 of 2 launches"});
     writer.write(Step{.step = 3, .loss = std::numeric_limits<double>::quiet_NaN(), .values = {{"bound", 1e-9}}});
     writer.complete(4, {{"COLL-001", {"pass", 40, 3}}});
   }
@@ -96,6 +101,12 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
   EXPECT_EQ(run.results[0].ranks.at(0).last_event, "entered");
   EXPECT_EQ(run.results[0].ranks.at(0).host, "node2");
   EXPECT_THAT(run.measurements.at(0).samples, ElementsAre(1, 2));
+  EXPECT_TRUE(run.measurements.at(0).launches.empty()) << "of an older record, or a study";
+  const Measurement& launched = run.measurements.at(1);
+  EXPECT_THAT(launched.launches.at(0).samples, ElementsAre(1, 2));
+  EXPECT_EQ(launched.launches.at(0).host.at("steal"), 0.5);
+  EXPECT_THAT(launched.launches.at(1).samples, ElementsAre(3));
+  EXPECT_EQ(launched.noisy, "1 of 2 launches");
   EXPECT_TRUE(std::isnan(run.steps.at(0).loss));
 }
 
