@@ -251,39 +251,67 @@ def _table(group, sweep, names):
 
 # ---- fusion ----
 
+# What a step with buckets is held against, of the same record: its name in a legend.
+UNFUSED = {"rounds": "a bucket for each gradient", "rounds_per_tensor": "an all-reduce for each gradient",
+           "per_tensor": "an all-reduce for each gradient", "copy_alone": "the copies alone", "backward": "the back-propagation alone"}
+NO_LIMIT = 2.0 ** 60  # a limit of buckets that nothing reaches: all gradients are in one
+
+
 def fusion(measured):
     """A figure for each model: the time of a step over the size of its buckets, beside an all-reduce for each gradient."""
     models = defaultdict(list)
     for one in measured:
         parts = one.of.benchmark.split(".")
-        if parts[0] == "allreduce_fusion" and len(parts) == 3 and "bucket_bytes" in one.labels:
+        if parts[0] == "allreduce_fusion" and len(parts) == 3 and not parts[2].startswith("beside_"):
             models[parts[1]].append(one)
     for model, group in models.items():
-        bucketed = [one for one in group if _float(one.labels["bucket_bytes"]) and not one.of.benchmark.endswith("per_tensor")]
+        bucketed = [one for one in group if _float(one.labels.get("bucket_bytes")) and _kind(one) != "rounds_per_tensor"]
         if len({one.labels["bucket_bytes"] for one in bucketed}) > 1:
             yield _fusion_figure(model, group, bucketed), group
 
 
 def _fusion_figure(model, group, bucketed):
-    names = {id(one): f"{_kind(one)}{', ' + one.record if len({each.record for each in group}) > 1 else ''}" for one in group}
-    series = _series(bucketed, "bucket_bytes", names=names)
+    several = len({one.record for one in group}) > 1
+    names = {id(one): _fusion_name(one, one in bucketed) + (f", {one.record}" if several else "") for one in group}
+    most = max((x for x in (_float(one.labels["bucket_bytes"]) for one in bucketed) if x < NO_LIMIT), default=1.0)
+    # What has no limit stands to the right of all that have one.
+    place = lambda x: x if x < NO_LIMIT else 8 * most
+    series = _series(bucketed, "bucket_bytes", lambda one, x: _point(one, place(x)), names)
     xs = sorted({point.x for one in series for point in one.points})
-    for one in group:
-        if one not in bucketed:
-            series.append(svg.Series("an all-reduce for each gradient" if _kind(one) in ("rounds_per_tensor", "rounds") else names[id(one)],
-                                     [svg.Point(x, one.centre.median) for x in (xs[0], xs[-1])], LIMIT, True, False))
-    picture = svg.curves(f"All-reduce fusion, {model}", "Time of a step over the size of the buckets.", series, _x_axis("bucket_bytes", "bucket size"),
-                         svg.Axis("time of a step", seconds_text, zero=True), xs)
-    chosen = [one for one in bucketed if one.of.derived.get("chosen") == 1]
-    caption = f"Time of a step over the size of its buckets, median and interval ({_confidence(group)}); dashed: without fusion."
-    if chosen:
-        caption += f" --bucket-size auto chooses {bytes_text(_float(chosen[0].labels['bucket_bytes']))}."
-    head, rows = _table(group, "bucket_bytes", names)
-    for row, one in zip(rows, sorted(group, key=lambda each: (names[id(each)], _float(each.labels["bucket_bytes"]) or 0))):
-        row.append(f"{one.of.derived['launches']:g}" if "launches" in one.of.derived else "")
-        row.append(number_text(one.of.derived["speed_up"]) if "speed_up" in one.of.derived else "")
-    return Figure(f"All-reduce fusion: {model}", caption, [Panel(picture, _legend(series))], head + ["all-reduces", "speed-up"], rows,
-                  _notes(group), "fusion")
+    unfused = [svg.Series(names[id(one)], [svg.Point(x, one.centre.median) for x in (xs[0], xs[-1])], LIMIT - index, True, False)
+               for index, one in enumerate(each for each in group if each not in bucketed)]
+    axis = svg.Axis("bucket size", lambda x: "all in one" if x == 8 * most else bytes_text(x), log=2)
+    picture = svg.curves(f"All-reduce fusion, {model}", "Time of a step over the size of the buckets.", series + unfused, axis,
+                         svg.Axis("time of a step", seconds_text, log=10), xs)
+    return Figure(f"All-reduce fusion: {model}", _fusion_caption(group, bucketed), [Panel(picture, _legend(series + unfused))],
+                  *_fusion_table(group, names), _notes(group), "fusion")
+
+
+def _fusion_name(one, is_bucketed):
+    kind = _kind(one)
+    return UNFUSED.get(kind, kind.replace("_", " ")) if not is_bucketed else "in buckets" if kind == "rounds" else kind
+
+
+def _fusion_caption(group, bucketed):
+    words = f"Time of a step over the size of its buckets, median and interval ({_confidence(group)}); dashed: without fusion."
+    chosen = [one.labels["bucket_bytes"] for one in bucketed if one.of.derived.get("chosen") == 1]
+    return words + (f" --bucket-size auto chooses {_bucket_text(chosen[0])}." if chosen else "")
+
+
+def _bucket_text(label):
+    x = _float(label)
+    return "" if x is None else "one for each" if x == 0 else "all in one" if x >= NO_LIMIT else bytes_text(x)
+
+
+def _fusion_table(group, names):
+    head = ["series", "bucket size", "median", "interval", "of", "all-reduces", "speed-up", "bus bandwidth"]
+    rows = []
+    for one in sorted(group, key=lambda each: (names[id(each)], _float(each.labels.get("bucket_bytes", "")) or 0)):
+        show = lambda key, words: words(one.of.derived[key]) if key in one.of.derived else ""
+        rows.append([names[id(one)], _bucket_text(one.labels.get("bucket_bytes", "")), seconds_text(one.centre.median),
+                     f"{seconds_text(one.centre.low)} to {seconds_text(one.centre.high)}", one.centre.words,
+                     show("launches", number_text), show("speed_up", number_text), show("busbw_bytes_per_second", rate_text)])
+    return head, rows
 
 
 def _kind(one):
@@ -447,22 +475,41 @@ def training(records):
     runs = [(record.name, record.steps) for record in records if record.steps]
     if not runs:
         return []
-    values = list(dict.fromkeys(text(key) for _, steps in runs for step in steps for key in table(step.get("values"))))
-    panels, rows = [], []
-    for name in ["loss", *values]:
-        series = []
-        for style, (run, steps) in enumerate(runs):
-            read = lambda step: number(step.get("loss") if name == "loss" else table(step.get("values")).get(name))
-            points = [svg.Point(number(step.get("step")) or 0, read(step)) for step in steps if read(step) is not None]
-            if points:
-                series.append(svg.Series(run, _thinned(points), style, marks=len(points) <= 20))
-                rows.append([name, run, f"{points[0].y:.6g}", f"{points[-1].y:.6g}", f"{len(points)}"])
-        if series:
-            panels.append(Panel(svg.curves(f"{name} over the steps", f"The {name} of each step.", series, svg.Axis("step", lambda value: f"{value:g}"),
-                                           svg.Axis(name.replace("_", " "), number_text)), _legend(series) if len(runs) > 1 else []))
+    names = ["loss", *dict.fromkeys(text(key) for _, steps in runs for step in steps for key in table(step.get("values")) if key != "loss")]
+    by_name = {name: _of_steps(runs, name) for name in names}
+    panels = [_training_panel(group, by_name, len(runs) > 1) for group in _with_bounds(names) if any(len(one.points) > 1 for one in by_name[group[0]])]
+    rows = [[name, one.name, f"{one.points[0].y:.6g}", f"{one.points[-1].y:.6g}", str(len(one.points))] for name in names for one in by_name[name]]
     odd = sum(number(step.get("loss")) is None for _, steps in runs for step in steps)
     notes = [f"{counted(odd, 'step')} with a loss that is not finite"] if odd else []
-    return [Figure("Training", "Values of each step.", panels, ["value", "run", "first", "last", "steps"], rows, notes, "training")] if panels else []
+    return [Figure("Training", "Values of each step.", panels, ["value", "run", "first", "last", "steps"], rows, notes, "training")]
+
+
+def _of_steps(runs, name):
+    series = []
+    for style, (run, steps) in enumerate(runs):
+        values = [(number(step.get("step")), number(step.get("loss") if name == "loss" else table(step.get("values")).get(name))) for step in steps]
+        points = [svg.Point(x, y) for x, y in values if x is not None and y is not None]
+        if points:
+            series.append(svg.Series(run, points, style % LIMIT))
+    return series
+
+
+def _with_bounds(names):
+    """A difference and its bound belong into one picture: (difference, bound), and (name,) of each other value."""
+    pairs = {name: name.replace("difference", "bound") for name in names if "difference" in name and name.replace("difference", "bound") in names}
+    return [(name, pairs[name]) if name in pairs else (name,) for name in names if name not in pairs.values()]
+
+
+def _training_panel(group, by_name, several):
+    series = []
+    for index, name in enumerate(group):
+        for one in by_name[name]:
+            words = ", ".join(part for part in (name.replace("_", " ") if len(group) > 1 else "", one.name if several else "") if part)
+            points = _thinned([point for point in one.points if len(group) == 1 or point.y > 0])
+            series.append(svg.Series(words, points, LIMIT if index else one.style, bool(index), marks=False))
+    axis = svg.Axis(group[0].replace("_", " "), number_text, log=10 if len(group) > 1 else 0)
+    picture = svg.curves(f"{group[0]} over the steps", f"The {group[0]} of each step.", series, svg.Axis("step", lambda value: f"{value:g}"), axis)
+    return Panel(picture, _legend(series) if len(series) > 1 else [])
 
 
 def _thinned(points, most=600):

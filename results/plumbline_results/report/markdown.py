@@ -5,7 +5,7 @@ import re
 
 from .figures import figures_of
 from .page import MOST_FAILURES, cut, kills_of, profiles_of
-from .verdicts import causes_first, failing, outcome_of, subject_name
+from .verdicts import causes_first, failing, outcome_of, subject_name, tone
 from .words import counted, percent_text, seconds_text
 
 # GitHub takes a summary of at most 1 MiB, and people read less.
@@ -31,6 +31,12 @@ def code(value, most=300):
     return "<code>" + value.replace("&#124;", "\0").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace(
         "\0", "&#124;").replace("`", "&#96;").replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("*", "&#42;").replace(
         "_", "&#95;").replace("[", "&#91;").replace("$", "&#36;").replace("\\", "&#92;").replace("~", "&#126;") + "</code>"
+
+
+def raw(value, most=300):
+    """Within a line that begins with a tag, in which Markdown has no meaning."""
+    value = re.sub(r"\s+", " ", cut(value, most)).strip()
+    return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@&#8203;").replace("://", ":&#8203;//")
 
 
 def table(head, rows):
@@ -74,8 +80,8 @@ def _failures(records):
 def _failed_requirement(record, name, results):
     worst = results[0]
     sentence = record.sentence(name)
-    lines = [f"<details><summary>❌ <b>{code(name, 100)}</b> {plain(worst.judgement, 40)}, {counted(len(results), 'case')}: "
-             f"{plain(sentence.get('text'), 240)}</summary>\n", f"{code(worst.case)}\n"]
+    words = f"{raw(worst.judgement, 40)}, {counted(len(results), 'case')}" + (f": {raw(sentence['text'])}" if sentence.get("text") else "")
+    lines = [f"<details><summary>{MARK.get(tone(worst.judgement), '')} <b>{raw(name, 100)}</b> {words}</summary>\n", f"{code(worst.case)}\n"]
     if worst.reason:
         lines.append(f"{plain(worst.reason, 600)}\n")
     for index, rank in enumerate(causes_first(worst)[:3]):

@@ -10,6 +10,7 @@ from .records import FAILURES, table, text, texts
 # From good to bad, for a requirement.
 BADNESS = ("skip", "pass", "warn", "waived", "expected-fail", "inconclusive", "not-run", "error", "missing", "aborted", "flake",
            "refuse", "hang", "crash", "fail", "unexpected-pass")
+NOT_REACHED = "Not reached"
 # How the page shows each: a class of its style.
 TONE = {"pass": "good", "skip": "quiet", "not-run": "quiet", "warn": "warn", "waived": "warn", "expected-fail": "warn",
         "flake": "bad", "inconclusive": "warn", "error": "warn"}
@@ -150,12 +151,14 @@ def causes_first(result):
 
 
 def failing(record):
-    """Results that fail the run, those of one requirement together, the worst first."""
+    """Results that fail the run, those of one requirement together, the worst first; last what an interrupted run did not come to."""
     groups = {}
     for result in record.results:
-        if result.bad or result.judgement in ("error", "inconclusive"):
+        if result.judgement == "missing" and not record.complete:
+            groups.setdefault(NOT_REACHED, []).append(result)
+        elif result.bad or result.judgement in ("error", "inconclusive"):
             groups.setdefault(result.at_stake[0] if result.at_stake else result.check, []).append(result)
-    return dict(sorted(groups.items(), key=lambda group: (-max(map(_weight, group[1])), group[0])))
+    return dict(sorted(groups.items(), key=lambda group: (group[0] == NOT_REACHED, -max(map(_weight, group[1])), group[0])))
 
 
 def _weight(result):

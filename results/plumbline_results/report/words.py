@@ -35,7 +35,9 @@ def rate_text(value):
 def number_text(value):
     if value == 0:
         return "0"
-    return _three(value) if 1e-3 <= abs(value) < 1e6 else f"{value:.3g}"
+    if 1e-3 <= abs(value) < 1e6:
+        return _three(value)
+    return f"{value:.3g}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def percent_text(value):
