@@ -275,7 +275,7 @@ class EndingsTest(ReportTest):
         folder = Path(self.write("run", made.failing_run()))
         whole = (folder / "run.jsonl").read_bytes()
         first = whole.index(b"\n") + 1
-        for size in [*range(first, len(whole), 97), len(whole) - 2, first, first + 1]:
+        for size in [*range(first, len(whole), 211), len(whole) - 2, first, first + 1]:
             (folder / "run.jsonl").write_bytes(whole[:size])
             page = Page(self.page(folder))
             self.assertIn("has no end", page.text, size)
@@ -287,19 +287,13 @@ class EndingsTest(ReportTest):
         self.assertEqual(list(failing(load(folder))), ["Not reached"])
 
     def test_fields_that_are_missing_or_of_another_type_are_empty(self):
-        lines = made.failing_run() + made.measured_run()[1:]
-        for index, line in enumerate(lines):
-            for field in [field for field in line if field not in ("type", "schema")]:
-                for value in (None, 5, "words", [], {}, [[]], [5], True, -1e308, {"a": {"b": [None]}}, "remove"):
-                    changed = dict(line)
-                    if value == "remove":
-                        del changed[field]
-                    else:
-                        changed[field] = value
-                    folder = self.write("run", lines[:index] + [changed] + lines[index + 1:])
-                    for form in ("html",) if index % 3 else ("html", "github", "md"):
-                        status, _, errors = self.run_report(folder, "--format", form, "--out", self.here / "page")
-                        self.assertEqual((status, errors), (0, ""), (index, field, value))
+        lines = made.failing_run() + made.measured_run()[1:4]
+        for field in sorted({field for line in lines for field in line} - {"type", "schema"}):
+            for value in (None, 5, "words", [[]], [5], {"a": {"b": [None]}}, "remove"):
+                changed = [{name: value if name == field else one for name, one in line.items() if name != field or value != "remove"} for line in lines]
+                for form in ("html", "github"):
+                    status, _, errors = self.run_report(self.write("run", changed), "--format", form, "--out", self.here / "page")
+                    self.assertEqual((status, errors), (0, ""), (field, value, form))
 
     def test_infinite_and_huge_numbers_are_left_out(self):
         folder = Path(self.write("run", made.measured_run()))
@@ -349,6 +343,8 @@ class EndingsTest(ReportTest):
 
     def test_without_jinja2_it_says_so(self):
         run = self.write("run", made.failing_run())
+        from plumbline_results.report import page
+        page._template.cache_clear()
         with mock.patch.dict(sys.modules, {"jinja2": None}):
             self.assertRefused([run], "has no jinja2; pip install jinja2", 3)
 

@@ -3,6 +3,7 @@
 A record may be hostile, as one that a vendor submits: the templates escape every value, links are http(s) alone, and a policy in
 the page runs no script and applies no style but those whose hashes it names."""
 import base64
+import functools
 import hashlib
 import re
 from pathlib import Path
@@ -213,18 +214,24 @@ def score_rows(scores):
     return [(one.component, one.killed / one.counted, f"{one.killed:g} of {one.counted:g}", one.score, one.survivors) for one in scores]
 
 
-def render(records, baselines=(), comparison=None, timelines=(), scores=(), title="", warning=""):
-    """The page's text."""
+@functools.lru_cache(maxsize=1)
+def _template():
     import jinja2
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
                                      undefined=jinja2.StrictUndefined)
     environment.filters.update(cut=cut, with_code=with_code, link=link_or_text, seconds=seconds_text, percent=percent_text, tone=tone,
                                anchor=anchor, message=message_of)
     environment.globals.update(counted=counted)
+    return environment.get_template("report.html.j2")
+
+
+def render(records, baselines=(), comparison=None, timelines=(), scores=(), title="", warning=""):
+    """The page's text."""
+    template = _template()
     context = _context(records, baselines, comparison, timelines, scores)
     style, script = (Markup((TEMPLATES / name).read_text("utf-8").strip()) for name in ("report.css", "report.js"))
     present = [(name, words) for name, words in SECTIONS if context["has"][name]]
-    return environment.get_template("report.html.j2").render(
+    return template.render(
         **context, title=title or _title(records), warning=warning, style=style, script=script, style_hash=_hash(style), script_hash=_hash(script),
         sections=present)
 
