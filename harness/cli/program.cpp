@@ -165,6 +165,7 @@ int run(int argc, char** argv, const Program& program) {
     Command command = add(app, program);
     commands[app.get_subcommands([](const CLI::App*) { return true; }).back()] = std::move(command);
   }
+  for (auto& [tool, command] : add_record_tools(app)) commands[tool] = std::move(command);
   complete_command(app);
   // A run that has begun speaks for itself in its reports.
   const auto refused = [&](const std::string& why) {

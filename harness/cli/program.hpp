@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -59,6 +60,9 @@ Command add_buckets(CLI::App& app, const Program& program);
 Command add_gossip(CLI::App& app, const Program& program);
 Command add_pass(CLI::App& app, const Program& program);
 Command add_scaler(CLI::App& app, const Program& program);
+
+/// The commands that read records (record_tools.cpp), each with what it does.
+std::vector<std::pair<const CLI::App*, Command>> add_record_tools(CLI::App& app);
 
 /// Says an error in one line on standard error; returns the exit status that it means.
 int report(const std::exception& error);
