@@ -34,6 +34,7 @@ constexpr std::array kTools{
     RecordTool{"results", "Keep a history of records"},
     RecordTool{"trend", "Find the runs of a history at which measurements changed"},
     RecordTool{"selftest", "Plant slowdowns and see whether the gate finds them"},
+    RecordTool{"report", "Show records as a page, as Markdown or as the summary of a CI job"},
 };
 
 struct Package {

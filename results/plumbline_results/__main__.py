@@ -12,6 +12,7 @@ COMMANDS = {
     "results": "history",
     "trend": "trend",
     "selftest": "selftest",
+    "report": "report",
 }
 
 

@@ -81,7 +81,8 @@ class ReportTest(unittest.TestCase):
     def run_report(self, *arguments):
         """(status, standard output, standard error)."""
         out, errors = io.BytesIO(), io.StringIO()
-        with mock.patch("sys.stdout", io.TextIOWrapper(out, "utf-8", write_through=True)), contextlib.redirect_stderr(errors):
+        printed = io.TextIOWrapper(out, "utf-8", write_through=True)
+        with mock.patch("sys.stdout", printed), contextlib.redirect_stderr(errors):
             try:
                 status = report.main(list(map(str, arguments)))
             except SystemExit as end:  # --help
@@ -259,12 +260,12 @@ class PageTest(ReportTest):
         self.assertNotIn("measured on another machine", self.page(self.write("now", made.measured_run()), "--baseline", self.write("same", made.measured_run())))
 
     def test_a_subject_that_fails_everything_still_has_a_page_of_bounded_size(self):
-        failures = [{"where": "a.cpp:1", "message": "wrong " * 600, "expected": "1" * 1000, "got": "2" * 1000}] * 20
+        failures = [{"where": "a.cpp:1", "message": "wrong " * 300, "expected": "1" * 1000, "got": "2" * 1000}] * 3
         ids = [f"COLL-{i:03}" for i in range(900)]
-        lines = [made.header([made.planned(f"case[{i}]", [ids[i % 900]]) for i in range(6000)],
+        lines = [made.header([made.planned(f"case[{i}]", [ids[i % 900]]) for i in range(1800)],
                              requirements={one: {"level": "must", "text": "A sentence of two hundred characters. " * 6, "sources": ["A paper"]} for one in ids})]
         lines += [made.result(f"case[{i}]", [ids[i % 900]], "fail", reason="rank 1: wrong " * 40, output="o" * 4000,
-                              ranks=[made.rank(r, "fail", failures) for r in range(2)]) for i in range(6000)]
+                              ranks=[made.rank(r, "fail", failures) for r in range(2)]) for i in range(1800)]
         for name in ("html", "github"):
             page = self.page(self.write("run", lines + [made.COMPLETE]), "--format", name)
             self.assertLess(len(page.encode()), MOST_BYTES if name == "html" else 1 << 20, name)

@@ -51,12 +51,12 @@ class Scale:
         if axis.log:
             self.low, self.high = math.log(low, axis.log), math.log(high, axis.log)
         else:
-            self.low, self.high = 0.0 if axis.zero else low, high
+            self.low, self.high = (min(0.0, low), max(0.0, high)) if axis.zero else (low, high)
         if self.high - self.low < 1e-12 * max(1, abs(self.high)):
             self.low, self.high = (self.low - 0.5, self.high + 0.5) if axis.log or not self.high else (
                 min(0, self.low), self.high * 1.2 if self.high > 0 else 0)
         margin = 0.05 * (self.high - self.low)
-        self.low -= 0 if axis.zero and not axis.log else margin
+        self.low -= 0 if axis.zero and not axis.log and self.low == 0 else margin
         self.high += margin
 
     def __call__(self, value):
