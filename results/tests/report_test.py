@@ -202,7 +202,7 @@ class PageTest(ReportTest):
 
     def test_its_policy_names_its_own_style_and_script_alone(self):
         page = self.page(self.write("run", made.failing_run()))
-        policy = dict(one for tag, one in [("", {})] + Page(page).tags if tag == "meta" and "http-equiv" in one)["content"]
+        [policy] = [one["content"] for tag, one in Page(page).tags if tag == "meta" and "http-equiv" in one]
         for tag in ("style", "script"):
             [content] = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
             digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
@@ -347,7 +347,7 @@ class EndingsTest(ReportTest):
         from plumbline_results.report import page
         page._template.cache_clear()
         with mock.patch.dict(sys.modules, {"jinja2": None}):
-            self.assertRefused([run], "has no jinja2; pip install jinja2", 3)
+            self.assertRefused([run], "has no jinja2; pip install jinja2, or set", 3)
 
     def test_where_it_goes(self):
         run = self.write("run", made.failing_run())
@@ -417,7 +417,7 @@ class HostileTest(ReportTest):
                     for tag in re.findall(r"<[^>]*>?", page):
                         self.assertIn(tag, ("<code>", "</code>", "<details>", "</details>", "<summary>", "</summary>", "<b>", "</b>"))
                     self.assertNotRegex(page, r"@[A-Za-z]")
-                    self.assertNotIn("](", page.replace("\\](", "").replace("]\\(", "").replace("\\]\\(", ""))
+                    self.assertNotIn("](", page)
                     self.assertNotIn("://evil", page)
 
     def test_what_is_not_to_be_seen_is_shown_as_its_number(self):

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .records import BadInput
+from .records import BadInput, text
 
 FORMATS = ("html", "md", "github")
 HELP = """Show records of check, bench, train and mutants: verdicts with their requirements, failures with the rank that caused
@@ -59,6 +59,7 @@ def _name(records):
                 break
         else:
             record.name += f" ({index + 1})"
+        record.name = text(record.name)
 
 
 def _report(options):
@@ -114,7 +115,10 @@ def main(arguments):
         print(f"plumbline: report: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        print(f"plumbline: report: {sys.executable} has no {error.name}; pip install {error.name}", file=sys.stderr)
+        if error.name not in ("jinja2", "markupsafe"):  # the latter comes with the former
+            raise
+        print(f"plumbline: report: {sys.executable} has no jinja2; pip install jinja2, or set PLUMBLINE_PYTHON to a Python that has it",
+              file=sys.stderr)
         return 3
     out = options.out or _default_out(options)
     try:

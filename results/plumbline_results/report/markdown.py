@@ -23,20 +23,16 @@ def plain(value, most=300):
     return value.replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
 
 
-def code(value, most=300):
-    """As code: within it only backticks and, in a table, bars have a meaning."""
-    value = re.sub(r"\s+", " ", cut(value, most)).strip().replace("|", "&#124;")
-    if not value:
-        return ""
-    return "<code>" + value.replace("&#124;", "\0").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace(
-        "\0", "&#124;").replace("`", "&#96;").replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("*", "&#42;").replace(
-        "_", "&#95;").replace("[", "&#91;").replace("$", "&#36;").replace("\\", "&#92;").replace("~", "&#126;") + "</code>"
-
-
 def raw(value, most=300):
-    """Within a line that begins with a tag, in which Markdown has no meaning."""
-    value = re.sub(r"\s+", " ", cut(value, most)).strip()
-    return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@&#8203;").replace("://", ":&#8203;//")
+    """Within tags, where Markdown may or may not have a meaning: signs that have one as entities."""
+    value = re.sub(r"\s+", " ", cut(value, most)).strip().replace("&", "&amp;")
+    value = re.sub(r"[<>|`*_\[\]()$~\\#!]", lambda sign: f"&#{ord(sign[0])};", value)
+    return value.replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
+
+
+def code(value, most=300):
+    value = raw(value, most)
+    return f"<code>{value}</code>" if value else ""
 
 
 def table(head, rows):

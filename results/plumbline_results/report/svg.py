@@ -203,7 +203,7 @@ def stacked(title, description, rows, axis):
     for index, (name, parts) in enumerate(rows):
         y, at = 6 + index * step, 0.0
         out.append(_text(left - 7, y + 12, name, "end"))
-        for style, part, value in parts:
+        for style, part, value in (each for each in parts if each[2] > 0):
             out.append(f'<g class="s{style % SERIES} bar"><title>{escape(name)}, {escape(part)}: {escape(axis.format(value))}</title>'
                        f'<rect x="{scale(at):.1f}" y="{y}" width="{scale(at + value) - scale(at):.2f}" height="16"/></g>')
             at += value
