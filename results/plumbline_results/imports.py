@@ -147,7 +147,7 @@ def record_of(made, data, options):
         environment["host"] = text(context["host_name"])
     header = {"type": "header", "schema": 1, "command": "bench", "subject": f"backend {options.name}", "subject_name": options.name, "suite_version": "",
               "plan_hash": "", "profile": "", "seed": 0, "started": started, "arguments": [], "environment": environment, "plan": []}
-    return "".join(json.dumps(line) + "\n" for line in [header, *made, {"type": "complete", "seconds": 0}])
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [header, *made, {"type": "complete", "seconds": 0}])
 
 
 def main(arguments):

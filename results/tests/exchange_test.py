@@ -142,6 +142,8 @@ class ImportTest(ExchangeTest):
         self.assertEqual([round(value * 1e9) for value in one.samples], [3800, 3880, 3960, 4000, 4040, 4120, 4200])
         self.assertEqual((one.labels["world"], one.labels["backend"]), ("2", "acme"))
         self.assertTrue(record.complete)
+        schema = Path(__file__).resolve().parents[1] / "schema" / "validate_record.py"
+        subprocess.run([sys.executable, "-B", schema, self.here / "imported" / "run.jsonl"], check=True)
 
     def test_nccl_tests(self):
         record = self.imported("nccl.json", NCCL, "--name", "NCCL 2.27")

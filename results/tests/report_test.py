@@ -152,6 +152,11 @@ class VerdictsTest(ReportTest):
                             trial("m.survives", "shows", "pass", expectation=must), trial("m.nowhere", "broken", "fail", expectation=must), made.COMPLETE])
         self.assertEqual({one.mutant: one.word for one in kills_of(record)}, {"m.killed": "killed", "m.survives": "survived", "m.nowhere": "inconclusive"})
         self.assertEqual(failing(self.load(made.failing_run())).keys(), {"COLL-001"})
+        # A square where it is found.
+        page = self.page(record.path)
+        self.assertIn("1 of 3 killed", page)
+        self.assertEqual(page.count('<g class="cell">'), 1)
+        self.assertIn("<title>m.killed, COLL-001: fail</title>", page)
 
 
 class NumbersTest(unittest.TestCase):
@@ -253,6 +258,8 @@ class PageTest(ReportTest):
         # The copies take as long in both.
         self.assertEqual(sorted(one.word for one in comparison.shifts), ["faster"] * 3 + ["same"] * 3)
         self.assertEqual({one.word for one in compare([load(paths[1])], [load(paths[1])]).shifts}, {"same"})
+        few = [line | {"samples": line["samples"][:5]} if line["type"] == "measurement" else line for line in made.measured_run()]
+        self.assertEqual({one.word for one in compare([load(paths[1])], [load(self.write("few", few))]).shifts}, {"too few samples"})
 
     def test_times_of_another_machine_are_marked(self):
         other = self.write("other", made.measured_run(environment={"host_identity": "bb"}))
@@ -440,7 +447,7 @@ class SummaryTest(ReportTest):
         page = self.page(self.write("now", made.measured_run()), *args)
         self.assertEqual(page.count("| faster |"), 3)
         self.assertNotIn("memory.copy", page)
-        self.assertIn("Nothing changed.", self.page(self.write("now", made.measured_run(2.0)), *args))
+        self.assertIn("Nothing that both have changed.", self.page(self.write("now", made.measured_run(2.0)), *args))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ class Centre:
 
     @property
     def words(self):
+        if self.count == 1:
+            return f"one {self.unit}, no interval"
         return f"{100 * self.confidence:.0f} % interval of {self.count} {self.unit if self.count == 1 else PLURAL[self.unit]}"
 
 

@@ -8,6 +8,8 @@ from .words import value_text
 
 # Of a median: what is less is no change that anyone would act on (design of the gate: to find 5 % the threshold is 2 %).
 LEAST_SHIFT = 0.02
+# Of both intervals: six samples or launches each.
+LEAST_CONFIDENCE = 0.95
 
 
 @dataclass
@@ -42,6 +44,8 @@ class Shift:
         """A report does not gate: `plumbline gate` does, with launches, a correction for many series and a rerun."""
         if self.noisy:
             return "noisy"
+        if min(self.before.confidence, self.after.confidence) < LEAST_CONFIDENCE:
+            return "too few samples"
         apart = self.after.low > self.before.high or self.after.high < self.before.low
         if not apart:
             return "same" if abs(self.ratio - 1) <= LEAST_SHIFT else "not told apart"

@@ -68,6 +68,8 @@ def figures_of(records):
 def _point(one, x, centre=None):
     centre = centre or one.centre
     words = f"{value_text(centre.median, one.of.unit)} [{value_text(centre.low, one.of.unit)}, {value_text(centre.high, one.of.unit)}]"
+    if centre.count == 1:
+        return svg.Point(x, centre.median, words=value_text(centre.median, one.of.unit))
     return svg.Point(x, centre.median, centre.low, centre.high, words)
 
 
@@ -182,6 +184,8 @@ def _bandwidth(key):
             return None
         # What was moved over a median: with the bounds of the time come those of the rate.
         moved = one.of.derived[key] * one.centre.median
+        if one.centre.count == 1:
+            return svg.Point(x, moved / one.centre.median)
         return svg.Point(x, moved / one.centre.median, moved / one.centre.high, moved / one.centre.low)
     return point
 

@@ -92,8 +92,10 @@ def _changes(comparison):
     if comparison is None:
         return []
     lines = ["### Changes since the baseline\n"]
+    other = f" {counted(comparison.new, 'case or series', 'cases or series')} new, {comparison.gone} gone." if comparison.new or comparison.gone else ""
     if comparison.is_empty:
-        return lines + ["Nothing changed.\n"]
+        return lines + [f"Nothing that both have changed.{other}\n"]
+    lines += [other.strip() + "\n"] if other else []
     for head, changes in (("requirement", comparison.requirements), ("case", comparison.cases)):
         if changes:
             rows = [["❌" if one.worse else "✅", code(one.name), plain(one.before, 40), plain(one.after, 40), plain(one.words, 160)]

@@ -23,6 +23,7 @@ MOST_LISTED = 400  # cases as a line, of a requirement and a record
 MOST_RANKS = 8
 MOST_FAILURES = 3  # of a rank
 MOST_MUTANTS = 1500
+MOST_ROWS_OF_MATRIX, MOST_COLUMNS_OF_MATRIX = 160, 140
 MOST_TEXT = 1500
 # What differs between any two runs.
 OF_EACH_RUN = ("subject", "arguments", "started", "seed", "plan hash", "load before", "slowness", "mutant")
@@ -86,7 +87,8 @@ class Run:
     def bar(self):
         """(tone, judgement, count, part) for the bar of verdicts, from bad to good."""
         whole = sum(self.outcome.counts.values()) or 1
-        return [(tone(name), name, count, count / whole) for name, count in self.outcome.counts.items()]
+        lost = {} if self.record.complete else {"missing": "warn"}
+        return [(lost.get(name, tone(name)), name, count, count / whole) for name, count in self.outcome.counts.items()]
 
 
 def _warnings_of(record):
@@ -201,6 +203,23 @@ def _flat_environment(record):
     return {cut(key, 100): value for key, value in found.items() if value}
 
 
+def kill_matrices(kills):
+    """[(component, mutants, picture)]: which requirement's checks found which mutant. Survivors are rows without a square."""
+    by_component = {}
+    for kill in kills:
+        component = next((profile_of(one) for one in kill.requirements), "") or "found by none"
+        by_component.setdefault(component, []).append(kill)
+    return [(component, len(group), _kill_matrix(group)) for component, group in sorted(by_component.items()) if component != "found by none"]
+
+
+def _kill_matrix(group):
+    rows = group[:MOST_ROWS_OF_MATRIX]
+    columns = sorted({one for kill in rows for one in kill.requirements})[:MOST_COLUMNS_OF_MATRIX]
+    cells = {(cut(kill.mutant, 34), cut(one, 20)): kill.verdict for kill in rows for one in kill.requirements if one in columns}
+    return svg.matrix("Kill matrix", "A square where the checks of a requirement find a mutant.",
+                      [(cut(kill.mutant, 34), "bad" if kill.word == "survived" else "") for kill in rows], [cut(one, 20) for one in columns], cells)
+
+
 def timeline_figures(timelines):
     return [(one.title, svg.timeline(one, seconds_text), [(_box(style), name) for name, style in one.styles.items()]) for one in timelines]
 
@@ -239,7 +258,8 @@ def render(records, baselines=(), comparison=None, timelines=(), scores=(), titl
 def _context(records, baselines, comparison, timelines, scores):
     figures = figures_of(records)
     by_section = {name: [one for one in figures if one.section == name] for name in ("measurements", "fusion", "pipelines", "training")}
-    mutants = [(record.name, kills_of(record)[:MOST_MUTANTS]) for record in records if record.command == "mutants"]
+    mutants = [(record.name, kills, kill_matrices(kills)) for record in records if record.command == "mutants"
+               for kills in [kills_of(record)[:MOST_MUTANTS]]]
     context = {"runs": [Run(record) for record in records], "baselines": [Run(record) for record in baselines],
                "failures": failures_of([record for record in records if record.command != "mutants"]), "tolerated": tolerated_of(records)[:MOST_LISTED],
                "comparison": comparison, "profiles": profiles_of(records), "figures": by_section, "mutants": mutants,
@@ -247,7 +267,7 @@ def _context(records, baselines, comparison, timelines, scores):
                "environment": environment_of([*records, *baselines]),
                "columns": [record.name for record in records if record.command != "mutants" and any(one.requirements for one in record.results)]}
     context["has"] = {"failures": context["failures"] or context["tolerated"], "changes": comparison is not None, "requirements": context["profiles"],
-                      "mutants": any(kills for _, kills in mutants), "scores": scores, "timelines": timelines, "environment": True, **by_section}
+                      "mutants": any(kills for _, kills, _ in mutants), "scores": scores, "timelines": timelines, "environment": True, **by_section}
     return context
 
 

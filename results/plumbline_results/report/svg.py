@@ -251,3 +251,22 @@ def timeline(one, format_time, most_words=300):
                    f'width="{max(wide - 0.6, 0.5):.1f}" height="20"/>'
                    + (_text(at + wide / 2, y + 14, span.name, "middle", "inside") if named else "") + "</g>")
     return _picture(width, height, one.title, f"What each of {len(rows)} rows does when.", out)
+
+
+def matrix(title, description, rows, columns, cells):
+    """A square for each (row, column) of `cells`, which has the words for it; rows are (name, class)."""
+    step, left, top = 13, 230, 78
+    width, height = left + len(columns) * step + 44, top + len(rows) * step + 8
+    out = []
+    for index, column in enumerate(columns):
+        at = left + (index + 0.5) * step
+        out.append(f'<path class="grid" d="M{at:.1f} {top}V{height - 8}"/><text transform="translate({at + 4:.1f} {top - 6}) rotate(-60)">'
+                   f"{escape(column)}</text>")
+    for index, (row, tone) in enumerate(rows):
+        y = top + (index + 0.5) * step
+        out.append(f'<path class="grid" d="M{left} {y:.1f}H{width - 44}"/><g class="{escape(tone)}">{_text(left - 8, y + 4, row, "end")}</g>')
+        for place, column in enumerate(columns):
+            if (row, column) in cells:
+                out.append(f'<g class="cell"><title>{escape(row)}, {escape(column)}: {escape(cells[row, column])}</title>'
+                           f'<rect x="{left + place * step + 2}" y="{y - step / 2 + 2:.1f}" width="{step - 4}" height="{step - 4}"/></g>')
+    return _picture(width, height, title, description, out)
