@@ -1,0 +1,57 @@
+"""What the commands share: options, errors in one line, and the exit status that they mean."""
+import argparse
+import sys
+
+
+class BadInput(Exception):
+    """One line: where, what is wrong with the value, and what would be right. Exit status 2."""
+
+
+class Failed(Exception):
+    """The machine, a program or a file stood in the way. One line; exit status 3."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise BadInput(f"{message} (see {self.prog} --help)")
+
+
+def parser(name, description, example):
+    """Of `plumbline NAME`, whose help ends with an example and the exit statuses."""
+    return _Parser(prog=f"plumbline {name}", description=description, epilog=example, allow_abbrev=False,
+                   formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def whole(name, least):
+    """A whole number from `least` on."""
+    def convert(text):
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {least} on")
+        return int(text)
+    convert.__name__ = name
+    return convert
+
+
+def share(text):
+    """'5%' or '0.05', above 0 and below 1."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a share such as 5% or 0.05")
+    return value
+
+
+def status_of(name, body):
+    """What body() returns; an error becomes one line on standard error, and its status."""
+    try:
+        return body()
+    except BadInput as error:
+        status, why = 2, str(error)
+    except Failed as error:
+        status, why = 3, str(error)
+    except OSError as error:
+        status, why = 3, f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    print(f"plumbline: {name}: {' '.join(why.split())}", file=sys.stderr)
+    return status
