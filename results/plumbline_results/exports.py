@@ -1,15 +1,14 @@
 """`plumbline results export`: measurements of records in the forms of other tools."""
-import argparse
 import csv
 import io
 import json
 import statistics
-import sys
-from pathlib import Path
 
+from .options import BadInput, parser, status_of
 from .report.centre import centre_of_measurement
-from .report.records import BadInput, load, numbers, table, text, texts
+from .report.records import load, numbers, table, text, texts
 from .report.verdicts import subject_name
+from .writing import write
 
 FORMATS = ("google-benchmark", "pytorch-hud", "bencher", "github-action-benchmark", "csv")
 HELP = """Write the measurements of records of bench in the form of another tool: google-benchmark (its compare.py), pytorch-hud (records of
@@ -143,21 +142,13 @@ def _json(value):
 WRITERS = dict(zip(FORMATS, (google_benchmark, pytorch_hud, bencher, github_action_benchmark, flat_csv)))
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message):
-        raise BadInput(f"{message}; see {self.prog} --help")
-
-
 def main(arguments):
     """Returns the exit status."""
-    parser = Parser(prog="plumbline results export", description=HELP, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter,
-                    allow_abbrev=False)
-    parser.add_argument("record", nargs="+", metavar="RECORD", help="a run.jsonl, or the folder that has one")
-    parser.add_argument("--format", default="google-benchmark", metavar="FORMAT", help=f"{', '.join(FORMATS)} (default google-benchmark)")
-    parser.add_argument("--out", default="-", metavar="FILE", help="where it goes (default -, standard output)")
-    return finish("results export", lambda: _run(parser.parse_args(arguments)))
+    one = parser("results export", HELP, EXAMPLE)
+    one.add_argument("record", nargs="+", metavar="RECORD", help="a run.jsonl, or the folder that has one")
+    one.add_argument("--format", default="google-benchmark", metavar="FORMAT", help=f"{', '.join(FORMATS)} (default google-benchmark)")
+    one.add_argument("--out", default="-", metavar="FILE", help="where it goes (default -, standard output)")
+    return finish("results export", lambda: _run(one.parse_args(arguments)))
 
 
 def _run(options):
@@ -171,19 +162,7 @@ def _run(options):
 
 def finish(name, run):
     """Runs a tool that comes to (file, text), writes that, and returns the exit status."""
-    try:
-        out, words = run()
-    except BadInput as error:
-        print(f"plumbline: {name}: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    try:
-        if out == "-":
-            sys.stdout.write(words)
-            sys.stdout.flush()
-        else:
-            Path(out).absolute().parent.mkdir(parents=True, exist_ok=True)
-            Path(out).write_text(words, "utf-8")
-    except OSError as error:
-        print(f"plumbline: {name}: {out}: {error.strerror or error}; --out names another file", file=sys.stderr)
-        return 3
-    return 0
+    def body():
+        write(*run())
+        return 0
+    return status_of(name, body)

@@ -1,12 +1,12 @@
 """`plumbline results import`: what other benchmarks measured, as a record, so that peers stand in one table and one picture."""
-import argparse
 import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
 
-from .exports import Parser, finish
-from .report.records import BadInput, number, numbers, rows, table, text
+from .exports import finish
+from .options import BadInput, parser
+from .report.records import number, numbers, rows, table, text
 
 HELP = """Make a record of what another tool measured: Google Benchmark's JSON, the JSON of nccl-tests (-J FILE), or the text that the OSU
 micro-benchmarks print. The record is read by report, compare and results like one of ours."""
@@ -152,14 +152,13 @@ def record_of(made, data, options):
 
 def main(arguments):
     """Returns the exit status."""
-    parser = Parser(prog="plumbline results import", description=HELP, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter,
-                    allow_abbrev=False)
-    parser.add_argument("file", metavar="FILE", help="what the other tool wrote")
-    parser.add_argument("--name", default="", metavar="NAME", help="of what was measured, the series' backend (default the file's name)")
-    parser.add_argument("--world-size", type=int, metavar="N", help="ranks; OSU does not print them (default of nccl-tests: as it says)")
-    parser.add_argument("--operation", default="", metavar="NAME", help="the collective, where the file does not say: all_reduce, …")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the record")
-    return finish("results import", lambda: _run(parser.parse_args(arguments)))
+    one = parser("results import", HELP, EXAMPLE)
+    one.add_argument("file", metavar="FILE", help="what the other tool wrote")
+    one.add_argument("--name", default="", metavar="NAME", help="of what was measured, the series' backend (default the file's name)")
+    one.add_argument("--world-size", type=int, metavar="N", help="ranks; OSU does not print them (default of nccl-tests: as it says)")
+    one.add_argument("--operation", default="", metavar="NAME", help="the collective, where the file does not say: all_reduce, …")
+    one.add_argument("--out", required=True, metavar="DIR", help="folder of the record")
+    return finish("results import", lambda: _run(one.parse_args(arguments)))
 
 
 def _run(options):

@@ -256,13 +256,29 @@ class PageTest(ReportTest):
         self.assertIn("pass → fail COLL-001", page.text)
         comparison = compare([load(paths[1])], [load(self.write("now", made.measured_run(1.0)))])
         # The copies take as long in both.
-        self.assertEqual(sorted(one.word for one in comparison.shifts), ["faster"] * 3 + ["same"] * 3)
-        self.assertEqual({one.word for one in compare([load(paths[1])], [load(paths[1])]).shifts}, {"same"})
+        self.assertEqual(sorted(one.word for one in comparison.shifts), ["as before"] * 3 + ["shorter"] * 3)
+        self.assertEqual({one.word for one in compare([load(paths[1])], [load(paths[1])]).shifts}, {"as before"})
         few = [line | {"samples": line["samples"][:5]} if line["type"] == "measurement" else line for line in made.measured_run()]
         self.assertEqual({one.word for one in compare([load(paths[1])], [load(self.write("few", few))]).shifts}, {"too few samples"})
 
+    def test_by_launches_the_verdicts_are_those_of_compare(self):
+        try:
+            import scipy  # noqa: F401
+        except ImportError:
+            self.skipTest("no scipy here (pip install scipy)")
+
+        def launched(factor):
+            return [line | {"launches": [{"samples": [line["samples"][0] * factor * (1 + 0.001 * (i * 7 % 20))] * 3, "host": {}} for i in range(20)]}
+                    if line["type"] == "measurement" else line for line in made.measured_run()]
+        base = load(self.write("base", launched(1.0)))
+        for factor, words in ((1.0, {"same"}), (1.1, {"slower"}), (0.9, {"faster"})):
+            comparison = compare([base], [load(self.write("next", launched(factor)))])
+            self.assertEqual({one.word for one in comparison.shifts}, words)
+            # All six at once: that is the machine, and said.
+            self.assertEqual(bool(comparison.machine), factor != 1.0)
+
     def test_times_of_another_machine_are_marked(self):
-        other = self.write("other", made.measured_run(environment={"host_identity": "bb"}))
+        other = self.write("other", made.measured_run(environment={"cpu": "another"}))
         self.assertIn("measured on another machine", self.page(self.write("now", made.measured_run()), "--baseline", other))
         self.assertNotIn("measured on another machine", self.page(self.write("now", made.measured_run()), "--baseline", self.write("same", made.measured_run())))
 
@@ -445,7 +461,7 @@ class SummaryTest(ReportTest):
     def test_it_has_changed_rows_alone(self):
         args = ("--format", "github", "--baseline", self.write("before", made.measured_run(2.0)))
         page = self.page(self.write("now", made.measured_run()), *args)
-        self.assertEqual(page.count("| faster |"), 3)
+        self.assertEqual(page.count("| shorter |"), 3)
         self.assertNotIn("memory.copy", page)
         self.assertIn("Nothing that both have changed.", self.page(self.write("now", made.measured_run(2.0)), *args))
 

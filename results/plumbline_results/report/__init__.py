@@ -1,11 +1,10 @@
 """`plumbline report`: records as a page that people look at, as Markdown, or as the summary of a CI job."""
-import argparse
-import os
 import sys
-import tempfile
 from pathlib import Path
 
-from .records import BadInput, text
+from ..options import BadInput, Failed, parser, status_of
+from ..writing import write
+from .records import text
 
 FORMATS = ("html", "md", "github")
 HELP = """Show records of check, bench, train and mutants: verdicts with their requirements, failures with the rank that caused
@@ -16,24 +15,18 @@ Exit status: 0 the report is written, whatever the runs came to; 2 a bad option 
 jinja2 is missing (pip install jinja2)."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise BadInput(f"{message}; see plumbline report --help")
-
-
-def _parser():
-    parser = _Parser(prog="plumbline report", description=HELP, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter,
-                     allow_abbrev=False)
-    parser.add_argument("record", nargs="+", metavar="RECORD", help="a run.jsonl, or the folder that has one; also of a run that was killed")
-    parser.add_argument("--format", default="html", metavar="FORMAT",
+def _options():
+    one = parser("report", HELP, EXAMPLE)
+    one.add_argument("record", nargs="+", metavar="RECORD", help="a run.jsonl, or the folder that has one; also of a run that was killed")
+    one.add_argument("--format", default="html", metavar="FORMAT",
                         help="html: one file with all in it; md: Markdown; github: a job's summary, what is wrong or changed alone (default html)")
-    parser.add_argument("--out", metavar="FILE", help="where it goes, - for standard output (default report.html beside the first record; - for md and github)")
-    parser.add_argument("--baseline", action="append", default=[], metavar="RECORD", help="shows what changed since this record; may be repeated")
-    parser.add_argument("--mutation", action="append", default=[], metavar="FILE", help="adds a score that ci/mutation-score wrote; may be repeated")
-    parser.add_argument("--timeline", action="append", default=[], metavar="FILE",
+    one.add_argument("--out", metavar="FILE", help="where it goes, - for standard output (default report.html beside the first record; - for md and github)")
+    one.add_argument("--baseline", action="append", default=[], metavar="RECORD", help="shows what changed since this record; may be repeated")
+    one.add_argument("--mutation", action="append", default=[], metavar="FILE", help="adds a score that ci/mutation-score wrote; may be repeated")
+    one.add_argument("--timeline", action="append", default=[], metavar="FILE",
                         help="adds a timeline, as `plumbline schedule --format trace` writes it; may be repeated")
-    parser.add_argument("--title", default="", metavar="TEXT", help="of the page (default the names of the subjects)")
-    return parser
+    one.add_argument("--title", default="", metavar="TEXT", help="of the page (default the names of the subjects)")
+    return one
 
 
 def _load(options):
@@ -63,7 +56,7 @@ def _name(records):
 
 
 def _report(options):
-    from .compared import compare, hosts_differ
+    from .compared import compare
     from .markdown import summary, whole
     records, baselines, timelines, scores = _load(options)
     comparison = compare(baselines, records) if baselines else None
@@ -72,31 +65,7 @@ def _report(options):
     if options.format == "md":
         return whole(records, comparison, scores)
     from .page import render
-    warning = ""
-    if comparison and comparison.shifts and hosts_differ(baselines, records):
-        warning = "The baseline was measured on another machine: its times say nothing about those of these records."
-    return render(records, baselines, comparison, timelines, scores, options.title, warning)
-
-
-def _write(page, out):
-    if out == "-":
-        sys.stdout.buffer.write(page.encode("utf-8"))
-        sys.stdout.buffer.flush()
-        return
-    folder = Path(out).absolute().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    # Whole or not at all: whoever looks at the old page meanwhile sees it.
-    handle, name = tempfile.mkstemp(dir=folder, prefix=".report-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(page.encode("utf-8"))
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, out)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    return render(records, baselines, comparison, timelines, scores, options.title)
 
 
 def _default_out(options):
@@ -108,27 +77,19 @@ def _default_out(options):
 
 def main(arguments):
     """Returns the exit status."""
+    return status_of("report", lambda: _run(arguments))
+
+
+def _run(arguments):
+    options = _options().parse_args(arguments)
     try:
-        options = _parser().parse_args(arguments)
         page = _report(options)
-    except BadInput as error:
-        print(f"plumbline: report: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
     except ModuleNotFoundError as error:
         if error.name not in ("jinja2", "markupsafe"):  # the latter comes with the former
             raise
-        print(f"plumbline: report: {sys.executable} has no jinja2; pip install jinja2, or set PLUMBLINE_PYTHON to a Python that has it",
-              file=sys.stderr)
-        return 3
+        raise Failed(f"{sys.executable} has no jinja2; pip install jinja2, or set PLUMBLINE_PYTHON to a Python that has it") from None
     out = options.out or _default_out(options)
-    try:
-        _write(page, out)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
-        return 0
-    except OSError as error:
-        print(f"plumbline: report: {out}: {error.strerror or error}; --out names another file", file=sys.stderr)
-        return 3
+    write(out, page)
     if out != "-":
         print(f"report: {out}")
     return 0

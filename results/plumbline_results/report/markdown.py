@@ -105,9 +105,11 @@ def _changes(comparison):
                 lines.append(f"and {len(changes) - MOST_ROWS} more\n")
     shifts = comparison.changed_shifts
     if shifts:
-        rows = [["❌" if one.word == "slower" else "✅", one.word, *map(plain, one.cells())] for one in shifts[:MOST_ROWS]]
+        rows = [[MARK.get(one.tone, ""), one.word, *map(plain, one.cells())] for one in shifts[:MOST_ROWS]]
         lines += table(["", "verdict", "series", "labels", "baseline", "now", "now / baseline"], rows)
-        lines.append("Slower and faster: the intervals of the medians lie apart, by more than 2 %. `plumbline gate` decides.\n")
+        if comparison.machine:
+            lines.append(f"⚠️ These times say nothing about the subject: {plain(comparison.machine)}.\n")
+        lines.append("Slower and faster are verdicts of `plumbline compare` on launches; longer and shorter are of times alone, of too few launches.\n")
     return lines
 
 

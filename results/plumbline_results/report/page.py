@@ -244,14 +244,14 @@ def _template():
     return environment.get_template("report.html.j2")
 
 
-def render(records, baselines=(), comparison=None, timelines=(), scores=(), title="", warning=""):
+def render(records, baselines=(), comparison=None, timelines=(), scores=(), title=""):
     """The page's text."""
     template = _template()
     context = _context(records, baselines, comparison, timelines, scores)
     style, script = (Markup((TEMPLATES / name).read_text("utf-8").strip()) for name in ("report.css", "report.js"))
     present = [(name, words) for name, words in SECTIONS if context["has"][name]]
     return template.render(
-        **context, title=cut(title, 200) or _title(records), warning=warning, style=style, script=script, style_hash=_hash(style), script_hash=_hash(script),
+        **context, title=cut(title, 200) or _title(records), style=style, script=script, style_hash=_hash(style), script_hash=_hash(script),
         sections=present)
 
 

@@ -10,11 +10,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..options import BadInput
+
 SCHEMA = 1
-
-
-class BadInput(Exception):
-    """One line for the reader: where, what is wrong with the value, and what would be right."""
 
 
 # Of terminals' colours. What else has no shape becomes a sign that can be seen, since a record may be hostile.
