@@ -1,4 +1,5 @@
 """Where the text of a tool goes: a file, whole or not at all, or standard output."""
+
 import os
 import sys
 import tempfile

@@ -1,4 +1,5 @@
 """Drives headless Chromium over its DevTools protocol, through a pair of pipes: no library is needed, and no port is opened."""
+
 import base64
 import json
 import os
@@ -25,15 +26,32 @@ class Browser:
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         # It reads commands from descriptor 3 and writes answers to 4.
-        command = ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "browser", find(), "--headless=new", "--no-sandbox", "--disable-gpu",
-                   "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run", f"--user-data-dir={self._profile.name}",
-                   "--remote-debugging-pipe", "about:blank"]
-        self._process = subprocess.Popen(command, pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [
+            "bash",
+            "-c",
+            f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}',
+            "browser",
+            find(),
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--no-first-run",
+            f"--user-data-dir={self._profile.name}",
+            "--remote-debugging-pipe",
+            "about:blank",
+        ]
+        self._process = subprocess.Popen(
+            command, pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         os.close(theirs_in)
         os.close(theirs_out)
         os.set_blocking(self._in, False)
         target = next(one for one in self._until_page() if one["type"] == "page")
-        self._session = self._call("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}, None)["sessionId"]
+        self._session = self._call("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}, None)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
@@ -81,7 +99,9 @@ class Browser:
     def _note(self, event):
         parameters = event.get("params", {})
         if event.get("method") == "Runtime.consoleAPICalled":
-            self.messages.append(" ".join(str(one.get("value", one.get("description", ""))) for one in parameters["args"]))
+            self.messages.append(
+                " ".join(str(one.get("value", one.get("description", ""))) for one in parameters["args"])
+            )
         if event.get("method") == "Runtime.exceptionThrown":
             self.messages.append(parameters["exceptionDetails"].get("exception", {}).get("description", "an exception"))
         if event.get("method") == "Log.entryAdded":
@@ -89,12 +109,28 @@ class Browser:
         if event.get("method") == "Page.javascriptDialogOpening":
             self.messages.append(f"a dialog: {parameters.get('message', '')}")
             self._count += 1
-            os.write(self._out, json.dumps({"id": self._count, "method": "Page.handleJavaScriptDialog", "params": {"accept": True},
-                                            "sessionId": self._session}).encode() + b"\0")
+            os.write(
+                self._out,
+                json.dumps(
+                    {
+                        "id": self._count,
+                        "method": "Page.handleJavaScriptDialog",
+                        "params": {"accept": True},
+                        "sessionId": self._session,
+                    }
+                ).encode()
+                + b"\0",
+            )
 
     def show(self, path, width=1280, height=900, dark=False, media=""):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
-        self.call("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        self.call(
+            "Emulation.setEmulatedMedia",
+            media=media,
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
         self.call("Page.navigate", url=Path(path).absolute().as_uri())
         self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
 
@@ -113,17 +149,27 @@ class Browser:
 
     def press(self, key):
         text = {"Enter": "\r", "Escape": "", "Tab": ""}.get(key, key)
-        self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", key=key, text=text,
-                  windowsVirtualKeyCode={"Enter": 13, "Escape": 27, "Tab": 9}.get(key, ord(key[0].upper())))
+        self.call(
+            "Input.dispatchKeyEvent",
+            type="keyDown" if text else "rawKeyDown",
+            key=key,
+            text=text,
+            windowsVirtualKeyCode={"Enter": 13, "Escape": 27, "Tab": 9}.get(key, ord(key[0].upper())),
+        )
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def photograph(self, path, selector=None):
         """A picture of the element, or of what is to be seen."""
         options = {}
         if selector:
-            x, y, width, height = self.eval(f"(() => {{ const box = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
-                                            "return [box.x + scrollX, box.y + scrollY, box.width, box.height]; })()")
-            options = {"clip": {"x": x, "y": y, "width": width, "height": min(height, 8000), "scale": 1}, "captureBeyondViewport": True}
+            x, y, width, height = self.eval(
+                f"(() => {{ const box = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
+                "return [box.x + scrollX, box.y + scrollY, box.width, box.height]; })()"
+            )
+            options = {
+                "clip": {"x": x, "y": y, "width": width, "height": min(height, 8000), "scale": 1},
+                "captureBeyondViewport": True,
+            }
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **options)["data"]))
 

@@ -3,6 +3,7 @@
 
 usage: report_browser_test.py [FOLDER]     FOLDER: where the pictures go (default: none are kept)
 Exit status 77 where there is no Chromium, or no jinja2."""
+
 import sys
 import tempfile
 import unittest
@@ -52,8 +53,15 @@ class BrowserTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.here = Path(cls.folder.name)
-        records = [made.write(cls.here / name, *lines) for name, lines in
-                   (("check", made.failing_run()), ("bench", made.measured_run()), ("mutants", cls.mutants()), ("before", made.measured_run(1.5)))]
+        records = [
+            made.write(cls.here / name, *lines)
+            for name, lines in (
+                ("check", made.failing_run()),
+                ("bench", made.measured_run()),
+                ("mutants", cls.mutants()),
+                ("before", made.measured_run(1.5)),
+            )
+        ]
         cls.page = cls.here / "report.html"
         status = report.main([*map(str, records[:3]), "--baseline", str(records[3]), "--out", str(cls.page)])
         assert status == 0, status
@@ -67,8 +75,12 @@ class BrowserTest(unittest.TestCase):
     @staticmethod
     def mutants():
         must = {"kind": "expectation", "verdict": "fail", "reason": "it drops one", "origin": "mutant m"}
-        return [made.header(command="mutants"), made.result("shows", ["COLL-001"]),
-                made.result("shows", ["COLL-001"], "fail", mutant="col.drops_one", expectation=must), made.COMPLETE]
+        return [
+            made.header(command="mutants"),
+            made.result("shows", ["COLL-001"]),
+            made.result("shows", ["COLL-001"], "fail", mutant="col.drops_one", expectation=must),
+            made.COMPLETE,
+        ]
 
     def tearDown(self):
         self.assertEqual(self.browser.messages, [])
@@ -79,7 +91,12 @@ class BrowserTest(unittest.TestCase):
 
     def test_light_dark_and_phone_are_legible_and_as_wide_as_the_window(self):
         backgrounds = {}
-        for name, width, dark in (("light", 1280, False), ("dark", 1280, True), ("phone", 390, False), ("phone-dark", 390, True)):
+        for name, width, dark in (
+            ("light", 1280, False),
+            ("dark", 1280, True),
+            ("phone", 390, False),
+            ("phone-dark", 390, True),
+        ):
             with self.subTest(name):
                 self.browser.show(self.page, width, 900, dark)
                 self.browser.eval("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
@@ -102,7 +119,10 @@ class BrowserTest(unittest.TestCase):
         self.browser.press("Escape")
         self.assertEqual(self.browser.eval("document.getElementById('filter').value"), "")
         self.browser.press("n")
-        self.assertEqual(self.browser.eval("document.activeElement.tagName + ' ' + document.activeElement.parentElement.open"), "SUMMARY true")
+        self.assertEqual(
+            self.browser.eval("document.activeElement.tagName + ' ' + document.activeElement.parentElement.open"),
+            "SUMMARY true",
+        )
         self.browser.press("Enter")
         self.assertFalse(self.browser.eval("document.activeElement.parentElement.open"))
         before = self.browser.eval("getComputedStyle(document.body).backgroundColor")
@@ -116,8 +136,13 @@ class BrowserTest(unittest.TestCase):
 
     def test_filter_by_verdict(self):
         self.browser.show(self.page)
-        self.browser.eval("(() => { const one = document.getElementById('verdict'); one.value = 'bad'; one.dispatchEvent(new Event('input')); })()")
-        self.assertEqual(self.browser.eval("[...document.querySelectorAll('tr.row:not([hidden])')].map((row) => row.dataset.tone)"), ["bad"])
+        self.browser.eval(
+            "(() => { const one = document.getElementById('verdict'); one.value = 'bad'; one.dispatchEvent(new Event('input')); })()"
+        )
+        self.assertEqual(
+            self.browser.eval("[...document.querySelectorAll('tr.row:not([hidden])')].map((row) => row.dataset.tone)"),
+            ["bad"],
+        )
 
     def test_a_link_to_a_requirement_opens_what_it_is_in(self):
         self.browser.show(self.page)
@@ -154,7 +179,12 @@ class BrowserTest(unittest.TestCase):
             page.write_text(maker.reports(payload, "html"), "utf-8")
             self.browser.show(page)
             self.assertEqual(self.browser.eval("typeof window.hacked"), "undefined", payload)
-            self.assertEqual(self.browser.eval("document.querySelectorAll('script').length + document.querySelectorAll('iframe, img, object').length"), 1)
+            self.assertEqual(
+                self.browser.eval(
+                    "document.querySelectorAll('script').length + document.querySelectorAll('iframe, img, object').length"
+                ),
+                1,
+            )
             if index == 0:
                 self.photograph("hostile")
 

@@ -2,6 +2,7 @@
 """Reports records of real runs, each alone and all together, and looks for the verdict that each must have.
 
 usage: report_of_runs_test.py FOLDER RUN.jsonl...     FOLDER: where the pages go"""
+
 import sys
 import unittest
 from pathlib import Path
@@ -18,8 +19,18 @@ from plumbline_results.report.records import load  # noqa: E402
 from plumbline_results.report.verdicts import failing, outcome_of  # noqa: E402
 
 # By the name of a run's folder, the exit status that the run had (ci/CMakeLists.txt).
-STATUSES = {"pass": 0, "bench": 0, "pipeline_bubble": 0, "fail": 1, "mutants": 0, "shard": 0, "expectations": 0, "inconclusive": 3,
-            "statement": 0, "skip": 0}
+STATUSES = {
+    "pass": 0,
+    "bench": 0,
+    "pipeline_bubble": 0,
+    "fail": 1,
+    "mutants": 0,
+    "shard": 0,
+    "expectations": 0,
+    "inconclusive": 3,
+    "statement": 0,
+    "skip": 0,
+}
 OUT, FILES = (Path(sys.argv[1]), [Path(one) for one in sys.argv[2:]]) if len(sys.argv) > 2 else (Path("."), [])
 
 

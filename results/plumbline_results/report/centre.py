@@ -1,8 +1,8 @@
 """The median of samples, and an interval that holds the true one with at least 95 %, of whatever distribution."""
+
 import math
 import statistics
 from dataclasses import dataclass
-
 
 PLURAL = {"sample": "samples", "launch": "launches"}
 
@@ -27,10 +27,18 @@ def centre_of(samples, unit="sample"):
     """The interval is of order statistics: how many samples lie below the median is binomial (as benchmarks/bubble_report.cpp)."""
     ordered = sorted(samples)
     count = len(ordered)
-    left, outside = 0, 2.0 ** -count
+    left, outside = 0, 2.0**-count
     for following in range(1, (count + 1) // 2):
-        term = math.comb(count, following) * 2.0 ** -count if count < 1000 else math.exp(
-            math.lgamma(count + 1) - math.lgamma(following + 1) - math.lgamma(count - following + 1) - count * math.log(2))
+        term = (
+            math.comb(count, following) * 2.0**-count
+            if count < 1000
+            else math.exp(
+                math.lgamma(count + 1)
+                - math.lgamma(following + 1)
+                - math.lgamma(count - following + 1)
+                - count * math.log(2)
+            )
+        )
         if outside + term > 0.025:
             break
         outside += term

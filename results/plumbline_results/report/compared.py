@@ -1,4 +1,5 @@
 """What changed since a baseline: verdicts of requirements and cases, and series that were measured in both."""
+
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ ORDER = {"slower": 0, "faster": 1, "longer": 2, "shorter": 3}
 @dataclass
 class Change:
     """A requirement or a case whose verdict differs."""
+
     name: str
     before: str
     after: str
@@ -33,6 +35,7 @@ class Change:
 @dataclass
 class Shift:
     """A series in both records."""
+
     key: tuple
     name: str
     labels: str
@@ -65,7 +68,9 @@ class Shift:
         return {"slower": "bad", "faster": "good", "same": "quiet", "as before": "quiet"}.get(self.word, "warn")
 
     def cells(self):
-        show = lambda centre: f"{value_text(centre.median, self.unit)} [{value_text(centre.low, self.unit)}, {value_text(centre.high, self.unit)}]"
+        show = (
+            lambda centre: f"{value_text(centre.median, self.unit)} [{value_text(centre.low, self.unit)}, {value_text(centre.high, self.unit)}]"
+        )
         return [self.name, self.labels, show(self.before), show(self.after), f"{self.ratio:.2f}"]
 
 
@@ -93,11 +98,24 @@ def compare(baselines, records):
     shifts = [_shift(old[key], new[key]) for key in new if key in old]
     machine = _judge_by_launches(shifts, old, new)
     shifts.sort(key=lambda one: (ORDER.get(one.word, len(ORDER)), -abs(one.ratio - 1)))
-    changes = [Change(key[0] + (f", {key[1]}" if key[1] != "plain" else ""), before[key].judgement, after[key].judgement, after[key].reason)
-               for key in after if key in before and before[key].judgement != after[key].judgement]
-    return Comparison(_of_requirements(baselines, records), _worst_first(changes), shifts,
-                      sum(key not in after for key in before) + sum(key not in new for key in old),
-                      sum(key not in before for key in after) + sum(key not in old for key in new), _other_machine(baselines, records) or machine)
+    changes = [
+        Change(
+            key[0] + (f", {key[1]}" if key[1] != "plain" else ""),
+            before[key].judgement,
+            after[key].judgement,
+            after[key].reason,
+        )
+        for key in after
+        if key in before and before[key].judgement != after[key].judgement
+    ]
+    return Comparison(
+        _of_requirements(baselines, records),
+        _worst_first(changes),
+        shifts,
+        sum(key not in after for key in before) + sum(key not in new for key in old),
+        sum(key not in before for key in after) + sum(key not in old for key in new),
+        _other_machine(baselines, records) or machine,
+    )
 
 
 def _judge_by_launches(shifts, old, new):
@@ -112,11 +130,21 @@ def _judge_by_launches(shifts, old, new):
         return ""
 
     def series_of(measured):
-        return {key: Series(one.of.benchmark, one.labels, one.of.unit, one.of.launches, one.of.noisy) for key, one in measured.items()
-                if key in old and key in new and min(len(each.of.launches) for each in (old[key], new[key])) >= LEAST_LAUNCHES and
-                all(value > 0 for launch in one.of.launches for value in launch)}
+        return {
+            key: Series(one.of.benchmark, one.labels, one.of.unit, one.of.launches, one.of.noisy)
+            for key, one in measured.items()
+            if key in old
+            and key in new
+            and min(len(each.of.launches) for each in (old[key], new[key])) >= LEAST_LAUNCHES
+            and all(value > 0 for launch in one.of.launches for value in launch)
+        }
+
     before, after = series_of(old), series_of(new)
-    judged = compare_series({key: before[key] for key in before if key in after}, {key: after[key] for key in after if key in before}, Rules())
+    judged = compare_series(
+        {key: before[key] for key in before if key in after},
+        {key: after[key] for key in after if key in before},
+        Rules(),
+    )
     verdicts = {row.series.key: row.verdict for row in judged.rows}
     for shift in shifts:
         shift.verdict = verdicts.get(shift.key, "")
@@ -161,11 +189,15 @@ def _key(measured):
 
 def _shift(old, new):
     labels = ", ".join(f"{key} {value}" for key, value in sorted(new.labels.items()))
-    return Shift(_key(new), new.of.benchmark, labels, old.centre, new.centre, new.of.unit, bool(old.of.noisy or new.of.noisy))
+    return Shift(
+        _key(new), new.of.benchmark, labels, old.centre, new.centre, new.of.unit, bool(old.of.noisy or new.of.noisy)
+    )
 
 
 def _other_machine(baselines, records):
     """Why times of the baseline say nothing about those of the records. A host's identity changes with a restart: its parts mean more."""
-    machine = lambda record: tuple(text(table(record.header.get("environment")).get(name)) for name in ("cpu", "cores", "usable_cores"))
+    machine = lambda record: tuple(
+        text(table(record.header.get("environment")).get(name)) for name in ("cpu", "cores", "usable_cores")
+    )
     measured = [{machine(record) for record in each if record.measurements} for each in (baselines, records)]
     return "the baseline was measured on another machine" if all(measured) and measured[0] != measured[1] else ""

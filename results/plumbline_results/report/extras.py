@@ -1,4 +1,5 @@
 """What a report shows beside records: timelines in Chrome's trace format, and scores of ci/mutation-score."""
+
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +22,13 @@ def load_timeline(path):
             names[where if event["name"] == "thread_name" else where[0]] = text(table(event.get("args")).get("name"))
         start, duration = number(event.get("ts")), number(event.get("dur"))
         if event.get("ph") == "X" and start is not None and duration is not None and duration >= 0:
-            spans.append((where, start * 1e-6, (start + duration) * 1e-6, text(event.get("name")), text(event.get("cat"))))
+            spans.append(
+                (where, start * 1e-6, (start + duration) * 1e-6, text(event.get("name")), text(event.get("cat")))
+            )
     if not spans:
-        raise BadInput(f"{path}: no events with a start and a duration; --timeline takes what `plumbline schedule --format trace` writes")
+        raise BadInput(
+            f"{path}: no events with a start and a duration; --timeline takes what `plumbline schedule --format trace` writes"
+        )
     return _timeline(path, names, spans)
 
 
@@ -36,7 +41,11 @@ def _timeline(path, names, spans):
     ordered = sorted(spans, key=lambda span: (span[0], span[1]))[:MOST_SPANS]
     for where, start, end, name, kind in ordered:
         row = names.get(where) or f"row {where[1]}"
-        one.spans.append(Span(f"{names.get(where[0], where[0])} {row}" if several else row, start, end, name, one.styles.get(kind, 7)))
+        one.spans.append(
+            Span(
+                f"{names.get(where[0], where[0])} {row}" if several else row, start, end, name, one.styles.get(kind, 7)
+            )
+        )
     if len(spans) > MOST_SPANS:
         one.title += f", the first {MOST_SPANS} of {len(spans)} events"
     return one
@@ -84,5 +93,13 @@ def load_score(path):
     killed, counted = number(data.get("killed")), number(data.get("counted"))
     if killed is None or counted is None or not 0 <= killed <= counted or not counted:
         raise BadInput(f"{path}: no counts 'killed' and 'counted'; name a file that ci/mutation-score wrote")
-    return Score(text(data.get("component")), killed, counted, text(data.get("score")),
-                 [Survivor(*(text(one.get(key)) for key in ("at", "function", "was", "became", "needs"))) for one in rows(data.get("survivor"))])
+    return Score(
+        text(data.get("component")),
+        killed,
+        counted,
+        text(data.get("score")),
+        [
+            Survivor(*(text(one.get(key)) for key in ("at", "function", "was", "became", "needs")))
+            for one in rows(data.get("survivor"))
+        ],
+    )

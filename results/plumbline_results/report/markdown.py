@@ -1,6 +1,7 @@
 """A report in Markdown: whole, or as the summary of a CI job, which has what is wrong or changed, alone.
 
 Every value is escaped: no HTML, no link, no mention of anyone, no other table than ours."""
+
 import re
 
 from .figures import figures_of
@@ -45,8 +46,18 @@ def _runs(records):
     for record in records:
         outcome = outcome_of(record)
         counts = ", ".join(f"{count:,} {plain(name, 40)}" for name, count in outcome.counts.items())
-        rows.append([MARK.get(outcome.tone, ""), plain(subject_name(record), 100), plain(record.command, 20), plain(record.header.get("profile"), 40),
-                     f"**{outcome.word}**", counts or plain(outcome.why, 100), seconds_text(record.seconds) if record.seconds else "", code(record.name, 120)])
+        rows.append(
+            [
+                MARK.get(outcome.tone, ""),
+                plain(subject_name(record), 100),
+                plain(record.command, 20),
+                plain(record.header.get("profile"), 40),
+                f"**{outcome.word}**",
+                counts or plain(outcome.why, 100),
+                seconds_text(record.seconds) if record.seconds else "",
+                code(record.name, 120),
+            ]
+        )
     return table(["", "subject", "command", "profile", "verdict", "cases", "time", "record"], rows)
 
 
@@ -76,13 +87,23 @@ def _failures(records):
 def _failed_requirement(record, name, results):
     worst = results[0]
     sentence = record.sentence(name)
-    words = f"{raw(worst.judgement, 40)}, {counted(len(results), 'case')}" + (f": {raw(sentence['text'])}" if sentence.get("text") else "")
-    lines = [f"<details><summary>{MARK.get(tone(worst.judgement), '')} <b>{raw(name, 100)}</b> {words}</summary>\n", f"{code(worst.case)}\n"]
+    words = f"{raw(worst.judgement, 40)}, {counted(len(results), 'case')}" + (
+        f": {raw(sentence['text'])}" if sentence.get("text") else ""
+    )
+    lines = [
+        f"<details><summary>{MARK.get(tone(worst.judgement), '')} <b>{raw(name, 100)}</b> {words}</summary>\n",
+        f"{code(worst.case)}\n",
+    ]
     if worst.reason:
         lines.append(f"{plain(worst.reason, 600)}\n")
     for index, rank in enumerate(causes_first(worst)[:3]):
-        words = "; ".join(plain(one.message.removeprefix("Failed\n"), 240) for one in rank.failures[:MOST_FAILURES if index == 0 else 1])
-        lines.append(f"- rank {plain(rank.rank, 20)} **{plain(rank.verdict, 20)}**{' (cause)' if index == 0 else ''} {words} {plain(rank.last_event, 160)}".rstrip())
+        words = "; ".join(
+            plain(one.message.removeprefix("Failed\n"), 240)
+            for one in rank.failures[: MOST_FAILURES if index == 0 else 1]
+        )
+        lines.append(
+            f"- rank {plain(rank.rank, 20)} **{plain(rank.verdict, 20)}**{' (cause)' if index == 0 else ''} {words} {plain(rank.last_event, 160)}".rstrip()
+        )
     if worst.repeat:
         lines.append(f"\nRepeat it alone: {code(worst.repeat, 600)}")
     return lines + ["\n</details>\n"]
@@ -92,14 +113,26 @@ def _changes(comparison):
     if comparison is None:
         return []
     lines = ["### Changes since the baseline\n"]
-    other = f" {counted(comparison.new, 'case or series', 'cases or series')} new, {comparison.gone} gone." if comparison.new or comparison.gone else ""
+    other = (
+        f" {counted(comparison.new, 'case or series', 'cases or series')} new, {comparison.gone} gone."
+        if comparison.new or comparison.gone
+        else ""
+    )
     if comparison.is_empty:
         return lines + [f"Nothing that both have changed.{other}\n"]
     lines += [other.strip() + "\n"] if other else []
     for head, changes in (("requirement", comparison.requirements), ("case", comparison.cases)):
         if changes:
-            rows = [["❌" if one.worse else "✅", code(one.name), plain(one.before, 40), plain(one.after, 40), plain(one.words, 160)]
-                    for one in changes[:MOST_ROWS]]
+            rows = [
+                [
+                    "❌" if one.worse else "✅",
+                    code(one.name),
+                    plain(one.before, 40),
+                    plain(one.after, 40),
+                    plain(one.words, 160),
+                ]
+                for one in changes[:MOST_ROWS]
+            ]
             lines += table(["", head, "before", "now", ""], rows)
             if len(changes) > MOST_ROWS:
                 lines.append(f"and {len(changes) - MOST_ROWS} more\n")
@@ -109,7 +142,9 @@ def _changes(comparison):
         lines += table(["", "verdict", "series", "labels", "baseline", "now", "now / baseline"], rows)
         if comparison.machine:
             lines.append(f"⚠️ These times say nothing about the subject: {plain(comparison.machine)}.\n")
-        lines.append("Slower and faster are verdicts of `plumbline compare` on launches; longer and shorter are of times alone, of too few launches.\n")
+        lines.append(
+            "Slower and faster are verdicts of `plumbline compare` on launches; longer and shorter are of times alone, of too few launches.\n"
+        )
     return lines
 
 
@@ -123,13 +158,23 @@ def _survivors(records):
         lines.append(f"### Mutants: {killed} of {len(kills)} killed\n")
         rest = [one for one in kills if one.word != "killed"]
         if rest:
-            lines += table(["mutant", "outcome", "what is wrong with it"], [[code(one.mutant), one.word, plain(one.what)] for one in rest[:MOST_ROWS]])
+            lines += table(
+                ["mutant", "outcome", "what is wrong with it"],
+                [[code(one.mutant), one.word, plain(one.what)] for one in rest[:MOST_ROWS]],
+            )
     return lines
 
 
 def summary(records, comparison):
     """For a CI job: the runs, what failed, what changed, what survived. Nothing that is as it was."""
-    return _bounded(["## Plumbline\n"] + _runs(records) + _notes(records) + _failures(records) + _changes(comparison) + _survivors(records))
+    return _bounded(
+        ["## Plumbline\n"]
+        + _runs(records)
+        + _notes(records)
+        + _failures(records)
+        + _changes(comparison)
+        + _survivors(records)
+    )
 
 
 def whole(records, comparison, scores=()):
@@ -137,17 +182,36 @@ def whole(records, comparison, scores=()):
     for profile, rows in profiles_of(records):
         lines.append(f"## Profile {plain(profile, 60)}\n")
         names = list(dict.fromkeys(name for row in rows for name in row.tallies))
-        body = [[code(row.id, 60), plain(row.level, 20), plain(row.text, 1500), plain("; ".join(row.sources), 300),
-                 *(f"{plain(row.tallies[name].judgement, 40)} ({counted(row.tallies[name].cases, 'case')})" if name in row.tallies else "" for name in names)]
-                for row in rows]
+        body = [
+            [
+                code(row.id, 60),
+                plain(row.level, 20),
+                plain(row.text, 1500),
+                plain("; ".join(row.sources), 300),
+                *(
+                    (
+                        f"{plain(row.tallies[name].judgement, 40)} ({counted(row.tallies[name].cases, 'case')})"
+                        if name in row.tallies
+                        else ""
+                    )
+                    for name in names
+                ),
+            ]
+            for row in rows
+        ]
         lines += table(["id", "level", "requirement", "source", *(code(name, 60) for name in names)], body)
     for figure in figures_of(records):
         lines += [f"## {plain(figure.title)}\n", f"{plain(figure.caption, 600)}\n"]
         lines += table([plain(one) for one in figure.head], [[plain(cell) for cell in row] for row in figure.rows])
     lines += _survivors(records)
     if scores:
-        lines += ["## Mutation scores\n"] + table(["component", "killed", "score"], [[plain(one.component), f"{one.killed:g} of {one.counted:g}", percent_text(
-            one.killed / one.counted)] for one in scores])
+        lines += ["## Mutation scores\n"] + table(
+            ["component", "killed", "score"],
+            [
+                [plain(one.component), f"{one.killed:g} of {one.counted:g}", percent_text(one.killed / one.counted)]
+                for one in scores
+            ],
+        )
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ Model   A record is a header, then lines of other kinds as they came, last `comp
         killed at any byte, so a last line that is no JSON is dropped; such a line anywhere else is damage, and an error.
         Of results with the same key the last holds.
 """
+
 import json
 import math
 import re
@@ -180,13 +181,26 @@ def is_bad(judgement, expectation, header):
 
 
 def _failure(line):
-    return Failure(text(line.get("where")), text(line.get("message")), text(line.get("requirement")), line.get("uncaught") is True,
-                   text(line.get("expected")), text(line.get("got")), text(line.get("bound")))
+    return Failure(
+        text(line.get("where")),
+        text(line.get("message")),
+        text(line.get("requirement")),
+        line.get("uncaught") is True,
+        text(line.get("expected")),
+        text(line.get("got")),
+        text(line.get("bound")),
+    )
 
 
 def _rank(line):
-    return Rank(text(line.get("rank")), text(line.get("verdict")), number(line.get("seconds")) or 0.0,
-                [_failure(one) for one in rows(line.get("failures"))], text(line.get("last_event")), text(line.get("host")))
+    return Rank(
+        text(line.get("rank")),
+        text(line.get("verdict")),
+        number(line.get("seconds")) or 0.0,
+        [_failure(one) for one in rows(line.get("failures"))],
+        text(line.get("last_event")),
+        text(line.get("host")),
+    )
 
 
 def _result(line, header):
@@ -194,12 +208,27 @@ def _result(line, header):
     verdict = text(line.get("verdict"))
     judgement = text(line.get("judgement")) or judged(verdict, expectation)
     case = text(line.get("case"))
-    return Result(case, text(line.get("check")) or case.split("[")[0], texts(line.get("requirements")), text(line.get("arm")) or "plain",
-                  text(line.get("seed")), text(line.get("repetition")), text(line.get("mutant")), text(line.get("role")), verdict,
-                  judgement, is_bad(judgement, expectation, header), text(line.get("reason")), texts(line.get("violated")),
-                  {text(key): text(value) for key, value in expectation.items()}, texts(line.get("tries")),
-                  [_rank(one) for one in rows(line.get("ranks"))], number(line.get("seconds")) or 0.0, text(line.get("output")),
-                  text(line.get("repeat")))
+    return Result(
+        case,
+        text(line.get("check")) or case.split("[")[0],
+        texts(line.get("requirements")),
+        text(line.get("arm")) or "plain",
+        text(line.get("seed")),
+        text(line.get("repetition")),
+        text(line.get("mutant")),
+        text(line.get("role")),
+        verdict,
+        judgement,
+        is_bad(judgement, expectation, header),
+        text(line.get("reason")),
+        texts(line.get("violated")),
+        {text(key): text(value) for key, value in expectation.items()},
+        texts(line.get("tries")),
+        [_rank(one) for one in rows(line.get("ranks"))],
+        number(line.get("seconds")) or 0.0,
+        text(line.get("output")),
+        text(line.get("repeat")),
+    )
 
 
 def _launches(line):
@@ -207,7 +236,11 @@ def _launches(line):
     found = line.get("launches")
     if not isinstance(found, list):
         return []
-    return [samples for samples in (numbers(one.get("samples") if isinstance(one, dict) else one) for one in found) if samples]
+    return [
+        samples
+        for samples in (numbers(one.get("samples") if isinstance(one, dict) else one) for one in found)
+        if samples
+    ]
 
 
 def _measurement(line):
@@ -215,16 +248,30 @@ def _measurement(line):
     samples = numbers(line.get("samples")) or [one for launch in launches for one in launch]
     noisy = line.get("noisy")
     derived = {text(key): number(value) for key, value in table(line.get("derived")).items()}
-    return Measurement(text(line.get("benchmark")), text(line.get("case")),
-                       {text(key): text(value) for key, value in table(line.get("labels")).items()}, samples, text(line.get("unit")),
-                       {key: value for key, value in derived.items() if value is not None}, line.get("answer_checked") is True, launches,
-                       "the host was too busy" if noisy is True else text(noisy) if noisy else "")
+    return Measurement(
+        text(line.get("benchmark")),
+        text(line.get("case")),
+        {text(key): text(value) for key, value in table(line.get("labels")).items()},
+        samples,
+        text(line.get("unit")),
+        {key: value for key, value in derived.items() if value is not None},
+        line.get("answer_checked") is True,
+        launches,
+        "the host was too busy" if noisy is True else text(noisy) if noisy else "",
+    )
 
 
 def _planned(row, header, stopped):
     case = text(row.get("case"))
-    result = Result(case, case.split("[")[0], texts(row.get("requirements")), text(row.get("arm")) or "plain", text(row.get("seed")),
-                    text(row.get("repetition")), text(row.get("mutant")))
+    result = Result(
+        case,
+        case.split("[")[0],
+        texts(row.get("requirements")),
+        text(row.get("arm")) or "plain",
+        text(row.get("seed")),
+        text(row.get("repetition")),
+        text(row.get("mutant")),
+    )
     if stopped:
         result.verdict = result.judgement = "not-run"
         result.reason, result.bad = f"planned, and not run: {stopped}", False
@@ -248,7 +295,7 @@ def _lines(path):
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}; name a run.jsonl, or the folder that has one") from None
     last = max((index for index, line in enumerate(lines) if line.strip()), default=-1)
-    for index, line in enumerate(lines[:last + 1]):
+    for index, line in enumerate(lines[: last + 1]):
         if not line.strip():
             continue
         try:
@@ -259,7 +306,9 @@ def _lines(path):
             if index == last and index > 0:
                 yield index + 1, None
                 return
-            raise BadInput(f"{path}:{index + 1}: not an object in JSON ({str(error)[:80]}); a record has one on each line") from None
+            raise BadInput(
+                f"{path}:{index + 1}: not an object in JSON ({str(error)[:80]}); a record has one on each line"
+            ) from None
         yield index + 1, value
 
 
@@ -267,7 +316,9 @@ def _header(path, value):
     if text(value.get("type")) != "header":
         raise BadInput(f"{path}:1: a line of type '{text(value.get('type'))[:40]}'; a record begins with a header")
     if value.get("schema") != SCHEMA:
-        raise BadInput(f"{path}:1: schema {text(value.get('schema'))[:20] or 'none'}; this version reads schema {SCHEMA}")
+        raise BadInput(
+            f"{path}:1: schema {text(value.get('schema'))[:20] or 'none'}; this version reads schema {SCHEMA}"
+        )
     return value
 
 

@@ -2,6 +2,7 @@
 
 Colours are classes of the page's style, so that a picture follows the page from light to dark and onto paper. Series differ by
 the shape of their points, too, for those who see no colours. Every text that comes from a record is escaped here."""
+
 import math
 from dataclasses import dataclass, field
 
@@ -53,8 +54,11 @@ class Scale:
         else:
             self.low, self.high = (min(0.0, low), max(0.0, high)) if axis.zero else (low, high)
         if self.high - self.low < 1e-12 * max(1, abs(self.high)):
-            self.low, self.high = (self.low - 0.5, self.high + 0.5) if axis.log or not self.high else (
-                min(0, self.low), self.high * 1.2 if self.high > 0 else 0)
+            self.low, self.high = (
+                (self.low - 0.5, self.high + 0.5)
+                if axis.log or not self.high
+                else (min(0, self.low), self.high * 1.2 if self.high > 0 else 0)
+            )
         margin = 0.05 * (self.high - self.low)
         self.low -= 0 if axis.zero and not axis.log and self.low == 0 else margin
         self.high += margin
@@ -71,7 +75,7 @@ class Scale:
             step = max(1, math.ceil((last - first + 1) / most))
             if last - first >= 1:
                 return [float(self.axis.log) ** power for power in range(first, last + 1, step)]
-            low, high = self.axis.log ** self.low, self.axis.log ** self.high
+            low, high = self.axis.log**self.low, self.axis.log**self.high
             return round_ticks(low, high, 3)
         return round_ticks(self.low, self.high, most)
 
@@ -86,8 +90,10 @@ def round_ticks(low, high, most):
 
 
 def _picture(width, height, title, description, parts):
-    return Markup(f'<svg viewBox="0 0 {width:g} {height:g}" role="img" class="chart"><title>{escape(title)}</title>'
-                  f'<desc>{escape(description)}</desc>{"".join(parts)}</svg>')
+    return Markup(
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" class="chart"><title>{escape(title)}</title>'
+        f'<desc>{escape(description)}</desc>{"".join(parts)}</svg>'
+    )
 
 
 def _text(x, y, words, anchor="start", cls=""):
@@ -116,22 +122,31 @@ def swatch(series):
     line = f'<path d="M1 8h28"{dash}/>' if series.line else ""
     mark = _mark(_shape_of(series), 15, 8) if series.marks else ""
     hollow = " hollow" if series.hollow else ""
-    return Markup(f'<svg viewBox="0 0 30 16" width="30" height="16" aria-hidden="true" class="chart s{series.style % SERIES}{hollow}">{line}{mark}</svg>')
+    return Markup(
+        f'<svg viewBox="0 0 30 16" width="30" height="16" aria-hidden="true" class="chart s{series.style % SERIES}{hollow}">{line}{mark}</svg>'
+    )
 
 
 def _grid(x, y, x_ticks):
     parts = []
     for tick in y.ticks():
         at = y(tick)
-        parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}"/>' + _text(LEFT - 7, at + 4, y.axis.format(tick), "end"))
+        parts.append(
+            f'<path class="grid" d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}"/>'
+            + _text(LEFT - 7, at + 4, y.axis.format(tick), "end")
+        )
     for tick in x_ticks:
         at = x(tick)
-        parts.append(f'<path class="grid" d="M{at:.1f} {HEIGHT - BOTTOM}v5"/>' +
-                     _text(at, HEIGHT - BOTTOM + 18, x.axis.format(tick), "middle"))
+        parts.append(
+            f'<path class="grid" d="M{at:.1f} {HEIGHT - BOTTOM}v5"/>'
+            + _text(at, HEIGHT - BOTTOM + 18, x.axis.format(tick), "middle")
+        )
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>')
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, x.axis.title, "middle", "of-axis"))
-    parts.append(f'<text transform="translate(13 {(TOP + HEIGHT - BOTTOM) / 2:.1f}) rotate(-90)" text-anchor="middle" class="of-axis">'
-                 f"{escape(y.axis.title)}</text>")
+    parts.append(
+        f'<text transform="translate(13 {(TOP + HEIGHT - BOTTOM) / 2:.1f}) rotate(-90)" text-anchor="middle" class="of-axis">'
+        f"{escape(y.axis.title)}</text>"
+    )
     return parts
 
 
@@ -140,15 +155,19 @@ def _curve(series, x, y):
     points = [one for one in series.points if not y.axis.log or one.y > 0]
     if series.line and len(points) > 1:
         corners = " ".join(f"{x(one.x):.1f},{y(one.y):.1f}" for one in points)
-        parts.append(f'<polyline points="{corners}"{" class=" + chr(34) + "dashed" + chr(34) if series.dashed else ""}/>')
+        parts.append(
+            f'<polyline points="{corners}"{" class=" + chr(34) + "dashed" + chr(34) if series.dashed else ""}/>'
+        )
     for one in points if series.marks else []:
         interval = ""
         if one.low is not None and one.high is not None:
             low, high, at = y(one.low), y(one.high), x(one.x)
             interval = f'<path class="interval" d="M{at:.1f} {low:.1f}V{high:.1f}M{at - 4:.1f} {low:.1f}h8M{at - 4:.1f} {high:.1f}h8"/>'
         words = one.words or f"{x.axis.format(one.x)}: {y.axis.format(one.y)}"
-        parts.append(f'<g class="point"><title>{escape(series.name)}, {escape(words)}</title>{interval}'
-                     f"{_mark(_shape_of(series), x(one.x), y(one.y))}</g>")
+        parts.append(
+            f'<g class="point"><title>{escape(series.name)}, {escape(words)}</title>{interval}'
+            f"{_mark(_shape_of(series), x(one.x), y(one.y))}</g>"
+        )
     return "".join(parts) + "</g>"
 
 
@@ -166,7 +185,13 @@ def curves(title, description, series, x_axis, y_axis, x_ticks=None):
     points = [one for each in series for one in each.points]
     x = Scale(x_axis, [one.x for one in points], LEFT, WIDTH - RIGHT)
     y = Scale(y_axis, [value for one in points for value in (one.y, one.low, one.high)], HEIGHT - BOTTOM, TOP)
-    return _picture(WIDTH, HEIGHT, title, description, _grid(x, y, _apart(x_ticks, x) if x_ticks else x.ticks()) + [_curve(one, x, y) for one in series])
+    return _picture(
+        WIDTH,
+        HEIGHT,
+        title,
+        description,
+        _grid(x, y, _apart(x_ticks, x) if x_ticks else x.ticks()) + [_curve(one, x, y) for one in series],
+    )
 
 
 def intervals(title, description, rows, axis):
@@ -176,17 +201,23 @@ def intervals(title, description, rows, axis):
     scale = Scale(axis, [value for _, one in rows for value in (one.x, one.low, one.high)], left, width - 12)
     parts = []
     for tick in scale.ticks(5):
-        parts.append(f'<path class="grid" d="M{scale(tick):.1f} 4V{height - 40}"/>' +
-                     _text(scale(tick), height - 24, axis.format(tick), "middle"))
+        parts.append(
+            f'<path class="grid" d="M{scale(tick):.1f} 4V{height - 40}"/>'
+            + _text(scale(tick), height - 24, axis.format(tick), "middle")
+        )
     parts.append(_text(width / 2, height - 6, axis.title, "middle", "of-axis"))
     for index, (name, one) in enumerate(rows):
         y = 10 + index * step
         words = one.words or axis.format(one.x)
-        parts.append(f'<g class="s0 point"><title>{escape(name)}: {escape(words)}</title>{_text(left, y + 5, name)}'
-                     f"{_text(width - 12, y + 5, words, 'end')}")
+        parts.append(
+            f'<g class="s0 point"><title>{escape(name)}: {escape(words)}</title>{_text(left, y + 5, name)}'
+            f"{_text(width - 12, y + 5, words, 'end')}"
+        )
         if one.low is not None and one.high is not None:
-            parts.append(f'<path class="interval" d="M{scale(one.low):.1f} {y + 15}H{scale(one.high):.1f}'
-                         f'M{scale(one.low):.1f} {y + 11}v8M{scale(one.high):.1f} {y + 11}v8"/>')
+            parts.append(
+                f'<path class="interval" d="M{scale(one.low):.1f} {y + 15}H{scale(one.high):.1f}'
+                f'M{scale(one.low):.1f} {y + 11}v8M{scale(one.high):.1f} {y + 11}v8"/>'
+            )
         parts.append(_mark(0, scale(one.x), y + 15) + "</g>")
     return _picture(width, height, title, description, parts)
 
@@ -195,17 +226,27 @@ def stacked(title, description, rows, axis):
     """A bar for each row (name, [(style, part's name, value)]), its parts one after the other."""
     step, left = 24, 62
     width, height = WIDTH, len(rows) * step + 46
-    scale = Scale(Axis(axis.title, axis.format, zero=True), [sum(part[2] for part in parts) for _, parts in rows], left, width - 12)
+    scale = Scale(
+        Axis(axis.title, axis.format, zero=True),
+        [sum(part[2] for part in parts) for _, parts in rows],
+        left,
+        width - 12,
+    )
     out = []
     for tick in scale.ticks(5):
-        out.append(f'<path class="grid" d="M{scale(tick):.1f} 4V{height - 40}"/>' + _text(scale(tick), height - 24, axis.format(tick), "middle"))
+        out.append(
+            f'<path class="grid" d="M{scale(tick):.1f} 4V{height - 40}"/>'
+            + _text(scale(tick), height - 24, axis.format(tick), "middle")
+        )
     out.append(_text((left + width) / 2, height - 6, axis.title, "middle", "of-axis"))
     for index, (name, parts) in enumerate(rows):
         y, at = 6 + index * step, 0.0
         out.append(_text(left - 7, y + 12, name, "end"))
         for style, part, value in (each for each in parts if each[2] > 0):
-            out.append(f'<g class="s{style % SERIES} bar"><title>{escape(name)}, {escape(part)}: {escape(axis.format(value))}</title>'
-                       f'<rect x="{scale(at):.1f}" y="{y}" width="{scale(at + value) - scale(at):.2f}" height="16"/></g>')
+            out.append(
+                f'<g class="s{style % SERIES} bar"><title>{escape(name)}, {escape(part)}: {escape(axis.format(value))}</title>'
+                f'<rect x="{scale(at):.1f}" y="{y}" width="{scale(at + value) - scale(at):.2f}" height="16"/></g>'
+            )
             at += value
     return _picture(width, height, title, description, out)
 
@@ -213,6 +254,7 @@ def stacked(title, description, rows, axis):
 @dataclass
 class Span:
     """Something that a row of a timeline does."""
+
     row: str
     start: float
     end: float
@@ -238,7 +280,10 @@ def timeline(one, format_time, most_words=300):
     scale = Scale(axis, [span.end - first for span in one.spans], left, width - 12)
     out = []
     for tick in scale.ticks(9):
-        out.append(f'<path class="grid" d="M{scale(tick):.1f} 4V{height - 40}"/>' + _text(scale(tick), height - 24, format_time(tick), "middle"))
+        out.append(
+            f'<path class="grid" d="M{scale(tick):.1f} 4V{height - 40}"/>'
+            + _text(scale(tick), height - 24, format_time(tick), "middle")
+        )
     out.append(_text((left + width) / 2, height - 6, "time", "middle", "of-axis"))
     for index, row in enumerate(rows):
         out.append(_text(left - 7, 6 + index * step + 14, row, "end"))
@@ -247,9 +292,12 @@ def timeline(one, format_time, most_words=300):
         wide = scale(span.end - first) - at
         words = f"{span.row}: {span.name}, {format_time(span.start - first)} to {format_time(span.end - first)}"
         named = wide > 7 * len(span.name) + 2 and len(one.spans) <= most_words
-        out.append(f'<g class="s{span.style % SERIES} bar"><title>{escape(words)}</title><rect x="{at:.1f}" y="{y}" '
-                   f'width="{max(wide - 0.6, 0.5):.1f}" height="20"/>'
-                   + (_text(at + wide / 2, y + 14, span.name, "middle", "inside") if named else "") + "</g>")
+        out.append(
+            f'<g class="s{span.style % SERIES} bar"><title>{escape(words)}</title><rect x="{at:.1f}" y="{y}" '
+            f'width="{max(wide - 0.6, 0.5):.1f}" height="20"/>'
+            + (_text(at + wide / 2, y + 14, span.name, "middle", "inside") if named else "")
+            + "</g>"
+        )
     return _picture(width, height, one.title, f"What each of {len(rows)} rows does when.", out)
 
 
@@ -260,13 +308,19 @@ def matrix(title, description, rows, columns, cells):
     out = []
     for index, column in enumerate(columns):
         at = left + (index + 0.5) * step
-        out.append(f'<path class="grid" d="M{at:.1f} {top}V{height - 8}"/><text transform="translate({at + 4:.1f} {top - 6}) rotate(-60)">'
-                   f"{escape(column)}</text>")
+        out.append(
+            f'<path class="grid" d="M{at:.1f} {top}V{height - 8}"/><text transform="translate({at + 4:.1f} {top - 6}) rotate(-60)">'
+            f"{escape(column)}</text>"
+        )
     for index, (row, tone) in enumerate(rows):
         y = top + (index + 0.5) * step
-        out.append(f'<path class="grid" d="M{left} {y:.1f}H{width - 44}"/><g class="{escape(tone)}">{_text(left - 8, y + 4, row, "end")}</g>')
+        out.append(
+            f'<path class="grid" d="M{left} {y:.1f}H{width - 44}"/><g class="{escape(tone)}">{_text(left - 8, y + 4, row, "end")}</g>'
+        )
         for place, column in enumerate(columns):
             if (row, column) in cells:
-                out.append(f'<g class="cell"><title>{escape(row)}, {escape(column)}: {escape(cells[row, column])}</title>'
-                           f'<rect x="{left + place * step + 2}" y="{y - step / 2 + 2:.1f}" width="{step - 4}" height="{step - 4}"/></g>')
+                out.append(
+                    f'<g class="cell"><title>{escape(row)}, {escape(column)}: {escape(cells[row, column])}</title>'
+                    f'<rect x="{left + place * step + 2}" y="{y - step / 2 + 2:.1f}" width="{step - 4}" height="{step - 4}"/></g>'
+                )
     return _picture(width, height, title, description, out)

@@ -1,6 +1,7 @@
 """What the results of a record come to: by requirement, by profile, as a whole; and which rank was the cause of a failure.
 
 The rules are those of harness/run (summary.hpp, ranks.hpp), applied to a record alone."""
+
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,16 +9,52 @@ from dataclasses import dataclass, field
 from .records import FAILURES, table, text, texts
 
 # From good to bad, for a requirement.
-BADNESS = ("skip", "pass", "warn", "waived", "expected-fail", "inconclusive", "not-run", "error", "missing", "aborted", "flake",
-           "refuse", "hang", "crash", "fail", "unexpected-pass")
+BADNESS = (
+    "skip",
+    "pass",
+    "warn",
+    "waived",
+    "expected-fail",
+    "inconclusive",
+    "not-run",
+    "error",
+    "missing",
+    "aborted",
+    "flake",
+    "refuse",
+    "hang",
+    "crash",
+    "fail",
+    "unexpected-pass",
+)
 NOT_REACHED = "Not reached"
 # How the page shows each: a class of its style.
-TONE = {"pass": "good", "skip": "quiet", "not-run": "quiet", "warn": "warn", "waived": "warn", "expected-fail": "warn",
-        "flake": "bad", "inconclusive": "warn", "error": "warn"}
+TONE = {
+    "pass": "good",
+    "skip": "quiet",
+    "not-run": "quiet",
+    "warn": "warn",
+    "waived": "warn",
+    "expected-fail": "warn",
+    "flake": "bad",
+    "inconclusive": "warn",
+    "error": "warn",
+}
 # Which profile a requirement belongs to, by the prefix of its id (conformance/profiles/profiles.toml).
-PROFILES = {"COLL": "collectives", "DEVICE": "collectives", "TOPO": "topology", "GROUP": "topology", "SCHED": "pipeline",
-            "PIPE": "pipeline", "BUCKET": "data-parallel", "PASS": "data-parallel", "TRAIN": "data-parallel",
-            "SCALER": "mixed-precision", "GOSSIP": "gossip", "SLOWMO": "gossip"}
+PROFILES = {
+    "COLL": "collectives",
+    "DEVICE": "collectives",
+    "TOPO": "topology",
+    "GROUP": "topology",
+    "SCHED": "pipeline",
+    "PIPE": "pipeline",
+    "BUCKET": "data-parallel",
+    "PASS": "data-parallel",
+    "TRAIN": "data-parallel",
+    "SCALER": "mixed-precision",
+    "GOSSIP": "gossip",
+    "SLOWMO": "gossip",
+}
 
 
 def badness(judgement):
@@ -103,6 +140,7 @@ def _add(tally, result, is_about):
 @dataclass
 class Outcome:
     """A record as a whole."""
+
     status: int
     word: str
     tone: str
@@ -121,7 +159,9 @@ def outcome_of(record):
         return Outcome(3, "incomplete", "warn", ordered, "the record has no end")
     if bad:
         word = "incomplete" if not record.complete and bad == counts["missing"] else "failed"
-        return Outcome(1, word, "warn" if word == "incomplete" else "bad", ordered, f"{bad} of {len(record.results)} cases")
+        return Outcome(
+            1, word, "warn" if word == "incomplete" else "bad", ordered, f"{bad} of {len(record.results)} cases"
+        )
     if of_harness:
         return Outcome(3, of_harness[0], "warn", ordered, ", ".join(f"{counts[name]} {name}" for name in of_harness))
     if record.stopped:
@@ -145,8 +185,15 @@ def causes_first(result):
     def place(rank):
         by_exception = bool(rank.failures) and rank.failures[0].uncaught
         is_named = named is not None and rank.rank == named[1]
-        return (not is_named, rank.verdict in ("pass", "skip"), rank.verdict == "aborted", worst.get(rank.verdict, 5), by_exception,
-                rank.seconds)
+        return (
+            not is_named,
+            rank.verdict in ("pass", "skip"),
+            rank.verdict == "aborted",
+            worst.get(rank.verdict, 5),
+            by_exception,
+            rank.seconds,
+        )
+
     return sorted(result.ranks, key=place)
 
 
@@ -158,7 +205,9 @@ def failing(record):
             groups.setdefault(NOT_REACHED, []).append(result)
         elif result.bad or result.judgement in ("error", "inconclusive"):
             groups.setdefault(result.at_stake[0] if result.at_stake else result.check, []).append(result)
-    return dict(sorted(groups.items(), key=lambda group: (group[0] == NOT_REACHED, -max(map(_weight, group[1])), group[0])))
+    return dict(
+        sorted(groups.items(), key=lambda group: (group[0] == NOT_REACHED, -max(map(_weight, group[1])), group[0]))
+    )
 
 
 def _weight(result):
@@ -168,6 +217,7 @@ def _weight(result):
 @dataclass
 class Kill:
     """What became of one mutant, as far as a record says."""
+
     mutant: str
     what: str = ""
     killed: bool = False
@@ -194,7 +244,9 @@ def kills_of(record):
     found = {}
     for result in record.results:
         if result.mutant:
-            _add_trial(found.setdefault(result.mutant, Kill(result.mutant)), result, usual.get((result.case, result.mode)))
+            _add_trial(
+                found.setdefault(result.mutant, Kill(result.mutant)), result, usual.get((result.case, result.mode))
+            )
     order = {"survived": 0, "inconclusive": 1, "killed": 2}
     return sorted(found.values(), key=lambda kill: (order[kill.word], kill.mutant))
 
