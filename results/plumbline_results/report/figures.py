@@ -613,7 +613,7 @@ def remaining(measured):
     groups = defaultdict(list)
     for one in measured:
         parts = one.of.benchmark.split(".")
-        groups[".".join(parts[:-1]) or parts[0], one.of.unit].append(one)
+        groups[".".join(parts[: min(2, len(parts) - 1)]) or parts[0], one.of.unit].append(one)
     for (prefix, unit), group in groups.items():
         names = _names(group, ())
         lines = []
@@ -630,8 +630,8 @@ def remaining(measured):
             zero=True,
         )
         panels = [
-            Panel(svg.intervals(prefix, "Median and interval of each.", lines[at : at + 16], axis))
-            for at in range(0, len(lines), 16)
+            Panel(svg.intervals(prefix, "Median and interval of each.", lines[at : at + 12], axis, lines))
+            for at in range(0, len(lines), 12)
         ]
         rows = [
             [name, point.words, f"{value_text(point.low, unit)} to {value_text(point.high, unit)}", one.centre.words]

@@ -194,11 +194,11 @@ def curves(title, description, series, x_axis, y_axis, x_ticks=None):
     )
 
 
-def intervals(title, description, rows, axis):
-    """A row for each (name, Point), as a point with its interval on a common scale."""
+def intervals(title, description, rows, axis, beside=()):
+    """A row for each (name, Point), as a point with its interval, on one scale with the rows of other pictures beside it."""
     step, left = 34, 10
     width, height = WIDTH, len(rows) * step + 46
-    scale = Scale(axis, [value for _, one in rows for value in (one.x, one.low, one.high)], left, width - 12)
+    scale = Scale(axis, [value for _, one in [*rows, *beside] for value in (one.x, one.low, one.high)], left, width - 12)
     parts = []
     for tick in scale.ticks(5):
         parts.append(
