@@ -156,6 +156,10 @@ class BrowserTest(unittest.TestCase):
         self.assertEqual(self.browser.eval("document.querySelectorAll('details:not([open])').length"), 0)
         self.browser.eval("dispatchEvent(new Event('afterprint'))")
         self.assertGreater(self.browser.eval("document.querySelectorAll('details:not([open])').length"), 0)
+        # Whoever reads in the dark prints on white paper.
+        self.browser.show(self.page, dark=True, media="print")
+        self.assertEqual(self.browser.eval(CONTRASTS), [])
+        self.assertEqual(self.browser.eval("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)")
         paper = self.here / "report.pdf"
         self.browser.print(paper)
         self.assertTrue(paper.read_bytes().startswith(b"%PDF"))
