@@ -94,16 +94,15 @@ def _failed_requirement(record, name, results):
         f"<details><summary>{MARK.get(tone(worst.judgement), '')} <b>{raw(name, 100)}</b> {words}</summary>\n",
         f"{code(worst.case)}\n",
     ]
-    if worst.reason:
+    ranks = causes_first(worst)
+    quoted = ranks and ranks[0].failures and ranks[0].failures[0].message.removeprefix("Failed\n")[:200] in worst.reason
+    if worst.reason and not quoted:
         lines.append(f"{plain(worst.reason, 600)}\n")
-    for index, rank in enumerate(causes_first(worst)[:3]):
-        words = "; ".join(
-            plain(one.message.removeprefix("Failed\n"), 240)
-            for one in rank.failures[: MOST_FAILURES if index == 0 else 1]
-        )
-        lines.append(
-            f"- rank {plain(rank.rank, 20)} **{plain(rank.verdict, 20)}**{' (cause)' if index == 0 else ''} {words} {plain(rank.last_event, 160)}".rstrip()
-        )
+    for index, rank in enumerate(ranks[:3]):
+        messages = rank.failures[: MOST_FAILURES if index == 0 else 1]
+        words = [plain(one.message.removeprefix("Failed\n"), 240) for one in messages] + [plain(rank.last_event, 160)]
+        cause = " (cause)" if index == 0 else ""
+        lines.append(f"- rank {plain(rank.rank, 20)} **{plain(rank.verdict, 20)}**{cause} {'; '.join(filter(None, words))}".rstrip())
     if worst.repeat:
         lines.append(f"\nRepeat it alone: {code(worst.repeat, 600)}")
     return lines + ["\n</details>\n"]
