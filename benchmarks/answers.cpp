@@ -74,6 +74,8 @@ bool is_answer(const comm::Communicator& world, const comm::Call& call, const Me
   switch (call.operation) {
     case Operation::all_reduce:
       return out.has(0, call.out.count, sums_of(ranks, dtype));
+    case Operation::reduce:  // nobody else has one
+      return me != call.root || out.has(0, call.out.count, sums_of(ranks, dtype));
     case Operation::reduce_scatter:
       return out.has(0, call.out.count, sums_of(ranks, dtype), me * call.out.count);
     case Operation::broadcast:

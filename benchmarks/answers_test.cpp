@@ -72,5 +72,20 @@ TEST(Answers, OfWhichTheLastElementIsWrongAreNone) {
                   [](const auto&, std::span<std::byte> out) { std::ranges::fill(out.last(2), std::byte{0xff}); });
 }
 
+TEST(Answers, OfAReductionToOneRankAreItsOwn) {
+  constexpr std::int64_t count = 70001;
+  comm::run_ranks(3, [&](comm::Communicator& world) {
+    const device::MemorySpace host;
+    const Memory in(host, count, DType::f32), out(host, count, DType::f32);
+    const Call call{.operation = Operation::reduce, .root = 1, .in = in.buffer(), .out = out.buffer()};
+    give(world, call, in, out);
+    EXPECT_EQ(is_answer(world, call, out), world.rank() != 1) << "before the call";
+    world.run(call);
+    EXPECT_TRUE(is_answer(world, call, out));
+    std::ranges::fill(std::span(out.data(), out.bytes()).last(2), std::byte{0xff});
+    EXPECT_EQ(is_answer(world, call, out), world.rank() != 1);
+  });
+}
+
 }  // namespace
 }  // namespace plumbline::bench

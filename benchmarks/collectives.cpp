@@ -159,6 +159,7 @@ void add_collectives(Registry& registry) {
   registry.push_back(call_benchmark("collectives.all_reduce", "sum of f32, out of place", all_reduce, {}, false, ring));
   registry.push_back(
       call_benchmark("collectives.all_reduce_in_place", "sum of f32, in place", all_reduce, {}, true, ring));
+  registry.push_back(call_benchmark("collectives.reduce", "sum of f32, to rank 0", reduce, {}, false, one));
   registry.push_back(call_benchmark("collectives.reduce_scatter", "sum of f32; bytes of the input", reduce_scatter,
                                     {.split_out = true}, false, half_ring));
   registry.push_back(call_benchmark("collectives.all_gather", "bytes of the output", all_gather, {.split_in = true},

@@ -1,6 +1,8 @@
 // The runner: Google Benchmark on rank 0 decides, every rank runs.
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <limits>
 #include <optional>
 
 #include <benchmark/benchmark.h>
@@ -153,6 +155,42 @@ void pin_to_core(int rank) {
   }
 }
 
+// For how long this thread was ready to run and had no core; 0 where the kernel does not count it.
+double seconds_without_core() {
+  std::ifstream file("/proc/thread-self/schedstat");
+  double running = 0, waiting = 0;
+  return file >> running >> waiting ? waiting * 1e-9 : 0;
+}
+
+// Of a loop that uses no memory: it is slower where the core is, or is shared.
+double calibration_seconds() {
+  double best = std::numeric_limits<double>::infinity();
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    const auto begin = Clock::now();
+    std::uint64_t state = 1;
+    for (int i = 0; i < 100'000; ++i) state = state * 6364136223846793005U + 1442695040888963407U;
+    benchmark::DoNotOptimize(state);
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return best;
+}
+
+// What says whether the host was too busy, from where it is made on; of the slowest rank.
+class HostWatch {
+ public:
+  [[nodiscard]] nlohmann::json facts(Ranks& ranks) const {
+    const double waited = seconds_without_core() - waited_;
+    const double share = waited / std::chrono::duration<double>(Clock::now() - begin_).count();
+    return {{"waited", ranks.largest(std::min(share, 1.0))},
+            {"calibration_seconds", ranks.largest(std::max(calibration_, calibration_seconds()))}};
+  }
+
+ private:
+  double calibration_ = calibration_seconds();
+  double waited_ = seconds_without_core();
+  Clock::time_point begin_ = Clock::now();
+};
+
 // Whether there is an answer to be right.
 bool require_right_answer(Ranks& ranks, Operation& operation, const std::string& name) {
   operation.run();
@@ -178,14 +216,17 @@ nlohmann::json measure(const Registry& registry, comm::Communicator& world, cons
   const auto operation = benchmark->prepare(world, parameters);
   (void)require_right_answer(ranks, *operation, name);
   warm_up(ranks, *operation);
+  const HostWatch watch;
   nlohmann::json result;
   if (world.rank() == 0)
     result = lead(ranks, *operation, arguments.at("repetitions"), arguments.at("min_seconds"));
   else
     follow(ranks, *operation);
+  const nlohmann::json host = watch.facts(ranks);
   const bool checked = require_right_answer(ranks, *operation, name);
   if (world.rank() != 0) return result;
   result["checked"] = checked;
+  result["host"] = host;
   result["bytes"] = operation->bytes();
   result["derived"] = operation->derived();
   return result;

@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <random>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,6 +23,8 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/environment.hpp"
+#include "harness/record/host_load.hpp"
+#include "harness/run/launches.hpp"
 #include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/suite/plan.hpp"
@@ -38,6 +43,7 @@ struct BenchOptions {
   std::vector<std::string> sizes{"4", "1Ki", "4Ki", "64Ki", "1Mi", "16Mi"};
   std::vector<int> worlds{2};
   int repetitions = 7;
+  int launches = 1;
   double min_seconds = 0.02;
   double time_limit = 120;
   std::string device = "cpu";
@@ -45,6 +51,7 @@ struct BenchOptions {
   double budget = 0;  // seconds; 0: none
   ReportOptions reports;
   bool pin = false;
+  bool require_quiet = false;
   bool list = false;
   bool chooses = false, sizes_given = false;  // --benchmark, --sizes
 };
@@ -104,30 +111,21 @@ class BenchRun {
     launch::Options driver = options_.subject.driver();
     driver.group.worker_options = device_options(options_.device);
     driver.group.worker_options.emplace_back("--no-flight");  // events would be timed too
+    driver.start_ahead = false;
     const launch::Subject& subject = driver.group.subject;
-    const record::Header header = header_of("bench", subject, options_.device, options_.reports);
+    record::Header header = header_of("bench", subject, options_.device, options_.reports);
+    if (options_.launches > 1) header.seed = std::random_device()();
     writer_.emplace(options_.out, header);
     subject_ = subject;
+    order_ = order_of_launches(header.seed);
     std::vector<launch::Assignment> assignments;
-    for (const Job& job : jobs_)
-      assignments.push_back({.command = {{"type", "task"},
-                                         {"name", "bench"},
-                                         {"device", options_.device},
-                                         {"arguments",
-                                          {{"benchmark", job.benchmark->name},
-                                           {"bytes", job.bytes},
-                                           {"repetitions", options_.repetitions},
-                                           {"min_seconds", options_.min_seconds},
-                                           {"pin", options_.pin}}}},
-                             .world = job.world,
-                             .isolation = "bench",
-                             .limit = std::chrono::duration<double>(options_.time_limit)});
+    for (std::size_t at = 0; at < order_.size(); ++at) assignments.push_back(assignment_of(at));
     for (const Job& job : jobs_) name_width_ = std::max(name_width_, job.benchmark->name.size() + 2);
-    fmt::print("{} on {}: {} measurements, {} repetitions each\n{:<{}}{:>6}{:>8}{:>17}{:>17}{:>9}{:>12}\n",
-               header.subject, options_.device, jobs_.size(), options_.repetitions, "benchmark", name_width_, "ranks",
-               "bytes", "median", "minimum", "spread", "busbw GB/s");
-    return run_measurements(assignments, driver, observer(), *writer_, options_.out, options_.budget,
-                            [&](double seconds) { tell_record(options_.out, seconds); });
+    print_heading(header.subject);
+    const int status = run_measurements(
+        assignments, driver, observer(), *writer_, options_.out, options_.budget,
+        [&](double seconds) { tell_record(options_.out, seconds); }, [this] { take_unfinished(); });
+    return status == 0 ? status_of_noise() : status;
   }
 
  private:
@@ -135,7 +133,62 @@ class BenchRun {
     const bench::Benchmark* benchmark;
     int world;
     std::int64_t bytes;
+    std::vector<record::Launch> launches{};
+    nlohmann::json last{};  // what the last of them said
+    bool is_over = false;   // its line is in the record
   };
+
+  // Which job is measured when: each launch has all of them, in an order of its own, those of a world together in one
+  // fresh group. In the last launch they end, so that one is in the order of the table, baselines first.
+  [[nodiscard]] std::vector<std::size_t> order_of_launches(std::uint64_t seed) const {
+    std::mt19937_64 random(seed);
+    std::vector<std::size_t> order;
+    for (int launch = 1; launch <= options_.launches; ++launch) {
+      std::vector<std::size_t> jobs(jobs_.size());
+      std::iota(jobs.begin(), jobs.end(), 0);
+      if (launch < options_.launches) {
+        std::ranges::shuffle(jobs, random);
+        std::vector<int> worlds = options_.worlds;
+        std::ranges::shuffle(worlds, random);
+        std::ranges::stable_sort(jobs, {},
+                                 [&](std::size_t job) { return std::ranges::find(worlds, jobs_[job].world); });
+      }
+      order.insert(order.end(), jobs.begin(), jobs.end());
+    }
+    return order;
+  }
+
+  [[nodiscard]] launch::Assignment assignment_of(std::size_t at) const {
+    const Job& job = jobs_[order_[at]];
+    return {.command = {{"type", "task"},
+                        {"name", "bench"},
+                        {"device", options_.device},
+                        {"arguments",
+                         {{"benchmark", job.benchmark->name},
+                          {"bytes", job.bytes},
+                          {"repetitions", options_.repetitions},
+                          {"min_seconds", options_.min_seconds},
+                          {"pin", options_.pin}}}},
+            .world = job.world,
+            .isolation = fmt::format("launch {}", at / jobs_.size() + 1),
+            .limit = std::chrono::duration<double>(options_.time_limit)};
+  }
+
+  void print_heading(const std::string& subject) const {
+    fmt::print("{} on {}: {} measurements, ", subject, options_.device, jobs_.size());
+    if (options_.launches > 1)
+      fmt::print(
+          "{} launches of {} repetitions each; median of the launches' medians, its 95 % interval\n"
+          "{:<{}}{:>6}{:>8}{:>17}{:>27}{:>17}{:>10}{:>12}\n",
+          options_.launches, options_.repetitions, "benchmark", name_width_, "ranks", "bytes", "median", "interval",
+          "minimum", "launches", "busbw GB/s");
+    else
+      fmt::print(
+          "{} repetitions each; spread: interquartile range over median\n"
+          "{:<{}}{:>6}{:>8}{:>17}{:>17}{:>9}{:>12}\n",
+          options_.repetitions, "benchmark", name_width_, "ranks", "bytes", "median", "minimum", "spread",
+          "busbw GB/s");
+  }
 
   [[nodiscard]] bool is_wanted(const bench::Benchmark& benchmark) const {
     return matches_any(options_.patterns, benchmark);
@@ -174,14 +227,16 @@ class BenchRun {
 
   launch::Observer observer() {
     launch::Observer observer;
-    observer.before = [this](std::size_t, const nlohmann::json& description) -> std::optional<launch::Outcome> {
+    observer.before = [this](std::size_t at, const nlohmann::json& description) -> std::optional<launch::Outcome> {
       require_device(options_.device, subject_.backend, description);
       writer_->subject(description);
+      if (jobs_[order_[at]].is_over) return launch::Outcome{};  // it failed in an earlier launch
+      host_ = record::HostLoad();
       return std::nullopt;
     };
     observer.output = [this](std::size_t, int, const nlohmann::json& value) { last_ = value; };
-    observer.end = [this](std::size_t index, const launch::Outcome& outcome) {
-      take(jobs_[index], outcome);
+    observer.end = [this](std::size_t at, const launch::Outcome& outcome) {
+      take(jobs_[order_[at]], outcome);
       return true;
     };
     observer.log = [](const std::string& line) { std::cerr << line << '\n'; };
@@ -193,37 +248,63 @@ class BenchRun {
     return fmt::format("{}[bytes={},world={}]", job.benchmark->name, job.bytes, job.world);
   }
 
-  void take(const Job& job, const launch::Outcome& outcome) {
-    const bool measured = outcome.verdict == record::Verdict::pass && last_.is_object();
-    // What was moved: a rank's share is a whole number of elements.
-    const std::int64_t bytes = measured ? last_.at("bytes").get<std::int64_t>() : job.bytes;
-    const std::string name = fmt::format("{:<{}}{:>6}{:>8}", job.benchmark->name, name_width_, job.world,
-                                         !job.benchmark->has_sizes           ? ""
-                                         : job.benchmark->size_label.empty() ? size_text(bytes)
-                                                                             : size_text(job.bytes));
-    if (!measured) {
+  [[nodiscard]] std::string row_name(const Job& job, std::int64_t bytes) const {
+    return fmt::format("{:<{}}{:>6}{:>8}", job.benchmark->name, name_width_, job.world,
+                       !job.benchmark->has_sizes           ? ""
+                       : job.benchmark->size_label.empty() ? size_text(bytes)
+                                                           : size_text(job.bytes));
+  }
+
+  void take(Job& job, const launch::Outcome& outcome) {
+    if (job.is_over) return;
+    const nlohmann::json last = std::exchange(last_, nullptr);
+    if (outcome.verdict != record::Verdict::pass || !last.is_object()) {
       const record::Result result =
           missing_measurement(job.benchmark->name, case_id_of(job), outcome, options_.time_limit);
       writer_->write(result);
-      fmt::print("{}  {}: {}\n", name, name_of(result.verdict), result.reason);
+      fmt::print("{}  {}: {}\n", row_name(job, job.bytes), name_of(result.verdict), result.reason);
+      job.is_over = true;
       return;
     }
+    record::Launch launch{.samples = last.at("samples"), .host = host_.until_now()};
+    const nlohmann::json host = last.value("host", nlohmann::json::object());
+    for (const auto& [name, value] : host.items()) {
+      // Ranks that outnumber the cores wait for each other.
+      if (name == "waited" && job.world > usable_cores_) continue;
+      launch.host[name] = value;
+      if (name == "calibration_seconds") best_calibration_ = std::min(best_calibration_, value.get<double>());
+    }
+    job.launches.push_back(std::move(launch));
+    job.last = last;
+    if (static_cast<int>(job.launches.size()) == options_.launches) finish(job);
+  }
+
+  // Of a run that was stopped: the launches that there are.
+  void take_unfinished() {
+    for (Job& job : jobs_)
+      if (!job.is_over && !job.launches.empty()) finish(job);
+  }
+
+  void finish(Job& job) {
+    job.is_over = true;
+    // What was moved: a rank's share is a whole number of elements.
+    const std::int64_t bytes = job.last.at("bytes").get<std::int64_t>();
     record::Measurement measurement{
         .benchmark = job.benchmark->name,
         .case_id = case_id_of(job),
         .labels = {{"backend", subject_.backend}, {"world", std::to_string(job.world)}, {"dtype", "f32"}},
-        .samples = last_.at("samples"),
         .unit = "seconds",
-        .answer_checked = last_.value("checked", false)};
+        .answer_checked = job.last.value("checked", false),
+        .launches = job.launches,
+        .noisy = run::why_noisy(job.launches, best_calibration_)};
+    for (const record::Launch& launch : job.launches)
+      measurement.samples.insert(measurement.samples.end(), launch.samples.begin(), launch.samples.end());
     if (options_.device != "cpu") measurement.labels["device"] = options_.device;
-    measurement.derived = last_.value("derived", std::map<std::string, double>());
-    last_ = nullptr;
+    measurement.derived = job.last.value("derived", std::map<std::string, double>());
     const std::string& label = job.benchmark->size_label;
     if (job.benchmark->has_sizes || !label.empty()) measurement.labels["bytes"] = std::to_string(bytes);
     if (job.benchmark->has_sizes && !label.empty()) measurement.labels[label] = std::to_string(job.bytes);
-    const double median = quantile(measurement.samples, 0.5);
-    const double spread =
-        median > 0 ? (quantile(measurement.samples, 0.75) - quantile(measurement.samples, 0.25)) / median : 0;
+    const double median = run::center_of(measurement);
     std::string bandwidth;
     if (job.benchmark->busbw_factor && median > 0) {
       const double algbw = static_cast<double>(bytes) / median;
@@ -233,9 +314,31 @@ class BenchRun {
     }
     const std::string ratio = ratio_to_baseline(job, median, measurement);
     writer_->write(measurement);
-    fmt::print("{} {:>13.3f} us {:>13.3f} us {:>7.1f}%{:>12}{}\n", name, median * 1e6,
-               quantile(measurement.samples, 0) * 1e6, spread * 100, bandwidth, ratio);
+    noisy_ += measurement.noisy.empty() ? 0 : 1;
+    fmt::print("{} {:>13.3f} us{}{:>12}{}{}\n", row_name(job, bytes), median * 1e6, figures(measurement, median),
+               bandwidth, ratio, measurement.noisy.empty() ? "" : "  noisy: " + measurement.noisy);
     std::cout.flush();
+  }
+
+  // Between the median and the bandwidth.
+  [[nodiscard]] std::string figures(const record::Measurement& measurement, double median) const {
+    const double minimum = quantile(measurement.samples, 0) * 1e6;
+    if (options_.launches == 1) {
+      const double range = quantile(measurement.samples, 0.75) - quantile(measurement.samples, 0.25);
+      return fmt::format(" {:>13.3f} us {:>7.1f}%", minimum, median > 0 ? range / median * 100 : 0);
+    }
+    const auto interval = run::interval_of_median(run::medians_of(measurement.launches));
+    return fmt::format("{:>27} {:>13.3f} us{:>10}",
+                       interval ? fmt::format("[{:.3f}, {:.3f}]", interval->first * 1e6, interval->second * 1e6) : "",
+                       minimum, measurement.launches.size());
+  }
+
+  // Of a run that is well otherwise.
+  [[nodiscard]] int status_of_noise() const {
+    if (noisy_ == 0) return 0;
+    std::cerr << fmt::format("plumbline: {} of {} measurements are noisy: the host was too busy{}\n", noisy_,
+                             jobs_.size(), options_.require_quiet ? "; repeat them on a quiet one" : "");
+    return options_.require_quiet ? 3 : 0;
   }
 
   // As text, and in what is derived; nothing where the baseline was not measured.
@@ -252,7 +355,12 @@ class BenchRun {
   const bench::Registry& registry_;
   std::map<std::tuple<std::string, int, std::int64_t>, double> medians_;
   std::vector<Job> jobs_;
+  std::vector<std::size_t> order_;  // indices of jobs_, in which they are measured
   std::size_t name_width_ = 34;
+  int usable_cores_ = record::capture_environment().at("usable_cores").get<int>();
+  record::HostLoad host_;  // since the measurement began
+  double best_calibration_ = std::numeric_limits<double>::infinity();
+  int noisy_ = 0;
   launch::Subject subject_;
   std::optional<record::Writer> writer_;
   nlohmann::json last_;
@@ -311,6 +419,12 @@ Command add_bench(CLI::App& app, const Program& program) {
   command->add_option("--repetitions", options->repetitions, "Samples of each")
       ->check(at_least(1))
       ->capture_default_str();
+  command
+      ->add_option(
+          "--launches", options->launches,
+          "Fresh groups of processes that measure each benchmark, all benchmarks once in each, in random order")
+      ->check(at_least(1))
+      ->capture_default_str();
   command->add_option("--min-time", options->min_seconds, "Seconds that a sample lasts at least")
       ->check(seconds())
       ->capture_default_str();
@@ -330,6 +444,8 @@ Command add_bench(CLI::App& app, const Program& program) {
   options->reports.add_to(*command);
   command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
   command->add_flag("--pin", options->pin, "Bind each rank to a core");
+  command->add_flag("--require-quiet", options->require_quiet,
+                    "Exit status 3 where the host was too busy for a measurement to be believed (noisy)");
   command->add_flag("--list", options->list, "Print the benchmarks, or those that --benchmark names, and run nothing");
   command->footer("Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi");
   std::map<std::string, Command> studies;

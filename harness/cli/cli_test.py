@@ -4,7 +4,7 @@ usage: cli_test.py PLUMBLINE MODULES [unittest arguments]
 
 MODULES are the optional parts of the build: "mpi,training,metrics", or "".
 """
-import importlib.util, json, os, re, resource, shlex, shutil, signal, subprocess, sys, tempfile, time, unittest
+import importlib.util, json, os, re, resource, shlex, shutil, signal, statistics, subprocess, sys, tempfile, time, unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -1099,7 +1099,8 @@ class Commands(unittest.TestCase):
 
     def test_help_has_an_example_for_every_command(self):
         for command in ("check", "train", "bench", "bench allreduce_fusion", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
-                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "gossip", "pass", "scaler", "adapter", "build-module", "doctor"):
+                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "gossip", "pass", "scaler", "adapter", "build-module", "doctor",
+                        "compare", "gate", "calibrate", "results", "results add", "trend", "selftest"):
             self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
             self.assertEqual(self.done.stdout.count("Exit status: "), 1, command)
@@ -1354,6 +1355,43 @@ class Commands(unittest.TestCase):
         self.assertIn(("collectives.all_reduce", "4"), found)
         self.assertIn(("collectives.reduce_scatter", "8"), found, "a rank's share is at least an element")
         self.assertTrue(all(len(line["samples"]) == 2 for line in lines if line["type"] == "measurement"))
+
+    def test_bench_takes_launches(self):
+        self.assertEqual(self.run_plumbline("bench", "--launches", "6", "--benchmark", "collectives.barrier", "--benchmark", "collectives.all_reduce",
+                                            "--sizes", "4", "--world-size", "1,2", "--repetitions", "2", "--min-time", "0.0001", "--out", "out"),
+                         0, self.done.stderr)
+        self.assertIn("6 launches of 2 repetitions each", self.done.stdout)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        found = [line for line in lines if line["type"] == "measurement"]
+        self.assertEqual(len(found), 4, "a line a series, whatever the launches")
+        for line in found:
+            self.assertEqual([len(launch["samples"]) for launch in line["launches"]], [2] * 6)
+            self.assertEqual(line["samples"], [one for launch in line["launches"] for one in launch["samples"]])
+            self.assertGreater(line["launches"][0]["host"]["calibration_seconds"], 0)
+            medians = sorted(statistics.median(launch["samples"]) for launch in line["launches"])
+            self.assertIn(f"[{medians[0] * 1e6:.3f}, {medians[-1] * 1e6:.3f}]", self.done.stdout, "of six, the interval is all of them")
+        noisy = any("noisy" in line for line in found)
+        metrics = self.folder / "out/metrics.prom"
+        if "metrics" in MODULES:
+            self.assertEqual("plumbline_benchmark_noisy{" in metrics.read_text(), True)
+        self.assertEqual(self.run_plumbline("bench", "--launches", "1", "--require-quiet", "--benchmark", "collectives.barrier", "--repetitions", "1",
+                                            "--out", "quiet"), 3 if "  noisy: " in self.done.stdout else 0)
+        self.assertEqual(noisy, any("noisy" in line for line in found))
+
+    def test_bench_in_launches_ends_in_time(self):
+        self.assertEqual(self.run_plumbline("bench", "--launches", "1000", "--benchmark", "collectives.barrier", "--repetitions", "1",
+                                            "--min-time", "0.001", "--budget", "2", "--out", "out"), 3)
+        found, = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines() if '"type":"measurement"' in line]
+        self.assertTrue(0 < len(found["launches"]) < 1000, "what was measured is kept")
+
+    def test_records_are_compared(self):
+        self.assertEqual(self.run_plumbline("results", "list", "--store", "no"), 2)
+        self.assertIn("'no' is no folder", self.done.stderr)
+        self.assertEqual(self.done.stderr.count("\n"), 1)
+        without = {**os.environ, "PLUMBLINE_PYTHON": "/nowhere/python3"}
+        done = subprocess.run([PLUMBLINE, "gate", "a", "b"], env=without, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("gate: there is no program '/nowhere/python3'; install Python 3.9, or set PLUMBLINE_PYTHON to one", done.stderr)
 
     def bench_on(self, device, *options, status=0):
         self.assertEqual(self.run_plumbline("bench", "--device", device, "--sizes", "0,4,1Ki", "--repetitions", "2", "--min-time", "0.001",

@@ -33,11 +33,12 @@ inline void require_device(const std::string& device, const std::string& backend
 
 /// Makes the measurements, which `observer` writes into the record in `folder`, until `budget` seconds are over where
 /// that is not 0, ends it and writes what is made from it. Then calls `tell` with the seconds that all took. Returns
-/// the exit status.
+/// the exit status. `before_end` may write what is left, before the record ends.
 /// Throws what launching and writing throw.
 inline int run_measurements(const std::vector<launch::Assignment>& assignments, const launch::Options& driver,
                             const launch::Observer& observer, record::Writer& writer, const std::string& folder,
-                            double budget, const std::function<void(double seconds)>& tell) {
+                            double budget, const std::function<void(double seconds)>& tell,
+                            const std::function<void()>& before_end = {}) {
   std::cout.flush();
   const auto begun = std::chrono::steady_clock::now();
   launch::Options limited = driver;
@@ -51,6 +52,7 @@ inline int run_measurements(const std::vector<launch::Assignment>& assignments, 
     return observer.end(index, outcome);
   };
   const bool uninterrupted = launch::run(assignments, limited, counting);
+  if (before_end) before_end();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   std::string stopped;
   if (!uninterrupted)

@@ -282,7 +282,7 @@ class Driver {
 
   // Where starting is slow, the group that will be needed next starts while this assignment runs.
   void warm_up(Slot& slot, const Assignment& current) {
-    if (!options_.group.subject.has_processes() || attached()) return;
+    if (!options_.start_ahead || !options_.group.subject.has_processes() || attached()) return;
     if (slot.spare || pending_.empty()) return;
     const Assignment& next = assignments_[pending_.front()];
     if (!current.spoils_group && fits(*slot.group, slot.group_isolation, next)) return;

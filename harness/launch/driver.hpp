@@ -52,6 +52,8 @@ struct Options {
   bool stacks = true;  // of ranks that hang are worth the seconds that they take
   std::chrono::seconds start_limit{60};
   std::chrono::duration<double> remind{30};
+  /// A group that takes long to start does so while the one before it works: not where that is timed.
+  bool start_ahead = true;
   /// Nothing is started from then on, and what runs is ended without an outcome.
   std::optional<std::chrono::steady_clock::time_point> until = {};
 };

@@ -7,8 +7,8 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include "harness/run/launches.hpp"
 #include "harness/run/summary.hpp"
-#include "reference/support/quantile.hpp"
 
 namespace plumbline::metrics {
 namespace {
@@ -92,8 +92,15 @@ void add_measurements(const record::Run& run, const Labels& common, Exposition& 
   for (const record::Measurement& measurement : run.measurements) {
     if (measurement.labels.contains("rank") && !every_rank) continue;  // as many series as ranks
     const Labels labels = joined(joined({{"benchmark", measurement.benchmark}}, measurement.labels), common);
-    exposition.set("plumbline_benchmark_" + measurement.unit, "Median of the repetitions, the slowest rank of each.",
-                   labels, measurement.samples.empty() ? 0 : median(measurement.samples));
+    exposition.set("plumbline_benchmark_" + measurement.unit,
+                   "Median of the repetitions, the slowest rank of each; of several launches, of their medians.",
+                   labels, measurement.samples.empty() ? 0 : run::center_of(measurement));
+    if (!measurement.launches.empty()) {
+      exposition.set("plumbline_benchmark_launches", "Fresh groups of processes that measured it.", labels,
+                     static_cast<double>(measurement.launches.size()));
+      exposition.set("plumbline_benchmark_noisy", "1 where the host was too busy for the numbers to be believed.",
+                     labels, measurement.noisy.empty() ? 0 : 1);
+    }
     for (const auto& [name, value] : measurement.derived)
       exposition.set("plumbline_benchmark_" + name, "Derived from the median.", labels, value);
   }

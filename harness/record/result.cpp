@@ -194,6 +194,9 @@ void to_json(json& out, const Measurement& measurement) {
          {"derived", measurement.derived},
          {"answer_checked", measurement.answer_checked}};
   if (!measurement.case_id.empty()) out["case"] = measurement.case_id;
+  for (const Launch& launch : measurement.launches)
+    out["launches"].push_back({{"samples", launch.samples}, {"host", launch.host}});
+  if (!measurement.noisy.empty()) out["noisy"] = measurement.noisy;
 }
 
 void from_json(const json& in, Measurement& measurement) {
@@ -204,6 +207,10 @@ void from_json(const json& in, Measurement& measurement) {
   measurement.derived = in.at("derived").get<std::map<std::string, double>>();
   measurement.answer_checked = in.at("answer_checked").get<bool>();
   measurement.case_id = in.value("case", "");
+  measurement.noisy = in.value("noisy", "");
+  for (const json& launch : in.value("launches", json::array()))
+    measurement.launches.push_back({.samples = launch.at("samples").get<std::vector<double>>(),
+                                    .host = launch.at("host").get<std::map<std::string, double>>()});
 }
 
 void to_json(json& out, const Step& step) {

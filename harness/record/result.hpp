@@ -106,15 +106,26 @@ struct Result {
   [[nodiscard]] std::string key() const;
 };
 
+/// What one fresh group of processes measured: the unit that statistics are about, since repetitions of one group share
+/// its memory, its cores and its luck.
+struct Launch {
+  std::vector<double> samples;
+  /// What else its host did meanwhile: "steal", a share of all processor time; "load"; "waited", the share of the time
+  /// for which its slowest rank had no core; "calibration_seconds" of a loop that uses no memory.
+  std::map<std::string, double> host = {};
+};
+
 struct Measurement {
   std::string benchmark;
   /// The same whether it was measured or not (Result::case_id): "collectives.barrier[bytes=0,world=2]".
   std::string case_id = {};
   std::map<std::string, std::string> labels;  // subject, world, bytes, dtype, op, …
-  std::vector<double> samples;                // of the unit, one a repetition, the slowest rank each
+  std::vector<double> samples;                // of the unit, one a repetition, the slowest rank each; of all launches
   std::string unit;                           // "seconds"
   std::map<std::string, double> derived;      // "algbw_bytes_per_second", "busbw_bytes_per_second", …
   bool answer_checked = false;
+  std::vector<Launch> launches = {};  // in the order in which they ran; empty: not recorded
+  std::string noisy = {};             // why its numbers are not to be believed; empty: the host was quiet
 };
 
 /// One step of a training run.

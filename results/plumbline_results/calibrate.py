@@ -90,7 +90,7 @@ def _measured(given, bench):
         if given.program or bench:
             raise BadInput(f"--from {given.recorded[0]}: with it nothing is run; leave PROGRAM and '--' out")
         return [series.read_all(given.recorded)]
-    side = measuring.side_of(given.program) if given.program else measuring.Side("this program", measuring.own_program())
+    side = measuring.side_of(given.program) if given.program else measuring.Side("this program", "")
     if side is None:
         raise BadInput(f"'{given.program}' is not a program that can be run; --from reads records")
     return measuring.measure([side, side], bench, given.launches)

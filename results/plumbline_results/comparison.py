@@ -83,7 +83,7 @@ def _judge(row, rules, interleaved):
         row.why = f"{n} and {m} launches are too few to tell (bench --launches 20)"
         return
     if row.why and not interleaved:
-        row.verdict, row.why = "not gateable", f"noisy: {row.why}"
+        row.verdict, row.why = "not gateable", f"noisy: {row.why.split(':')[0]}"
         return
     row.why = ""
     threshold = max(rules.threshold, estimates.THRESHOLD * row.gateable)

@@ -25,7 +25,7 @@ EXAMPLE = """Example: plumbline results add results/latest/bench
          plumbline results prune --keep 200
 Exit status: 0 done; 2 usage, or no such record; 3 the history cannot be read or written: what was in it stays."""
 
-UNFINISHED = ".unfinished-"  # begins the names of files that are being written
+UNFINISHED = ".unfinished-"  # begins the names of files that are being written, which do not end in .jsonl
 ABANDONED_AFTER = 3600  # seconds after which one of those belongs to no writer any more
 
 
@@ -92,7 +92,7 @@ def add(store, path):
         kept = Path(store) / name_of(header, content)
         if kept.exists():
             return kept, False
-        unfinished = Path(store) / f"{UNFINISHED}{os.getpid()}-{kept.name}"
+        unfinished = Path(store) / f"{UNFINISHED}{kept.stem}-{os.getpid()}-{time.time_ns()}"
         try:
             with open(unfinished, "xb") as out:
                 out.write(content)

@@ -16,7 +16,7 @@ from .options import BadInput, Failed
 class Side:
     """What is measured: a program, and the options that are its own."""
     name: str
-    program: str
+    program: str  # empty: this one
     options: tuple = ()
 
 
@@ -25,7 +25,7 @@ def side_of(word):
     if word.startswith("backend:"):
         if not word[len("backend:"):]:
             raise BadInput(f"'{word}' names no backend; backend:local is one")
-        return Side(word, own_program(), ("--backend", word[len("backend:"):]))
+        return Side(word, "", ("--backend", word[len("backend:"):]))
     path = Path(word)
     if path.is_file() and os.access(path, os.X_OK) and path.suffix != ".jsonl":
         return Side(word, str(path.resolve()))
@@ -40,11 +40,12 @@ def own_program():
 
 
 def _launch(side, arguments, out):
-    command = [side.program, "bench", *side.options, *arguments, "--launches", "1", "--out", str(out)]
+    program = side.program or own_program()
+    command = [program, "bench", *side.options, *arguments, "--out", str(out)]  # one launch, of older versions, too
     try:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     except OSError as error:
-        raise Failed(f"cannot start '{side.program}': {error.strerror}") from None
+        raise Failed(f"cannot start '{program}': {error.strerror}") from None
     said = [line for line in done.stderr.splitlines() if line.strip()]
     why = said[-1] if said else f"exit status {done.returncode}"
     if done.returncode == 2:

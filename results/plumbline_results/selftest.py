@@ -28,6 +28,7 @@ def _models():
     return {
         "steady, 0.4 %": lambda random, count: random.lognormal(0, 0.004, count),
         "usual, 1 %": lambda random, count: random.lognormal(0, 0.010, count),
+        "wide, 2 %": lambda random, count: random.lognormal(0, 0.020, count),
         "two layouts of memory, 1 % apart": lambda random, count: random.lognormal(0, 0.005, count) * random.choice((1, 1.01), count),
         "stragglers: 1 launch of 20, up to 50 %": lambda random, count: random.lognormal(0, 0.008, count)
         * numpy.where(random.random(count) < 0.05, random.uniform(1.05, 1.5, count), 1),

@@ -1,0 +1,48 @@
+#include "harness/run/launches.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plumbline::run {
+namespace {
+
+using record::Launch;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Launches, CountOnceEach) {
+  const std::vector<Launch> launches{{.samples = {1, 1, 9}}, {.samples = {3}}, {.samples = {5, 5, 5, 5, 5}}};
+  EXPECT_THAT(medians_of(launches), ElementsAre(1, 3, 5));
+  EXPECT_EQ(center_of({.samples = {1, 1, 9, 3, 5, 5, 5, 5, 5}, .launches = launches}), 3);
+  EXPECT_EQ(center_of({.samples = {2, 4, 6}}), 4) << "a record without launches";
+}
+
+// By the tables of the sign test: of 6 values the extremes (97 %), of 20 the 6th and the 15th (96 %).
+TEST(Launches, IntervalHoldsTheMedianAt95Percent) {
+  std::vector<double> values{5, 3, 1, 4, 2};
+  EXPECT_FALSE(interval_of_median(values)) << "2^-4 is more than 5 %";
+  EXPECT_FALSE(interval_of_median({}));
+  values.push_back(6);
+  EXPECT_EQ(interval_of_median(values), std::pair(1.0, 6.0));
+  values.clear();
+  for (int i = 20; i > 0; --i) values.push_back(i);
+  EXPECT_EQ(interval_of_median(values), std::pair(6.0, 15.0));
+}
+
+TEST(Launches, AreNoisyWhereAQuarterWas) {
+  const Launch quiet{.samples = {1}, .host = {{"steal", 0}, {"waited", 0.001}, {"calibration_seconds", 1e-4}}};
+  Launch waits = quiet;
+  waits.host["waited"] = 0.31;
+  Launch slow = quiet;
+  slow.host["calibration_seconds"] = 1.4e-4;
+  Launch stolen = quiet;
+  stolen.host["steal"] = 0.5;
+  EXPECT_EQ(why_noisy({quiet, quiet, quiet, waits}, 1e-4), "");
+  EXPECT_EQ(why_noisy({quiet, quiet, slow, waits}, 1e-4),
+            "2 of 4 launches: ranks without a core 31 % of the time, calibration loop 1.40 times its best");
+  EXPECT_THAT(why_noisy({stolen}, 1e-4), HasSubstr("50 % of the processors' time stolen"));
+  EXPECT_EQ(why_noisy({{.samples = {1}}}, 1e-4), "") << "nobody looked";
+}
+
+}  // namespace
+}  // namespace plumbline::run
