@@ -105,7 +105,7 @@ void quote_suite(record::Header& header, const suite::Suite& suite) {
       found->second = {check.file, check.line};
   for (auto& [id, sentence] : header.requirements)
     if (const suite::Requirement* row = suite.requirements.find(id))
-      sentence = {std::string(suite::name_of(row->level)), row->text};
+      sentence = {std::string(suite::name_of(row->level)), row->text, row->sources};
 }
 
 std::string title_of(const Result& result) {

@@ -31,9 +31,10 @@ constexpr std::array kTools{
     RecordTool{"compare", "Tell which measurements of two records, programs or backends differ"},
     RecordTool{"gate", "Fail when a measurement became slower, or contradicts another one"},
     RecordTool{"calibrate", "Measure which changes this machine can tell from its own noise"},
-    RecordTool{"results", "Keep a history of records"},
+    RecordTool{"results", "Keep a history of records; export and import measurements"},
     RecordTool{"trend", "Find the runs of a history at which measurements changed"},
     RecordTool{"selftest", "Plant slowdowns and see whether the gate finds them"},
+    RecordTool{"report", "Show records as a page, as Markdown or as the summary of a CI job"},
 };
 
 struct Package {

@@ -775,7 +775,7 @@ Command add_train(CLI::App& app, const Program& program) {
     if (folder.empty()) return run_train(*options, header);
     for (const auto& [id, row] : program.suite().requirements.rows())
       if (id.starts_with("TRAIN-") || id.starts_with("SCALER-"))  // what a run is judged by
-        header.requirements[id] = {std::string(suite::name_of(row.level)), row.text};
+        header.requirements[id] = {std::string(suite::name_of(row.level)), row.text, row.sources};
     return with_unfinished_reports(folder, header, [&] { return run_train(*options, header); });
   };
   return {run, [options, unfinished_header](const CommandLine& line, const std::string& why) {

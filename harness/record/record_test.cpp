@@ -218,7 +218,7 @@ TEST_F(Record, KeepsWhatReportsSayOfTheRun) {
   written.labels = {{"cluster", "a=b"}};
   written.budget_seconds = 5;
   written.warnings_fail = true;
-  written.requirements["COLL-001"] = {"must", "Every member MUST have the sum."};
+  written.requirements["COLL-001"] = {"must", "Every member MUST have the sum.", {"COL-02", "MPI-3.1 section 5.9"}};
   written.checks["a"] = {"conformance/a.cpp", 3};
   Writer(folder_, written).write(result("a", Verdict::pass));
   const Header back = read(file()).header;

@@ -268,7 +268,7 @@ void to_json(json& out, const Header& header) {
   if (!header.statement_seeds.empty()) out["statement_seeds"] = header.statement_seeds;
   if (header.budget_seconds > 0) out["budget_seconds"] = header.budget_seconds;
   for (const auto& [id, sentence] : header.requirements)
-    out["requirements"][id] = {{"level", sentence.level}, {"text", sentence.text}};
+    out["requirements"][id] = {{"level", sentence.level}, {"text", sentence.text}, {"sources", sentence.sources}};
   for (const auto& [id, place] : header.checks) out["checks"][id] = {{"file", place.file}, {"line", place.line}};
   if (header.shard)
     out["shard"] = {
@@ -297,7 +297,8 @@ void from_json(const json& in, Header& header) {
   header.budget_seconds = in.value("budget_seconds", 0.0);
   const json requirements = in.value("requirements", json::object());
   for (const auto& [id, sentence] : requirements.items())
-    header.requirements[id] = {sentence.at("level").get<std::string>(), sentence.at("text").get<std::string>()};
+    header.requirements[id] = {sentence.at("level").get<std::string>(), sentence.at("text").get<std::string>(),
+                               sentence.value("sources", std::vector<std::string>{})};
   const json checks = in.value("checks", json::object());
   for (const auto& [id, place] : checks.items())
     header.checks[id] = {place.at("file").get<std::string>(), place.at("line").get<int>()};

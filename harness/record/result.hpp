@@ -152,6 +152,7 @@ struct Planned {
 struct Sentence {
   std::string level;  // "must", "should", "may"
   std::string text;
+  std::vector<std::string> sources = {};  // rows of the bug catalogue, papers, sections
 };
 
 /// Where a check stands in the suite's sources.

@@ -12,7 +12,10 @@ COMMANDS = {
     "results": "history",
     "trend": "trend",
     "selftest": "selftest",
+    "report": "report",
 }
+# Words after a command that have a module of their own.
+SUBCOMMANDS = {("results", "export"): "exports", ("results", "import"): "imports"}
 
 
 def _missing(name, module):
@@ -26,9 +29,10 @@ def main(words):
         print(f"plumbline: no command '{words[0] if words else ''}'; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     name = words[0]
+    own = SUBCOMMANDS.get(tuple(words[:2]))
     try:
-        module = importlib.import_module(f".{COMMANDS[name]}", __package__)
-        return module.main(words[1:])
+        module = importlib.import_module(f".{own or COMMANDS[name]}", __package__)
+        return module.main(words[2 if own else 1:])
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__):
             raise

@@ -23,6 +23,7 @@ EXAMPLE = """Example: plumbline results add results/latest/bench
          plumbline results list --label commit=3f2a9c1
          plumbline compare $(plumbline results list --command bench --paths | tail -2)
          plumbline results prune --keep 200
+Two further parts have a --help of their own: `plumbline results export` and `plumbline results import`, other tools' forms.
 Exit status: 0 done; 2 usage, or no such record; 3 the history cannot be read or written: what was in it stays."""
 
 UNFINISHED = ".unfinished-"  # begins the names of files that are being written, which do not end in .jsonl

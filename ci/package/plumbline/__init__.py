@@ -2,7 +2,7 @@
 
 plumbline.adapter  makes an adapter of a dictionary of functions
 plumbline.job      what a training program needs to be judged (numpy; Python 3.11)
-plumbline.results  reads, compares and keeps records (scipy)
+plumbline.results  reads, compares, keeps and shows records (scipy, jinja2)
 """
 
 

@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""Tests `plumbline results export` and `import`: each form against what its reader takes, and there and back.
+
+Google Benchmark's own compare.py reads the export where Debian's libbenchmark-tools is installed."""
+
+import contextlib
+import csv
+import io
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import made_records as made  # noqa: E402
+
+try:
+    import markupsafe  # noqa: F401
+except ImportError:
+    print("skipped: no jinja2 here (pip install jinja2)")
+    sys.exit(77)
+
+from plumbline_results import exports, imports  # noqa: E402
+from plumbline_results.report.records import load  # noqa: E402
+
+COMPARE = Path("/usr/share/benchmark/compare.py")
+OSU = """# OSU MPI Allreduce Latency Test v7.4
+# Datatype: MPI_FLOAT.
+# Size       Avg Latency(us)
+4                       1.50
+1048576               200.00
+"""
+NCCL = {
+    "version": 2,
+    "start_time": "2026-01-02 03:04:05",
+    "args": ["./build/all_reduce_perf", "-J", "x"],
+    "config": {"devices": [{"rank": 0}, {"rank": 1}]},
+    "results": [
+        {
+            "size": 4096,
+            "count": 1024,
+            "type": "float",
+            "redop": "sum",
+            "root": "    -1",
+            "experiment_name": "AllReduce",
+            "out_of_place": {"time": 8.0, "alg_bw": 0.512, "bus_bw": 0.512, "nwrong": 0.0},
+            "in_place": {"time": 10.0, "alg_bw": 0.41, "bus_bw": 0.41, "nwrong": 1.0},
+            "in_place_per_iter": {"times_us": [9.0, 10.0, 11.0]},
+        }
+    ],
+}
+
+
+class ExchangeTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.here = Path(folder.name)
+
+    def call(self, tool, *arguments):
+        out, errors = io.BytesIO(), io.StringIO()
+        printed = io.TextIOWrapper(out, "utf-8", write_through=True)
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            try:
+                status = tool.main(list(map(str, arguments)))
+            except SystemExit as end:
+                status = end.code
+        return status, out.getvalue().decode("utf-8"), errors.getvalue()
+
+    def export(self, form, lines=None, name="run"):
+        folder = made.write(self.here / name, *(lines or made.measured_run()))
+        status, words, errors = self.call(exports, folder, "--format", form)
+        self.assertEqual((status, errors), (0, ""))
+        return words
+
+    def assertRefused(self, tool, arguments, words):
+        status, out, errors = self.call(tool, *arguments)
+        self.assertEqual((status, out, errors.count("\n")), (2, "", 1), errors)
+        self.assertIn(words, errors)
+
+
+class ExportTest(ExchangeTest):
+    NAME = "collectives.all_reduce/bytes:4096/world:2/backend:acme"
+
+    def test_google_benchmark_has_a_row_a_repetition(self):
+        data = json.loads(self.export("google-benchmark"))
+        rows = [row for row in data["benchmarks"] if row["name"] == self.NAME]
+        self.assertEqual([round(row["real_time"]) for row in rows], [3800, 3880, 3960, 4000, 4040, 4120, 4200])
+        self.assertEqual(
+            {(row["run_type"], row["time_unit"], row["repetitions"]) for row in rows}, {("iteration", "ns", 7)}
+        )
+        self.assertEqual(data["context"]["num_cpus"], 8)
+
+    @unittest.skipUnless(COMPARE.exists(), "libbenchmark-tools is not installed")
+    def test_compare_py_reads_it(self):
+        for name, factor in (("old", 1.0), ("new", 1.5)):
+            (self.here / f"{name}.json").write_text(self.export("google-benchmark", made.measured_run(factor), name))
+        # Without its U test, which takes scipy.
+        ran = subprocess.run(
+            [
+                sys.executable,
+                "-B",
+                str(COMPARE),
+                "--no-color",
+                "--no-utest",
+                "benchmarks",
+                str(self.here / "old.json"),
+                str(self.here / "new.json"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        line = next(line for line in ran.stdout.splitlines() if line.startswith(self.NAME))
+        self.assertIn("+0.5000", line)
+
+    def test_pytorch_hud(self):
+        rows = json.loads(self.export("pytorch-hud"))
+        for row in rows:
+            self.assertLessEqual({"benchmark", "model", "metric"}, set(row))
+            self.assertTrue(all(isinstance(value, float) for value in row["metric"]["benchmark_values"]))
+        [time] = [row for row in rows if row["model"]["name"] == self.NAME and row["metric"]["name"] == "time_seconds"]
+        self.assertEqual(
+            (len(time["metric"]["benchmark_values"]), time["benchmark"]["name"], time["model"]["backend"]),
+            (7, "collectives.all_reduce", "acme"),
+        )
+
+    def test_bencher_has_the_median_and_its_bounds_in_nanoseconds(self):
+        [latency] = [
+            {key: round(value) for key, value in one["latency"].items()}
+            for name, one in json.loads(self.export("bencher")).items()
+            if name == self.NAME
+        ]
+        self.assertEqual(latency, {"value": 4000, "lower_value": 3800, "upper_value": 4200})
+
+    def test_github_action_benchmark(self):
+        [row] = [row for row in json.loads(self.export("github-action-benchmark")) if row["name"] == self.NAME]
+        self.assertEqual((round(row["value"]), row["unit"], row["range"]), (4000, "ns", "3800 to 4200"))
+
+    def test_csv_has_a_row_a_sample_with_units_labels_launch_and_interval(self):
+        lines = made.measured_run()
+        lines[1]["launches"] = [[1e-6, 3e-6], [2e-6, 2e-6], [4e-6, 4e-6]]
+        rows = list(csv.DictReader(io.StringIO(self.export("csv", lines))))
+        first = [row for row in rows if row["benchmark"] == "collectives.all_reduce" and row["label_bytes"] == "4"]
+        self.assertEqual(
+            [(row["launch"], row["sample"], float(row["value"])) for row in first],
+            [
+                ("0", "0", 1e-6),
+                ("0", "1", 3e-6),
+                ("1", "0", 2e-6),
+                ("1", "1", 2e-6),
+                ("2", "0", 4e-6),
+                ("2", "1", 4e-6),
+            ],
+        )
+        # Of the launches' medians, 2, 2 and 4.
+        self.assertEqual(
+            {(float(row["median"]), float(row["low"]), float(row["high"]), row["unit"]) for row in first},
+            {(2e-6, 2e-6, 4e-6, "seconds")},
+        )
+        self.assertEqual(len(rows), 6 + 5 * 7)
+
+    def test_a_formula_of_a_stranger_is_none_in_a_spreadsheet(self):
+        lines = made.measured_run()
+        lines[1]["labels"]["backend"] = '=HYPERLINK("http://x")'
+        self.assertIn("'=HYPERLINK", self.export("csv", lines))
+
+    def test_bad_input(self):
+        run = made.write(self.here / "check", *made.failing_run())
+        self.assertRefused(exports, [run], "no measurements; name the record of a bench")
+        self.assertRefused(exports, [run, "--format", "xml"], "--format 'xml'; it is google-benchmark")
+        self.assertRefused(exports, [self.here / "none"], "No such file")
+        self.assertIn("Exit status: 0", self.call(exports, "--help")[1])
+
+
+class ImportTest(ExchangeTest):
+    def imported(self, name, words, *options):
+        file = self.here / name
+        file.write_text(words if isinstance(words, str) else json.dumps(words))
+        status, out, errors = self.call(imports, file, "--out", self.here / "imported", *options)
+        self.assertEqual((status, out, errors), (0, "", ""))
+        return load(self.here / "imported")
+
+    def test_google_benchmark_there_and_back(self):
+        record = self.imported("gb.json", self.export("google-benchmark"))
+        found = {(one.benchmark, one.labels["bytes"]): one for one in record.measurements}
+        one = found["collectives.all_reduce", "4096"]
+        self.assertEqual([round(value * 1e9) for value in one.samples], [3800, 3880, 3960, 4000, 4040, 4120, 4200])
+        self.assertEqual((one.labels["world"], one.labels["backend"]), ("2", "acme"))
+        self.assertTrue(record.complete)
+        schema = Path(__file__).resolve().parents[1] / "schema" / "validate_record.py"
+        subprocess.run([sys.executable, "-B", schema, self.here / "imported" / "run.jsonl"], check=True)
+
+    def test_nccl_tests(self):
+        record = self.imported("nccl.json", NCCL, "--name", "NCCL 2.27")
+        out, inside = record.measurements
+        self.assertEqual(
+            (out.benchmark, out.samples, out.labels),
+            ("collectives.all_reduce", [8e-6], {"backend": "NCCL 2.27", "world": "2", "bytes": "4096", "dtype": "f32"}),
+        )
+        self.assertEqual(
+            (round(out.derived["busbw_bytes_per_second"]), out.answer_checked, inside.answer_checked),
+            (512_000_000, True, False),
+        )
+        self.assertEqual(
+            (inside.benchmark, [round(value * 1e6) for value in inside.samples]),
+            ("collectives.all_reduce_in_place", [9, 10, 11]),
+        )
+
+    def test_osu(self):
+        record = self.imported("osu.txt", OSU, "--name", "Open MPI 5", "--world-size", "4")
+        small, large = record.measurements
+        self.assertEqual(
+            (small.benchmark, small.labels["bytes"], small.samples), ("collectives.all_reduce", "4", [1.5e-6])
+        )
+        # 1 MiB in 200 us, of which each link of a ring of 4 carries 3/2.
+        self.assertAlmostEqual(large.derived["busbw_bytes_per_second"], (1 << 20) / 200e-6 * 1.5)
+
+    def test_osu_names_of_collectives(self):
+        for title, operation in (
+            ("MPI Allgather", "all_gather"),
+            ("MPI All-to-All Personalized Exchange", "all_to_all"),
+            ("MPI Broadcast", "broadcast"),
+            ("MPI Reduce_scatter", "reduce_scatter"),
+            ("MPI Reduce", "reduce"),
+            ("MPI-CUDA Allreduce", "all_reduce"),
+        ):
+            with self.subTest(title):
+                words = f"# OSU {title} Latency Test v7.4\n# Size Avg Latency(us)\n8 2.0\n"
+                (self.here / "x.txt").write_text(words)
+                options = type("Options", (), {"file": "x", "operation": "", "name": "m", "world_size": 2})
+                self.assertEqual(
+                    [one["benchmark"] for one in imports.osu(words, options)], [f"collectives.{operation}"]
+                )
+
+    def test_a_ping_pong_is_half_of_our_round_trip(self):
+        record = self.imported("osu.txt", "# OSU MPI Latency Test v7.4\n# Size Latency (us)\n1 0.5\n")
+        self.assertEqual(
+            (record.measurements[0].benchmark, record.measurements[0].samples), ("collectives.send_recv", [1e-6])
+        )
+
+    def test_a_barrier_has_no_size(self):
+        record = self.imported("osu.txt", "# OSU MPI Barrier Latency Test v7.4\n# Avg Latency(us)\n 0.75\n")
+        self.assertEqual(
+            (record.measurements[0].benchmark, record.measurements[0].samples), ("collectives.barrier", [7.5e-7])
+        )
+        self.assertNotIn("bytes", record.measurements[0].labels)
+
+    def test_bad_input(self):
+        out = ["--out", self.here / "x"]
+        for words, said in (
+            ("", "no measurements of a form that is known"),
+            ("{", "not JSON"),
+            ("{}", "no measurements"),
+            ("a,b\n1,2\n", "no measurements"),
+            ("# OSU MPI Bandwidth Test v7.4\n# Size Bandwidth (MB/s)\n1 2.0\n", "of OSU"),
+            ("# OSU MPI Put Latency Test\n1 2\n", "is no collective of ours"),
+        ):
+            (self.here / "bad").write_text(words)
+            with self.subTest(said=said):
+                self.assertRefused(imports, [self.here / "bad", *out], said)
+        (self.here / "osu.txt").write_text(OSU)
+        self.assertRefused(imports, [self.here / "osu.txt"], "--out")
+        self.assertRefused(
+            imports, [self.here / "osu.txt", *out, "--world-size", "0"], "--world-size 0; it is 1 or more"
+        )
+        self.assertRefused(imports, [self.here / "osu.txt", *out, "--operation", "x"], "--operation 'x'")
+        made.write(self.here / "there", *made.measured_run())
+        self.assertRefused(
+            imports, [self.here / "osu.txt", "--out", self.here / "there"], "there is a record; name another folder"
+        )
+        self.assertIn("Exit status: 0", self.call(imports, "--help")[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
