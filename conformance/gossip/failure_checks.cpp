@@ -1,9 +1,12 @@
 // What goes wrong on the way, and rounds on a thread of their own.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
+#include <thread>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,6 +64,37 @@ gossip::Mixing mixing_that_differs(const std::string& differs, bool is_other, in
           .shares = std::vector(static_cast<std::size_t>(nodes), std::vector<gossip::Shares>{{kept, {sent}}})};
 }
 
+// The lists that a message has, "[1, 2]", in their order.
+std::vector<std::string> lists_in(const std::string& message) {
+  std::vector<std::string> lists;
+  for (std::size_t open = message.find('['); open != std::string::npos; open = message.find('[', open + 1))
+    lists.push_back(message.substr(open, message.find(']', open) + 1 - open));
+  return lists;
+}
+
+// Whether a message has each of these lists of peers, each for itself.
+bool has_lists(const std::string& message, const std::vector<std::vector<int>>& expected) {
+  std::vector<std::string> lists = lists_in(message);
+  return std::ranges::all_of(expected, [&](const std::vector<int>& peers) {
+    const auto found = std::ranges::find(lists, fmt::format("{}", peers));
+    if (found == lists.end()) return false;
+    lists.erase(found);
+    return true;
+  });
+}
+
+// Whether a message has the peers of the node that differs, the last one, and of another node.
+bool has_both_sides(const std::string& message, const std::string& differs, int nodes) {
+  const std::int64_t round = differs == "round" ? 2 : 0;
+  const gossip::Peers last = graph_that_differs(differs, true, nodes).peers(nodes - 1, round);
+  const Graph graph = graph_that_differs(differs, false, nodes);
+  for (int node = 0; node + 1 < nodes; ++node) {
+    const gossip::Peers other = graph.peers(node, 0);
+    if (has_lists(message, {last.out, last.in, other.out, other.in})) return true;
+  }
+  return false;
+}
+
 // A node with another graph, mixing or round than the others, or with the same.
 void unmatched(Context& context) {
   const std::string differs = context.parameters().text("differs");
@@ -69,7 +103,8 @@ void unmatched(Context& context) {
                    mixing_that_differs(differs, is_other, context.size()), {.heartbeat = kShort});
   // Of two or of three distances that are taken in turn, the same as in round 0.
   if (differs == "round" && is_other) push_sum.set_round(2);
-  std::vector<double> x = own_start(context, 2);
+  const std::vector<double> start = own_start(context, 2);
+  std::vector<double> x = start;
   std::string said = "nothing was said";
   try {
     push_sum.mix(buffer_of(x));
@@ -78,12 +113,13 @@ void unmatched(Context& context) {
   } catch (const Error& error) {
     said = fmt::format("another error: {}", error.what());
   }
-  if (differs == "nothing")
+  if (differs == "nothing") {
     EXPECT_EQ(said, "nothing was said") << "GOSSIP-040";
-  else
-    EXPECT_THAT(said,
-                AllOf(HasSubstr("sends to ["), HasSubstr("receives from ["), testing::Not(HasSubstr("another error"))))
-        << "GOSSIP-040";
+    return;
+  }
+  EXPECT_TRUE(has_both_sides(said, differs, context.size())) << "GOSSIP-040: the peers of both sides in: " << said;
+  EXPECT_EQ(x, start) << "GOSSIP-040: values are mixed";
+  EXPECT_EQ(push_sum.weight(), 1) << "GOSSIP-040: the weight is mixed";
 }
 
 // One node's exchange is cut before anything is sent; the others wait.
@@ -187,27 +223,39 @@ void comparison_cut(Context& context) {
   }
 }
 
+// A heartbeat time, and the longest that a node may need on a machine that does other things as well.
+constexpr auto kHalf = std::chrono::milliseconds(500);
+constexpr auto kHalfAndDelays = std::chrono::seconds(5);
+
+// Node 0 stops before round 3; the others go on until they notice it, in that round or in a later one.
 void heartbeat(Context& context) {
   EXPECT_EQ(gossip::PushSumOptions().heartbeat, std::chrono::seconds(300)) << "GOSSIP-043: the default";
   const auto own = context.world().duplicate();
-  if (context.rank() == 0) {  // stops
+  if (context.rank() == 0) {
     context.world().barrier();
     return;
   }
-  constexpr auto limit = std::chrono::milliseconds(200);
-  PushSum push_sum(*own, live_graph("ring", context.size()), {}, {.heartbeat = limit, .verifies = false});
+  const Graph graph = live_graph("n-peer-exponential", context.size());
+  PushSum push_sum(*own, graph, {}, {.heartbeat = kHalf, .verifies = false});
+  constexpr std::int64_t first = 3;
+  push_sum.set_round(first);
   std::vector<double> x = own_start(context, 2);
-  const auto begin = std::chrono::steady_clock::now();
   std::string said = "nothing was said";
+  auto begin = std::chrono::steady_clock::now();
   try {
-    for (int round = 0; round < context.size(); ++round) push_sum.mix(buffer_of(x));
+    for (int round = 0; round < context.size(); ++round) {
+      begin = std::chrono::steady_clock::now();
+      push_sum.mix(buffer_of(x));
+    }
   } catch (const comm::TimeoutError& error) {
     said = error.what();
   } catch (const comm::PeerFailed& error) {
     said = error.what();
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << "GOSSIP-043";
-  EXPECT_THAT(said, AllOf(HasSubstr("round 0 of gossip"), HasSubstr("receives from ["))) << "GOSSIP-043";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kHalfAndDelays) << "GOSSIP-043";
+  const gossip::Peers peers = graph.peers(context.rank(), push_sum.round());
+  EXPECT_THAT(said, HasSubstr(fmt::format("round {}", push_sum.round()))) << "GOSSIP-043: the round";
+  EXPECT_TRUE(has_lists(said, {peers.out, peers.in})) << "GOSSIP-043: the peers in: " << said;
   context.world().barrier();
 }
 
@@ -388,28 +436,47 @@ void thread_interrupted(Context& context) {
   EXPECT_NEAR(thread.weight(), expected.weights[rank], 1e-13) << "GOSSIP-046";
 }
 
-// A wire that stays cut.
+// A wire that stays cut: the round is abandoned when the heartbeat time has passed, not before, and not tried again.
 void thread_gives_up(Context& context) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto limit = std::chrono::seconds(1), delays = std::chrono::seconds(5);
   const bool is_cut = context.parameters().text("wire") == "cut";
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
-  std::atomic<int> starts = 0;
+  StartTimes starts;
   if (is_cut) wire = std::make_unique<BrokenWire>(std::move(wire), starts);
   GossipThread thread(std::move(wire), live_graph("ring", context.size()), {},
-                      {.heartbeat = is_cut ? std::chrono::seconds(1) : kLong, .verifies = false});
+                      {.heartbeat = is_cut ? limit : kLong, .verifies = false});
   std::vector<double> values = own_start(context, 2);
   const std::array<Buffer, 1> x{buffer_of(values)};
+  const auto begin = Clock::now();
   EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-048";
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(6);
+  const auto end = Clock::now() + limit + delays;
   bool is_given_up = false;
   auto collected = GossipThread::Collected::interrupted;
-  while (!is_given_up && collected == GossipThread::Collected::interrupted && std::chrono::steady_clock::now() < end)
-    try {
+  while (!is_given_up && collected == GossipThread::Collected::interrupted && Clock::now() < end) try {
       collected = thread.collect(x, true);
     } catch (const comm::TimeoutError&) {
       is_given_up = true;
     }
-  EXPECT_EQ(is_given_up, is_cut) << "GOSSIP-048: given up behind the heartbeat time";
+  EXPECT_EQ(is_given_up, is_cut) << "GOSSIP-048: given up after the heartbeat time";
   EXPECT_EQ(collected, is_cut ? GossipThread::Collected::interrupted : GossipThread::Collected::mixed) << "GOSSIP-048";
+  if (!is_cut) return;
+  EXPECT_GE(Clock::now() - begin, limit) << "GOSSIP-048: given up before the heartbeat time has passed";
+  const std::size_t tried = starts.times().size();
+  std::this_thread::sleep_for(limit / 2);
+  EXPECT_EQ(starts.times().size(), tried) << "GOSSIP-048: tried again after it was abandoned";
+}
+
+// The pauses between attempts, but for the last, which the heartbeat time may have cut. Other work on the machine makes
+// some of them longer and none shorter, so that the middle one of the first half and the least of the second are
+// compared.
+bool pauses_grow(const std::vector<std::chrono::steady_clock::time_point>& starts) {
+  std::vector<std::chrono::nanoseconds> pauses;
+  for (std::size_t i = 1; i + 1 < starts.size(); ++i) pauses.emplace_back(starts[i] - starts[i - 1]);
+  if (pauses.size() < 4) return false;
+  const auto middle = pauses.begin() + static_cast<std::ptrdiff_t>(pauses.size() / 2);
+  std::sort(pauses.begin(), middle);
+  return 2 * *std::min_element(middle, pauses.end()) > 3 * pauses[pauses.size() / 4];
 }
 
 // How often a round is repeated over a wire that stays cut, and what is said in the end; nothing is over one that is
@@ -417,7 +484,7 @@ void thread_gives_up(Context& context) {
 void thread_pauses(Context& context) {
   const bool is_cut = context.parameters().text("wire") == "cut";
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
-  std::atomic<int> starts = 0;
+  StartTimes starts;
   if (is_cut) wire = std::make_unique<BrokenWire>(std::move(wire), starts);
   std::string said = "nothing was said";
   const Graph graph = live_graph("ring", context.size());
@@ -437,18 +504,31 @@ void thread_pauses(Context& context) {
     EXPECT_EQ(said, "nothing was said") << "GOSSIP-110";
     return;
   }
-  // Pauses of 1, 2, 4, … 512 and then 750 ms are more than the heartbeat time behind 14 attempts.
-  EXPECT_GE(starts, 2) << "GOSSIP-110: attempts";
-  EXPECT_LE(starts, 20) << "GOSSIP-110: attempts";
+  const auto attempts = starts.times();
+  EXPECT_LE(attempts.size(), 20U) << "GOSSIP-110: attempts within 3 s whose pauses grow";
+  EXPECT_TRUE(pauses_grow(attempts)) << "GOSSIP-110: " << attempts.size() << " attempts whose pauses do not grow";
   const gossip::Peers peers = graph.peers(context.rank(), 0);
-  EXPECT_THAT(said,
-              AllOf(HasSubstr(fmt::format("receives from [{}]", peers.in.front())),
-                    HasSubstr(fmt::format("sends to [{}]", peers.out.front())), HasSubstr("a wire that a check cut")))
-      << "GOSSIP-110";
+  EXPECT_TRUE(has_lists(said, {peers.in, peers.out})) << "GOSSIP-110: the peers in: " << said;
+  EXPECT_THAT(said, HasSubstr(BrokenWire::kCause)) << "GOSSIP-110: the cause";
+}
+
+// Whether the thread reports an error: to a caller that waits, or to one that asks again and again.
+bool reports_error(GossipThread& thread, std::span<const Buffer> x, bool waits) {
+  const auto end = std::chrono::steady_clock::now() + kHalfAndDelays;
+  try {
+    while (std::chrono::steady_clock::now() < end) {
+      if (thread.collect(x, waits) == GossipThread::Collected::mixed) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  } catch (const Error&) {
+    return true;
+  }
+  return false;
 }
 
 // The thread says that a peer has stopped, and ends.
 void thread_stops(Context& context) {
+  const std::string& ends_by = context.parameters().text("ends_by");
   auto own = context.world().duplicate();
   if (context.rank() == 0) {
     context.world().barrier();
@@ -459,15 +539,16 @@ void thread_stops(Context& context) {
   const Graph graph = live_graph("ring", context.size());
   const gossip::Peers peers = graph.peers(context.rank(), 0);
   const bool meets_it = peers.in.front() == 0 || peers.out.front() == 0;
-  const auto begin = std::chrono::steady_clock::now();
-  {
-    GossipThread thread(std::move(own), graph, {}, {.heartbeat = std::chrono::milliseconds(200), .verifies = false});
-    EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-047";
-    if (context.parameters().text("ends_by") == "collecting" && meets_it) {
-      EXPECT_THROW((void)thread.collect(x, true), Error) << "GOSSIP-047";
-    }
+  GossipThread thread(std::move(own), graph, {}, {.heartbeat = kHalf, .verifies = false});
+  auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-047";
+  if (ends_by != "closing" && meets_it) {
+    EXPECT_TRUE(reports_error(thread, x, ends_by == "collecting")) << "GOSSIP-047: no error is reported";
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kHalfAndDelays) << "GOSSIP-047: the error";
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << "GOSSIP-047";
+  begin = std::chrono::steady_clock::now();
+  thread.close();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kHalfAndDelays) << "GOSSIP-047: the end of the thread";
   context.world().barrier();
 }
 
@@ -507,11 +588,11 @@ void add_gossip_failure_checks(suite::Suite& suite) {
       {{"graph", {"n-peer-exponential", "hub"}}, {"again", {"here", "elsewhere"}}, {"call", {"2", "7", "13", "999"}}},
       confirmed_pieces, {2, 3, 4}, {Capability::failure_detection}, true);
   add("failure.unconfirmed", "GOSSIP-203@2085", {{"node", {"mute", "talking"}}}, unconfirmed, {2, 3, 4}, {}, true);
-  add("thread.pauses", "GOSSIP-110@9db2", {{"wire", {"cut", "whole"}}}, thread_pauses, {2, 3},
+  add("thread.pauses", "GOSSIP-110@d1c6", {{"wire", {"cut", "whole"}}}, thread_pauses, {2, 3},
       {Capability::thread_multiple}, true);
   add("thread.gives_up", "GOSSIP-048@2187", {{"wire", {"cut", "whole"}}}, thread_gives_up, {2, 3, 4},
       {Capability::thread_multiple}, true);
-  add("thread.stops", "GOSSIP-047@c1e0", {{"ends_by", {"collecting", "closing"}}}, thread_stops, {2, 3, 4},
+  add("thread.stops", "GOSSIP-047@c1e0", {{"ends_by", {"collecting", "polling", "closing"}}}, thread_stops, {2, 3, 4},
       {Capability::thread_multiple, Capability::failure_detection}, true);
 }
 

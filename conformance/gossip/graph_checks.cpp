@@ -1,5 +1,6 @@
 // Who sends to whom: properties of graphs, judged by definitions of their own.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -105,8 +106,7 @@ std::string edges_of_the_name(const GraphQuestion& question, const AskedGraph& g
     const auto& book = got.books[static_cast<std::size_t>(from)];
     for (int to = 0; to < question.nodes; ++to) {
       const bool is_there = std::ranges::find(book, to) != book.end();
-      const bool belongs = is_edge(question, from, to);
-      if (is_there != belongs && from != to)
+      if (is_there != is_edge(question, from, to))
         return fmt::format("node {} {} node {}", from, is_there ? "can send to" : "cannot send to", to);
     }
   }
@@ -129,31 +129,57 @@ void named(Context& context) {
     }
 }
 
-// Books hold every distance up to the largest power that fits, however large the world is.
+// The peers at the distances that `distances_of` makes of every power of the base below the number of nodes, in the
+// lists of the first and the last node. "" when none is missing.
+using DistancesOfPower = std::function<std::vector<std::int64_t>(std::int64_t power)>;
+std::string missing_level(suite::Adapter& adapter, json args, int base, const DistancesOfPower& distances_of) {
+  const std::int64_t nodes = args.at("world_size");
+  args["book_rows"] = {0, nodes - 1};
+  return problem_of(adapter, kGraph, args, [&](const json& result) -> std::string {
+    for (const std::int64_t node : {std::int64_t{0}, nodes - 1}) {
+      const auto book = result.at("book_rows").at(std::to_string(node)).get<std::vector<std::int64_t>>();
+      const std::set<std::int64_t> peers(book.begin(), book.end());
+      for (std::int64_t power = 1; power <= nodes - 1; power *= base)
+        for (const std::int64_t distance : distances_of(power)) {
+          const std::int64_t peer = ((node + distance) % nodes + nodes) % nodes;
+          if (peer != node && !peers.contains(peer))
+            return fmt::format("{}: node {} has no peer at distance {}: {}", args.dump(), node, distance, book);
+        }
+    }
+    return {};
+  });
+}
+
 void levels(Context& context) {
   const int peers = static_cast<int>(context.parameters().number("peers"));
   for (std::int64_t power = 1; power < (1 << 20); power *= peers + 1)
     for (const std::int64_t nodes : {power, power + 1, power + 2}) {
       if (nodes < 2) continue;
-      std::int64_t largest = 1;
-      while (largest * (peers + 1) <= nodes - 1) largest *= peers + 1;
-      const json args{
-          {"graph", "n-peer-exponential"}, {"world_size", nodes}, {"peers_per_itr", peers}, {"book_rows", {0}}};
-      const Answer answer = answer_to(context.adapter(), kGraph, args);
-      if (answer.is_refused()) {
-        if (nodes > 2 * peers) return report_words(fmt::format("{} is refused: {}", args.dump(), answer.message));
-        continue;
-      }
-      std::vector<std::int64_t> book;
-      try {
-        book = answer.result.at("book_rows").at("0").get<std::vector<std::int64_t>>();
-      } catch (const json::exception& error) {
-        return report_words(
-            fmt::format("{} is answered in another form: {}", args.dump(), suite::words_without_library(error.what())));
-      }
-      if (std::ranges::find(book, largest) == book.end())
-        return report_words(
-            fmt::format("{} nodes, {} peers: distance {} is missing from {}", nodes, peers, largest, book));
+      const json args{{"graph", "n-peer-exponential"}, {"world_size", nodes}, {"peers_per_itr", peers}};
+      // A list with fewer entries than peers is rejected; above this number of nodes there are enough.
+      if (nodes <= 2 * peers && answer_to(context.adapter(), kGraph, args).is_refused()) continue;
+      const std::string problem =
+          missing_level(context.adapter(), args, peers + 1, [](std::int64_t at) { return std::vector{at}; });
+      if (!problem.empty()) return report_words(problem);
+    }
+}
+
+// The graphs whose base is 2. Nodes of a bipartite one are joined at odd distances: 1, and one above each power.
+void levels_of_two(Context& context) {
+  const std::string& graph = context.parameters().text("graph");
+  const bool two_sides = graph == "bipartite-exponential";
+  const auto distances = [&](std::int64_t power) -> std::vector<std::int64_t> {
+    if (graph == "static-exponential") return {power};
+    if (!two_sides) return {power, -power};
+    if (power == 1) return {1, -1};
+    return {1 + power, -1 - power};
+  };
+  for (std::int64_t power = 1; power < (1 << 20); power *= 2)
+    for (const std::int64_t nodes : {power, power + 1, power + 2}) {
+      if (nodes < 2 || (two_sides && nodes % 2 != 0)) continue;
+      const std::string problem =
+          missing_level(context.adapter(), {{"graph", graph}, {"world_size", nodes}}, 2, distances);
+      if (!problem.empty()) return report_words(problem);
     }
 }
 
@@ -447,9 +473,11 @@ void add_gossip_graph_checks(suite::Suite& suite) {
   const suite::Axis all{"graph", all_graphs()};
   add("inverse", "GOSSIP-010@92a7", {all}, inverse);
   add("no_repeats", "GOSSIP-011@4ec6", {all}, no_repeats);
-  add("named", "GOSSIP-012@1a92", {all}, named);
+  add("named", "GOSSIP-012@215b", {all}, named);
   add("levels", "GOSSIP-013@5e1a", {{"peers", {"1", "2", "3", "4", "9"}}}, levels, {kGraph},
       of_graphs({"n-peer-exponential"}));
+  add("levels_of_two", "GOSSIP-013@5e1a",
+      {{"graph", {"bipartite-exponential", "directed-exponential", "static-exponential"}}}, levels_of_two);
   add("one_node", "GOSSIP-014@4d3b", {all}, one_node, {kGraph, "gossip.simulate", "gossip.topology"},
       {of_case,
        {"gossip.simulate", "graph", {}, "graph"},

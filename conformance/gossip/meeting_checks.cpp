@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 
 #include <gtest/gtest.h>
 
@@ -122,21 +123,31 @@ void cut(Context& context) {
   EXPECT_EQ(disturbed.reported_weight(), undisturbed.weight()) << "GOSSIP-201: the weight";
 }
 
-// Node 0's wire, or nobody's, lets nothing through but messages.
+// Node 0's wire, or nobody's, lets nothing through but messages. If it is node 0's, no node exchanges in place, and the
+// values are those of nodes that do.
 void some_alone(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
-  std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
-  if (context.parameters().text("wire") == "of_one" && context.rank() == 0)
-    wire = std::make_unique<WireOfMessages>(std::move(wire));
+  const bool is_alone = context.parameters().text("wire") == "of_one";
+  const auto quiet = context.world().duplicate();
+  auto counting = std::make_unique<CountingExchanges>(context.world().duplicate());
+  const CountingExchanges& counted = *counting;
+  std::unique_ptr<comm::Communicator> wire = std::move(counting);
+  if (is_alone && context.rank() == 0) wire = std::make_unique<WireOfMessages>(std::move(wire));
   PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kPatience});
+  PushSum unchanged(*quiet, graph, live_mixing("skewed"), {.heartbeat = kPatience});
   World expected = start_of(context, 2);
-  std::vector<double> x = expected.numerators[static_cast<std::size_t>(context.rank())];
+  std::vector<double> x = expected.numerators[static_cast<std::size_t>(context.rank())], smooth = x;
   for (int round = 0; round < 4; ++round) {
     push_sum.mix(buffer_of(x));
+    unchanged.mix(buffer_of(smooth));
+    EXPECT_EQ(x, smooth) << "GOSSIP-202: values behind round " << round;
     deal_out(expected, graph, "skewed", round);
     for (std::size_t i = 0; i < x.size(); ++i)
       EXPECT_NEAR(x[i], expected.numerators[static_cast<std::size_t>(context.rank())][i], 1e-13)
           << "GOSSIP-202: element " << i << " behind round " << round;
+  }
+  if (is_alone) {
+    EXPECT_EQ(counted.exchanges, 0) << "GOSSIP-202: exchanges in place beside a node of messages only";
   }
 }
 

@@ -95,19 +95,37 @@ class WireOfTheHost final : public comm::CommunicatorDecorator {
   comm::Capabilities capabilities_;
 };
 
-/// Fails every start of calls, and counts them.
+/// When calls were started, by any thread.
+class StartTimes {
+ public:
+  void add() {
+    const std::lock_guard lock(mutex_);
+    times_.push_back(std::chrono::steady_clock::now());
+  }
+  [[nodiscard]] std::vector<std::chrono::steady_clock::time_point> times() const {
+    const std::lock_guard lock(mutex_);
+    return times_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::chrono::steady_clock::time_point> times_;
+};
+
+/// Fails every start of calls, and notes when.
 class BrokenWire final : public comm::CommunicatorDecorator {
  public:
-  BrokenWire(std::unique_ptr<comm::Communicator> inner, std::atomic<int>& starts)
+  static constexpr const char* kCause = "a wire that a check cut";
+  BrokenWire(std::unique_ptr<comm::Communicator> inner, StartTimes& starts)
       : CommunicatorDecorator(std::move(inner)), starts_(starts) {}
 
  private:
   comm::Work do_start(std::span<const comm::Call>) override {
-    ++starts_;
-    throw RuntimeFailure("a wire that a check cut");
+    starts_.add();
+    throw RuntimeFailure(kCause);
   }
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
-  std::atomic<int>& starts_;
+  StartTimes& starts_;
 };
 
 /// Posts the sends of a start in reverse, and receives where they stand: a later message overtakes an earlier one.
@@ -171,6 +189,23 @@ class WireOfMessages final : public comm::CommunicatorDecorator {
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
     return std::make_unique<WireOfMessages>(std::move(group));
   }
+};
+
+/// Counts the exchanges of two members that are made in place.
+class CountingExchanges final : public comm::CommunicatorDecorator, private comm::PairExchanges {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+  std::atomic<int> exchanges{0};
+  comm::PairExchanges* pair_exchanges() override { return inner().pair_exchanges() == nullptr ? nullptr : this; }
+
+ private:
+  [[nodiscard]] const comm::Communicator& of_group() const override { return *this; }
+  comm::Work do_start(const comm::PairExchange& exchange) override {
+    ++exchanges;
+    return inner().pair_exchanges()->start(exchange);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override { return CommunicatorDecorator::do_start(calls); }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
 };
 
 /// Notes what is started together.

@@ -85,14 +85,16 @@ void Agreement::judge(const comm::Communicator& group, std::int64_t round, const
     const auto middle = begin + header(node, 1);
     peers[node] = {{begin, middle}, {middle, middle + header(node, 2)}};
   }
-  if (const std::string problem = first_mismatch(peers); !problem.empty())
-    throw comm::MismatchError(fmt::format("round {} of gossip over group {}: {}", round, group.group().name, problem));
+  const std::string problem = first_mismatch(peers);
   for (std::size_t node = 1; node < nodes; ++node)
     if (header(node, 0) != header(0, 0))
       throw comm::MismatchError(
-          fmt::format("gossip over group {}: nodes 0 and {} have other graphs, mixings or rounds; "
-                      "node 0 {}, node {} {}",
-                      group.group().name, node, words_of(peers[0]), node, words_of(peers[node])));
+          fmt::format("round {} of gossip over group {}: nodes 0 and {} have other graphs, mixings or rounds; "
+                      "node 0 {}, node {} {}{}{}",
+                      round, group.group().name, node, words_of(peers[0]), node, words_of(peers[node]),
+                      problem.empty() ? "" : "; ", problem));
+  if (!problem.empty())
+    throw comm::MismatchError(fmt::format("round {} of gossip over group {}: {}", round, group.group().name, problem));
   bool all_can = true;
   for (std::size_t node = 0; node < nodes; ++node) all_can = all_can && header(node, 3) != 0;
   all_meet_ = all_can;
