@@ -1,5 +1,7 @@
 // A checker of schedules names each fault that is planted, accepts whatever is right, and counts what a schedule keeps.
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,8 @@
 namespace plumbline::conformance {
 
 using nlohmann::json;
+using schedules::Action;
+using schedules::ActionKind;
 using schedules::Schedule;
 using suite::Context;
 using suite::Door;
@@ -23,25 +27,44 @@ struct Planted {
   std::vector<std::string> rows;
   int micro_batches = 1;
   std::vector<int> stage_to_rank = {0, 1};
-  // The problem that must be among those named, on this rank.
+  // The problems that must be among those named, on this rank: of a cycle on it or on a higher one. Each is of the
+  // stage and micro-batch of one of these actions, or of any; which of a backward's halves is named is left open.
   const char* kind = "";
   int rank = 0;
+  std::vector<std::string> actions = {};
 };
 
 const std::vector<Planted>& planted() {
   static const std::vector<Planted> list{
-      {"doubled_forward", {"0F0,0F0,0B0", "1F0,1B0"}, 1, {0, 1}, "doubled", 0},
-      {"doubled_backward", {"0F0,0B0,0B0", "1F0,1B0"}, 1, {0, 1}, "doubled", 0},
-      {"backward_and_halves", {"0F0,0B0", "1F0,1B0,1I0,1W0"}, 1, {0, 1}, "doubled", 1},
-      {"missing_forward", {"0F0,0B0,0B1", "1F0,1B0,1F1,1B1"}, 2, {0, 1}, "missing", 0},
-      {"missing_backward", {"0F0,0F1,0B0,0I0,0W0", "1F0,1B0,1F1,1B1"}, 2, {0, 1}, "missing", 0},
-      {"missing_weight_gradient", {"0F0,0I0", "1F0,1B0"}, 1, {0, 1}, "missing", 0},
-      {"wrong_rank", {"0F0,0B0,1B0", "1F0"}, 1, {0, 1}, "wrong_rank", 0},
-      {"no_such_micro_batch", {"0F0,0B0,0F1,0B1", "1F0,1B0"}, 1, {0, 1}, "range", 0},
-      {"backward_first", {"0B0,0F0", "1F0,1B0"}, 1, {0, 1}, "dependency", 0},
-      {"weight_gradient_first", {"0F0,0W0,0I0", "1F0,1B0"}, 1, {0, 1}, "dependency", 0},
-      {"after_reduction", {"0F0,0I0,0REDUCE_GRAD,0W0", "1F0,1B0,1REDUCE_GRAD"}, 1, {0, 1}, "after_reduction", 0},
+      {"doubled_forward", {"0F0,0F0,0B0", "1F0,1B0"}, 1, {0, 1}, "doubled", 0, {"0F0"}},
+      {"doubled_backward", {"0F0,0B0,0B0", "1F0,1B0"}, 1, {0, 1}, "doubled", 0, {"0B0"}},
+      {"doubled_both", {"0F0,0F0,0B0,0B0,0F1,0B1", "1F0,1B0,1F1,1B1"}, 2, {0, 1}, "doubled", 0, {"0F0", "0B0"}},
+      {"backward_and_halves", {"0F0,0B0", "1F0,1B0,1I0,1W0"}, 1, {0, 1}, "doubled", 1, {"1B0"}},
+      {"missing_forward", {"0F0,0B0,0B1", "1F0,1B0,1F1,1B1"}, 2, {0, 1}, "missing", 0, {"0F1"}},
+      {"missing_backward", {"0F0,0F1,0B0,0I0,0W0", "1F0,1B0,1F1,1B1"}, 2, {0, 1}, "missing", 0, {"0B1"}},
+      {"missing_weight_gradient", {"0F0,0I0", "1F0,1B0"}, 1, {0, 1}, "missing", 0, {"0W0"}},
+      {"wrong_rank", {"0F0,0B0,1B0", "1F0"}, 1, {0, 1}, "wrong_rank", 0, {"1B0"}},
+      {"no_such_micro_batch", {"0F0,0B0,0F1,0B1", "1F0,1B0"}, 1, {0, 1}, "range", 0, {"0F1", "0B1"}},
+      {"backward_first", {"0B0,0F0", "1F0,1B0"}, 1, {0, 1}, "dependency", 0, {"0B0"}},
+      {"weight_gradient_first", {"0F0,0W0,0I0", "1F0,1B0"}, 1, {0, 1}, "dependency", 0, {"0W0"}},
+      {"forward_first", {"1F0,0F0,1B0,0B0"}, 1, {0, 0}, "dependency", 0, {"1F0"}},
+      {"backward_of_the_earlier_stage_first", {"0F0,1F0,0B0,1B0"}, 1, {0, 0}, "dependency", 0, {"0B0"}},
+      {"forward_before_its_message",
+       {"0F0,0SEND_F0,0RECV_B0,0B0", "1F0,1RECV_F0,1B0,1SEND_B0"},
+       1,
+       {0, 1},
+       "dependency",
+       1,
+       {"1F0"}},
+      {"after_reduction",
+       {"0F0,0I0,0REDUCE_GRAD,0W0", "1F0,1B0,1REDUCE_GRAD"},
+       1,
+       {0, 1},
+       "after_reduction",
+       0,
+       {"0W0"}},
       {"circle", {"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"}, 2, {0, 1}, "cycle", 0},
+      {"circle_beside_a_rank", {"0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1", "2F0,2F1,2B1,2B0"}, 2, {0, 1, 2}, "cycle", 1},
       {"missing_send", {"0F0,0RECV_B0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"}, 1, {0, 1}, "missing_send", 0},
       {"missing_receive", {"0F0,0SEND_F0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"}, 1, {0, 1}, "missing_receive", 0},
       {"never_waited_for",
@@ -80,21 +103,39 @@ std::vector<std::string> names_of(const std::vector<std::string>& kinds) {
   return names;
 }
 
+// Whether it is of the same stage and micro-batch, and of a forward as that is.
+bool is_about(const json& problem, const std::string& action) {
+  const Action expected = schedules::parse_row(action).at(0);
+  const Action found = schedules::parse_row(problem.at("action").get<std::string>()).at(0);
+  return found.stage == expected.stage && found.micro_batch == expected.micro_batch &&
+         (found.kind == ActionKind::forward) == (expected.kind == ActionKind::forward);
+}
+
+// An error of the kind that was planted, and on its rank.
+bool is_planted(const json& problem, const Planted& one) {
+  if (problem.at("kind") != one.kind || problem.at("severity") != "error") return false;
+  if (problem.at("rank") == one.rank) return true;
+  return problem.at("kind") == "cycle" && problem.at("rank").get<int>() > one.rank;
+}
+
 void names_the_fault(Context& context) {
   const auto one = std::ranges::find(planted(), context.parameters().text("fault"), &Planted::name);
-  report_words(problem_of(context.adapter(), "schedules.check",
-                          question_of_rows(one->rows, one->stage_to_rank, one->micro_batches),
-                          [&](const json& result) -> std::string {
-                            if (result.at("valid").get<bool>()) return fmt::format("{} is valid", one->name);
-                            for (const json& problem : result.at("problems")) {
-                              const bool is_it = problem.at("kind") == one->kind && problem.at("severity") == "error";
-                              // Who is in a cycle may be named at any of its ranks.
-                              if (is_it && (problem.at("rank") == one->rank || problem.at("kind") == "cycle"))
-                                return {};
-                            }
-                            return fmt::format("no '{}' on rank {} among {}", one->kind, one->rank,
-                                               result.at("problems").dump().substr(0, 300));
-                          }));
+  const json args = question_of_rows(one->rows, one->stage_to_rank, one->micro_batches);
+  report_words(problem_of(context.adapter(), "schedules.check", args, [&](const json& result) -> std::string {
+    if (result.at("valid").get<bool>()) return fmt::format("{} is valid", one->name);
+    const json& problems = result.at("problems");
+    const auto is_named = [&](const std::string& action) {
+      return std::ranges::any_of(problems, [&](const json& problem) {
+        return is_planted(problem, *one) && (action.empty() || is_about(problem, action));
+      });
+    };
+    const std::vector<std::string> actions = one->actions.empty() ? std::vector<std::string>{""} : one->actions;
+    for (const std::string& action : actions)
+      if (!is_named(action))
+        return fmt::format("no '{}' {} on rank {} among {}", one->kind, action, one->rank,
+                           problems.dump().substr(0, 300));
+    return {};
+  }));
 }
 
 // ---- waiting ----

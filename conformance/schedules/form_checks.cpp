@@ -396,7 +396,8 @@ class Traces {
     std::vector<TraceCell> cells;
     std::size_t next = 0;
     bool posted = false;
-    int unmet = 0;  // messages of the cell
+    int unmet = 0;   // messages of the cell
+    int stages = 0;  // that it has computed something of
     std::set<Value> arrived;
   };
   struct Sent {
@@ -414,7 +415,7 @@ class Traces {
     if (rank.next == rank.cells.size()) return false;
     const TraceCell& cell = rank.cells[rank.next];
     if (cell.computation) {
-      compute(rank, *cell.computation);
+      compute(number, *cell.computation);
     } else {
       if (!rank.posted) post(number, cell);
       if (rank.unmet > 0) return false;
@@ -424,7 +425,18 @@ class Traces {
     return true;
   }
 
-  void compute(const Rank& rank, const Action& action) {
+  // All computations of a stage are on one rank, each of which has the same number of stages.
+  void hold(std::size_t number, int stage) {
+    const auto [holder, is_new] = holders_.try_emplace(stage, number);
+    if (is_new) ++ranks_[number].stages;
+    if (holder->second != number)
+      problem_ = fmt::format("stage {} is computed on ranks {} and {}", stage, holder->second, number);
+    if (ranks_[number].stages > shape_.chunks) problem_ = fmt::format("rank {} computes too many stages", number);
+  }
+
+  void compute(std::size_t number, const Action& action) {
+    const Rank& rank = ranks_[number];
+    hold(number, action.stage);
     const bool back = action.kind != ActionKind::forward;
     const int from = action.stage + (back ? 1 : -1), stages = shape_.ranks * shape_.chunks;
     const std::string words = to_string(action);
@@ -450,7 +462,9 @@ class Traces {
         continue;
       }
       const Value value{message.gradient, message.stage, message.micro_batch};
-      if (!done_.contains(value)) problem_ = fmt::format("rank {} sends what it has not made", number);
+      const auto holder = holders_.find(message.stage);
+      if (!done_.contains(value) || holder == holders_.end() || holder->second != number)
+        problem_ = fmt::format("rank {} sends what it has not made", number);
       ways_[{number, peer, message.gradient}].sent.push_back({number, value});
       meet({number, peer, message.gradient});
     }
@@ -471,6 +485,7 @@ class Traces {
   bool forward_only_;
   std::vector<Rank> ranks_;
   std::map<Way, Queues> ways_;
+  std::map<int, std::size_t> holders_;  // of each stage, the rank that computes it
   std::set<Value> done_;
   std::string problem_;
 };

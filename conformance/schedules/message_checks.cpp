@@ -85,7 +85,9 @@ class Couriers {
     callbacks.release = [this](const Action& message) { take_back(message); };
     return callbacks;
   }
-  [[nodiscard]] std::ptrdiff_t released() const { return released_; }
+  // How often each message's memory was asked for, and given back, by the message.
+  [[nodiscard]] const std::map<std::string, int>& asked() const { return asked_; }
+  [[nodiscard]] const std::map<std::string, int>& released() const { return released_; }
 
  private:
   struct Memory {
@@ -113,6 +115,7 @@ class Couriers {
   }
 
   std::vector<comm::Buffer> memory_of(const Action& message) {
+    ++asked_[name_of(message)];
     const auto boundary = static_cast<std::size_t>(boundary_of(message));
     if (message.kind == ActionKind::send_metadata)
       return {sent_[boundary].tell(message.micro_batch, payload_(message.stage, message.micro_batch))};
@@ -144,11 +147,12 @@ class Couriers {
     }
   }
 
+  // Of a receive the values are there, which it does not say earlier; they are still to be used.
   void take_back(const Action& message) {
-    ++released_;
+    ++released_[name_of(message)];
     if (is_told(message)) return;
-    if (!is_send(message.kind)) return;
     expect_right(message, "when it was over");
+    if (!is_send(message.kind)) return;
     for (Bytes& bytes : memory_[name_of(message)].bytes) std::ranges::fill(bytes, kGivenBack);
   }
 
@@ -156,7 +160,7 @@ class Couriers {
   const Payload payload_;
   std::vector<DescriptionExchange> sent_, heard_;  // by the stage whose output it is
   std::map<std::string, Memory> memory_;
-  std::ptrdiff_t released_ = 0;
+  std::map<std::string, int> asked_, released_;
 };
 
 struct Mailing {
@@ -175,8 +179,12 @@ void mail(Context& context, const Mailing& mailing) {
   Couriers couriers(schedule, mailing.payload, mailing.told);
   (void)schedules::run_rank(context.world(), schedule, couriers.callbacks(), mailing.options);
   const auto& actions = schedule.ranks[static_cast<std::size_t>(context.rank())];
-  EXPECT_EQ(couriers.released(), std::ranges::count_if(actions, schedules::is_message, &Action::kind))
-      << "messages that were given back";
+  std::map<std::string, int> once;
+  for (const Action& action : actions)
+    if (schedules::is_message(action.kind))
+      once[to_string(Action{.kind = action.kind, .stage = action.stage, .micro_batch = action.micro_batch})] = 1;
+  EXPECT_EQ(couriers.asked(), once) << "messages whose memory was asked for";
+  EXPECT_EQ(couriers.released(), once) << "messages that were given back";
   context.world().barrier();  // memory lives until all has arrived, also what nobody waited for
 }
 

@@ -26,20 +26,17 @@ struct Interval {
   int begin = 0, end = 0;
 };
 
-// "" when each of `items` has one owner among the parts, which lie one after the other.
+// "" when each part begins where the part before it ends, empty ones as well, the first at 0, and the last ends at
+// `items`: then each item has one owner.
 std::string problem_of_cover(const std::vector<Interval>& parts, int items) {
-  std::vector<int> owners(static_cast<std::size_t>(items));
-  int last = -1;
-  for (std::size_t part = 0; part < parts.size(); ++part)
-    for (int item = parts[part].begin; item < parts[part].end; ++item) {
-      if (item < 0 || item >= items) return fmt::format("part {} has item {} of {}", part, item, items);
-      if (++owners[static_cast<std::size_t>(item)] > 1) return fmt::format("item {} has two owners", item);
-      if (item < last) return fmt::format("part {} has item {}, an earlier one item {}", part, item, last);
-      last = item;
-    }
-  for (int item = 0; item < items; ++item)
-    if (owners[static_cast<std::size_t>(item)] == 0) return fmt::format("item {} has no owner", item);
-  return {};
+  int end = 0;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    if (parts[part].begin != end || parts[part].end < end)
+      return fmt::format("part {} is [{}, {}), the parts before it end at {}", part, parts[part].begin, parts[part].end,
+                         end);
+    end = parts[part].end;
+  }
+  return end == items ? "" : fmt::format("the parts end at {} of {} items", end, items);
 }
 
 std::string problem_of_cover(const Numbers& boundaries, int items, int parts) {
@@ -79,7 +76,7 @@ void every_item_once(Context& context) {
                       [&](const json& result) {
                         std::vector<Interval> found;
                         for (const json& chunks : result.at("parts"))
-                          found.push_back({chunks.at(0).at(0), chunks.at(0).at(1)});
+                          for (const json& part : chunks) found.push_back({part.at(0), part.at(1)});
                         if (static_cast<int>(found.size()) != parts)
                           return fmt::format("{} parts instead of {}", found.size(), parts);
                         return problem_of_cover(found, items);

@@ -205,6 +205,10 @@ void lag_of_h1(const json& args, int rank, Actions& actions) {
   actions = later;
 }
 
+void lag_of_h1_when_many(const json& args, int rank, Actions& actions) {
+  if (micro_batches_of(args) > 2 * ranks_of(args) + 1) lag_of_h1(args, rank, actions);
+}
+
 bool is_named(const json& args, const char* schedule) { return args.value("schedule", "") == schedule; }
 
 // ---- memory ----
@@ -351,6 +355,18 @@ void trace_sends_alone(const json&, json& result) {
   }
 }
 
+// The last forward of stage 0 comes to rank 1 once that has received something.
+void computes_on_another_rank(const json& args, json& result) {
+  json& rows = result["trace"];
+  if (args.at("schedule") != "1F1B" || rows.size() < 2) return;
+  const std::string cell = "0F" + std::to_string(micro_batches_of(args) - 1);
+  auto from = rows[0].get<std::string>(), to = rows[1].get<std::string>();
+  const std::size_t at = from.find("," + cell), first_end = to.find("),");
+  if (at == std::string::npos || first_end == std::string::npos) return;
+  rows[0] = from.erase(at, cell.size() + 1);
+  rows[1] = to.insert(first_end + 1, "," + cell);
+}
+
 void loads_in_turn(const json& args, json& result) {
   json& places = result["result"]["stage_to_rank"];
   for (std::size_t stage = 0; stage < places.size(); ++stage) places[stage] = static_cast<int>(stage) % ranks_of(args);
@@ -460,6 +476,20 @@ bool is_problem(const json& problem, const char* kind, ActionKind of) {
   return problem.at("kind") == kind && schedules::parse_row(problem.at("action").get<std::string>()).at(0).kind == of;
 }
 
+// One problem of each kind, however many there are.
+void tell_one_of_a_kind(const json&, json& result) {
+  json first = json::array();
+  for (const json& problem : result.at("problems"))
+    if (std::ranges::none_of(first, [&](const json& one) { return one.at("kind") == problem.at("kind"); }))
+      first.push_back(problem);
+  result["problems"] = first;
+}
+
+void blame_rank_0_for_cycles(const json&, json& result) {
+  for (json& problem : result["problems"])
+    if (problem.at("kind") == "cycle") problem["rank"] = 0;
+}
+
 void buffer_every_send(const json&, json& result) {
   result["deadlock_free"]["rendezvous"] = result["deadlock_free"]["buffered"];
   result["valid"] = result["deadlock_free"]["buffered"];
@@ -535,6 +565,27 @@ RewriteAnswer simulates(std::function<void(SimulationOptions& options)> change) 
       for (std::size_t i = 0; i < result["start_times"][rank].size(); ++i)
         result["start_times"][rank][i] = timeline.of_rank(static_cast<int>(rank))[i].start;
   });
+}
+
+// The plan of one rank, whose computations follow each other: what came before a computation moves it.
+void jitter_forwards_alone(const json& args, json& result) {
+  if (args.value("jitter", 0.0) == 0 || args.at("ranks").size() != 1) return;
+  const Actions actions = schedules::parse_row(args.at("ranks").at(0).get<std::string>());
+  json plain = args;
+  plain.erase("jitter");
+  const schedules::Timeline given = schedules::simulate(schedule_in(plain), options_in(plain));
+  double end = 0, before = 0;
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const bool is_last = i + 1 == actions.size();
+    const json start = result["start_times"][0][i];
+    const double next = is_last ? result.at("makespan").get<double>() : result["start_times"][0][i + 1].get<double>();
+    const double taken = next - (i == 0 ? start.get<double>() : before);
+    before = next;
+    result["start_times"][0][i] = end;
+    const auto& periods = given.of_rank(0);
+    end += actions[i].kind == ActionKind::forward ? taken : periods[i].end - periods[i].start;
+  }
+  result["makespan"] = end;
 }
 
 void bytes_of_outputs_alone(const json& args, json& result) {
@@ -636,6 +687,14 @@ std::vector<Mutant> generate_mutants() {
        at("refused_by_rule", "interleaved", "2p+1"), at("refused_by_rule", "zbv", "2p+1"), "another schedule",
        takes(kGenerate, [](const json& args) { return is_named(args, "interleaved"); },
              {{"compute_only", {"0F0,0B0"}}, {"stage_to_rank", {0}}})},
+      {"sch.names_the_chunks", "SCHED-018", "whatever is against the rule, the message has the number of chunks alone",
+       "one message for every rule", at("refused_by_rule", "interleaved", "2p+1"),
+       at("refused_by_rule", "1f1b", "2p+1"), "the chunks are against the rule",
+       [](const std::string& op, const json& args, json reply) {
+         if (op != kGenerate || !reply.contains("error")) return reply;
+         reply["error"]["message"] = "the rule does not allow " + std::to_string(args.value("stages_per_rank", 1));
+         return reply;
+       }},
       {"sch.empty_plan_for_nothing", "SCHED-019", "no micro-batches are planned as rows of nothing",
        "DeepSpeed's stream of no micro-batches", "schedules.plans.nothing_is_refused[zero=microbatches]",
        "schedules.plans.nothing_is_refused[zero=pp]", "there are micro-batches",
@@ -653,6 +712,10 @@ std::vector<Mutant> generate_mutants() {
       {"sch.lag_of_h1", "SCHED-022", "ZB-H2 is planned with the warm-up and the lag of ZB-H1",
        "two schedules that differ by a factor", "schedules.plans.no_span_bubble[schedule=zb-h2]",
        "schedules.plans.no_span_bubble[schedule=zbv]", "another schedule", plans_of("zb-h2", lag_of_h1)},
+      {"sch.lag_of_h1_when_many", "SCHED-022",
+       "ZB-H2 of more micro-batches than fill its pattern is planned with the lag of ZB-H1",
+       "a pattern for one number of micro-batches", "schedules.plans.no_span_bubble[schedule=zb-h2]",
+       "schedules.plans.no_span_bubble[schedule=zbv]", "another schedule", plans_of("zb-h2", lag_of_h1_when_many)},
       {"sch.one_activation_too_many", "SCHED-023", "ranks run ahead by one forward too many",
        "PIPE-18: memory that no output shows", at("activations", "1f1b", "2p"), at("activations", "1f1b", "1"),
        "there is one micro-batch", running_ahead("1f1b", [](int hops) { return hops + 1; })},
@@ -708,6 +771,10 @@ std::vector<Mutant> form_mutants() {
       {"sch.trace_sends_alone", "SCHED-115", "an exchange is a send and then a receive", "PIPE-05",
        check + "traces[schedule=1F1B,direction=both]", check + "traces[schedule=1F1B,direction=forward]",
        "messages go one way", results_of("schedules.trace", "plumbline", trace_sends_alone)},
+      {"sch.trace_computes_elsewhere", "SCHED-115", "the last forward of stage 0 is computed on rank 1",
+       "whoever is free computes", check + "traces[schedule=1F1B,direction=forward]",
+       check + "traces[schedule=interleaved,direction=forward]", "another schedule",
+       results_of("schedules.trace", "plumbline", computes_on_another_rank)},
       {"sch.loads_in_turn", "SCHED-116", "loaded stages lie in turn, whatever the rows say", "one placement for all",
        check + "loads[schedule=zbv,micro_batches=p]", check + "loads[schedule=gpipe,micro_batches=p]", "they do",
        results_of(kLoad, "plumbline", loads_in_turn)},
@@ -838,6 +905,18 @@ std::vector<Mutant> judging_mutants() {
        "PyTorch's validator compares counts", at("checker.names_wrong_work", "fault", "doubled_backward"),
        at("checker.names_wrong_work", "fault", "doubled_forward"), "no backward is doubled",
        blind_to([](const json& problem) { return is_problem(problem, "doubled", ActionKind::backward); })},
+      {"sch.tells_one_of_a_kind", "SCHED-040", "one computation of each kind of problem is reported",
+       "a table with a row for each kind", at("checker.names_wrong_work", "fault", "doubled_both"),
+       at("checker.names_wrong_work", "fault", "doubled_forward"), "there is one",
+       results_of(kCheck, "plumbline", tell_one_of_a_kind)},
+      {"sch.blames_rank_0", "SCHED-041", "a cycle is reported of rank 0, which need not be in it",
+       "a field that is not filled", at("checker.names_wrong_order", "fault", "circle_beside_a_rank"),
+       at("checker.names_wrong_order", "fault", "circle"), "rank 0 is in it",
+       results_of(kCheck, "plumbline", blame_rank_0_for_cycles)},
+      {"sch.trusts_the_own_rank", "SCHED-041", "forwards are taken to have what their own rank computes",
+       "messages are in mind", at("checker.names_wrong_order", "fault", "forward_first"),
+       at("checker.names_wrong_order", "fault", "backward_first"), "it is a backward",
+       blind_to([](const json& problem) { return is_problem(problem, "dependency", ActionKind::forward); })},
       {"sch.accepts_weight_gradient_first", "SCHED-041", "a weight gradient is taken to need its forward alone",
        "two halves that are taken for independent", at("checker.names_wrong_order", "fault", "weight_gradient_first"),
        at("checker.names_wrong_order", "fault", "backward_first"), "the backward is whole",
@@ -880,6 +959,9 @@ std::vector<Mutant> judging_mutants() {
       {"sch.one_seed_for_all", "SCHED-063", "the seed is not looked at", "a generator that is made anew",
        at("simulator.jitter", "of", "seeds"), at("simulator.jitter", "of", "times"),
        "the times are within their limits", simulates([](SimulationOptions& options) { options.seed = 0; })},
+      {"sch.jitter_of_forwards_alone", "SCHED-063", "backwards take the times that were given, whatever the jitter",
+       "one kind is in mind", at("simulator.jitter", "of", "computations"), at("simulator.jitter", "of", "seeds"),
+       "the seeds differ in forwards", results_of(kSimulate, "plumbline", jitter_forwards_alone)},
       {"sch.jitter_without_limit", "SCHED-063", "computations take up to three times as much longer",
        "a distribution without an end", at("simulator.jitter", "of", "times"), at("simulator.jitter", "of", "seeds"),
        "they repeat themselves", simulates([](SimulationOptions& options) { options.jitter *= 3; })},

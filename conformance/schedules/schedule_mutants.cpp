@@ -57,6 +57,14 @@ void uneven_from_nine_parts(const json& args, json& result) {
 }
 
 // One setting of an end is read for both.
+// Parts without items as whoever fills a list of zeros leaves them.
+void empty_parts_at_zero(const json&, json& result) {
+  if (!result.contains("parts")) return;
+  for (json& chunks : result["parts"])
+    for (json& part : chunks)
+      if (part.at(0) == part.at(1)) part = {0, 0};
+}
+
 void first_for_last(const json& args, json& result) {
   if (args.contains("first") == args.contains("last")) return;
   const int size = args.value("first", args.value("last", 0));
@@ -146,6 +154,9 @@ std::vector<Mutant> schedule_mutants() {
       {"top.truncate", "SCHED-001", "the remainder of the division belongs to nobody", "TOP-04",
        check + "every_item_once[items=30,parts=4]", check + "every_item_once[items=8,parts=4]", "there is none",
        results_of(kUniform, "plumbline", truncate)},
+      {"sch.empty_parts_at_zero", "SCHED-001", "parts without items begin and end at 0", "a list of zeros",
+       check + "every_item_once[items=3,parts=8]", check + "every_item_once[items=8,parts=4]", "no part is empty",
+       results_of(kUniform, "plumbline", empty_parts_at_zero)},
       {"top.uniform_tail", "SCHED-002", "all of the remainder goes to the last part", "TOP-02",
        check + "even_sizes[items=38,parts=8]", check + "even_sizes[items=8,parts=8]", "there is none",
        results_of(kUniform, "plumbline", uniform_tail)},

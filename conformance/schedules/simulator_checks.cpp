@@ -141,8 +141,43 @@ json answer_with(Context& context, const Schedule& schedule, double jitter, int 
   return answer;
 }
 
+// Of one rank, each computation begins when the one before it ends: how long each took is seen from its start to the
+// next one's.
+std::string problem_of_lengthening(Context& context, int seed, double most) {
+  const Schedule schedule =
+      schedule_of(json{"0F0,1F0,2F0,2B0,1B0,0I0,0F1,1F1,2F1,2I1,1I1,0B1,2W1,1W1,0W0"}, json{0, 0, 0}, 2);
+  std::string problem;
+  const json answer = answer_with(context, schedule, most, seed, problem);
+  if (!problem.empty()) return problem;
+  const auto starts = [&](json row, const json& makespan) {
+    row.push_back(makespan);
+    return row.get<std::vector<double>>();
+  };
+  const std::vector<double> found = starts(answer.at(0), answer.back());
+  for (std::size_t i = 0; i + 1 < found.size(); ++i) {
+    const ActionKind kind = schedule.ranks[0][i].kind;
+    const double given = kind == ActionKind::forward           ? 4
+                         : kind == ActionKind::input_gradient  ? 3
+                         : kind == ActionKind::weight_gradient ? 2
+                                                               : 5;
+    const double takes = found[i + 1] - found[i];
+    if (!(takes > given) || takes > given * (1 + most) + 1e-9)
+      return fmt::format("seed {}: {} of {} s takes {} s with up to {} more", seed, to_string(schedule.ranks[0][i]),
+                         given, takes, most);
+  }
+  return {};
+}
+
+void jitter_of_each(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 40; ++trial)
+    if (const std::string problem = problem_of_lengthening(context, random.between(0, 1000), 0.25); !problem.empty())
+      return report_words(problem);
+}
+
 // The makespan is the last of an answer.
 void jitter(Context& context) {
+  if (context.parameters().text("of") == "computations") return jitter_of_each(context);
   constexpr double most = 0.25;
   const bool seeds = context.parameters().text("of") == "seeds";
   Random random(context.seed());
@@ -439,7 +474,7 @@ void add_simulator_checks(suite::Suite& suite) {
   add("activations", "SCHED-048@51bb", {"links", {"none"}}, activations);
   add("parts", "SCHED-061@08f7", {"part", {"stages", "boundaries", "stragglers"}}, times);
   add("traffic", "SCHED-062@0b4e", {"links", {"none", "bandwidth"}}, traffic);
-  add("jitter", "SCHED-063@7b18", {"of", {"seeds", "times"}}, jitter);
+  add("jitter", "SCHED-063@7b18", {"of", {"seeds", "times", "computations"}}, jitter);
   add("idle_sums", "SCHED-064@54c1", {"part", {"none", "latency", "stages", "stragglers"}}, idle_sums);
   const suite::Axis all_rows{"rows", {"computations", "pairs", "messages", "idle_cells"}};
   add("traffic_of_rows", "SCHED-062@0b4e", all_rows, traffic_of_rows);
