@@ -778,6 +778,13 @@ bool is_rebuilt(const json& args) { return args["plan"].contains("rebuilt_per_bu
 std::vector<Mutant> read_mutants() {
   const std::string check = "bucketing.plan.";
   return {
+      {"bkt.names_no_field", "BUCKET-036", "an error says that the plan is wrong, and not where",
+       "one message for every field", check + "bad_plans[fault=unknown_type_of_a_bucket]",
+       check + "bad_plans[fault=plan_that_is_a_list]", "the plan itself is what is wrong",
+       [](const std::string& op, const json&, json reply) {
+         if (op == kCheck && reply.contains("error")) reply["error"]["message"] = "the plan is not valid";
+         return reply;
+       }},
       {"bkt.sizes_read_forwards", "BUCKET-031",
        "buckets of which sizes are known are listed from the first parameter on",
        "they are launched from the last to the first", check + "reads_torch[buckets=first]",

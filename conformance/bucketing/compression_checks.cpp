@@ -8,7 +8,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -202,31 +205,44 @@ void bytes_travel(Context& context) {
 
 // ---- what is no number ----
 
-Made with_one(const std::string& what, int of_rank) {
-  return [what, of_rank](int step, int rank, int gradient, std::size_t at) {
-    const bool here = step == 0 && rank == of_rank && gradient == 0 && at == 7;
-    if (here && what == "nan") return std::numeric_limits<float>::quiet_NaN();
-    if (here && what == "infinity") return -std::numeric_limits<float>::infinity();
-    return static_cast<float>(number(step, rank, gradient, at));
+constexpr std::size_t kWrongPlace = 7;
+
+Made with_one(std::optional<float> wrong, int of_rank) {
+  return [wrong, of_rank](int step, int rank, int gradient, std::size_t at) {
+    const bool here = step == 0 && rank == of_rank && gradient == 0 && at == kWrongPlace;
+    return here && wrong ? *wrong : static_cast<float>(number(step, rank, gradient, at));
   };
 }
 
 // The second step is as if there had been no first one.
-void not_finite(Context& context) {
-  const std::string what = context.parameters().text("what");
+void not_finite_of(Context& context, std::optional<float> wrong, int of_rank) {
   const bool bytes = context.parameters().text("as") == "int8";
   const std::vector<std::int64_t> sizes{20 * 30};
   const PowerSgd sgd({{20, 30}}, {.rank = 20, .start = 0, .least_rate = 0});
   HookedSteps hooked(context.world(), sizes, 0,
                      bytes ? bucketing::quantising_hook(bucketing::kWholeBucket) : sgd.hook());
-  const Made made = with_one(what, context.size() - 1);
-  EXPECT_EQ(std::isfinite(hooked.step(0, made)[0][7]), what == "nothing")
-      << "BUCKET-202: the mean of what one rank has as " << what;
+  const Made made = with_one(wrong, of_rank);
+  const float found = hooked.step(0, made)[0][kWrongPlace];
+  if (wrong)
+    EXPECT_TRUE(std::isnan(found)) << "BUCKET-202: the mean of what rank " << of_rank << " has as " << *wrong << " is "
+                                   << found;
+  else
+    EXPECT_TRUE(std::isfinite(found)) << "BUCKET-202: the mean of finite numbers is " << found;
   const std::vector<float> after = hooked.step(1, made)[0];
   const Matrix mean = mean_of(made, context.size(), 1, 0, sizes[0]);
   for (std::size_t at = 0; at < mean.size(); ++at)
     ASSERT_LE(std::abs(static_cast<double>(after[at]) - mean[at]), bytes ? 0.5 / 127 : 1e-3)
         << "BUCKET-202: number " << at << " of the step after";
+}
+
+void not_finite(Context& context) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const std::map<std::string, std::vector<std::optional<float>>> numbers{
+      {"nothing", {std::nullopt}},
+      {"nan", {std::numeric_limits<float>::quiet_NaN()}},
+      {"infinity", {-infinity, infinity}}};
+  for (const auto& wrong : numbers.at(context.parameters().text("what")))
+    for (const int of_rank : {context.size() - 1, 0}) not_finite_of(context, wrong, of_rank);
 }
 
 // ---- products ----

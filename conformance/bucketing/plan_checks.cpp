@@ -1,5 +1,6 @@
 // Who looks at a plan sees what is wrong with it, reads what others wrote, and predicts what a backward cannot hide.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -1019,6 +1020,76 @@ suite::Axis bad_plans_of(const std::string& convention) {
   return axis;
 }
 
+// The field that is wrong with a plan, of which the error has the name: the field itself, or the one that it is in.
+const std::string& field_of(const std::string& fault) {
+  static const std::map<std::string, std::vector<std::string>> faults_by_field{
+      {"buckets", {"no_buckets", "buckets_that_are_an_object"}},
+      {"plan", {"plan_that_is_a_list"}},
+      {"schema", {"other_schema"}},
+      {"bucket", {"unknown_field_of_a_plan"}},
+      {"limit", {"unknown_field_of_a_bucket"}},
+      {"dtype", {"bucket_without_type", "unknown_type_of_a_bucket", "unknown_type"}},
+      {"elements",
+       {"bucket_without_size", "negative_elements", "no_elements", "bytes_that_are_too_many",
+        "sum_of_bytes_that_are_too_many"}},
+      {"members", {"bucket_without_members", "member_of_one_number", "member_of_three_numbers"}},
+      {"device", {"unknown_device_of_a_bucket", "unknown_device"}},
+      {"member_alignment", {"no_alignment_in_a_plan", "no_alignment"}},
+      {"bucket_alignment", {"no_alignment_of_buckets_in_a_plan", "no_alignment_of_buckets", "negative_alignment"}},
+      {"group", {"negative_group"}},
+      {"size", {"unknown_field_of_a_gradient"}},
+      {"name", {"names_that_are_equal"}},
+      {"limits", {"negative_limit", "negative_limit_later"}},
+      {"order",
+       {"order_too_short", "order_too_long", "order_with_a_stranger", "order_below_0", "order_with_a_repetition"}},
+      {"ready", {"readiness_too_short", "readiness_with_a_stranger"}},
+      {"frozen", {"frozen_stranger", "frozen_below_0"}},
+      {"alone", {"alone_stranger", "alone_below_0"}},
+      {"bucket_sizes",
+       {"sizes_of_another_model", "sizes_that_are_too_small", "sizes_that_are_too_large", "too_few_sizes",
+        "too_many_sizes", "two_sizes_of_a_bucket", "sizes_that_are_words", "neither_sizes_nor_indices"}},
+      {"num_parameter_tensors", {"number_of_another_model"}},
+      {"rebuilt_per_bucket_param_indices", {"indices_with_a_stranger", "indices_below_0"}},
+      {"rebuilt_bucket_sizes", {"rebuilt_sizes_of_another_model", "too_few_rebuilt_sizes"}},
+      {"param_index",
+       {"layout_of_another_model", "layout_that_ends_elsewhere", "layout_below_0", "layout_of_fewer", "layout_of_more",
+        "place_without_bucket", "bucket_that_there_is_not", "bucket_number_below_0", "layout_without_places"}},
+      {"bucket_indices",
+       {"bucket_of_three_ends", "bucket_that_ends_before", "bucket_that_begins_below_0", "layout_without_buckets"}},
+      {"gradients", {"group_of_another_model", "group_of_numbers", "group_without_gradients"}},
+      {"numel", {"group_of_another_size"}},
+      {"groups", {"groups_that_are_an_object"}},
+      {"ranks", {"no_rank", "too_many_ranks"}},
+      {"shapes",
+       {"shape_of_fewer", "shape_of_more", "shape_below_0", "shape_of_none", "shape_of_too_many", "too_many_shapes"}}};
+  static const std::map<std::string, std::string> fields = [] {
+    std::map<std::string, std::string> all;
+    for (const auto& [field, faults] : faults_by_field)
+      for (const std::string& each : faults) all[each] = field;
+    return all;
+  }();
+  return fields.at(fault);
+}
+
+// Whether a text has the name, not as a part of a longer one.
+bool has_name(const std::string& text, const std::string& name) {
+  const auto is_of_a_name = [&](std::size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
+  };
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
+    if ((at == 0 || !is_of_a_name(at - 1)) && !is_of_a_name(at + name.size())) return true;
+  return false;
+}
+
+void names_the_field(Context& context) {
+  report_words(problem_of_bad_question(context, bad_plans()));
+  const std::string& fault = context.parameters().text("fault");
+  const auto bad = std::ranges::find(bad_plans(), fault, &BadQuestion::fault);
+  const Answer answer = answer_to(context.adapter(), bad->op, bad->args);
+  if (answer.is_refused() && !has_name(answer.message, field_of(fault)))
+    report_words(fmt::format("the error does not name {}: {}", field_of(fault), answer.message));
+}
+
 void refuses_bad_plans(Context& context) { report_words(problem_of_bad_question(context, bad_plans())); }
 
 template <class Map>
@@ -1054,11 +1125,11 @@ void add_bucket_plan_checks(suite::Suite& suite) {
   add("free_buckets", "BUCKET-035@ccb7", {kEqual}, {"of", {"one_rank", "no_latency"}}, free_buckets);
   add("reads_sizes", "BUCKET-031@46eb", {kRead}, {"gradients", {"types", "empty", "sparse"}}, reads_sizes, "torch");
   add("reads_own", "BUCKET-219@a1a3", {kRead}, {"fields", {"all", "least"}}, reads_own);
-  add("bad_plans", "BUCKET-036@8f19", {kCheck}, faults_of(bad_plans(), {kCheck}), refuses_bad_plans);
-  add("bad_ranks", "BUCKET-036@8f19", {kRanksAgree}, faults_of(bad_plans(), {kRanksAgree}), refuses_bad_plans);
+  add("bad_plans", "BUCKET-036@8f19", {kCheck}, faults_of(bad_plans(), {kCheck}), names_the_field);
+  add("bad_ranks", "BUCKET-036@8f19", {kRanksAgree}, faults_of(bad_plans(), {kRanksAgree}), names_the_field);
   for (const char* convention : {"torch", "megatron", "paddle"})
     add(fmt::format("bad_{}_plans", convention).c_str(), "BUCKET-036@8f19", {kRead}, bad_plans_of(convention),
-        refuses_bad_plans, convention);
+        names_the_field, convention);
   add("bad_times", "BUCKET-037@402e", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}), refuses_bad_plans,
       "plumbline", operation_of_fault(bad_plans()));
 }

@@ -3,6 +3,8 @@
 #include <array>
 #include <map>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -25,6 +27,8 @@ using suite::Context;
 using testing::ElementsAre;
 
 namespace {
+
+const char* const kNotRefused = "nothing was refused";
 
 // ---- a buffer of each type ----
 
@@ -97,17 +101,22 @@ bucketing::Plan expected_buffers(const Buffered& of) {
   return plan;
 }
 
-void buffers_of_types(Context& context) {
+void judge_buffers(Context& context, bool distributed, const char* requirement) {
   Random random(context.seed());
   for (int trial = 0; trial < 200; ++trial) {
-    const Buffered of = buffered(random, context.parameters().text("optimizer") == "distributed");
+    const Buffered of = buffered(random, distributed);
     const bucketing::Plan plan = bucketing::plan_as_megatron(of.gradients, of.options);
     const json expected = bucketing::json_of(expected_buffers(of)), found = bucketing::json_of(plan);
-    ASSERT_EQ(found, expected) << "BUCKET-018: trial " << trial;
+    ASSERT_EQ(found, expected) << requirement << ": trial " << trial;
   }
-  EXPECT_EQ(bucketing::megatron_default_elements(1), 40'000'000) << "BUCKET-018: elements of a bucket by default";
-  EXPECT_EQ(bucketing::megatron_default_elements(40), 40'000'000) << "BUCKET-018";
-  EXPECT_EQ(bucketing::megatron_default_elements(41), 41'000'000) << "BUCKET-018";
+}
+void buffers_of_types(Context& context) { judge_buffers(context, false, "BUCKET-019"); }
+void sharded_buffers_of_types(Context& context) { judge_buffers(context, true, "BUCKET-018"); }
+
+void default_elements(Context&) {
+  EXPECT_EQ(bucketing::megatron_default_elements(1), 40'000'000) << "BUCKET-021: elements of a bucket by default";
+  EXPECT_EQ(bucketing::megatron_default_elements(40), 40'000'000) << "BUCKET-021";
+  EXPECT_EQ(bucketing::megatron_default_elements(41), 41'000'000) << "BUCKET-021";
 }
 
 void buffers_refused(Context&) {
@@ -224,18 +233,26 @@ void bad_gradients(Context& context) {
 void ready_in_time(Context&) {
   const std::vector<bucketing::Gradient> gradients{
       {.elements = 3}, {.elements = 2, .dtype = DType::f64}, {.elements = 0}, {.elements = 1}};
-  EXPECT_THAT(bucketing::ready_evenly(gradients, 16), ElementsAre(16, 10, 2, 2)) << "BUCKET-034: from the last one on";
+  EXPECT_THAT(bucketing::ready_evenly(gradients, 16), ElementsAre(16, 10, 2, 2)) << "BUCKET-221: from the last one on";
   EXPECT_THAT(bucketing::ready_evenly(gradients, 16, std::vector{1, 0, 3, 2}), ElementsAre(14, 8, 16, 16))
-      << "BUCKET-034: in an order";
+      << "BUCKET-221: in an order";
   EXPECT_THAT(bucketing::ready_evenly(std::vector<bucketing::Gradient>(2), 16), ElementsAre(16, 16))
-      << "BUCKET-034: gradients without elements";
-  const std::string accepted = "nothing was refused";
-  EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, -1); }), accepted) << "BUCKET-034";
-  EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, 1, std::vector{0}); }), accepted)
-      << "BUCKET-034";
+      << "BUCKET-221: gradients without elements";
+  for (const auto& order : {std::vector{0}, std::vector{0, 1, 2, 2}, std::vector{0, 1, 2, 4}})
+    EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, 1, order); }), kNotRefused)
+        << "BUCKET-221: an order of other gradients";
+}
+
+void latency_alone(Context&) {
   EXPECT_EQ(bucketing::all_reduce_seconds(0, {.ranks = 3, .latency = 0.25, .bandwidth = 4}), 1) << "BUCKET-034";
-  EXPECT_NE(refusal<InvalidArgument>([] { (void)bucketing::all_reduce_seconds(-1, {.ranks = 3}); }), accepted)
-      << "BUCKET-034: bytes below 0";
+}
+
+void times_refused(Context&) {
+  const std::vector<bucketing::Gradient> gradients{{.elements = 3}};
+  EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, -1); }), kNotRefused)
+      << "BUCKET-037: a time below 0";
+  EXPECT_NE(refusal<InvalidArgument>([] { (void)bucketing::all_reduce_seconds(-1, {.ranks = 3}); }), kNotRefused)
+      << "BUCKET-037: bytes below 0";
 }
 
 // ---- tables ----
@@ -250,65 +267,85 @@ json as_json(const bucketing::NamedGradients& list) {
   return rows;
 }
 
-void tables(Context& context) {
-  const bool spoilt = context.parameters().text("table") == "spoilt";
-  const auto said = [](const std::string& text) {
-    return refusal<InvalidArgument>([&] { (void)bucketing::gradients_of_csv(text); });
-  };
-  if (!spoilt) {
-    const json full =
-        as_json(bucketing::gradients_of_csv("\r\ngroup, sparse ,name,elements,dtype,device\r\n3,true,w.1,17, f16 "
-                                            ",cuda:2\r\n\n0,false,w 2,0,c64,cpu\n1,false,17,1,torch.bfloat16,cpu\n"));
-    EXPECT_EQ(full, (json{{"w.1", 17, "f16", 1, "cuda:2", 3, true},
-                          {"w 2", 0, "f32", 2, "cpu", 0, false},
-                          {"17", 1, "bf16", 1, "cpu", 1, false}}))
-        << "BUCKET-219: a table with all columns";
-    const json least = as_json(bucketing::gradients_of_csv("elements,group\n5,\n6,2"));
-    EXPECT_EQ(least, (json{{"gradient 0", 5, "f32", 1, "cpu", 0, false}, {"gradient 1", 6, "f32", 1, "cpu", 2, false}}))
-        << "BUCKET-219: a table with the least";
-    EXPECT_TRUE(bucketing::gradients_of_csv("").names.empty()) << "BUCKET-219: no table";
-    EXPECT_TRUE(bucketing::gradients_of_csv("elements\n").names.empty()) << "BUCKET-219: a table of none";
-    return;
-  }
-  for (const char* text :
-       {"elements,size\n1,1", "elements,elements\n1,1", "elements,group\n1", "elements,group\n1,2,3", "name\nw",
-        "elements\nmany", "elements\n1.5", "elements\n-1", "name,elements\nw,1\nw,2", "elements,dtype\n1,f33",
-        "elements,device\n1,drum", "elements,group\n1,-1", "elements,sparse\n1,maybe"})
-    EXPECT_THAT(said(text), testing::Not(testing::AnyOf("nothing was refused", testing::HasSubstr("another error"))))
-        << "BUCKET-219: " << text;
+void tables(Context&) {
+  const json full =
+      as_json(bucketing::gradients_of_csv("\r\ngroup, sparse ,name,elements,dtype,device\r\n3,true,w.1,17, f16 "
+                                          ",cuda:2\r\n\n0,false,w 2,0,c64,cpu\n1,false,17,1,torch.bfloat16,cpu\n"));
+  EXPECT_EQ(full, (json{{"w.1", 17, "f16", 1, "cuda:2", 3, true},
+                        {"w 2", 0, "f32", 2, "cpu", 0, false},
+                        {"17", 1, "bf16", 1, "cpu", 1, false}}))
+      << "BUCKET-219: a table with all columns";
+  const json least = as_json(bucketing::gradients_of_csv("elements,group\n5,\n6,2"));
+  EXPECT_EQ(least, (json{{"gradient 0", 5, "f32", 1, "cpu", 0, false}, {"gradient 1", 6, "f32", 1, "cpu", 2, false}}))
+      << "BUCKET-219: a table with the least";
+  EXPECT_TRUE(bucketing::gradients_of_csv("").names.empty()) << "BUCKET-219: no table";
+  EXPECT_TRUE(bucketing::gradients_of_csv("elements\n").names.empty()) << "BUCKET-219: a table of none";
 }
 
-// Whose plan it is, is seen from what it has.
-void any_form(Context& context) {
-  const std::string form = context.parameters().text("form");
-  const bucketing::NamedGradients gradients{.names = {"a", "b"}, .gradients = {{.elements = 4}, {.elements = 6}}};
-  const json groups = json::array({{{"gradients", {"b"}}}, {{"gradients", {"a"}}}});
-  const json bucket{{"dtype", "f32"}};
-  const auto ours = [&](int gradient, int elements) {
-    json one = bucket;
-    one.update({{"elements", elements}, {"members", json::array({json::array({gradient, 0})})}});
-    return one;
-  };
-  const std::map<std::string, std::vector<json>> plans{
-      {"ours", {{{"buckets", {ours(1, 6), ours(0, 4)}}}}},
-      {"megatron", {{{"param_index", {{6, 10, 1}, {0, 6, 0}}}, {"bucket_indices", {{0, 6}, {6, 10}}}}}},
-      {"torch",
-       {{{"rebuilt_per_bucket_param_indices", "1, 0"}},
-        {{"rebuilt_per_bucket_param_indices", "1, 0"}, {"rebuilt_bucket_sizes", "24, 16"}},
-        {{"num_parameter_tensors", 2}, {"rebuilt_per_bucket_param_indices", "1, 0"}}}},
-      {"paddle", {groups, {{"groups", groups}}}}};
-  for (const json& plan : plans.at(form)) {
-    const bucketing::ReadPlan read = bucketing::plan_of_any_form(plan, gradients);
+// Tables with one thing wrong, and the column in which it is.
+void spoilt_tables(Context&) {
+  const std::vector<std::pair<const char*, const char*>> spoilt{{"elements,size\n1,1", "size"},
+                                                                {"elements,elements\n1,1", "elements"},
+                                                                {"elements,group\n1", ""},
+                                                                {"elements,group\n1,2,3", ""},
+                                                                {"name\nw", "elements"},
+                                                                {"elements\nmany", "elements"},
+                                                                {"elements\n1.5", "elements"},
+                                                                {"elements\n-1", "elements"},
+                                                                {"name,elements\nw,1\nw,2", "name"},
+                                                                {"elements,dtype\n1,f33", "dtype"},
+                                                                {"elements,device\n1,drum", "device"},
+                                                                {"elements,group\n1,-1", "group"},
+                                                                {"elements,sparse\n1,maybe", "sparse"}};
+  for (const auto& [text, column] : spoilt)
+    EXPECT_THAT(refusal<InvalidArgument>([&text = text] { (void)bucketing::gradients_of_csv(text); }),
+                testing::AllOf(testing::HasSubstr(column), testing::Not(testing::HasSubstr(kNotRefused)),
+                               testing::Not(testing::HasSubstr("another error"))))
+        << "BUCKET-036: " << text;
+}
+
+// ---- plans of any form ----
+
+bucketing::NamedGradients two_gradients() {
+  return {.names = {"a", "b"}, .gradients = {{.elements = 4}, {.elements = 6}}};
+}
+
+// Two buckets of one gradient each, the second one first. Whose plan it is, is seen from what it has.
+void reads_form(const std::vector<json>& plans, bool is_own, const char* requirement) {
+  for (const json& plan : plans) {
+    const bucketing::ReadPlan read = bucketing::plan_of_any_form(plan, two_gradients());
     std::vector<int> members;
     for (const auto& member : read.plan.members) members.push_back(member.gradient);
-    EXPECT_THAT(members, ElementsAre(1, 0)) << "BUCKET-219: " << plan.dump();
-    EXPECT_EQ(read.plan.buckets.size(), 2U) << "BUCKET-219: " << plan.dump();
-    EXPECT_EQ(read.form.empty(), form == "ours") << "BUCKET-219: whose form it is";
+    EXPECT_THAT(members, ElementsAre(1, 0)) << requirement << ": " << plan.dump();
+    EXPECT_EQ(read.plan.buckets.size(), 2U) << requirement << ": " << plan.dump();
+    EXPECT_EQ(read.form.empty(), is_own) << requirement << ": whose form it is";
   }
+}
+
+void own_form(Context&) {
+  const auto bucket = [](int gradient, int elements) {
+    return json{{"dtype", "f32"}, {"elements", elements}, {"members", json::array({json::array({gradient, 0})})}};
+  };
+  reads_form({{{"buckets", {bucket(1, 6), bucket(0, 4)}}}}, true, "BUCKET-219");
+}
+void torch_form(Context&) {
+  const json rebuilt{{"rebuilt_per_bucket_param_indices", "1, 0"}};
+  json sizes = rebuilt, count = rebuilt;
+  sizes["rebuilt_bucket_sizes"] = "24, 16";
+  count["num_parameter_tensors"] = 2;
+  reads_form({rebuilt, sizes, count}, false, "BUCKET-031");
+}
+void megatron_form(Context&) {
+  reads_form({{{"param_index", {{6, 10, 1}, {0, 6, 0}}}, {"bucket_indices", {{0, 6}, {6, 10}}}}}, false, "BUCKET-032");
+}
+void paddle_form(Context&) {
+  const json groups = json::array({{{"gradients", {"b"}}}, {{"gradients", {"a"}}}});
+  reads_form({groups, json{{"groups", groups}}}, false, "BUCKET-033");
+}
+void no_form(Context&) {
   for (const json& plan : {json(), json(3), json::object(), json{{"bucket", 1}}})
-    EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::plan_of_any_form(plan, gradients); }),
-              "nothing was refused")
-        << "BUCKET-219: " << plan.dump();
+    EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::plan_of_any_form(plan, two_gradients()); }), kNotRefused)
+        << "BUCKET-036: " << plan.dump();
 }
 
 }  // namespace
@@ -322,16 +359,25 @@ void add_plan_library_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("buffers_of_types", "BUCKET-018@e0e2", {{"optimizer", {"none", "distributed"}}}, buffers_of_types);
+  add("buffers_of_types", "BUCKET-019@58f3", {}, buffers_of_types);
+  add("sharded_buffers_of_types", "BUCKET-018@e0e2", {}, sharded_buffers_of_types);
+  add("default_elements", "BUCKET-021@08b7", {}, default_elements);
   add("buffers_refused", "BUCKET-022@4577", {}, buffers_refused);
   add("handlers_refuse", "BUCKET-220@27a2", {{"what", {"nothing", "sparse", "device_number", "device_kind"}}},
       handlers_refuse);
   add("some_in_order", "BUCKET-009@6f00", {}, some_in_order);
   add("bad_gradients", "BUCKET-009@6f00",
       {{"wrong", {"nothing", "no_numbers", "three_numbers", "elements", "group", "bytes", "sum"}}}, bad_gradients);
-  add("ready_in_time", "BUCKET-034@f7a9", {}, ready_in_time);
-  add("tables", "BUCKET-219@a1a3", {{"table", {"right", "spoilt"}}}, tables);
-  add("any_form", "BUCKET-219@a1a3", {{"form", {"ours", "torch", "megatron", "paddle"}}}, any_form);
+  add("ready_in_time", "BUCKET-221@4111", {}, ready_in_time);
+  add("latency_alone", "BUCKET-034@f7a9", {}, latency_alone);
+  add("times_refused", "BUCKET-037@402e", {}, times_refused);
+  add("tables", "BUCKET-219@a1a3", {}, tables);
+  add("spoilt_tables", "BUCKET-036@8f19", {}, spoilt_tables);
+  add("own_form", "BUCKET-219@a1a3", {}, own_form);
+  add("torch_form", "BUCKET-031@46eb", {}, torch_form);
+  add("megatron_form", "BUCKET-032@4a65", {}, megatron_form);
+  add("paddle_form", "BUCKET-033@8caf", {}, paddle_form);
+  add("no_form", "BUCKET-036@8f19", {}, no_form);
 }
 
 }  // namespace plumbline::conformance

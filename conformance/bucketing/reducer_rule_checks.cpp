@@ -3,6 +3,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -403,15 +405,66 @@ void half_stays_finite(Context& context) {
   judge_training(context, training, trained, nearness_of_wire(wire), "BUCKET-064");
 }
 
+// Notes the memory of each reduction in a 16-bit type, and which of it is under way: until it is waited for.
+class WatchedBuffers final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+  std::vector<const void*> started;  // in order
+  std::size_t most = 0;              // at once
+  bool was_handed_out = false;       // memory that was under way
+
+ private:
+  class Watched final : public comm::Work::State {
+   public:
+    Watched(comm::Work inner, WatchedBuffers& owner, const void* memory)
+        : inner_(std::move(inner)), owner_(owner), memory_(memory) {}
+    bool test() override { return false; }
+    void wait(comm::Timeout timeout) override {
+      inner_.wait(timeout);
+      std::erase(owner_.under_way_, memory_);
+    }
+    [[nodiscard]] bool outlasts_wait() const override { return true; }
+
+   private:
+    comm::Work inner_;
+    WatchedBuffers& owner_;
+    const void* memory_;
+  };
+
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    comm::Work work = CommunicatorDecorator::do_start(calls);
+    if (calls.size() != 1 || calls[0].in.dtype != DType::bf16) return work;
+    const void* const memory = calls[0].in.data;
+    was_handed_out = was_handed_out || std::ranges::count(under_way_, memory) > 0;
+    started.push_back(memory);
+    under_way_.push_back(memory);
+    most = std::max(most, under_way_.size());
+    return comm::Work(std::make_unique<Watched>(std::move(work), *this, memory));
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+
+  std::vector<const void*> under_way_;
+};
+
+// With n buffers, bucket k of a step has that of bucket k - n, whose reduction is over.
 void wire_buffers(Context& context) {
-  const int buckets = static_cast<int>(context.parameters().number("buckets"));
+  const auto buckets = static_cast<std::size_t>(context.parameters().number("buckets"));
+  const auto buffers = static_cast<std::size_t>(context.parameters().number("buffers"));
   // Larger than what a backend sends at once.
-  ReducerTraining training{.sizes = std::vector<std::int64_t>(static_cast<std::size_t>(buckets), 3000),
-                           .limit_bytes = 0};
+  ReducerTraining training{.sizes = std::vector<std::int64_t>(buckets, 3000), .limit_bytes = 0};
   training.options.wire = DType::bf16;
-  training.options.wire_buffers = static_cast<int>(context.parameters().number("buffers"));
-  const Trained trained = train_with_reducer(context.world(), training);
+  training.options.wire_buffers = static_cast<int>(buffers);
+  WatchedBuffers world(context.world().duplicate());
+  const Trained trained = train_with_reducer(world, training);
   judge_training(context, training, trained, nearness_of_wire(DType::bf16), "BUCKET-065");
+  EXPECT_FALSE(world.was_handed_out) << "BUCKET-065: a buffer that is in flight is handed out";
+  EXPECT_LE(world.most, buffers) << "BUCKET-065: buffers in flight at once";
+  ASSERT_EQ(world.started.size(), buckets * static_cast<std::size_t>(training.steps)) << "BUCKET-065: reductions";
+  for (std::size_t i = 0; i < world.started.size(); ++i)
+    if (i % buckets >= buffers) {
+      EXPECT_EQ(world.started[i], world.started[i - buffers])
+          << "BUCKET-065: the buffer of bucket " << i % buckets << ", with " << buffers << " of them";
+    }
 }
 
 void other_plans(Context& context) {
@@ -441,22 +494,28 @@ void refusals(Context& context) {
   ReducerTraining training{.sizes = {5, 4}};
   bucketing::ReducerOptions options;
   options.names = {"weight", "bias"};
-  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options);
-  std::vector<double> wide(5);
-  std::vector<float> values(5);
-  const auto ready_with = [&](std::int64_t count, DType dtype) {
-    reducer.begin();
-    reducer.ready(0, {dtype == DType::f64 ? static_cast<void*>(wide.data()) : values.data(), count, dtype});
+  if (context.parameters().text("memory") == "own") options.memory = bucketing::GradientMemory::copies;
+  std::vector<double> wide(6);
+  std::vector<float> values(6);
+  const auto said_of = [&](std::int64_t count, DType dtype) {
+    Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options);
+    return refusal<InvalidArgument>([&] {
+      reducer.begin();
+      reducer.ready(0, {dtype == DType::f64 ? static_cast<void*>(wide.data()) : values.data(), count, dtype});
+    });
   };
-  std::function<void()> part = [&] { ready_with(5, DType::f32); };
-  if (what == "other_count") part = [&] { ready_with(4, DType::f32); };
-  if (what == "other_type") part = [&] { ready_with(5, DType::f64); };
-  const std::string said = refusal<InvalidArgument>(part);
-  if (what == "nothing")
-    EXPECT_EQ(said, "nothing was refused") << "BUCKET-067";
-  else
-    EXPECT_THAT(said, AllOf(HasSubstr("'weight'"), HasSubstr(fmt::format("rank 0 of group [{}]", context.rank())),
-                            HasSubstr("5 of f32")))
+  if (what == "nothing") {
+    EXPECT_EQ(said_of(5, DType::f32), "nothing was refused") << "BUCKET-067";
+    return;
+  }
+  const DType dtype = what == "other_type" ? DType::f64 : DType::f32;
+  const auto word = [](const auto& text) { return testing::ContainsRegex(fmt::format(R"(\b{}\b)", text)); };
+  const std::vector<std::int64_t> counts =
+      what == "other_type" ? std::vector<std::int64_t>{5} : std::vector<std::int64_t>{0, 4, 6};
+  for (const std::int64_t count : counts)
+    EXPECT_THAT(said_of(count, dtype),
+                AllOf(word("weight"), word("rank 0"), HasSubstr(fmt::format("[{}]", context.rank())), word(5),
+                      word(count), word("f32"), word(comm::name_of(dtype)), testing::Not(HasSubstr("another error"))))
         << "BUCKET-067";
 }
 
@@ -527,7 +586,8 @@ void add_reducer_rule_checks(suite::Suite& suite) {
              .axes = {{"differs", {"nothing", "limits", "sizes", "count"}}, suite::worlds({2, 3})},
              .spoils_group = true,
              .body = other_plans});
-  add("refusals", "BUCKET-067@4f91", {{"what", {"nothing", "other_count", "other_type"}}}, refusals, {1, 3});
+  add("refusals", "BUCKET-067@4f91", {{"what", {"nothing", "other_count", "other_type"}}, {"memory", {"views", "own"}}},
+      refusals, {1, 3});
   add("late", "BUCKET-068@3e1c", {{"late", {"nothing", "bias"}}}, late, {1, 3});
 }
 

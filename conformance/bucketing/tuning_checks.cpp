@@ -122,15 +122,15 @@ void time_is_up(Context& context) {
          body();
          return 1.0;
        }});
-  ASSERT_EQ(tuning.times.size(), 2U) << "BUCKET-218: sizes that are tried";
-  for (const BucketTime& time : tuning.times) EXPECT_EQ(time.samples.size(), is_up ? 3U : 5U) << "BUCKET-218: rounds";
+  ASSERT_EQ(tuning.times.size(), 2U) << "BUCKET-223: sizes that are tried";
+  for (const BucketTime& time : tuning.times) EXPECT_EQ(time.samples.size(), is_up ? 3U : 5U) << "BUCKET-223: rounds";
 }
 
 // The sizes that are tried by default.
 void usual(Context&) {
   constexpr std::int64_t mebi = 1 << 20;
   for (const auto& limits : {bucketing::usual_limits(), bucketing::TuningOptions{}.limits})
-    EXPECT_THAT(limits, ElementsAre(0, mebi, 4 * mebi, 10 * mebi, 25 * mebi, 100 * mebi, kNoLimit)) << "BUCKET-218";
+    EXPECT_THAT(limits, ElementsAre(0, mebi, 4 * mebi, 10 * mebi, 25 * mebi, 100 * mebi, kNoLimit)) << "BUCKET-223";
 }
 
 void bad_tuning(Context& context) {
@@ -139,31 +139,32 @@ void bad_tuning(Context& context) {
     return refusal<InvalidArgument>([&] { (void)bucketing::fastest_limit(context.world(), six_gradients(), options); });
   };
   const std::string accepted = "nothing was refused";
-  EXPECT_EQ(said({.limits = {0}, .rounds = 1, .seconds = 0}), accepted) << "BUCKET-218";
+  EXPECT_EQ(said({.limits = {0}, .rounds = 1, .seconds = 0}), accepted) << "BUCKET-222";
   for (const int rounds : {0, -1})
-    EXPECT_NE(said({.rounds = rounds}), accepted) << "BUCKET-218: " << rounds << " rounds";
+    EXPECT_NE(said({.rounds = rounds}), accepted) << "BUCKET-222: " << rounds << " rounds";
   for (const double seconds : {-1.0, std::numeric_limits<double>::quiet_NaN()})
-    EXPECT_NE(said({.seconds = seconds}), accepted) << "BUCKET-218: " << seconds << " seconds";
-  EXPECT_NE(said({.limits = {0, -1}}), accepted) << "BUCKET-218: a limit below 0";
-  EXPECT_NE(said({.names = {"one"}}), accepted) << "BUCKET-218: too few names";
+    EXPECT_NE(said({.seconds = seconds}), accepted) << "BUCKET-222: " << seconds << " seconds";
+  EXPECT_NE(said({.limits = {0, -1}}), accepted) << "BUCKET-222: a limit below 0";
+  EXPECT_NE(said({.names = {"one"}}), accepted) << "BUCKET-222: too few names";
 }
 
 }  // namespace
 
 void add_tuning_checks(suite::Suite& suite) {
-  const auto add = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&)) {
+  const auto add = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       const char* requirement = "BUCKET-218@e7bd") {
     axes.push_back(suite::worlds({1, 3}));
     suite.add({.id = std::string("bucketing.tuning.") + name,
-               .verifies = {"BUCKET-218@e7bd"},
+               .verifies = {requirement},
                .axes = std::move(axes),
                .body = body});
   };
   add("choice", {{"quartiles", {"narrow", "wide"}}}, choice);
   add("bad_times", {}, bad_times);
   add("tried", {{"fastest", {"none", "some", "all"}}, {"per_tensor", {"no", "yes"}}}, tried);
-  add("time_is_up", {{"seconds", {"0", "many"}}}, time_is_up);
-  add("usual", {}, usual);
-  add("bad_options", {}, bad_tuning);
+  add("time_is_up", {{"seconds", {"0", "many"}}}, time_is_up, "BUCKET-223@ebfe");
+  add("usual", {}, usual, "BUCKET-223@ebfe");
+  add("bad_options", {}, bad_tuning, "BUCKET-222@642b");
 }
 
 }  // namespace plumbline::conformance

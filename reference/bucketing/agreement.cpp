@@ -196,12 +196,13 @@ void require_shape(const Shape& shape, const Gradient& gradient, std::size_t ind
   const bool is_empty = std::ranges::count(shape, 0) > 0;
   for (const std::int64_t size : shape) {
     if (size < 0 || (!is_empty && size > std::numeric_limits<std::int64_t>::max() / elements))
-      throw InvalidArgument(fmt::format("verify_agreement: gradient {} has shape [{}]", index, fmt::join(shape, ", ")));
+      throw InvalidArgument(
+          fmt::format("verify_agreement: shapes[{}] is [{}]; sizes are 0 or more", index, fmt::join(shape, ", ")));
     elements = is_empty ? 0 : elements * size;
   }
   if (elements != gradient.elements)
-    throw InvalidArgument(fmt::format("verify_agreement: gradient {} has {} elements, and shape [{}]", index,
-                                      gradient.elements, fmt::join(shape, ", ")));
+    throw InvalidArgument(fmt::format("verify_agreement: shapes[{}] is [{}]; the gradient has {} elements", index,
+                                      fmt::join(shape, ", "), gradient.elements));
 }
 
 void require_descriptions(std::span<const Gradient> gradients, std::span<const std::string> names,

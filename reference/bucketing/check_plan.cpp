@@ -65,13 +65,17 @@ class Checker {
  private:
   void require_rules() {
     for (const std::int64_t limit : rules_.limits)
-      if (limit < 0) throw InvalidArgument(fmt::format("a limit of {} bytes; it cannot be below 0", limit));
-    for (const std::int64_t alignment : {rules_.member_alignment, rules_.bucket_alignment})
-      if (alignment < 1) throw InvalidArgument(fmt::format("an alignment of {} elements; it is 1 at least", alignment));
-    if (rules_.order) require_order(*rules_.order, gradients_.size());
-    if (rules_.ready) require_order(*rules_.ready, gradients_.size());
+      if (limit < 0) throw InvalidArgument(fmt::format("limits: {} bytes; a limit is 0 or more", limit));
+    require_alignment("member_alignment", rules_.member_alignment);
+    require_alignment("bucket_alignment", rules_.bucket_alignment);
+    if (rules_.order) require_order(*rules_.order, gradients_.size(), "order");
+    if (rules_.ready) require_order(*rules_.ready, gradients_.size(), "ready");
     mark("frozen", rules_.frozen, is_frozen_);
     mark("alone", rules_.alone, is_alone_);
+  }
+
+  static void require_alignment(const char* what, std::int64_t elements) {
+    if (elements < 1) throw InvalidArgument(fmt::format("{}: {} elements; it is 1 or more", what, elements));
   }
 
   void mark(const char* what, const std::vector<int>& indices, std::vector<bool>& marks) const {

@@ -56,8 +56,8 @@ void require_gradients(std::span<const Gradient> gradients) {
     require_gradient(gradients[index], index);
     const std::int64_t bytes = bytes_of(gradients[index]);
     if (bytes > kMostBytes - sum)
-      throw OutOfRange(
-          fmt::format("the first {} gradients are more bytes than 64 bits hold: {} + {}", index + 1, sum, bytes));
+      throw OutOfRange(fmt::format("the elements of the first {} gradients are more bytes than 64 bits hold: {} + {}",
+                                   index + 1, sum, bytes));
     sum += bytes;
   }
 }

@@ -4,16 +4,16 @@
 
 namespace plumbline::bucketing {
 
-void require_order(std::span<const int> order, std::size_t gradients) {
+void require_order(std::span<const int> order, std::size_t gradients, std::string_view name) {
   if (order.size() != gradients)
-    throw InvalidArgument(fmt::format("the order has {} entries for {} gradients", order.size(), gradients));
+    throw InvalidArgument(fmt::format("{} has {} entries for {} gradients", name, order.size(), gradients));
   std::vector<bool> seen(gradients);
   for (std::size_t position = 0; position < order.size(); ++position) {
     const int index = order[position];
     if (static_cast<std::size_t>(index) >= gradients)
-      throw InvalidArgument(fmt::format("the order has gradient {} at {}; there are {}", index, position, gradients));
+      throw InvalidArgument(fmt::format("{} has gradient {} at {}; there are {}", name, index, position, gradients));
     if (seen[static_cast<std::size_t>(index)])
-      throw InvalidArgument(fmt::format("the order has gradient {} twice, again at {}", index, position));
+      throw InvalidArgument(fmt::format("{} has gradient {} twice, again at {}", name, index, position));
     seen[static_cast<std::size_t>(index)] = true;
   }
 }

@@ -149,7 +149,7 @@ Plan plan_of_ddp_logging(const json& value, std::span<const Gradient> gradients)
   const std::int64_t tensors = object.integer("num_parameter_tensors", static_cast<std::int64_t>(gradients.size()));
   if (tensors != static_cast<std::int64_t>(gradients.size()))
     throw InvalidArgument(
-        fmt::format("logging data are of {} parameters; there are {} gradients", tensors, gradients.size()));
+        fmt::format("logging data.num_parameter_tensors is {}; there are {} gradients", tensors, gradients.size()));
   if (!object.has("rebuilt_per_bucket_param_indices")) return plan_of_sizes(object, gradients);
   Plan plan = plan_of_indices(object, gradients);
   if (object.has("rebuilt_bucket_sizes"))

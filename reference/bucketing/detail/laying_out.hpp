@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "reference/bucketing/plan.hpp"
@@ -35,7 +36,7 @@ namespace plumbline::bucketing {
 }
 
 /// Throws InvalidArgument unless `order` has each of `gradients` indices once.
-void require_order(std::span<const int> order, std::size_t gradients);
+void require_order(std::span<const int> order, std::size_t gradients, std::string_view name = "the order");
 
 /// The plan of buckets that know how many members they have. `bucket_of` says of each position of the order (empty: of
 /// each gradient) which bucket, by its place in `buckets`.
