@@ -155,7 +155,8 @@ void levels(Context& context) {
   for (std::int64_t power = 1; power < (1 << 20); power *= peers + 1)
     for (const std::int64_t nodes : {power, power + 1, power + 2}) {
       if (nodes < 2) continue;
-      const json args{{"graph", "n-peer-exponential"}, {"world_size", nodes}, {"peers_per_itr", peers}};
+      const json args{
+          {"graph", "n-peer-exponential"}, {"world_size", nodes}, {"peers_per_itr", peers}, {"book_rows", {0}}};
       // A list with fewer entries than peers is rejected; above this number of nodes there are enough.
       if (nodes <= 2 * peers && answer_to(context.adapter(), kGraph, args).is_refused()) continue;
       const std::string problem =
