@@ -34,8 +34,6 @@ using suite::Context;
 
 namespace {
 
-const char* const kAccepted = "nothing was refused";
-
 // Whether a part is accepted, or refused as InvalidArgument, OutOfRange or Unsupported.
 std::string verdict(const std::function<void()>& part) {
   try {
@@ -51,7 +49,7 @@ std::string verdict(const std::function<void()>& part) {
   } catch (const Error& error) {
     return error.what();
   }
-  return kAccepted;
+  return kNotRefused;
 }
 
 // ---- what a reducer is made of ----
@@ -292,7 +290,7 @@ void made_of(Context& context) {
     for (std::size_t i = 0; i < one.accepted.size(); ++i) {
       MadeOf made{.world = &context.world()};
       one.accepted[i](made);
-      EXPECT_EQ(made.verdict(), kAccepted) << "BUCKET-216: " << name << ", possible choice " << i;
+      EXPECT_EQ(made.verdict(), kNotRefused) << "BUCKET-216: " << name << ", possible choice " << i;
     }
     for (std::size_t i = 0; i < one.refused.size(); ++i)
       EXPECT_EQ(verdict([&] {
@@ -314,7 +312,7 @@ void hooks_made_of(Context& context) {
   };
   if (context.parameters().text("hook") == "bytes") {
     for (const int channel : {0, 1, 512})
-      expect(kAccepted, [&] { (void)bucketing::quantising_hook(channel); }, "numbers of a channel");
+      expect(kNotRefused, [&] { (void)bucketing::quantising_hook(channel); }, "numbers of a channel");
     return expect("invalid", [] { (void)bucketing::quantising_hook(-1); }, "numbers of a channel below 0");
   }
   const auto sgd = [](const bucketing::MatrixShape& shape, const PowerSgdOptions& options) {
@@ -323,7 +321,7 @@ void hooks_made_of(Context& context) {
   for (const PowerSgdOptions& options :
        {PowerSgdOptions{}, PowerSgdOptions{.rank = 1, .start = 0, .least_rate = 0, .epsilon = 0},
         PowerSgdOptions{.rank = 9, .start = 1, .least_rate = 0.5, .epsilon = 1}})
-    expect(kAccepted, sgd({5, 6}, options), "options");
+    expect(kNotRefused, sgd({5, 6}, options), "options");
   for (const PowerSgdOptions& options :
        {PowerSgdOptions{.rank = 0}, PowerSgdOptions{.rank = -1}, PowerSgdOptions{.start = -1},
         PowerSgdOptions{.least_rate = -0.5}, PowerSgdOptions{.least_rate = none},
@@ -331,7 +329,7 @@ void hooks_made_of(Context& context) {
         PowerSgdOptions{.epsilon = infinite}})
     expect("invalid", sgd({5, 6}, options), "options out of range");
   for (const auto& [rows, columns] : {std::pair{0, 0}, std::pair{0, 7}, std::pair{7, 0}, std::pair{1, 1}})
-    expect(kAccepted, sgd({rows, columns}, {}), "shapes");
+    expect(kNotRefused, sgd({rows, columns}, {}), "shapes");
   for (const auto& [rows, columns] : {std::pair{-1, 7}, std::pair{7, -1}, std::pair{-2, -3}})
     expect("invalid", sgd({rows, columns}, {}), "shapes below 0");
 }
@@ -362,7 +360,7 @@ void shapes_fit(Context& context) {
   constexpr std::int64_t huge = std::int64_t{1} << 32;  // huge x huge has no bits of 64
   for (const auto& [elements, rows, columns] :
        std::vector<std::array<std::int64_t, 3>>{{200, 10, 20}, {200, 200, 1}, {0, 0, 7}, {0, 7, 0}, {0, 0, 0}})
-    EXPECT_EQ(compressed(elements, {{rows, columns}}), kAccepted)
+    EXPECT_EQ(compressed(elements, {{rows, columns}}), kNotRefused)
         << "BUCKET-216: " << elements << " elements as " << rows << " x " << columns;
   for (const auto& [elements, rows, columns] : std::vector<std::array<std::int64_t, 3>>{{200, 10, 19},
                                                                                         {200, 10, 21},
@@ -393,7 +391,7 @@ void shapes_have_room(Context& context) {
     });
   };
   for (const std::int64_t begin : {0, 9, 10})
-    EXPECT_EQ(started(0, begin, known), kAccepted) << "BUCKET-216: 200 of 210 numbers from " << begin << " on";
+    EXPECT_EQ(started(0, begin, known), kNotRefused) << "BUCKET-216: 200 of 210 numbers from " << begin << " on";
   for (const std::int64_t begin : {11, 210})
     EXPECT_EQ(started(0, begin, known), "invalid") << "BUCKET-216: 200 of 210 numbers from " << begin << " on";
   EXPECT_EQ(started(1, 0, known), "invalid") << "BUCKET-216: a gradient whose elements are unknown";
@@ -424,12 +422,12 @@ void largest_of_type(Context& context) {
       reducer.ready(0, values);
     });
   };
-  EXPECT_EQ(said(4, 100), kAccepted) << "BUCKET-102: the largest that is possible";
-  EXPECT_EQ(said(0, -100), kAccepted) << "BUCKET-102: the lowest that is possible";
+  EXPECT_EQ(said(4, 100), kNotRefused) << "BUCKET-102: the largest that is possible";
+  EXPECT_EQ(said(0, -100), kNotRefused) << "BUCKET-102: the lowest that is possible";
   for (const std::size_t at : {0, 2, 4})
     for (const double value : {104.0, -104.0})
       if (dtype == DType::i32)
-        EXPECT_EQ(said(at, value), kAccepted) << "BUCKET-102: integers";
+        EXPECT_EQ(said(at, value), kNotRefused) << "BUCKET-102: integers";
       else
         EXPECT_THAT(said(at, value), testing::HasSubstr(fmt::format("element {}", at))) << "BUCKET-102: " << value;
 }
@@ -542,12 +540,12 @@ void unused_out_of_turn(Context& context) {
                                             {"static_graph", Unused::static_graph}};
   Alone alone(context, {.unused = kinds.at(kind)});
   const bool is_said = kind == "zeros" || kind == "find_unused";
-  alone.refuses(is_said ? kAccepted : "invalid", "unused when a pass begins",
+  alone.refuses(is_said ? kNotRefused : "invalid", "unused when a pass begins",
                 [](Reducer& one) { one.begin({.synchronise = true, .unused = {2}}); });
   if (!is_said) alone->begin();
-  alone.refuses(is_said ? kAccepted : "invalid", "unused in a pass", [](Reducer& one) { one.mark_unused(0); });
+  alone.refuses(is_said ? kNotRefused : "invalid", "unused in a pass", [](Reducer& one) { one.mark_unused(0); });
   if (is_said) {
-    alone.refuses(kAccepted, "unused, said twice", [](Reducer& one) { one.mark_unused(0); });
+    alone.refuses(kNotRefused, "unused, said twice", [](Reducer& one) { one.mark_unused(0); });
     alone.refuses("state", "ready after it was unused", [](Reducer& one) { one.ready(0); });
     alone.refuses("state", "ready after it was unused from the start", [](Reducer& one) { one.ready(2); });
   }
@@ -571,7 +569,7 @@ void unused_out_of_turn(Context& context) {
 void without_memory(Context& context) {
   const bool lazy = context.parameters().text("memory") == "lazy";
   Alone alone(context, {.memory = GradientMemory::copies, .lazy = lazy});
-  const char* const how = lazy ? "state" : kAccepted;
+  const char* const how = lazy ? "state" : kNotRefused;
   alone.refuses(how, "a view", [](Reducer& one) { (void)one.view(0); });
   alone.refuses(how, "results", [](Reducer& one) { (void)one.results(2); });
   alone->begin();
@@ -579,7 +577,7 @@ void without_memory(Context& context) {
   std::vector<float> values{1, 2, 3, 4, 5};
   alone.refuses("invalid", "another device",
                 [&](Reducer& one) { one.ready(0, {values.data(), 5, DType::f32, {comm::Device::Kind::cuda, 0}}); });
-  alone.refuses(kAccepted, "a gradient", [&](Reducer& one) { one.ready(0, Buffer::of(values)); });
+  alone.refuses(kNotRefused, "a gradient", [&](Reducer& one) { one.ready(0, Buffer::of(values)); });
 }
 
 }  // namespace

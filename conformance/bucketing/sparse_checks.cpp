@@ -236,8 +236,8 @@ void refuses_rows(Context& context) {
     else
       reducer.ready(what == "of_dense" ? 0 : 1, rows);
   });
-  const std::map<std::string, std::string> words{{"nothing", "nothing was refused"},
-                                                 {"empty", "nothing was refused"},
+  const std::map<std::string, std::string> words{{"nothing", kNotRefused},
+                                                 {"empty", kNotRefused},
                                                  {"no_rows", ""},
                                                  {"no_numbers", ""},
                                                  {"device", ""},
@@ -263,7 +263,7 @@ void other_widths(Context& context) {
     reducer.ready(0);
     (void)reducer.finish();
   });
-  EXPECT_THAT(said, HasSubstr(differ ? "rows of 6 numbers on rank 0, of 3 on rank 1" : "nothing was refused"))
+  EXPECT_THAT(said, HasSubstr(differ ? "rows of 6 numbers on rank 0, of 3 on rank 1" : kNotRefused))
       << "BUCKET-212";
 }
 

@@ -171,7 +171,7 @@ void timelines_refused(Context& context) {
   if (fault == "period_too_many") periods[0].push_back({2, 3});
   if (fault == "options") options.stages.resize(3);
   const std::string said = refusal<InvalidArgument>([&] { (void)schedules::timeline_of(schedule, periods, options); });
-  EXPECT_EQ(said == "nothing was refused", fault == "nothing") << "SCHED-122: " << said;
+  EXPECT_EQ(said == kNotRefused, fault == "nothing") << "SCHED-122: " << said;
   EXPECT_EQ(said.find("another error"), std::string::npos) << "SCHED-122: " << said;
 }
 
@@ -233,7 +233,7 @@ void slots_by_hand(Context&) {
   EXPECT_EQ(forward_only.slots[0], (std::vector<int>{0, 0, 1, 0})) << "SCHED-123";
   EXPECT_EQ(forward_only.counts, (std::vector<int>{2})) << "SCHED-123";
   const auto said = [&](const char* row) { return refusal<InvalidArgument>([&] { (void)slots(row, false); }); };
-  EXPECT_EQ(said("0F0,0B0,0F0,0B0"), "nothing was refused") << "SCHED-123";
+  EXPECT_EQ(said("0F0,0B0,0F0,0B0"), kNotRefused) << "SCHED-123";
   EXPECT_NE(said("1F0,0F0,0F1,0F0").find("rank 0, position 3 (0F0), but its activation is already there"),
             std::string::npos)
       << "SCHED-123";

@@ -164,7 +164,7 @@ void averagers_refused(Context& context) {
   };
   const slowmo::AveragingSchedule right{
       .levels = {{.period = 1, .group_size = 1}, {.period = 2, .group_size = 2}, {.period = 3, .group_size = world}}};
-  EXPECT_EQ(said(right), "nothing was refused") << "SLOWMO-049";
+  EXPECT_EQ(said(right), kNotRefused) << "SLOWMO-049";
   slowmo::AveragingSchedule wrong = right;
   if (fault == "no_levels") wrong.levels.clear();
   if (fault == "warmup") wrong.warmup = -1;
@@ -179,7 +179,7 @@ void averagers_refused(Context& context) {
   if (fault == "part_of_the_world") wrong.levels.pop_back();
   if (fault == "beyond_the_world") wrong.levels[2].group_size = 2 * world;
   const std::string words = said(wrong);
-  EXPECT_NE(words, "nothing was refused") << "SLOWMO-049";
+  EXPECT_NE(words, kNotRefused) << "SLOWMO-049";
   EXPECT_EQ(words.find("another error"), std::string::npos) << "SLOWMO-049: " << words;
 }
 

@@ -130,7 +130,7 @@ bool adds_in_rank_order(Context& context) { return context.capabilities().has(co
 // Saves as often as the settings say.
 void save_checkpoints(Context& context, const AveragingSettings& settings, AveragedSession& session, int step) {
   if (settings.checkpoint_steps == 0 || step == 0 || step % settings.checkpoint_steps != 0) return;
-  EXPECT_EQ(refusal<StateError>([&] { session.save(averaging_folder(context, "checkpoints")); }), "nothing was refused")
+  EXPECT_EQ(refusal<StateError>([&] { session.save(averaging_folder(context, "checkpoints")); }), kNotRefused)
       << suite::id_of_citation(ids::kCheckpoints) << ": a checkpoint ahead of step " << step;
 }
 
@@ -330,7 +330,7 @@ void other_runs(Context& context) {
       refusal<InvalidArgument>([&] { session_of(context, other, other_settings)->load(folder, 1); });
   const std::string field = differs == "learning_rate" ? "optimizer" : differs;
   if (differs == "nothing")
-    EXPECT_EQ(said, "nothing was refused")
+    EXPECT_EQ(said, kNotRefused)
         << suite::id_of_citation(ids::kSameRun) << ": what the checkpoint is refused with";
   else
     EXPECT_THAT(
@@ -345,7 +345,7 @@ void rates_beyond_float32(Context& context) {
   const bool is_refused = settings.rate_decay > 1e6 || settings.rate_decay < 1e-6;
   const job::RunSpec spec = short_spec(context, 12);
   const std::string said = refusal<InvalidArgument>([&] { (void)session_of(context, spec, settings); });
-  EXPECT_THAT(said, testing::HasSubstr(is_refused ? "lr-decay " : "nothing was refused"))
+  EXPECT_THAT(said, testing::HasSubstr(is_refused ? "lr-decay " : kNotRefused))
       << suite::id_of_citation(ids::kRates) << ": what the decay is refused with";
   EXPECT_EQ(said.find("learning rate of step") != std::string::npos, is_refused)
       << suite::id_of_citation(ids::kRates) << ": what the decay is refused with";
