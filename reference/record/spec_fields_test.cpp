@@ -36,9 +36,8 @@ std::string value_of(const SpecField& field, const std::string& kind) {
                                                               {"kernel", "2"},
                                                               {"features", "4"},
                                                               {"rows", "4"},
-                                                              {"with", "0"},
-                                                              {"type", '"' + kind + '"'}};
-  return values.at(field.name);
+                                                              {"with", "0"}};
+  return field.name == "type" ? '"' + kind + '"' : values.at(field.name);
 }
 
 bool is_of(const SpecField& field, const std::string& kind) {
