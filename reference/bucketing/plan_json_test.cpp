@@ -142,7 +142,7 @@ TEST(DdpLogging, IsRefusedWhereItIsOfAnotherModel) {
   EXPECT_THAT(refused(R"({"bucket_sizes": "56x"})"), ThrowsMessage<InvalidArgument>(HasSubstr("blanks and commas")));
   EXPECT_THAT(refused(R"({})"), ThrowsMessage<InvalidArgument>(HasSubstr("bucket_sizes is missing")));
   EXPECT_THAT(refused(R"({"num_parameter_tensors": 4, "bucket_sizes": "56"})"),
-              ThrowsMessage<InvalidArgument>(HasSubstr("of 4 parameters")));
+              ThrowsMessage<InvalidArgument>(HasSubstr("num_parameter_tensors is 4; there are 3 gradients")));
   EXPECT_THAT(refused(R"({"rebuilt_per_bucket_param_indices": "3"})"),
               ThrowsMessage<InvalidArgument>(HasSubstr("gradient 3; there are 3")));
   EXPECT_THAT(refused(R"({"rebuilt_per_bucket_param_indices": "2 1, 0", "rebuilt_bucket_sizes": "24, 33"})"),
