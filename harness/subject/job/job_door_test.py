@@ -481,7 +481,7 @@ class Samples(JobDoor):
 
     def test_mistakes_of_a_program(self):
         spec = {"PLUMBLINE_SPEC": "/no/such", "PLUMBLINE_RECORD": str(self.folder), "RANK": "0", "WORLD_SIZE": "2"}
-        of_class = "from plumbline_torch_job import TorchJob\nclass Some(TorchJob):\n    {}\nSome.check_declarations(Some)"
+        of_class = "from plumbline_torch_job import TorchJob\nclass Some(TorchJob):\n    {}\nobject.__new__(Some).check_declarations()"
         for body, environment, words in (
                 ("import plumbline_job; plumbline_job.Run()", {}, "PLUMBLINE_SPEC is not set; it must be, as plumbline check --job "),
                 ("import plumbline_job; plumbline_job.Run()", {**spec, "RANK": "first"}, "RANK = 'first': it must be a number, as plumbline and torchrun set it"),
