@@ -39,10 +39,11 @@ std::map<double, std::vector<std::string>> named_factors(const WrongGradient& gr
   return names;
 }
 
-void add_factors(const WrongGradient& gradient, std::span<const double> got, std::vector<std::string>& found) {
+void add_factors(const WrongGradient& gradient, std::span<const double> got, double most,
+                 std::vector<std::string>& found) {
   for (const auto& [factor, names] : named_factors(gradient)) {
     const double residual = residual_of(got, gradient.expected, factor);
-    if (residual > kResidual) continue;
+    if (residual > most) continue;
     const double ratio = product(got, gradient.expected) / product(gradient.expected, gradient.expected);
     const std::string times = factor > 1 ? fmt::format("times {:.0f}", factor) : fmt::format("over {:.0f}", 1 / factor);
     found.push_back(fmt::format("the expected gradient {} ({}): got / expected = {:.4f}, residual {:.0e}", times,
@@ -51,7 +52,8 @@ void add_factors(const WrongGradient& gradient, std::span<const double> got, std
 }
 
 // A sum over some of the data ranks only, divided by all of them, or by those.
-void add_subsets(const WrongGradient& gradient, std::span<const double> got, std::vector<std::string>& found) {
+void add_subsets(const WrongGradient& gradient, std::span<const double> got, double most,
+                 std::vector<std::string>& found) {
   constexpr std::size_t kMost = 8;  // ranks; there are 2^ranks subsets
   const std::size_t ranks = gradient.slices.size();
   if (ranks < 2 || ranks > kMost) return;
@@ -68,15 +70,16 @@ void add_subsets(const WrongGradient& gradient, std::span<const double> got, std
     };
     const double missing = residual_of(got, sum, 1.0 / static_cast<double>(ranks));
     const double alone = residual_of(got, sum, 1.0 / static_cast<double>(in.size()));
-    if (missing <= kResidual)
+    if (missing <= most)
       found.push_back(fmt::format("{} missing from the sum over {}: residual {:.0e}", of_ranks(out), ranks, missing));
-    if (alone <= kResidual) found.push_back(fmt::format("of {} alone: residual {:.0e}", of_ranks(in), alone));
+    if (alone <= most) found.push_back(fmt::format("of {} alone: residual {:.0e}", of_ranks(in), alone));
   }
 }
 
-void add_stale(const WrongGradient& gradient, std::span<const double> got, std::vector<std::string>& found) {
+void add_stale(const WrongGradient& gradient, std::span<const double> got, double most,
+               std::vector<std::string>& found) {
   if (gradient.of_step_before.size() != got.size()) return;
-  if (const double residual = residual_of(got, gradient.of_step_before); residual <= kResidual)
+  if (const double residual = residual_of(got, gradient.of_step_before); residual <= most)
     found.push_back(fmt::format("the gradient of the step before: residual {:.0e}", residual));
 }
 
@@ -88,10 +91,12 @@ std::vector<std::string> hypotheses_of(const WrongGradient& gradient) {
   const bool fits = got.size() == gradient.expected.size() &&
                     std::ranges::all_of(gradient.slices, [&](const auto& slice) { return slice.size() == got.size(); });
   if (!fits || !std::isfinite(size) || size == 0 || product(gradient.expected, gradient.expected) == 0) return {};
+  // What explains no more than the expected gradient itself does is no cause.
+  const double most = std::min(kResidual, residual_of(got, gradient.expected) / 10);
   std::vector<std::string> found;
-  add_factors(gradient, got, found);
-  add_subsets(gradient, got, found);
-  add_stale(gradient, got, found);
+  add_factors(gradient, got, most, found);
+  add_subsets(gradient, got, most, found);
+  add_stale(gradient, got, most, found);
   return found;
 }
 

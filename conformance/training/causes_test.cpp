@@ -63,6 +63,16 @@ TEST(Hypotheses, NameAStaleGradient) {
   EXPECT_THAT(hypotheses({7, 1, 0, 2}), ElementsAre(HasSubstr("the gradient of the step before: residual ")));
 }
 
+TEST(Hypotheses, AreNoneWhereTheExpectedGradientFitsAsWell) {
+  const std::vector<double> expected = mean();
+  std::vector<double> before = expected, slightly = expected;
+  before[0] += 1e-4;
+  slightly[1] += 1e-4;  // more than its bound, and less than what a step changes
+  const std::vector<float> got(slightly.begin(), slightly.end());
+  EXPECT_THAT(hypotheses_of({.got = got, .expected = expected, .slices = {}, .of_step_before = before, .factors = {}}),
+              IsEmpty());
+}
+
 TEST(Hypotheses, AreNoneWhereNothingFits) {
   EXPECT_THAT(hypotheses({9, -9, 9, 9}), IsEmpty());
   EXPECT_THAT(hypotheses({0, 0, 0, 0}), IsEmpty());
