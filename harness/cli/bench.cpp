@@ -223,7 +223,9 @@ class BenchRun {
     if (!options_.device.starts_with("cuda") && 3.0 * static_cast<double>(bytes) * world > memory)
       throw InvalidArgument(fmt::format("--sizes {}: {} ranks need more than the {:.1f} GiB that this machine has",
                                         size, world, memory / (1 << 30)));
-    jobs_.push_back({&benchmark, world, bytes});
+    const bool is_there = std::ranges::any_of(
+        jobs_, [&](const Job& job) { return job.benchmark == &benchmark && job.world == world && job.bytes == bytes; });
+    if (!is_there) jobs_.push_back({&benchmark, world, bytes});
   }
 
   launch::Observer observer() {
