@@ -11,7 +11,7 @@ MOST_BYTES = 40 << 20
 # Of every Linux; and of the modules that are linked to their runtime.
 SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 RUNTIMES = dict.fromkeys(("libplumbline_training.so", "libplumbline_c10d.so"), r"lib(torch\w*|c10\w*)\.so")
-FILES = ["__init__.py", "__main__.py", "adapter.py", "job.py", "results/report/templates/report.html.j2", "bin/plumbline", "lib/plumbline/libplumbline_worker.so",
+FILES = ["__init__.py", "__main__.py", "adapter.py", "job.py", "torch_job.py", "results/report/templates/report.html.j2", "bin/plumbline", "lib/plumbline/libplumbline_worker.so",
          "lib/plumbline/libplumbline_benchmarks.so", "lib/plumbline/libplumbline_nccl.so", "lib/plumbline/openmpi/libplumbline_mpi.so",
          "lib/plumbline/mpich/libplumbline_mpi.so",
          "lib/plumbline/libplumbline_training.so", "lib/plumbline/libplumbline_c10d.so", "lib/plumbline/libplumbline_plugin.so", "lib/cmake/plumbline/plumblineConfig.cmake", "lib/libplumbline_comm.a",

@@ -2,6 +2,7 @@
 
 plumbline.adapter  makes an adapter of a dictionary of functions
 plumbline.job      what a training program needs to be judged (numpy; Python 3.11)
+plumbline.torch_job  a runner for programs in PyTorch, which write the lines that are their own
 plumbline.results  reads, compares, keeps and shows records (scipy, jinja2)
 """
 
