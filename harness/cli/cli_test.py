@@ -2530,7 +2530,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.averaged("--steps", "14", *saved, "--out", "again"), 2)
         self.assertIn("seed1/slowmo' has some of a run; --resume it, or give another folder", self.done.stderr)
         self.assertEqual(self.averaged("--steps", "7", *saved, "--resume", "--out", "fewer"), 2)
-        self.assertIn("has a checkpoint behind step 9", self.done.stderr)
+        self.assertIn("has a checkpoint after step 9", self.done.stderr)
         for option, value, words in (("--optimizer", "adam", "optimizer is sgd(lr=0.1,"), ("--micro-batches", "2", "micro_batches is 1 there and 2 here"),
                                      ("--accumulation", "2", "accumulation is 1 there and 2 here"),
                                      ("--precision", "bf16", "dtype is float32 there and bfloat16 here"),

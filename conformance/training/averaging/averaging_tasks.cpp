@@ -117,7 +117,7 @@ class AveragingCheckpoints {
                       folder_.string(), world_.size()));
     if (last > steps_)
       throw InvalidArgument(
-          fmt::format("'{}' has a checkpoint behind step {}; the run has {} steps", folder_.string(), last, steps_));
+          fmt::format("'{}' has a checkpoint after step {}; the run has {} steps", folder_.string(), last, steps_));
     return last;
   }
 
