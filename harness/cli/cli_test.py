@@ -173,7 +173,7 @@ REFUSALS = [
     ("check --job=", 2, "--job: the value is missing; give --job CMD"),
     ("check --job-launches-ranks", 2, "--job-launches-ranks requires --job"),
     ("check --job-serves-ranks", 2, "--job-serves-ranks requires --job"),
-    ("check --job true --job-serves-ranks --job-launches-ranks", 2, "--job-serves-ranks excludes --job-launches-ranks"),
+    ("check --job true --job-serves-ranks --job-launches-ranks", 2, "--job-launches-ranks excludes --job-serves-ranks"),
     ("check --job a --profile data-parallel --world-size 7", 2, "nothing to run: no case of profile data-parallel for the job"),
     ("check --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
     ("check --device emulated:7 --world-size 1 --filter COLL-001", 2, "there is no emulated:7; this process has 2, from emulated:0"),
@@ -731,7 +731,7 @@ class Commands(unittest.TestCase):
                            "--filter", "gossip.graph.levels[peers=1]", "--out", "out")
         record = (self.folder / "out/run.jsonl").read_text()
         self.assertIn("schedules.partition_uniform answers in another form: array index 0 is out of range: ", record)
-        self.assertIn(" is answered in another form: key ", record)
+        self.assertIn("gossip.graph answers in another form: key ", record)
         self.assertNotIn("json.exception", self.done.stdout + record)
 
     def test_a_mutant_is_explained_without_others(self):

@@ -1,6 +1,7 @@
 """What the commands share: options, errors in one line, and the exit status that they mean."""
 import argparse
 import sys
+import textwrap
 
 
 class BadInput(Exception):
@@ -16,10 +17,28 @@ class _Parser(argparse.ArgumentParser):
         raise BadInput(f"{message} (see {self.prog} --help)")
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """The form of all help: paragraphs in 100 columns, examples as they are written."""
+
+    def __init__(self, prog):
+        super().__init__(prog, width=100)
+
+    def _fill_text(self, text, width, indent):
+        paragraphs = []
+        for line in text.splitlines():
+            is_kept = not line or line.startswith((" ", "Example:", "Exit status:"))
+            if is_kept or not paragraphs or paragraphs[-1].startswith((" ", "Example:")):
+                paragraphs.append(line)
+            else:
+                paragraphs[-1] += " " + line
+        return "\n".join("\n".join(textwrap.wrap(one, 100, subsequent_indent=" " * (len(one) - len(one.lstrip())),
+                                                 break_on_hyphens=False, break_long_words=False)) for one in paragraphs)
+
+
 def parser(name, description, example):
     """Of `plumbline NAME`, whose help ends with an example and the exit statuses."""
     return _Parser(prog=f"plumbline {name}", description=description, epilog=example, allow_abbrev=False,
-                   formatter_class=argparse.RawDescriptionHelpFormatter)
+                   formatter_class=Help)
 
 
 def whole(name, least):
