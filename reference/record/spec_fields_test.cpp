@@ -21,22 +21,11 @@ using testing::HasSubstr;
 
 // What each required field is given here; a layer's and an optimizer's kind comes first.
 std::string value_of(const SpecField& field, const std::string& kind) {
-  static const std::map<std::string_view, std::string> values{{"protocol", "1"},
-                                                              {"steps", "2"},
-                                                              {"global_batch", "4"},
-                                                              {"lr", "0.5"},
-                                                              {"kind", "\"dynamic\""},
-                                                              {"step", "0"},
-                                                              {"rank", "0"},
-                                                              {"index", "0"},
-                                                              {"value", "\"inf\""},
-                                                              {"parameter", "\"0.weight\""},
-                                                              {"in", "4"},
-                                                              {"out", "4"},
-                                                              {"kernel", "2"},
-                                                              {"features", "4"},
-                                                              {"rows", "4"},
-                                                              {"with", "0"}};
+  static const std::map<std::string_view, std::string> values{
+      {"protocol", "1"}, {"steps", "2"}, {"global_batch", "4"}, {"lr", "0.5"},        {"kind", "\"dynamic\""},
+      {"step", "0"},     {"rank", "0"},  {"index", "0"},        {"value", "\"inf\""}, {"parameter", "\"0.weight\""},
+      {"in", "4"},       {"out", "4"},   {"kernel", "2"},       {"features", "4"},    {"rows", "4"},
+      {"with", "0"}};
   return field.name == "type" ? '"' + kind + '"' : values.at(field.name);
 }
 
@@ -56,15 +45,17 @@ std::string table_with(const std::string& table, const std::string& kind, std::s
 const std::vector<std::string> kLayers{"linear",       "relu",       "gelu",      "tanh",        "flatten",
                                        "batch_norm2d", "layer_norm", "embedding", "tied_linear", "conv2d"};
 
-// A specification of the required fields, with a layer of this kind after one that has a weight, without one field.
+// A specification of the required fields, with a layer of this kind after one that has a weight, or first where it takes
+// integers, without one field.
 std::string spec_text(const std::string& layer, const std::string& optimizer, std::string_view table = "-",
                       std::string_view left_out = "") {
   const auto part = [&](const char* name, const std::string& kind) {
     return table_with(name, kind, table == name ? left_out : "");
   };
-  return part("", "") + "[run]\n" + part("run", "") + "[[model.layer]]\n" + table_with("model.layer", "linear") +
-         "[[model.layer]]\n" + part("model.layer", layer) + "[loss]\n" + part("loss", "mse") + "[optimizer]\n" +
-         part("optimizer", optimizer) + "[scaler]\n" + part("scaler", "") + "[[inject]]\n" + part("inject", "");
+  const std::string before = layer == "embedding" ? "" : "[[model.layer]]\n" + table_with("model.layer", "linear");
+  return part("", "") + "[run]\n" + part("run", "") + before + "[[model.layer]]\n" + part("model.layer", layer) +
+         "[loss]\n" + part("loss", "mse") + "[optimizer]\n" + part("optimizer", optimizer) + "[scaler]\n" +
+         part("scaler", "") + "[[inject]]\n" + part("inject", "");
 }
 
 TEST(SpecFields, AreAllThatTheReaderRequires) {
