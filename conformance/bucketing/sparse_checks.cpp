@@ -263,8 +263,7 @@ void other_widths(Context& context) {
     reducer.ready(0);
     (void)reducer.finish();
   });
-  EXPECT_THAT(said, HasSubstr(differ ? "rows of 6 numbers on rank 0, of 3 on rank 1" : kNotRefused))
-      << "BUCKET-212";
+  EXPECT_THAT(said, HasSubstr(differ ? "rows of 6 numbers on rank 0, of 3 on rank 1" : kNotRefused)) << "BUCKET-212";
 }
 
 }  // namespace

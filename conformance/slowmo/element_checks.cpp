@@ -127,8 +127,7 @@ void refuses_operations(Context& context) {
   const std::string& operation = context.parameters().text("operation");
   Elements four(DType::f32, {1, 2, 3, 4}), halves(DType::f16, {1, 2, 3, 4});
   const Buffer whole = four.view(), others = halves.view();
-  EXPECT_EQ(refusal<InvalidArgument>([&] { operate(operation, {}, {{others, whole}}); }), kNotRefused)
-      << "SLOWMO-055";
+  EXPECT_EQ(refusal<InvalidArgument>([&] { operate(operation, {}, {{others, whole}}); }), kNotRefused) << "SLOWMO-055";
   const Buffer integers{whole.data, 4, DType::i32}, elsewhere{whole.data, 4, DType::f32, {comm::Device::Kind::cuda, 0}};
   expect_refused_operation(operation, others, integers, true, {operation, "i32"});
   expect_refused_operation(operation, others, elsewhere, true, {operation, "cuda:0"});

@@ -483,8 +483,7 @@ void refuses_checkpoints(Context& context) {
                       {"round", [](slowmo::Checkpoint& one) { one.round.reset(); }, "lacks the round of gossip", true});
   if (is_whole && context.rank() == 0)
     for (const Fault& fault : faults_of_slow_buffers()) expect_not_loaded(other, saved, fault);
-  EXPECT_EQ(refusal<InvalidArgument>([&] { other.load(saved); }), kNotRefused)
-      << "SLOWMO-053: what was saved";
+  EXPECT_EQ(refusal<InvalidArgument>([&] { other.load(saved); }), kNotRefused) << "SLOWMO-053: what was saved";
   EXPECT_EQ(other.steps_done(), is_whole ? 3 : 0) << "SLOWMO-053: steps";
   if (is_whole) {
     EXPECT_EQ(other.slow_state(), kept) << "SLOWMO-053: slow buffers";

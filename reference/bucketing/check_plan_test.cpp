@@ -146,7 +146,8 @@ TEST(CheckPlan, RefusesRulesThatAreNone) {
     return [=] { (void)check_plan(Sample().plan, Sample().gradients, rules); };
   };
   EXPECT_THAT(refused({.limits = {-1}}), ThrowsMessage<InvalidArgument>(HasSubstr("-1 bytes")));
-  EXPECT_THAT(refused({.member_alignment = 0}), ThrowsMessage<InvalidArgument>(HasSubstr("member_alignment: 0 elements")));
+  EXPECT_THAT(refused({.member_alignment = 0}),
+              ThrowsMessage<InvalidArgument>(HasSubstr("member_alignment: 0 elements")));
   EXPECT_THAT(refused({.order = std::vector{0, 1}}), ThrowsMessage<InvalidArgument>(HasSubstr("2 entries")));
   EXPECT_THAT(refused({.frozen = {3}}), ThrowsMessage<InvalidArgument>(HasSubstr("frozen: there is no gradient 3")));
 }

@@ -45,8 +45,8 @@ std::string table_with(const std::string& table, const std::string& kind, std::s
 const std::vector<std::string> kLayers{"linear",       "relu",       "gelu",      "tanh",        "flatten",
                                        "batch_norm2d", "layer_norm", "embedding", "tied_linear", "conv2d"};
 
-// A specification of the required fields, with a layer of this kind after one that has a weight, or first where it takes
-// integers, without one field.
+// A specification of the required fields, with a layer of this kind after one that has a weight, or first where it
+// takes integers, without one field.
 std::string spec_text(const std::string& layer, const std::string& optimizer, std::string_view table = "-",
                       std::string_view left_out = "") {
   const auto part = [&](const char* name, const std::string& kind) {

@@ -24,7 +24,7 @@ def header(plan=(), **more):
         "schema": 1,
         "command": "check",
         "subject": "backend acme",
-        "suite_version": "0.1.0",
+        "suite_version": "1.2.3",
         "plan_hash": "1f",
         "profile": "collectives",
         "seed": 1,

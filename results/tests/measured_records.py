@@ -19,7 +19,7 @@ def skip_without(*modules):
 
 
 def header(**changes):
-    return {"type": "header", "schema": 1, "command": "bench", "subject": "backend local", "suite_version": "0.1.0", "plan_hash": "", "profile": "",
+    return {"type": "header", "schema": 1, "command": "bench", "subject": "backend local", "suite_version": "1.2.3", "plan_hash": "", "profile": "",
             "seed": 0, "started": "2026-11-01T10:00:00Z", "arguments": ["plumbline", "bench"],
             "environment": {"cpu": "a CPU", "cores": 2, "usable_cores": 2}, "plan": [], **changes}
 

@@ -330,8 +330,7 @@ void other_runs(Context& context) {
       refusal<InvalidArgument>([&] { session_of(context, other, other_settings)->load(folder, 1); });
   const std::string field = differs == "learning_rate" ? "optimizer" : differs;
   if (differs == "nothing")
-    EXPECT_EQ(said, kNotRefused)
-        << suite::id_of_citation(ids::kSameRun) << ": what the checkpoint is refused with";
+    EXPECT_EQ(said, kNotRefused) << suite::id_of_citation(ids::kSameRun) << ": what the checkpoint is refused with";
   else
     EXPECT_THAT(
         said, testing::AllOf(testing::HasSubstr(field + " is "), testing::HasSubstr(" here"),
