@@ -72,11 +72,15 @@ void subtract(ConstBuffer from, Buffer to) {
 }
 
 void divide(const MemorySpace& place, std::span<const Buffer> values, double divisor) {
-  if (divisor != 1) gossip::divide(place, values, divisor);
+  if (divisor == 1) return;
+  if (!place.is_host()) return gossip::divide(place, values, divisor);
+  for (const Buffer& one : values) divide(one, divisor);
 }
 
 void multiply(const MemorySpace& place, std::span<const Buffer> values, double factor) {
-  if (factor != 1) gossip::scale(place, values, factor);
+  if (factor == 1) return;
+  if (!place.is_host()) return gossip::scale(place, values, factor);
+  for (const Buffer& one : values) multiply(one, factor);
 }
 
 void copy(const MemorySpace& place, std::span<const TensorPair> pairs) {
