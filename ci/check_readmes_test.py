@@ -7,6 +7,7 @@ import check_readmes
 
 PROGRAM = """#!/bin/sh
 case "$*" in
+  frobnicate*) echo "plumbline: no command"; exit 2;;
   *--help) echo "Usage: --name --out";;
   "draw --out "*) echo "<svg/>" > "$3"; echo "written: $3";;
   "show "*) cat "$2"; echo "took $$ s";;
@@ -72,11 +73,10 @@ class CheckReadmes(unittest.TestCase):
         self.assertEqual((self.root / "a.svg").read_text(), "<svg/>\n")
         self.assertEqual(self.check(shown)[0], 0)
 
-    def test_banned_words_are_found_outside_of_code(self):
-        status, printed = self.check("It goes on, `as above`.\n\n    $ plumbline slow\n    first\n    last\n")
+    def test_a_command_that_does_not_exist_is_found(self):
+        status, printed = self.check("Run `plumbline frobnicate x`.\n\n    $ plumbline slow\n")
         self.assertEqual(status, 1)
-        self.assertEqual(printed.count("says "), 1)
-        self.assertIn("README.md:1: says 'goes on'; write: continues", printed)
+        self.assertIn("README.md:1: there is no command 'plumbline frobnicate'", printed)
 
     def test_nothing_run_is_no_pass(self):
         self.assertEqual(self.check("Nothing.\n")[0], 1)

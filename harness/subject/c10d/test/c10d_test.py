@@ -109,8 +109,8 @@ class C10d(unittest.TestCase):
                 ("c10d:gloo", ["poll=never"], {}, 2, "option poll=never; it is is_completed or wait"),
                 ("c10d:gloo", ["colour=red"], {}, 2, "no option 'colour'; there are import, claims and poll"),
                 ("c10d:gloo", ["backend=gloo"], {}, 2, "it names the backend, and so does --backend-option backend"),
-                ("c10d:Gloo!", [], {}, 2, "'Gloo!' is no name of a backend of torch.distributed"),
-                ("c10d:", [], {}, 2, "'' is no name of a backend of torch.distributed")]:
+                ("c10d:Gloo!", [], {}, 2, "'Gloo!' is not the name of a backend of torch.distributed"),
+                ("c10d:", [], {}, 2, "'' is not the name of a backend of torch.distributed")]:
             with self.subTest(backend=backend, options=options, environment=environment):
                 options = [word for option in options for word in ("--backend-option", option)]
                 done = check(backend, self.folder / "refused", *options, "--filter", "COLL-049", "--world-size", "2", environment=environment)
