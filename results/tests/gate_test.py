@@ -12,7 +12,7 @@ import measured_records as made
 
 made.skip_without("scipy")
 sys.path.insert(0, str(made.RESULTS))
-from plumbline_results import comparison, estimates, guidelines
+from plumbline_results import comparison, estimates, gate, guidelines
 from plumbline_results.series import Series
 
 # A program in the place of plumbline: `bench` writes one launch of two series, of which one takes FACTOR times as long. SEEN counts.
@@ -70,13 +70,33 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(compared(base, made.draw(2, center=0.95e-6)).verdict, "faster")
         self.assertEqual(compared(base, made.draw(2)).verdict, "same")
         few = compared(made.draw(1, count=3), made.draw(2, count=3, center=2e-6))
-        self.assertEqual(few.verdict, "ambiguous")
+        self.assertEqual(few.verdict, "not gateable")
         self.assertIn("3 and 3 launches are too few", few.why)
 
     def test_a_shift_below_the_threshold_is_none_however_certain(self):
         row = compared(made.draw(1, deviation=0.001), made.draw(2, center=1.01e-6, deviation=0.001))
         self.assertLess(row.q, 0.01)
         self.assertEqual(row.verdict, "same")
+
+    def test_too_few_launches_for_so_many_series_are_no_pass(self):
+        # The least p of 6 and 6 launches is 2 / 924; of 30 series the only one that changed has q = 30 * 2 / 924 = 6.5 %.
+        base = [series(f"s{at}", made.draw(at, count=6)) for at in range(30)]
+        new = [series(f"s{at}", made.draw(100 + at, count=6, center=1.5e-6 if at == 7 else 1e-6)) for at in range(30)]
+        found = comparison.compare({one.key: one for one in base}, {one.key: one for one in new}, comparison.Rules())
+        self.assertEqual({row.verdict for row in found.rows}, {"not gateable"})
+        self.assertIn("too few to tell among 30 series (bench --launches 10)", found.rows[0].why)
+        self.assertEqual(gate.status_of(found, False), 3)
+
+    def test_least_p_is_that_of_the_test(self):
+        self.assertAlmostEqual(estimates.least_p(6, 6), 2 / 924)
+        for count in (1, 10, 100, 1000):
+            launches = estimates.launches_for(count)
+            self.assertLessEqual(estimates.shifts([(range(1, launches + 1), range(101, 101 + launches))])[0].p * count, 0.01)
+
+    def test_an_ambiguous_series_is_no_pass(self):
+        rows = lambda *verdicts: comparison.Comparison([comparison.Row(series("a", [1]), verdict) for verdict in verdicts])
+        for verdicts, due in ((("same", "ambiguous"), 3), (("slower", "ambiguous"), 1), (("same", "not gateable"), 0), (("not gateable",), 3)):
+            self.assertEqual(gate.status_of(rows(*verdicts), False), due, verdicts)
 
     def test_noise_is_never_green(self):
         row = compared(made.draw(1, deviation=0.06), made.draw(2, deviation=0.06))
@@ -153,7 +173,8 @@ class Commands(unittest.TestCase):
         del old["launches"]
         status, out, err = made.run("gate", made.write(self.at("old"), old), self.base, "--allow-missing")
         self.assertIn("1 and 20 launches are too few to tell", out)
-        self.assertEqual(status, 0, "an ambiguous series is none that failed" + err)
+        self.assertEqual(status, 3, "what cannot be told is no pass")
+        self.assertIn("nothing can be gated", err)
 
     def test_nothing_gateable_is_no_pass(self):
         noisy = [made.write(self.at(f"noisy{at}"), made.measurement(made.draw(at, deviation=0.1))) for at in (1, 2)]
