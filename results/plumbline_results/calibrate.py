@@ -1,5 +1,6 @@
 """`plumbline calibrate`: which changes this machine can tell from its own noise."""
 import json
+import math
 import os
 import statistics
 import tempfile
@@ -31,14 +32,14 @@ def noise_of(file):
         noise = Noise()
         for series in value["series"]:
             medians = tuple(tuple(float(one) for one in side) for side in series["medians"])
-            if not medians or not all(side and min(side) > 0 for side in medians):
+            if not medians or not all(side and all(math.isfinite(one) and one > 0 for one in side) for side in medians):
                 raise ValueError(f"medians of {series['benchmark']} are not numbers above 0")
             noise[series["benchmark"], tuple(sorted(series["labels"].items()))] = medians
         noise.machine = value["machine"]
         return noise
     except OSError as error:
         raise BadInput(f"--calibration {file}: {error.strerror}; `plumbline calibrate --out FILE` writes one") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         why = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else str(error)
         raise BadInput(f"--calibration {file}: no calibration: {why}; `plumbline calibrate --out FILE` writes one") from None
 

@@ -1,6 +1,7 @@
 """compare, gate, calibrate and the gate's self-test, on records whose launches are drawn from known distributions."""
 import json
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import measured_records as made
 made.skip_without("scipy")
 sys.path.insert(0, str(made.RESULTS))
 from plumbline_results import comparison, estimates, gate, guidelines
+from plumbline_results import series as series_of
 from plumbline_results.series import Series
 
 # A program in the place of plumbline: `bench` writes one launch of two series, of which one takes FACTOR times as long. SEEN counts.
@@ -252,6 +254,24 @@ class Commands(unittest.TestCase):
             self.assertEqual(got, status, words)
             self.assertIn(due, err, words)
             self.assertEqual(err.count("\n"), 1, err)
+
+    def test_records_of_strangers_are_refused_in_one_line(self):
+        labels = lambda **changes: {**made.measurement([1e-6])["labels"], **changes}
+        for name, line, header, due in (
+                ("labels", {"labels": None}, {}, "without 'benchmark' or 'labels'"),
+                ("number", {"labels": 5}, {}, "without 'benchmark' or 'labels'"),
+                ("environment", {}, {"environment": None}, "environment null; it is an object"),
+                ("huge", {"launches": [{"samples": [10 ** 400]}]}, {}, "it is a finite number above 0"),
+                ("two", {"labels": labels(bytes="\u00b2")}, {}, "label bytes \"\\u00b2\"; it is a whole number"),
+                ("long", {"labels": labels(bytes="9" * 5000)}, {}, "it is a whole number"),
+                ("world", {"labels": labels(world="x")}, {}, "label world \"x\"; it is a whole number")):
+            record = made.write(self.at(name), {**made.measurement([1e-6]), **line}, **header)
+            with self.subTest(name), self.assertRaisesRegex(series_of.BadInput, re.escape(due)):
+                series_of.read_all([record])
+        self.assertEqual(made.run("gate", "--guidelines", record)[::2], (2, f"plumbline: gate: {record}/run.jsonl:2: label world \"x\"; it is "
+                                                                          "a whole number of at most 18 digits\n"))
+        other = made.write(self.at("other"), made.measurement([1e-6], labels=labels(dtype="\u00b2")))
+        self.assertEqual([*map(series_of.order, series_of.read_all([other]).series.values())][0][0], "collectives.all_reduce")
 
     def test_help_has_example_and_statuses(self):
         for words in (["compare"], ["gate"], ["calibrate"], ["selftest"], ["results"], ["results", "add"], ["trend"]):
