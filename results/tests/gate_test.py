@@ -13,7 +13,7 @@ import measured_records as made
 
 made.skip_without("scipy")
 sys.path.insert(0, str(made.RESULTS))
-from plumbline_results import comparison, estimates, gate, guidelines
+from plumbline_results import comparison, estimates, gate, guidelines, tables, writing
 from plumbline_results import series as series_of
 from plumbline_results.series import Series
 
@@ -208,6 +208,20 @@ class Commands(unittest.TestCase):
         status, out, err = made.run("calibrate", "--from", self.base, "--out", out_file)
         self.assertEqual(status, 0, err)
         self.assertEqual(made.run("gate", self.base, self.slow, "--calibration", out_file)[0], 1)
+
+    def test_out_may_be_a_pipe_or_a_link(self):
+        target, link, fifo = self.at("target.json"), self.at("link.json"), self.at("fifo")
+        os.symlink("target.json", link)
+        writing.write(link, "one")
+        self.assertEqual((os.path.islink(link), Path(target).read_text(encoding="utf-8")), (True, "one"))
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        writing.write(fifo, "two")
+        self.assertEqual(os.read(reader, 10), b"two")
+        self.assertTrue(stat.S_ISFIFO(os.stat(fifo).st_mode))
+        self.assertEqual(made.run("calibrate", "--from", self.base, "--out", os.devnull)[0], 0)
+        self.assertTrue(stat.S_ISCHR(os.stat(os.devnull).st_mode))
 
     def test_selftest_of_the_gate(self):
         status, out, err = made.run("selftest", "gate", "--pairs", "25")
