@@ -34,12 +34,6 @@ def add_options(parser):
     parser.add_argument("--keep", metavar="DIR", help="a folder where the records of the launches stay")
 
 
-def differing_machines(base, new):
-    """One line; empty where they are alike."""
-    differences = [f"{name} {base.machine[name]} and {new.machine[name]}" for name in base.machine if base.machine[name] != new.machine[name]]
-    return f"the records are of different machines: {', '.join(differences)}" if differences else ""
-
-
 def compared(given, bench):
     """The comparison that the options ask for; suspects of programs are measured twice."""
     from . import calibrate, comparison
@@ -63,7 +57,9 @@ def _of_records(given, rules, noise):
     found = comparison.compare(base.series, new.series, rules, noise)
     if not any(row.shift for row in found.rows):
         raise BadInput(f"'{given.base}' and '{given.new}' have no series in common; measure both with the same options of bench")
-    found.machine = differing_machines(base, new) or found.machine
+    differences = series.differing_machines(base, new)
+    if differences:
+        found.machine = f"the records are of different machines: {differences}"
     return found
 
 

@@ -6,6 +6,7 @@ Model   The unit is a launch, a fresh group of processes: its repetitions share 
 import json
 import statistics
 import sys
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Series:
 
     @property
     def name(self):
-        return " ".join([self.benchmark, *(f"{key}={value}" for key, value in sorted(self.labels.items(), key=_by_number))])
+        return printable(" ".join([self.benchmark, *(f"{key}={value}" for key, value in sorted(self.labels.items(), key=_by_number))]))
 
     @property
     def medians(self):
@@ -49,6 +50,11 @@ class Record:
         """What times depend on. The identity of a host changes with a restart or a container, and means more than that."""
         environment = self.header.get("environment", {})
         return {name: environment.get(name) for name in ("cpu", "cores", "usable_cores")}
+
+
+def printable(text):
+    """Without what a terminal obeys, and what cannot be encoded: a record may be a stranger's."""
+    return "".join(sign for sign in text if unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 def _by_number(item):
@@ -156,13 +162,23 @@ def files_of(path):
     return found
 
 
+def differing_machines(base, new):
+    """In what they differ; empty where they are alike."""
+    return ", ".join(f"{name} {base.machine[name]} and {new.machine[name]}" for name in base.machine if base.machine[name] != new.machine[name])
+
+
 def read_all(paths):
-    """Records that are taken together: the first one's header, all launches. Throws BadInput where they have no measurement."""
+    """Records that are taken together: the first one's header, all launches. Throws BadInput where they have no measurement, or are
+    of different machines."""
     files = [file for path in paths for file in files_of(path)]
     together = read_record(files[0])
     together.path = " ".join(str(path) for path in paths)
     for file in files[1:]:
-        for series in read_record(file).series.values():
+        record = read_record(file)
+        differences = differing_machines(together, record)
+        if differences:
+            raise BadInput(f"'{file}' is of another machine than '{files[0]}': {differences}; name records of one machine")
+        for series in record.series.values():
             add(together.series, series)
     if not together.series:
         raise BadInput(f"'{together.path}' has no measurement; `plumbline bench` writes them")

@@ -287,6 +287,19 @@ class Commands(unittest.TestCase):
         other = made.write(self.at("other"), made.measurement([1e-6], labels=labels(dtype="\u00b2")))
         self.assertEqual([*map(series_of.order, series_of.read_all([other]).series.values())][0][0], "collectives.all_reduce")
 
+    def test_a_folder_of_different_machines_is_refused(self):
+        made.write(self.at("all/a"), made.measurement(made.draw(1)))
+        made.write(self.at("all/b"), made.measurement(made.draw(2)), environment={"cpu": "another", "cores": 2, "usable_cores": 2})
+        status, _, err = made.run("compare", self.at("all"), self.base)
+        self.assertEqual((status, err.count("\n")), (2, 1))
+        self.assertIn("cpu a CPU and another; name records of one machine", err)
+
+    def test_labels_of_strangers_are_text(self):
+        one = Series("a", {"b": "<b>|x [y](z) @all\x1b[31m\u202e\n\ud800"}, "seconds", [[1.0]])
+        found = comparison.Comparison([comparison.Row(one, base=[1.0], new=[1.0])])
+        self.assertIn("a b=<b>|x [y](z) @all[31m  ", tables.text_of(found, "text"))
+        self.assertIn(r"| a b=&lt;b&gt;\|x \[y\]\(z\) @&#8203;all\[31m |", tables.text_of(found, "md"))
+
     def test_help_has_example_and_statuses(self):
         for words in (["compare"], ["gate"], ["calibrate"], ["selftest"], ["results"], ["results", "add"], ["trend"]):
             status, out, _ = made.run(*words, "--help")
@@ -335,7 +348,7 @@ class Guidelines(unittest.TestCase):
             alone = made.write(at("alone"), made.measurement(made.draw(1)))
             for record, due in ((good, 0), (bad, 1), (few, 3), (noisy, 3), (alone, 2)):
                 self.assertEqual(made.run("gate", "--guidelines", record)[0], due, record)
-            self.assertIn("| collectives.all_reduce of 4 <= of 1024 bytes |", made.run("gate", "--guidelines", bad, "--format", "md")[1])
+            self.assertIn(r"| collectives.all\_reduce of 4 &lt;= of 1024 bytes |", made.run("gate", "--guidelines", bad, "--format", "md")[1])
 
 
 if __name__ == "__main__":
