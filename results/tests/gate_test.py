@@ -13,7 +13,7 @@ import measured_records as made
 
 made.skip_without("scipy")
 sys.path.insert(0, str(made.RESULTS))
-from plumbline_results import comparison, estimates, gate, guidelines, tables, writing
+from plumbline_results import comparison, estimates, gate, guidelines, selftest, tables, writing
 from plumbline_results import series as series_of
 from plumbline_results.series import Series
 
@@ -228,6 +228,24 @@ class Commands(unittest.TestCase):
         self.assertEqual(status, 0, out + err)
         self.assertIn("100 pairs of 6 series and 20 launches a side", out)
         self.assertRegex(out, r"busy, 5 %.*\*", "what cannot be gated is marked")
+
+    def test_selftest_judges_by_what_chance_explains(self):
+        trial = selftest.Trial({"a": lambda random, count: random.lognormal(0, 0.004, count)}, 20, 1)
+        tally = trial.tallies["a"]
+        self.assertFalse(trial.tried)
+        trial.run(1)
+        self.assertTrue(trial.tried)
+        # P(X >= 5 of 200 | 1 %) = 5 %, of 8 0.1 %; P(X <= 17 of 20 | 95 %) = 7.5 %, of 15 0.3 %.
+        for alarms, found, due in ((5, 17, 0), (8, 17, 1), (5, 15, 1)):
+            trial.pairs, trial.pairs_with_alarm, tally.planted[0.05], tally.found[0.05] = 200, alarms, 20, found
+            self.assertEqual(len(trial.faults), due, (alarms, found))
+
+    def test_selftest_plants_in_each_source(self):
+        sources = {name: lambda random, count: random.lognormal(0, 0.004, count) for name in "abc"}
+        trial = selftest.Trial(sources, 20, 1)
+        trial.run(1)
+        self.assertEqual([tally.planted[0.05] for tally in trial.tallies.values()], [1, 1, 1])
+        self.assertEqual(made.run("selftest", "gate", "--pairs", "5", "--launches", "5")[0], 3)
 
     def test_selftest_of_launches_that_were_recorded(self):
         steady, wild = self.at("steady.json"), self.at("wild.json")
