@@ -13,7 +13,7 @@ import measured_records as made
 
 made.skip_without("scipy")
 sys.path.insert(0, str(made.RESULTS))
-from plumbline_results import comparison, estimates, gate, guidelines, selftest, tables, writing
+from plumbline_results import comparison, estimates, gate, guidelines, measuring, selftest, tables, writing
 from plumbline_results import series as series_of
 from plumbline_results.series import Series
 
@@ -317,6 +317,25 @@ class Commands(unittest.TestCase):
         found = comparison.Comparison([comparison.Row(one, base=[1.0], new=[1.0])])
         self.assertIn("a b=<b>|x [y](z) @all[31m  ", tables.text_of(found, "text"))
         self.assertIn(r"| a b=&lt;b&gt;\|x \[y\]\(z\) @&#8203;all\[31m |", tables.text_of(found, "md"))
+
+    def test_a_calibration_of_something_else_is_refused(self):
+        of = lambda name, **changes: made.write(self.at(name), made.measurement(made.draw(1), changes.pop("benchmark", "x")), **changes)
+        elsewhere = of("elsewhere", benchmark="collectives.all_reduce", environment={"cpu": "another", "cores": 2, "usable_cores": 2})
+        old = self.program("old", 1)
+        for record, due in ((of("unrelated"), "it has none of the series"), (elsewhere, "of another machine")):
+            self.assertEqual(made.run("calibrate", "--from", record, "--out", self.at("c.json"))[0], 0)
+            for words in ((self.base, self.slow), (old, old, "--launches", "5")):
+                status, _, err = made.run("compare", *words, "--calibration", self.at("c.json"))
+                self.assertEqual(status, 2, err)
+                self.assertIn(due, err)
+
+    def test_arguments_of_a_rerun(self):
+        one = Series("x", {"bytes": "4"}, "seconds")
+        for words, due in (
+                (["--benchmark", "A", "B", "--world-size", "2", "--sizes=4,8"], ["--world-size", "2", "--benchmark", "x", "--sizes", "4"]),
+                (["--sizes", "4", "8", "--libtorch"], ["--libtorch", "--benchmark", "x", "--sizes", "4"]),
+                (["pipeline_bubble", "--stages", "4"], ["pipeline_bubble", "--stages", "4"])):
+            self.assertEqual(measuring.arguments_for([one], words), due)
 
     def test_help_has_example_and_statuses(self):
         for words in (["compare"], ["gate"], ["calibrate"], ["selftest"], ["results"], ["results", "add"], ["trend"]):
