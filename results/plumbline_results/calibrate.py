@@ -1,11 +1,10 @@
 """`plumbline calibrate`: which changes this machine can tell from its own noise."""
 import json
-import os
+import math
 import statistics
-import tempfile
 from pathlib import Path
 
-from . import measuring, options
+from . import measuring, options, writing
 from .options import BadInput
 
 HELP = """Measure one program against itself, in launches that alternate, and say for each series how small a change a gate can find here.
@@ -31,35 +30,16 @@ def noise_of(file):
         noise = Noise()
         for series in value["series"]:
             medians = tuple(tuple(float(one) for one in side) for side in series["medians"])
-            if not medians or not all(side and min(side) > 0 for side in medians):
+            if not medians or not all(side and all(math.isfinite(one) and one > 0 for one in side) for side in medians):
                 raise ValueError(f"medians of {series['benchmark']} are not numbers above 0")
             noise[series["benchmark"], tuple(sorted(series["labels"].items()))] = medians
         noise.machine = value["machine"]
         return noise
     except OSError as error:
         raise BadInput(f"--calibration {file}: {error.strerror}; `plumbline calibrate --out FILE` writes one") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         why = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else str(error)
         raise BadInput(f"--calibration {file}: no calibration: {why}; `plumbline calibrate --out FILE` writes one") from None
-
-
-def write_whole(file, text):
-    """Replaces a file at once: a reader sees the old one or the new one."""
-    folder = Path(file).absolute().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder, prefix=".plumbline-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _cells(series, sides, effect):
@@ -112,7 +92,7 @@ def main(words):
             least, cells = _cells(one, sides, given.effect)
             rows.append(cells)
             written.append({"benchmark": one.benchmark, "labels": one.labels, "unit": one.unit, "medians": sides, "gateable": least})
-        write_whole(given.out, json.dumps({"schema": SCHEMA, "machine": records[0].machine, "series": written}, indent=1) + "\n")
+        writing.write(given.out, json.dumps({"schema": SCHEMA, "machine": records[0].machine, "series": written}, indent=1) + "\n")
         print("\n".join(tables.aligned(["series", "median", "deviation", "finds from", "verdict"], rows)))
         if len(records) == 2:
             found = comparison.compare(records[0].series, records[1].series, comparison.Rules(given.effect), interleaved=True)

@@ -34,12 +34,6 @@ def add_options(parser):
     parser.add_argument("--keep", metavar="DIR", help="a folder where the records of the launches stay")
 
 
-def differing_machines(base, new):
-    """One line; empty where they are alike."""
-    differences = [f"{name} {base.machine[name]} and {new.machine[name]}" for name in base.machine if base.machine[name] != new.machine[name]]
-    return f"the records are of different machines: {', '.join(differences)}" if differences else ""
-
-
 def compared(given, bench):
     """The comparison that the options ask for; suspects of programs are measured twice."""
     from . import calibrate, comparison
@@ -55,15 +49,26 @@ def compared(given, bench):
     return _of_programs(sides, given, bench, rules, noise)
 
 
+def _check_noise(given, noise, record, keys):
+    """That a calibration is of the record's machine, and of any of its series. Throws BadInput."""
+    if noise is None:
+        return
+    if noise.machine != record.machine:
+        raise BadInput(f"--calibration {given.calibration}: of another machine than '{given.base}'; calibrate on that one")
+    if not any(key in noise for key in keys):
+        raise BadInput(f"--calibration {given.calibration}: it has none of the series of '{given.base}'; calibrate with the same options of bench")
+
+
 def _of_records(given, rules, noise):
     from . import comparison, series
     base, new = series.read_all([given.base]), series.read_all([given.new])
-    if noise is not None and noise.machine != base.machine:
-        raise BadInput(f"--calibration {given.calibration}: of another machine than '{given.base}'; calibrate on that one")
+    _check_noise(given, noise, base, base.series)
     found = comparison.compare(base.series, new.series, rules, noise)
     if not any(row.shift for row in found.rows):
         raise BadInput(f"'{given.base}' and '{given.new}' have no series in common; measure both with the same options of bench")
-    found.machine = differing_machines(base, new) or found.machine
+    differences = series.differing_machines(base, new)
+    if differences:
+        found.machine = f"the records are of different machines: {differences}"
     return found
 
 
@@ -76,6 +81,7 @@ def _of_programs(sides, given, bench, rules, noise):
         records = measuring.measure(sides, arguments, given.launches, folder)
         if across:
             records = [measuring.without_backend(record) for record in records]
+        _check_noise(given, noise, records[0], records[0].series)
         return comparison.compare(records[0].series, records[1].series, rules, noise, interleaved=True)
 
     found = once(bench, "first")

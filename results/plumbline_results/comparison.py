@@ -3,7 +3,8 @@
 Model   slower, faster    the test says so over all series, and the shift exceeds the threshold
         same              a change of the size that matters is ruled out
         ambiguous         neither: more launches would tell
-        not gateable      the noise of this series hides a change of that size: nobody can say that it is the same
+        not gateable      the noise of this series hides a change of that size, or its launches are too few for the test to find any
+                          among so many series: nobody can say that it is the same
         missing, new      it is in one of the two alone
         Where nearly all series shift together, or the machines differ, that is the machine's doing and no verdict on the subject.
 """
@@ -60,7 +61,7 @@ def compare(base, new, rules, noise=None, interleaved=False):
         row.shift = shift
     for row, q in zip(tested, estimates.adjusted([row.shift.p for row in tested])):
         row.q = q
-        _judge(row, rules, interleaved)
+        _judge(row, rules, interleaved, len(tested))
     rows.sort(key=lambda row: series_of.order(row.series))
     return Comparison(rows, "" if interleaved else _shifted_together(tested))
 
@@ -77,11 +78,8 @@ def _row(base, new, noise):
     return row
 
 
-def _judge(row, rules, interleaved):
+def _judge(row, rules, interleaved, count):
     n, m = len(row.base), len(row.new)
-    if estimates.least_p(n, m) > rules.alpha:
-        row.why = f"{n} and {m} launches are too few to tell (bench --launches 20)"
-        return
     if row.why and not interleaved:
         row.verdict, row.why = "not gateable", f"noisy: {row.why.split(':')[0]}"
         return
@@ -89,6 +87,9 @@ def _judge(row, rules, interleaved):
     threshold = max(rules.threshold, estimates.THRESHOLD * row.gateable)
     if row.q <= rules.alpha and not 1 / (1 + threshold) < row.shift.factor < 1 + threshold:
         row.verdict = "slower" if row.shift.factor > 1 else "faster"
+    elif estimates.least_p(n, m) * count > rules.alpha:  # were it the only one that changed, the test could not say so
+        row.verdict = "not gateable"
+        row.why = f"{n} and {m} launches are too few to tell among {count} series (bench --launches {estimates.launches_for(count, rules.alpha)})"
     elif row.gateable > rules.effect:
         row.verdict, row.why = "not gateable", f"its noise hides changes below {100 * row.gateable:.1f} %"
     elif row.shift.low > 1 / (1 + rules.effect) and row.shift.high < 1 + rules.effect:

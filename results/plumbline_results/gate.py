@@ -5,13 +5,13 @@ from . import compare, options
 from .options import BadInput
 
 HELP = """Fail when a measurement became slower. BASE and NEW are what `plumbline compare` takes, and judged as there. A series whose noise
-hides a change of --effect is shown as not gateable. With --guidelines no base is needed: a measurement must not contradict another one
+hides a change of --effect, or whose launches are too few, is shown as not gateable. With --guidelines no base is needed: a measurement must not contradict another one
 of the same record, as where an all-reduce takes longer than a reduce-scatter and an all-gather."""
 EXAMPLE = """Example: plumbline gate main/bench results/latest/bench --calibration calibration.json
          plumbline gate old/plumbline new/plumbline -- --benchmark 'collectives.*'
          plumbline gate --guidelines results/latest/bench
 Exit status: 0 nothing became slower; 1 something did, or is missing, or a guideline is violated; 2 usage; 3 a program failed, the machine
-is at fault, or nothing could be gated."""
+is at fault, a series is ambiguous, or nothing could be gated."""
 
 
 def _parse(words):
@@ -35,7 +35,7 @@ def status_of(found, allow_missing):
         return 3
     if found.of("slower") or (found.of("missing") and not allow_missing):
         return 1
-    return 0 if found.of("same", "faster", "ambiguous") else 3
+    return 0 if found.of("same", "faster") and not found.of("ambiguous") else 3
 
 
 def _against_base(given, bench):
@@ -44,7 +44,10 @@ def _against_base(given, bench):
     found = compare.compared(given, bench)
     print(tables.text_of(found, given.format))
     status = status_of(found, given.allow_missing)
-    if status == 3 and not found.machine:
+    unclear = found.of("ambiguous")
+    if status == 3 and unclear and not found.machine:
+        print(f"plumbline: gate: {len(unclear)} series are ambiguous, as {unclear[0].series.name}; more launches tell", file=sys.stderr)
+    elif status == 3 and not found.machine:
         print(f"plumbline: gate: nothing can be gated at {100 * given.effect:g} %; more launches, a quieter host or a larger --effect help",
               file=sys.stderr)
     return status

@@ -90,7 +90,7 @@ def _partners(guideline, series, by_place):
 
 
 def _size(series):
-    return next((int(series.labels[label]) for label in SIZE_LABELS if series.labels.get(label, "").isdigit()), None)
+    return next((int(series.labels[label]) for label in SIZE_LABELS if label in series.labels), None)
 
 
 def _substitutes(everything):

@@ -12,6 +12,10 @@ from . import series as series_of
 from .options import BadInput, Failed
 
 
+# The first word of what bench measures as a whole, with options of its own.
+STUDIES = ("allreduce_fusion", "pipeline_bubble")
+
+
 @dataclass
 class Side:
     """What is measured: a program, and the options that are its own."""
@@ -77,13 +81,14 @@ def measure(sides, arguments, launches, folder=None):
 
 def arguments_for(series, arguments):
     """Those of bench that measure these series again, and few others."""
+    if arguments[:1] and arguments[0] in STUDIES:
+        return list(arguments)
     kept, skip = [], False
     for word in arguments:
-        if skip:
-            skip = False
-        elif word in ("--benchmark", "--sizes"):
+        skip = skip and not word.startswith("--")  # an option may have several values
+        if word in ("--benchmark", "--sizes"):
             skip = True
-        elif not word.startswith(("--benchmark=", "--sizes=")):
+        elif not skip and not word.startswith(("--benchmark=", "--sizes=")):
             kept.append(word)
     for name in sorted({one.benchmark for one in series}):
         kept += ["--benchmark", name]

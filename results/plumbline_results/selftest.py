@@ -11,16 +11,18 @@ from . import options
 from .options import BadInput
 
 HELP = """Plant slowdowns in launches of one and the same program, and see what the gate says: false alarms must stay under 1 %, and of
-slowdowns of 5 % over 95 % must be found where the calibration says that the series can be gated at 5 %."""
+slowdowns of 5 % over 95 % must be found where the calibration says that the series can be gated at 5 %. What chance explains once in
+100 times or more often is no fault: few pairs show only what is far off."""
 EXAMPLE = """Example: plumbline selftest gate
          plumbline selftest gate --pairs 1000 --calibration calibration.json
 Exit status: 0 the gate is as it must be; 1 it is not; 2 usage; 3 no series of the calibration can be gated
-at 5 %, or scipy is missing."""
+at 5 %, the launches are too few, or scipy is missing."""
 
 FACTORS = (0.02, 0.05, 0.10)
 EFFECT = 0.05
 MOST_FALSE_ALARMS = 0.01
 LEAST_FOUND = 0.95
+CHANCE = 0.01  # what a gate that is as it must be would show more rarely than this is a fault
 
 
 def _models():
@@ -109,23 +111,29 @@ class Trial:
         self.pairs_with_alarm += bool(alarms)
 
     def run(self, pairs):
-        """So many pairs with nothing planted, and as many with each size of slowdown, in the series by turns."""
+        """So many pairs with nothing planted, and as many with each size of slowdown, in the series by turns, each once or more."""
         names = list(self.sources)
-        for index in range(pairs):
-            self.pair()
+        for index in range(max(pairs, len(names))):
+            if index < pairs:
+                self.pair()
             for factor in FACTORS:
                 self.pair(names[index % len(names)], factor)
 
     @property
+    def tried(self):
+        """Whether finding was: a slowdown was planted in a series that can be gated."""
+        return any(tally.is_gateable and tally.planted[EFFECT] for tally in self.tallies.values())
+
+    @property
     def faults(self):
         """What is not as it must be, a line each."""
+        from scipy.stats import binom
         faults = []
-        if self.pairs_with_alarm >= MOST_FALSE_ALARMS * self.pairs:
+        if binom.sf(self.pairs_with_alarm - 1, self.pairs, MOST_FALSE_ALARMS) < CHANCE:
             faults.append(f"{self.pairs_with_alarm} of {self.pairs} pairs had a false alarm; under {100 * MOST_FALSE_ALARMS:g} % is right")
         for tally in self.tallies.values():
-            # A small number of pairs says little: it must be far from the limit to count.
             planted, found = tally.planted[EFFECT], tally.found[EFFECT]
-            if tally.is_gateable and planted and found < LEAST_FOUND * planted:
+            if tally.is_gateable and planted and binom.cdf(found, planted, LEAST_FOUND) < CHANCE:
                 faults.append(f"{tally.name}: {found} of {planted} slowdowns of {100 * EFFECT:g} % were found; over "
                               f"{100 * LEAST_FOUND:g} % is right")
         return faults
@@ -160,6 +168,10 @@ def main(words):
             raise BadInput(f"'{given.what}' is not known; there is: selftest gate")
         from . import calibrate
         sources = _recorded(calibrate.noise_of(given.calibration)) if given.calibration else _models()
+        from . import estimates
+        if estimates.least_p(given.launches, given.launches) * len(sources) > estimates.ALPHA:
+            raise options.Failed(f"{given.launches} launches are too few to tell among {len(sources)} series; "
+                                 f"--launches {estimates.launches_for(len(sources))} are enough")
         trial = Trial(sources, given.launches, given.seed)
         trial.run(given.pairs)
         print(report(trial))
@@ -167,7 +179,7 @@ def main(words):
             print(f"plumbline: selftest: {fault}", file=sys.stderr)
         if trial.faults:
             return 1
-        if any(tally.is_gateable for tally in trial.tallies.values()):
+        if trial.tried:
             return 0
         raise options.Failed(f"no series can be gated at {100 * EFFECT:g} %: false alarms were tried, finding was not; calibrate on a quieter host")
     return options.status_of("selftest", body)

@@ -4,14 +4,17 @@ Model   The unit is a launch, a fresh group of processes: its repetitions share 
         counts. A measurement without launches, of an older record, is one launch. Several records of the same series add up.
 """
 import json
-import math
 import statistics
+import sys
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .options import BadInput
 
 SCHEMA = 1
+WHOLE_LABELS = ("world", "bytes", "bucket_bytes")  # these are reckoned with
+MOST_DIGITS = 18
 
 
 @dataclass
@@ -28,7 +31,7 @@ class Series:
 
     @property
     def name(self):
-        return " ".join([self.benchmark, *(f"{key}={value}" for key, value in sorted(self.labels.items(), key=_by_number))])
+        return printable(" ".join([self.benchmark, *(f"{key}={value}" for key, value in sorted(self.labels.items(), key=_by_number))]))
 
     @property
     def medians(self):
@@ -49,9 +52,18 @@ class Record:
         return {name: environment.get(name) for name in ("cpu", "cores", "usable_cores")}
 
 
+def printable(text):
+    """Without what a terminal obeys, and what cannot be encoded: a record may be a stranger's."""
+    return "".join(sign for sign in text if unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
+
+
 def _by_number(item):
     key, value = item
-    return key, (0, int(value), "") if value.isdigit() else (1, 0, value)
+    return key, (0, int(value), "") if _is_whole(value) else (1, 0, value)
+
+
+def _is_whole(text):
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 
 def order(series):
@@ -86,7 +98,7 @@ def _samples(value, where):
     if not isinstance(value, list) or not value:
         raise BadInput(f"{where}: samples {json.dumps(value)[:40]}; they are a list of numbers above 0")
     for one in value:
-        if isinstance(one, bool) or not isinstance(one, (int, float)) or not (math.isfinite(one) and one > 0):
+        if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 < one <= sys.float_info.max:
             raise BadInput(f"{where}: sample {json.dumps(one)[:40]}; it is a finite number above 0")
     return value
 
@@ -95,11 +107,19 @@ def _series(line, where):
     labels = line.get("labels")
     if not isinstance(line.get("benchmark"), str) or not isinstance(labels, dict):
         raise BadInput(f"{where}: a measurement without 'benchmark' or 'labels'; results/schema/run.schema.json has its form")
+    labels = {str(key): str(value) for key, value in labels.items()}
+    for key in WHOLE_LABELS:
+        if not _is_whole(labels.get(key, "0")):
+            raise BadInput(f"{where}: label {key} {json.dumps(labels[key])[:40]}; it is a whole number of at most {MOST_DIGITS} digits")
     launches = line.get("launches") or [{"samples": line.get("samples")}]
     if not isinstance(launches, list) or not all(isinstance(launch, dict) for launch in launches):
         raise BadInput(f"{where}: launches {json.dumps(launches)[:40]}; they are a list of objects with 'samples'")
-    return Series(line["benchmark"], {str(key): str(value) for key, value in labels.items()}, str(line.get("unit", "")),
+    return Series(line["benchmark"], labels, str(line.get("unit", "")),
                   [_samples(launch.get("samples"), where) for launch in launches], str(line.get("noisy") or ""))
+
+
+def _is_of_rank(line):
+    return isinstance(line.get("labels"), dict) and "rank" in line["labels"]
 
 
 def read_record(path):
@@ -111,8 +131,10 @@ def read_record(path):
         if record is None:
             if line.get("type") != "header" or line.get("schema") != SCHEMA:
                 raise BadInput(f"{where}: no header of schema {SCHEMA}; a record begins with one")
+            if not isinstance(line.get("environment", {}), dict):
+                raise BadInput(f"{where}: environment {json.dumps(line['environment'])[:40]}; it is an object")
             record = Record(str(path), line, {}, False)
-        elif line.get("type") == "measurement" and line.get("samples") != [] and "rank" not in line.get("labels", {}):
+        elif line.get("type") == "measurement" and line.get("samples") != [] and not _is_of_rank(line):
             add(record.series, _series(line, where))
         elif line.get("type") == "complete":
             record.complete = True
@@ -140,13 +162,23 @@ def files_of(path):
     return found
 
 
+def differing_machines(base, new):
+    """In what they differ; empty where they are alike."""
+    return ", ".join(f"{name} {base.machine[name]} and {new.machine[name]}" for name in base.machine if base.machine[name] != new.machine[name])
+
+
 def read_all(paths):
-    """Records that are taken together: the first one's header, all launches. Throws BadInput where they have no measurement."""
+    """Records that are taken together: the first one's header, all launches. Throws BadInput where they have no measurement, or are
+    of different machines."""
     files = [file for path in paths for file in files_of(path)]
     together = read_record(files[0])
     together.path = " ".join(str(path) for path in paths)
     for file in files[1:]:
-        for series in read_record(file).series.values():
+        record = read_record(file)
+        differences = differing_machines(together, record)
+        if differences:
+            raise BadInput(f"'{file}' is of another machine than '{files[0]}': {differences}; name records of one machine")
+        for series in record.series.values():
             add(together.series, series)
     if not together.series:
         raise BadInput(f"'{together.path}' has no measurement; `plumbline bench` writes them")

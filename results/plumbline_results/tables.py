@@ -1,6 +1,9 @@
 """Comparisons as text, Markdown and JSON."""
 import json
+import re
 import statistics
+
+from .series import printable
 
 FORMATS = ("text", "md", "json")
 UNITS = ((1, "s"), (1e-3, "ms"), (1e-6, "us"), (0, "ns"))
@@ -34,16 +37,22 @@ HEADINGS = ["series", "base", "new", "change", "95 % interval", "verdict"]
 
 def aligned(headings, rows):
     """Lines of columns: the first and the last from the left, numbers from the right."""
-    table = [headings, *rows]
+    table = [[printable(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(headings))]
     last = len(headings) - 1
     return ["  ".join(cell.ljust(width) if column in (0, last) else cell.rjust(width)
                       for column, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in table]
 
 
+def escaped(text):
+    """With nothing that Markdown, HTML or GitHub gives a meaning."""
+    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*_{}\[\]()#!|~$])", r"\\\1", text)
+    return text.replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
+
+
 def markdown(headings, rows):
-    clean = lambda cell: cell.replace("|", "\\|")
-    lines = [headings, ["---"] * len(headings), *[[clean(cell) for cell in row] for row in rows]]
+    lines = [headings, ["---"] * len(headings), *[[escaped(cell) for cell in row] for row in rows]]
     return ["| " + " | ".join(row) + " |" for row in lines]
 
 
@@ -74,5 +83,5 @@ def text_of(comparison, form):
     else:
         lines = [*aligned(HEADINGS, rows), summary(comparison)]
     if comparison.machine:
-        lines.append(f"machine: {comparison.machine}")
+        lines.append("machine: " + (escaped if form == "md" else printable)(comparison.machine))
     return "\n".join(lines)

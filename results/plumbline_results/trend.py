@@ -82,7 +82,8 @@ def _print(rows, short, form):
         return
     for _, one, runs, values, changed in rows:
         for change in changed:
-            print(f"{one.name}: {change.told()}; now {tables.value_text(statistics.median(values[-LEAST_AFTER:]), one.unit)}")
+            now = tables.value_text(statistics.median(values[-LEAST_AFTER:]), one.unit)
+            print(series_of.printable(f"{one.name}: {change.told()}; now {now}"))
     count = sum(bool(changed) for *_, changed in rows)
     print(f"{len(rows)} series: {count} changed, {len(rows) - count} steady" + (f"; {short} have fewer than {LEAST_RUNS} runs" if short else ""))
 

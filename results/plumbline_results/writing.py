@@ -14,7 +14,7 @@ def write(out, words):
         if out == "-":
             _print(words)
         else:
-            _replace(Path(out).absolute(), words)
+            _write_file(out, words)
     except OSError as error:
         raise Failed(f"{out}: {error.strerror or error}; --out names another file") from None
 
@@ -27,6 +27,15 @@ def _print(words):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _write_file(out, words):
+    """What is there and is no regular file, as a pipe or a device, is written to; a symbolic link stays, and what it names is replaced."""
+    if os.path.exists(out) and not os.path.isfile(out):
+        with open(out, "wb") as file:
+            file.write(words.encode("utf-8"))
+    else:
+        _replace(Path(os.path.realpath(out)), words)
+
+
 def _replace(target, words):
     """Whoever looks at the old file meanwhile sees all of it."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -34,6 +43,8 @@ def _replace(target, words):
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(words.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)

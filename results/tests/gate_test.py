@@ -1,6 +1,7 @@
 """compare, gate, calibrate and the gate's self-test, on records whose launches are drawn from known distributions."""
 import json
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -12,7 +13,8 @@ import measured_records as made
 
 made.skip_without("scipy")
 sys.path.insert(0, str(made.RESULTS))
-from plumbline_results import comparison, estimates, guidelines
+from plumbline_results import comparison, estimates, gate, guidelines, measuring, selftest, tables, writing
+from plumbline_results import series as series_of
 from plumbline_results.series import Series
 
 # A program in the place of plumbline: `bench` writes one launch of two series, of which one takes FACTOR times as long. SEEN counts.
@@ -70,13 +72,33 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(compared(base, made.draw(2, center=0.95e-6)).verdict, "faster")
         self.assertEqual(compared(base, made.draw(2)).verdict, "same")
         few = compared(made.draw(1, count=3), made.draw(2, count=3, center=2e-6))
-        self.assertEqual(few.verdict, "ambiguous")
+        self.assertEqual(few.verdict, "not gateable")
         self.assertIn("3 and 3 launches are too few", few.why)
 
     def test_a_shift_below_the_threshold_is_none_however_certain(self):
         row = compared(made.draw(1, deviation=0.001), made.draw(2, center=1.01e-6, deviation=0.001))
         self.assertLess(row.q, 0.01)
         self.assertEqual(row.verdict, "same")
+
+    def test_too_few_launches_for_so_many_series_are_no_pass(self):
+        # The least p of 6 and 6 launches is 2 / 924; of 30 series the only one that changed has q = 30 * 2 / 924 = 6.5 %.
+        base = [series(f"s{at}", made.draw(at, count=6)) for at in range(30)]
+        new = [series(f"s{at}", made.draw(100 + at, count=6, center=1.5e-6 if at == 7 else 1e-6)) for at in range(30)]
+        found = comparison.compare({one.key: one for one in base}, {one.key: one for one in new}, comparison.Rules())
+        self.assertEqual({row.verdict for row in found.rows}, {"not gateable"})
+        self.assertIn("too few to tell among 30 series (bench --launches 10)", found.rows[0].why)
+        self.assertEqual(gate.status_of(found, False), 3)
+
+    def test_least_p_is_that_of_the_test(self):
+        self.assertAlmostEqual(estimates.least_p(6, 6), 2 / 924)
+        for count in (1, 10, 100, 1000):
+            launches = estimates.launches_for(count)
+            self.assertLessEqual(estimates.shifts([(range(1, launches + 1), range(101, 101 + launches))])[0].p * count, 0.01)
+
+    def test_an_ambiguous_series_is_no_pass(self):
+        rows = lambda *verdicts: comparison.Comparison([comparison.Row(series("a", [1]), verdict) for verdict in verdicts])
+        for verdicts, due in ((("same", "ambiguous"), 3), (("slower", "ambiguous"), 1), (("same", "not gateable"), 0), (("not gateable",), 3)):
+            self.assertEqual(gate.status_of(rows(*verdicts), False), due, verdicts)
 
     def test_noise_is_never_green(self):
         row = compared(made.draw(1, deviation=0.06), made.draw(2, deviation=0.06))
@@ -153,7 +175,8 @@ class Commands(unittest.TestCase):
         del old["launches"]
         status, out, err = made.run("gate", made.write(self.at("old"), old), self.base, "--allow-missing")
         self.assertIn("1 and 20 launches are too few to tell", out)
-        self.assertEqual(status, 0, "an ambiguous series is none that failed" + err)
+        self.assertEqual(status, 3, "what cannot be told is no pass")
+        self.assertIn("nothing can be gated", err)
 
     def test_nothing_gateable_is_no_pass(self):
         noisy = [made.write(self.at(f"noisy{at}"), made.measurement(made.draw(at, deviation=0.1))) for at in (1, 2)]
@@ -186,11 +209,43 @@ class Commands(unittest.TestCase):
         self.assertEqual(status, 0, err)
         self.assertEqual(made.run("gate", self.base, self.slow, "--calibration", out_file)[0], 1)
 
+    def test_out_may_be_a_pipe_or_a_link(self):
+        target, link, fifo = self.at("target.json"), self.at("link.json"), self.at("fifo")
+        os.symlink("target.json", link)
+        writing.write(link, "one")
+        self.assertEqual((os.path.islink(link), Path(target).read_text(encoding="utf-8")), (True, "one"))
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        writing.write(fifo, "two")
+        self.assertEqual(os.read(reader, 10), b"two")
+        self.assertTrue(stat.S_ISFIFO(os.stat(fifo).st_mode))
+        self.assertEqual(made.run("calibrate", "--from", self.base, "--out", os.devnull)[0], 0)
+        self.assertTrue(stat.S_ISCHR(os.stat(os.devnull).st_mode))
+
     def test_selftest_of_the_gate(self):
         status, out, err = made.run("selftest", "gate", "--pairs", "25")
         self.assertEqual(status, 0, out + err)
         self.assertIn("100 pairs of 6 series and 20 launches a side", out)
         self.assertRegex(out, r"busy, 5 %.*\*", "what cannot be gated is marked")
+
+    def test_selftest_judges_by_what_chance_explains(self):
+        trial = selftest.Trial({"a": lambda random, count: random.lognormal(0, 0.004, count)}, 20, 1)
+        tally = trial.tallies["a"]
+        self.assertFalse(trial.tried)
+        trial.run(1)
+        self.assertTrue(trial.tried)
+        # P(X >= 5 of 200 | 1 %) = 5 %, of 8 0.1 %; P(X <= 17 of 20 | 95 %) = 7.5 %, of 15 0.3 %.
+        for alarms, found, due in ((5, 17, 0), (8, 17, 1), (5, 15, 1)):
+            trial.pairs, trial.pairs_with_alarm, tally.planted[0.05], tally.found[0.05] = 200, alarms, 20, found
+            self.assertEqual(len(trial.faults), due, (alarms, found))
+
+    def test_selftest_plants_in_each_source(self):
+        sources = {name: lambda random, count: random.lognormal(0, 0.004, count) for name in "abc"}
+        trial = selftest.Trial(sources, 20, 1)
+        trial.run(1)
+        self.assertEqual([tally.planted[0.05] for tally in trial.tallies.values()], [1, 1, 1])
+        self.assertEqual(made.run("selftest", "gate", "--pairs", "5", "--launches", "5")[0], 3)
 
     def test_selftest_of_launches_that_were_recorded(self):
         steady, wild = self.at("steady.json"), self.at("wild.json")
@@ -231,6 +286,56 @@ class Commands(unittest.TestCase):
             self.assertEqual(got, status, words)
             self.assertIn(due, err, words)
             self.assertEqual(err.count("\n"), 1, err)
+
+    def test_records_of_strangers_are_refused_in_one_line(self):
+        labels = lambda **changes: {**made.measurement([1e-6])["labels"], **changes}
+        for name, line, header, due in (
+                ("labels", {"labels": None}, {}, "without 'benchmark' or 'labels'"),
+                ("number", {"labels": 5}, {}, "without 'benchmark' or 'labels'"),
+                ("environment", {}, {"environment": None}, "environment null; it is an object"),
+                ("huge", {"launches": [{"samples": [10 ** 400]}]}, {}, "it is a finite number above 0"),
+                ("two", {"labels": labels(bytes="\u00b2")}, {}, "label bytes \"\\u00b2\"; it is a whole number"),
+                ("long", {"labels": labels(bytes="9" * 5000)}, {}, "it is a whole number"),
+                ("world", {"labels": labels(world="x")}, {}, "label world \"x\"; it is a whole number")):
+            record = made.write(self.at(name), {**made.measurement([1e-6]), **line}, **header)
+            with self.subTest(name), self.assertRaisesRegex(series_of.BadInput, re.escape(due)):
+                series_of.read_all([record])
+        self.assertEqual(made.run("gate", "--guidelines", record)[::2], (2, f"plumbline: gate: {record}/run.jsonl:2: label world \"x\"; it is "
+                                                                          "a whole number of at most 18 digits\n"))
+        other = made.write(self.at("other"), made.measurement([1e-6], labels=labels(dtype="\u00b2")))
+        self.assertEqual([*map(series_of.order, series_of.read_all([other]).series.values())][0][0], "collectives.all_reduce")
+
+    def test_a_folder_of_different_machines_is_refused(self):
+        made.write(self.at("all/a"), made.measurement(made.draw(1)))
+        made.write(self.at("all/b"), made.measurement(made.draw(2)), environment={"cpu": "another", "cores": 2, "usable_cores": 2})
+        status, _, err = made.run("compare", self.at("all"), self.base)
+        self.assertEqual((status, err.count("\n")), (2, 1))
+        self.assertIn("cpu a CPU and another; name records of one machine", err)
+
+    def test_labels_of_strangers_are_text(self):
+        one = Series("a", {"b": "<b>|x [y](z) @all\x1b[31m\u202e\n\ud800"}, "seconds", [[1.0]])
+        found = comparison.Comparison([comparison.Row(one, base=[1.0], new=[1.0])])
+        self.assertIn("a b=<b>|x [y](z) @all[31m  ", tables.text_of(found, "text"))
+        self.assertIn(r"| a b=&lt;b&gt;\|x \[y\]\(z\) @&#8203;all\[31m |", tables.text_of(found, "md"))
+
+    def test_a_calibration_of_something_else_is_refused(self):
+        of = lambda name, **changes: made.write(self.at(name), made.measurement(made.draw(1), changes.pop("benchmark", "x")), **changes)
+        elsewhere = of("elsewhere", benchmark="collectives.all_reduce", environment={"cpu": "another", "cores": 2, "usable_cores": 2})
+        old = self.program("old", 1)
+        for record, due in ((of("unrelated"), "it has none of the series"), (elsewhere, "of another machine")):
+            self.assertEqual(made.run("calibrate", "--from", record, "--out", self.at("c.json"))[0], 0)
+            for words in ((self.base, self.slow), (old, old, "--launches", "5")):
+                status, _, err = made.run("compare", *words, "--calibration", self.at("c.json"))
+                self.assertEqual(status, 2, err)
+                self.assertIn(due, err)
+
+    def test_arguments_of_a_rerun(self):
+        one = Series("x", {"bytes": "4"}, "seconds")
+        for words, due in (
+                (["--benchmark", "A", "B", "--world-size", "2", "--sizes=4,8"], ["--world-size", "2", "--benchmark", "x", "--sizes", "4"]),
+                (["--sizes", "4", "8", "--libtorch"], ["--libtorch", "--benchmark", "x", "--sizes", "4"]),
+                (["pipeline_bubble", "--stages", "4"], ["pipeline_bubble", "--stages", "4"])):
+            self.assertEqual(measuring.arguments_for([one], words), due)
 
     def test_help_has_example_and_statuses(self):
         for words in (["compare"], ["gate"], ["calibrate"], ["selftest"], ["results"], ["results", "add"], ["trend"]):
@@ -280,7 +385,7 @@ class Guidelines(unittest.TestCase):
             alone = made.write(at("alone"), made.measurement(made.draw(1)))
             for record, due in ((good, 0), (bad, 1), (few, 3), (noisy, 3), (alone, 2)):
                 self.assertEqual(made.run("gate", "--guidelines", record)[0], due, record)
-            self.assertIn("| collectives.all_reduce of 4 <= of 1024 bytes |", made.run("gate", "--guidelines", bad, "--format", "md")[1])
+            self.assertIn(r"| collectives.all\_reduce of 4 &lt;= of 1024 bytes |", made.run("gate", "--guidelines", bad, "--format", "md")[1])
 
 
 if __name__ == "__main__":

@@ -238,7 +238,9 @@ class NumbersTest(unittest.TestCase):
         self.assertAlmostEqual(scale(10**-4.5), 50)
         self.assertEqual([round(tick, 9) for tick in scale.ticks()], [1e-6, 1e-5, 1e-4, 1e-3])
         self.assertEqual(svg.round_ticks(0, 7, 6), [0, 2, 4, 6])
-        for values in ([], [0.0], [5.0], [-1.0, -1.0], [0.0, 1e300]):
+        for low, high in ((-1e308, 1e308), (0, 1.7e308), (0, 5e-324), (-5e-324, 5e-324), (1e308, 1.0000000000000002e308), (0, 1e-310)):
+            self.assertTrue(all(low <= tick <= high for tick in svg.round_ticks(low, high, 6)), (low, high))
+        for values in ([], [0.0], [5.0], [-1.0, -1.0], [0.0, 1e300], [-1e308, 1e308], [5e-324], [5e-324, 1e308]):
             for axis in (svg.Axis(""), svg.Axis("", log=10), svg.Axis("", zero=True)):
                 scale = svg.Scale(axis, values, 0, 100)
                 self.assertTrue(scale.ticks())

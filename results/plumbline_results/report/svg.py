@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
 
+MOST = 1e250
 SERIES = 8  # classes s0 to s7
 WIDTH, HEIGHT = 440, 280
 LEFT, RIGHT, TOP, BOTTOM = 76, 14, 12, 44
@@ -48,6 +49,8 @@ class Scale:
     def __init__(self, axis, values, first, last):
         self.axis, self.first, self.last = axis, first, last
         values = [one for one in values if one is not None and math.isfinite(one) and (not axis.log or one > 0)]
+        # Beyond these the arithmetic leaves what a float holds; they are drawn at the edge.
+        values = [min(MOST, max(1 / MOST if axis.log else -MOST, one)) for one in values]
         low, high = min(values, default=1), max(values, default=1)
         if axis.log:
             self.low, self.high = math.log(low, axis.log), math.log(high, axis.log)
@@ -81,11 +84,11 @@ class Scale:
 
 
 def round_ticks(low, high, most):
-    raw = (high - low) / most
-    if not raw > 0:
+    raw = high / most - low / most  # the difference itself may be more than a float holds
+    if not 1e-300 < raw < math.inf or raw < 1e-13 * max(abs(low), abs(high)):  # no steps that floats tell apart
         return [low]
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * part for part in (1, 2, 5, 10) if power * part >= raw * 0.999)
+    step = next((power * part for part in (1, 2, 5) if power * part >= raw * 0.999), power * 10)
     return [step * index for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
