@@ -114,6 +114,6 @@ def confirm(comparison, again):
         if other is None or other.verdict != row.verdict:
             found = f"{100 * other.change:+.1f} %" if other and other.shift else "nothing"
             row.why = f"it was {row.verdict} by {100 * row.change:+.1f} %, and a rerun found {found}"
-            row.verdict = "ambiguous"
+            row.verdict = "same" if other and other.verdict == "same" else "ambiguous"
         else:
             row.why = f"a rerun found {100 * other.change:+.1f} %"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -211,6 +212,7 @@ def read(options):
         )
     else:
         made = osu(words, options)
+    made = _above_zero(made, options)
     if not made:
         raise BadInput(
             f"{options.file}: no measurements of a form that is known; it is Google Benchmark's or nccl-tests' JSON, or an OSU benchmark's text"
@@ -218,11 +220,42 @@ def read(options):
     return made, data
 
 
+def _above_zero(made, options):
+    """Without the samples that are no times, and the measurements that then have none."""
+    kept, dropped = [], 0
+    for one in made:
+        samples = [value for value in one["samples"] if 0 < value < float("inf")]
+        dropped += len(one["samples"]) - len(samples)
+        if samples:
+            kept.append(one | {"samples": samples})
+    if dropped and not kept:
+        raise BadInput(f"{options.file}: none of its {dropped} samples is above 0; name a file with times")
+    if dropped:
+        print(f"plumbline: results import: {options.file}: {dropped} samples are not above 0 and were left out", file=sys.stderr)
+    return kept
+
+
+def _iso(words):
+    """A start as nccl-tests or Google Benchmark writes it, in ISO 8601; empty where it is none."""
+    words = " ".join(words.split())
+    try:
+        datetime.fromisoformat(words.replace("Z", "+00:00"))
+        return words.replace(" ", "T")
+    except ValueError:
+        pass
+    for form in ("%a %b %d %H:%M:%S %Y", "%Y/%m/%d %H:%M:%S"):
+        try:
+            return datetime.strptime(words, form).isoformat()
+        except ValueError:
+            continue
+    return ""
+
+
 def record_of(made, data, options):
     context = table(table(data).get("context"))
     started = (
-        text(context.get("date"))
-        or text(table(data).get("start_time"))
+        _iso(text(context.get("date")))
+        or _iso(text(table(data).get("start_time")))
         or datetime.fromtimestamp(Path(options.file).stat().st_mtime, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     )
     environment = {"imported_from": Path(options.file).name}

@@ -211,6 +211,27 @@ class ImportTest(ExchangeTest):
             ("collectives.all_reduce_in_place", [9, 10, 11]),
         )
 
+    def test_the_start_is_iso_8601(self):
+        for words, due in (
+            ("2026-01-02 03:04:05", "2026-01-02T03:04:05"),
+            ("Fri Jan  2 03:04:05 2026", "2026-01-02T03:04:05"),
+            ("2026-01-02T03:04:05+00:00", "2026-01-02T03:04:05+00:00"),
+            ("yesterday", ""),
+        ):
+            self.assertEqual(imports._iso(words), due)
+        record = self.imported("nccl.json", NCCL | {"start_time": "yesterday"})
+        self.assertRegex(record.header["started"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+
+    def test_samples_that_are_not_above_0_are_left_out(self):
+        file = self.here / "osu.txt"
+        file.write_text(OSU.replace("1.50", "0.00"))
+        status, _, errors = self.call(imports, file, "--out", self.here / "imported")
+        self.assertEqual((status, errors.count("\n")), (0, 1))
+        self.assertIn("1 samples are not above 0 and were left out", errors)
+        self.assertEqual([one.labels["bytes"] for one in load(self.here / "imported").measurements], ["1048576"])
+        file.write_text(OSU.replace("1.50", "0.00").replace("200.00", "0.00"))
+        self.assertRefused(imports, [file, "--out", self.here / "x"], "none of its 2 samples is above 0")
+
     def test_osu(self):
         record = self.imported("osu.txt", OSU, "--name", "Open MPI 5", "--world-size", "4")
         small, large = record.measurements

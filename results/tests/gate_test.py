@@ -120,7 +120,7 @@ class Verdicts(unittest.TestCase):
         confirmed, refuted = of(1.05e-6), of(1.05e-6)
         comparison.confirm(confirmed, of(1.06e-6))
         comparison.confirm(refuted, of(1e-6))
-        self.assertEqual([found.rows[0].verdict for found in (confirmed, refuted)], ["slower", "ambiguous"])
+        self.assertEqual([found.rows[0].verdict for found in (confirmed, refuted)], ["slower", "same"])
 
     def test_when_nearly_all_shift_it_is_the_machine(self):
         def sides(slow):
