@@ -237,7 +237,7 @@ def _parser():
         one.add_argument("--store", default=default_store(), metavar="DIR", help="the history (default $PLUMBLINE_HISTORY, or results/history)")
         one.set_defaults(body=body)
         return one
-    one = part("add", "add records; one that is there already stays as it is", _add)
+    one = part("add", "add records; existing ones stay as they are", _add)
     one.add_argument("record", nargs="+", metavar="RECORD", help="a run.jsonl, or the folder that has one")
     one = part("list", "list records, the oldest first", _list)
     one.add_argument("--command", metavar="NAME", help="only of bench, check, train or mutants")

@@ -31,7 +31,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
                 paragraphs.append(line)
             else:
                 paragraphs[-1] += " " + line
-        return "\n".join("\n".join(textwrap.wrap(one, 100, subsequent_indent=" " * (len(one) - len(one.lstrip())),
+        return "\n".join("\n".join(textwrap.wrap(one, 100, subsequent_indent=" " * (len(one) - len(one.removeprefix("Example:").lstrip())),
                                                  break_on_hyphens=False, break_long_words=False)) for one in paragraphs)
 
 

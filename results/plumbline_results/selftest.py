@@ -111,7 +111,7 @@ class Trial:
         self.pairs_with_alarm += bool(alarms)
 
     def run(self, pairs):
-        """So many pairs with nothing planted, and as many with each size of slowdown, in the series by turns, each once or more."""
+        """So many pairs with nothing planted, and the same number with each size of slowdown, in the series by turns, each once or more."""
         names = list(self.sources)
         for index in range(max(pairs, len(names))):
             if index < pairs:
@@ -158,7 +158,7 @@ def main(words):
         parser = options.parser("selftest", HELP, EXAMPLE)
         parser.add_argument("what", metavar="gate", help="what is tested: gate")
         parser.add_argument("--pairs", type=options.whole("count", 5), default=50, metavar="N",
-                            help="pairs without a slowdown, and as many with each of 2, 5 and 10 %% (default 50)")
+                            help="pairs without a slowdown, and the same number with each of 2, 5 and 10 %% (default 50)")
         parser.add_argument("--launches", type=options.whole("count", 5), default=20, metavar="N", help="of either side (default 20)")
         parser.add_argument("--calibration", metavar="FILE", help="takes the noise from launches that `plumbline calibrate` recorded "
                             "(default: models of noise)")

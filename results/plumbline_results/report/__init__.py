@@ -57,7 +57,7 @@ def _options():
         metavar="FILE",
         help="adds a timeline, as `plumbline schedule --format trace` writes it; may be repeated",
     )
-    one.add_argument("--title", default="", metavar="TEXT", help="of the page (default the names of the subjects)")
+    one.add_argument("--title", default="", metavar="TITLE", help="of the page (default the names of the subjects)")
     return one
 
 
