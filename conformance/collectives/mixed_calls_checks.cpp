@@ -23,7 +23,7 @@ using suite::Context;
 
 namespace {
 
-// A trial that all members draw alike.
+// A trial that is the same on all members.
 Trial drawn_trial(const Communicator& group, std::uint64_t seed, std::uint64_t number) {
   std::uint64_t draws = 0;
   const auto draw = [&](std::size_t count) { return static_cast<std::size_t>(mixed(seed, number, draws++) % count); };

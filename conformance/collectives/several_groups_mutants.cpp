@@ -253,7 +253,7 @@ class LevelsOfTwoBits final : public CommunicatorDecorator {
   int level_;
 };
 
-// A group leaves 4 KiB behind.
+// A destroyed group keeps 4 KiB.
 class LeavesMemory final : public CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
@@ -303,7 +303,7 @@ std::vector<Mutant> several_groups_mutants() {
       {"col.loses_at_switches", "COLL-097", "every tenth call on another group than before loses an element",
        "OVL-04: memory that groups share, by turns", "collectives.groups.by_turns_on_a_mesh[world=4]", order,
        "calls of a group come together", wrap_in<LosesAtSwitches>},
-      {"col.groups_leave_memory", "COLL-088", "a group leaves 4 KiB behind when it is destroyed", "GRP-08",
+      {"col.groups_leave_memory", "COLL-088", "a destroyed group keeps 4 KiB", "GRP-08",
        "collectives.memory.groups_do_not_grow[world=2]", order, "nobody looks at the memory", wrap_in<LeavesMemory>,
        "plain", "plain", Sanitized::measured},
   };

@@ -145,7 +145,7 @@ void interrupted(Context& context) {
       disturbed.retry(first_of(rough));
     }
     EXPECT_FALSE(disturbed.is_interrupted()) << "GOSSIP-041";
-    EXPECT_EQ(rough, smooth) << "GOSSIP-041: values behind round " << round;
+    EXPECT_EQ(rough, smooth) << "GOSSIP-041: values after round " << round;
     EXPECT_EQ(disturbed.reported_weight(), undisturbed.weight()) << "GOSSIP-041: the weight behind round " << round;
   }
   EXPECT_EQ(interruptions, context.rank() == context.size() - 1 && context.size() > 1 ? 1 : 0) << "GOSSIP-041";
@@ -219,7 +219,7 @@ void comparison_cut(Context& context) {
       EXPECT_TRUE(is_cut) << "GOSSIP-184";
       disturbed.retry(first_of(rough));
     }
-    EXPECT_EQ(rough, smooth) << "GOSSIP-184: values behind round " << round;
+    EXPECT_EQ(rough, smooth) << "GOSSIP-184: values after round " << round;
   }
 }
 

@@ -140,7 +140,7 @@ void some_alone(Context& context) {
   for (int round = 0; round < 4; ++round) {
     push_sum.mix(buffer_of(x));
     unchanged.mix(buffer_of(smooth));
-    EXPECT_EQ(x, smooth) << "GOSSIP-202: values behind round " << round;
+    EXPECT_EQ(x, smooth) << "GOSSIP-202: values after round " << round;
     deal_out(expected, graph, "skewed", round);
     for (std::size_t i = 0; i < x.size(); ++i)
       EXPECT_NEAR(x[i], expected.numerators[static_cast<std::size_t>(context.rank())][i], 1e-13)

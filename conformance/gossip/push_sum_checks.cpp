@@ -48,7 +48,7 @@ void mass(Context& context) {
     }
     EXPECT_NEAR(weights, nodes, 1e-12 * nodes) << "GOSSIP-030: the sum of weights behind round " << round;
     for (std::size_t i = 0; i < 3; ++i)
-      EXPECT_NEAR(mean_of(now, i), mean_of(start, i), 1e-12) << "GOSSIP-030: the sum of values behind round " << round;
+      EXPECT_NEAR(mean_of(now, i), mean_of(start, i), 1e-12) << "GOSSIP-030: the sum of values after round " << round;
   }
 }
 
