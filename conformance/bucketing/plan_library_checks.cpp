@@ -28,8 +28,6 @@ using testing::ElementsAre;
 
 namespace {
 
-const char* const kNotRefused = "nothing was refused";
-
 // ---- a buffer of each type ----
 
 struct Buffered {
