@@ -215,7 +215,7 @@ Command add_check(CLI::App& app, const Program& program) {
   command->add_flag("--resume", options->resume, "continue the record in --out: run what has no result yet");
   group_options(*command, "Subject",
                 {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--adapter", "--job",
-                 "--job-launches-ranks", "--device"});
+                 "--job-launches-ranks", "--job-serves-ranks", "--device"});
   group_options(*command, "What runs",
                 {"--profile", "--filter", "--world-size", "--list", "--shard", "--resume", "--statement"});
   group_options(*command, "How it runs",
