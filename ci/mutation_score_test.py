@@ -128,6 +128,30 @@ echo m1 >> "$out/../local/toy.$1"
             self.assertEqual([s["needs"] for s in survivors], ["a case with 0", ""])
             self.assertEqual(survivors[0]["became"], 'if (a <= 0) throw InvalidArgument("a is " + name(a + b));')
 
+    def test_what_is_equivalent_is_kept_and_counted_apart(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "toy.toml"
+            survivors = [mutant_of(SOURCE, b"a < 0", b"a <= 0"), mutant_of(SOURCE, b"max", b"min")]
+            for _ in range(2):  # the second draw meets the same survivors
+                score.write(path, {"component": "toy", "killed": 8, "counted": 10}, survivors, {"toy.cpp": SOURCE})
+                path.write_text(path.read_text().replace('needs = ""', 'equivalent = "a is never 0"', 1))
+            first, second = score.weave.tomllib.loads(path.read_text())["survivor"]
+            self.assertEqual((first["equivalent"], "needs" in first), ("a is never 0", False))
+            self.assertEqual(second["equivalent"], "a is never 0")
+            path.write_text(path.read_text().replace('equivalent', 'needs', 1))
+            said = score.read(path)
+            self.assertIn("8 of 10 killed: 80.0 %", said)
+            self.assertIn("1 of the survivors are equivalent, without them 8 of 9 killed: 88.9 %", said)
+            self.assertTrue(said.endswith("; 0 are unexplained"), said)
+
+    def test_the_files_kept_say_what_each_survivor_is(self):
+        for path in sorted(SCRIPT.parent.parent.glob("results/mutation/*.toml")):
+            result = score.weave.tomllib.loads(path.read_text())
+            survivors = result.get("survivor", [])
+            self.assertEqual(result["counted"] - result["killed"], len(survivors), path)
+            for survivor in survivors:
+                self.assertEqual(sum(bool(survivor.get(field)) for field in ("needs", "equivalent")), 1, f"{path}: {survivor}")
+
     def test_a_survivor_of_one_statement_more_shows_it(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "toy.toml"
