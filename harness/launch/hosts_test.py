@@ -123,7 +123,7 @@ class Hosts(unittest.TestCase):
     def needs_gloo(self):
         if not TORCH:
             self.skipTest("built without LibTorch")
-        return {"PYTHONPATH": str(Path(TORCH).parent.parent), "GLOO_SOCKET_IFNAME": "plumb0"}
+        return {"PYTHONPATH": str(Path(TORCH).parent), "GLOO_SOCKET_IFNAME": "plumb0"}
 
     def test_an_mpi_launcher_places_ranks_that_it_started_itself(self):
         for program, words in self.needs_mpi():
