@@ -197,6 +197,7 @@ std::unique_ptr<Process> JobServer::fork_rank(const std::vector<std::string>& va
 }
 
 bool JobServer::end_ranks() {
+  for (const pid_t pid : own_) ::kill(pid, SIGCONT);  // a rank may have stopped it
   constexpr int kTries = 2000;
   constexpr auto kPause = 1ms;
   bool all_gone = false;

@@ -37,7 +37,8 @@ class JobServer {
                                                    Deadline deadline);
   /// Whether one did not start since the server is gone.
   [[nodiscard]] bool lost_a_rank() const { return lost_a_rank_; }
-  /// Kills all ranks, and all that they started and left. False where it cannot serve any more.
+  /// Kills all ranks, and all that they started and left, and has the server go on where one of them stopped it. False
+  /// where it cannot serve any more.
   [[nodiscard]] bool end_ranks();
 
  private:

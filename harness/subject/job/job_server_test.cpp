@@ -136,6 +136,13 @@ TEST_F(JobServerTest, IsStartedAgainWhereItCannotServe) {
   EXPECT_NO_THROW(run("true"));
 }
 
+// HARNESS-046@14c1
+TEST_F(JobServerTest, GoesOnAfterARankStoppedIt) {
+  JobProgram hurried({.command = command(), .serves_ranks = true, .limit = 5s});
+  EXPECT_THROW(hurried.run(2, "[ $RANK = 1 ] && kill -STOP $PPID; sleep 60", folder_.path()), suite::JobHung);
+  EXPECT_NO_THROW(hurried.run(2, "true", folder_.path()));
+}
+
 TEST_F(JobServerTest, SaysThatAProgramDoesNotServe) {
   const auto failure = [&](const std::string& command) -> std::string {
     JobProgram program({.command = command, .serves_ranks = true, .limit = 300ms});
