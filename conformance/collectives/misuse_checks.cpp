@@ -59,8 +59,9 @@ Disagreement disagreement_of(const std::string& difference, const std::vector<DT
   return one;
 }
 
+// Values, which the numbers of the ranks that have them do not stand for.
 void expect_words(const std::string& message, const std::vector<std::string>& words) {
-  EXPECT_EQ(missing_words(message, words), "") << "is not in: " << message;
+  EXPECT_EQ(missing_words(without_ranks(message), words), "") << "is not in: " << message;
 }
 
 // Ranks of both values. One of each will do: which others have come, a member that finds a difference may not know.

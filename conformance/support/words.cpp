@@ -41,17 +41,39 @@ std::string missing_words(std::string_view message, const std::vector<std::strin
   return fmt::format("{}", fmt::join(missing, " and "));
 }
 
+namespace {
+
+// Each place of a text that names ranks, and the numbers there.
+std::vector<std::smatch> places_of_ranks(const std::string& text) {
+  static const std::regex list(R"(\branks?[\s=:#\[({]*(\d{1,9}(?:[\s,&]+(?:and\s+)?\d{1,9})*))", std::regex::icase);
+  return {std::sregex_iterator(text.begin(), text.end(), list), std::sregex_iterator()};
+}
+
+}  // namespace
+
 std::vector<int> ranks_named(std::string_view message) {
-  static const std::regex list(R"(\branks?[\s=:#\[({]*(\d{1,9}(?:[\s,&]+(?:and\s+)?\d{1,9})*))", std::regex::icase),
-      number(R"(\d+)");
+  static const std::regex number(R"(\d+)");
   const std::string text(message);
   std::vector<int> ranks;
-  for (std::sregex_iterator found(text.begin(), text.end(), list), end; found != end; ++found) {
-    const std::string numbers = (*found)[1];
-    for (std::sregex_iterator one(numbers.begin(), numbers.end(), number); one != end; ++one)
+  for (const std::smatch& place : places_of_ranks(text)) {
+    const std::string numbers = place[1];
+    for (std::sregex_iterator one(numbers.begin(), numbers.end(), number), end; one != end; ++one)
       ranks.push_back(std::stoi(one->str()));
   }
   return ranks;
+}
+
+std::string without_ranks(std::string_view message) {
+  static const std::regex root(R"(\broots?[\s=:]*$)", std::regex::icase);
+  const std::string text(message);
+  std::string rest;
+  auto from = text.begin();
+  for (const std::smatch& place : places_of_ranks(text)) {
+    rest.append(from, place[0].first);
+    if (std::regex_search(rest, root)) rest += place[0];
+    from = place[0].second;
+  }
+  return rest.append(from, text.end());
 }
 
 }  // namespace plumbline::conformance

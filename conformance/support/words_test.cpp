@@ -32,5 +32,11 @@ TEST(Words, OfRanksHaveTheirNumbers) {
   EXPECT_THAT(ranks_named("frank 5, a ranking of 6, call 7"), IsEmpty());
 }
 
+TEST(Words, AValueIsNotTheNumberOfARank) {
+  EXPECT_EQ(without_ranks("ranks 0, 1 and 7: 8 elements; rank 2: 9"), ": 8 elements; : 9");
+  EXPECT_EQ(without_ranks("root 0 on rank 1, root rank 2 on ranks 0, 3"), "root 0 on , root rank 2 on ");
+  EXPECT_EQ(without_ranks("the roots differ"), "the roots differ");
+}
+
 }  // namespace
 }  // namespace plumbline::conformance

@@ -126,6 +126,7 @@ class BenchRun {
     const int status = run_measurements(
         assignments, driver, observer(), *writer_, options_.out, options_.budget,
         [&](double seconds) { tell_record(options_.out, seconds); }, [this] { take_unfinished(); });
+    look_again();
     return status == 0 ? status_of_noise() : status;
   }
 
@@ -275,7 +276,7 @@ class BenchRun {
       // Ranks that outnumber the cores wait for each other.
       if (name == "waited" && job.world > usable_cores_) continue;
       launch.host[name] = value;
-      if (name == "calibration_seconds") best_calibration_ = std::min(best_calibration_, value.get<double>());
+      if (name == "calibration_seconds") note_calibration(job.world, value.get<double>());
     }
     job.launches.push_back(std::move(launch));
     job.last = last;
@@ -299,7 +300,7 @@ class BenchRun {
         .unit = "seconds",
         .answer_checked = job.last.value("checked", false),
         .launches = job.launches,
-        .noisy = run::why_noisy(job.launches, best_calibration_)};
+        .noisy = why_noisy(job)};
     for (const record::Launch& launch : job.launches)
       measurement.samples.insert(measurement.samples.end(), launch.samples.begin(), launch.samples.end());
     if (options_.device != "cpu") measurement.labels["device"] = options_.device;
@@ -317,6 +318,7 @@ class BenchRun {
     }
     const std::string ratio = ratio_to_baseline(job, median, measurement);
     writer_->write(measurement);
+    if (measurement.noisy.empty()) quiet_.push_back(&job);
     noisy_ += measurement.noisy.empty() ? 0 : 1;
     fmt::print("{} {:>13.3f} us{}{:>12}{}{}\n", row_name(job, bytes), median * 1e6, figures(measurement, median),
                bandwidth, ratio, measurement.noisy.empty() ? "" : "  noisy: " + measurement.noisy);
@@ -334,6 +336,25 @@ class BenchRun {
     return fmt::format("{:>27} {:>13.3f} us{:>10}",
                        interval ? fmt::format("[{:.3f}, {:.3f}]", interval->first * 1e6, interval->second * 1e6) : "",
                        minimum, measurement.launches.size());
+  }
+
+  // Ranks that share a core are slower than those that do not: the best is that of groups of the same size.
+  void note_calibration(int world, double seconds) {
+    double& best = best_calibrations_.try_emplace(world, seconds).first->second;
+    best = std::min(best, seconds);
+  }
+  [[nodiscard]] std::string why_noisy(const Job& job) const {
+    const auto best = best_calibrations_.find(job.world);
+    return run::why_noisy(job.launches, best == best_calibrations_.end() ? 0 : best->second);
+  }
+
+  // Measurements that were made while the machine was slow, which those after them have shown.
+  void look_again() {
+    for (const Job* job : quiet_)
+      if (const std::string noisy = why_noisy(*job); !noisy.empty()) {
+        ++noisy_;
+        fmt::print("{}  noisy, as later ones show: {}\n", case_id_of(*job), noisy);
+      }
   }
 
   // Of a run that is well otherwise.
@@ -362,7 +383,8 @@ class BenchRun {
   std::size_t name_width_ = 34;
   int usable_cores_ = record::capture_environment().at("usable_cores").get<int>();
   record::HostLoad host_;  // since the measurement began
-  double best_calibration_ = std::numeric_limits<double>::infinity();
+  std::map<int, double> best_calibrations_;  // by ranks
+  std::vector<const Job*> quiet_;            // of jobs_, as far as was known when each was finished
   int noisy_ = 0;
   launch::Subject subject_;
   std::optional<record::Writer> writer_;

@@ -1417,6 +1417,19 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("bench", "--launches", "1", "--require-quiet", "--benchmark", "collectives.barrier", "--repetitions", "1",
                                             "--out", "quiet"), 3 if "  noisy: " in self.done.stdout else 0)
 
+    def test_bench_says_that_the_host_is_busy(self):
+        arguments = ("bench", "--benchmark", "collectives.barrier", "--world-size", "1", "--repetitions", "3", "--min-time", "0.02", "--out", "out")
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6 * os.cpu_count())]
+        try:
+            self.assertEqual(self.run_plumbline(*arguments, "--require-quiet"), 3, self.done.stdout)
+            self.assertIn("  noisy: ", self.done.stdout)
+            self.assertEqual(self.done.stderr, "plumbline: 1 of 1 measurements are noisy: the host was too busy; repeat them on a quiet one\n")
+            self.assertEqual(self.run_plumbline(*arguments), 0, "it is a remark where nobody asks for more")
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+
     def test_bench_in_launches_ends_in_time(self):
         self.assertEqual(self.run_plumbline("bench", "--launches", "1000", "--benchmark", "collectives.barrier", "--repetitions", "1",
                                             "--min-time", "0.001", "--budget", "2", "--out", "out"), 3)

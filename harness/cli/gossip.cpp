@@ -294,7 +294,10 @@ Command add_gossip(CLI::App& app, const Program&) {
       ->add_option("--out", options->out,
                    "file to write in place of standard output; in a folder gossip.txt, .json or .svg")
       ->type_name("FILE");
-  command->add_flag("--list", options->list, "print the graphs with their peers, and show none");
+  CLI::Option* const list =
+      command->add_flag("--list", options->list, "print the graphs with their peers, and show none");
+  for (CLI::Option* other : command->get_options())
+    if (other != list && other != command->get_help_ptr()) list->excludes(other);
   group_options(*command, "Graph",
                 {"--list", "--graph", "--nodes", "--peers", "--rows", "--center", "--convention", "--mixing"});
   group_options(*command, "Simulation", {"--rounds", "--seed"});

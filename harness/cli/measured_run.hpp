@@ -59,7 +59,7 @@ inline int run_measurements(const std::vector<launch::Assignment>& assignments, 
     stopped = "a signal interrupted the run";
   else if (ended < assignments.size())
     stopped =
-        fmt::format("the budget of {} s is spent: {} of {} measurements were made", budget, ended, assignments.size());
+        fmt::format("the budget of {} s is spent: {} of {} launches were made", budget, ended, assignments.size());
   if (!stopped.empty() && writer.in_place()) writer.stopped(stopped);
   const auto run = close_record(writer, stopped.empty(), seconds);
   if (!run) throw RuntimeFailure(stopped + "; nothing was measured");  // the record before this stays

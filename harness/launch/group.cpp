@@ -107,10 +107,10 @@ WorkerGroup::~WorkerGroup() {
 
 void WorkerGroup::joined(int connection, const json& hello) {
   Worker worker{.pid = hello.value("pid", 0),
-                .here = hello.value("host", "") == record::host_identity(record::host_facts()),
-                .host = hello.value("host", ""),
-                .host_name = hello.value("host_name", "")};
-  if (worker.here && worker.pid > 0) worker.process = std::make_unique<ProcessHandle>(worker.pid);
+                .host = {.here = hello.value("host", "") == record::host_identity(record::host_facts()),
+                         .identity = hello.value("host", ""),
+                         .name = hello.value("host_name", "")}};
+  if (worker.host.here && worker.pid > 0) worker.process = std::make_unique<ProcessHandle>(worker.pid);
   workers_[connection] = std::move(worker);
 }
 
@@ -125,6 +125,7 @@ void WorkerGroup::ready(int connection, const json& message) {
   if (worker.rank < 0) ++ready_;
   worker.rank = rank;
   pids_[rank] = worker.pid;
+  hosts_[rank] = worker.host;
   if (worker.rank == 0) description_ = message;
 }
 
@@ -160,18 +161,18 @@ std::string WorkerGroup::process_state(int rank) const {
 }
 
 bool WorkerGroup::is_on_one_host() const {
-  return std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.here; });
+  return std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.host.here; }) &&
+         std::ranges::all_of(hosts_, [](const auto& entry) { return entry.second.here; });
 }
 
 std::string WorkerGroup::host_of(int rank) const {
-  const auto found = std::ranges::find_if(
-      workers_, [&](const auto& entry) { return std::ranges::count(ranks_of(entry.first, world_), rank) > 0; });
-  if (found == workers_.end()) return "";
-  const Worker& worker = found->second;
-  const bool is_ambiguous = std::ranges::any_of(workers_, [&](const auto& entry) {
-    return entry.second.host_name == worker.host_name && entry.second.host != worker.host;
+  const auto found = hosts_.find(processes_ == 1 ? 0 : rank);
+  if (found == hosts_.end()) return "";
+  const Host& host = found->second;
+  const bool is_ambiguous = std::ranges::any_of(hosts_, [&](const auto& entry) {
+    return entry.second.name == host.name && entry.second.identity != host.identity;
   });
-  return is_ambiguous ? fmt::format("{} ({})", worker.host_name, worker.host.substr(0, 8)) : worker.host_name;
+  return is_ambiguous ? fmt::format("{} ({})", host.name, host.identity.substr(0, 8)) : host.name;
 }
 
 std::vector<pid_t> WorkerGroup::processes_of(const std::vector<int>& ranks) const {

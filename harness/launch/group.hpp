@@ -96,9 +96,10 @@ class WorkerGroup {
   [[nodiscard]] bool has(int connection) const { return workers_.contains(connection); }
   /// Whether all have joined.
   [[nodiscard]] bool is_whole() const { return static_cast<int>(workers_.size()) == processes_; }
-  /// Whether all that have joined are on the driver's host.
+  /// Whether all that have joined are on the driver's host, and those that were ready and are gone.
   [[nodiscard]] bool is_on_one_host() const;
-  /// The name of the host that `rank` is on, with a part of its identity where another one has that name.
+  /// The name of the host that `rank` is or was on, with a part of its identity where another one has that name; empty
+  /// where it never was ready.
   [[nodiscard]] std::string host_of(int rank) const;
   [[nodiscard]] bool is_ready() const { return ready_ == processes_; }
   /// Whether a worker that had joined is gone.
@@ -137,11 +138,14 @@ class WorkerGroup {
   void end_with(ControlServer& server, int status);
 
  private:
+  struct Host {
+    bool here = false;  // the driver's
+    std::string identity, name;
+  };
   struct Worker {
     int rank = -1;  // once ready; of a process that hosts all ranks 0
     pid_t pid = 0;
-    bool here = false;            // on this host
-    std::string host, host_name;  // its identity and name
+    Host host;
     std::unique_ptr<ProcessHandle> process;
   };
   std::string name_;
@@ -152,6 +156,7 @@ class WorkerGroup {
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::map<int, Worker> workers_;  // by connection
   std::map<int, pid_t> pids_;      // by rank, of all that were ready
+  std::map<int, Host> hosts_;      // by rank, of all that were ready
   int ready_ = 0;
   bool lost_one_ = false;
   nlohmann::json description_ = nlohmann::json::object();

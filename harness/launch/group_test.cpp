@@ -45,9 +45,13 @@ TEST_F(GroupTest, AWorkerOnAnotherHostOfTheSameNameIsNotHere) {
   facts.machine = "another";  // and the same name: a clone
   group_.joined(2, {{"pid", ::getpid()}, {"host", record::host_identity(facts)}, {"host_name", "node"}});
   EXPECT_FALSE(group_.is_on_one_host());
-  ASSERT_EQ(refusal(2, 1), "");
+  ASSERT_EQ(refusal(1, 0) + refusal(2, 1), "");
   EXPECT_THAT(group_.processes_of({1}), testing::IsEmpty()) << "a process of ours has its number";
-  EXPECT_EQ(group_.host_of(1), fmt::format("node ({})", record::host_identity(facts).substr(0, 8)));
+  const std::string name = fmt::format("node ({})", record::host_identity(facts).substr(0, 8));
+  EXPECT_EQ(group_.host_of(1), name);
+  group_.left(2);  // it crashed
+  EXPECT_FALSE(group_.is_on_one_host());
+  EXPECT_EQ(group_.host_of(1), name);
 }
 
 TEST(Launcher, IsToldByWhatItSaysOfItsVersion) {

@@ -46,12 +46,13 @@ std::optional<std::pair<double, double>> interval_of_median(std::vector<double> 
   std::ranges::sort(values);
   const std::size_t count = values.size();
   // How probable it is that at most `cut` of them lie below the median: each does with 1/2.
-  double term = std::pow(0.5, static_cast<double>(count)), tail = 0;
+  // By its logarithm: 2^-count is 0 from 1,075 values on.
+  double log_term = static_cast<double>(count) * std::log(0.5), tail = 0;
   std::size_t cut = 0;
   for (; cut < count / 2; ++cut) {
-    tail += term;
+    tail += std::exp(log_term);
     if (tail > 0.025) break;
-    term *= static_cast<double>(count - cut) / static_cast<double>(cut + 1);
+    log_term += std::log(static_cast<double>(count - cut) / static_cast<double>(cut + 1));
   }
   if (cut == 0) return std::nullopt;
   return std::pair{values[cut - 1], values[count - cut]};

@@ -27,6 +27,9 @@ TEST(Launches, IntervalHoldsTheMedianAt95Percent) {
   values.clear();
   for (int i = 20; i > 0; --i) values.push_back(i);
   EXPECT_EQ(interval_of_median(values), std::pair(6.0, 15.0));
+  values.clear();
+  for (int i = 1; i <= 2000; ++i) values.push_back(i);
+  EXPECT_EQ(interval_of_median(values), std::pair(956.0, 1045.0)) << "by scipy's binomial distribution";
 }
 
 TEST(Launches, AreNoisyWhereAQuarterWas) {
