@@ -545,7 +545,7 @@ void finishes_in_turn(Context& context) {
     for (const int gradient : {1, 0}) reducer.ready(gradient);
     (void)reducer.finish();
   });
-  EXPECT_EQ(said, "nothing was refused") << "BUCKET-208";
+  EXPECT_EQ(said, kNotRefused) << "BUCKET-208";
   const auto each = static_cast<float>(context.size());
   EXPECT_THAT(sums, testing::ElementsAre(0, each, 2 * each, 3 * each)) << "BUCKET-208: what finishing added up";
 }

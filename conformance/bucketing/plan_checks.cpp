@@ -13,6 +13,7 @@
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
 #include "conformance/support/recorded.hpp"
+#include "conformance/support/words.hpp"
 #include "reference/bucketing/check_plan.hpp"
 #include "reference/bucketing/plan_json.hpp"
 #include "reference/comm/errors.hpp"
@@ -1071,22 +1072,12 @@ const std::string& field_of(const std::string& fault) {
   return fields.at(fault);
 }
 
-// Whether a text has the name, not as a part of a longer one.
-bool has_name(const std::string& text, const std::string& name) {
-  const auto is_of_a_name = [&](std::size_t at) {
-    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
-  };
-  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
-    if ((at == 0 || !is_of_a_name(at - 1)) && !is_of_a_name(at + name.size())) return true;
-  return false;
-}
-
 void names_the_field(Context& context) {
   report_words(problem_of_bad_question(context, bad_plans()));
   const std::string& fault = context.parameters().text("fault");
   const auto bad = std::ranges::find(bad_plans(), fault, &BadQuestion::fault);
   const Answer answer = answer_to(context.adapter(), bad->op, bad->args);
-  if (answer.is_refused() && !has_name(answer.message, field_of(fault)))
+  if (answer.is_refused() && !has_word(answer.message, field_of(fault)))
     report_words(fmt::format("the error does not name {}: {}", field_of(fault), answer.message));
 }
 

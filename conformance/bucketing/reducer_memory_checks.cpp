@@ -90,7 +90,7 @@ void shared_memory(Context& context) {
     reducer.ready(1, {memory.data() + begin, 4, DType::f32});
   });
   if (shared == "none" || shared == "none_before")
-    EXPECT_EQ(said, "nothing was refused") << "BUCKET-100: gradients side by side";
+    EXPECT_EQ(said, kNotRefused) << "BUCKET-100: gradients side by side";
   else
     EXPECT_THAT(said, AllOf(HasSubstr("'weight' and 'bias' share memory"), HasSubstr(rank_alone(context))))
         << "BUCKET-100";
@@ -111,7 +111,7 @@ void finite(Context& context) {
       refusal_alone(context, {.memory = views ? GradientMemory::views : GradientMemory::copies, .largest = largest},
                     [&](Reducer& reducer) { reducer.ready(0, {values.data(), 5, DType::f32}); });
   if (what == "nothing")
-    EXPECT_EQ(said, "nothing was refused") << "BUCKET-102";
+    EXPECT_EQ(said, kNotRefused) << "BUCKET-102";
   else
     EXPECT_THAT(said, AllOf(HasSubstr("'weight'"), HasSubstr("element 4"), HasSubstr(rank_alone(context))))
         << "BUCKET-102";
@@ -304,7 +304,7 @@ void sharded(Context& context) {
       const float factor =
           training.options.average ? bucketing::factor_of_mean(ranks) : bucketing::factor_of_sum(ranks);
       EXPECT_EQ(refusal<RuntimeFailure>([&] { bucketing::require_known(whole, gradient, factor, "a part"); }),
-                "nothing was refused")
+                kNotRefused)
           << "BUCKET-104: gradient " << gradient;
     }
     reducer.clear();
@@ -359,7 +359,7 @@ void instances(Context& context) {
       std::vector<float>& values = found[static_cast<std::size_t>(gradient)];
       EXPECT_EQ(
           refusal<RuntimeFailure>([&] { bucketing::require_known(Buffer::of(values), gradient, factor, "a part"); }),
-          "nothing was refused")
+          kNotRefused)
           << "BUCKET-213: gradient " << gradient;
     }
     reducer.clear();

@@ -377,7 +377,7 @@ void hook(Context& context) {
     const int of_rank = exchanges ? context.size() - 1 : context.rank();
     EXPECT_EQ(refusal<RuntimeFailure>(
                   [&] { bucketing::require_known(found, gradient, bucketing::factor_of_rank(of_rank), "a gradient"); }),
-              "nothing was refused")
+              kNotRefused)
         << "BUCKET-105: gradient p" << gradient;
   }
   std::vector<int> all(reducer.plan().buckets.size());
@@ -477,7 +477,7 @@ void other_plans(Context& context) {
   }
   const std::string said = refusal<comm::MismatchError>([&] { (void)train_with_reducer(context.world(), training); });
   if (differs == "nothing") {
-    EXPECT_EQ(said, "nothing was refused") << "BUCKET-066";
+    EXPECT_EQ(said, kNotRefused) << "BUCKET-066";
   } else {
     EXPECT_THAT(said, HasSubstr("1")) << "BUCKET-066: the rank";
     EXPECT_THAT(said, testing::ContainsRegex(R"(\bp[0-9])")) << "BUCKET-066: the parameter";
@@ -505,7 +505,7 @@ void refusals(Context& context) {
     });
   };
   if (what == "nothing") {
-    EXPECT_EQ(said_of(5, DType::f32), "nothing was refused") << "BUCKET-067";
+    EXPECT_EQ(said_of(5, DType::f32), kNotRefused) << "BUCKET-067";
     return;
   }
   const DType dtype = what == "other_type" ? DType::f64 : DType::f32;
@@ -530,7 +530,7 @@ void late(Context& context) {
   if (context.parameters().text("late") == "nothing") reducer.ready(1);
   const std::string said = refusal<StateError>([&] { (void)reducer.finish(); });
   if (context.parameters().text("late") == "nothing")
-    EXPECT_EQ(said, "nothing was refused") << "BUCKET-068";
+    EXPECT_EQ(said, kNotRefused) << "BUCKET-068";
   else
     EXPECT_THAT(said, AllOf(HasSubstr("'bias'"), testing::Not(HasSubstr("'weight'")), HasSubstr("never got ready")))
         << "BUCKET-068";

@@ -51,7 +51,7 @@ void bad_times(Context&) {
   const auto said = [](const std::vector<BucketTime>& times) {
     return refusal<InvalidArgument>([&] { (void)bucketing::chosen_limit(times); });
   };
-  const std::string accepted = "nothing was refused";
+  const std::string accepted = kNotRefused;
   const BucketTime right = time_named(4, 2, 2, 2);
   EXPECT_EQ(said({right}), accepted) << "BUCKET-218";
   EXPECT_NE(said({}), accepted) << "BUCKET-218: no times";
@@ -138,7 +138,7 @@ void bad_tuning(Context& context) {
     options.timing = [](auto&, const auto&) { return 1.0; };
     return refusal<InvalidArgument>([&] { (void)bucketing::fastest_limit(context.world(), six_gradients(), options); });
   };
-  const std::string accepted = "nothing was refused";
+  const std::string accepted = kNotRefused;
   EXPECT_EQ(said({.limits = {0}, .rounds = 1, .seconds = 0}), accepted) << "BUCKET-222";
   for (const int rounds : {0, -1})
     EXPECT_NE(said({.rounds = rounds}), accepted) << "BUCKET-222: " << rounds << " rounds";

@@ -149,7 +149,6 @@ void abort_by_another_thread(Context& context) {
 }  // namespace
 
 void add_lost_group_checks(suite::Suite& suite) {
-  using enum comm::Capability;
   const auto add = [&](const char* id, const char* citation, void (*body)(Context&)) {
     suite.add({.id = id, .verifies = {citation}, .axes = {suite::worlds({2, 3})}, .spoils_group = true, .body = body});
   };

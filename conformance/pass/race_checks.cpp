@@ -14,6 +14,7 @@
 #include "conformance/support/property.hpp"
 #include "conformance/support/recorded.hpp"
 #include "conformance/support/sizes.hpp"
+#include "conformance/support/words.hpp"
 #include "reference/program/program_json.hpp"
 #include "reference/program/race_check.hpp"
 
@@ -289,16 +290,6 @@ const std::map<std::string, Taken>& taken() {
   return list;
 }
 
-bool has_number(const std::string& words, std::size_t number) {
-  const std::string digits = std::to_string(number);
-  const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
-  for (std::size_t at = words.find(digits); at != words.npos; at = words.find(digits, at + 1))
-    if ((at == 0 || !is_digit(words[at - 1])) &&
-        (at + digits.size() == words.size() || !is_digit(words[at + digits.size()])))
-      return true;
-  return false;
-}
-
 // What an op does to a variable, on which stream: by its own name, or by that of the fused one.
 std::string words_of_access(const Program& program, std::size_t position, const std::string& variable) {
   const Op& op = program.ops.at(position);
@@ -318,7 +309,7 @@ void taken_away(Context& context) {
       const auto variable = race.at("variable").get<std::string>(), why = race.at("why").get<std::string>();
       if (!one.program.variables.contains(variable)) return "a race for no variable: " + race.dump();
       for (const char* which : {"first", "second"})
-        if (!has_number(why, race.at(which).get<std::size_t>()))
+        if (!has_word(why, race.at(which).dump()))
           return fmt::format("'{}' does not name op {}", why, race.at(which).dump());
     }
     return expected == got ? ""
@@ -448,8 +439,9 @@ void reduced_before_produced(Context& context) {
   const Answer answer = answer_to(context.adapter(), kRaces, args);
   const std::string gradient = "g" + std::to_string(late);
   constexpr std::size_t kReduction = kFusedGradients;  // after coalesce_tensor and all producers but one
-  if (answer.is_refused() && (answer.message.find(gradient) == answer.message.npos ||
-                              !has_number(answer.message, kReduction) || !has_number(answer.message, kReduction + 1)))
+  if (answer.is_refused() &&
+      (answer.message.find(gradient) == answer.message.npos || !has_word(answer.message, std::to_string(kReduction)) ||
+       !has_word(answer.message, std::to_string(kReduction + 1))))
     report_words(fmt::format("'{}' is produced by op {}, after op {} reduces it; the refusal does not say so: {}",
                              gradient, kReduction + 1, kReduction, answer.message));
 }

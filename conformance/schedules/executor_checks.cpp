@@ -245,7 +245,7 @@ void emulated_devices_refused(Context& context) {
   if (fault == "bytes") options.message_bytes = {-1};
   const std::string said =
       refusal<InvalidArgument>([&] { const schedules::EmulatedDevice device(schedule, 1, options, seconds); });
-  EXPECT_EQ(said == "nothing was refused", fault == "nothing") << "SCHED-121: " << said;
+  EXPECT_EQ(said == kNotRefused, fault == "nothing") << "SCHED-121: " << said;
   EXPECT_EQ(said.find("another error"), std::string::npos) << "SCHED-121: " << said;
 }
 

@@ -56,7 +56,6 @@ void uneven_from_nine_parts(const json& args, json& result) {
   for (int part = 0; part < parts; ++part) result["boundaries"][static_cast<std::size_t>(part)] = items / parts * part;
 }
 
-// One setting of an end is read for both.
 // Parts without items as whoever fills a list of zeros leaves them.
 void empty_parts_at_zero(const json&, json& result) {
   if (!result.contains("parts")) return;
@@ -65,6 +64,7 @@ void empty_parts_at_zero(const json&, json& result) {
       if (part.at(0) == part.at(1)) part = {0, 0};
 }
 
+// One setting of an end is read for both.
 void first_for_last(const json& args, json& result) {
   if (args.contains("first") == args.contains("last")) return;
   const int size = args.value("first", args.value("last", 0));

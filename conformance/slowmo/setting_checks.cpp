@@ -151,7 +151,7 @@ void refuses_settings(Context& context) {
   if (what == "outer_of_fairscale") options.outer = slowmo::slowmo_rule(0.5, 1), words = "outer is given";
   if (what == "own") options.rank = 1, options.world_size = 2;
   EXPECT_THAT(refusal<InvalidArgument>([&] { (void)slowmo::settle(options, rank, 2); }),
-              HasSubstr(words.empty() ? "nothing was refused" : words))
+              HasSubstr(words.empty() ? kNotRefused : words))
       << "SLOWMO-051";
 }
 

@@ -748,7 +748,7 @@ Command add_train(CLI::App& app, const Program& program) {
                 {"--config", "--data", "--most-digits", "--text-batches", "--learning-rate", "--epochs",
                  "--warmup-epochs", "--checkpoints", "--checkpoint-epochs", "--resume", "--check-updates", "--trace"});
   group_options(*command, "Verdict", {"--check", "--no-judge", "--time-limit"});
-  group_options(*command, "Output", {"--out", "--record", "--label", "--subject-name"});
+  group_options(*command, "Output", {"--out", "--record", "--label", "--subject-name", "--describe"});
   command->footer(
       "Example: plumbline train --model conv --data-parallel 3 --backend mpi --steps 100\n"
       "         plumbline train --pipeline 2 --data-parallel 2 --micro-batches 4 --schedule zb-h1\n"
