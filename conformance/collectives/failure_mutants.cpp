@@ -187,6 +187,21 @@ class MismatchNamesOneRank final : public Changed<MismatchNamesOneRank> {
   }
 };
 
+// Says of members that disagree on the root who they are, and not which roots they give.
+class MismatchHidesRoots final : public Changed<MismatchHidesRoots> {
+ public:
+  using Changed::Changed;
+  template <class Action>
+  void make(const Action& action, const Call&, comm::Timeout timeout, bool) {
+    try {
+      action(timeout);
+    } catch (const MismatchError& error) {
+      static const std::regex root("root [0-9]+");
+      throw MismatchError(std::regex_replace(std::string(error.what()), root, "another root"));
+    }
+  }
+};
+
 class MessageMismatchUnnoticed final : public Swallows<MessageMismatchUnnoticed, MismatchError> {
  public:
   using Swallows::Swallows;
@@ -366,6 +381,9 @@ std::vector<Mutant> failure_mutants() {
       {"col.mismatch_names_one_rank", "COLL-057", "of members that disagree one alone is named", "COL-01",
        "collectives.misuse.detected[difference=count,world=3]", sum, "all members agree",
        wrap_in<MismatchNamesOneRank>},
+      {"col.mismatch_hides_roots", "COLL-057", "members that disagree on the root are named without their roots",
+       "COL-01", "collectives.misuse.detected[difference=root,world=3]", sum, "all members agree",
+       wrap_in<MismatchHidesRoots>},
       {"col.message_mismatch_unnoticed", "COLL-058", "a message of another shape is taken for received", "P2P-06",
        "collectives.misuse.messages[difference=count,world=2]", "collectives.messages.every_pair[world=2]",
        "all messages fit", wrap_in<MessageMismatchUnnoticed>},

@@ -15,7 +15,7 @@ namespace plumbline::conformance {
 
 /// The numbers that a message gives as ranks: those after "rank" or "ranks", as in "rank 1", "Rank1", "ranks [0, 2]".
 [[nodiscard]] std::vector<int> ranks_named(std::string_view message);
-/// The message without those, so that a value is not found in the number of a rank; "root rank 2" is no rank's own number.
+/// The message without those, so that a value is not found in the number of a rank; "root rank 2" is a value.
 [[nodiscard]] std::string without_ranks(std::string_view message);
 
 }  // namespace plumbline::conformance
