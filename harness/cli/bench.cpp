@@ -382,7 +382,7 @@ class BenchRun {
   std::vector<std::size_t> order_;  // indices of jobs_, in which they are measured
   std::size_t name_width_ = 34;
   int usable_cores_ = record::capture_environment().at("usable_cores").get<int>();
-  record::HostLoad host_;  // since the measurement began
+  record::HostLoad host_;                    // since the measurement began
   std::map<int, double> best_calibrations_;  // by ranks
   std::vector<const Job*> quiet_;            // of jobs_, as far as was known when each was finished
   int noisy_ = 0;
