@@ -86,8 +86,8 @@ class Picture {
     return kColours[static_cast<std::size_t>(bucket) % kColours.size()];
   }
   /// Neighbours in a bucket differ.
-  [[nodiscard]] static std::string shade(int bucket, std::size_t place) {
-    return bucket < 0 ? "#ddd" : colour_of(bucket).lighter(place % 2 == 0 ? 0.0 : 0.35).text();
+  [[nodiscard]] static Colour shade(int bucket, std::size_t place) {
+    return bucket < 0 ? Colour{221, 221, 221} : colour_of(bucket).lighter(place % 2 == 0 ? 0.0 : 0.35);
   }
   [[nodiscard]] std::string name_of(int gradient) const { return named_.names[static_cast<std::size_t>(gradient)]; }
 
@@ -109,7 +109,7 @@ class Picture {
     for (const int gradient : order) {
       const double end = backward_.ready[static_cast<std::size_t>(gradient)];
       const int bucket = bucket_of_[static_cast<std::size_t>(gradient)];
-      svg += box({at(begin), kTimeTop, at(end) - at(begin), kRow}, shade(bucket, place++),
+      svg += box({at(begin), kTimeTop, at(end) - at(begin), kRow}, shade(bucket, place++).text(),
                  fmt::format("{}: there after {:.4g} ms, bucket {}", name_of(gradient), 1e3 * end, bucket));
       begin = end;
     }
@@ -156,15 +156,25 @@ class Picture {
     std::size_t place = 0;
     for (const Member& member : plan_.members_of(bucket)) {
       const auto elements = named_.gradients[static_cast<std::size_t>(member.gradient)].elements;
-      svg +=
-          box({kLeft + static_cast<double>(member.begin) * element, y, static_cast<double>(elements) * element, height},
-              shade(static_cast<int>(number), place++),
-              fmt::format("{}: {} elements from {}", name_of(member.gradient), elements, member.begin));
+      const Colour colour = shade(static_cast<int>(number), place++);
+      const Box at{kLeft + static_cast<double>(member.begin) * element, y, static_cast<double>(elements) * element,
+                   height};
+      svg += box(at, colour.text(),
+                 fmt::format("{}: {} elements from {}", name_of(member.gradient), elements, member.begin)) +
+             name_inside(at, name_of(member.gradient), colour);
     }
     if (bar_ < 11) return svg;
     return svg + svg_text(kLeft - 8, y + height / 2 + 4, 11, "end", fmt::format("bucket {}", number)) +
            svg_text(kLeft + scale * static_cast<double>(bucket.bytes()) + 6, y + height / 2 + 4, 11, "start",
                     fmt::format("{} in {}", readable_bytes(static_cast<double>(bucket.bytes())), bucket.members));
+  }
+  // The end of a name says which gradient it is; nothing where too little of it would fit.
+  [[nodiscard]] static std::string name_inside(const Box& at, const std::string& name, Colour colour) {
+    constexpr double kLetter = 6, kLeast = 4;
+    const auto room = static_cast<std::size_t>(std::max(0.0, at.width / kLetter - 1));
+    if (at.height < 10 || room < std::min<std::size_t>(kLeast, name.size())) return {};
+    const std::string shown = name.size() <= room ? name : ".." + name.substr(name.size() - room + 2);
+    return svg_text(at.x + at.width / 2, at.y + at.height / 2 + 4, 10, "middle", shown, colour.ink());
   }
   static double bytes_of_element(const Bucket& bucket) {
     return bucket.elements == 0 ? 0 : static_cast<double>(bucket.bytes()) / static_cast<double>(bucket.elements);

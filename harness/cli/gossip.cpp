@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <numbers>
 #include <optional>
 
 #include <fmt/format.h>
@@ -11,15 +10,14 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/gossip_view.hpp"
 #include "harness/cli/help.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
-#include "harness/cli/svg.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
-#include "reference/gossip/simulate.hpp"
 #include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
@@ -36,18 +34,9 @@ struct GossipCommandOptions {
   std::uint64_t seed = 0;
 };
 
-constexpr int kMostNodesShown = 64;
 constexpr std::ptrdiff_t kMostEntriesShown = 1024;  // of a phone book
 constexpr int kMostNodesSimulated = 1 << 20;
 constexpr int kMostRoundsSimulated = 10'000;
-
-// What is shown: worked out once, and written in any form.
-struct GossipView {
-  Graph graph;
-  Mixing mixing;
-  std::optional<gossip::Spectrum> spectrum;  // nothing where no form of it is at hand
-  std::vector<gossip::SimulatedRound> rounds;
-};
 
 Graph gossip_graph_of(const GossipCommandOptions& options) {
   const auto kind = gossip::parse_graph_kind(options.graph);
@@ -159,53 +148,6 @@ nlohmann::json gossip_json(const GossipView& view) {
                        {"per_round", view.spectrum->per_round},
                        {"spectral_gap", view.spectrum->spectral_gap}};
   return all;
-}
-
-// Nodes on a circle with the edges of the first round; the first round's matrix; the error by round, of tens.
-std::string gossip_svg(const GossipView& view) {
-  const Graph& graph = view.graph;
-  if (graph.nodes() > kMostNodesShown)
-    throw InvalidArgument(
-        fmt::format("--format svg: {} nodes; a picture has {} at most", graph.nodes(), kMostNodesShown));
-  constexpr double size = 320;
-  const auto place = [&](int node) {
-    const double angle = 2 * std::numbers::pi * node / graph.nodes() - std::numbers::pi / 2;
-    return std::pair(size / 2 + 0.42 * size * std::cos(angle), size / 2 + 0.42 * size * std::sin(angle));
-  };
-  std::string svg;
-  for (int node = 0; node < graph.nodes(); ++node)
-    for (const int peer : graph.peers(node, 0).out) {
-      const auto [x, y] = place(node);
-      const auto [to_x, to_y] = place(peer);
-      svg += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#888\"/>\n", x, y,
-                         to_x, to_y);
-    }
-  for (int node = 0; node < graph.nodes(); ++node) {
-    const auto [x, y] = place(node);
-    svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"8\" fill=\"#cde\"/>", x, y) +
-           svg_text(x, y + 4, 11, "middle", std::to_string(node));
-  }
-  const std::vector<double> matrix = gossip::mixing_matrix(graph, view.mixing, 0);
-  const double cell = 0.9 * size / graph.nodes();
-  for (int to = 0; to < graph.nodes(); ++to)
-    for (int from = 0; from < graph.nodes(); ++from) {
-      const double share = matrix[static_cast<std::size_t>(to * graph.nodes() + from)];
-      const int grey = 255 - static_cast<int>(200 * std::min(1.0, share));
-      svg +=
-          svg_rectangle(size * 1.05 + from * cell, size * 0.05 + to * cell, cell, cell, Colour{grey, grey, 255}.text());
-    }
-  std::string points;
-  constexpr double decades = 16;
-  for (std::size_t round = 0; round <= view.rounds.size(); ++round) {
-    const double error = round == 0 ? 1 : std::max(view.rounds[round - 1].error, 1e-16);
-    points += fmt::format("{:.1f},{:.1f} ",
-                          size * 2.1 + 0.8 * size * static_cast<double>(round) /
-                                           static_cast<double>(std::max<std::size_t>(view.rounds.size(), 1)),
-                          size * 0.05 - std::log10(error) / decades * 0.85 * size);
-  }
-  svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"#c33\"/>\n", points) +
-         svg_text(size * 2.1, size * 0.97, 11, "start", "consensus error by round, 1 to 1e-16");
-  return svg_page(3 * size, size, svg, fmt::format("{} of {} nodes", name_of(graph.options().kind), graph.nodes()));
 }
 
 int run_gossip(const GossipCommandOptions& options) {
