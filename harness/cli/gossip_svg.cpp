@@ -140,9 +140,9 @@ std::string curve_of(const GossipView& view, Point corner, double width) {
 
 std::string subtitle_of(const GossipView& view) {
   const int peers = view.graph.peers_per_round();
-  const std::string of_graph =
-      fmt::format("{} of {} mixing, {}", peers == 0 ? "all peers" : fmt::format("{} peers", peers),
-                  name_of(view.mixing.kind), view.graph.is_dynamic() ? "dynamic" : "static");
+  const std::string of_graph = fmt::format(
+      "{} of {} mixing, {}", peers == 0 ? "all peers" : fmt::format("{} peer{}", peers, peers == 1 ? "" : "s"),
+      name_of(view.mixing.kind), view.graph.is_dynamic() ? "dynamic" : "static");
   return view.spectrum ? fmt::format("{}; spectral gap {:.4g}", of_graph, view.spectrum->spectral_gap) : of_graph;
 }
 
