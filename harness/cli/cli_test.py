@@ -1869,7 +1869,10 @@ class Commands(unittest.TestCase):
         self.assertEqual(len(shown["error"]), 4)
         self.assertEqual(self.run_plumbline("gossip", "--graph", "star", "--nodes", "5", "--format", "svg"), 0)
         self.assertIn("<title>star of 5 nodes</title>", self.done.stdout)
-        self.assertEqual(self.done.stdout.count("<circle"), 5)
+        self.assertEqual(self.done.stdout.count('marker-end="url(#head)"'), 8, "the center sends to four nodes, and each of them to it")
+        self.assertEqual(self.run_plumbline("gossip", "--graph", "directed-exponential", "--nodes", "8", "--peers", "1", "--format", "svg"), 0)
+        self.assertEqual(self.done.stdout.count('marker-end="url(#head)"'), 5 * 8, "a panel a round, of eight messages each")
+        self.assertIn("round 5 is round 0 again", self.done.stdout)
 
     def scaler(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("scaler", *arguments), status, self.done.stdout + self.done.stderr)
