@@ -18,6 +18,21 @@ function(plumbline_torch_of_python python out)
   endif()
 endfunction()
 
+# The Python that imports the torch that the modules are built for, of the usual one and that of .venv; empty where neither does.
+function(plumbline_python_with_torch out)
+  find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+  get_filename_component(torch ${PLUMBLINE_TORCH_LIBRARIES} DIRECTORY)
+  set(${out} "" PARENT_SCOPE)
+  foreach(python IN ITEMS ${PROJECT_SOURCE_DIR}/.venv/bin/python3 ${Python3_EXECUTABLE})
+    if(EXISTS ${python})
+      plumbline_torch_of_python(${python} of_python)
+      if(of_python STREQUAL torch)
+        set(${out} ${python} PARENT_SCOPE)
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
 # The folders that may hold include/ATen and lib/libtorch_cpu.so, in order.
 function(plumbline_torch_candidates out)
   set(prefixes ${Torch_DIR} $ENV{Torch_DIR} ${CMAKE_PREFIX_PATH} $ENV{CMAKE_PREFIX_PATH})

@@ -1,6 +1,6 @@
 """plumbline over two hosts: namespaces of this machine, each with its own name, network and shared memory, joined by a cable.
 
-usage: hosts_test.py PLUMBLINE MODULES [TORCH]: the program, the folder of its modules, and the folder of a torch for backend c10d:gloo
+usage: hosts_test.py PLUMBLINE MODULES [PYTHON]: the program, the folder of its modules, and a Python that has torch, for backend c10d:gloo
 """
 import json, os, shutil, signal, subprocess, sys, tempfile, time, unittest
 from pathlib import Path
@@ -121,9 +121,9 @@ class Hosts(unittest.TestCase):
         return found
 
     def needs_gloo(self):
-        if not TORCH:
-            self.skipTest("built without LibTorch")
-        return {"PYTHONPATH": str(Path(TORCH).parent), "GLOO_SOCKET_IFNAME": "plumb0"}
+        if not PYTHON:
+            self.skipTest("no Python with the torch that this is built for")
+        return {"PLUMBLINE_PYTHON": PYTHON, "GLOO_SOCKET_IFNAME": "plumb0"}
 
     def test_an_mpi_launcher_places_ranks_that_it_started_itself(self):
         for program, words in self.needs_mpi():
@@ -154,8 +154,8 @@ class Hosts(unittest.TestCase):
     def test_gloo_inside_torchrun(self):
         first = self.hosts[0]
         variables = self.needs_gloo()
-        torchrun = [sys.executable, "-c", "import runpy; runpy.run_module('torch.distributed.run', run_name='__main__')", "--nnodes", "2",
-                    "--nproc-per-node", "1", "--master-addr", first.address, "--master-port", "29545", "--no-python"]
+        torchrun = [PYTHON, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--master-addr", first.address,
+                    "--master-port", "29545", "--no-python"]
         agents = [self.on(host, *torchrun, "--node-rank", str(rank), *self.check("--control-address", first.address, backend="c10d:gloo"), **variables)
                   for rank, host in enumerate(self.hosts)]
         statuses, output = self.finished(agents)
@@ -165,5 +165,5 @@ class Hosts(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PLUMBLINE, MODULES, TORCH = os.path.abspath(sys.argv[1]), Path(os.path.abspath(sys.argv[2])), (sys.argv[3:] or [""])[0]
+    PLUMBLINE, MODULES, PYTHON = os.path.abspath(sys.argv[1]), Path(os.path.abspath(sys.argv[2])), (sys.argv[3:] or [""])[0]
     unittest.main(argv=sys.argv[:1], verbosity=2)
