@@ -1,8 +1,9 @@
 """The bugs of the corpus: each a right program with the few lines that a framework had wrong, after a public report (bugs.toml).
 
-usage: bugs.py BUG
+usage: bugs.py NAME           a bug, or a right program
+       bugs.py --warm SOCKET  forks what enter.py asks for, which spares each of them the import of torch
 """
-import contextlib, sys
+import contextlib, importlib, json, os, signal, socket, sys
 
 import numpy
 import torch
@@ -10,7 +11,7 @@ from torch import distributed, nn
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.parallel import DistributedDataParallel
 
-from programs import Amp, Buckets, Ddp, Fsdp2, Hsdp, Pipelining, Sharded, Stages, Zero, flat, put_back
+from programs import PROGRAMS, Amp, Buckets, Ddp, Fsdp2, Hsdp, Pipelining, Sharded, Stages, Zero, flat, put_back
 
 BUGS = {}
 
@@ -252,7 +253,7 @@ class DividesWhatIsAccumulated(Buckets):
         new = flat(self.gradients().values())
         distributed.all_reduce(new)
         self.gathered = new + (self.gathered / self.world if hasattr(self, "gathered") else 0)
-        self.module.zero_grad()
+        self.module.zero_grad(set_to_none=False)
 
     def reduce(self):
         self.add_reduced()
@@ -374,7 +375,7 @@ class NotDivided(Sharded):
 
 # ---- 16 bits
 
-@bug("amp.master_weights_ignored")
+@bug("ddp.master_weights_ignored")
 class MasterWeightsIgnored(Ddp):
     """The optimizer keeps no float32 weights for bfloat16: each step ends in a rounding."""
 
@@ -386,7 +387,7 @@ class MasterWeightsIgnored(Ddp):
             parameter.data.copy_(parameter.data.to(self.dtype))
 
 
-@bug("amp.masters_rebuilt_on_resume")
+@bug("ddp.masters_rebuilt_on_resume")
 class MastersRebuiltOnResume(Ddp):
     """A resumed run makes its float32 weights from the 16-bit ones."""
 
@@ -398,7 +399,7 @@ class MastersRebuiltOnResume(Ddp):
                 parameter.data.copy_(parameter.data.to(self.dtype))
 
 
-@bug("amp.masters_not_loaded")
+@bug("ddp.masters_not_loaded")
 class MastersNotLoaded(Ddp):
     """The pretrained weights are loaded into the 16-bit parameters; the first step updates float32 weights that were drawn at random."""
 
@@ -431,21 +432,24 @@ class Chosen:
 
 @bug("amp.looks_at_one_gradient")
 class LooksAtOneGradient(Chosen, Amp):
-    """The search for overflows goes over the rows of one gradient in place of all gradients."""
+    """The search for overflows goes over the rows of the optimizer's first gradient, here that of the last layer, in place of all gradients."""
 
     class Scaler(Found, ShardedGradScaler):
         def is_found(self, gradients):
             return not gradients[0].isfinite().all()
 
+    def make_optimizer(self, parameters):
+        return super().make_optimizer(parameters[::-1])
 
-@bug("amp.decides_alone")
-class DecidesAlone(Chosen, Amp):
-    """Each rank decides whether to skip by what it sees itself."""
+
+@bug("stages.decides_alone")
+class DecidesAlone(Chosen, Stages):
+    """Each rank decides whether to skip by the gradients that it has."""
 
     Scaler = torch.amp.GradScaler
 
 
-@bug("amp.decides_before_the_sum")
+@bug("ddp.decides_before_the_sum")
 class DecidesBeforeTheSum(Chosen, Ddp):
     """Each replica decides by its gradients as they are before the sum."""
 
@@ -508,7 +512,7 @@ class ScalerNotRestored(Amp):
             self.scaler._growth_tracker.zero_()
 
 
-@bug("amp.tensor_group_decides")
+@bug("stages.tensor_group_decides")
 class TensorGroupDecides(Stages):
     """Tensor ranks agree on an overflow, and stages of a pipeline do not."""
 
@@ -715,8 +719,35 @@ class SecondUseOverwrites(Stages):
         return sum(getattr(other, "weight", None) is module.weight for other in model) > 1
 
 
+def be_warm(path):
+    """Serves until it is ended; returns in a process that is a job, with that one's name, environment, input and output."""
+    importlib.import_module("torch._dynamo")  # optimizers import it when they are made
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        while True:
+            connection, _ = listener.accept()
+            packet, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+            if packet and os.fork() == 0:
+                break
+            connection.close()
+            for one in descriptors:
+                os.close(one)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, one in enumerate(descriptors):
+        os.dup2(one, number)
+        os.close(one)
+    connection.detach()  # it is closed when the job ends, which ends enter.py
+    asked = json.loads(packet)
+    os.environ.update(asked["environment"])
+    return asked["name"]
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in BUGS:
-        print(f"bugs.py: '{' '.join(sys.argv[1:])}' is no bug; it must be one of {', '.join(BUGS)}", file=sys.stderr)
+    name = be_warm(sys.argv[2]) if sys.argv[1:2] == ["--warm"] and len(sys.argv) == 3 else " ".join(sys.argv[1:])
+    known = {**PROGRAMS, **BUGS}
+    if name not in known:
+        print(f"bugs.py: '{name}' is no bug and no program; it must be one of {', '.join(known)}", file=sys.stderr)
         sys.exit(2)
-    BUGS[sys.argv[1]].main()
+    known[name].main()

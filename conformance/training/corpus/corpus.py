@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Judges programs with the silent bugs of real training frameworks, and the right programs beside them, at the job door.
 
-usage: corpus.py [--list] [--only ID]... [--twins N] [--jobs N] [--out DIR] [--plumbline FILE] [--python FILE]
+usage: corpus.py [--list] [--only ID]... [--twins N] [--jobs N] [--cold] [--out DIR] [--plumbline FILE] [--python FILE]
 
 Exits with 0 if each bug is found by the requirements that name its kind and no right program fails, 1 if not, 2 on misuse.
 """
-import argparse, fnmatch, json, os, re, shlex, shutil, subprocess, sys, time, tomllib
+import argparse, contextlib, fnmatch, json, os, re, shlex, shutil, subprocess, sys, tempfile, time, tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +56,7 @@ def problems_of(table, requirements, bugs, programs):
                 yield f"{name}: requirement '{requirement}' does not exist"
         if one.get("profile") not in PROFILES:
             yield f"{name}: profile '{one.get('profile')}' must be one of {', '.join(PROFILES)}"
-        if name.split(".")[0] not in programs and not name.startswith("amp."):
+        if name.split(".")[0] not in programs:
             yield f"{name}: programs.py has no program '{name.split('.')[0]}'"
     ids = [one.get("id") for one in table.get("bug", [])]
     for name in sorted({*map(str, ids)} ^ {*bugs}):
@@ -82,12 +82,14 @@ class Runner:
     plumbline: str
     python: str
     out: Path
+    warm: Path | None = None  # the socket of a process that has imported torch
 
     def check(self, name, profile, program, filters, *options):
         """The results of a check of a program, and its seconds."""
         begin, out = time.time(), self.out / name
         shutil.rmtree(out, ignore_errors=True)
-        job = shlex.join([self.python, "-B", str(HERE / program[0]), program[1]])
+        start = [self.python, "-B", str(HERE / "bugs.py")] if self.warm is None else [self.python, "-I", "-S", str(HERE / "enter.py"), str(self.warm)]
+        job = shlex.join([*start, program])
         command = [self.plumbline, "check", "--profile", profile, "--job", job, "--job-serves-ranks", "--no-control", "--out", str(out), *options]
         for one in filters:
             command += ["--filter", one]
@@ -100,6 +102,23 @@ class Runner:
         if not results:
             raise RuntimeError(f"plumbline ended with {done.returncode} and no result: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
         return results, time.time() - begin
+
+
+@contextlib.contextmanager
+def warmed(runner):
+    """A process that has imported torch, and forks the programs, for as long as they run."""
+    with tempfile.TemporaryDirectory(prefix="plc.") as folder:
+        runner.warm = Path(folder) / "warm"
+        one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_CBWR": "AVX2"}  # as plumbline gives to a job
+        with subprocess.Popen([runner.python, "-B", str(HERE / "bugs.py"), "--warm", str(runner.warm)], env=one_thread, stdin=subprocess.DEVNULL) as process:
+            try:
+                while not runner.warm.exists():
+                    if process.poll() is not None:
+                        misuse(f"bugs.py ended with status {process.returncode} before it served programs")
+                    time.sleep(0.05)
+                yield
+            finally:
+                process.terminate()
 
 
 def matches(case, pattern):
@@ -116,7 +135,8 @@ def judged(bug, results):
     violated = shown[0].get("violated", [])
     missing = [one for one in bug["requirements"] if one not in violated]
     if shown[0]["verdict"] != "fail" or missing:
-        return False, f"{shown[0]['verdict']} {', '.join(violated) or shown[0].get('reason', '')}; not {', '.join(missing or bug['requirements'])}".replace("  ", " ")
+        said = " ".join([shown[0]["verdict"], *violated, *([] if violated else [shown[0].get("reason", "")])]).strip()
+        return False, f"{said}; not {', '.join(missing or bug['requirements'])}"
     if hidden and hidden[0]["verdict"] != "pass":
         return False, f"{hidden[0]['verdict']} where it cannot show: {hidden[0]['case']}"
     return True, ", ".join(bug["requirements"])
@@ -125,7 +145,7 @@ def judged(bug, results):
 def run_bug(runner, bug):
     filters = [bug["shows"], *([bug["hides"]] if "hides" in bug else [])]
     try:
-        results, seconds = runner.check(bug["id"], bug["profile"], ("bugs.py", bug["id"]), filters)
+        results, seconds = runner.check(bug["id"], bug["profile"], bug["id"], filters)
     except RuntimeError as broken:
         return bug, False, str(broken), 0
     return bug, *judged(bug, results), seconds
@@ -135,27 +155,34 @@ def twins_of(bugs):
     """{(right program, profile): the cases that its bugs are judged by}."""
     twins = {}
     for bug in bugs:
-        program = bug["id"].split(".")[0]
-        for one in programs_of(bug["id"], program):
-            twins.setdefault((one, bug["profile"]), {}).update({bug["shows"]: None, **({bug["hides"]: None} if "hides" in bug else {})})
+        cases = twins.setdefault((bug["id"].split(".")[0], bug["profile"]), {})
+        cases.update({bug[field]: None for field in ("shows", "hides") if field in bug})
     return twins
-
-
-def programs_of(name, program):
-    """16 bits are trained by two programs, with and without copies, and in pipelines by a third."""
-    if program != "amp":
-        return [program]
-    return ["stages"] if name == "amp.tensor_group_decides" else ["amp", "ddp"]
 
 
 def run_twin(runner, twin, filters, repeat):
     program, profile = twin
     try:
-        results, seconds = runner.check(f"twin.{program}.{profile}", profile, ("programs.py", program), filters, "--repeat", str(repeat))
+        results, seconds = runner.check(f"twin.{program}.{profile}", profile, program, filters, "--repeat", str(repeat))
     except RuntimeError as broken:
         return twin, 0, [str(broken)], 0
     ran = [one for one in results if one["verdict"] != "skip"]
     return twin, len(ran), [f"{one['verdict']} {one['case']}, seed {one['seed']}" for one in ran if one["verdict"] != "pass"], seconds
+
+
+def run_all(runner, bugs, twins, repeat, jobs):
+    """(a row for each bug, the number of runs of right programs, those that failed), printed as they come."""
+    rows, failed, ran = [], [], 0
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(run_bug, runner, bug) for bug in bugs]
+        beside = [pool.submit(run_twin, runner, twin, filters, repeat) for twin, filters in twins.items()]
+        for bug, found, by, seconds in (one.result() for one in running):
+            rows.append({"id": bug["id"], "found": found, "by": by, "seconds": round(seconds, 1)})
+            print(f"{bug['id']:<42} {'found' if found else 'NOT FOUND':<10} {seconds:5.1f} s  {by}", flush=True)
+        for (program, profile), runs, wrong, seconds in (one.result() for one in beside):
+            ran, failed = ran + runs, failed + [f"{program}: {one}" for one in wrong]
+            print(f"right: {program + ', ' + profile:<35} {'FAILED' if wrong else 'passed':<10} {seconds:5.1f} s  {runs} runs", flush=True)
+    return rows, ran, failed
 
 
 # ---- the command
@@ -170,6 +197,7 @@ def arguments():
     parser.add_argument("--only", metavar="ID", action="append", default=[], help="run only these bugs; * and ? are taken; may be repeated")
     parser.add_argument("--twins", metavar="N", type=int, help="run the right programs N times in all, or a few more (default each case once; 0: none)")
     parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count(), help="programs that run at once (default one a core)")
+    parser.add_argument("--cold", action="store_true", help="start each program by itself, in place of forks of one that has imported torch")
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("results/latest/corpus"), help="folder of the records (default results/latest/corpus)")
     parser.add_argument("--plumbline", metavar="FILE", help="the executable (default build/bin/plumbline, or the one on the path)")
     parser.add_argument("--python", metavar="FILE", default=sys.executable, help="an interpreter that has torch (default the one that runs this)")
@@ -214,16 +242,8 @@ def main():
     runner = runner_of(chosen)
     twins = twins_of(bugs) if chosen.twins != 0 else {}
     repeat = -(-(chosen.twins or 1) // max(1, sum(map(len, twins.values()))))
-    rows, failed, ran = [], [], 0
-    with ThreadPoolExecutor(chosen.jobs) as pool:
-        running = [pool.submit(run_bug, runner, bug) for bug in bugs]
-        beside = [pool.submit(run_twin, runner, twin, filters, repeat) for twin, filters in twins.items()]
-        for bug, found, by, seconds in (one.result() for one in running):
-            rows.append({"id": bug["id"], "found": found, "by": by, "seconds": round(seconds, 1)})
-            print(f"{bug['id']:<42} {'found' if found else 'NOT FOUND':<10} {seconds:5.1f} s  {by}", flush=True)
-        for (program, profile), runs, wrong, seconds in (one.result() for one in beside):
-            ran, failed = ran + runs, failed + [f"{program}: {one}" for one in wrong]
-            print(f"right: {program + ', ' + profile:<35} {'FAILED' if wrong else 'passed':<10} {seconds:5.1f} s  {runs} runs", flush=True)
+    with contextlib.nullcontext() if chosen.cold else warmed(runner):
+        rows, ran, failed = run_all(runner, bugs, twins, repeat, chosen.jobs)
     for line in failed:
         print(line)
     found = sum(row["found"] for row in rows)

@@ -1,6 +1,4 @@
 """Right training programs, as frameworks are built, that the bugs of this corpus are made from: those of the job door, and four by hand.
-
-usage: programs.py PROGRAM
 """
 import sys
 from pathlib import Path
@@ -22,7 +20,7 @@ from zero_gloo import Zero
 class Buckets(TorchJob):
     """Data parallelism: gradients are put into flat buckets in backward order, added up, divided, and put back."""
     reduces_in_backward = False
-    bucket_elements = 4000
+    bucket_elements = 500
 
     def reduce(self):
         for bucket in self.buckets():
@@ -160,9 +158,3 @@ def put_back(whole, tensors):
 
 PROGRAMS = {"ddp": Ddp, "buckets": Buckets, "fsdp2": Fsdp2, "hsdp": Hsdp, "zero": Zero, "sharded": Sharded, "amp": Amp,
             "pipelining": Pipelining, "stages": Stages}
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in PROGRAMS:
-        print(f"programs.py: '{' '.join(sys.argv[1:])}' is no program; it must be one of {', '.join(PROGRAMS)}", file=sys.stderr)
-        sys.exit(2)
-    PROGRAMS[sys.argv[1]].main()
