@@ -11,7 +11,7 @@ from torch import distributed, nn
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.parallel import DistributedDataParallel
 
-from programs import PROGRAMS, Amp, Buckets, Ddp, Fsdp2, Hsdp, Pipelining, Sharded, Stages, Zero, flat, put_back
+from programs import PROGRAMS, Amp, Buckets, Ddp, Fsdp2, Hsdp, Pipelining, Sharded, Stages, Tensor, Zero, flat, put_back, summed
 
 BUGS = {}
 
@@ -263,16 +263,6 @@ class DividesWhatIsAccumulated(Buckets):
 
 # ---- FSDP
 
-@bug("fsdp2.reduces_first_micro_batch")
-class ReducesFirstMicroBatch(Fsdp2):
-    """Gradients are reduced with the first micro-batch of a step, and those of the others stay each rank's own."""
-
-    def accumulation(self):
-        is_first, self.seen = getattr(self, "seen", None) != self.current, self.current
-        self.model.set_requires_gradient_sync(is_first)
-        return contextlib.nullcontext()
-
-
 @bug("fsdp2.loss_already_global")
 class LossAlreadyGlobal(Fsdp2):
     """The loss is divided by what all ranks have, though FSDP averages over them."""
@@ -298,6 +288,15 @@ class ReplicasStartApart(Hsdp):
             for parameter in model.parameters():
                 parameter.mul_(1 + 0.01 * (self.rank // 2))
         return super().wrap(model)
+
+
+@bug("hsdp.last_micro_batch_only")
+class LastMicroBatchOnlyInReplicas(Hsdp):
+    """Each backward of a step is taken for its last one, and the next clears what it has left."""
+
+    def accumulation(self):
+        self.model.zero_grad()
+        return contextlib.nullcontext()
 
 
 # ---- ZeRO
@@ -442,8 +441,8 @@ class LooksAtOneGradient(Chosen, Amp):
         return super().make_optimizer(parameters[::-1])
 
 
-@bug("stages.decides_alone")
-class DecidesAlone(Chosen, Stages):
+@bug("tensor.decides_alone")
+class DecidesAlone(Chosen, Tensor):
     """Each rank decides whether to skip by the gradients that it has."""
 
     Scaler = torch.amp.GradScaler
@@ -512,8 +511,8 @@ class ScalerNotRestored(Amp):
             self.scaler._growth_tracker.zero_()
 
 
-@bug("stages.tensor_group_decides")
-class TensorGroupDecides(Stages):
+@bug("tensor.tensor_group_decides")
+class TensorGroupDecides(Tensor):
     """Tensor ranks agree on an overflow, and stages of a pipeline do not."""
 
     def make_scaler(self, **settings):
@@ -717,6 +716,51 @@ class SecondUseOverwrites(Stages):
     @staticmethod
     def is_twice(module, model):
         return sum(getattr(other, "weight", None) is module.weight for other in model) > 1
+
+
+# ---- tensor parallelism by hand
+
+@bug("tensor.bias_added_by_each")
+class BiasAddedByEach(Tensor):
+    """Each tensor rank adds the bias to its part, and the parts are added up."""
+
+    def leaving(self, part, bias):
+        return super().leaving(part + bias, 0)
+
+
+@bug("tensor.share_of_bias_scales_gradient")
+class ShareOfBiasScalesGradient(Tensor):
+    """Each tensor rank adds its share of the bias, and differentiates that division, too."""
+
+    def leaving(self, part, bias):
+        return super().leaving(part + bias / self.sizes["tensor"], 0)
+
+
+@bug("tensor.copy_of_gradient_reduced")
+class CopyOfGradientReduced(Tensor):
+    """The gradient of what enters a layer is reduced in a copy, and returned as it was."""
+
+    def entering(self, x):
+        return x
+
+
+@bug("tensor.gradient_reduced_twice")
+class GradientReducedTwice(Tensor):
+    """The gradient of what enters a layer is reduced by the layer and by what is before it."""
+
+    def entering(self, x):
+        return super().entering(super().entering(x))
+
+
+@bug("tensor.replicated_reduced_again")
+class ReplicatedReducedAgain(Tensor):
+    """Gradients that each tensor rank has in full are reduced over tensor ranks."""
+
+    def reduce(self):
+        super().reduce()
+        for name, gradient in self.gradients().items():
+            if self.shard_dim(name) is None:
+                gradient.copy_(summed(gradient, self.group("tensor")))
 
 
 def be_warm(path):
