@@ -1,4 +1,5 @@
-"""Right training programs, as frameworks are built, that the bugs of this corpus are made from: those of the job door, and five by hand.
+"""Right training programs, as frameworks are built, that the bugs of this corpus are made from: those of the
+job door, HSDP, and four by hand.
 """
 import sys
 from pathlib import Path
