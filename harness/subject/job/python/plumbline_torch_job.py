@@ -145,6 +145,9 @@ class TorchJob(Run):
         self.scaler.step(self.optimizer)
         self.scaler.update(None if self.spec.get("scaler", {}).get("kind") == "dynamic" else self.scaler.get_scale())
 
+    def between_steps(self):
+        """Before each step but the first: a program that resumes from a checkpoint does so here."""
+
     def named_parameters(self):
         """(name in the specification, parameter) of what this rank holds, each once."""
         return self.names_in(self.masters)
@@ -292,6 +295,8 @@ class TorchJob(Run):
     def train(self):
         self._prepare()
         for self.current in range(self.steps):
+            if self.current > 0:
+                self.between_steps()
             self._step(self.current)
 
     def _prepare(self):
@@ -311,6 +316,7 @@ class TorchJob(Run):
         settings = dict(self.spec.get("scaler", {}))
         settings.pop("kind", None)
         self.scaler = self.make_scaler(enabled="scaler" in self.spec, **settings)
+        self.scaler.scale(torch.zeros(1, device=self.device))  # it has no scale before: a rank without the loss unscales, too
 
     def _hook_injections(self, module):
         """A parameter's own hook runs before those of wrappers, which reduce its gradient."""

@@ -1,0 +1,136 @@
+"""The corpus of silent bugs: the rules of its table, its command, and a part of it run.
+
+usage: corpus_test.py PLUMBLINE PYTHONS [unittest arguments]
+
+PYTHONS are interpreters that may have torch and numpy, separated by commas. Exits with 77 when Run is asked for and none of them has, and
+where Python is older than 3.11.
+"""
+import copy, json, os, subprocess, sys, tempfile, unittest
+from pathlib import Path
+
+if sys.version_info < (3, 11):
+    print("skipped: tomllib needs Python 3.11")
+    sys.exit(77)
+
+sys.dont_write_bytecode = True
+import tomllib
+
+import corpus
+
+PLUMBLINE = os.path.realpath(sys.argv[1])
+PYTHON = next((python for python in sys.argv[2].split(",")
+               if os.access(python, os.X_OK) and subprocess.run([python, "-c", corpus.NEEDED]).returncode == 0), None)
+# A bug of each kind: what is reduced, accumulated, divided by, updated, skipped and tied.
+PART = ("ddp.no_sync_inverted", "sharded.gather_buffer_not_zeroed", "buckets.divides_what_is_accumulated", "fsdp2.optimizer_of_other_parameters",
+        "tensor.decides_alone", "stages.tied_group_lacks_middle", "pipelining.rescales_what_is_accumulated")
+
+
+def command(*options):
+    return subprocess.run([sys.executable, "-B", str(corpus.HERE / "corpus.py"), *map(str, options)], capture_output=True, text=True, timeout=500)
+
+
+class Table(unittest.TestCase):
+    """The rules of bugs.toml."""
+
+    def setUp(self):
+        self.table = tomllib.loads((corpus.HERE / "bugs.toml").read_text())
+        self.changed = copy.deepcopy(self.table)
+
+    def problems(self, table):
+        return list(corpus.problems_of(table, corpus.known_requirements(), corpus.names_in("bugs.py"), corpus.names_in("programs.py")))
+
+    def test_holds(self):
+        self.assertEqual(self.problems(self.table), [])
+        self.assertGreaterEqual(len(self.table["bug"]), 40)
+
+    def test_what_is_wrong_is_named(self):
+        first = self.changed["bug"][0]
+        for field, value, words in (("sources", ["Megatron-LM#1"], "source 'Megatron-LM#1' must be owner/name#number or owner/name@commit"),
+                                    ("sources", [], "source '' must be owner/name#number"),
+                                    ("requirements", ["TRAIN-9999"], "requirement 'TRAIN-9999' does not exist"),
+                                    ("requirements", [], "requirement 'none' does not exist"),
+                                    ("profile", "collectives", "profile 'collectives' must be one of data-parallel, "),
+                                    ("where", "here", "where is unknown")):
+            with self.subTest(words):
+                before = dict(first)
+                first[field] = value
+                self.assertRegex("\n".join(self.problems(self.changed)), f"{first['id']}: {words}")
+                first.clear()
+                first.update(before)
+        del first["what"]
+        self.assertIn(f"{first['id']}: what is missing", self.problems(self.changed))
+
+    def test_an_id_has_a_program_and_a_bug(self):
+        self.changed["bug"][0]["id"] = "dpd.no_such_bug"
+        found = self.problems(self.changed)
+        for words in ("dpd.no_such_bug: programs.py has no program 'dpd'", "dpd.no_such_bug: only bugs.toml has it", "ddp.no_sync_inverted: only bugs.py has it"):
+            self.assertIn(words, found)
+        self.changed["bug"][0]["id"] = self.changed["bug"][1]["id"]
+        self.assertIn(f"{self.changed['bug'][1]['id']}: two entries have this id", self.problems(self.changed))
+
+
+class Verdicts(unittest.TestCase):
+    """What counts as found."""
+
+    BUG = {"id": "ddp.some", "requirements": ["TRAIN-005"], "shows": "*[model=mlp,*]", "hides": "*[model=conv,*]"}
+
+    def judged(self, shown, hidden):
+        return corpus.judged(self.BUG, [{"case": "a[model=mlp,world=2]", **shown}, {"case": "a[model=conv,world=2]", **hidden}])
+
+    def test_found(self):
+        self.assertEqual(self.judged({"verdict": "fail", "violated": ["TRAIN-004", "TRAIN-005"]}, {"verdict": "pass"}), (True, "TRAIN-005"))
+
+    def test_not_found(self):
+        for shown, hidden, words in (({"verdict": "pass"}, {"verdict": "pass"}, "pass; not TRAIN-005"),
+                                     ({"verdict": "fail", "violated": ["TRAIN-006"]}, {"verdict": "pass"}, "fail TRAIN-006; not TRAIN-005"),
+                                     ({"verdict": "crash", "violated": ["TRAIN-005"]}, {"verdict": "pass"}, "crash TRAIN-005; not TRAIN-005"),
+                                     ({"verdict": "fail", "violated": ["TRAIN-005"]}, {"verdict": "fail"}, "fail where it cannot show: a[model=conv,world=2]")):
+            with self.subTest(words):
+                self.assertEqual(self.judged(shown, hidden), (False, words))
+        self.assertEqual(corpus.judged(self.BUG, []), (False, "0 cases where it must show, 0 where it cannot"))
+
+
+class Command(unittest.TestCase):
+    def test_list(self):
+        done = command("--list", "--only", "ddp.*")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ddp.no_sync_inverted                       TRAIN-005, TRAIN-006   modelscope/FunASR#3472\n", done.stdout)
+        self.assertNotIn("\nzero.", done.stdout)
+
+    def test_misuse(self):
+        for options, words in ((("--only", "ddp.nothing"), "--only ddp.nothing: no bug has this id; --list prints them"),
+                               (("--jobs", "0"), "--jobs 0: it must be 1 or more"), (("--twins", "some"), "argument --twins: invalid int value: 'some'"),
+                               (("--fast",), "unrecognized arguments: --fast"), (("--plumbline", "/no/such"), "/no/such is no executable"),
+                               (("--plumbline", "/bin/true", "--python", "/bin/false"), "--python /bin/false: it must be Python 3.11 or newer with torch and numpy")):
+            with self.subTest(words):
+                done = command(*options)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertTrue(done.stderr.startswith(f"corpus.py: {words}"), done.stderr)
+
+
+class Run(unittest.TestCase):
+    def test_a_part(self):
+        with tempfile.TemporaryDirectory() as folder:
+            only = [option for bug in PART for option in ("--only", bug)]
+            done = command("--plumbline", PLUMBLINE, "--python", PYTHON, "--out", folder, *only)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            written = json.loads((Path(folder) / "corpus.json").read_text())
+        self.assertEqual({row["id"] for row in written["bugs"] if row["found"]}, {*PART}, done.stdout)
+        self.assertGreaterEqual(written["right_runs"], len(PART))
+        self.assertEqual(written["right_failed"], [])
+
+    def test_a_bug_that_is_not_found_fails_the_run(self):
+        # A right program in its place, by a bug that cannot show where it is looked for.
+        with tempfile.TemporaryDirectory() as folder:
+            runner = corpus.Runner(PLUMBLINE, PYTHON, Path(folder))
+            bug = {"id": "ddp.no_sync_inverted", "requirements": ["TRAIN-005"], "profile": "data-parallel", "shows": "*[model=mlp,optimizer=sgd,*world=2]"}
+            _, found, by, _ = corpus.run_bug(runner, bug)
+        self.assertEqual((found, by), (False, "pass; not TRAIN-005"))
+
+
+if __name__ == "__main__":
+    if PYTHON is None and "Run" in sys.argv[3:]:
+        print(f"skipped: none of {sys.argv[2]} has torch and numpy")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
