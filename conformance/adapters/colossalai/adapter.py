@@ -9,10 +9,11 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
 from framework import KINDS, at_most, error_of, scaler_trace, serve
-import importlib
+import importlib.metadata
+import importlib.util
 import os
 import types
-ROOT = os.environ.get("COLOSSALAI", "colossalai-0.5.0") + "/colossalai"
+ROOT = importlib.util.find_spec("colossalai").submodule_search_locations[0]
 
 
 def shell(name):
@@ -126,10 +127,10 @@ def told(function, *args):
     return {"parts": [[list(i) for i in p] for p in parts], "warned": bool(warned)}
 
 
-serve("ColossalAI", "0.5.0", {
+serve("ColossalAI", importlib.metadata.version("colossalai"), {
     "groups.parallel_groups": parallel_groups, "groups.shared_module": shared_module,
     "schedules.partition_uniform": lambda num_items, pp, chunks: told(partition.partition_uniform, num_items, pp, chunks),
     "schedules.partition_balanced": lambda weights, pp, chunks: told(partition.partition_balanced, list(weights), pp, chunks),
     "scaler.trace": scaler_trace(lambda **init: DynamicGradScaler(verbose=False, **init), lambda **init: ConstantGradScaler(verbose=False, **init),
                                   lambda s: {"growth_tracker": s._growth_step, "hysteresis_tracker": s._hysteresis - s._hysteresis_step}),
-}, conventions={"colossalai": "0.5.0"}, options={"schedules.partition_uniform": {"form": ["pp"]}, "schedules.partition_balanced": {"form": ["pp"]}})
+}, conventions={"colossalai": importlib.metadata.version("colossalai")}, options={"schedules.partition_uniform": {"form": ["pp"]}, "schedules.partition_balanced": {"form": ["pp"]}})

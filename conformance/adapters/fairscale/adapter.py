@@ -125,7 +125,7 @@ def worker(rank, connection):
         except EOFError:
             os._exit(0)
         try:
-            dist.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=20))
+            dist.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=50))
             try:
                 answer = ("ok", TASKS[task](rank, world, payload))
             finally:
@@ -150,9 +150,9 @@ def on_ranks(task, world, payload):
             c.send((task, world, folder + "/store", payload))
         answers, failed = [], None
         for p, c in pool[:world]:
-            if not c.poll(12):
+            if not c.poll(60):
                 [q.kill() for q, _ in pool]; pool.clear()
-                raise AdapterError("failed", "a rank gave no answer in 12 s")
+                raise AdapterError("failed", "a rank gave no answer in 60 s")
             answers.append(c.recv())
     for kind, what in answers:
         if kind == "error":
