@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ..options import BadInput
 from ..report.records import FAILURES, load, text
 from ..report.verdicts import causes_first, subject_name
+from ..report.words import counted
 
 COMPONENTS = {
     "COLL": "collectives",
@@ -172,21 +173,24 @@ class Board:
             asked = [row for row in rows if row.asked]
             yield name, asked, len(rows) - len(asked)
 
+    def _is_here(self, cause):
+        return any(cause.is_of(one.name, one.version) for one in self.frameworks)
+
     @property
-    def used_causes(self):
-        return [one for one in self.causes if one.matches]
+    def shown_causes(self):
+        """Those that explain something, and defects that no case asks."""
+        return [one for one in self.causes if one.matches or (not one.cases and self._is_here(one))]
 
     @property
     def idle_causes(self):
         """Entries of frameworks and versions that are here, and that explain nothing: whatever they were about has gone."""
-        here = {(one.name, one.version) for one in self.frameworks}
-        return [one for one in self.causes if not one.matches and any(one.explains(f, v, one.cases[0], one.requirements[0]) for f, v in here)]
+        return [one for one in self.causes if one.cases and not one.matches and self._is_here(one)]
 
     def summary(self):
         kinds = Counter(one.cause.kind if one.cause else "unexplained" for _, one in self.disagreements)
         words = ", ".join(f"{kinds[name]} {name}" for name in ("convention", "defect", "ours", "unexplained") if kinds[name])
-        lines = [f"{len(self.frameworks)} frameworks, {sum(row.asked for row in self.rows)} of {len(self.rows)} requirements asked; "
-                 f"{len(self.disagreements)} disagreements" + (f": {words}" if words else "")]
+        asked = f"{sum(row.asked for row in self.rows)} of {counted(len(self.rows), 'requirement')} asked"
+        lines = [f"{counted(len(self.frameworks), 'framework')}, {asked}; {counted(len(self.disagreements), 'disagreement')}" + (f": {words}" if words else "")]
         lines += [f"unfinished: {name}" for name in self.unfinished]
         lines += [f"'{one.id}' explains nothing now" for one in self.idle_causes]
         return "\n".join(lines)

@@ -25,7 +25,7 @@ def _line(cells):
 
 def _cause(cause):
     yield f'### <a id="{cause.id}"></a>{_plain(cause.title)}'
-    yield f"{_plain(cause.framework)} {', '.join(map(_plain, cause.versions))} · {cause.kind} · {cause.matches} disagreements"
+    yield f"{_plain(cause.framework)} {', '.join(map(_plain, cause.versions))} · {cause.kind} · {f'{cause.matches} disagreements' if cause.cases else 'no case asks it'}"
     yield ""
     yield _plain(cause.text)
     if cause.framework_source:
@@ -50,8 +50,8 @@ def render(board, title):
         lines += [_line([row.id, *map(_cell, row.cells)]) for row in rows]
         if others:
             lines += ["", f"{others} further requirements were asked of no framework here."]
-    if board.used_causes:
-        lines += ["", "## Causes", "", *(line for cause in board.used_causes for line in _cause(cause))]
+    if board.shown_causes:
+        lines += ["", "## Causes", "", *(line for cause in board.shown_causes for line in _cause(cause))]
     missing = [(framework, one) for framework, one in board.disagreements if one.cause is None]
     if missing:
         lines += ["", "## Unexplained", ""]
