@@ -146,7 +146,7 @@ class Scoreboard(unittest.TestCase):
         self.assertNotIn("<script>alert", page)
         self.assertNotIn("<b>3</b>", page)
         self.assertIn("No place", self.page_of(acme()))
-        for words in ("Acme adds from the last rank", "https://example.org/acme.py", "repro.py", "convention: order"):
+        for words in ("Acme adds from the last rank", "https://example.org/acme.py", "repro.py", 'title="Acme adds from the last rank">convention</a>'):
             self.assertIn(words, self.page_of(acme()))
         links = Anchors(self.page_of(acme()))
         self.assertEqual(links.wanted - links.ids, set())

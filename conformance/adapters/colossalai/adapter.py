@@ -77,7 +77,7 @@ def context_of(rank, world, parallel, calls):
 
 
 def parallel_groups(world_size, parallel=None):
-    at_most(256, world_size, "a context is made rank by rank here")
+    at_most(4096, world_size, "a context is made rank by rank here")
     if world_size < 1:
         raise ValueError(f"world_size {world_size}")
     ranks, calls0, groups, first = [], None, {}, None

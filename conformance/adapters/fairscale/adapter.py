@@ -150,9 +150,9 @@ def on_ranks(task, world, payload):
             c.send((task, world, folder + "/store", payload))
         answers, failed = [], None
         for p, c in pool[:world]:
-            if not c.poll(60):
+            if not c.poll(20):
                 [q.kill() for q, _ in pool]; pool.clear()
-                raise AdapterError("failed", "a rank gave no answer in 60 s")
+                raise AdapterError("failed", "a rank gave no answer in 20 s")
             answers.append(c.recv())
     for kind, what in answers:
         if kind == "error":
