@@ -60,7 +60,8 @@ def _call(operations, conventions, op, args):
             raise AdapterError("unsupported", "%s: convention %.60r; there are %s" % (op, convention, ", ".join(known)))
         args = args if takes else {**args, "convention": None}
     given = {n: v for n, v in args.items() if v is not None or n not in {*names, "convention"}}
-    return operations[op](**inspect.signature(operations[op]).bind(**given).arguments)
+    bound = inspect.signature(operations[op]).bind(**given)
+    return operations[op](*bound.args, **bound.kwargs)
 
 
 def _reply(operations, conventions, line, reply):

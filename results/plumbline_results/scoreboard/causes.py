@@ -1,0 +1,100 @@
+"""The table of causes: why a framework and the suite disagree, in TOML.
+
+    [[disagreement]]
+    id = "pushsum-two-peers"            # unique
+    framework = "FairScale"             # the subject's name in its record
+    versions = ["0.4.13"]               # that were seen to disagree; another version has to be looked at
+    kind = "defect"                     # convention, defect (of the framework) or ours
+    title = "PushSum frees messages that are still being sent"
+    cases = ["gossip.trace.fair*"]      # ids of cases with * and ?; none: a defect that no case asks, shown beside the others
+    requirements = ["GOSSIP-0*"]        # optional: only these
+    text = "…"                          # what differs and why
+    suite = "…"                         # of a convention: the source of the suite's rule
+    framework_source = "…"              # of a convention or a defect: the source of the framework's
+    reproduction = "defects/fairscale_push_sum.py"  # of a defect: a program without Plumbline, beside the table
+"""
+
+import fnmatch
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..options import BadInput, Failed
+
+KINDS = {
+    "convention": ("title", "text", "suite", "framework_source"),
+    "defect": ("title", "text", "framework_source", "reproduction"),
+    "ours": ("title", "text"),
+}
+TEXTS = ("id", "framework", "kind", "title", "text", "suite", "framework_source", "reproduction")
+LISTS = ("versions", "cases", "requirements")
+
+
+@dataclass
+class Cause:
+    id: str
+    framework: str
+    kind: str
+    versions: list
+    cases: list = field(default_factory=list)
+    requirements: list = field(default_factory=lambda: ["*"])
+    title: str = ""
+    text: str = ""
+    suite: str = ""
+    framework_source: str = ""
+    reproduction: str = ""
+    matches: int = 0
+
+    def is_of(self, framework, version):
+        return self.framework == framework and any(fnmatch.fnmatchcase(version, one) for one in self.versions)
+
+    def explains(self, framework, version, case, requirement):
+        return (
+            self.is_of(framework, version)
+            and any(fnmatch.fnmatchcase(case, one.replace("[", "[[]")) for one in self.cases)
+            and any(fnmatch.fnmatchcase(requirement, one) for one in self.requirements)
+        )
+
+
+def _cause(where, row, folder):
+    if not isinstance(row, dict):
+        raise BadInput(f"{where}: not a table; write [[disagreement]]")
+    unknown = sorted(set(row) - {*TEXTS, *LISTS})
+    if unknown:
+        raise BadInput(f"{where}: unknown key '{unknown[0]}'; there are {', '.join((*TEXTS, *LISTS))}")
+    for name in TEXTS:
+        if name in row and (not isinstance(row[name], str) or not row[name].strip()):
+            raise BadInput(f"{where}: {name} is not a text")
+    for name in LISTS:
+        if name in row and (not isinstance(row[name], list) or not row[name] or not all(isinstance(one, str) for one in row[name])):
+            raise BadInput(f"{where}: {name} is not a list of texts")
+    kind = row.get("kind", "")
+    if kind not in KINDS:
+        raise BadInput(f"{where}: kind '{kind}'; it is {', '.join(KINDS)}")
+    for name in ("id", "framework", "versions", *(() if kind == "defect" else ("cases",)), *KINDS[kind]):
+        if name not in row:
+            raise BadInput(f"{where}: {name} is missing; kind {kind} has {', '.join(KINDS[kind])}")
+    if "reproduction" in row and not (folder / row["reproduction"]).is_file():
+        raise BadInput(f"{where}: reproduction '{row['reproduction']}' is no file beside the table")
+    return Cause(**row)
+
+
+def load_causes(path):
+    """The entries of the table at `path`. Throws BadInput."""
+    try:
+        import tomllib
+    except ModuleNotFoundError:
+        raise Failed("a table of causes is TOML, which Python reads from 3.11 on") from None
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}; --causes names a table in TOML") from None
+    except ValueError as error:
+        raise BadInput(f"{path}: not TOML: {error}") from None
+    if set(data) - {"disagreement"} or not isinstance(data.get("disagreement", []), list):
+        raise BadInput(f"{path}: it has [[disagreement]] alone")
+    causes = [_cause(f"{path}: entry {at}", row, path.parent) for at, row in enumerate(data.get("disagreement", []), 1)]
+    for at, cause in enumerate(causes):
+        if cause.id in [one.id for one in causes[:at]]:
+            raise BadInput(f"{path}: id '{cause.id}' twice; an id is unique")
+    return causes

@@ -1,0 +1,252 @@
+"""scoreboard: the table says what the records say, each disagreement finds its cause, and what has none is an exit status of 1.
+
+    python3 scoreboard_test.py [PLUMBLINE]    with the program and PyTorch also the adapter of PyTorch, on a few requirements
+"""
+
+import contextlib
+import html.parser
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import made_records as made
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "results"))
+from plumbline_results import __main__ as commands
+from plumbline_results.options import BadInput
+from plumbline_results.scoreboard.causes import load_causes
+
+PLUMBLINE = ""
+CAUSES = """
+[[disagreement]]
+id = "order"
+framework = "Acme"
+versions = ["1.*"]
+kind = "convention"
+title = "Acme adds from the last rank"
+cases = ["sum[world=*]"]
+text = "The order of `sum` is another."
+suite = "COLL-001"
+framework_source = "https://example.org/acme.py"
+
+[[disagreement]]
+id = "place"
+framework = "Acme"
+versions = ["1.2"]
+kind = "defect"
+title = "No place"
+cases = ["place*"]
+requirements = ["TOPO-*"]
+text = "It has none."
+framework_source = "place.c"
+reproduction = "repro.py"
+"""
+
+
+def subject(name, version):
+    return {"type": "subject", "capabilities": {}, "environment": {}, "name": name, "version": version, "conventions": {"acme": "1"}}
+
+
+def run_of(name, version, *results, complete=True):
+    plan = [made.planned(one["case"], one["requirements"]) for one in results]
+    return [made.header(plan, subject="adapter acme"), subject(name, version), *results, *([made.COMPLETE] if complete else [])]
+
+
+def acme(version="1.2", name="Acme", **more):
+    fault = made.rank(0, "fail", [{"where": "a.cpp:1", "message": "<b>3</b> | is not 4"}])
+    return run_of(
+        name,
+        version,
+        made.result("sum[world=2]", ["COLL-001", "COLL-002"], "fail", violated=["COLL-001"], ranks=[fault]),
+        made.result("root[world=2]", ["COLL-002"]),
+        made.result("place[world=2]", ["TOPO-001"], "warn", reason="it does not"),
+        **more,
+    )
+
+
+def other():
+    return run_of("Bolt", "0.1", made.result("sum[world=2]", ["COLL-001"]), made.result("root[world=2]", ["COLL-002"], "skip", reason="not claimed"))
+
+
+class Scoreboard(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "repro.py").write_text("")
+        self.causes = self.folder / "causes.toml"
+        self.causes.write_text(CAUSES)
+
+    def record(self, name, lines):
+        return str(made.write(self.folder / name, *lines))
+
+    def call(self, *words):
+        out, error = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+            status = commands.main(["scoreboard", *words, "--causes", str(self.causes)])
+        return status, "".join(one.buffer.getvalue().decode("utf-8") for one in (out, error))
+
+    def board(self, *records):
+        out = self.folder / "board.json"
+        status, said = self.call(*records, "--format", "json", "--out", str(out))
+        return status, json.loads(out.read_text()), said
+
+    def test_rows_are_requirements_and_columns_are_frameworks_with_versions(self):
+        status, board, _ = self.board(self.record("a", acme()), self.record("b", other()))
+        self.assertEqual(status, 0)
+        self.assertEqual([(one["name"], one["version"]) for one in board["frameworks"]], [("Acme", "1.2"), ("Bolt", "0.1")])
+        verdicts = {row["id"]: [cell and cell["verdict"] for cell in row["cells"]] for row in board["requirements"]}
+        self.assertEqual(verdicts, {"COLL-001": ["fail", "pass"], "COLL-002": ["pass", "skip"], "TOPO-001": ["warn", None]})
+        self.assertEqual(board["requirements"][0]["component"], "collectives")
+
+    def test_each_disagreement_has_its_cause(self):
+        _, board, said = self.board(self.record("a", acme()))
+        self.assertEqual([(one["requirement"], one["cause"]) for one in board["disagreements"]], [("COLL-001", "order"), ("TOPO-001", "place")])
+        self.assertIn("1 convention, 1 defect", said)
+
+    def test_a_disagreement_without_a_cause_is_status_1_and_is_listed(self):
+        for lines, missing in ((acme(version="1.3"), "TOPO-001"), (acme(name="Else"), "COLL-001")):
+            status, board, said = self.board(self.record("a", lines))
+            self.assertEqual(status, 1)
+            self.assertIn(missing, [one["requirement"] for one in board["disagreements"] if one["cause"] is None])
+            self.assertIn("unexplained", said)
+
+    def test_what_did_not_end_is_status_1(self):
+        status, board, said = self.board(self.record("a", acme(complete=False)))
+        self.assertEqual((status, board["unfinished"]), (1, ["Acme 1.2"]))
+        self.assertIn("unfinished: Acme 1.2", said)
+        status, board, _ = self.board(self.record("b", run_of("Bolt", "1", made.result("sum[world=2]", ["COLL-001"], "inconclusive"))))
+        self.assertEqual((status, board["unexplained"]), (1, 1))
+
+    def test_an_entry_that_explains_nothing_is_named(self):
+        lines = run_of("Acme", "1.2", made.result("sum[world=2]", ["COLL-001"]))
+        status, _, said = self.board(self.record("a", lines))
+        self.assertEqual(status, 0)
+        self.assertIn("'order' explains nothing now", said)
+        self.assertIn("'place' explains nothing now", said)
+
+    def test_the_page_is_whole_and_escapes_what_a_record_says(self):
+        try:
+            import jinja2  # noqa: F401
+        except ModuleNotFoundError:
+            self.skipTest("no jinja2")
+        hostile = acme(version="1.3<script>alert(1)</script>")
+        record = self.record("a", hostile)
+        status, said = self.call(record)
+        page = (self.folder / "a" / "scoreboard.html").read_text("utf-8")
+        self.assertEqual(status, 1)
+        self.assertIn("scoreboard.html", said)
+        self.assertNotIn("<script>alert", page)
+        self.assertNotIn("<b>3</b>", page)
+        self.assertIn("No place", self.page_of(acme()))
+        for words in ("Acme adds from the last rank", "https://example.org/acme.py", "repro.py", 'title="Acme adds from the last rank">convention</a>'):
+            self.assertIn(words, self.page_of(acme()))
+        links = Anchors(self.page_of(acme()))
+        self.assertEqual(links.wanted - links.ids, set())
+
+    def page_of(self, lines):
+        record = self.record("p", lines)
+        self.call(record)
+        return (Path(record) / "scoreboard.html").read_text("utf-8")
+
+    def test_markdown_escapes_cells(self):
+        status, said = self.call(self.record("a", acme(version="1.3|x")), "--format", "md")
+        self.assertEqual(status, 1)
+        self.assertIn("Acme 1.3\\|x", said)
+        self.assertIn("\\<b\\>3\\</b\\> \\| is not 4", self.call(self.record("b", acme(name="E")), "--format", "md")[1])
+
+    def test_bad_input_is_one_line_and_status_2(self):
+        record, bench = self.record("a", acme()), self.record("b", [made.header(command="bench"), made.COMPLETE])
+        for words in (
+            [record, "--format", "pdf"],
+            [record, record],
+            [bench],
+            [str(self.folder / "none")],
+            [],
+            [record, "--nonsense"],
+        ):
+            status, said = self.call(*words)
+            self.assertEqual(status, 2, said)
+            self.assertEqual(said.count("\n"), 1, said)
+
+    def test_a_bad_table_of_causes_says_where(self):
+        for was, becomes, said in (
+            ('kind = "defect"', 'kind = "fault"', "kind 'fault'"),
+            ('reproduction = "repro.py"', 'reproduction = "none.py"', "no file"),
+            ('reproduction = "repro.py"\n', "", "reproduction is missing"),
+            ('suite = "COLL-001"\n', "", "suite is missing"),
+            ('id = "place"', 'id = "order"', "twice"),
+            ('versions = ["1.2"]', "versions = []", "versions"),
+            ('title = "No place"', 'titel = "No place"', "unknown key 'titel'"),
+            ("[[disagreement]]", "[disagreement", "not TOML"),
+        ):
+            self.causes.write_text(CAUSES.replace(was, becomes))
+            with self.assertRaises(BadInput) as caught:
+                load_causes(self.causes)
+            self.assertIn(said, str(caught.exception))
+
+    def test_the_committed_table_is_well_formed(self):
+        self.assertIsInstance(load_causes(ROOT / "conformance" / "adapters" / "disagreements.toml"), list)
+
+
+class Anchors(html.parser.HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.ids, self.wanted = set(), set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name == "id":
+                self.ids.add(value)
+            if name == "href" and value.startswith("#"):
+                self.wanted.add(value[1:])
+
+
+class Command(unittest.TestCase):
+    """ci/adapters, which needs no framework to say what is wrong."""
+
+    def call(self, *words):
+        return subprocess.run([sys.executable, ROOT / "ci" / "adapters", *words], capture_output=True, text=True)
+
+    def test_bad_options_are_one_line_and_status_2(self):
+        for words in (["--only", "tensorflow"], ["--nonsense"], ["--venv", "/nowhere"], ["--out"]):
+            done = self.call(*words)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+
+    def test_help_and_a_missing_program(self):
+        self.assertEqual(self.call("--help").returncode, 0)
+        done = self.call("--plumbline", "/nowhere/plumbline")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (3, 1))
+
+    def test_each_folder_is_whole(self):
+        for adapter in (ROOT / "conformance" / "adapters").glob("*/adapter.py"):
+            self.assertRegex((adapter.parent / "requirements.txt").read_text(), r"==[0-9.]+\n$")
+
+
+class RealPyTorch(unittest.TestCase):
+    def test_the_adapter_of_pytorch_answers(self):
+        if not PLUMBLINE or subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode:
+            self.skipTest("no program or no PyTorch")
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["--only", "pytorch", "--venv", sys.prefix, "--plumbline", PLUMBLINE, "--out", folder, "--"]
+            done = subprocess.run([sys.executable, "-B", ROOT / "ci" / "adapters", *words, "--filter", "BUCKET-03*", "--filter", "SCHED-00*"],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            board = json.loads((Path(folder) / "scoreboard.json").read_text())
+        self.assertEqual(board["frameworks"][0]["name"], "PyTorch")
+        passed = [row["id"] for row in board["requirements"] if row["cells"][0]["verdict"] == "pass"]
+        self.assertGreater(len(passed), 3, board)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        PLUMBLINE = sys.argv.pop(1)
+    unittest.main()
