@@ -265,10 +265,11 @@ class Judge {
     });
   }
 
-  // Whether one replica's gradient was changed after the reduction, in a step that nobody makes.
+  // Whether one copy of a gradient was changed in a step that nobody makes: a replica's after the reduction, or that of
+  // one tensor rank, which the reduction over data ranks leaves apart from the others.
   [[nodiscard]] bool parts_on_purpose(int step, const std::string& parameter) const {
     return skipped_.any(step) && std::ranges::any_of(spec_.injections, [&](const job::Injection& one) {
-             return one.step == step && one.parameter == parameter && one.reduced;
+             return one.step == step && one.parameter == parameter && (one.reduced || spec_.parallel.tensor > 1);
            });
   }
 
