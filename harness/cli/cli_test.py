@@ -722,6 +722,12 @@ class Commands(unittest.TestCase):
             self.assertIn(wrong, self.done.stdout)
             self.assertEqual("is no list of integer" in self.done.stdout, wrong != "", self.done.stdout)
 
+    def test_a_function_of_an_adapter_may_take_any_field(self):
+        helper = Path(__file__).resolve().parents[1] / "subject/adapter/python"
+        code = f"import sys; sys.path.insert(0, {str(helper)!r}); import plumbline_adapter; plumbline_adapter.serve('toy', '1', {{'x.echo': lambda n, **more: [n, more]}})"
+        done = subprocess.run([sys.executable, "-c", code], input='{"id":1,"op":"x.echo","args":{"n":1,"m":2}}\n', capture_output=True, text=True)
+        self.assertEqual(json.loads(done.stdout), {"id": 1, "result": [1, {"m": 2}]}, done.stderr)
+
     def test_an_answer_without_its_content_is_told_in_words_of_ours(self):
         adapter = self.adapter_of("schedules.partition_uniform", "gossip.graph")
         source = self.folder / "adapter.py"

@@ -212,7 +212,7 @@ def ddp_runs(numel, ready, iterations=3, dtype="f32", device="cpu", expect_spars
             p, total = self.order, []
             for i in reversed(ready):  # made last, back-propagated first
                 if sparse[i]:
-                    total.append(getattr(self, f"p{i}")(torch.zeros(1, dtype=torch.int64)).sum().to(torch.float32))
+                    total.append(getattr(self, f"p{i}")(torch.zeros(min(numel[i], 1), dtype=torch.int64)).sum().to(torch.float32))
                     continue
                 total.append(p[i].sum().abs().to(torch.float32) if p[i].is_complex() else p[i].sum().to(torch.float32))
             return torch.stack(total).sum()
