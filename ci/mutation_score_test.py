@@ -60,6 +60,15 @@ class MutationScore(unittest.TestCase):
                 one = score.Mutant("toy.cpp", 1, begin, begin, words, function, whole)
                 self.assertEqual(score.continues_at_the_end(one, data), same, body)
 
+    def test_a_change_that_loses_the_last_return_is_left_out(self):
+        data = b"int larger(int a, int b) {\n  return a < b ? b : a;\n}\n"
+        (_, body), = score.weave.functions_of(score.weave.parse(data))
+        begin, end = data.index(b"return"), data.index(b"b ? b")
+        self.assertTrue(score.drops_last_return(body, begin, end, b"  (0==1) || b ? b : a;\n"))
+        self.assertTrue(score.drops_last_return(body, begin, end, b"  /*return a < b ? b : a;*/\n"))
+        self.assertFalse(score.drops_last_return(body, begin, end, b"  return (0==1) || b ? b : a;\n"))
+        self.assertFalse(score.drops_last_return(body, begin + 7, end, b"  return b ? b : a;\n"))
+
     def test_what_does_not_compile_is_told_by_its_name(self):
         data = b"int larger(int a, int b) {\n  return a < b ? b : a;\n}\n"
         with tempfile.TemporaryDirectory() as folder:
