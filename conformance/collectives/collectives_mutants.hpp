@@ -17,6 +17,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> work_mutants();
 /// The barrier, time limits, failures and misuse.
 [[nodiscard]] std::vector<Mutant> failure_mutants();
+/// Blocks of different lengths.
+[[nodiscard]] std::vector<Mutant> uneven_mutants();
 /// Memory of devices: order of streams, kernels, addresses.
 [[nodiscard]] std::vector<Mutant> device_mutants();
 /// Answers of adapters.

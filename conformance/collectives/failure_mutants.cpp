@@ -382,7 +382,7 @@ std::vector<Mutant> failure_mutants() {
        "collectives.misuse.detected[difference=count,world=3]", sum, "all members agree",
        wrap_in<MismatchNamesOneRank>},
       {"col.mismatch_hides_roots", "COLL-057", "members that disagree on the root are named without their roots",
-       "COL-01", "collectives.misuse.detected[difference=root,world=3]", sum, "all members agree",
+       "COL-01", "collectives.misuse.detected[difference=root,world=5]", sum, "all members agree",
        wrap_in<MismatchHidesRoots>},
       {"col.message_mismatch_unnoticed", "COLL-058", "a message of another shape is taken for received", "P2P-06",
        "collectives.misuse.messages[difference=count,world=2]", "collectives.messages.every_pair[world=2]",

@@ -43,9 +43,11 @@ std::string missing_words(std::string_view message, const std::vector<std::strin
 
 namespace {
 
-// Each place of a text that names ranks, and the numbers there.
+// Each place of a text that names ranks, and the numbers there. In "rank 1, 8 elements" 8 is none.
 std::vector<std::smatch> places_of_ranks(const std::string& text) {
-  static const std::regex list(R"(\branks?[\s=:#\[({]*(\d{1,9}(?:[\s,&]+(?:and\s+)?\d{1,9})*))", std::regex::icase);
+  static const std::regex list(R"(\brank(?:s[\s=:#\[({]*(\d{1,9}(?:[\s,&]+(?:and\s+)?\d{1,9})*))"
+                               R"(|[\s=:#\[({]*(\d{1,9}(?:[\s,&]+(?:and\s+)?\d{1,9}(?!\d|\s*[a-z]))*)))",
+                               std::regex::icase);
   return {std::sregex_iterator(text.begin(), text.end(), list), std::sregex_iterator()};
 }
 
@@ -56,7 +58,7 @@ std::vector<int> ranks_named(std::string_view message) {
   const std::string text(message);
   std::vector<int> ranks;
   for (const std::smatch& place : places_of_ranks(text)) {
-    const std::string numbers = place[1];
+    const std::string numbers = place[1].matched ? place[1] : place[2];
     for (std::sregex_iterator one(numbers.begin(), numbers.end(), number), end; one != end; ++one)
       ranks.push_back(std::stoi(one->str()));
   }

@@ -29,11 +29,14 @@ TEST(Words, OfRanksHaveTheirNumbers) {
   EXPECT_THAT(ranks_named("rank 1: 8 elements; rank 12: 7"), ElementsAre(1, 12));
   EXPECT_THAT(ranks_named("[Rank0] and ranks [2, 3 and 4] disagree"), ElementsAre(0, 2, 3, 4));
   EXPECT_THAT(ranks_named("7 on ranks 0, 2; 8 on rank=1"), ElementsAre(0, 2, 1));
+  EXPECT_THAT(ranks_named("waited 20 ms for rank 1, 2"), ElementsAre(1, 2));
+  EXPECT_THAT(ranks_named("rank 1, 8 elements; rank 0, 17 elements"), ElementsAre(1, 0));
   EXPECT_THAT(ranks_named("frank 5, a ranking of 6, call 7"), IsEmpty());
 }
 
 TEST(Words, AValueIsNotTheNumberOfARank) {
   EXPECT_EQ(without_ranks("ranks 0, 1 and 7: 8 elements; rank 2: 9"), ": 8 elements; : 9");
+  EXPECT_EQ(without_ranks("rank 1, 8 elements; rank 0, 7 elements"), ", 8 elements; , 7 elements");
   EXPECT_EQ(without_ranks("root 0 on rank 1, root rank 2 on ranks 0, 3"), "root 0 on , root rank 2 on ");
   EXPECT_EQ(without_ranks("the roots differ"), "the roots differ");
 }

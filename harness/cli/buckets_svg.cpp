@@ -173,7 +173,9 @@ class Picture {
     constexpr double kLetter = 6, kLeast = 4;
     const auto room = static_cast<std::size_t>(std::max(0.0, at.width / kLetter - 1));
     if (at.height < 10 || room < std::min<std::size_t>(kLeast, name.size())) return {};
-    const std::string shown = name.size() <= room ? name : ".." + name.substr(name.size() - room + 2);
+    std::size_t from = name.size() <= room ? 0 : name.size() - room + 2;
+    while (from < name.size() && (static_cast<unsigned char>(name[from]) & 0xc0) == 0x80) ++from;  // in a character
+    const std::string shown = from == 0 ? name : ".." + name.substr(from);
     return svg_text(at.x + at.width / 2, at.y + at.height / 2 + 4, 10, "middle", shown, colour.ink());
   }
   static double bytes_of_element(const Bucket& bucket) {

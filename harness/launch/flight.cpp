@@ -121,6 +121,16 @@ class FlightRecorder final : public comm::CommunicatorDecorator, private comm::P
     write_all(ring_, events, FlightEvent::Kind::leave);
   }
 
+  // Noted as the operation, with what this rank gives, or gets of a reduce_scatter.
+  void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override {
+    Call noted{.operation = call.operation, .op = call.op, .in = call.in, .out = call.out};
+    if (call.operation == comm::Operation::all_to_all) noted.in.count *= size();
+    std::vector<FlightEvent> events;
+    recorded(FlightEvent::Kind::enter, std::span(&noted, 1), events,
+             [&] { CommunicatorDecorator::do_run_uneven(call, timeout); });
+    write_all(ring_, events, FlightEvent::Kind::leave);
+  }
+
   comm::Work do_start(std::span<const Call> calls) override {
     return started(calls, [&] { return CommunicatorDecorator::do_start(calls); });
   }

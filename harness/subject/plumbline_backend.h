@@ -41,16 +41,21 @@
  * Faults  A status that is not listed here and a C++ exception count as FAILURE; an exception out of a
  *         function without a status is a crash. A function that exits, crashes or does not return fails
  *         the check that called it, and no other check.
+ * Uneven  all_gather, reduce_scatter and all_to_all also exist with blocks of any lengths, 0 included, one
+ *         for each rank, in the order of the ranks without gaps: see plumbline_uneven_call. In place: as above,
+ *         but for all_to_all.
  * Missing A null function pointer is a capability that the library does not have:
  *           start         nonblocking and coalescing calls (test, wait and drop belong to it)
  *           create_group  groups
  *           abort         an abort then fails the group on the calling rank only
+ *           run_uneven    the operations with blocks of any lengths
  *         An operation, dtype or reduction that is not in its mask is rejected as unsupported before
  *         the library is called. Checks that need a missing capability are skipped; profile
  *         `collectives` fails without start, create_group, send, recv, PLUMBLINE_CLAIM_COALESCING and
  *         PLUMBLINE_CLAIM_WAIT_TIMEOUT, and expects all collectives and all reductions.
  * Version PLUMBLINE_BACKEND_VERSION increases when the meaning or the layout of existing fields
- *         changes; Plumbline rejects any other version. New fields are added at the end.
+ *         changes; Plumbline rejects any other version. New fields are added at the end: a library that
+ *         was built without them has a smaller size, and lacks what they are for.
  */
 #ifndef PLUMBLINE_BACKEND_H
 #define PLUMBLINE_BACKEND_H
@@ -188,6 +193,25 @@ typedef struct plumbline_call {
   int32_t reserved;     /* 0 */
 } plumbline_call;
 
+/* A collective whose blocks differ in length, of rank r, counts in elements:
+ *   all_gather      in [out_counts[r]]     out [sum of out_counts]   out_counts is the same on all ranks
+ *   reduce_scatter  in [sum of in_counts]  out [in_counts[r]]        in_counts is the same on all ranks
+ *   all_to_all      in [sum of in_counts]  out [sum of out_counts]   in_counts[p] is out_counts[r] of rank p
+ * A buffer of 0 elements may be null. */
+typedef struct plumbline_uneven_call {
+  int32_t operation; /* PLUMBLINE_ALL_GATHER, PLUMBLINE_REDUCE_SCATTER, PLUMBLINE_ALL_TO_ALL */
+  int32_t dtype;
+  int32_t reduction; /* of reduce_scatter, else 0 */
+  int32_t device;    /* PLUMBLINE_HOST */
+  const void* in;
+  void* out;
+  const int64_t* in_counts;  /* one for each rank; of all_gather null */
+  const int64_t* out_counts; /* one for each rank; of reduce_scatter null */
+  void* stream;              /* null: reserved for device memory */
+  int32_t device_index;      /* 0: reserved for device memory */
+  int32_t reserved;          /* 0 */
+} plumbline_uneven_call;
+
 typedef struct plumbline_backend {
   uint32_t version; /* PLUMBLINE_BACKEND_VERSION */
   uint32_t claims;  /* PLUMBLINE_CLAIM_ bits */
@@ -239,6 +263,14 @@ typedef struct plumbline_backend {
    * thread is in a call on it. The reason is in the messages of the PEER_FAILED that follow. Plumbline
    * aborts groups created from it by calls of their own. Never blocks. */
   void (*abort)(plumbline_group* group, const char* reason);
+
+  /* ---- Since suite 0.2; a library whose size ends here has none of it. */
+
+  uint32_t uneven_operations; /* PLUMBLINE_BIT of each operation that run_uneven makes */
+  uint32_t reserved_2;        /* 0 */
+  /* Makes a collective with blocks of any lengths; returns as run does. */
+  plumbline_status (*run_uneven)(plumbline_group* group, const plumbline_uneven_call* call, int64_t limit_ns,
+                                 plumbline_error* error);
 } plumbline_backend;
 
 /* Returns the library's description. The only symbol that Plumbline looks for. Must not start the

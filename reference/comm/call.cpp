@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 
@@ -17,40 +19,58 @@ constexpr std::array<std::string_view, kOperationCount> kOperationNames{
 
 constexpr std::array<std::string_view, 3> kDeviceNames{"cpu", "cuda", "emulated"};
 
-[[noreturn]] void refuse(const Call& call, const std::string& why) {
-  throw InvalidArgument(fmt::format("{}: {}", name_of(call.operation), why));
+[[noreturn]] void refuse(std::string_view call, const std::string& why) {
+  throw InvalidArgument(fmt::format("{}: {}", call, why));
 }
+[[noreturn]] void refuse(const Call& call, const std::string& why) { refuse(name_of(call.operation), why); }
 
-void check_view(const Call& call, std::string_view which, const void* data, std::int64_t count, int ranks) {
+void check_view(std::string_view call, std::string_view which, const ConstBuffer& view, int ranks) {
+  const std::int64_t count = view.count;
   if (count < 0) refuse(call, fmt::format("{} has {} elements; a count is 0 or more", which, count));
   std::int64_t bytes_of_all = 0;  // of the widest elements: what sizes are computed from must not overflow
   if (__builtin_mul_overflow(count, std::int64_t{8} * ranks, &bytes_of_all))
     refuse(call, fmt::format("{} has {} elements; no {} ranks have memory for so many", which, count, ranks));
-  if (data == nullptr && count > 0) refuse(call, fmt::format("{} has {} elements and a null pointer", which, count));
+  if (view.data == nullptr && count > 0)
+    refuse(call, fmt::format("{} has {} elements and a null pointer", which, count));
 }
 
-void check_count(const Call& call, std::string_view which, std::int64_t count, std::int64_t wanted) {
+void check_count(std::string_view call, std::string_view which, std::int64_t count, std::int64_t wanted) {
   if (count != wanted) refuse(call, fmt::format("{} has {} elements, needs {}", which, count, wanted));
 }
+void check_count(const Call& call, std::string_view which, std::int64_t count, std::int64_t wanted) {
+  check_count(name_of(call.operation), which, count, wanted);
+}
 
-void check_alike(const Call& call) {
-  if (call.in.dtype != call.out.dtype)
-    refuse(call,
-           fmt::format("in is {}, out is {}; both must be alike", name_of(call.in.dtype), name_of(call.out.dtype)));
-  if (call.in.device != call.out.device)
-    refuse(call, fmt::format("in is on {}, out on {}; both must be alike", name_of(call.in.device),
-                             name_of(call.out.device)));
+void check_alike(std::string_view call, const ConstBuffer& in, const Buffer& out) {
+  if (in.dtype != out.dtype)
+    refuse(call, fmt::format("in is {}, out is {}; both must be alike", name_of(in.dtype), name_of(out.dtype)));
+  if (in.device != out.device)
+    refuse(call, fmt::format("in is on {}, out on {}; both must be alike", name_of(in.device), name_of(out.device)));
+}
+
+void check_op(std::string_view call, DType dtype, ReduceOp op) {
+  if (!is_defined(dtype, op))
+    throw Unsupported(
+        fmt::format("{}: {} of {} is not defined; use sum, or a floating dtype", call, name_of(op), name_of(dtype)));
+}
+
+bool overlap(const ConstBuffer& in, const Buffer& out) {
+  if (in.count == 0 || out.count == 0) return false;
+  const auto first = reinterpret_cast<std::uintptr_t>(in.data);
+  const auto second = reinterpret_cast<std::uintptr_t>(out.data);
+  return first < second + out.bytes() && second < first + in.bytes();
 }
 
 // The two views may share memory only as the in-place form: `in` at byte `in_place_in` of the common buffer and `out`
 // at byte `in_place_out`.
+void check_overlap(std::string_view call, const ConstBuffer& in, const Buffer& out, std::size_t in_place_in,
+                   std::size_t in_place_out) {
+  const bool in_place = reinterpret_cast<std::uintptr_t>(in.data) - in_place_in ==
+                        reinterpret_cast<std::uintptr_t>(out.data) - in_place_out;
+  if (!in_place && overlap(in, out)) refuse(call, "in and out overlap, but not as the in-place form");
+}
 void check_overlap(const Call& call, std::size_t in_place_in, std::size_t in_place_out) {
-  const auto in = reinterpret_cast<std::uintptr_t>(call.in.data);
-  const auto out = reinterpret_cast<std::uintptr_t>(call.out.data);
-  if (call.in.count == 0 || call.out.count == 0) return;
-  if (in - in_place_in == out - in_place_out) return;
-  if (in < out + call.out.bytes() && out < in + call.in.bytes())
-    refuse(call, "in and out overlap, but not as the in-place form");
+  check_overlap(name_of(call.operation), call.in, call.out, in_place_in, in_place_out);
 }
 
 void check_sizes(const Call& call, int rank, int ranks) {
@@ -124,19 +144,82 @@ std::string describe(const Call& call, int ranks) {
 
 void validate(const Call& call, int rank, int ranks) {
   if (call.operation == Operation::barrier) return;
-  check_view(call, "in", call.in.data, call.in.count, ranks);
-  check_view(call, "out", call.out.data, call.out.count, ranks);
+  const std::string_view name = name_of(call.operation);
+  check_view(name, "in", call.in, ranks);
+  check_view(name, "out", call.out, ranks);
   if (is_rooted(call.operation) || is_point_to_point(call.operation)) {
     if (call.root < 0 || call.root >= ranks)
       refuse(call, fmt::format("{} {} is not a rank of the group of {}", is_rooted(call.operation) ? "root" : "peer",
                                call.root, ranks));
     if (call.tag < 0) refuse(call, fmt::format("tag {} is negative", call.tag));
   }
-  if (call.uses_in(rank) && call.uses_out(rank)) check_alike(call);
-  if (is_reduction(call.operation) && !is_defined(call.dtype(), call.op))
-    throw Unsupported(fmt::format("{}: {} of {} is not defined; use sum, or a floating dtype", name_of(call.operation),
-                                  name_of(call.op), name_of(call.dtype())));
+  if (call.uses_in(rank) && call.uses_out(rank)) check_alike(name, call.in, call.out);
+  if (is_reduction(call.operation)) check_op(name, call.dtype(), call.op);
   check_sizes(call, rank, ranks);
+}
+
+// ---- blocks of different lengths ----
+
+namespace {
+
+std::string name_of(const UnevenCall& call) { return fmt::format("{}_v", name_of(call.operation)); }
+
+// The sum of the counts, of which there must be one for each of `ranks`.
+std::int64_t sum_of(std::string_view call, std::string_view which, std::span<const std::int64_t> counts, int ranks) {
+  if (std::ssize(counts) != ranks)
+    refuse(call, fmt::format("{}_counts has {} counts, needs one for each of {} ranks", which, counts.size(), ranks));
+  std::int64_t sum = 0;
+  for (const std::int64_t count : counts) {
+    if (count < 0) refuse(call, fmt::format("{}_counts has {}; a count is 0 or more", which, count));
+    if (__builtin_add_overflow(sum, count, &sum))
+      refuse(call, fmt::format("{}_counts has more elements than any rank has memory for", which));
+  }
+  return sum;
+}
+
+// A buffer of the rank's own block alone has no list.
+std::int64_t expected(const UnevenCall& call, std::string_view which, std::span<const std::int64_t> counts,
+                      std::span<const std::int64_t> of_the_other, bool is_block, int rank, int ranks) {
+  if (!is_block) return sum_of(name_of(call), which, counts, ranks);
+  if (!counts.empty()) refuse(name_of(call), fmt::format("{}_counts has counts; there are none", which));
+  return std::ssize(of_the_other) == ranks ? of_the_other[static_cast<std::size_t>(rank)] : 0;
+}
+
+}  // namespace
+
+std::string describe(const UnevenCall& call) {
+  const std::string what = fmt::format("{}({} x ", name_of(call), name_of(call.in.dtype));
+  if (call.operation == Operation::all_to_all)
+    return fmt::format("{}[{}] to, [{}] from)", what, fmt::join(call.in_counts, " "), fmt::join(call.out_counts, " "));
+  if (call.operation == Operation::reduce_scatter)
+    return fmt::format("{}[{}], {})", what, fmt::join(call.in_counts, " "), name_of(call.op));
+  return fmt::format("{}[{}])", what, fmt::join(call.out_counts, " "));
+}
+
+std::int64_t begin_of_block(std::span<const std::int64_t> counts, int rank) {
+  return std::reduce(counts.begin(), counts.begin() + rank);
+}
+
+void validate(const UnevenCall& call, int rank, int ranks) {
+  const std::string name = name_of(call);
+  const bool gathers = call.operation == Operation::all_gather;
+  const bool scatters = call.operation == Operation::reduce_scatter;
+  if (!gathers && !scatters && call.operation != Operation::all_to_all)
+    refuse(name, "there is no such operation; all_gather, reduce_scatter and all_to_all have blocks of any lengths");
+  check_view(name, "in", call.in, ranks);
+  check_view(name, "out", call.out, ranks);
+  check_alike(name, call.in, call.out);
+  if (scatters) check_op(name, call.in.dtype, call.op);
+  const std::int64_t in = expected(call, "in", call.in_counts, call.out_counts, gathers, rank, ranks);
+  const std::int64_t out = expected(call, "out", call.out_counts, call.in_counts, scatters, rank, ranks);
+  check_count(name, "in", call.in.count, in);
+  check_count(name, "out", call.out.count, out);
+  const auto own_block = [&](std::span<const std::int64_t> counts) {
+    return static_cast<std::size_t>(begin_of_block(counts, rank)) * size_of(call.in.dtype);
+  };
+  if (gathers) return check_overlap(name, call.in, call.out, own_block(call.out_counts), 0);
+  if (scatters) return check_overlap(name, call.in, call.out, 0, own_block(call.in_counts));
+  if (overlap(call.in, call.out)) refuse(name, "in and out overlap; this operation has no in-place form");
 }
 
 }  // namespace plumbline::comm

@@ -173,6 +173,35 @@ struct Call {
 /// Throws Unsupported for an average of integers. The message names operation and values.
 void validate(const Call& call, int rank, int ranks);
 
+// ---- Collectives whose blocks differ in length.
+
+/// An all_gather, reduce_scatter or all_to_all of blocks of any lengths, 0 included, that lie one after another in the
+/// order of the ranks. Shapes in elements, of rank r:
+///   all_gather      in [c_r]              out [sum of c]           out_counts is c, the same on all ranks
+///   reduce_scatter  in [sum of c]         out [c_r]                in_counts is c, the same on all ranks
+///   all_to_all      in [sum of in_counts] out [sum of out_counts]  in_counts[p] of r is out_counts[r] of p
+/// In place: the rank's own block of the larger buffer is the smaller one; an all_to_all has no such form.
+/// Source: MPI-3.1 sections 5.7.1 (MPI_Allgatherv), 5.8 (MPI_Alltoallv), 5.10.2 (MPI_Reduce_scatter).
+struct UnevenCall {
+  Operation operation = Operation::all_gather;
+  ReduceOp op = ReduceOp::sum;  // of a reduce_scatter
+  ConstBuffer in{};
+  Buffer out{};
+  // A count for each rank. The caller's, like the buffers; empty where the operation has none.
+  std::span<const std::int64_t> in_counts{};
+  std::span<const std::int64_t> out_counts{};
+};
+
+/// "all_gather_v(f32 x [3 0 5])", "reduce_scatter_v(f32 x [3 0 5], sum)", "all_to_all_v(f32 x [1 0] to, [1 2] from)".
+[[nodiscard]] std::string describe(const UnevenCall& call);
+
+/// Throws as for a Call: counts for each rank, none negative, whose sum a buffer has; null pointers with a count, equal
+/// dtypes and devices, no overlap but the in-place form, an operation that has blocks, no average of integers.
+void validate(const UnevenCall& call, int rank, int ranks);
+
+/// Where the block of `rank` begins, in elements.
+[[nodiscard]] std::int64_t begin_of_block(std::span<const std::int64_t> counts, int rank);
+
 // ---- Some elements of a buffer.
 
 /// The elements [begin, begin + count); of a buffer without memory one without memory.

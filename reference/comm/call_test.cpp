@@ -87,5 +87,89 @@ TEST(DeviceChoiceTest, IsReadAndSpreadsRanks) {
     EXPECT_THROW((void)DeviceChoice::parse(wrong), InvalidArgument) << wrong;
 }
 
+// ---- blocks of different lengths: of rank 1 of 3 ----
+
+class UnevenCallTest : public testing::Test {
+ protected:
+  // The words of a refusal, or "not refused".
+  static std::string refusal_of(const UnevenCall& call, int rank = 1, int ranks = 3) {
+    try {
+      validate(call, rank, ranks);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "not refused";
+  }
+  const std::vector<std::int64_t> counts{4, 0, 3}, others{1, 2, 0};
+  std::vector<float> whole = std::vector<float>(7), small = std::vector<float>(3);
+  UnevenCall all_to_all{.operation = Operation::all_to_all,
+                        .in = ConstBuffer::of(whole),
+                        .out = Buffer::of(small),
+                        .in_counts = counts,
+                        .out_counts = others};
+  UnevenCall all_gather{.in = {}, .out = Buffer::of(whole), .out_counts = counts};
+  UnevenCall reduce_scatter{
+      .operation = Operation::reduce_scatter, .in = ConstBuffer::of(whole), .out = {}, .in_counts = counts};
+};
+
+TEST_F(UnevenCallTest, WhatCanBeMadeIsTaken) {
+  for (const UnevenCall& call : {all_to_all, all_gather, reduce_scatter}) EXPECT_EQ(refusal_of(call), "not refused");
+  all_gather.in = {whole.data() + 4, 3, DType::f32};  // in place
+  EXPECT_EQ(refusal_of(all_gather, 2), "not refused");
+  reduce_scatter.out = {whole.data(), 4, DType::f32};
+  EXPECT_EQ(refusal_of(reduce_scatter, 0), "not refused");
+}
+
+TEST_F(UnevenCallTest, WhatCannotIsRefusedWithItsValues) {
+  const auto expect = [](UnevenCall call, const auto& change, const std::string& words) {
+    change(call);
+    EXPECT_EQ(refusal_of(call), words);
+  };
+  const std::vector<std::int64_t> two{4, 3}, negative{8, -1, 0};
+  const std::vector<std::int64_t> many{std::int64_t{1} << 62, std::int64_t{1} << 62, 0};
+  expect(
+      all_to_all, [&](UnevenCall& call) { call.in_counts = two; },
+      "all_to_all_v: in_counts has 2 counts, needs one for each of 3 ranks");
+  expect(
+      all_to_all, [&](UnevenCall& call) { call.in_counts = negative; },
+      "all_to_all_v: in_counts has -1; a count is 0 or more");
+  expect(
+      all_to_all, [&](UnevenCall& call) { call.out_counts = many; },
+      "all_to_all_v: out_counts has more elements than any rank has memory for");
+  expect(all_to_all, [&](UnevenCall& call) { call.in.count = 6; }, "all_to_all_v: in has 6 elements, needs 7");
+  expect(
+      all_to_all, [&](UnevenCall& call) { call.out_counts = {}; },
+      "all_to_all_v: out_counts has 0 counts, needs one for each of 3 ranks");
+  expect(
+      all_to_all, [&](UnevenCall& call) { call.out.data = whole.data(); },
+      "all_to_all_v: in and out overlap; this operation has no in-place form");
+  expect(
+      all_to_all, [&](UnevenCall& call) { call.out.dtype = DType::i32; },
+      "all_to_all_v: in is f32, out is i32; both must be alike");
+  expect(
+      all_gather, [&](UnevenCall& call) { call.in = ConstBuffer::of(small); },
+      "all_gather_v: in has 3 elements, needs 0");
+  expect(
+      all_gather, [&](UnevenCall& call) { call.in_counts = counts; },
+      "all_gather_v: in_counts has counts; there are none");
+  expect(
+      reduce_scatter, [&](UnevenCall& call) { call.in.data = nullptr; },
+      "reduce_scatter_v: in has 7 elements and a null pointer");
+  expect(
+      reduce_scatter, [&](UnevenCall& call) { call.in.dtype = call.out.dtype = DType::i32, call.op = ReduceOp::avg; },
+      "reduce_scatter_v: avg of i32 is not defined; use sum, or a floating dtype");
+  expect(
+      reduce_scatter, [&](UnevenCall& call) { call.operation = Operation::broadcast; },
+      "broadcast_v: there is no such operation; all_gather, reduce_scatter and all_to_all have blocks of any lengths");
+  all_gather.in = {whole.data(), 3, DType::f32};
+  EXPECT_EQ(refusal_of(all_gather, 2), "all_gather_v: in and out overlap, but not as the in-place form");
+}
+
+TEST_F(UnevenCallTest, IsDescribedByItsCounts) {
+  EXPECT_EQ(describe(all_gather), "all_gather_v(f32 x [4 0 3])");
+  EXPECT_EQ(describe(reduce_scatter), "reduce_scatter_v(f32 x [4 0 3], sum)");
+  EXPECT_EQ(describe(all_to_all), "all_to_all_v(f32 x [4 0 3] to, [1 2 0] from)");
+}
+
 }  // namespace
 }  // namespace plumbline::comm

@@ -13,9 +13,14 @@ namespace plumbline::comm {
 namespace {
 
 constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
-    "nonblocking",       "coalescing",       "groups",        "point_to_point",
-    "wait_timeout",      "blocking_timeout", "names_missing", "misuse_detection",
-    "failure_detection", "rank_order",       "equal_results", "thread_multiple"};
+    "nonblocking",      "coalescing",      "groups",           "point_to_point",    "wait_timeout",
+    "blocking_timeout", "names_missing",   "misuse_detection", "failure_detection", "rank_order",
+    "equal_results",    "thread_multiple", "all_gather_v",     "reduce_scatter_v",  "all_to_all_v"};
+
+Capability capability_of(const UnevenCall& call) {
+  if (call.operation == Operation::all_gather) return Capability::all_gather_v;
+  return call.operation == Operation::all_to_all ? Capability::all_to_all_v : Capability::reduce_scatter_v;
+}
 
 void check_members(std::span<const int> ranks, int rank, int size) {
   const auto refuse = [&](const std::string& why) {
@@ -120,6 +125,17 @@ void Communicator::send(ConstBuffer in, int to, int tag, Timeout timeout) {
 }
 void Communicator::recv(Buffer out, int from, int tag, Timeout timeout) {
   run({.operation = Operation::recv, .root = from, .tag = tag, .out = out}, timeout);
+}
+
+void Communicator::run_uneven(const UnevenCall& call, Timeout timeout) {
+  validate(call, rank_, size_);
+  if (!capabilities().has(capability_of(call))) return Communicator::do_run_uneven(call, timeout);
+  do_run_uneven(call, timeout);
+}
+
+void Communicator::do_run_uneven(const UnevenCall& call, Timeout /*timeout*/) {
+  throw Unsupported(
+      fmt::format("{}: backend {} has no {}", describe(call), capabilities().backend, name_of(capability_of(call))));
 }
 
 CommunicatorDecorator::CommunicatorDecorator(std::unique_ptr<Communicator> inner)

@@ -67,8 +67,11 @@ enum class Capability : std::uint8_t {
   rank_order,         // reductions add in rank order: bitwise reproducible
   equal_results,      // a reduction's result has the same bits on all ranks
   thread_multiple,    // several Communicators of one process may be used by several threads at once
+  all_gather_v,       // run_uneven() of that operation: blocks of different lengths
+  reduce_scatter_v,
+  all_to_all_v,
 };
-inline constexpr int kCapabilityCount = 12;
+inline constexpr int kCapabilityCount = 15;
 [[nodiscard]] std::string_view name_of(Capability capability);
 [[nodiscard]] std::optional<Capability> parse_capability(std::string_view name);
 
@@ -157,6 +160,10 @@ class Communicator {
   void send(ConstBuffer in, int to, int tag = 0, Timeout timeout = {});
   void recv(Buffer out, int from, int tag = 0, Timeout timeout = {});
 
+  /// Makes a collective of blocks of different lengths and returns when it is complete. It has its place in the order
+  /// of the group's collectives. Throws Unsupported where the backend does not claim the operation.
+  void run_uneven(const UnevenCall& call, Timeout timeout = {});
+
   /// The stream in whose order calls on device memory are done from now on: the runtime's own handle (a cudaStream_t),
   /// of the device that holds the buffers; null: that device's default stream. It must outlive the calls made in it.
   /// Groups made from this one begin with it. Of calls on the host's memory, and of backends that know no other, it
@@ -180,6 +187,8 @@ class Communicator {
   virtual void do_run(const Call& call, Timeout timeout) = 0;
   virtual Work do_start(std::span<const Call> calls) = 0;
   virtual std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) = 0;
+  // Of backends that claim one of the operations.
+  virtual void do_run_uneven(const UnevenCall& call, Timeout timeout);
 
   int rank_;
   int size_;
@@ -199,6 +208,7 @@ class CommunicatorDecorator : public Communicator {
   [[nodiscard]] Communicator& inner() { return *inner_; }
   void do_run(const Call& call, Timeout timeout) override { inner_->do_run(call, timeout); }
   Work do_start(std::span<const Call> calls) override { return inner_->do_start(calls); }
+  void do_run_uneven(const UnevenCall& call, Timeout timeout) override { inner_->do_run_uneven(call, timeout); }
   /// Groups made from a decorated communicator are decorated in the same way.
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) = 0;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {

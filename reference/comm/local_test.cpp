@@ -53,6 +53,55 @@ class LocalPaths : public testing::TestWithParam<std::tuple<int, std::size_t, in
   LocalOptions options() const { return small_paths(std::get<1>(GetParam()), std::get<2>(GetParam())); }
 };
 
+TEST_P(LocalPaths, BlocksOfDifferentLengthsAreTakenBesideStartedCalls) {
+  run_ranks(
+      ranks(),
+      [&](Communicator& world) {
+        const auto un = static_cast<std::size_t>(world.size()), um = static_cast<std::size_t>(world.rank());
+        const auto mine = gift(world.rank(), 300);
+        std::vector<std::int64_t> counts(un);
+        std::iota(counts.begin(), counts.end(), std::int64_t{0});
+        const auto all = static_cast<std::size_t>(std::reduce(counts.begin(), counts.end()));
+        for (int turn = 0; turn < 50; ++turn) {
+          std::vector<float> sum(300), gathered(all), own(um);
+          Work work = world.start(Call{.operation = Operation::all_reduce, .in = in(mine), .out = out(sum)});
+          world.run_uneven({.in = {mine.data(), world.rank(), DType::f32}, .out = out(gathered), .out_counts = counts});
+          std::vector<float> expected;
+          for (std::size_t rank = 0; rank < un; ++rank)
+            for (std::size_t i = 0; i < rank; ++i) expected.push_back(given(static_cast<int>(rank), i));
+          ASSERT_EQ(gathered, expected);
+          world.run_uneven({.operation = Operation::reduce_scatter,
+                            .in = {mine.data(), static_cast<std::int64_t>(all), DType::f32},
+                            .out = out(own),
+                            .in_counts = counts});
+          const auto totals = total(world.size(), all);
+          const auto begin = totals.begin() + static_cast<std::ptrdiff_t>(um * (um - (um > 0)) / 2);
+          ASSERT_EQ(own, std::vector<float>(begin, begin + world.rank()));
+          work.wait();
+          ASSERT_EQ(sum, total(world.size(), 300));
+        }
+      },
+      options());
+}
+
+TEST(LocalUneven, AnErrorNamesTheOperationAndWhoIsMissing) {
+  run_ranks(
+      3,
+      [](Communicator& world) {
+        const auto victim = world.duplicate();
+        const std::vector<std::int64_t> none(3);
+        if (world.rank() == 0) try {
+            victim->run_uneven({.operation = Operation::all_to_all, .in_counts = none, .out_counts = none}, 20ms);
+            ADD_FAILURE() << "no error";
+          } catch (const TimeoutError& error) {
+            EXPECT_THAT(error.what(), HasSubstr("all_to_all_v #1 on world"));
+            EXPECT_THAT(error.what(), HasSubstr("for rank 1, 2"));
+          }
+        world.barrier();
+      },
+      small_paths(0));
+}
+
 TEST_P(LocalPaths, EveryCollectiveGivesItsResultInAndOutOfPlace) {
   run_ranks(
       ranks(),

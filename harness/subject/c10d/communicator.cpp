@@ -42,6 +42,16 @@ comm::Work C10dCommunicator::do_start(std::span<const Call> calls) {
   return comm::Work(std::make_unique<C10dWork>(group_, calls, comm::Timeout{}, true));
 }
 
+// all_to_all alone: blocks of different lengths in the other operations torch.distributed leaves to the backends.
+void C10dCommunicator::do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) {
+  if (call.operation != comm::Operation::all_to_all || call.in.device.kind != comm::Device::Kind::cpu)
+    throw Unsupported(fmt::format("{} is not supported by backend {}", group_->where(describe(call)),
+                                  group_->job->capabilities.backend));
+  group_->expect_sound();
+  C10dWork work(group_, call, timeout);
+  work.wait(timeout ? *timeout + kToKeepIt : timeout);
+}
+
 std::unique_ptr<comm::Communicator> C10dCommunicator::do_create_group(std::span<const int> ranks) {
   return std::make_unique<C10dCommunicator>(group_->create(ranks));
 }

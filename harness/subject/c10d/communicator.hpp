@@ -17,6 +17,7 @@ class C10dCommunicator final : public comm::Communicator {
  private:
   void do_run(const comm::Call& call, comm::Timeout timeout) override;
   comm::Work do_start(std::span<const comm::Call> calls) override;
+  void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
 
   /// Throws Unsupported for memory of a device, and for what backend gloo is known to lack.

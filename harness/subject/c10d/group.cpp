@@ -110,8 +110,6 @@ std::string Group::where() const {
   return fmt::format("world [{}], rank {}", fmt::join(identity.ranks, " "), rank);
 }
 
-std::string Group::where(const comm::Call& call) const {
-  return fmt::format("{} on {}", describe(call, size), where());
-}
+std::string Group::where(const std::string& call) const { return fmt::format("{} on {}", call, where()); }
 
 }  // namespace plumbline::subject::c10d_backend

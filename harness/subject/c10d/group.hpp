@@ -43,7 +43,8 @@ class Group {
   /// The same of this group and of those created from it, and aborts their process groups.
   void abort(const std::string& reason) noexcept;
   /// "all_reduce(f32 x 5, sum) on world [0 1], rank 0".
-  [[nodiscard]] std::string where(const comm::Call& call) const;
+  [[nodiscard]] std::string where(const comm::Call& call) const { return where(describe(call, size)); }
+  [[nodiscard]] std::string where(const std::string& call) const;
 
  private:
   struct Handle;

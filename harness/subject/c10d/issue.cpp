@@ -176,6 +176,15 @@ Work issue(::c10d::ProcessGroup& group, const Issue& issue) {
   return kIssues[static_cast<std::size_t>(issue.call.operation)](group, issue);
 }
 
+Work issue(::c10d::ProcessGroup& group, const UnevenIssue& issue) {
+  at::Tensor out = tensor_of(issue.call.out);
+  at::Tensor in = tensor_of(writable(issue.call.in));
+  ::c10d::AllToAllOptions options;
+  options.timeout = issue.timeout;
+  options.asyncOp = false;
+  return group.alltoall_base(out, in, issue.out_counts, issue.in_counts, options);
+}
+
 }  // namespace plumbline::subject::c10d_backend
 
 #pragma GCC diagnostic pop

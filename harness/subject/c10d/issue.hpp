@@ -22,4 +22,13 @@ struct Issue {
 /// Starts a validated call. Throws what the process group throws.
 [[nodiscard]] c10::intrusive_ptr<::c10d::Work> issue(::c10d::ProcessGroup& group, const Issue& issue);
 
+/// An all_to_all of blocks of different lengths, whose counts last as long as the call.
+struct UnevenIssue {
+  const comm::UnevenCall& call;
+  std::vector<std::int64_t>& in_counts;
+  std::vector<std::int64_t>& out_counts;
+  std::chrono::milliseconds timeout;
+};
+[[nodiscard]] c10::intrusive_ptr<::c10d::Work> issue(::c10d::ProcessGroup& group, const UnevenIssue& issue);
+
 }  // namespace plumbline::subject::c10d_backend

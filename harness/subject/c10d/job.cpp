@@ -75,7 +75,8 @@ std::set<Capability> claims_of(const BackendOptions& options, const std::string&
     return claims;
   }
   std::set<Capability> claims{Capability::nonblocking,    Capability::coalescing,   Capability::groups,
-                              Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout};
+                              Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout,
+                              Capability::all_to_all_v};
   if (backend == kGloo) claims.insert({Capability::equal_results, Capability::thread_multiple});
   return claims;
 }

@@ -89,8 +89,10 @@ class C10dWork::Waiter {
 
 struct C10dWork::Posted {
   Call call;
-  std::vector<std::byte> scratch;
-  c10::intrusive_ptr<::c10d::Work> work;
+  std::string words;  // what it is called in errors
+  std::vector<std::byte> scratch{};
+  std::vector<std::int64_t> in_counts{}, out_counts{};  // of blocks of different lengths
+  c10::intrusive_ptr<::c10d::Work> work{};
   std::shared_ptr<Waiter> waiter = nullptr;
 
   bool test(Polling polling) {
@@ -111,20 +113,35 @@ struct C10dWork::Posted {
 C10dWork::C10dWork(std::shared_ptr<Group> group, std::span<const Call> calls, comm::Timeout limit, bool is_async)
     : group_(std::move(group)) {
   for (const Call& call : calls) {
-    Posted& posted = *posted_.emplace_back(std::make_unique<Posted>(call));
-    try {
-      posted.work = issue(group_->process_group(), {.call = posted.call,
-                                                    .rank = group_->rank,
-                                                    .size = group_->size,
-                                                    .timeout = limit ? milliseconds_of(*limit) : ::c10d::kUnsetTimeout,
-                                                    .is_async = is_async,
-                                                    .scratch = posted.scratch});
-    } catch (const std::exception& error) {
-      raise(error, call, posted_.size() > 1);
-    }
-    if (posted.work == nullptr)
-      throw RuntimeFailure(fmt::format("{}: the process group returned no Work", group_->where(call)));
+    Posted& posted = *posted_.emplace_back(std::make_unique<Posted>(call, describe(call, group_->size)));
+    post(posted, Issue{.call = posted.call,
+                       .rank = group_->rank,
+                       .size = group_->size,
+                       .timeout = limit ? milliseconds_of(*limit) : ::c10d::kUnsetTimeout,
+                       .is_async = is_async,
+                       .scratch = posted.scratch});
   }
+}
+
+C10dWork::C10dWork(std::shared_ptr<Group> group, const comm::UnevenCall& call, comm::Timeout limit)
+    : group_(std::move(group)) {
+  Posted& posted = *posted_.emplace_back(std::make_unique<Posted>(Call{.operation = call.operation}, describe(call)));
+  posted.in_counts.assign(call.in_counts.begin(), call.in_counts.end());
+  posted.out_counts.assign(call.out_counts.begin(), call.out_counts.end());
+  post(posted, UnevenIssue{.call = call,
+                           .in_counts = posted.in_counts,
+                           .out_counts = posted.out_counts,
+                           .timeout = limit ? milliseconds_of(*limit) : ::c10d::kUnsetTimeout});
+}
+
+void C10dWork::post(Posted& posted, const auto& what) {
+  try {
+    posted.work = issue(group_->process_group(), what);
+  } catch (const std::exception& error) {
+    raise(error, posted, posted_.size() > 1);
+  }
+  if (posted.work == nullptr)
+    throw RuntimeFailure(fmt::format("{}: the process group returned no Work", group_->where(posted.words)));
 }
 
 bool C10dWork::test() {
@@ -134,7 +151,7 @@ bool C10dWork::test() {
     try {
       if (!posted.test(group_->job->polling)) return false;
     } catch (const std::exception& error) {
-      raise(error, posted.call, true);
+      raise(error, posted, true);
     }
   }
   return true;
@@ -148,14 +165,15 @@ void C10dWork::wait(comm::Timeout timeout) {
     try {
       posted.wait(timeout ? milliseconds_of(*timeout - (Clock::now() - begin)) : kNoTimeout);
     } catch (const std::exception& error) {
-      raise(error, posted.call, true);
+      raise(error, posted, true);
     }
   }
 }
 
-void C10dWork::raise(const std::exception& error, const Call& call, bool has_begun) {
+void C10dWork::raise(const std::exception& error, const Posted& posted, bool has_begun) {
+  const Call& call = posted.call;
   const std::string words = first_line(error.what());
-  const std::string message = fmt::format("{}: {}", group_->where(call), words);
+  const std::string message = fmt::format("{}: {}", group_->where(posted.words), words);
   if (!has_begun && has_one_of(words, kUnsupported)) throw Unsupported(message);
   group_->fail(message);
   abandon();

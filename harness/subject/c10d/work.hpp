@@ -13,6 +13,8 @@ class C10dWork final : public comm::Work::State {
  public:
   /// Starts the calls. A blocking call's limit goes with it; `is_async` says whether the caller waits at once.
   C10dWork(std::shared_ptr<Group> group, std::span<const comm::Call> calls, comm::Timeout limit, bool is_async);
+  /// Starts an all_to_all of blocks of different lengths, which the caller waits for at once.
+  C10dWork(std::shared_ptr<Group> group, const comm::UnevenCall& call, comm::Timeout limit);
   ~C10dWork() override;
   C10dWork(const C10dWork&) = delete;
   C10dWork& operator=(const C10dWork&) = delete;
@@ -23,8 +25,9 @@ class C10dWork final : public comm::Work::State {
  private:
   class Waiter;
   struct Posted;
+  void post(Posted& posted, const auto& issue);
   /// Fails the group, but for an Unsupported, and throws what the exception stands for.
-  [[noreturn]] void raise(const std::exception& error, const comm::Call& call, bool has_begun);
+  [[noreturn]] void raise(const std::exception& error, const Posted& posted, bool has_begun);
 
   /// What has not been waited for may still be at its memory: it is kept until the process ends.
   void abandon() noexcept;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "harness/subject/mpi/issue.hpp"
+#include "harness/subject/mpi/uneven.hpp"
 #include "harness/subject/mpi/work.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -58,6 +59,14 @@ comm::Work MpiCommunicator::do_start(std::span<const Call> calls) {
   auto work = std::make_unique<MpiWork>(group_);
   for (const Call& call : calls) work->post(call);
   return comm::Work(std::move(work));
+}
+
+void MpiCommunicator::do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) {
+  if (call.in.device.kind != comm::Device::Kind::cpu)
+    throw Unsupported(fmt::format("{}: memory on {} is not supported by backend mpi, only cpu", describe(call),
+                                  name_of(call.in.device)));
+  if (group_->failed()) group_->throw_failed();
+  run_uneven(*group_, call, timeout);
 }
 
 std::unique_ptr<comm::Communicator> MpiCommunicator::do_create_group(std::span<const int> ranks) {

@@ -65,8 +65,10 @@ void MpiGroup::throw_failed() const {
   throw comm::PeerFailed(fmt::format("{}: the group has failed: {}", place(), reason_));
 }
 
-void MpiGroup::throw_error(const comm::Call& call, int code) {
-  const std::string message = fmt::format("{}: {}", place(call), text_of_error(code));
+void MpiGroup::throw_error(const comm::Call& call, int code) { throw_error(place(call), code); }
+
+void MpiGroup::throw_error(const std::string& place, int code) {
+  const std::string message = fmt::format("{}: {}", place, text_of_error(code));
   fail(message);
   throw RuntimeFailure(message);
 }
@@ -91,8 +93,6 @@ std::string MpiGroup::place() const {
   return fmt::format("world [{}], rank {}", fmt::join(identity.ranks, " "), rank);
 }
 
-std::string MpiGroup::place(const comm::Call& call) const {
-  return fmt::format("{} on {}", describe(call, size), place());
-}
+std::string MpiGroup::place(const std::string& call) const { return fmt::format("{} on {}", call, place()); }
 
 }  // namespace plumbline::subject::mpi

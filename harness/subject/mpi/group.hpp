@@ -47,11 +47,13 @@ class MpiGroup {
   [[noreturn]] void throw_failed() const;
   /// Fails the group with an MPI error and throws it as RuntimeFailure.
   [[noreturn]] void throw_error(const comm::Call& call, int code);
+  [[noreturn]] void throw_error(const std::string& place, int code);
   /// Fails the group and throws RuntimeFailure unless a received message has as many elements as the call
   /// asked for.
   void check_length(const comm::Call& receive, const MPI_Status& status);
   /// "all_reduce(f32 x 5, sum) on world [0 1], rank 0".
-  [[nodiscard]] std::string place(const comm::Call& call) const;
+  [[nodiscard]] std::string place(const comm::Call& call) const { return place(describe(call, size)); }
+  [[nodiscard]] std::string place(const std::string& call) const;
 
  private:
   MpiGroup(std::shared_ptr<Runtime> runtime, comm::Group identity);

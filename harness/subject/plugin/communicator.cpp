@@ -30,6 +30,19 @@ void PluginCommunicator::expect_supported(const Call& call) const {
                                   group_->where(call), name_of(call.device()), group_->job->capabilities.backend));
 }
 
+// Operations are claims (translation.hpp), which have been looked at.
+void PluginCommunicator::expect_supported(const comm::UnevenCall& call) const {
+  const plumbline_backend& plugin = *group_->job->library;
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("{}: {} is not supported by backend {}", group_->where(describe(call)), what,
+                                  group_->job->capabilities.backend));
+  };
+  if ((plugin.dtypes & PLUMBLINE_BIT(number_of(call.in.dtype))) == 0) refuse("its dtype");
+  if (is_reduction(call.operation) && (plugin.reductions & PLUMBLINE_BIT(number_of(call.op))) == 0)
+    refuse("the reduction");
+  if (call.in.device.kind != comm::Device::Kind::cpu) refuse("memory on " + name_of(call.in.device));
+}
+
 void PluginCommunicator::do_run(const Call& one, comm::Timeout timeout) {
   expect_supported(one);
   group_->expect_sound();
@@ -37,6 +50,16 @@ void PluginCommunicator::do_run(const Call& one, comm::Timeout timeout) {
   call([&] { return group_->where(one); },
        [&](plumbline_error* error) {
          return group_->job->library->run(group_->handle(), &translation, nanoseconds_of(timeout), error);
+       });
+}
+
+void PluginCommunicator::do_run_uneven(const comm::UnevenCall& one, comm::Timeout timeout) {
+  expect_supported(one);
+  group_->expect_sound();
+  const plumbline_uneven_call translation = translated(one);
+  call([&] { return group_->where(describe(one)); },
+       [&](plumbline_error* error) {
+         return group_->job->library->run_uneven(group_->handle(), &translation, nanoseconds_of(timeout), error);
        });
 }
 

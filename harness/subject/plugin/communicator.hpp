@@ -17,10 +17,12 @@ class PluginCommunicator final : public comm::Communicator {
  private:
   void do_run(const comm::Call& call, comm::Timeout timeout) override;
   comm::Work do_start(std::span<const comm::Call> calls) override;
+  void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
 
   /// Throws Unsupported for what is not in the plugin's masks, and for memory of a device.
   void expect_supported(const comm::Call& call) const;
+  void expect_supported(const comm::UnevenCall& call) const;
 
   const std::shared_ptr<Group> group_;
 };

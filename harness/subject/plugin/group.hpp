@@ -38,7 +38,8 @@ class Group {
   /// Any thread.
   void abort(const std::string& reason) noexcept;
   /// "all_reduce(f32 x 5, sum) on world [0 1], rank 0".
-  [[nodiscard]] std::string where(const comm::Call& call) const;
+  [[nodiscard]] std::string where(const comm::Call& call) const { return where(describe(call, size)); }
+  [[nodiscard]] std::string where(const std::string& call) const;
 
  private:
   Group(std::shared_ptr<Job> job, comm::Group identity);

@@ -1,5 +1,7 @@
 #include "harness/subject/plugin/library.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include <dlfcn.h>
@@ -39,6 +41,16 @@ std::string missing_function(const plumbline_backend& backend) {
   return {};
 }
 
+constexpr std::uint32_t kUnevenOperations =
+    PLUMBLINE_BIT(PLUMBLINE_ALL_GATHER) | PLUMBLINE_BIT(PLUMBLINE_REDUCE_SCATTER) | PLUMBLINE_BIT(PLUMBLINE_ALL_TO_ALL);
+
+// As much of the struct as the plugin has.
+plumbline_backend copied(const plumbline_backend& theirs) {
+  plumbline_backend ours{};
+  std::memcpy(&ours, &theirs, std::min(theirs.size, sizeof ours));
+  return ours;
+}
+
 }  // namespace
 
 std::string problem_of(const plumbline_backend* backend) {
@@ -47,11 +59,11 @@ std::string problem_of(const plumbline_backend* backend) {
     return fmt::format(
         "it has interface version {}, and this program has {}; compile it with this program's plumbline_backend.h",
         backend->version, PLUMBLINE_BACKEND_VERSION);
-  if (backend->size < sizeof(plumbline_backend))
+  if (backend->size < kFirstSize)
     return fmt::format(
-        "its struct has {} bytes, and that of interface version {} has {}; set size to "
+        "its struct has {} bytes, and that of interface version {} has {} at least; set size to "
         "sizeof(plumbline_backend)",
-        backend->size, PLUMBLINE_BACKEND_VERSION, sizeof(plumbline_backend));
+        backend->size, PLUMBLINE_BACKEND_VERSION, kFirstSize);
   if (backend->name == nullptr || *backend->name == '\0') return "name is empty";
   if (backend->library_version == nullptr) return "library_version is null";
   for (const auto& [mask, bits, known] : {std::tuple{"dtypes", backend->dtypes, PLUMBLINE_ALL_DTYPES},
@@ -60,7 +72,11 @@ std::string problem_of(const plumbline_backend* backend) {
                                           std::tuple{"claims", backend->claims, kAllClaims}})
     if (std::string problem = unknown_bits(mask, bits, known); !problem.empty()) return problem;
   if (backend->dtypes == 0) return "dtypes is 0; a backend moves elements of one type at least";
-  return missing_function(*backend);
+  if (const std::string problem = missing_function(*backend); !problem.empty()) return problem;
+  const plumbline_backend whole = copied(*backend);
+  if (whole.uneven_operations != 0 && whole.run_uneven == nullptr)
+    return "run_uneven is null; uneven_operations requires it";
+  return unknown_bits("uneven_operations", whole.uneven_operations, kUnevenOperations);
 }
 
 Library::Library(const std::string& file) : file_(std::filesystem::absolute(file).lexically_normal().string()) {
@@ -70,13 +86,14 @@ Library::Library(const std::string& file) : file_(std::filesystem::absolute(file
   if (library == nullptr) refuse(fmt::format("'{}' cannot be loaded: {}", file_, one_line(dlerror())));
   const auto get = reinterpret_cast<Get*>(dlsym(library, kSymbol));
   if (get == nullptr) refuse(fmt::format("'{}' does not export {}(); see plumbline_backend.h", file_, kSymbol));
+  const plumbline_backend* theirs = nullptr;
   try {
-    backend_ = get();
+    theirs = get();
   } catch (...) {
     refuse(fmt::format("'{}': {}() throws a C++ exception", file_, kSymbol));
   }
-  if (const std::string problem = problem_of(backend_); !problem.empty())
-    refuse(fmt::format("'{}': {}", file_, problem));
+  if (const std::string problem = problem_of(theirs); !problem.empty()) refuse(fmt::format("'{}': {}", file_, problem));
+  backend_ = copied(*theirs);
 }
 
 }  // namespace plumbline::subject::plugin

@@ -37,6 +37,10 @@ std::set<Capability> claims_of(const plumbline_backend& backend) {
   if (backend.create_group != nullptr) claims.insert(Capability::groups);
   constexpr std::uint32_t kMessages = PLUMBLINE_BIT(PLUMBLINE_SEND) | PLUMBLINE_BIT(PLUMBLINE_RECV);
   if ((backend.operations & kMessages) == kMessages) claims.insert(Capability::point_to_point);
+  for (const auto& [operation, capability] : {std::pair{PLUMBLINE_ALL_GATHER, Capability::all_gather_v},
+                                              {PLUMBLINE_REDUCE_SCATTER, Capability::reduce_scatter_v},
+                                              {PLUMBLINE_ALL_TO_ALL, Capability::all_to_all_v}})
+    if ((backend.uneven_operations & PLUMBLINE_BIT(operation)) != 0) claims.insert(capability);
   return claims;
 }
 
@@ -93,6 +97,21 @@ plumbline_call translated(const comm::Call& call, int rank, int ranks) {
           .count = call.elements(ranks),
           .in = call.uses_in(rank) ? call.in.data : nullptr,
           .out = call.uses_out(rank) ? call.out.data : nullptr,
+          .stream = nullptr,
+          .device_index = 0,
+          .reserved = 0};
+}
+
+plumbline_uneven_call translated(const comm::UnevenCall& call) {
+  const auto list = [](std::span<const std::int64_t> counts) { return counts.empty() ? nullptr : counts.data(); };
+  return {.operation = number_of(call.operation),
+          .dtype = number_of(call.in.dtype),
+          .reduction = is_reduction(call.operation) ? number_of(call.op) : 0,
+          .device = PLUMBLINE_HOST,
+          .in = call.in.data,
+          .out = call.out.data,
+          .in_counts = list(call.in_counts),
+          .out_counts = list(call.out_counts),
           .stream = nullptr,
           .device_index = 0,
           .reserved = 0};

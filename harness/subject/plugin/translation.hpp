@@ -13,6 +13,8 @@ namespace plumbline::subject::plugin {
 /// A validated call of `rank` in a group of `ranks`. Buffers that the rank does not use are null.
 [[nodiscard]] plumbline_call translated(const comm::Call& call, int rank, int ranks);
 
+[[nodiscard]] plumbline_uneven_call translated(const comm::UnevenCall& call);
+
 /// The limit in nanoseconds, 0 or more; PLUMBLINE_NO_LIMIT for none.
 [[nodiscard]] std::int64_t nanoseconds_of(comm::Timeout timeout);
 

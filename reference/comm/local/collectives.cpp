@@ -23,23 +23,27 @@ Collectives::Collectives(Endpoint& self)
 }
 
 void Collectives::run(const Call& call, Timeout timeout) {
-  Pending pending = post(call, true);
+  Pending pending = post(call, Shape::of(call, self_.size()), true);
   Deadline limit = self_.deadline(timeout);
-  if (!pending_.empty()) complete_until(pending.sequence - 1, limit);
-  complete(pending, limit);
+  complete_last(pending, limit);
+}
+
+// The newest, and first all that were started before it.
+void Collectives::complete_last(Pending& pending, Deadline& deadline) {
+  if (!pending_.empty()) complete_until(pending.sequence - 1, deadline);
+  complete(pending, deadline);
 }
 
 std::uint64_t Collectives::start(const Call& call, std::vector<Launched>& launched) {
-  Pending& pending = pending_.emplace_back(post(call, false));
+  Pending& pending = pending_.emplace_back(post(call, Shape::of(call, self_.size()), false));
   pending.launched = &launched;
   return pending.sequence;
 }
 
 // ---- posting ----
 
-Collectives::Pending Collectives::post(const Call& call, bool blocking) {
+Collectives::Pending Collectives::post(const Call& call, const Shape& shape, bool blocking) {
   if (group_.failed()) self_.throw_failure(stream_.published() + 1, false);
-  const Shape shape = Shape::of(call, self_.size());
   const std::size_t given = shape.given_bytes();
   const bool is_inline = !shape.on_device && given <= group_.options.inline_bytes;
   // First: a runtime that refuses refuses before anything is posted.
@@ -164,7 +168,7 @@ void Collectives::compare_signatures(const Pending& pending) {
       std::string made = "has not arrived yet";
       if (arrived(other, pending.sequence)) {
         const Signature theirs = slot(other).signature;
-        made = describe(theirs.call(self_.size()), self_.size());
+        made = theirs.describe(self_.size());
         if (group_.lane != nullptr) made += theirs.on_device() ? " in memory of a device" : " in memory of the host";
       }
       calls += fmt::format("{}rank {}: {}", other == 0 ? "" : "; ", other, made);
@@ -270,8 +274,7 @@ void Collectives::advance() {
 // ---- failures ----
 
 std::string Collectives::describe_call(const Pending& pending) const {
-  return fmt::format("{} #{} on {}", describe(Signature(pending.shape).call(self_.size()), self_.size()),
-                     pending.sequence, self_.name());
+  return fmt::format("{} #{} on {}", Signature(pending.shape).describe(self_.size()), pending.sequence, self_.name());
 }
 
 // What a rank that waits for a collective looks at now and then.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ class Collectives {
 
   /// Posts the call and completes it, and all that were started before it.
   void run(const Call& call, Timeout timeout);
+  void run(const UnevenCall& call, Timeout timeout);
   /// Posts the call and gives its number. `launched` gets what a device does for it, and lives until it is finished.
   std::uint64_t start(const Call& call, std::vector<Launched>& launched);
   /// Completes all up to `sequence`.
@@ -55,8 +57,10 @@ class Collectives {
     std::uint32_t blocks;
   };
 
-  [[nodiscard]] Pending post(const Call& call, bool blocking);
+  [[nodiscard]] Pending post(const Call& call, const Shape& shape, bool blocking);
+  void complete_last(Pending& pending, Deadline& deadline);
   void post_payload(Slot& mine, std::size_t given);
+  std::uint64_t tell(Operation uneven, std::span<const std::byte> mine, std::span<std::byte> all, Deadline& deadline);
   void complete(Pending& pending, Deadline& deadline);
   bool try_complete(Pending& pending);
   void await_arrivals(const Pending& pending, Deadline& deadline);

@@ -75,6 +75,7 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
  private:
   void do_run(const Call& call, Timeout timeout) override;
   Work do_start(std::span<const Call> calls) override;
+  void do_run_uneven(const UnevenCall& call, Timeout timeout) override;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override;
   [[nodiscard]] const Communicator& of_group() const override { return *this; }
   Work do_start(const PairExchange& exchange) override;
@@ -124,6 +125,13 @@ void LocalCommunicator::do_run(const Call& call, Timeout timeout) {
   Deadline limit = deadline(timeout);
   message.complete(limit);
   message.follow();
+}
+
+void LocalCommunicator::do_run_uneven(const UnevenCall& call, Timeout timeout) {
+  if (call.in.device.kind != Device::Kind::cpu)
+    throw Unsupported(fmt::format("{}: memory on {} is not supported by backend local, only cpu", describe(call),
+                                  name_of(call.in.device)));
+  collectives_.run(call, timeout);
 }
 
 Work LocalCommunicator::do_start(std::span<const Call> calls) {

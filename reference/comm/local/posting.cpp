@@ -1,6 +1,14 @@
 #include "reference/comm/local/posting.hpp"
 
+#include <fmt/format.h>
+
 namespace plumbline::comm::local {
+
+std::string Signature::describe(int ranks) const {
+  const std::uint64_t op = bits_ >> 7 & 0x7;
+  if (op < kUneven) return comm::describe(call(ranks), ranks);
+  return fmt::format("{}_v", name_of(static_cast<Operation>(op - kUneven + kFirst)));
+}
 
 Call Signature::call(int ranks) const {
   Call call{.operation = static_cast<Operation>(bits_ & 0xf),

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "reference/comm/local.hpp"
@@ -24,20 +25,28 @@ inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kApart = 128;
 
 /// What members must agree on, in 64 bits: operation, dtype, op, root, elements, and whether memory is a device's.
-/// Equal calls have equal signatures.
+/// Equal calls have equal signatures. In the place of the op, numbers that no op has name the collectives of blocks of
+/// different lengths, whose steps no other call meets.
 class Signature {
  public:
   Signature() = default;
   explicit Signature(const Shape& shape)
       : bits_(static_cast<std::uint64_t>(shape.operation) | static_cast<std::uint64_t>(shape.dtype) << 4 |
-              static_cast<std::uint64_t>(shape.op) << 7 | static_cast<std::uint64_t>(shape.root + 1) << 10 |
-              static_cast<std::uint64_t>(shape.elements) << 23 | static_cast<std::uint64_t>(shape.on_device) << 63) {}
-  /// A call with this signature, without its data: to print it.
-  [[nodiscard]] Call call(int ranks) const;
+              (shape.is_uneven ? kUneven + static_cast<std::uint64_t>(shape.uneven) - kFirst
+                               : static_cast<std::uint64_t>(shape.op))
+                  << 7 |
+              static_cast<std::uint64_t>(shape.root + 1) << 10 | static_cast<std::uint64_t>(shape.elements) << 23 |
+              static_cast<std::uint64_t>(shape.on_device) << 63) {}
+  /// The call, without its data.
+  [[nodiscard]] std::string describe(int ranks) const;
   [[nodiscard]] bool on_device() const { return bits_ >> 63 != 0; }
   friend bool operator==(Signature, Signature) = default;
 
  private:
+  static constexpr std::uint64_t kUneven = kAllReduceOps.size();
+  static constexpr auto kFirst = static_cast<std::uint64_t>(Operation::reduce_scatter);  // then all_gather, all_to_all
+  [[nodiscard]] Call call(int ranks) const;
+
   std::uint64_t bits_ = 0;
 };
 inline constexpr int kMaxRanks = (1 << 13) / 2 - 1;

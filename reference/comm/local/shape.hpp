@@ -16,6 +16,8 @@ struct Shape {
   int ranks = 1;
   std::size_t elements = 0;  // c
   bool on_device = false;    // in memory of a device
+  bool is_uneven = false;    // a step of a collective of blocks of different lengths, which is in `uneven`
+  Operation uneven = Operation::barrier;
 
   static Shape of(const Call& call, int ranks) {
     return {.operation = call.operation,

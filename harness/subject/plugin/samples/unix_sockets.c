@@ -334,6 +334,73 @@ static plumbline_status run(plumbline_group* group, const plumbline_call* call, 
   return status;
 }
 
+/* ---- Blocks of any lengths: a message for each member, of which those of length 0 are sent, too. */
+
+static int64_t begin_of(const int64_t* counts, int member) {
+  int64_t begin = 0;
+  for (int before = 0; before < member; ++before) begin += counts[before];
+  return begin;
+}
+/* Elements that member `from` has for this one, or this one for it. */
+static int64_t taken(const plumbline_group* group, const plumbline_uneven_call* call, int from) {
+  return call->out_counts != NULL ? call->out_counts[from] : call->in_counts[group->rank];
+}
+static void send_blocks(plumbline_group* group, const plumbline_uneven_call* call, int64_t number) {
+  const int64_t size = element_size[call->dtype];
+  for (int to = 0; to < group->ranks; ++to) {
+    int64_t begin = call->in_counts == NULL ? 0 : begin_of(call->in_counts, to) * size;
+    int64_t bytes = (call->in_counts == NULL ? call->out_counts[group->rank] : call->in_counts[to]) * size;
+    send_frame(group, to, number, bytes == 0 ? NULL : (const char*)call->in + begin, bytes);
+  }
+}
+static plumbline_status finish_uneven(plumbline_group* group, const plumbline_uneven_call* call, frame** from,
+                                      plumbline_error* error) {
+  const int64_t size = element_size[call->dtype];
+  plumbline_call sum = {.operation = call->operation, .dtype = call->dtype, .reduction = call->reduction};
+  for (int member = 0; member < group->ranks; ++member)
+    if (from[member]->header.bytes != taken(group, call, member) * size)
+      return fail(group, error, PLUMBLINE_MISMATCH, "a member sent another length");
+  if (call->reduction == 0) {
+    char* out = call->out;
+    for (int member = 0; member < group->ranks; out += from[member++]->header.bytes)
+      if (from[member]->header.bytes > 0) memcpy(out, from[member] + 1, (size_t)from[member]->header.bytes);
+    return PLUMBLINE_OK;
+  }
+  if ((sum.count = call->in_counts[group->rank]) == 0) return PLUMBLINE_OK;
+  for (int member = 1; member < group->ranks; ++member) fold(&sum, from[0] + 1, from[member] + 1);
+  if (call->reduction == PLUMBLINE_AVG) divide(&sum, from[0] + 1, group->ranks);
+  memcpy(call->out, from[0] + 1, (size_t)(sum.count * size));
+  return PLUMBLINE_OK;
+}
+static plumbline_status run_uneven(plumbline_group* group, const plumbline_uneven_call* call, int64_t limit_ns,
+                                   plumbline_error* error) {
+  plumbline_context* context = group->context;
+  const int64_t number = group->collectives, begin = now();
+  frame* from[MAX_RANKS] = {NULL};
+  plumbline_status status = PLUMBLINE_OK;
+  if (group->failure != NULL) return fail(group, error, PLUMBLINE_PEER_FAILED, group->failure);
+  ++group->collectives;
+  send_blocks(group, call, number);
+  for (int missing = group->ranks; missing > 0 && status == PLUMBLINE_OK;) {
+    int64_t left = limit_ns < 0 ? INT64_MAX : limit_ns - (now() - begin);
+    missing = error->missing_count = 0;
+    progress(context, left < 50000000 ? (int)(left / 1000000) : 1);
+    for (int member = 0; member < group->ranks; ++member) {
+      const int rank = group->world[member];
+      if (from[member] == NULL) from[member] = take(&context->in[rank], group->id, number);
+      if (from[member] == NULL) error->missing[error->missing_count++] = member;
+      missing += from[member] == NULL || (context->out[rank] != NULL && context->socket[rank] >= 0);
+      if (from[member] == NULL && rank != context->rank && context->socket[rank] < 0)
+        status = fail(group, error, PLUMBLINE_PEER_FAILED, "a member has closed its socket");
+    }
+    if (missing > 0 && left <= 0 && status == PLUMBLINE_OK)
+      status = fail(group, error, PLUMBLINE_TIMEOUT, "the time limit passed");
+  }
+  if (status == PLUMBLINE_OK) status = finish_uneven(group, call, from, error);
+  for (int member = 0; member < group->ranks; ++member) free(from[member]);
+  return status;
+}
+
 /* ---- Groups and the job. */
 
 static plumbline_status new_group(plumbline_context* context, const plumbline_group_info* info,
@@ -438,6 +505,9 @@ const plumbline_backend* plumbline_backend_get(void) {
       .start = start,
       .test = test,
       .wait = wait,
-      .drop = drop};
+      .drop = drop,
+      .uneven_operations = PLUMBLINE_BIT(PLUMBLINE_ALL_GATHER) | PLUMBLINE_BIT(PLUMBLINE_REDUCE_SCATTER) |
+                           PLUMBLINE_BIT(PLUMBLINE_ALL_TO_ALL),
+      .run_uneven = run_uneven};
   return &backend;
 }

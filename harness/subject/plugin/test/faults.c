@@ -174,6 +174,28 @@ static plumbline_status faulty_wait(plumbline_work* work, int64_t limit_ns, plum
   return status;
 }
 
+/* ---- Faults of blocks of any lengths. */
+
+static plumbline_status faulty_run_uneven(plumbline_group* group, const plumbline_uneven_call* call, int64_t limit_ns,
+                                          plumbline_error* error) {
+  plumbline_uneven_call changed = *call;
+  int64_t size = element_size[call->dtype], own = begin_of(call->in_counts, call->in_counts ? group->rank : 0);
+  plumbline_status status;
+  if (is("ignores_uneven_limits")) limit_ns = -1;
+  if (is("uneven_max_is_min") && call->reduction == PLUMBLINE_MAX) changed.reduction = PLUMBLINE_MIN;
+  status = run_uneven(group, &changed, limit_ns, error);
+  if (status != PLUMBLINE_OK) return status;
+  if (is("uneven_blocks_begin_late") && call->in_counts == NULL && call->out_counts[0] > 0 && group->ranks > 1)
+    memmove((char*)call->out + size, call->out, (size_t)((begin_of(call->out_counts, group->ranks) - 1) * size));
+  if (is("loses_the_last_block") && call->out_counts != NULL && call->in_counts != NULL) {
+    int last = group->ranks - 1;
+    memset((char*)call->out + begin_of(call->out_counts, last) * size, 0, (size_t)(call->out_counts[last] * size));
+  }
+  if (is("uneven_input_is_scratch") && call->reduction != 0 && call->out == (const char*)call->in + own * size)
+    memset((char*)(uintptr_t)call->in, 0, (size_t)(own * size));
+  return PLUMBLINE_OK;
+}
+
 /* ---- Faults of groups. */
 
 static plumbline_status faulty_create_group(plumbline_group* parent, const plumbline_group_info* info,
@@ -246,6 +268,7 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.start = faulty_start;
   backend.test = faulty_test;
   backend.wait = faulty_wait;
+  backend.run_uneven = faulty_run_uneven;
 #ifdef VERSION
   backend.version = VERSION;
 #endif
@@ -261,6 +284,8 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.test = NULL;
   backend.wait = NULL;
   backend.drop = NULL;
+  backend.run_uneven = NULL;
+  backend.uneven_operations = 0;
 #endif
 #ifdef CLAIMS
   backend.claims |= CLAIMS;

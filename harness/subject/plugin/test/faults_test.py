@@ -57,6 +57,11 @@ FAULTS = {
     "fails_other_groups_too": ("a timeout fails all groups", "COLL-053", "fail", 2),
     "gives_up_slow_members": ("a call without a limit times out", "COLL-054", "fail", 2),
     "repeats_the_last_result": ("a call on the buffers of the last one has its result", "COLL-064", "fail", 2),
+    "uneven_blocks_begin_late": ("the blocks of an all_gather_v begin an element late", "COLL-100", "fail", 2),
+    "uneven_max_is_min": ("max of a reduce_scatter_v is min", "COLL-101", "fail", 2),
+    "loses_the_last_block": ("the last block of an all_to_all_v is zero", "COLL-102", "fail", 2),
+    "uneven_input_is_scratch": ("a reduce_scatter_v in place clears the blocks before its own", "COLL-103", "fail", 2),
+    "ignores_uneven_limits": ("an all_to_all_v has no time limit", "COLL-106", "hang", 2),
     "leaks_a_buffer": ("each call leaks 64 bytes", "COLL-065", "fail", 2),
 }
 # What happens before the first check ends the run with one line.

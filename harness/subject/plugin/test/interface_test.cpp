@@ -28,7 +28,9 @@ PLUMBLINE_IS_AT(plumbline_backend, test, 112);
 PLUMBLINE_IS_AT(plumbline_backend, wait, 120);
 PLUMBLINE_IS_AT(plumbline_backend, drop, 128);
 PLUMBLINE_IS_AT(plumbline_backend, abort, 136);
-static_assert(sizeof(plumbline_backend) == 144);
+PLUMBLINE_IS_AT(plumbline_backend, uneven_operations, 144);  // the size of the first header
+PLUMBLINE_IS_AT(plumbline_backend, run_uneven, 152);
+static_assert(sizeof(plumbline_backend) == 160);
 
 PLUMBLINE_IS_AT(plumbline_call, operation, 0);
 PLUMBLINE_IS_AT(plumbline_call, dtype, 4);
@@ -42,6 +44,18 @@ PLUMBLINE_IS_AT(plumbline_call, out, 40);
 PLUMBLINE_IS_AT(plumbline_call, stream, 48);
 PLUMBLINE_IS_AT(plumbline_call, device_index, 56);
 static_assert(sizeof(plumbline_call) == 64);  // the stride of the list that start() gets
+
+PLUMBLINE_IS_AT(plumbline_uneven_call, operation, 0);
+PLUMBLINE_IS_AT(plumbline_uneven_call, dtype, 4);
+PLUMBLINE_IS_AT(plumbline_uneven_call, reduction, 8);
+PLUMBLINE_IS_AT(plumbline_uneven_call, device, 12);
+PLUMBLINE_IS_AT(plumbline_uneven_call, in, 16);
+PLUMBLINE_IS_AT(plumbline_uneven_call, out, 24);
+PLUMBLINE_IS_AT(plumbline_uneven_call, in_counts, 32);
+PLUMBLINE_IS_AT(plumbline_uneven_call, out_counts, 40);
+PLUMBLINE_IS_AT(plumbline_uneven_call, stream, 48);
+PLUMBLINE_IS_AT(plumbline_uneven_call, device_index, 56);
+static_assert(sizeof(plumbline_uneven_call) == 64);
 
 PLUMBLINE_IS_AT(plumbline_error, message, 0);
 PLUMBLINE_IS_AT(plumbline_error, message_capacity, 8);

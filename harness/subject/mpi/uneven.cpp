@@ -1,0 +1,147 @@
+#include "harness/subject/mpi/uneven.hpp"
+
+#include <chrono>
+#include <climits>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+
+#include "harness/subject/mpi/staging.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject::mpi {
+namespace {
+
+using comm::DType;
+using comm::Operation;
+using comm::UnevenCall;
+
+// A list of counts as MPI takes it.
+struct Blocks {
+  explicit Blocks(std::span<const std::int64_t> list) {
+    std::int64_t begin = 0;
+    for (const std::int64_t count : list) {
+      counts.push_back(static_cast<int>(count));
+      begins.push_back(static_cast<int>(begin));
+      begin += count;
+    }
+  }
+  std::vector<int> counts;
+  std::vector<int> begins;
+};
+
+// A call under way, with what MPI reads and writes until it is complete.
+struct Posted {
+  explicit Posted(const UnevenCall& call) : in(call.in_counts), out(call.out_counts) {}
+  Blocks in;
+  Blocks out;
+  Scratch scratch;
+  UnevenCall staged;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+bool is_average(const UnevenCall& call) {
+  return call.operation == Operation::reduce_scatter && call.op == comm::ReduceOp::avg;
+}
+
+const std::byte* block_of(const UnevenCall& call, const void* whole, std::span<const std::int64_t> counts, int rank) {
+  return static_cast<const std::byte*>(whole) +
+         static_cast<std::size_t>(begin_of_block(counts, rank)) * size_of(call.in.dtype);
+}
+
+// An average is a sum and a division, of halves in f32; a block that is reduced in place is made elsewhere (staging.hpp).
+UnevenCall staged(const UnevenCall& call, Scratch& scratch) {
+  UnevenCall made = call;
+  if (call.operation != Operation::reduce_scatter) return made;
+  if (!is_average(call)) {
+    made.out.data = scratch.reserve(call.out.bytes());
+    return made;
+  }
+  made.op = comm::ReduceOp::sum;
+  const bool widens = is_half(call.in.dtype);
+  const DType dtype = widens ? DType::f32 : call.in.dtype;
+  auto* const memory = scratch.reserve(static_cast<std::size_t>(call.in.count + call.out.count) * size_of(dtype));
+  made.out = {memory, call.out.count, dtype};
+  if (!widens) return made;
+  auto* const wide = reinterpret_cast<float*>(memory) + call.out.count;
+  widen(call.in.dtype, static_cast<const std::byte*>(call.in.data), wide, static_cast<std::size_t>(call.in.count));
+  made.in = {wide, call.in.count, dtype};
+  return made;
+}
+
+void unstage(const UnevenCall& call, const UnevenCall& made, int ranks) {
+  const auto count = static_cast<std::size_t>(call.out.count);
+  if (count == 0 || call.operation != Operation::reduce_scatter) return;
+  auto* const out = static_cast<std::byte*>(call.out.data);
+  if (is_average(call) && is_half(call.in.dtype))
+    return narrow_mean(call.in.dtype, static_cast<const float*>(made.out.data), ranks, out, count);
+  std::memcpy(out, made.out.data, call.out.bytes());
+  if (is_average(call)) divide(call.in.dtype, out, ranks, count);
+}
+
+int post(const MpiGroup& group, const UnevenCall& call, Posted& posted) {
+  // Of nothing there may be no memory; MPI wants an address, and another one for the result.
+  static char nowhere[2];
+  const MPI_Datatype type = type_of(call.in.dtype);
+  const void* in = call.in.data == nullptr ? &nowhere[0] : call.in.data;
+  void* const out = call.out.data == nullptr ? &nowhere[1] : call.out.data;
+  if (call.operation == Operation::reduce_scatter)
+    return MPI_Ireduce_scatter(in, out, posted.in.counts.data(), type, group.runtime->op(call.in.dtype, call.op),
+                               group.handle, &posted.request);
+  if (call.operation == Operation::all_to_all)
+    return MPI_Ialltoallv(in, posted.in.counts.data(), posted.in.begins.data(), type, out, posted.out.counts.data(),
+                          posted.out.begins.data(), type, group.handle, &posted.request);
+  if (call.out.data != nullptr && in == block_of(call, call.out.data, call.out_counts, group.rank)) in = MPI_IN_PLACE;
+  return MPI_Iallgatherv(in, static_cast<int>(call.in.count), type, out, posted.out.counts.data(),
+                         posted.out.begins.data(), type, group.handle, &posted.request);
+}
+
+void complete(MpiGroup& group, const UnevenCall& call, Posted& posted, comm::Timeout timeout) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = timeout ? Clock::now() : Clock::time_point{};
+  int polls_left = group.runtime->polls_before_yield();
+  for (int is_complete = 0;;) {
+    const int code = MPI_Test(&posted.request, &is_complete, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) group.throw_error(group.place(describe(call)), code);
+    if (is_complete != 0) return;
+    if (group.failed()) group.throw_failed();
+    if (timeout && Clock::now() - begin >= *timeout) {
+      std::vector<int> others;
+      for (int rank = 0; rank < group.size; ++rank)
+        if (rank != group.rank) others.push_back(rank);
+      const std::string message =
+          fmt::format("{}: waited {} ms for rank {}", group.place(describe(call)),
+                      std::chrono::duration_cast<std::chrono::milliseconds>(*timeout).count(), fmt::join(others, ", "));
+      group.fail(message);
+      throw comm::TimeoutError(message);
+    }
+    if (polls_left > 0)
+      --polls_left;
+    else
+      sched_yield();
+  }
+}
+
+}  // namespace
+
+void run_uneven(MpiGroup& group, const UnevenCall& call, comm::Timeout timeout) {
+  for (const std::int64_t count : {call.in.count, call.out.count})
+    if (count > INT_MAX)
+      throw Unsupported(fmt::format("{}: {} elements; MPI counts {} at most", describe(call), count, INT_MAX));
+  auto posted = std::make_unique<Posted>(call);
+  posted->staged = staged(call, posted->scratch);
+  try {
+    if (const int code = post(group, posted->staged, *posted); code != MPI_SUCCESS)
+      group.throw_error(group.place(describe(call)), code);
+    complete(group, call, *posted, timeout);
+  } catch (...) {
+    if (posted->request != MPI_REQUEST_NULL) (void)posted.release();  // MPI may still be at it
+    throw;
+  }
+  unstage(call, posted->staged, group.size);
+}
+
+}  // namespace plumbline::subject::mpi
