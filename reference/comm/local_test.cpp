@@ -94,7 +94,7 @@ TEST(LocalUneven, AnErrorNamesTheOperationAndWhoIsMissing) {
             victim->run_uneven({.operation = Operation::all_to_all, .in_counts = none, .out_counts = none}, 20ms);
             ADD_FAILURE() << "no error";
           } catch (const TimeoutError& error) {
-            EXPECT_THAT(error.what(), HasSubstr("all_to_all_v #1 on world"));
+            EXPECT_THAT(error.what(), HasSubstr("all_to_all_v #1 on [0 1 2], rank 0"));
             EXPECT_THAT(error.what(), HasSubstr("for rank 1, 2"));
           }
         world.barrier();
