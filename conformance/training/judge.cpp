@@ -164,9 +164,12 @@ class Judge {
         if (ranks_of(parameter).size() > 1) not_judged_where_absent(citation, step, parameter, copies, name);
         for (std::size_t i = 1; i < copies.size(); ++i) {
           judge_by(citation);
-          compare_bits(copies[i].values, copies.front().values,
+          const job::Copy& first = moment == Moment::grad && parts_by_tensor_rank(step, parameter.name)
+                                       ? first_of_tensor_rank(copies, i)
+                                       : copies.front();
+          compare_bits(copies[i].values, first.values,
                        finding_of(citation, step, copies[i].rank, parameter.name,
-                                  fmt::format("{} differs from that of rank {}", name, copies.front().rank)),
+                                  fmt::format("{} differs from that of rank {}", name, first.rank)),
                        result_.findings);
         }
       }
@@ -265,12 +268,26 @@ class Judge {
     });
   }
 
-  // Whether one copy of a gradient was changed in a step that nobody makes: a replica's after the reduction, or that of
-  // one tensor rank, which the reduction over data ranks leaves apart from the others.
+  // Whether one replica's gradient was changed after the reduction, in a step that nobody makes.
   [[nodiscard]] bool parts_on_purpose(int step, const std::string& parameter) const {
+    return is_skipped_for(step, parameter, [](const job::Injection& one) { return one.reduced; });
+  }
+
+  // Whether that of one tensor rank was, which the reduction over data ranks leaves apart from the others'.
+  [[nodiscard]] bool parts_by_tensor_rank(int step, const std::string& parameter) const {
+    return spec_.parallel.tensor > 1 && is_skipped_for(step, parameter, [](const job::Injection&) { return true; });
+  }
+
+  [[nodiscard]] bool is_skipped_for(int step, const std::string& parameter, const auto& concerns) const {
     return skipped_.any(step) && std::ranges::any_of(spec_.injections, [&](const job::Injection& one) {
-             return one.step == step && one.parameter == parameter && (one.reduced || spec_.parallel.tensor > 1);
+             return one.step == step && one.parameter == parameter && concerns(one);
            });
+  }
+
+  // The first copy of the same tensor rank.
+  [[nodiscard]] const job::Copy& first_of_tensor_rank(const std::vector<job::Copy>& copies, std::size_t i) const {
+    const auto tensor_rank = [&](const job::Copy& copy) { return coordinates_of(spec_.parallel, copy.rank).tensor; };
+    return *std::ranges::find(copies, tensor_rank(copies[i]), tensor_rank);
   }
 
   // The recorded values, in a skipped step without those that are not finite.
