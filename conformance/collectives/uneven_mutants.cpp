@@ -93,7 +93,7 @@ class InputIsScratch final : public UnevenMutant<InputIsScratch> {
  private:
   void do_run_uneven(const UnevenCall& call, comm::Timeout timeout) override {
     UnevenMutant::do_run_uneven(call, timeout);
-    const std::int64_t own = begin_of_block(call.in_counts, call.in_counts.empty() ? 0 : rank());
+    const std::int64_t own = comm::begin_of_block(call.in_counts, call.in_counts.empty() ? 0 : rank());
     if (call.operation != Operation::reduce_scatter || element(call.in, own) != call.out.data) return;
     const std::int64_t elsewhere = own == 0 ? call.out.count : 0;
     if (elsewhere < call.in.count) *const_cast<std::byte*>(element(call.in, elsewhere)) ^= std::byte{1};

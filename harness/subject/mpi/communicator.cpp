@@ -66,7 +66,7 @@ void MpiCommunicator::do_run_uneven(const comm::UnevenCall& call, comm::Timeout 
     throw Unsupported(fmt::format("{}: memory on {} is not supported by backend mpi, only cpu", describe(call),
                                   name_of(call.in.device)));
   if (group_->failed()) group_->throw_failed();
-  run_uneven(*group_, call, timeout);
+  mpi::run_uneven(*group_, call, timeout);
 }
 
 std::unique_ptr<comm::Communicator> MpiCommunicator::do_create_group(std::span<const int> ranks) {

@@ -49,7 +49,7 @@ bool is_average(const UnevenCall& call) {
 
 const std::byte* block_of(const UnevenCall& call, const void* whole, std::span<const std::int64_t> counts, int rank) {
   return static_cast<const std::byte*>(whole) +
-         static_cast<std::size_t>(begin_of_block(counts, rank)) * size_of(call.in.dtype);
+         static_cast<std::size_t>(comm::begin_of_block(counts, rank)) * size_of(call.in.dtype);
 }
 
 // An average is a sum and a division, of halves in f32; a block that is reduced in place is made elsewhere (staging.hpp).
