@@ -121,10 +121,14 @@ class FlightRecorder final : public comm::CommunicatorDecorator, private comm::P
     write_all(ring_, events, FlightEvent::Kind::leave);
   }
 
-  // Noted as the operation, with what this rank gives, or gets of a reduce_scatter.
+  // Noted as the operation, with the elements of all blocks, which members agree on; of an all_to_all they agree on none.
   void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override {
+    const bool gathers = call.operation == comm::Operation::all_gather;
+    const std::int64_t all = gathers                                         ? call.out.count
+                             : call.operation == comm::Operation::all_to_all ? 0
+                                                                             : call.in.count;
     Call noted{.operation = call.operation, .op = call.op, .in = call.in, .out = call.out};
-    if (call.operation == comm::Operation::all_to_all) noted.in.count *= size();
+    noted.in.count = noted.out.count = all;
     std::vector<FlightEvent> events;
     recorded(FlightEvent::Kind::enter, std::span(&noted, 1), events,
              [&] { CommunicatorDecorator::do_run_uneven(call, timeout); });
