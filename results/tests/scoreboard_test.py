@@ -5,6 +5,8 @@
 
 import contextlib
 import html.parser
+import importlib.machinery
+import importlib.util
 import io
 import json
 import os
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -226,9 +229,87 @@ class Command(unittest.TestCase):
         done = self.call("--plumbline", "/nowhere/plumbline")
         self.assertEqual((done.returncode, done.stderr.count("\n")), (3, 1))
 
+    def test_what_is_no_folder_or_no_program_is_one_line(self):
+        readme = str(ROOT / "README.md")
+        for words, status in ((["--out", readme], 2), (["--venv", readme, "--install"], 2), (["--plumbline", str(ROOT)], 3), (["--plumbline", readme], 3)):
+            done = self.call(*words)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (status, "", 1), done.stderr)
+
     def test_each_folder_is_whole(self):
         for adapter in (ROOT / "conformance" / "adapters").glob("*/adapter.py"):
             self.assertRegex((adapter.parent / "requirements.txt").read_text(), r"==[0-9.]+\n$")
+
+
+def loaded(path):
+    """A program of Python as a module."""
+    loader = importlib.machinery.SourceFileLoader(path.name.removesuffix(".py"), str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+GREETS = 'print(\'{"id": 1, "result": {}}\')\n'
+
+
+class Program(unittest.TestCase):
+    """ci/adapters with a framework and a program that are made for a test."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.adapters = loaded(ROOT / "ci" / "adapters")
+        self.adapters.ADAPTERS, self.adapters.FRAMEWORKS, self.out = self.folder, ["acme"], self.folder / "out"
+        self.framework("# pip install\npip==1\n", GREETS)
+
+    def framework(self, requirements, adapter):
+        (self.folder / "acme").mkdir(exist_ok=True)
+        (self.folder / "acme" / "requirements.txt").write_text(requirements)
+        (self.folder / "acme" / "adapter.py").write_text(adapter)
+
+    def program(self, text):
+        path = self.folder / "plumbline"
+        path.write_text("#!/bin/sh\n" + text)
+        path.chmod(0o755)
+        return path
+
+    def call(self, program):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            status = self.adapters.main(["--venv", sys.prefix, "--plumbline", str(program), "--out", str(self.out)])
+        return status, said.getvalue()
+
+    def record(self, name, lines):
+        made.write(self.folder / name, *lines)
+        return f'for word; do [ "$before" = --out ] && out=$word; before=$word; done; cp {self.folder / name}/run.jsonl "$out"; exit 1\n'
+
+    def test_a_record_of_an_earlier_run_is_not_taken(self):
+        made.write(self.out / "acme", *other())
+        status, said = self.call(self.program("exit 3\n"))
+        self.assertEqual(status, 3, said)
+        self.assertFalse((self.out / "acme" / "run.jsonl").exists())
+
+    def test_the_status_is_of_what_the_records_say_also_without_jinja2(self):
+        program = self.program(self.record("a", acme(name="Else")))
+        for has in (True, False):
+            with unittest.mock.patch("importlib.util.find_spec", lambda name, has=has: has or None):
+                status, said = self.call(program)
+            self.assertEqual(status, 1, said)
+            self.assertEqual("scoreboard.html is left out" in said, not has, said)
+            self.assertTrue((self.out / "scoreboard.json").exists())
+
+    def test_an_adapter_that_does_not_greet_is_skipped(self):
+        self.framework("# pip install\npip==1\n", "import time\ntime.sleep(60)\n")
+        self.adapters.PATIENCE = 1
+        status, said = self.call(self.program("exit 0\n"))
+        self.assertEqual(status, 3)
+        self.assertIn("acme: skipped: it gives no answer in 1 s", said)
+
+    def test_requirements_without_a_command_are_those_of_pip_install(self):
+        self.framework("one==1\ntwo==2\n", GREETS)
+        self.assertEqual(self.adapters.pins_of("acme"), [({}, ["install"], ["one==1", "two==2"])])
+        self.framework("# nothing\n", GREETS)
+        self.assertIn("acme: skipped: its requirements.txt pins nothing", self.call(self.program("exit 0\n"))[1])
 
 
 class RealPyTorch(unittest.TestCase):
