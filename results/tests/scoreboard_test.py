@@ -35,6 +35,7 @@ versions = ["1.*"]
 kind = "convention"
 title = "Acme adds from the last rank"
 cases = ["sum[world=*]"]
+requirements = ["COLL-001"]
 text = "The order of `sum` is another."
 suite = "COLL-001"
 framework_source = "https://example.org/acme.py"
@@ -128,6 +129,38 @@ class Scoreboard(unittest.TestCase):
         status, board, _ = self.board(self.record("b", run_of("Bolt", "1", made.result("sum[world=2]", ["COLL-001"], "inconclusive"))))
         self.assertEqual((status, board["unexplained"]), (1, 1))
 
+    def test_what_has_no_verdict_is_listed_and_named(self):
+        lines = run_of("Bolt", "1", made.result("sum[world=2]", ["COLL-001"], "inconclusive", reason="too busy"))
+        lines[0]["plan"].append(made.planned("root[world=2]", ["COLL-002"]))  # which never came
+        record = self.record("b", lines)
+        status, board, said = self.board(record)
+        self.assertEqual((status, board["unexplained"], board["disagreements"]), (1, 2, []))
+        self.assertEqual([(one["requirement"], one["judgement"]) for one in board["undecided"]], [("COLL-001", "inconclusive"), ("COLL-002", "missing")])
+        self.assertIn("no verdict, which nothing explains: 2 cases and requirements", said)
+        page = self.call(record, "--format", "md")[1]
+        self.assertIn("COLL-001, inconclusive, <code>sum&#91;world=2&#93;</code>: too busy", page)
+        self.assertIn("COLL-002, missing, ", page)
+        if importlib.util.find_spec("jinja2"):
+            self.call(record)
+            self.assertIn("too busy", (Path(record) / "scoreboard.html").read_text("utf-8"))
+
+    def test_an_entry_explains_no_crash_and_no_other_words_unless_it_says_so(self):
+        crash = [made.rank(0, "crash", [{"where": "a.cpp:1", "message": "segmentation fault"}])]
+        lines = run_of("Acme", "1.2", made.result("sum[world=2]", ["COLL-001"], "crash", ranks=crash), made.result("place", ["TOPO-001"], "warn", reason="no [place]"))
+        kind = 'kind = "convention"\n'
+        for more, explained in (("", False), ('verdict = ["fail", "crash"]\n', True), ('verdict = ["crash"]\nwhat = "segmentation*"\n', True),
+                                ('verdict = ["crash"]\nwhat = "abort*"\n', False), ('what = "segmentation*"\n', False)):
+            self.causes.write_text(CAUSES.replace(kind, kind + more).replace('id = "place"', 'id = "place"\nwhat = "no [place]"'))
+            status, board, _ = self.board(self.record("a", lines))
+            self.assertEqual([one["cause"] for one in board["disagreements"]], ["order" if explained else None, "place"], more)
+            self.assertEqual(status, 0 if explained else 1, more)
+
+    def test_a_limit_of_an_adapter_is_a_kind_of_its_own(self):
+        self.causes.write_text(CAUSES.replace('kind = "convention"', 'kind = "adapter"').replace('suite = "COLL-001"\n', ""))
+        status, _, said = self.board(self.record("a", acme()))
+        self.assertEqual(status, 0)
+        self.assertIn("1 defect, 1 adapter", said)
+
     def test_an_entry_that_explains_nothing_is_named(self):
         lines = run_of("Acme", "1.2", made.result("sum[world=2]", ["COLL-001"]))
         status, _, said = self.board(self.record("a", lines))
@@ -163,7 +196,22 @@ class Scoreboard(unittest.TestCase):
         status, said = self.call(self.record("a", acme(version="1.3|x")), "--format", "md")
         self.assertEqual(status, 1)
         self.assertIn("Acme 1.3\\|x", said)
-        self.assertIn("\\<b\\>3\\</b\\> \\| is not 4", self.call(self.record("b", acme(name="E")), "--format", "md")[1])
+        self.assertIn("&lt;b&gt;3&lt;/b&gt; \\| is not 4", self.call(self.record("b", acme(name="E")), "--format", "md")[1])
+
+    def test_markdown_escapes_ids_cases_and_names(self):
+        lines = run_of("Acme `<i>`", "1", made.result("a`b`<img src=x>", ["X|<img src=x>"], "inconclusive"), complete=False)
+        out = self.folder / "board.md"
+        self.call(self.record("a", lines), "--format", "md", "--out", str(out))
+        page = out.read_text("utf-8")
+        self.assertNotRegex(page, r"<i(mg)?\b")
+        self.assertIn("X\\|", page)
+        self.assertNotRegex(page, r"(?<!\\)`")
+
+    def test_what_utf_8_does_not_have_is_no_traceback(self):
+        lines = acme()
+        lines[1]["conventions"] = {"\ud800": "\udfff"}
+        status, board, _ = self.board(self.record("a", lines))
+        self.assertEqual((status, board["frameworks"][0]["conventions"]), (0, {"\\ud800": "\\udfff"}))
 
     def test_bad_input_is_one_line_and_status_2(self):
         record, bench = self.record("a", acme()), self.record("b", [made.header(command="bench"), made.COMPLETE])
@@ -185,6 +233,9 @@ class Scoreboard(unittest.TestCase):
             ('reproduction = "repro.py"', 'reproduction = "none.py"', "no file"),
             ('reproduction = "repro.py"\n', "", "reproduction is missing"),
             ('suite = "COLL-001"\n', "", "suite is missing"),
+            ('requirements = ["COLL-001"]\n', "", "requirements is missing"),
+            ('requirements = ["TOPO-*"]\n', "", "requirements is missing"),
+            ('versions = ["1.2"]', 'versions = ["1.2"]\nverdict = ["skip"]', "verdict 'skip'"),
             ('id = "place"', 'id = "order"', "twice"),
             ('versions = ["1.2"]', "versions = []", "versions"),
             ('title = "No place"', 'titel = "No place"', "unknown key 'titel'"),
