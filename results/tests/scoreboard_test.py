@@ -3,6 +3,7 @@
     python3 scoreboard_test.py [PLUMBLINE]    with the program and PyTorch also the adapter of PyTorch, on a few requirements
 """
 
+import ast
 import contextlib
 import html.parser
 import importlib.machinery
@@ -10,6 +11,7 @@ import importlib.util
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -361,6 +363,59 @@ class Program(unittest.TestCase):
         self.assertEqual(self.adapters.pins_of("acme"), [({}, ["install"], ["one==1", "two==2"])])
         self.framework("# nothing\n", GREETS)
         self.assertIn("acme: skipped: its requirements.txt pins nothing", self.call(self.program("exit 0\n"))[1])
+
+
+ASKS = """
+import sys
+sys.path[:0] = [{common!r}, {site!r}]
+from framework import asked, at_most, no_answer, serve
+import acme
+
+def callback():
+    raise ValueError("of a stub")
+
+serve("Acme", "1", {{
+    "rejects": lambda: acme.rejects(), "asserts": lambda: acme.asserts(), "signature": lambda: asked(acme.rejects, 3), "built_in": lambda: asked(int, "x"),
+    "own_error": lambda: 1 + "x", "own_signature": lambda: acme.rejects(3), "own_refusal": lambda: at_most(1, 2, "too many"), "none": lambda: no_answer("no rank"),
+    "stub": lambda: acme.calls(callback), "takes": lambda number: number,
+}}, conventions={{"acme": "1"}})
+"""
+ACME = """
+def rejects(): raise RuntimeError("bad value")
+def asserts(): assert False, "bad value"
+def calls(one): one()
+"""
+
+
+class Refusals(unittest.TestCase):
+    """conformance/adapters: what a check takes for a framework's refusal is the framework's."""
+
+    def kinds(self, *operations):
+        with tempfile.TemporaryDirectory() as folder:
+            site, common, acme = (Path(folder) / name for name in ("site-packages", "common", "acme"))
+            for one in (site, acme):
+                one.mkdir()
+            shutil.copytree(ROOT / "conformance" / "adapters" / "common", common)
+            (site / "acme.py").write_text(ACME)
+            (acme / "adapter.py").write_text(ASKS.format(common=str(common), site=str(site)))
+            asked = "".join(json.dumps({"id": at, "op": op, "args": {"convention": "acme"}}) + "\n" for at, op in enumerate(operations))
+            environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness" / "subject" / "adapter" / "python")}
+            done = subprocess.run([sys.executable, "-B", acme / "adapter.py"], input=asked, capture_output=True, text=True, env=environment)
+        return {op: json.loads(line)["error"]["kind"] for op, line in zip(operations, done.stdout.splitlines(), strict=True)}
+
+    def test_those_of_a_framework_are_refusals_and_those_of_an_adapter_are_not(self):
+        refused = dict.fromkeys(("rejects", "asserts", "signature", "built_in"), "invalid_argument")
+        own = dict.fromkeys(("own_error", "own_signature", "own_refusal", "none", "stub"), "unsupported")
+        self.assertEqual(self.kinds(*refused, *own), refused | own)
+        self.assertEqual(self.kinds("takes"), {"takes": "invalid_argument"})  # what the protocol does not allow
+
+    def test_an_adapter_refuses_nothing_and_asserts_nothing_in_a_frameworks_place(self):
+        for path in (ROOT / "conformance" / "adapters").glob("*/adapter.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                where = f"{path.parent.name}/adapter.py:{getattr(node, 'lineno', 0)}"
+                self.assertNotIsInstance(node, ast.Assert, where)
+                if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                    self.assertIn(node.exc.func.id, ("AdapterError", "AttributeError"), where)
 
 
 class RealPyTorch(unittest.TestCase):
