@@ -418,6 +418,23 @@ class Refusals(unittest.TestCase):
                     self.assertIn(node.exc.func.id, ("AdapterError", "AttributeError"), where)
 
 
+class Defects(unittest.TestCase):
+    """conformance/adapters/defects: status 1 says that the defect is here, so nothing else may be 1."""
+
+    def test_without_the_framework_it_cannot_be_asked(self):
+        for program in sorted((ROOT / "conformance" / "adapters" / "defects").glob("*.py")):
+            done = subprocess.run([sys.executable, "-B", "-S", program], capture_output=True, text=True)  # -S: without site-packages
+            self.assertEqual((done.returncode, done.stderr), (3, ""), program.name)
+            self.assertIn("cannot be asked: ModuleNotFoundError", done.stdout)
+
+    def test_what_crashes_is_not_the_defect(self):
+        for program in sorted((ROOT / "conformance" / "adapters" / "defects").glob("*.py")):
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "torch.py").write_text("raise MemoryError('none')")
+                done = subprocess.run([sys.executable, "-B", program], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": folder})
+            self.assertEqual(done.returncode, 3, program.name + done.stderr)
+
+
 class RealPyTorch(unittest.TestCase):
     def test_the_adapter_of_pytorch_answers(self):
         if not PLUMBLINE or subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode:
