@@ -112,7 +112,8 @@ class SlowMo {
   /// Collective with overlap, which adds what is under way.
   [[nodiscard]] Checkpoint checkpoint();
   /// After the construction, and after the parameters that belong to it. Throws NotFound for what it lacks,
-  /// InvalidArgument for what this does not have (weights without SGP) or has otherwise (shards of another world).
+  /// InvalidArgument for what this does not have (weights without SGP) or has otherwise (shards of another world), and
+  /// for negative counts.
   void load(const Checkpoint& checkpoint);
 
   [[nodiscard]] const Setting& setting() const;
