@@ -112,8 +112,7 @@ class SlowMo {
   /// Collective with overlap, which adds what is under way.
   [[nodiscard]] Checkpoint checkpoint();
   /// After the construction, and after the parameters that belong to it. Throws NotFound for what it lacks,
-  /// InvalidArgument for what this does not have (weights without SGP) or has otherwise (shards of another world), and
-  /// for negative counts.
+  /// InvalidArgument for what this does not have (weights without SGP) or has otherwise (shards of another world).
   void load(const Checkpoint& checkpoint);
 
   [[nodiscard]] const Setting& setting() const;
