@@ -30,14 +30,14 @@ def process_topology(axes, dims, filter_match=(), rank_repr=()):
     names = t.get_axis_names()
     by_rank = {rank: coord for coord, rank in t.mapping.items()}
     coords = [by_rank[r] for r in range(t.world_size())]
-    asked = [*names, "absent"]
+    wanted = [*names, "absent"]
     def represent(q):
         given = {k: q[k] for k in ("omit_axes", "inner_sep", "outer_sep") if q.get(k) is not None}
         return {**q, "repr": t.get_rank_repr(q["rank"], **given)}
     return {"world_size": t.world_size(), "coords": [list(c) for c in coords],
             "rank_of_coord": [t.get_rank(**c._asdict()) for c in coords],
-            "get_dim": {a: t.get_dim(a) for a in asked},
-            "axis_comm_lists": {a: t.get_axis_comm_lists(a) for a in asked},
+            "get_dim": {a: t.get_dim(a) for a in wanted},
+            "axis_comm_lists": {a: t.get_axis_comm_lists(a) for a in wanted},
             "axis_list": {a: [t.get_axis_list(a, i) for i in range(t.get_dim(a) + 1)] for a in names},
             "filter_match": [{**q, "ranks": asked(t.filter_match, **q["filter"])} for q in filter_match],
             "rank_repr": [represent(q) for q in rank_repr]}
