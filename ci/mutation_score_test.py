@@ -60,14 +60,39 @@ class MutationScore(unittest.TestCase):
                 one = score.Mutant("toy.cpp", 1, begin, begin, words, function, whole)
                 self.assertEqual(score.continues_at_the_end(one, data), same, body)
 
+    def drops(self, body, was, became):
+        data = b"int larger(int a, int b) {\n" + body + b"\n}\n"
+        return score.drops_last_return(mutant_of(data, was, became), data)
+
     def test_a_change_that_loses_the_last_return_is_left_out(self):
-        data = b"int larger(int a, int b) {\n  return a < b ? b : a;\n}\n"
-        (_, body), = score.weave.functions_of(score.weave.parse(data))
-        begin, end = data.index(b"return"), data.index(b"b ? b")
-        self.assertTrue(score.drops_last_return(body, begin, end, b"  (0==1) || b ? b : a;\n"))
-        self.assertTrue(score.drops_last_return(body, begin, end, b"  /*return a < b ? b : a;*/\n"))
-        self.assertFalse(score.drops_last_return(body, begin, end, b"  return (0==1) || b ? b : a;\n"))
-        self.assertFalse(score.drops_last_return(body, begin + 7, end, b"  return b ? b : a;\n"))
+        plain = b"  return a < b ? b : a;"
+        self.assertTrue(self.drops(plain, b"return a < b", b"(0==1) || b"))
+        self.assertTrue(self.drops(plain, b"return a < b ? b : a;", b"/*return a < b ? b : a;*/"))
+        self.assertFalse(self.drops(plain, b"a < b", b"(0==1) || b"))
+        self.assertFalse(self.drops(plain, b"a < b ? b", b"b ? b"))
+
+    def test_so_is_one_that_loses_it_in_a_branch_at_the_end(self):
+        branches = b"  if (a < b) {\n    return b;\n  } else {\n    return a;\n  }"
+        for was in (b"return a;", b"return b;"):
+            self.assertTrue(self.drops(branches, was, b""))
+        self.assertTrue(self.drops(branches, b"else", b"if (b)"))
+        self.assertFalse(self.drops(branches + b"\n  return 0;", b"return b;", b""))
+        one_line = b"  if (a < b) return b; else return a;"
+        self.assertTrue(self.drops(one_line, b"return a;", b";"))
+        self.assertFalse(self.drops(one_line, b"return a;", b"return b;"))
+        cases = b"  switch (a) {\n    case 1: return b;\n    case 2: return a;\n    default: throw a;\n  }"
+        self.assertTrue(self.drops(cases, b"throw a;", b""))
+        self.assertTrue(self.drops(cases, b"return b;", b"break;"))
+        self.assertFalse(self.drops(cases, b"return b;", b""))  # it falls through
+        self.assertFalse(self.drops(cases + b"\n  return 0;", b"throw a;", b""))
+        self.assertTrue(self.drops(b"  try { return f(a); } catch (int) { return b; }", b"return b;", b""))
+
+    def test_so_is_one_in_a_lambda_and_none_where_there_is_no_value(self):
+        inner = b"  const auto f = [&](int x) { return x < b; };\n  return f(a);"
+        self.assertTrue(self.drops(inner, b"return x", b"x"))
+        self.assertFalse(self.drops(inner, b"x < b", b"x > b"))
+        self.assertFalse(self.drops(b"  if (a) throw b;\n  return;", b"return;", b""))
+        self.assertFalse(self.drops(b"  throw b;", b"throw b;", b""))
 
     def test_what_does_not_compile_is_told_by_its_name(self):
         data = b"int larger(int a, int b) {\n  return a < b ? b : a;\n}\n"
@@ -133,7 +158,7 @@ echo m1 >> "$out/../local/toy.$1"
             score.write(path, {"component": "toy"}, [one], {"toy.cpp": SOURCE})
             path.write_text(path.read_text().replace('needs = ""', 'needs = "a case with 0"'))
             score.write(path, {"component": "toy"}, [one, mutant_of(SOURCE, b"max", b"min")], {"toy.cpp": SOURCE})
-            survivors = score.weave.tomllib.loads(path.read_text())["survivor"]
+            survivors = score.tomllib.loads(path.read_text())["survivor"]
             self.assertEqual([s["needs"] for s in survivors], ["a case with 0", ""])
             self.assertEqual(survivors[0]["became"], 'if (a <= 0) throw InvalidArgument("a is " + name(a + b));')
 
@@ -144,7 +169,7 @@ echo m1 >> "$out/../local/toy.$1"
             for _ in range(2):  # the second draw meets the same survivors
                 score.write(path, {"component": "toy", "killed": 8, "counted": 10}, survivors, {"toy.cpp": SOURCE})
                 path.write_text(path.read_text().replace('needs = ""', 'equivalent = "a is never 0"', 1))
-            first, second = score.weave.tomllib.loads(path.read_text())["survivor"]
+            first, second = score.tomllib.loads(path.read_text())["survivor"]
             self.assertEqual((first["equivalent"], "needs" in first), ("a is never 0", False))
             self.assertEqual(second["equivalent"], "a is never 0")
             path.write_text(path.read_text().replace('equivalent', 'needs', 1))
@@ -155,11 +180,13 @@ echo m1 >> "$out/../local/toy.$1"
 
     def test_the_files_kept_say_what_each_survivor_is(self):
         for path in sorted(SCRIPT.parent.parent.glob("results/mutation/*.toml")):
-            result = score.weave.tomllib.loads(path.read_text())
+            result = score.tomllib.loads(path.read_text())
             survivors = result.get("survivor", [])
+            lines = {name: {line.strip() for line in (score.ROOT / name).read_text().splitlines()} for name in {s["at"].split(":")[0] for s in survivors}}
             self.assertEqual(result["counted"] - result["killed"], len(survivors), path)
             for survivor in survivors:
                 self.assertEqual(sum(bool(survivor.get(field)) for field in ("needs", "equivalent")), 1, f"{path}: {survivor}")
+                self.assertTrue(survivor["was"] in lines[survivor["at"].split(":")[0]], f"{path}: {survivor['at']} is not as it was: draw anew")
 
     def test_a_survivor_of_one_statement_more_shows_it(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -168,8 +195,24 @@ echo m1 >> "$out/../local/toy.$1"
             one.begin, one.end, one.became = one.begin, one.begin, b"  return b;\n"
             one.line -= 1  # that after which it stands
             score.write(path, {"component": "toy"}, [one], {"toy.cpp": SOURCE})
-            survivor = score.weave.tomllib.loads(path.read_text())["survivor"][0]
+            survivor = score.tomllib.loads(path.read_text())["survivor"][0]
             self.assertEqual(survivor["became"], survivor["was"] + "\nreturn b;")
+
+    def test_a_file_that_no_draw_wrote_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "topology.toml"
+            for text in (b'killed = "x"\ncounted = 2', b"killed = 3\ncounted = 2", b"killed = 1\ncounted = 2\nsurvivor = 3", b"killed = 1\ncounted = 2\nsurvivor = [3]",
+                         b"killed = 1", b"# \xff", b"killed = "):
+                path.write_bytes(text)
+                made = subprocess.run([sys.executable, "-B", str(SCRIPT), "topology", "--read", "--out", folder], capture_output=True, text=True)
+                self.assertEqual((made.returncode, made.stdout, made.stderr.count("\n")), (2, "", 1), made.stderr)
+                self.assertIn("not a file that a draw wrote", made.stderr)
+
+    @unittest.skipIf(sys.version_info < (3, 11), "tomllib is from Python 3.11 on")
+    def test_reading_a_score_needs_nothing_else(self):
+        made = subprocess.run([sys.executable, "-B", "-S", str(SCRIPT), "topology", "--read"], capture_output=True, text=True)  # -S: no site-packages
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        self.assertRegex(made.stdout, r"^topology: \d+ of \d+ killed")
 
     def test_bad_options_are_refused(self):
         for arguments in (["nothing"], ["topology", "--sample", "0"], ["topology", "--build", "/nonexistent"]):

@@ -492,6 +492,28 @@ void refuses_checkpoints(Context& context) {
   context.world().barrier();
 }
 
+// Steps that were never taken would warn again, and average in other steps than those that are counted.
+void refuses_counts_below_zero(Context& context) {
+  const slowmo::Options options = saved_options(context.parameters().text("base"), context.size());
+  std::vector<float> values{1, 2, 3, 4, 5};
+  const Buffer parameter{values.data(), 5, DType::f32};
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; },
+      options);
+  slowmo.begin_slow_buffers();
+  const slowmo::Checkpoint saved = slowmo.checkpoint();
+  EXPECT_TRUE(saved.steps) << "SLOWMO-184: there is a count";
+  for (const auto count : {&slowmo::Checkpoint::steps, &slowmo::Checkpoint::round}) {
+    if (!(saved.*count)) continue;  // ranks that are not masters have no round
+    slowmo::Checkpoint below = saved;
+    below.*count = -1;
+    EXPECT_THAT(refusal<InvalidArgument>([&] { slowmo.load(below); }), HasSubstr("-1")) << "SLOWMO-184";
+    EXPECT_EQ(slowmo.checkpoint(), saved) << "SLOWMO-184: what was loaded";
+  }
+  EXPECT_EQ(refusal<InvalidArgument>([&] { slowmo.load(saved); }), kNotRefused) << "SLOWMO-184: what was saved";
+  context.world().barrier();
+}
+
 }  // namespace
 
 void add_slowmo_setting_checks(suite::Suite& suite) {
@@ -521,6 +543,8 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
       {1, 2, 3});
   add("checkpoint.refused", "SLOWMO-053@3ed5", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
       {2, 4, 6});
+  add("checkpoint.counts_below_zero", "SLOWMO-184@9e9a", {{"base", {"localsgd", "sgp"}}}, refuses_counts_below_zero,
+      {2, 4});
 }
 
 }  // namespace plumbline::conformance

@@ -53,6 +53,9 @@ void require_loadable(const Setting& setting, const Checkpoint& checkpoint, bool
   require(!is_whole || checkpoint.steps, "the number of steps");
   require(!is_whole || !setting.sgp || !setting.is_master() || checkpoint.round, "the round of gossip");
   require(!is_whole || !setting.slow || !setting.owns_shard || checkpoint.slow, "the slow buffers");
+  if (is_whole && checkpoint.steps.value_or(0) < 0)
+    throw InvalidArgument(
+        fmt::format("slowmo: the checkpoint has {} steps; there must be 0 or more", *checkpoint.steps));
 }
 
 }  // namespace

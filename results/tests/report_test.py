@@ -338,10 +338,11 @@ class PageTest(ReportTest):
         )
         score = self.here / "score.toml"
         score.write_text(
-            'component = "topology"\nkilled = 9\ncounted = 10\nscore = "9 of 10"\n[[survivor]]\nat = "grid.cpp:3"\nfunction = "f"\nwas = "a<b"\nbecame = "a<=b"\nneeds = "nothing"\n'
+            'component = "topology"\nkilled = 9\ncounted = 10\nscore = "9 of 10"\n[[survivor]]\nat = "grid.cpp:3"\nfunction = "f"\nwas = "a<b"\nbecame = "a<=b"\nneeds = "a row"\n'
+            '[[survivor]]\nat = "grid.cpp:4"\nfunction = "g"\nwas = "c"\nbecame = "d"\nequivalent = "c is d"\n'
         )
         page = Page(self.page(self.write("run", made.failing_run()), "--timeline", trace, "--mutation", score))
-        for words in ("a schedule", "rank 0: 0F0, 0 to 1 s", "topology 90 %", "grid.cpp:3", "a<=b"):
+        for words in ("a schedule", "rank 0: 0F0, 0 to 1 s", "topology 90 %", "grid.cpp:3", "f: a row", "a<=b", "g: equivalent: c is d"):
             self.assertIn(words, page.text)
 
     def test_changes_since_a_baseline(self):

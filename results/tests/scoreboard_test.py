@@ -3,15 +3,20 @@
     python3 scoreboard_test.py [PLUMBLINE]    with the program and PyTorch also the adapter of PyTorch, on a few requirements
 """
 
+import ast
 import contextlib
 import html.parser
+import importlib.machinery
+import importlib.util
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -32,6 +37,7 @@ versions = ["1.*"]
 kind = "convention"
 title = "Acme adds from the last rank"
 cases = ["sum[world=*]"]
+requirements = ["COLL-001"]
 text = "The order of `sum` is another."
 suite = "COLL-001"
 framework_source = "https://example.org/acme.py"
@@ -125,6 +131,38 @@ class Scoreboard(unittest.TestCase):
         status, board, _ = self.board(self.record("b", run_of("Bolt", "1", made.result("sum[world=2]", ["COLL-001"], "inconclusive"))))
         self.assertEqual((status, board["unexplained"]), (1, 1))
 
+    def test_what_has_no_verdict_is_listed_and_named(self):
+        lines = run_of("Bolt", "1", made.result("sum[world=2]", ["COLL-001"], "inconclusive", reason="too busy"))
+        lines[0]["plan"].append(made.planned("root[world=2]", ["COLL-002"]))  # which never came
+        record = self.record("b", lines)
+        status, board, said = self.board(record)
+        self.assertEqual((status, board["unexplained"], board["disagreements"]), (1, 2, []))
+        self.assertEqual([(one["requirement"], one["judgement"]) for one in board["undecided"]], [("COLL-001", "inconclusive"), ("COLL-002", "missing")])
+        self.assertIn("no verdict, which nothing explains: 2 cases and requirements", said)
+        page = self.call(record, "--format", "md")[1]
+        self.assertIn("COLL-001, inconclusive, <code>sum&#91;world=2&#93;</code>: too busy", page)
+        self.assertIn("COLL-002, missing, ", page)
+        if importlib.util.find_spec("jinja2"):
+            self.call(record)
+            self.assertIn("too busy", (Path(record) / "scoreboard.html").read_text("utf-8"))
+
+    def test_an_entry_explains_no_crash_and_no_other_words_unless_it_says_so(self):
+        crash = [made.rank(0, "crash", [{"where": "a.cpp:1", "message": "segmentation fault"}])]
+        lines = run_of("Acme", "1.2", made.result("sum[world=2]", ["COLL-001"], "crash", ranks=crash), made.result("place", ["TOPO-001"], "warn", reason="no [place]"))
+        kind = 'kind = "convention"\n'
+        for more, explained in (("", False), ('verdict = ["fail", "crash"]\n', True), ('verdict = ["crash"]\nwhat = "segmentation*"\n', True),
+                                ('verdict = ["crash"]\nwhat = "abort*"\n', False), ('what = "segmentation*"\n', False)):
+            self.causes.write_text(CAUSES.replace(kind, kind + more).replace('id = "place"', 'id = "place"\nwhat = "no [place]"'))
+            status, board, _ = self.board(self.record("a", lines))
+            self.assertEqual([one["cause"] for one in board["disagreements"]], ["order" if explained else None, "place"], more)
+            self.assertEqual(status, 0 if explained else 1, more)
+
+    def test_a_limit_of_an_adapter_is_a_kind_of_its_own(self):
+        self.causes.write_text(CAUSES.replace('kind = "convention"', 'kind = "adapter"').replace('suite = "COLL-001"\n', ""))
+        status, _, said = self.board(self.record("a", acme()))
+        self.assertEqual(status, 0)
+        self.assertIn("1 defect, 1 adapter", said)
+
     def test_an_entry_that_explains_nothing_is_named(self):
         lines = run_of("Acme", "1.2", made.result("sum[world=2]", ["COLL-001"]))
         status, _, said = self.board(self.record("a", lines))
@@ -160,7 +198,22 @@ class Scoreboard(unittest.TestCase):
         status, said = self.call(self.record("a", acme(version="1.3|x")), "--format", "md")
         self.assertEqual(status, 1)
         self.assertIn("Acme 1.3\\|x", said)
-        self.assertIn("\\<b\\>3\\</b\\> \\| is not 4", self.call(self.record("b", acme(name="E")), "--format", "md")[1])
+        self.assertIn("&lt;b&gt;3&lt;/b&gt; \\| is not 4", self.call(self.record("b", acme(name="E")), "--format", "md")[1])
+
+    def test_markdown_escapes_ids_cases_and_names(self):
+        lines = run_of("Acme `<i>`", "1", made.result("a`b`<img src=x>", ["X|<img src=x>"], "inconclusive"), complete=False)
+        out = self.folder / "board.md"
+        self.call(self.record("a", lines), "--format", "md", "--out", str(out))
+        page = out.read_text("utf-8")
+        self.assertNotRegex(page, r"<i(mg)?\b")
+        self.assertIn("X\\|", page)
+        self.assertNotRegex(page, r"(?<!\\)`")
+
+    def test_what_utf_8_does_not_have_is_no_traceback(self):
+        lines = acme()
+        lines[1]["conventions"] = {"\ud800": "\udfff"}
+        status, board, _ = self.board(self.record("a", lines))
+        self.assertEqual((status, board["frameworks"][0]["conventions"]), (0, {"\\ud800": "\\udfff"}))
 
     def test_bad_input_is_one_line_and_status_2(self):
         record, bench = self.record("a", acme()), self.record("b", [made.header(command="bench"), made.COMPLETE])
@@ -182,6 +235,9 @@ class Scoreboard(unittest.TestCase):
             ('reproduction = "repro.py"', 'reproduction = "none.py"', "no file"),
             ('reproduction = "repro.py"\n', "", "reproduction is missing"),
             ('suite = "COLL-001"\n', "", "suite is missing"),
+            ('requirements = ["COLL-001"]\n', "", "requirements is missing"),
+            ('requirements = ["TOPO-*"]\n', "", "requirements is missing"),
+            ('versions = ["1.2"]', 'versions = ["1.2"]\nverdict = ["skip"]', "verdict 'skip'"),
             ('id = "place"', 'id = "order"', "twice"),
             ('versions = ["1.2"]', "versions = []", "versions"),
             ('title = "No place"', 'titel = "No place"', "unknown key 'titel'"),
@@ -226,9 +282,159 @@ class Command(unittest.TestCase):
         done = self.call("--plumbline", "/nowhere/plumbline")
         self.assertEqual((done.returncode, done.stderr.count("\n")), (3, 1))
 
+    def test_what_is_no_folder_or_no_program_is_one_line(self):
+        readme = str(ROOT / "README.md")
+        for words, status in ((["--out", readme], 2), (["--venv", readme, "--install"], 2), (["--plumbline", str(ROOT)], 3), (["--plumbline", readme], 3)):
+            done = self.call(*words)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (status, "", 1), done.stderr)
+
     def test_each_folder_is_whole(self):
         for adapter in (ROOT / "conformance" / "adapters").glob("*/adapter.py"):
             self.assertRegex((adapter.parent / "requirements.txt").read_text(), r"==[0-9.]+\n$")
+
+
+def loaded(path):
+    """A program of Python as a module."""
+    loader = importlib.machinery.SourceFileLoader(path.name.removesuffix(".py"), str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+GREETS = 'print(\'{"id": 1, "result": {}}\')\n'
+
+
+class Program(unittest.TestCase):
+    """ci/adapters with a framework and a program that are made for a test."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.adapters = loaded(ROOT / "ci" / "adapters")
+        self.adapters.ADAPTERS, self.adapters.FRAMEWORKS, self.out = self.folder, ["acme"], self.folder / "out"
+        self.framework("# pip install\npip==1\n", GREETS)
+
+    def framework(self, requirements, adapter):
+        (self.folder / "acme").mkdir(exist_ok=True)
+        (self.folder / "acme" / "requirements.txt").write_text(requirements)
+        (self.folder / "acme" / "adapter.py").write_text(adapter)
+
+    def program(self, text):
+        path = self.folder / "plumbline"
+        path.write_text("#!/bin/sh\n" + text)
+        path.chmod(0o755)
+        return path
+
+    def call(self, program):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            status = self.adapters.main(["--venv", sys.prefix, "--plumbline", str(program), "--out", str(self.out)])
+        return status, said.getvalue()
+
+    def record(self, name, lines):
+        made.write(self.folder / name, *lines)
+        return f'for word; do [ "$before" = --out ] && out=$word; before=$word; done; cp {self.folder / name}/run.jsonl "$out"; exit 1\n'
+
+    def test_a_record_of_an_earlier_run_is_not_taken(self):
+        made.write(self.out / "acme", *other())
+        status, said = self.call(self.program("exit 3\n"))
+        self.assertEqual(status, 3, said)
+        self.assertFalse((self.out / "acme" / "run.jsonl").exists())
+
+    def test_the_status_is_of_what_the_records_say_also_without_jinja2(self):
+        program = self.program(self.record("a", acme(name="Else")))
+        for has in (True, False):
+            with unittest.mock.patch("importlib.util.find_spec", lambda name, has=has: has or None):
+                status, said = self.call(program)
+            self.assertEqual(status, 1, said)
+            self.assertEqual("scoreboard.html is left out" in said, not has, said)
+            self.assertTrue((self.out / "scoreboard.json").exists())
+
+    def test_an_adapter_that_does_not_greet_is_skipped(self):
+        self.framework("# pip install\npip==1\n", "import time\ntime.sleep(60)\n")
+        self.adapters.PATIENCE = 1
+        status, said = self.call(self.program("exit 0\n"))
+        self.assertEqual(status, 3)
+        self.assertIn("acme: skipped: it gives no answer in 1 s", said)
+
+    def test_requirements_without_a_command_are_those_of_pip_install(self):
+        self.framework("one==1\ntwo==2\n", GREETS)
+        self.assertEqual(self.adapters.pins_of("acme"), [({}, ["install"], ["one==1", "two==2"])])
+        self.framework("# nothing\n", GREETS)
+        self.assertIn("acme: skipped: its requirements.txt pins nothing", self.call(self.program("exit 0\n"))[1])
+
+
+ASKS = """
+import sys
+sys.path[:0] = [{common!r}, {site!r}]
+from framework import asked, at_most, no_answer, serve
+import acme
+
+def callback():
+    raise ValueError("of a stub")
+
+serve("Acme", "1", {{
+    "rejects": lambda: acme.rejects(), "asserts": lambda: acme.asserts(), "signature": lambda: asked(acme.rejects, 3), "built_in": lambda: asked(int, "x"),
+    "own_error": lambda: 1 + "x", "own_signature": lambda: acme.rejects(3), "own_refusal": lambda: at_most(1, 2, "too many"), "none": lambda: no_answer("no rank"),
+    "stub": lambda: acme.calls(callback), "takes": lambda number: number,
+}}, conventions={{"acme": "1"}})
+"""
+ACME = """
+def rejects(): raise RuntimeError("bad value")
+def asserts(): assert False, "bad value"
+def calls(one): one()
+"""
+
+
+class Refusals(unittest.TestCase):
+    """conformance/adapters: what a check takes for a framework's refusal is the framework's."""
+
+    def kinds(self, *operations):
+        with tempfile.TemporaryDirectory() as folder:
+            site, common, acme = (Path(folder) / name for name in ("site-packages", "common", "acme"))
+            for one in (site, acme):
+                one.mkdir()
+            shutil.copytree(ROOT / "conformance" / "adapters" / "common", common)
+            (site / "acme.py").write_text(ACME)
+            (acme / "adapter.py").write_text(ASKS.format(common=str(common), site=str(site)))
+            asked = "".join(json.dumps({"id": at, "op": op, "args": {"convention": "acme"}}) + "\n" for at, op in enumerate(operations))
+            environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness" / "subject" / "adapter" / "python")}
+            done = subprocess.run([sys.executable, "-B", acme / "adapter.py"], input=asked, capture_output=True, text=True, env=environment)
+        return {op: json.loads(line)["error"]["kind"] for op, line in zip(operations, done.stdout.splitlines(), strict=True)}
+
+    def test_those_of_a_framework_are_refusals_and_those_of_an_adapter_are_not(self):
+        refused = dict.fromkeys(("rejects", "asserts", "signature", "built_in"), "invalid_argument")
+        own = dict.fromkeys(("own_error", "own_signature", "own_refusal", "none", "stub"), "unsupported")
+        self.assertEqual(self.kinds(*refused, *own), refused | own)
+        self.assertEqual(self.kinds("takes"), {"takes": "invalid_argument"})  # what the protocol does not allow
+
+    def test_an_adapter_refuses_nothing_and_asserts_nothing_in_a_frameworks_place(self):
+        for path in (ROOT / "conformance" / "adapters").glob("*/adapter.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                where = f"{path.parent.name}/adapter.py:{getattr(node, 'lineno', 0)}"
+                self.assertNotIsInstance(node, ast.Assert, where)
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    self.assertNotIn(node.id, ("asked", "no_answer"), where)  # what the common module gives
+                if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                    self.assertIn(node.exc.func.id, ("AdapterError", "AttributeError"), where)
+
+
+class Defects(unittest.TestCase):
+    """conformance/adapters/defects: status 1 says that the defect is here, so nothing else may be 1."""
+
+    def test_without_the_framework_it_cannot_be_asked(self):
+        for program in sorted((ROOT / "conformance" / "adapters" / "defects").glob("*.py")):
+            done = subprocess.run([sys.executable, "-B", "-S", program], capture_output=True, text=True)  # -S: without site-packages
+            self.assertEqual((done.returncode, done.stderr), (3, ""), program.name)
+            self.assertIn("cannot be asked: ModuleNotFoundError", done.stdout)
+
+    def test_what_crashes_is_not_the_defect(self):
+        for program in sorted((ROOT / "conformance" / "adapters" / "defects").glob("*.py")):
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "torch.py").write_text("raise MemoryError('none')")
+                done = subprocess.run([sys.executable, "-B", program], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": folder})
+            self.assertEqual(done.returncode, 3, program.name + done.stderr)
 
 
 class RealPyTorch(unittest.TestCase):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
-from framework import at_most, serve
+from framework import asked, at_most, no_answer, serve
 import importlib.metadata
 import importlib.util
 import itertools
@@ -31,9 +31,9 @@ def of(pair):
 
 def graph_of(name, **args):
     if name not in GRAPHS:
-        raise KeyError(f"BlueFog has no graph {name}")
+        no_answer(f"BlueFog has no graph {name}")
     at_most(1024, args["size"], "each row of weights is made from the whole matrix")
-    return getattr(util, name)(**{key: tuple(value) if isinstance(value, list) else value for key, value in args.items()})
+    return asked(getattr(util, name), **{key: tuple(value) if isinstance(value, list) else value for key, value in args.items()})
 
 
 def topology(topology, args):
@@ -52,7 +52,7 @@ def turns(generator, steps, topology=None, size=None, world_size=None, local_siz
         return getattr(util, generator)(world_size, local_size, *more)
 
     if generator not in (ONE_PEER, MACHINES, *OVER_MACHINES):
-        raise KeyError(f"BlueFog has no generator {generator}")
+        no_answer(f"BlueFog has no generator {generator}")
     graph = graph_of(topology, size=size) if generator == ONE_PEER else None
     return {"ranks": [[list(step) for step in itertools.islice(peers(rank), steps)] for rank in range(size if graph else world_size)]}
 

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
-from framework import KINDS, AdapterError, at_most, error_of, number, serve
+from framework import AdapterError, asked, at_most, error_of, no_answer, number, serve
 import deepspeed.runtime.pipe.topology as topology
-import deepspeed.runtime.pipe.schedule as schedule
+import deepspeed.runtime.pipe.schedule as schedules
 import deepspeed.runtime.utils as ds_utils
 from deepspeed.runtime.pipe.module import PipelineModule
 from deepspeed.runtime.fp16 import loss_scaler, fused_optimizer, unfused_optimizer
@@ -30,16 +30,16 @@ def process_topology(axes, dims, filter_match=(), rank_repr=()):
     names = t.get_axis_names()
     by_rank = {rank: coord for coord, rank in t.mapping.items()}
     coords = [by_rank[r] for r in range(t.world_size())]
-    asked = [*names, "absent"]
+    wanted = [*names, "absent"]
     def represent(q):
         given = {k: q[k] for k in ("omit_axes", "inner_sep", "outer_sep") if q.get(k) is not None}
         return {**q, "repr": t.get_rank_repr(q["rank"], **given)}
     return {"world_size": t.world_size(), "coords": [list(c) for c in coords],
             "rank_of_coord": [t.get_rank(**c._asdict()) for c in coords],
-            "get_dim": {a: t.get_dim(a) for a in asked},
-            "axis_comm_lists": {a: t.get_axis_comm_lists(a) for a in asked},
+            "get_dim": {a: t.get_dim(a) for a in wanted},
+            "axis_comm_lists": {a: t.get_axis_comm_lists(a) for a in wanted},
             "axis_list": {a: [t.get_axis_list(a, i) for i in range(t.get_dim(a) + 1)] for a in names},
-            "filter_match": [{**q, "ranks": t.filter_match(**q["filter"])} for q in filter_match],
+            "filter_match": [{**q, "ranks": asked(t.filter_match, **q["filter"])} for q in filter_match],
             "rank_repr": [represent(q) for q in rank_repr]}
 
 
@@ -62,11 +62,11 @@ def query(axes, dims, call, kwargs=None):
     if call == "stage_to_global":
         rank = kwargs.pop("rank")
         grid, _ = grid_of(rank, math.prod(dims), axes, dims)
-        return {"result": grid.stage_to_global(**kwargs)}
+        return {"result": asked(grid.stage_to_global, **kwargs)}
     t = made(axes, dims)
     if call == "__str__":
         return {"result": str(t)}
-    result = getattr(t, call)(**kwargs)
+    result = asked(getattr(t, call), **kwargs)
     return {"result": list(result) if isinstance(result, tuple) else result}
 
 
@@ -84,7 +84,8 @@ def grid(world_size, axes=None, dims=None):
         g, calls = grid_of(rank, world_size, axes, dims)
         if first is None:
             first, all_calls = g, calls
-        assert calls == all_calls, "ranks create other groups"
+        if calls != all_calls:
+            no_answer("ranks create different groups: there is no list of all ranks' calls")
         row = {"rank": rank, **{n: getattr(g, n)() for n in GETTERS}}
         row |= {n: getattr(g, n) for n in ("is_first_stage", "is_last_stage", "dp_group", "pp_group", "slice_group")}
         row["stage_to_global"] = [g.stage_to_global(s) for s in range(g.pipe_parallel_size)]
@@ -102,7 +103,7 @@ def grid(world_size, axes=None, dims=None):
         row["stage_to_global_overrides"] = [{"stage_id": s, "override": o, "rank": g.stage_to_global(s, **o)} for s, o in corners]
         rows.append(row)
     if first is None:
-        raise ValueError("world_size must be positive")
+        no_answer(f"world_size {world_size}: there is no rank to ask")
     return {"pipe_parallel_size": first.pipe_parallel_size, "data_parallel_size": first.data_parallel_size,
             "model_parallel_size": first.model_parallel_size, "slice_parallel_size": first.slice_parallel_size,
             "p2p_groups": first.p2p_groups, "new_group_calls": all_calls, "ranks": rows}
@@ -131,20 +132,20 @@ def partition_method(method, layers, num_parts):
             torch.nn.Module.__init__(self)
     m = Bare()
     m._layer_specs = [layer(one) for one in layers]
-    m.num_stages, m.global_rank, m.loss_fn = num_parts, 1, None
-    m._topo = topology.ProcessTopology(["pipe"], [max(num_parts, 2)])
+    m.num_stages, m.global_rank, m.loss_fn = num_parts, 0, None
+    m._topo = made(["pipe"], [num_parts])
     m._set_bounds = lambda start, stop: None
     try:
-        KINDS[NotImplementedError] = "invalid_argument"  # an unknown method is the asker's fault here
         m._partition_layers(method=method)
-    except IndexError:  # rank 1 of one stage
-        pass
+    except NotImplementedError as error:  # an unknown method is the asker's fault here
+        raise AdapterError("invalid_argument", str(error)) from error
     return {"boundaries": [int(b) for b in m.parts]}
 
 
 def instruction_stream(pp, microbatches, schedule="TrainSchedule"):
-    import deepspeed.runtime.pipe.schedule as module
-    cls = getattr(module, schedule)
+    cls = getattr(schedules, schedule, None)
+    if not isinstance(cls, type) or not issubclass(cls, schedules.PipeSchedule):
+        no_answer(f"DeepSpeed has no schedule {schedule}")
     stages = []
     for stage in range(pp):
         s = cls(micro_batches=microbatches, stages=pp, stage_id=stage)
@@ -158,7 +159,7 @@ loss_scaler.dist = FakeDist(get_rank=lambda: 1)
 
 def scaler_trace(init, overflow, scaler="DynamicLossScaler"):
     if scaler == "DynamicLossScaler":
-        s = loss_scaler.DynamicLossScaler(**{name: number(value) for name, value in init.items()})
+        s = asked(loss_scaler.DynamicLossScaler, **{name: number(value) for name, value in init.items()})
         def state():
             return {"scale": s.cur_scale, "cur_iter": s.cur_iter, "last_overflow_iter": s.last_overflow_iter, "cur_hysteresis": s.cur_hysteresis}
         trace = [state()]
@@ -171,7 +172,7 @@ def scaler_trace(init, overflow, scaler="DynamicLossScaler"):
                 break
         return {"trace": trace}
     if scaler != "FP16_Optimizer._update_scale":
-        raise NotImplementedError(scaler)
+        no_answer(f"DeepSpeed has no scaler {scaler}")
     profile = loss_scaler.LossScaleProfile[init["profile"]]
     args = init.get("args")
     static = init.get("static")

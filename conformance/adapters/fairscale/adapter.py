@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
-from framework import AdapterError, at_most, error_of, serve
+from framework import AdapterError, asked, at_most, error_of, kind_of, no_answer, serve
 import contextlib
 import copy
 import datetime
@@ -60,7 +60,7 @@ def stubbed_groups():
 
 def class_of(name):
     if name not in GRAPHS:
-        raise AdapterError("unsupported", f"FairScale has no graph {name}")
+        no_answer(f"FairScale has no graph {name}")
     return GRAPHS[name]
 
 
@@ -131,7 +131,7 @@ def worker(rank, connection):
             finally:
                 dist.destroy_process_group()
         except BaseException as error:
-            answer = ("error", (type(error).__name__, str(error), traceback.format_exc()))
+            answer = (kind_of(error), (f"{type(error).__name__}: {error}", traceback.format_exc()))
         connection.send(answer)
 
 
@@ -148,16 +148,16 @@ def on_ranks(task, world, payload):
     with tempfile.TemporaryDirectory() as folder:
         for p, c in pool[:world]:
             c.send((task, world, folder + "/store", payload))
-        answers, failed = [], None
+        answers = []
         for p, c in pool[:world]:
             if not c.poll(20):
                 [q.kill() for q, _ in pool]; pool.clear()
-                raise AdapterError("failed", "a rank gave no answer in 20 s")
+                no_answer("a rank gave no answer in 20 s")
             answers.append(c.recv())
-    for kind, what in answers:
-        if kind == "error":
-            sys.stderr.write(what[2])
-            raise ValueError(f"{what[0]}: {what[1]}")
+    wrong = [answer for answer in answers if answer[0] != "ok"]
+    for kind, (words, trace) in sorted(wrong, key=lambda answer: answer[0] != "unsupported"):  # what others meet when one of them ends is no cause
+        sys.stderr.write(trace)
+        raise AdapterError(kind, words)
     return [a for _, a in answers]
 
 
@@ -185,14 +185,6 @@ def flat(tensors):
     for t in tensors:
         out += t.detach().to(torch.float64).reshape(-1).tolist()
     return out
-
-
-class Hub(graph_manager.GraphManager):
-    """The test class of the recording: node 0 sends to all in turn, the others to 0. Not FairScale's own."""
-    def _make_graph(self):
-        for rank in range(self.world_size):
-            others = [r for r in range(1, self.world_size)]
-            self._add_peers(rank, [0] * len(others) if rank else others)
 
 
 def booked(book, regular):
@@ -264,10 +256,8 @@ def slowmo_task(rank, world, q):
         if q["base"] == "sgp":
             node, local = rank // q.get("nprocs_per_node", 1), rank % q.get("nprocs_per_node", 1)
             cls = booked(q["phone_book"], q.get("regular", False)) if "phone_book" in q else (class_of(q["graph"]) if q.get("graph") else graph_manager.NPeerDynamicDirectedExponentialGraph)
-            if q.get("graph") == "Hub":
-                raise AdapterError("unsupported", "Hub is a test class of the recording, not FairScale's")
             if q.get("mixing", "uniform") != "uniform":
-                raise AdapterError("unsupported", "FairScale has uniform mixing only")
+                no_answer("FairScale has uniform mixing only")
             g = cls(node, nodes, q.get("nprocs_per_node", 1), local, q.get("peers_per_itr", 1))
             extra = dict(graph=g, mixing=mixing_manager.UniformMixing(g, None), push_sum=q.get("push_sum", True), slowmo_sgp_average_params=q.get("sgp_average_params", False))
         return gossip.SlowMoDistributedDataParallel(module, nprocs_per_node=q.get("nprocs_per_node", 1), broadcast_buffers=q.get("broadcast_buffers", True), slowmo_base_algorithm=base,
@@ -289,7 +279,7 @@ def slowmo_task(rank, world, q):
     if "groups" in q:
         split = q["groups"]["split"]
         groups = [{"params": trained[split:], "lr": q["groups"]["lrs"][0]}, {"params": trained[:split], "lr": q["groups"]["lrs"][1]}]
-    optimizer = cls(groups, **o)
+    optimizer = asked(cls, groups, **o)
     if q.get("init_first"):
         wrapper._init_global_momentum_buffers(optimizer)
     rows = []
@@ -301,13 +291,13 @@ def slowmo_task(rank, world, q):
             wrapper.load_state_dict(state)
             optimizer.load_state_dict(own_state)
         row = {}
-        asked = step[rank]
+        asking = step[rank]
         if "lrs" in q:
             for group in optimizer.param_groups:
                 group["lr"] = q["lrs"][t]
-        if asked.get("buffer_before") is not None:
-            module.b.copy_(torch.tensor(asked["buffer_before"]))
-        given = asked.get("grads_local", asked.get("grads"))
+        if asking.get("buffer_before") is not None:
+            module.b.copy_(torch.tensor(asking["buffer_before"]))
+        given = asking.get("grads_local", asking.get("grads"))
         grads = [torch.tensor(g, dtype=torch.float64).to(k) for g, k in zip(cut(given), kinds)]
         module.zero_grad(set_to_none=True)
         loss = wrapper(torch.ones(1, dtype=torch.float64, requires_grad=True), grads)
@@ -335,9 +325,8 @@ def slowmo_task(rank, world, q):
         if q["base"] == "sgp" and wrapper.sgp:
             row["ps_weight"], row["is_numerator"] = wrapper.ps_weight.item(), wrapper.is_sgp_ps_numerator
         if wrapper.global_momentum_buffers_initialized and wrapper.slowmo and wrapper.is_current_node_a_slowmo_shard:
-            n = wrapper.portion_end - wrapper.portion_start
-            if n > 0 or True:
-                row["slow"] = {"start": wrapper.portion_start, "end": wrapper.portion_end, "old_params": flat([wrapper.old_params[:max(n, 0)]]), "momentum": flat([wrapper.global_momentum_buffer[:max(n, 0)]])}
+            n = max(wrapper.portion_end - wrapper.portion_start, 0)
+            row["slow"] = {"start": wrapper.portion_start, "end": wrapper.portion_end, "old_params": flat([wrapper.old_params[:n]]), "momentum": flat([wrapper.global_momentum_buffer[:n]])}
         rows.append(row)
     return rows
 
@@ -347,16 +336,16 @@ TASKS = {"gossip": gossip_task, "slowmo": slowmo_task}
 
 def gossip_trace(**q):
     if q.get("mixing", "uniform") != "uniform" and "weights" not in q:
-        raise AdapterError("unsupported", "FairScale has uniform mixing only")
+        no_answer("FairScale has uniform mixing only")
     if len(q["ranks"]) != q["world_size"]:
-        raise ValueError("as many ranks as world_size")
+        no_answer(f"there are starts of {len(q['ranks'])} ranks for a world of {q['world_size']}")
     q.setdefault("rounds", 1)
     return {"ranks": on_ranks("gossip", q["world_size"], q)}
 
 
 def slowmo_trace(**q):
     if q.get("base", "localsgd") == "none":
-        raise AdapterError("unsupported", "FairScale's wrapper has a base algorithm")
+        no_answer("FairScale's wrapper has a base algorithm")
     q.setdefault("base", "localsgd")
     ranks = on_ranks("slowmo", q["world_size"], q)
     count = max(len(r) for r in ranks)

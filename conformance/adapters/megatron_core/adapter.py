@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
-from framework import AdapterError, at_most, scaler_trace, serve
+from framework import asked, at_most, no_answer, scaler_trace, serve
 import contextlib
 import itertools
 import math
@@ -48,13 +48,10 @@ for module in (grad_scaler, schedules, p2p_communication):
 
 def rank_generator(sizes, order, rank_offset=0, tokens=None):
     names = {"tp": 1, "ep": 1, "dp": 1, "pp": 1, "cp": 1, **sizes}
-    for n, s in names.items():
-        if type(s) is not int or s < 1:
-            raise ValueError(f"size of {n}: {s}")
-    at_most(1 << 20, math.prod(names.values()), "the groups are lists of Python")
-    g = ps.RankGenerator(**names, order=order, rank_offset=rank_offset)
-    asked = tokens if tokens is not None else g.order.split("-")
-    return {"normalized_order": g.order, "ordered_size": g.ordered_size, "world_size": g.world_size, "groups": {t: g.get_ranks(t) for t in asked}}
+    at_most(1 << 20, math.prod(size for size in names.values() if type(size) is int), "the groups are lists of Python")
+    g = asked(ps.RankGenerator, **names, order=order, rank_offset=rank_offset)
+    wanted = tokens if tokens is not None else g.order.split("-")
+    return {"normalized_order": g.order, "ordered_size": g.ordered_size, "world_size": g.world_size, "groups": {t: g.get_ranks(t) for t in wanted}}
 
 
 def hyper_comm_grid(shape, dim_names, world_size=None, rank_offset=0, dims=None, views=None):
@@ -63,23 +60,23 @@ def hyper_comm_grid(shape, dim_names, world_size=None, rank_offset=0, dims=None,
         grid = HyperCommGrid(shape, dim_names, rank_offset)
     finally:
         del os.environ["WORLD_SIZE"]
-    def asked_of(names, given):
+    def names_or(names, given):
         if given is not None:
             return given
         return [*names, *("-".join(p) for p in itertools.combinations(names, 2))]
-    def groups(asked, view=None):
-        return {d: grid.get_rank_enum(d.split("-") if "-" in d else d, view=view) for d in asked}
-    result = {"groups": groups(asked_of(dim_names, dims)), "views": {}}
+    def groups(wanted, view=None):
+        return {d: grid.get_rank_enum(d.split("-") if "-" in d else d, view=view) for d in wanted}
+    result = {"groups": groups(names_or(dim_names, dims)), "views": {}}
     for name, v in (views or {}).items():
         grid.register_view(name, v["shape"], v["dim_names"], v.get("shared"))
         spec = grid._resolve_view(name)
-        asked = asked_of(v["dim_names"], v.get("dims"))
+        wanted = names_or(v["dim_names"], v.get("dims"))
         owners = {}
-        for d in asked:
+        for d in wanted:
             ordered, _ = grid._order_dims_for_view(spec, d.split("-") if "-" in d else d)
             key, owner, _ = grid._canonical_pg_key_and_enum_view(spec, ordered)
             owners[d] = "base" if grid._is_base_pg_key(key) else owner.name
-        result["views"][name] = {"groups": groups(asked, name), "owners": owners}
+        result["views"][name] = {"groups": groups(wanted, name), "owners": owners}
     return result
 
 
@@ -104,7 +101,7 @@ def initialize_model_parallel(world_size, args=None):
         dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
         dist.new_group = torch.distributed.new_group = new_group
         try:
-            ps.initialize_model_parallel(**(args or {}), create_gloo_process_groups=False)
+            asked(ps.initialize_model_parallel, **(args or {}), create_gloo_process_groups=False)
             row = {"rank": rank}
             for g in GETTERS:
                 try:
@@ -118,9 +115,10 @@ def initialize_model_parallel(world_size, args=None):
             dist.destroy_process_group()
         if calls is None:
             calls = log
-        assert calls == log, "ranks create other groups"
+        if calls != log:
+            no_answer("ranks create different groups: there is no list of all ranks' calls")
     if calls is None:
-        raise ValueError("world_size must be positive")
+        no_answer(f"world_size {world_size}: there is no rank to ask")
     return {"new_group_calls": calls, "ranks": rows}
 
 
@@ -146,9 +144,9 @@ class Done:
 
 def trace(schedule, pp, microbatches, stages_per_rank=1, microbatch_group_size=None, forward_only=False):
     if schedule not in ("1F1B", "interleaved"):
-        raise AdapterError("unsupported", f"Megatron has no schedule {schedule}")
-    if min(pp, microbatches, stages_per_rank) < 1:
-        raise ValueError("sizes are at least 1")
+        no_answer(f"Megatron has no schedule {schedule}")
+    if pp < 1:
+        no_answer(f"pp {pp}: there is no rank to ask")
     return {"trace": [one_rank(schedule, pp, microbatches, stages_per_rank, microbatch_group_size, forward_only, r) for r in range(pp)]}
 
 
@@ -177,8 +175,6 @@ def one_rank(schedule, pp, microbatches, chunks, group_size, forward_only, rank)
     class P2POp:
         def __init__(self, op, tensor, peer, group=None):
             self.op, self.tensor, self.peer = op, tensor, peer
-    def slot(op, recv_prev):
-        return "act" if recv_prev else "grad"
     pending = {}
     def batched(*, tensor_send_prev, tensor_recv_prev, tensor_send_next, tensor_recv_next, group, prev_pipeline_rank, next_pipeline_rank):
         pending.update({id(t): name for t, name in ((tensor_recv_prev, "act"), (tensor_recv_next, "grad")) if t is not None})
@@ -213,7 +209,7 @@ def one_rank(schedule, pp, microbatches, chunks, group_size, forward_only, rank)
         if interleaved:
             schedules.forward_backward_pipelining_with_interleaving(model=[Chunk(i, config) for i in range(chunks)], data_iterator=[None] * chunks, **common)
         else:
-            schedules.forward_backward_pipelining_without_interleaving(model=Chunk(0, config), data_iterator=None, **common)
+            schedules.forward_backward_pipelining_without_interleaving(model=[Chunk(i, config) for i in range(chunks)], data_iterator=[None] * chunks, **common)
     finally:
         schedules.forward_step, schedules.backward_step, dist.P2POp, dist.batch_isend_irecv, dist.get_global_rank = saved
         p2p_communication._batched_p2p_ops = own_batched
@@ -247,8 +243,8 @@ def pipeline_layout(layout, pp, num_layers, mtp_num_layers=None):
 
 
 def partition_counted(num_layers, pp, chunks, embedding, loss):
-    if min(pp, chunks) < 1 or num_layers < 0:
-        raise ValueError("sizes")
+    if min(pp, chunks) < 1:
+        no_answer(f"pp {pp}, chunks {chunks}: there is no stage to ask")
     config = types.SimpleNamespace(pipeline_model_parallel_layout=None, num_layers_in_first_pipeline_stage=None, num_layers_in_last_pipeline_stage=None, num_layers=num_layers,
                                    pipeline_model_parallel_size=pp, virtual_pipeline_model_parallel_size=chunks if chunks > 1 else None,
                                    account_for_embedding_in_pipeline_split=embedding, account_for_loss_in_pipeline_split=loss)
@@ -268,7 +264,7 @@ def partition_counted(num_layers, pp, chunks, embedding, loss):
 # ---- buckets ----
 
 def layout(numel, bucket_size_elements=None, data_parallel_world_size=None, pad_buckets_for_high_nccl_busbw=False, shared_embedding=()):
-    params = [torch.nn.Parameter(torch.empty(n, device="meta")) for n in numel]
+    params = [torch.nn.Parameter(asked(torch.empty, n, device="meta")) for n in numel]
     for i in shared_embedding:
         params[i].shared_embedding = True
     if data_parallel_world_size is None:

@@ -4,9 +4,10 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
-from framework import AdapterError, at_most, error_of, number, serve
+from framework import AdapterError, asked, at_most, error_of, no_answer, number, serve
 import csv
 import datetime
+import functools
 import math
 import tempfile
 import threading
@@ -15,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import schedules as S
+from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining._utils import generate_stage_to_rank_mapping
 from torch.nn.parallel import distributed as D
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -76,13 +78,19 @@ def stage_to_rank(pp, num_stages, style="loop"):
     return {"result": [mapping[s] for s in sorted(mapping)]}
 
 
+@functools.cache
+def stages_of_ranks(size, count):
+    """Where a PipelineStage itself says that the others are."""
+    return on_rank(0, size, lambda: PipelineStage(torch.nn.Identity(), 0, count, torch.device("cpu")).stage_index_to_group_rank)
+
+
 class Recorder:
     """Stands in for a PipelineStage: what a schedule's constructor and _step_microbatches ask of one."""
     def __init__(self, index, count, rank, size):
         self.stage_index, self.num_stages, self.group_rank, self.group_size = index, count, rank, size
         self.is_first, self.is_last, self.has_backward = index == 0, index == count - 1, True
         self.submod, self.device, self.log = torch.nn.Identity(), torch.device("cpu"), []
-        self.stage_index_to_group_rank = {i: i % size for i in range(count)}
+        self.stage_index_to_group_rank = stages_of_ranks(size, count)
         self.args_recv_info, self.act_send_info = {0: ()}, {}
     def __getattr__(self, name):
         if name.startswith("get_") or name == "_get_init_p2p_neighbors_ops":
@@ -103,12 +111,12 @@ SCHEDULES = ("ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "Schedu
 
 def made(name, pp, microbatches, stages_per_rank, rank=0):
     if name not in SCHEDULES:
-        raise AdapterError("unsupported", f"PyTorch has no schedule {name}")
+        no_answer(f"PyTorch has no schedule {name}")
     cls = getattr(S, name)
     count = pp * stages_per_rank
     if issubclass(cls, S.PipelineScheduleSingle):
         if stages_per_rank != 1:
-            raise ValueError("a single-stage schedule has one stage a rank")
+            no_answer(f"{name} is made of one stage; there is no way to give it {stages_per_rank}")
         return cls(Recorder(rank, count, rank, pp), microbatches)
     v = name in ("ScheduleZBVZeroBubble", "ScheduleDualPipeV")
     own = [s for s, r in generate_stage_to_rank_mapping(pp, count, "v" if v else "loop").items() if r == rank]
@@ -120,8 +128,8 @@ def rows(order):
 
 
 def generate(schedule, pp, microbatches, stages_per_rank=1):
-    if pp < 1 or microbatches < 1 or stages_per_rank < 1:
-        raise ValueError("sizes are at least 1")
+    if pp < 1:
+        no_answer(f"pp {pp}: there is no rank to ask")
     at_most(1 << 17, pp * stages_per_rank * microbatches, "the actions are objects of Python")
     s = made(schedule, pp, microbatches, stages_per_rank)
     if isinstance(s, S.PipelineScheduleSingle):
@@ -131,7 +139,7 @@ def generate(schedule, pp, microbatches, stages_per_rank=1):
             one._loss_fn = None
             one._step_microbatches([(torch.zeros(1),)] * microbatches, [{}] * microbatches)
             result.append(",".join(one._stage.log))
-        return {"compute_only": result, "stage_to_rank": list(range(pp))}
+        return {"compute_only": result, "stage_to_rank": [s._stage.stage_index_to_group_rank[i] for i in range(pp)]}
     return {"compute_only": rows(s.pipeline_order), "stage_to_rank": [s.stage_index_to_group_rank[i] for i in range(s._num_stages)]}
 
 
@@ -169,13 +177,12 @@ def load_csv(csv, pp, microbatches, stages_per_rank=1, format="compute_only"):
 def tensors_of(numel, dtype="f32", device="cpu"):
     listed = lambda v: v if isinstance(v, list) else [v] * len(numel)
     for n in numel:
-        if type(n) is not int or n < 0:
-            raise ValueError(f"numel {n!r}")
+        asked(torch.empty, n, device="meta")  # PyTorch's own word on a size that no tensor has
     return [torch.empty(1, dtype=DTYPES[t], device=d).expand(n) for n, t, d in zip(numel, listed(dtype), listed(device), strict=True)]
 
 
 def assign(numel, limits, dtype="f32", device="cpu", expect_sparse_gradient=(), tensor_indices=()):
-    buckets, bucket_limits = dist._compute_bucket_assignment_by_size(tensors_of(numel, dtype, device), limits, list(expect_sparse_gradient), list(tensor_indices))
+    buckets, bucket_limits = asked(dist._compute_bucket_assignment_by_size, tensors_of(numel, dtype, device), limits, list(expect_sparse_gradient), list(tensor_indices))
     return {"buckets": buckets, "bucket_limits": bucket_limits}
 
 
@@ -194,7 +201,7 @@ def ddp_runs(numel, ready, iterations=3, dtype="f32", device="cpu", expect_spars
              find_unused_parameters=False, static_graph=False):
     sparse = [*expect_sparse_gradient] or [False] * len(numel)
     if {*([device] if isinstance(device, str) else device)} != {"cpu"}:
-        raise AdapterError("unsupported", "DDP over gloo on a machine without GPUs: only device cpu")
+        no_answer("DDP over gloo on a machine without GPUs: only device cpu")
     at_most(1 << 26, sum(numel), "the gradients are real")
     kinds = dtype if isinstance(dtype, list) else [dtype] * len(numel)
     class Model(torch.nn.Module):
@@ -247,7 +254,7 @@ def scaler_trace(ops, init=None, dtype="float32", sizes=(), lr=0.5):
     from torch.amp.grad_scaler import OptState
     kind = DTYPES[dtype]
     init = {k: number(v) for k, v in (init or {}).items()}
-    make = lambda given: torch.amp.GradScaler("cpu", **given)
+    make = lambda given: asked(torch.amp.GradScaler, "cpu", **given)
     box = {"scaler": make(init), "state": None}
     params = [[torch.nn.Parameter((torch.arange(1, n + 1, dtype=torch.float64) / 8 + o).to(kind)) for n in one] for o, one in enumerate(sizes)]
     optimizers = [torch.optim.SGD(one, lr=lr) for one in params]
@@ -268,7 +275,6 @@ def scaler_trace(ops, init=None, dtype="float32", sizes=(), lr=0.5):
             elif name == "step":
                 before = [p.detach().clone() for p in params[o]]
                 stepped = []
-                own = optimizers[o].step
                 hook = optimizers[o].register_step_post_hook(lambda *a: stepped.append(1))
                 try:
                     if len(op) > 2:
@@ -295,10 +301,10 @@ def scaler_trace(ops, init=None, dtype="float32", sizes=(), lr=0.5):
             elif name == "set":
                 getattr(s, "set_" + op[1])(number(op[2]))
             else:
-                raise ValueError(f"there is no operation {name}")
+                no_answer(f"there is no operation {name}")
+        except AdapterError:
+            raise
         except ValueError as error:
-            if "there is no operation" in str(error):
-                raise
             row["error"] = {"kind": "invalid_argument", **error_of(error)}
         except Exception as error:
             row["error"] = {"kind": "state" if isinstance(error, (RuntimeError, AssertionError)) else "failed", **error_of(error)}
@@ -329,20 +335,20 @@ def clip_grad_norm(grads, max_norm, norm_type=2.0, dtype="float32", error_if_non
 def ring_sum(world_size, elements, dtype, op, inputs, dst=None, group=None):
     ranks = list(range(world_size)) if group is None else group
     if op not in ("all_reduce", "reduce") or (op == "reduce") != (dst is not None):
-        raise ValueError("op must be all_reduce, or reduce with dst")
+        no_answer("gloo is asked for all_reduce, or for reduce with dst")
     if world_size < 1 or not ranks or len(set(ranks)) < len(ranks) or any(not 0 <= r < world_size for r in ranks):
-        raise ValueError("ranks")
+        no_answer(f"ranks {ranks} of a world of {world_size} are no group")
     if dst is not None and dst not in ranks:
-        raise AdapterError("out_of_range", "dst is not in the group")
+        no_answer(f"dst {dst} is not in the group {ranks}")
     if len(inputs) != world_size or any(len(row) != elements for row in inputs):
-        raise ValueError(f"inputs must hold {world_size} lists of {elements} numbers")
+        no_answer(f"inputs must hold {world_size} lists of {elements} numbers")
     at_most(64, len(ranks), "a thread a rank")
     store, tensors, errors = dist.HashStore(), {}, []
     for r in ranks:
         wide = torch.tensor([float(v) for v in inputs[r]], dtype=torch.float64)
         narrow = wide.to(DTYPES[dtype])
         if (torch.isinf(narrow) & ~torch.isinf(wide)).any():
-            raise AdapterError("out_of_range", f"a value is too large for {dtype}")
+            no_answer(f"a value is too large for {dtype}")
         tensors[r] = narrow
     def rank(position, r):
         try:
@@ -354,14 +360,13 @@ def ring_sum(world_size, elements, dtype, op, inputs, dst=None, group=None):
                 pg.reduce([tensors[r]], options).wait()
         except Exception as error:
             errors.append(error)
-    if len(ranks) > 1 and elements > 0:
-        threads = [threading.Thread(target=rank, args=(i, r)) for i, r in enumerate(ranks)]
-        [t.start() for t in threads]; [t.join() for t in threads]
+    threads = [threading.Thread(target=rank, args=(i, r)) for i, r in enumerate(ranks)]
+    [t.start() for t in threads]; [t.join() for t in threads]
     if errors:
         raise errors[0]
     outputs = {r: plain(tensors[r]) for r in ranks}
     if op == "all_reduce" and any(repr(outputs[r]) != repr(outputs[ranks[0]]) for r in ranks):
-        raise AdapterError("failed", "gloo gave ranks different sums")
+        no_answer("gloo gave ranks different sums")
     return {"output": outputs[dst if dst is not None else ranks[0]]}
 
 

@@ -5,7 +5,13 @@ usage: corpus.py [--list] [--only ID]... [--twins N] [--jobs N] [--cold] [--out 
 
 Exits with 0 if each bug is found by the requirements that name its kind and no right program fails, 1 if not, 2 on misuse.
 """
-import argparse, contextlib, fnmatch, json, os, re, shlex, shutil, subprocess, sys, tempfile, time, tomllib
+import sys
+
+if sys.version_info < (3, 11):
+    print("corpus.py: it needs Python 3.11 or newer, for tomllib", file=sys.stderr)
+    sys.exit(2)
+
+import argparse, contextlib, json, os, re, shlex, shutil, subprocess, tempfile, time, tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,9 +127,9 @@ def warmed(runner):
                 process.terminate()
 
 
-def matches(case, pattern):
+def matches(name, pattern):
     """As --filter takes it: * and ? alone have a meaning."""
-    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), case) is not None
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), name) is not None
 
 
 def judged(bug, results):
@@ -213,6 +219,12 @@ def runner_of(chosen):
     plumbline = chosen.plumbline or next((str(file) for file in (ROOT / "build/bin/plumbline",) if file.exists()), shutil.which("plumbline"))
     if not plumbline or not shutil.which(plumbline):
         misuse(f"{chosen.plumbline or 'plumbline'} is no executable; --plumbline FILE says where it is")
+    try:
+        chosen.out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=chosen.out):
+            pass
+    except OSError as wrong:
+        misuse(f"--out {chosen.out}: {wrong.strerror}; it is a folder that can be written to")
     if not shutil.which(chosen.python) or subprocess.run([chosen.python, "-c", NEEDED]).returncode:
         misuse(f"--python {chosen.python}: it must be Python 3.11 or newer with torch and numpy")
     return Runner(os.path.abspath(shutil.which(plumbline)), chosen.python, chosen.out)
@@ -220,9 +232,9 @@ def runner_of(chosen):
 
 def chosen_bugs(table, only):
     for pattern in only:
-        if not any(fnmatch.fnmatchcase(bug["id"], pattern) for bug in table["bug"]):
+        if not any(matches(bug["id"], pattern) for bug in table["bug"]):
             misuse(f"--only {pattern}: no bug has this id; --list prints them")
-    return [bug for bug in table["bug"] if not only or any(fnmatch.fnmatchcase(bug["id"], pattern) for pattern in only)]
+    return [bug for bug in table["bug"] if not only or any(matches(bug["id"], pattern) for pattern in only)]
 
 
 def print_list(table, bugs):

@@ -5,8 +5,9 @@ usage: corpus_test.py PLUMBLINE PYTHONS [unittest arguments]
 PYTHONS are interpreters that may have torch and numpy, separated by commas. Exits with 77 when Run is asked for and none of them has, and
 where Python is older than 3.11.
 """
-import copy, json, os, subprocess, sys, tempfile, unittest
+import contextlib, copy, io, json, os, subprocess, sys, tempfile, unittest
 from pathlib import Path
+from unittest import mock
 
 if sys.version_info < (3, 11):
     print("skipped: tomllib needs Python 3.11")
@@ -100,6 +101,8 @@ class Command(unittest.TestCase):
     def test_misuse(self):
         for options, words in ((("--only", "ddp.nothing"), "--only ddp.nothing: no bug has this id; --list prints them"),
                                (("--jobs", "0"), "--jobs 0: it must be 1 or more"), (("--twins", "some"), "argument --twins: invalid int value: 'some'"),
+                               (("--only", "[d]dp*"), "--only [d]dp*: no bug has this id; --list prints them"),
+                               (("--plumbline", "/bin/true", "--out", __file__), f"--out {__file__}: File exists; it is a folder that can be written to"),
                                (("--fast",), "unrecognized arguments: --fast"), (("--plumbline", "/no/such"), "/no/such is no executable"),
                                (("--plumbline", "/bin/true", "--python", "/bin/false"), "--python /bin/false: it must be Python 3.11 or newer with torch and numpy")):
             with self.subTest(words):
@@ -107,6 +110,12 @@ class Command(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertTrue(done.stderr.startswith(f"corpus.py: {words}"), done.stderr)
+
+
+    def test_an_older_python_is_misuse(self):
+        done = subprocess.run([sys.executable, "-B", "-c", f"import sys; sys.version_info = (3, 10, 0); sys.path.insert(0, {str(corpus.HERE)!r}); import corpus"],
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", "corpus.py: it needs Python 3.11 or newer, for tomllib\n"))
 
 
 class Run(unittest.TestCase):
@@ -121,12 +130,17 @@ class Run(unittest.TestCase):
         self.assertEqual(written["right_failed"], [])
 
     def test_a_bug_that_is_not_found_fails_the_run(self):
-        # A right program in its place, by a bug that cannot show where it is looked for.
+        # A case where it cannot show, in place of the one where it does.
+        bug = {"id": "ddp.no_sync_inverted", "requirements": ["TRAIN-005"], "profile": "data-parallel", "shows": "*[model=mlp,optimizer=sgd,*world=2]"}
+        said = io.StringIO()
         with tempfile.TemporaryDirectory() as folder:
-            runner = corpus.Runner(PLUMBLINE, PYTHON, Path(folder))
-            bug = {"id": "ddp.no_sync_inverted", "requirements": ["TRAIN-005"], "profile": "data-parallel", "shows": "*[model=mlp,optimizer=sgd,*world=2]"}
-            _, found, by, _ = corpus.run_bug(runner, bug)
-        self.assertEqual((found, by), (False, "pass; not TRAIN-005"))
+            words = ["corpus.py", "--cold", "--twins", "0", "--plumbline", PLUMBLINE, "--python", PYTHON, "--out", folder]
+            with (mock.patch.object(sys, "argv", words), mock.patch.object(corpus, "read_table", lambda: {"bug": [bug], "beyond": []}),
+                  contextlib.redirect_stdout(said)):
+                status = corpus.main()
+        self.assertEqual(status, 1)
+        self.assertIn("NOT FOUND", said.getvalue())
+        self.assertIn("pass; not TRAIN-005\nNOT OK: 0 of 1 bugs found", said.getvalue())
 
 
 if __name__ == "__main__":

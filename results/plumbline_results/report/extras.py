@@ -78,6 +78,12 @@ class Score:
     survivors: list = field(default_factory=list)
 
 
+def _reason(survivor):
+    """What a check would need to see the change, or why none can."""
+    equivalent = text(survivor.get("equivalent"))
+    return f"equivalent: {equivalent}" if equivalent else text(survivor.get("needs"))
+
+
 def load_score(path):
     """The Score in `path`, a file of results/mutation. Throws BadInput."""
     try:
@@ -99,7 +105,7 @@ def load_score(path):
         counted,
         text(data.get("score")),
         [
-            Survivor(*(text(one.get(key)) for key in ("at", "function", "was", "became", "needs")))
+            Survivor(*(text(one.get(key)) for key in ("at", "function", "was", "became")), _reason(one))
             for one in rows(data.get("survivor"))
         ],
     )

@@ -2,10 +2,9 @@
 
 Every value is escaped: no HTML, no link, no mention of anyone, no other table than ours."""
 
-import re
-
+from .escaping import code, cut, plain, raw
 from .figures import figures_of
-from .page import MOST_FAILURES, cut, kills_of, profiles_of
+from .page import MOST_FAILURES, kills_of, profiles_of
 from .verdicts import causes_first, failing, outcome_of, subject_name, tone
 from .words import counted, percent_text, seconds_text
 
@@ -13,27 +12,6 @@ from .words import counted, percent_text, seconds_text
 MOST_BYTES = 900_000
 MOST_ROWS = 60
 MARK = {"good": "✅", "bad": "❌", "warn": "⚠️"}
-
-
-def plain(value, most=300):
-    """On one line, with nothing that Markdown or GitHub gives a meaning."""
-    value = re.sub(r"\s+", " ", cut(value, most)).strip()
-    value = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    value = re.sub(r"([\\`*_{}\[\]()#+!|~$])", r"\\\1", value)
-    # Addresses become links, @names and #numbers mentions, unless something stands between.
-    return value.replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
-
-
-def raw(value, most=300):
-    """Within tags, where Markdown may or may not have a meaning: signs that have one as entities."""
-    value = re.sub(r"\s+", " ", cut(value, most)).strip().replace("&", "&amp;")
-    value = re.sub(r"[<>|`*_\[\]()$~\\#!]", lambda sign: f"&#{ord(sign[0])};", value)
-    return value.replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
-
-
-def code(value, most=300):
-    value = raw(value, most)
-    return f"<code>{value}</code>" if value else ""
 
 
 def table(head, rows):

@@ -12,6 +12,7 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from . import svg
+from .escaping import anchor, cut
 from .figures import figures_of
 from .records import table, text, texts
 from .verdicts import (
@@ -35,7 +36,6 @@ MOST_RANKS = 8
 MOST_FAILURES = 3  # of a rank
 MOST_MUTANTS = 1500
 MOST_ROWS_OF_MATRIX, MOST_COLUMNS_OF_MATRIX = 160, 140
-MOST_TEXT = 1500
 # What differs between any two runs.
 OF_EACH_RUN = ("subject", "arguments", "started", "seed", "plan hash", "load before", "slowness", "mutant")
 SECTIONS = (
@@ -51,11 +51,6 @@ SECTIONS = (
     ("scores", "Mutation scores"),
     ("environment", "Environment"),
 )
-
-
-def cut(value, most=MOST_TEXT):
-    value = text(value)
-    return value if len(value) <= most else f"{value[:most]} … ({len(value) - most} more characters)"
 
 
 def with_code(value):
@@ -75,10 +70,6 @@ def link_or_text(value):
 
 def message_of(failure):
     return cut(failure.message.removeprefix("Failed\n"))
-
-
-def anchor(value):
-    return re.sub(r"[^A-Za-z0-9]+", "-", value).strip("-").lower()[:80] or "x"
 
 
 class Run:

@@ -3,16 +3,18 @@
 Model   A cell is the worst of what the framework's cases of that requirement came to: fail (also a crash, a hang or an unexpected
         rejection), warn (a SHOULD that does not hold), pass, or skip (nothing was asked, since the framework does not claim it).
         A disagreement is a case and a requirement at stake in it that fails or warns. The first entry of the table that fits
-        explains it; a cell is explained when all its disagreements are.
+        explains it; a cell is explained when all its disagreements are. A case without a verdict, as one that did not run, is
+        no disagreement, and nothing explains it.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 
 from ..options import BadInput
-from ..report.records import FAILURES, load, text
+from ..report.records import FAILURES, load, table, text
 from ..report.verdicts import causes_first, subject_name
 from ..report.words import counted
+from .causes import KINDS
 
 COMPONENTS = {
     "COLL": "collectives",
@@ -42,6 +44,7 @@ class Disagreement:
     case: str
     requirement: str
     verdict: str
+    judgement: str  # what the record says, such as crash, which counts as fail
     what: str  # the first words of the failure
     repeat: str
     cause: object = None
@@ -52,6 +55,7 @@ class Cell:
     verdict: str = "skip"
     cases: Counter = field(default_factory=Counter)
     disagreements: list = field(default_factory=list)
+    undecided: list = field(default_factory=list)  # the same of cases without a verdict
     reason: str = ""  # why it was skipped
 
     @property
@@ -60,7 +64,7 @@ class Cell:
 
     @property
     def unexplained(self):
-        return sum(one.cause is None for one in self.disagreements) + self.cases["inconclusive"]
+        return sum(one.cause is None for one in self.disagreements) + len(self.undecided)
 
 
 class Framework:
@@ -69,7 +73,7 @@ class Framework:
     def __init__(self, record):
         self.name = subject_name(record)
         self.version = text(record.subject.get("version"))
-        self.conventions = record.subject.get("conventions") or {}
+        self.conventions = {text(name): text(value) for name, value in table(record.subject.get("conventions")).items()}
         self.record, self.cells = record, {}
         self.finished = record.complete and not record.stopped
 
@@ -118,9 +122,10 @@ class Board:
                 raise BadInput(f"{paths[at]}: '{title}' is in {paths[titles.index(title)]}, too; a framework has one record")
         self.rows = self._rows()
         self.unfinished = [one.title for one in self.frameworks if not one.finished]
-        self.disagreements = [
-            (framework, one) for framework in self.frameworks for cell in framework.cells.values() for one in cell.disagreements
-        ]
+        cells = [(framework, cell) for framework in self.frameworks for cell in framework.cells.values()]
+        self.disagreements = [(framework, one) for framework, cell in cells for one in cell.disagreements]
+        self.undecided = [(framework, one) for framework, cell in cells for one in cell.undecided]
+        self.missing = [(framework, one) for framework, one in self.disagreements if one.cause is None] + self.undecided
         self.unexplained = sum(cell.unexplained for one in self.frameworks for cell in one.cells.values())
 
     def _framework(self, path):
@@ -139,9 +144,11 @@ class Board:
         cell.cases[verdict] += 1
         if verdict == "skip":
             cell.reason = cell.reason or result.reason
+        found = Disagreement(result.case, requirement, verdict, result.judgement, text(_what(result))[:400], result.repeat)
+        if verdict == "inconclusive":
+            cell.undecided.append(found)
         if verdict in ("fail", "warn"):
-            found = Disagreement(result.case, requirement, verdict, text(_what(result))[:400], result.repeat)
-            found.cause = next((one for one in self.causes if one.explains(framework.name, framework.version, result.case, requirement)), None)
+            found.cause = next((one for one in self.causes if one.explains(framework.name, framework.version, found)), None)
             if found.cause:
                 found.cause.matches += 1
             cell.disagreements.append(found)
@@ -188,9 +195,11 @@ class Board:
 
     def summary(self):
         kinds = Counter(one.cause.kind if one.cause else "unexplained" for _, one in self.disagreements)
-        words = ", ".join(f"{kinds[name]} {name}" for name in ("convention", "defect", "ours", "unexplained") if kinds[name])
+        words = ", ".join(f"{kinds[name]} {name}" for name in (*KINDS, "unexplained") if kinds[name])
         asked = f"{sum(row.asked for row in self.rows)} of {counted(len(self.rows), 'requirement')} asked"
         lines = [f"{counted(len(self.frameworks), 'framework')}, {asked}; {counted(len(self.disagreements), 'disagreement')}" + (f": {words}" if words else "")]
+        if self.undecided:
+            lines.append(f"no verdict, which nothing explains: {counted(len(self.undecided), 'case and requirement', 'cases and requirements')}")
         lines += [f"unfinished: {name}" for name in self.unfinished]
         lines += [f"'{one.id}' explains nothing now" for one in self.idle_causes]
         return "\n".join(lines)
@@ -211,9 +220,13 @@ class Board:
                 for row in self.rows
             ],
             "disagreements": [
-                {"framework": framework.title, "case": one.case, "requirement": one.requirement, "verdict": one.verdict,
+                {"framework": framework.title, "case": one.case, "requirement": one.requirement, "verdict": one.verdict, "judgement": one.judgement,
                  "what": one.what, "repeat": one.repeat, "cause": one.cause.id if one.cause else None}
                 for framework, one in self.disagreements
+            ],
+            "undecided": [
+                {"framework": framework.title, "case": one.case, "requirement": one.requirement, "judgement": one.judgement,
+                 "what": one.what, "repeat": one.repeat} for framework, one in self.undecided
             ],
             "causes": [{name: value for name, value in vars(one).items() if value not in ("", [])} for one in self.causes],
             "unexplained": self.unexplained,

@@ -4,10 +4,12 @@
     id = "pushsum-two-peers"            # unique
     framework = "FairScale"             # the subject's name in its record
     versions = ["0.4.13"]               # that were seen to disagree; another version has to be looked at
-    kind = "defect"                     # convention, defect (of the framework) or ours
+    kind = "defect"                     # convention, defect (of the framework), adapter (a limit of its adapter) or ours
     title = "PushSum frees messages that are still being sent"
     cases = ["gossip.trace.fair*"]      # ids of cases with * and ?; none: a defect that no case asks, shown beside the others
-    requirements = ["GOSSIP-0*"]        # optional: only these
+    requirements = ["GOSSIP-0*"]        # where there are cases: what of them it explains
+    verdict = ["fail", "crash"]         # optional: fail, refuse, hang, crash, flake, warn; without it fail and warn, so no crash
+    what = "* is not a tree*"           # optional: the first words of the failure, with * and ?
     text = "…"                          # what differs and why
     suite = "…"                         # of a convention: the source of the suite's rule
     framework_source = "…"              # of a convention or a defect: the source of the framework's
@@ -23,10 +25,12 @@ from ..options import BadInput, Failed
 KINDS = {
     "convention": ("title", "text", "suite", "framework_source"),
     "defect": ("title", "text", "framework_source", "reproduction"),
+    "adapter": ("title", "text"),
     "ours": ("title", "text"),
 }
-TEXTS = ("id", "framework", "kind", "title", "text", "suite", "framework_source", "reproduction")
-LISTS = ("versions", "cases", "requirements")
+TEXTS = ("id", "framework", "kind", "title", "text", "suite", "framework_source", "reproduction", "what")
+LISTS = ("versions", "cases", "requirements", "verdict")
+VERDICTS = ("fail", "refuse", "hang", "crash", "flake", "warn")
 
 
 @dataclass
@@ -36,7 +40,9 @@ class Cause:
     kind: str
     versions: list
     cases: list = field(default_factory=list)
-    requirements: list = field(default_factory=lambda: ["*"])
+    requirements: list = field(default_factory=list)
+    verdict: list = field(default_factory=lambda: ["fail", "warn"])
+    what: str = "*"
     title: str = ""
     text: str = ""
     suite: str = ""
@@ -47,12 +53,19 @@ class Cause:
     def is_of(self, framework, version):
         return self.framework == framework and any(fnmatch.fnmatchcase(version, one) for one in self.versions)
 
-    def explains(self, framework, version, case, requirement):
+    def explains(self, framework, version, found):
         return (
             self.is_of(framework, version)
-            and any(fnmatch.fnmatchcase(case, one.replace("[", "[[]")) for one in self.cases)
-            and any(fnmatch.fnmatchcase(requirement, one) for one in self.requirements)
+            and any(_fits(found.case, one) for one in self.cases)
+            and any(_fits(found.requirement, one) for one in self.requirements)
+            and found.judgement in self.verdict
+            and _fits(found.what, self.what)
         )
+
+
+def _fits(value, pattern):
+    """* and ? alone have a meaning."""
+    return fnmatch.fnmatchcase(value, pattern.replace("[", "[[]"))
 
 
 def _cause(where, row, folder):
@@ -70,9 +83,13 @@ def _cause(where, row, folder):
     kind = row.get("kind", "")
     if kind not in KINDS:
         raise BadInput(f"{where}: kind '{kind}'; it is {', '.join(KINDS)}")
-    for name in ("id", "framework", "versions", *(() if kind == "defect" else ("cases",)), *KINDS[kind]):
+    asked = ("cases", "requirements") if kind != "defect" or "cases" in row else ()
+    for name in ("id", "framework", "versions", *asked, *KINDS[kind]):
         if name not in row:
-            raise BadInput(f"{where}: {name} is missing; kind {kind} has {', '.join(KINDS[kind])}")
+            raise BadInput(f"{where}: {name} is missing; kind {kind} has {', '.join((*asked, *KINDS[kind]))}")
+    for one in row.get("verdict", []):
+        if one not in VERDICTS:
+            raise BadInput(f"{where}: verdict '{one}'; it is {', '.join(VERDICTS)}")
     if "reproduction" in row and not (folder / row["reproduction"]).is_file():
         raise BadInput(f"{where}: reproduction '{row['reproduction']}' is no file beside the table")
     return Cause(**row)

@@ -21,12 +21,11 @@ def render(board, title):
         + (report.TEMPLATES.parents[1] / "scoreboard" / "scoreboard.css").read_text("utf-8").strip()
     )
     script = Markup((report.TEMPLATES.parents[1] / "scoreboard" / "scoreboard.js").read_text("utf-8").strip())
-    missing = [(framework, one) for framework, one in board.disagreements if one.cause is None]
     return _template().render(
         board=board,
         title=report.cut(title, 200),
-        missing=missing[:MOST_UNEXPLAINED],
-        missing_count=len(missing),
+        missing=board.missing[:MOST_UNEXPLAINED],
+        missing_count=len(board.missing),
         by_id={one.id: one for one in board.causes},
         style=style,
         script=script,
