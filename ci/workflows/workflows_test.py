@@ -94,9 +94,9 @@ class Service:
         if installs and self.program in self.installed:
             (place / ".plumbline").symlink_to(self.installed[self.program])
             return True
-        # emulated devices in the place of GPUs
+        variables = {name: value.replace("cuda", "emulated") for name, value in {**QUICK, **variables}.items()}  # in the place of GPUs
         done = subprocess.run(["bash", "-e", "-c", line.replace("cuda", "emulated")], cwd=place, capture_output=True, text=True, timeout=600,
-                              env={**os.environ, **QUICK, **variables, "PLUMBLINE_WHEEL": str(self.wheel)})
+                              env={**os.environ, **variables, "PLUMBLINE_WHEEL": str(self.wheel)})
         self.output += f"[{job}] {line}\n{done.stdout}{done.stderr}"
         self.statuses[job].append(done.returncode)
         if installs and done.returncode == 0:
@@ -310,7 +310,7 @@ class Steps(unittest.TestCase):
     def test_bad_input_is_one_line(self):
         with tempfile.TemporaryDirectory() as folder:
             for words, status, why in (([], 2, "no step ''; there are install, check"), (["chekc"], 2, "no step 'chekc'"), (["install"], 2, "one wheel"),
-                                       (["check"], 2, "check ''; it is I/N"), (["check", "0/2"], 2, "check '0/2'"), (["base"], 2, "one address"),
+                                       (["check"], 2, "check ''; it is I/N"), (["check", "0/2"], 2, "check '0/2'"), (["check", "1/1"], 2, "two parts"), (["base"], 2, "one address"),
                                        (["base", "http://127.0.0.1:1/"], 3, "no answer from 'http://127.0.0.1:1/'"),
                                        (["merge"], 3, "no record results/check-I-N/run.jsonl"), (["gate"], 3, "no record results/bench/run.jsonl"),
                                        (["keep"], 3, "no record results/bench/run.jsonl"), (["summary"], 3, "no record in results/check")):

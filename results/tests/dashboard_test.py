@@ -41,15 +41,15 @@ GRAFANA_UNITS = {"seconds": "s", "bytes": "bytes", "bytes/second": "Bps"}
 
 QUICK = "--repetitions 2 --min-time 0.0001"
 BENCHMARKS = " ".join(f"--benchmark {name}" for name in (
-    "collectives.all_reduce", "gossip_throughput.rounds.exchange_on", "gossip_throughput.rounds.all_reduce", "gossip_throughput.step.*",
-    "scaler.agreement.resnet50.*", "scaler.unscale.bf16_to_f32", "memory.copy", "allreduce_fusion.resnet50.copy"))
+    "collectives.all_reduce", "gossip_throughput.rounds.complete.all", "gossip_throughput.step.base",
+    "scaler.agreement.resnet50.one_flag", "scaler.unscale.bf16_to_f32", "memory.copy", "allreduce_fusion.resnet50.copy"))
 TRAIN = "train --data-parallel 2 --batch 16"
 # A short run that writes each group of the table.
 RUNS = {
     "Runs": "check --backend local --filter collectives.barrier* --world-size 2",
     "Cases and requirements": "check --backend local --filter collectives.barrier* --world-size 2",
     "Measurements": f"bench --backend local --world-size 2 --sizes 1Ki --launches 2 {BENCHMARKS} {QUICK}",
-    "Sizes of buckets": "bench allreduce_fusion --model resnet50 --buckets 25MiB --rounds 4 --seconds 0.001",
+    "Sizes of buckets": "bench allreduce_fusion --model resnet50 --buckets 25MiB --rounds 2 --seconds 0.001",
     "Bubbles": "bench pipeline_bubble --schedule zb-h2 --schedule 1f1b --stages 2 --micro-batches 4 --repetitions 2 --metrics-of-ranks "
                "--durations F=0.002,I=0.002,W=0.002",
     "Bubbles on devices": "bench pipeline_bubble --libtorch --device emulated --schedule 1f1b --width 8 --rows 2 --repetitions 2",
