@@ -115,12 +115,13 @@ class Written(unittest.TestCase):
 
     @staticmethod
     def check_that_nothing_is_left_out(out):
-        """What a record has of a measurement is a row of the table."""
+        """What a record has of a measurement or of a step is a row of the table."""
         for line in map(json.loads, (out / "run.jsonl").read_text().splitlines()):
-            if line["type"] == "measurement":
-                for name in line["derived"]:
-                    name = "plumbline_benchmark_" + {"launches": "reductions"}.get(name, name)
-                    assert name in LABELS, f"{name} has no row in metrics.toml"
+            names = ["plumbline_benchmark_" + {"launches": "reductions"}.get(name, name) for name in line.get("derived", {})]
+            if line["type"] == "step":
+                names = ["plumbline_train_" + re.sub("_rank[0-9]+$", "", name) for name in line["values"] if not name.startswith("seconds_")]
+            for name in names:
+                assert name in LABELS, f"{name} has no row in metrics.toml"
 
     def test_every_group_has_a_run(self):
         self.assertEqual(list(RUNS), [group["title"] for group in TABLE["group"]])
