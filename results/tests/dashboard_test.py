@@ -193,6 +193,7 @@ class Prometheus:
                 pass
 
         self.source = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.source.handle_error = lambda *_: None  # Prometheus hangs up when it ends
         threading.Thread(target=self.source.serve_forever, daemon=True).start()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
