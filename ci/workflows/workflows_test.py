@@ -282,7 +282,7 @@ class Samples:
         ended = self.ran(service, "pull_request", "bench", FACTOR="1.05", SEED="30")
         self.assertEqual(ended, {self.bench: 1, self.bench.replace("cpu", "gpu"): 1}, service.output)
         table = service.summaries[self.bench].split("### Speed against the main branch")[1]
-        (row,) = [line for line in table.splitlines() if "slower (" in line]
+        (row,) = [line for line in table.splitlines() if "| slower " in line]
         self.assertIn("bytes=65536", row)
         self.assertRegex(row, r"\| \+[45]\.\d % \|")
 
