@@ -111,6 +111,12 @@ foreach(readme IN LISTS readmes pictures ITEMS results/averaging/digits.svg READ
   install(FILES ${readme} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
 endforeach()
 
+# What those READMEs offer to copy.
+install(FILES ci/workflows/github.yml ci/workflows/gitlab.yml DESTINATION ${CMAKE_INSTALL_DOCDIR}/ci/workflows)
+install(PROGRAMS ci/workflows/steps DESTINATION ${CMAKE_INSTALL_DOCDIR}/ci/workflows)
+install(FILES results/dashboard/plumbline.json results/dashboard/alerts.yml results/dashboard/alerts_test.yml
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/results/dashboard)
+
 # ci/package/deb makes a Debian package of all that. What its ELF files need becomes Depends, but for LibTorch, which no package of
 # Debian has in the version that training was built for: the module finds it in the Python of whoever runs it. Of MPI they need none.
 set(CPACK_GENERATOR DEB)

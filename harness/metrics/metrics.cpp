@@ -2,23 +2,44 @@
 
 #include <algorithm>
 #include <ctime>
+#include <regex>
 
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
+#include <toml++/toml.h>
 
 #include "harness/run/launches.hpp"
 #include "harness/run/summary.hpp"
+
+extern const std::string_view plumbline_metrics_text;  // metrics.toml
 
 namespace plumbline::metrics {
 namespace {
 
 using Labels = std::map<std::string, std::string>;
 
+// HELP of each metric, by name.
+const std::map<std::string, std::string>& helps() {
+  static const auto all = [] {
+    std::map<std::string, std::string> found;
+    const toml::table file = toml::parse(plumbline_metrics_text);
+    for (const toml::node& group : *file["group"].as_array())
+      for (const toml::node& metric : *group.as_table()->get_as<toml::array>("metric")) {
+        const toml::table& row = *metric.as_table();
+        found.emplace(row["name"].value_or(""), row["help"].value_or(""));
+      }
+    return found;
+  }();
+  return all;
+}
+
 class Exposition {
  public:
-  void set(const std::string& name, const std::string& help, const Labels& labels, double value) {
-    prometheus::BuildGauge().Name(name).Help(help).Register(registry_).Add(labels).Set(value);
+  // A value that the table does not describe is in the record alone.
+  void set(const std::string& name, const Labels& labels, double value) {
+    if (const auto help = helps().find(name); help != helps().end())
+      prometheus::BuildGauge().Name(name).Help(help->second).Register(registry_).Add(labels).Set(value);
   }
   [[nodiscard]] std::string text() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
 
@@ -48,12 +69,11 @@ void add_cases(const std::vector<record::Result>& results, const Labels& common,
     seconds[labels_of_case(result)] += result.seconds;
   }
   for (const auto& [key, count] : cases)
-    exposition.set("plumbline_cases", "Cases of the run, by verdict.",
-                   joined(joined(key.first, {{"verdict", key.second}}), common), count);
+    exposition.set("plumbline_cases", joined(joined(key.first, {{"verdict", key.second}}), common), count);
   for (const auto& [labels, sum] : seconds)
-    exposition.set("plumbline_cases_duration_seconds", "Time that the cases took.", joined(labels, common), sum);
+    exposition.set("plumbline_cases_duration_seconds", joined(labels, common), sum);
   for (const auto& [id, verdict] : run::requirement_verdicts(results))
-    exposition.set("plumbline_requirement", "1 for the verdict that a requirement has.",
+    exposition.set("plumbline_requirement",
                    joined({{"requirement", id}, {"verdict", std::string(name_of(verdict.judgement))}}, common), 1);
 }
 
@@ -78,13 +98,11 @@ Labels common_labels(const record::Run& run) {
 void add_run(const record::Run& run, const Labels& common, Exposition& exposition) {
   Labels versions{{"version", run.header.suite_version}};
   if (!run.header.profile_version.empty()) versions["profile_version"] = run.header.profile_version;
-  exposition.set("plumbline_build_info", "1, with the versions of the suite and of the profile.",
-                 joined(versions, common), 1);
-  exposition.set("plumbline_run_complete", "1 when the run came to its end.", common, run.complete ? 1 : 0);
-  exposition.set("plumbline_run_start_time_seconds", "When the run began, in seconds since 1970.", common,
-                 seconds_of(run.header.started));
-  exposition.set("plumbline_run_duration_seconds", "Duration of the run.", common, run.seconds);
-  exposition.set("plumbline_run_seed", "Seed of the random data.", common, static_cast<double>(run.header.seed));
+  exposition.set("plumbline_build_info", joined(versions, common), 1);
+  exposition.set("plumbline_run_complete", common, run.complete ? 1 : 0);
+  exposition.set("plumbline_run_start_time_seconds", common, seconds_of(run.header.started));
+  exposition.set("plumbline_run_duration_seconds", common, run.seconds);
+  exposition.set("plumbline_run_seed", common, static_cast<double>(run.header.seed));
 }
 
 void add_measurements(const record::Run& run, const Labels& common, Exposition& exposition) {
@@ -92,18 +110,28 @@ void add_measurements(const record::Run& run, const Labels& common, Exposition& 
   for (const record::Measurement& measurement : run.measurements) {
     if (measurement.labels.contains("rank") && !every_rank) continue;  // as many series as ranks
     const Labels labels = joined(joined({{"benchmark", measurement.benchmark}}, measurement.labels), common);
-    exposition.set("plumbline_benchmark_" + measurement.unit,
-                   "Median of the repetitions, the slowest rank of each; of several launches, of their medians.",
-                   labels, measurement.samples.empty() ? 0 : run::center_of(measurement));
+    exposition.set("plumbline_benchmark_" + measurement.unit, labels,
+                   measurement.samples.empty() ? 0 : run::center_of(measurement));
     if (!measurement.launches.empty()) {
-      exposition.set("plumbline_benchmark_launches", "Fresh groups of processes that measured it.", labels,
-                     static_cast<double>(measurement.launches.size()));
-      exposition.set("plumbline_benchmark_noisy", "1 where the host was too busy for the numbers to be believed.",
-                     labels, measurement.noisy.empty() ? 0 : 1);
+      exposition.set("plumbline_benchmark_launches", labels, static_cast<double>(measurement.launches.size()));
+      exposition.set("plumbline_benchmark_noisy", labels, measurement.noisy.empty() ? 0 : 1);
     }
-    for (const auto& [name, value] : measurement.derived)
-      exposition.set("plumbline_benchmark_" + name, "Derived from the median.", labels, value);
+    for (const auto& [name, value] : measurement.derived)  // "launches" are those of processes, above
+      exposition.set("plumbline_benchmark_" + (name == "launches" ? "reductions" : name), labels, value);
   }
+}
+
+// Ranks and phases, which a record has in the names of values, are labels.
+void add_step(const record::Step& step, const Labels& common, Exposition& exposition) {
+  static const std::regex of_rank("(.+)_rank([0-9]+)"), of_phase("seconds_(.+)");
+  exposition.set("plumbline_train_loss", common, step.loss);
+  for (const auto& [name, value] : step.values)
+    if (std::smatch found; std::regex_match(name, found, of_rank))
+      exposition.set("plumbline_train_" + found.str(1), joined({{"rank", found.str(2)}}, common), value);
+    else if (std::regex_match(name, found, of_phase))
+      exposition.set("plumbline_train_phase_seconds", joined({{"phase", found.str(1)}}, common), value);
+    else
+      exposition.set("plumbline_train_" + name, common, value);
 }
 
 }  // namespace
@@ -115,11 +143,8 @@ std::string to_prometheus(const record::Run& run) {
   add_cases(run::with_missing(run), common, exposition);
   add_measurements(run, common, exposition);
   if (!run.steps.empty()) {
-    exposition.set("plumbline_train_steps", "Steps of the training run.", common,
-                   static_cast<double>(run.steps.size()));
-    exposition.set("plumbline_train_loss", "Loss of the last step.", common, run.steps.back().loss);
-    for (const auto& [name, value] : run.steps.back().values)
-      exposition.set("plumbline_train_" + name, "Of the last step.", common, value);
+    exposition.set("plumbline_train_steps", common, static_cast<double>(run.steps.size()));
+    add_step(run.steps.back(), common, exposition);
   }
   return exposition.text();
 }

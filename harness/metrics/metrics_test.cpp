@@ -95,5 +95,33 @@ TEST(Metrics, HaveASeriesForEachRankOnlyOnDemand) {
   EXPECT_THAT(to_prometheus(run), HasSubstr("pipeline_bubble.rank"));
 }
 
+TEST(Metrics, HaveRanksAndPhasesOfTrainingAsLabels) {
+  record::Run run = run_of("backend local");
+  run.steps = {{.step = 3, .loss = 0.5, .values = {{"peak_bytes_rank1", 64}, {"seconds_train_epoch", 2}}}};
+  const std::string text = to_prometheus(run);
+  EXPECT_THAT(text, testing::ContainsRegex("plumbline_train_peak_bytes[{][^\n]*rank=\"1\"[^\n]*[}] 64\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("plumbline_train_phase_seconds[{][^\n]*phase=\"train_epoch\"[^\n]*[}] 2\n"));
+}
+
+TEST(Metrics, TellLaunchesOfProcessesFromThoseOfReductions) {
+  record::Run run = run_of("backend local");
+  run.measurements = {{.benchmark = "allreduce_fusion.resnet50.copy",
+                       .samples = {1, 1},
+                       .unit = "seconds",
+                       .derived = {{"launches", 161}},
+                       .launches = {{.samples = {1}}, {.samples = {1}}}}};
+  const std::string text = to_prometheus(run);
+  EXPECT_THAT(text, testing::ContainsRegex("plumbline_benchmark_launches[{][^\n]*[}] 2\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("plumbline_benchmark_reductions[{][^\n]*[}] 161\n"));
+}
+
+TEST(Metrics, AreThoseOfTheTable) {
+  record::Run run = run_of("backend local");
+  run.steps = {{.step = 3, .loss = 0.5, .values = {{"of_no_row", 1}}}};
+  const std::string text = to_prometheus(run);
+  EXPECT_THAT(text, HasSubstr("# HELP plumbline_train_loss Loss of the last step.\n"));
+  EXPECT_THAT(text, Not(HasSubstr("of_no_row")));
+}
+
 }  // namespace
 }  // namespace plumbline::metrics
