@@ -94,7 +94,7 @@ class Scene:
     def run(self, command, limit, **environment):
         return self.finish(self.start(command, **environment), limit)
 
-    def until(self, condition, limit=30):
+    def until(self, condition, limit=120):
         """What `condition` returns once it is true; raises where that takes too long."""
         end = time.monotonic() + limit
         while not (found := condition()):
@@ -128,8 +128,7 @@ class Scene:
 
     def workers(self, driver):
         """Ranks' processes on this host, in the order of their ids."""
-        return sorted(pid for pid in self.processes() if pid != driver.pid and b"\0worker\0" in command_of(pid) and command_of(pid)[:1] == b"/"
-                      and b"mpirun" not in command_of(pid).split(b"\0")[0])
+        return sorted(pid for pid in self.processes() if pid != driver.pid and is_rank(pid))
 
     # ---- what is left ----
 
@@ -215,6 +214,16 @@ def command_of(pid):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def is_rank(pid):
+    """Whether a driver has started it as a rank: no launcher."""
+    try:
+        started = b"\0PLUMBLINE_CONTROL=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    program = command_of(pid).split(b"\0")[0]
+    return started and not program.endswith((b"mpirun", b"mpiexec", b"orted", b"mpirun.openmpi", b"sh"))
 
 
 def state_of(pid):
