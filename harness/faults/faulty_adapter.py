@@ -47,7 +47,7 @@ def leave_processes():
     subprocess.Popen(["sleep", "90"], start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-BEFORE = {"killed_before_a_reply": die, "killed_inside_a_reply": half_a_reply, "stopped": stop, "stopped_and_continued": lambda: stop(1),
+BEFORE = {"killed_before_a_reply": die, "killed_inside_a_reply": half_a_reply, "stopped": stop, "stopped_and_continued": lambda: stop(1) if ASKED.count(3) == 1 else None,
           "slowed_1,000_times": lambda: time.sleep(0.2), "slowed": lambda: time.sleep(0.2), "out_of_address_space": eat_address_space,
           "leaves_processes": leave_processes, "killed_after_a_reply": lambda: None}
 
