@@ -26,6 +26,7 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 std::string printable(std::string text) {
+  std::ranges::replace(text, '\t', ' ');
   std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return text;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/cases.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/run/counted.hpp"
@@ -39,7 +40,7 @@ std::string indented(const std::string& text, std::size_t most_lines) {
   std::size_t count = 0;
   for (std::string line; std::getline(stream, line);) {
     if (++count > most_lines) return out + "        …\n";
-    out += "        " + line + "\n";
+    out += "        " + printable(line) + "\n";
   }
   return out;
 }
@@ -136,7 +137,8 @@ void Console::failure(const record::Result& result) {
   if (++failures_ > kMostFailuresShown && !is_first) return;
   const int colour = run::judge(result) == Judgement::warn ? kYellow : kRed;
   std::string text =
-      coloured(fmt::format("{:<5} {}", upper_case(name_of(run::judge(result))), title_of(result)), colour) + "\n";
+      coloured(printable(fmt::format("{:<5} {}", upper_case(name_of(run::judge(result))), title_of(result))), colour) +
+      "\n";
   text += indented(run::words_of(result), 12);
   if (requirements.size() > kMostSentencesShown)
     text += fmt::format("      of {} requirements: {} (plumbline explain ID prints one)\n", requirements.size(),
@@ -145,7 +147,7 @@ void Console::failure(const record::Result& result) {
     for (const std::string& id : requirements)
       if (const suite::Requirement* requirement = suite_.requirements.find(id))
         text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level), requirement->text);
-  text += fmt::format("      repeat: {}", result.repeat);
+  text += fmt::format("      repeat: {}", printable(result.repeat));
   line(text);
   if (failures_ == kMostFailuresShown)
     line("… of further failures only the first of each requirement is shown; the record has all");
@@ -183,11 +185,12 @@ void Console::summary(const record::Run& run, const std::string& folder) {
   }
   const bool good = run::exit_status(run) == 0;
   fmt::print("{}: {}, profile {}, seed {}: {} in {:.1f} s: {}\n",
-             coloured(good ? "OK" : "NOT OK", good ? kGreen : kRed), run.header.subject, run.header.profile,
+             coloured(good ? "OK" : "NOT OK", good ? kGreen : kRed), printable(run.header.subject), run.header.profile,
              run.header.seed, run::counted(results.size(), "case"), run.seconds, counts);
   fmt::print("requirements: {} of {} pass{}", passed, requirements.size(), others_in_words(requirements));
   if (not_run > 0) fmt::print("; {} not run to their end", not_run);
-  if (!run.stopped.empty()) fmt::print("\nstopped: {}; --resume --out {} runs the rest", run.stopped, folder);
+  if (!run.stopped.empty())
+    fmt::print("\nstopped: {}; --resume --out {} runs the rest", printable(run.stopped), folder);
   const bool nothing_ran = std::ranges::all_of(results, [](const record::Result& one) {
     return one.verdict == record::Verdict::skip || one.verdict == record::Verdict::error;
   });
@@ -195,7 +198,7 @@ void Console::summary(const record::Run& run, const std::string& folder) {
     const bool alike =
         std::ranges::all_of(results, [&](const record::Result& one) { return one.reason == results.front().reason; });
     fmt::print("\nnothing ran: a run without a result proves nothing{}",
-               alike && !results.empty() ? "; each case " + results.front().reason : "");
+               alike && !results.empty() ? "; each case " + printable(results.front().reason) : "");
     fmt::print("{}", other_profiles(suite_, run));
   }
   fmt::print("\nrecord: {}/run.jsonl ({} beside it)\n", folder, names_of_outputs(folder));

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/help.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/subject/modules.hpp"
@@ -21,7 +22,7 @@ namespace plumbline::cli {
 
 // What others than we threw (a full disk, no memory) is the machine's fault.
 int report(const std::exception& error) {
-  const std::string words = error.what();
+  const std::string words = printable(error.what());
   const bool of_print = words.starts_with("cannot write to file");  // fmt's, of standard output
   std::cerr << "plumbline: " << (of_print ? "cannot write to standard output" + words.substr(20) : words) << '\n';
   const bool usage =

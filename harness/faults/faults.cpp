@@ -5,12 +5,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -161,6 +163,85 @@ void write_garbage(std::size_t bytes) {
   std::fflush(stdout);
 }
 
+// ---- faults of the machine ----
+
+// What this process takes of the address space, in bytes.
+rlim_t address_space() {
+  unsigned long pages = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr || std::fscanf(file, "%lu", &pages) != 1) throw std::runtime_error("no /proc/self/statm");
+  std::fclose(file);
+  return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// Takes memory, and touches it, until there is none.
+void eat_memory() {
+  constexpr std::size_t kBlock = 32 << 20, kBlocks = 128;
+  std::vector<std::unique_ptr<char[]>> blocks;
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    blocks.push_back(std::make_unique_for_overwrite<char[]>(kBlock));
+    for (std::size_t byte = 0; byte < kBlock; byte += 4096) blocks.back()[byte] = 1;
+  }
+  ADD_FAILURE() << "4 GiB, and no limit";
+}
+
+// The same with what is left of the address space cut to 256 MiB.
+void eat_address_space() {
+  const rlim_t most = address_space() + (rlim_t{256} << 20);
+  const rlimit limit{most, most};
+  if (::setrlimit(RLIMIT_AS, &limit) != 0) throw std::runtime_error("no limit of the address space");
+  eat_memory();
+}
+
+// Rank 1 comes to each of some barriers after 1,000 times the time that one takes.
+void slow_down(Context& context) {
+  constexpr int kBefore = 200, kSlow = 10;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kBefore; ++i) context.world().barrier();
+  const auto slowness = (std::chrono::steady_clock::now() - begin) / kBefore * 1000;
+  for (int i = 0; i < kSlow; ++i) {
+    if (context.rank() == 1) std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(slowness, 500ms));
+    context.world().barrier();
+  }
+}
+
+// Rank 1 is killed inside the barrier, where it waits for rank 0.
+void die_inside(Context& context) {
+  if (context.rank() == 0) std::this_thread::sleep_for(600ms);
+  if (context.rank() == 1)
+    std::thread([] {
+      std::this_thread::sleep_for(200ms);
+      ::kill(::getpid(), SIGKILL);
+    }).detach();
+  context.world().barrier();
+}
+
+void add_checks_of_the_machine(Suite& suite) {
+  const auto add_one = [&](const std::string& name, std::function<void(Context&)> body, bool spoils = false) {
+    suite.add({.id = "faults." + name,
+               .verifies = {suite.requirements.find("HARNESS-901")->citation()},
+               .axes = {plumbline::suite::worlds({2})},
+               .limit = kLimit,
+               .spoils_group = spoils,
+               .body = std::move(body)});
+  };
+  add_one("killed_inside", die_inside);
+  add_one("killed_after", [](Context& context) {
+    context.world().barrier();
+    if (context.rank() == 1) ::kill(::getpid(), SIGKILL);
+  });
+  add_one("slowed", slow_down);
+  add_one("eats_memory", [](Context& context) {
+    if (context.rank() == 1) eat_memory();
+    context.world().barrier();
+  });
+  const auto eats_address_space = [](Context& context) {
+    if (context.rank() == 1) eat_address_space();
+    context.world().barrier();
+  };
+  add_one("eats_address_space", eats_address_space, true);
+}
+
 // Of worlds that the run of everything at once leaves out.
 void add_checks_of_two(Suite& suite) {
   const auto add_one = [&](const std::string& name, const std::string& requirement, std::vector<Axis> axes,
@@ -304,6 +385,7 @@ Suite make_suite() {
   add(suite, "z_pass", [](Context&) {});
   add_checks_with_state(suite);
   add_checks_of_two(suite);
+  add_checks_of_the_machine(suite);
   suite.add(std::vector{claims_bf16()});
   return suite;
 }

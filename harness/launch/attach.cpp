@@ -49,11 +49,12 @@ int status_of(pid_t child) {
 
 // ---- the file through which the ranks of a job find the driver ----
 
-// Written under another name and renamed: nobody reads half of it.
+// Written under another name and renamed: nobody reads half of it. It has the token: a file of ours alone, new.
 void write_file(const fs::path& file, const json& message) {
   const std::string text = message.dump() + "\n";
   const fs::path fresh = file.string() + ".new";
-  const int descriptor = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  ::unlink(fresh.c_str());
+  const int descriptor = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   const bool written =
       descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (descriptor >= 0) ::close(descriptor);

@@ -69,9 +69,18 @@ bool same_token(const std::string& mine, const std::string& theirs) {
   return difference == 0;
 }
 
-void set_quick(int descriptor) {
-  const int yes = 1;
-  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+// Messages go at once. A host that is gone, or a link that is cut, ends the connection within a minute at both ends:
+// without that a rank on another host would wait for its driver for hours.
+void set_up(int descriptor) {
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(descriptor, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 20);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 60'000);  // ms: of what was sent and not taken
 }
 
 // Sends all of it; false when the other end is gone. A peer that does not read for ten seconds counts as gone. Too long
@@ -160,7 +169,7 @@ void ControlServer::accept_all() {
       ::close(descriptor);
       continue;
     }
-    set_quick(descriptor);
+    set_up(descriptor);
     connections_.push_back(std::make_unique<Connection>(Connection{next_number_++, descriptor}));
   }
 }
@@ -228,7 +237,7 @@ ControlClient::ControlClient(const std::string& endpoint, const std::string& tok
         "cannot reach the driver at {}: {}; ranks on other hosts reach it where rank 0's host has an address "
         "that they see, given as --control-address",
         endpoint, std::strerror(errno)));
-  set_quick(descriptor_);
+  set_up(descriptor_);
   hello["type"] = "hello";
   hello["token"] = token;
   send(hello);

@@ -255,7 +255,11 @@ std::optional<std::string> WorkerGroup::end_of(int rank) {
     return children_[static_cast<std::size_t>(rank)]->ended();
   if (processes_ == 1) return launcher_ended();
   const auto process = pids_.find(rank);
-  return end_in_words_of_launcher(tail(), rank, process == pids_.end() ? 0 : process->second);
+  if (auto words = end_in_words_of_launcher(tail(), rank, process == pids_.end() ? 0 : process->second)) return words;
+  // A launcher that is killed takes its ranks with it, and says nothing.
+  if (const auto end = launcher_ended(); end && end->starts_with("was killed by"))
+    return fmt::format("ended with its launcher, which {},", *end);
+  return std::nullopt;
 }
 
 std::optional<std::string> WorkerGroup::launcher_ended() {

@@ -179,7 +179,7 @@ fs::path scratch_parent() {
 
 // Whoever holds the lock lives; a folder whose lock is free belongs to a dead process.
 int lock_folder(const fs::path& folder) {
-  const int lock = ::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int lock = ::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
   if (lock >= 0) ::close(lock);
   return -1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -44,6 +45,13 @@ bool decides_behaviour(std::string_view variable) {
   for (const std::string_view prefix : prefixes)
     if (variable.starts_with(prefix)) return true;
   return variable == "CUDA_VISIBLE_DEVICES" || variable == "LD_PRELOAD";
+}
+
+// Whether the value may be a secret, by the words of the name.
+bool may_be_secret(std::string name) {
+  constexpr std::array<std::string_view, 7> words{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "KEY", "AUTH"};
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return std::ranges::any_of(words, [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
 
 int usable_cores() {
@@ -109,7 +117,9 @@ nlohmann::json capture_environment() {
   nlohmann::json& variables = environment["variables"] = nlohmann::json::object();
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text(*entry);
-    if (decides_behaviour(text)) variables[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
+    if (!decides_behaviour(text)) continue;
+    const std::string name = text.substr(0, text.find('='));
+    variables[name] = may_be_secret(name) ? "(withheld)" : text.substr(std::min(text.size(), name.size() + 1));
   }
   return environment;
 }

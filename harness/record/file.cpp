@@ -63,7 +63,7 @@ Writer::Writer(const fs::path& folder, const Header& header)
         return folder;
       }()) {
   fresh_ = path_.string() + ".new";
-  file_ = ::open(fresh_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  file_ = ::open(fresh_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (file_ < 0) refuse("write", errno);
   append(header);
 }
@@ -185,8 +185,19 @@ Run read(const fs::path& file) {
 
 namespace {
 
+// Whether somebody else may have put a link into a folder that all can write, as the kernel's protected_symlinks asks.
+bool is_strangers_link(const fs::path& file) {
+  struct stat link{}, folder{};
+  const fs::path parent = file.has_parent_path() ? file.parent_path() : ".";
+  if (::lstat(file.c_str(), &link) != 0 || !S_ISLNK(link.st_mode) || ::stat(parent.c_str(), &folder) != 0) return false;
+  return (folder.st_mode & S_IWOTH) != 0 && link.st_uid != ::geteuid() && link.st_uid != folder.st_uid;
+}
+
 // Where a link leads, or the file itself.
 fs::path target_of(const fs::path& file) {
+  if (is_strangers_link(file))
+    throw RuntimeFailure(
+        fmt::format("cannot write '{}': it is another user's link in a folder that all can write", file.string()));
   std::error_code error;
   const fs::path target = fs::is_symlink(file, error) ? fs::weakly_canonical(file, error) : file;
   if (error == std::errc::no_such_file_or_directory) return file;
@@ -221,7 +232,7 @@ void write_file(const fs::path& file, const std::string& text) {
     return;
   }
   const fs::path fresh = target.string() + ".new";
-  const int descriptor = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int descriptor = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (descriptor < 0) refuse(errno);
   if (exists) (void)::fchmod(descriptor, there.st_mode & 07777);
   try {

@@ -7,7 +7,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "harness/record/environment.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/support/temporary_folder.hpp"
@@ -199,6 +201,45 @@ TEST_F(Record, IsWrittenToWhatStandsThere) {
   fs::create_symlink("/dev/null", folder_ / "null");
   write_file(folder_ / "null", "text");
   EXPECT_TRUE(fs::is_character_file(folder_ / "null"));
+}
+
+// Somebody who can write the folder must not choose which file of ours is overwritten.
+TEST_F(Record, IsNotBegunThroughALink) {
+  const auto kept = folder_ / "kept.txt";
+  std::ofstream(kept) << "mine";
+  for (const char* name : {"run.jsonl.new", "junit.xml.new"}) fs::create_symlink(kept, folder_ / name);
+  EXPECT_THAT(words_of<RuntimeFailure>([&] { Writer(folder_, header({"a"})); }), HasSubstr("cannot write"));
+  EXPECT_THAT(words_of<RuntimeFailure>([&] { write_file(folder_ / "junit.xml", "text"); }), HasSubstr("cannot write"));
+  EXPECT_EQ(fs::file_size(kept), 4u);
+}
+
+TEST_F(Record, IsNotWrittenThroughAnotherUsersLinkInAFolderOfAll) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only the superuser can make another user's link";
+  const auto kept = folder_ / "kept.txt", shared = folder_ / "shared", link = shared / "junit.xml";
+  std::ofstream(kept) << "mine";
+  fs::create_directory(shared);
+  fs::permissions(shared, fs::perms::all | fs::perms::sticky_bit);
+  fs::create_symlink(kept, link);
+  ASSERT_EQ(::lchown(link.c_str(), 65534, 65534), 0);
+  EXPECT_THAT(words_of<RuntimeFailure>([&] { write_file(link, "text"); }), HasSubstr("another user's link"));
+  EXPECT_EQ(fs::file_size(kept), 4u);
+  fs::permissions(shared, fs::perms::owner_all);
+  write_file(link, "text of ours");
+  EXPECT_EQ(fs::file_size(kept), 12u) << "in a folder of our own links are ours";
+}
+
+TEST(Environment, HasOnlyVariablesThatDecideWhatASubjectDoesAndNoSecret) {
+  ::setenv("ACME_PASSWORD", "hush", 1);
+  ::setenv("AWS_SECRET_ACCESS_KEY", "hush", 1);
+  ::setenv("OMPI_MCA_auth_token", "hush", 1);
+  ::setenv("UCX_TOKEN", "hush", 1);
+  ::setenv("NCCL_ALGO", "Ring", 1);
+  const nlohmann::json environment = capture_environment();
+  EXPECT_THAT(environment.dump(), testing::Not(HasSubstr("hush")));
+  const auto& variables = environment.at("variables");
+  EXPECT_FALSE(variables.contains("ACME_PASSWORD"));
+  EXPECT_EQ(variables.at("UCX_TOKEN"), "(withheld)");
+  EXPECT_EQ(variables.at("NCCL_ALGO"), "Ring");
 }
 
 TEST_F(Record, KeepsWhyItWasStoppedUntilItIsResumed) {

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "harness/expectations/expectations.hpp"
 #include "harness/expectations/facts.hpp"
@@ -529,6 +530,27 @@ TEST_F(Folder, WhatIsMissingOrTooMuchIsNamed) {
   }
   std::ofstream(folder_ / "statement.json") << "{";
   EXPECT_THAT(verify().problems, Contains(HasSubstr("statement.json: it is no JSON")));
+}
+
+// What an archive may carry: links, pipes and names that lead out of the folder. Nothing outside is read.
+TEST_F(Folder, WhatLeadsOutOfItIsNamedAndNotRead) {
+  const fs::path outside = temporary_.path() / "outside";
+  fs::rename(folder_ / "junit.xml", outside);
+  fs::create_symlink(outside, folder_ / "junit.xml");
+  EXPECT_THAT(verify().problems, ElementsAre("junit.xml: it is no part of a statement"));
+  fs::remove(folder_ / "junit.xml");
+  ASSERT_EQ(::mkfifo((folder_ / "junit.xml").c_str(), 0600), 0);
+  EXPECT_THAT(verify().problems, ElementsAre("junit.xml: it is no part of a statement"));
+  fs::remove(folder_ / "junit.xml");
+  fs::rename(outside, folder_ / "junit.xml");
+  EXPECT_THAT(verify().problems, IsEmpty());
+  std::ofstream(folder_ / "SHA256SUMS", std::ios::app) << std::string(64, '0') << "  ../../outside\n";
+  EXPECT_THAT(verify().problems, ElementsAre("../../outside: it is missing, and SHA256SUMS lists it"));
+  renew_sums();
+  fs::rename(folder_ / "run.jsonl", outside);
+  fs::create_symlink(outside, folder_ / "run.jsonl");
+  EXPECT_THAT(verify().problems,
+              testing::UnorderedElementsAre("run.jsonl: it is no part of a statement", "run.jsonl: it is missing"));
 }
 
 TEST_F(Folder, OfAnotherVersionOrDayDoesNotHold) {

@@ -171,6 +171,7 @@ def _list(given):
         rows = [[one.id, one.started, str(one.header.get("command")), str(one.header.get("subject")), "" if one.complete else "unfinished",
                  " ".join(f"{key}={value}" for key, value in one.header.get("labels", {}).items())] for one in found]
         if rows:
+            rows = [[series_of.printable(cell) for cell in row] for row in rows]
             print("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
                             for widths in [[max(map(len, column)) for column in zip(*rows)]] for row in rows))
         print(f"{len(found)} records in {given.store}")
@@ -181,10 +182,11 @@ def _show(given):
     from . import tables
     kept = find(given.store, given.id)
     record = series_of.read_record(kept.path)
-    print(f"{kept.told()}\nfile: {kept.path}\nsubject: {kept.header.get('subject')}\n"
-          f"command: {' '.join(map(str, kept.header.get('arguments', [])))}\n"
-          f"machine: {', '.join(f'{key} {value}' for key, value in record.machine.items())}\n"
-          f"{'complete' if kept.complete else 'unfinished'}")
+    facts = [kept.told(), f"file: {kept.path}", f"subject: {kept.header.get('subject')}",
+             f"command: {' '.join(map(str, kept.header.get('arguments', [])))}",
+             f"machine: {', '.join(f'{key} {value}' for key, value in record.machine.items())}",
+             "complete" if kept.complete else "unfinished"]
+    print("\n".join(map(series_of.printable, facts)))
     rows = [[one.name, tables.value_text(_center(one), one.unit), str(len(one.launches)), one.noisy] for one in
             sorted(record.series.values(), key=series_of.order)]
     if rows:
