@@ -7,6 +7,7 @@
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/words.hpp"
 
 namespace plumbline::conformance {
 
@@ -258,6 +259,35 @@ void no_longer_than_others(Context& context) {
       [&](const Wanted& wanted, const Schedule& schedule) { return problem_of_length(context, wanted, schedule); });
 }
 
+// Whole backwards are faster than their halves, as they are where a stage's activations are computed again.
+void no_longer_with_whole_backwards(Context& context) {
+  const int chunks = static_cast<int>(context.parameters().number("chunks"));
+  Random random(context.seed());
+  for (int trial = 0; trial < 15; ++trial) {
+    Wanted wanted = draw(random, chunks, "some");
+    const double whole = random.between(1, 4);
+    wanted.times.of_action = [whole, times = wanted.times](const schedules::Action& action) {
+      return action.kind == schedules::ActionKind::forward           ? times.forward
+             : action.kind == schedules::ActionKind::backward        ? whole
+             : action.kind == schedules::ActionKind::input_gradient  ? times.input_gradient
+             : action.kind == schedules::ActionKind::weight_gradient ? times.weight_gradient
+                                                                     : 0;
+    };
+    json args = question_of_wanted(wanted);
+    args["durations"]["B"] = whole;
+    const std::string problem = problem_of(context.adapter(), "schedules.generate", args, [&](const json& result) {
+      return problem_of_answer(result, wanted.shape, [&](const PlanShape& shape, const Schedule& schedule) {
+        std::string words = problem_of_work(shape, schedule);
+        if (!words.empty()) return words;
+        if (const double told = result.at("makespan"), takes = run_of(schedule, wanted.times).makespan; told != takes)
+          return fmt::format("it takes {} s, and {} s are answered", takes, told);
+        return problem_of_length(context, wanted, schedule);
+      });
+    });
+    if (!problem.empty()) return report_words(args.dump() + ": " + problem);
+  }
+}
+
 void says_the_least_limit(Context& context) {
   const int chunks = static_cast<int>(context.parameters().number("chunks"));
   const Wanted least{
@@ -270,6 +300,15 @@ void says_the_least_limit(Context& context) {
     if (answer.kind != "invalid_argument" || answer.message.find(std::to_string(chunks)) == std::string::npos)
       return report_words(fmt::format("{} is refused without the least limit, {}: {}: {}", args.dump(), chunks,
                                       answer.kind, answer.message));
+  }
+  for (int low = 0; low < least.shape.ranks; ++low) {
+    json limits(static_cast<std::size_t>(least.shape.ranks), 20);
+    limits[static_cast<std::size_t>(low)] = chunks - 1;
+    args["memory_limit"] = limits;
+    const Answer answer = answer_to(context.adapter(), "schedules.generate", args);
+    if (answer.kind != "invalid_argument" || !has_word(answer.message, std::to_string(chunks)))
+      return report_words(
+          fmt::format("{} is not refused with the least limit, {}: {}", args.dump(), chunks, answer.message));
   }
   report_words(problem_of(context.adapter(), "schedules.generate", question_of_wanted(least),
                           [&](const json& result) { return problem_of_answer(result, least.shape, problem_of_work); }));
@@ -292,14 +331,15 @@ void add_automatic_checks(suite::Suite& suite) {
   add("less_memory", "SCHED-067@7ef1", {{"schedule", {"v-half", "v-min"}}}, less_memory,
       {"schedules.generate", "schedule", {}, "schedule"});
   add("within_the_limit", "SCHED-068@aac5", {chunks, {"limit", {"least", "some", "all"}}}, within_the_limit);
-  add("no_longer_than_others", "SCHED-069@e124", {chunks}, no_longer_than_others,
-      {"schedules.generate",
-       "schedule",
-       {},
-       "chunks",
-       {{"1", {"1f1b", "auto", "gpipe", "interleaved", "interleaved-zero-bubble", "looped-bfs", "zb-h1", "zb-h2"}},
-        {"2",
-         {"auto", "dualpipev", "interleaved", "interleaved-zero-bubble", "looped-bfs", "v-half", "v-min", "zbv"}}}});
+  const AskedOption others{
+      "schedules.generate",
+      "schedule",
+      {},
+      "chunks",
+      {{"1", {"1f1b", "auto", "gpipe", "interleaved", "interleaved-zero-bubble", "looped-bfs", "zb-h1", "zb-h2"}},
+       {"2", {"auto", "dualpipev", "interleaved", "interleaved-zero-bubble", "looped-bfs", "v-half", "v-min", "zbv"}}}};
+  add("no_longer_than_others", "SCHED-069@e124", {chunks}, no_longer_than_others, others);
+  add("no_longer_with_whole_backwards", "SCHED-069@e124", {chunks}, no_longer_with_whole_backwards, others);
   add("says_the_least_limit", "SCHED-070@fc73", {chunks}, says_the_least_limit);
   const suite::Axis limits{"limit", {"least", "some", "all"}};
   add("within_each_limit", "SCHED-068@aac5", {chunks, limits}, within_each_limit);

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "conformance/schedules/plans.hpp"
+#include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
@@ -319,6 +320,29 @@ void streams(Context& context) {
   report_words(search(property, context.seed(), trials));
 }
 
+// No stage, no such number of micro-batches, or more steps than anybody asks for.
+void no_streams(Context& context) {
+  static const std::map<std::string, StreamQuestion> questions{{"no_ranks", {"TrainSchedule", 0, 2}},
+                                                               {"negative_ranks", {"InferenceSchedule", -1, 2}},
+                                                               {"negative_micro_batches", {"InferenceSchedule", 2, -1}},
+                                                               {"data_parallel_stages", {"DataParallelSchedule", 2, 2}},
+                                                               {"data_parallel_empty", {"DataParallelSchedule", 1, 0}},
+                                                               {"too_many", {"TrainSchedule", 8192, 1}}};
+  const StreamQuestion& asked = questions.at(context.parameters().text("fault"));
+  report_words(
+      problem_of_refusal(context.adapter(), "schedules.instruction_stream",
+                         {{"schedule", asked.schedule}, {"pp", asked.stages}, {"microbatches", asked.micro_batches}}));
+}
+
+// A pipeline of one stage and no micro-batches has no step.
+void empty_stream(Context& context) {
+  const std::string& schedule = context.parameters().text("schedule");
+  const json args{{"convention", "deepspeed"}, {"schedule", schedule}, {"pp", 1}, {"microbatches", 0}};
+  report_words(problem_of(context.adapter(), "schedules.instruction_stream", args, [](const json& result) {
+    return first_difference(json::array(), result.at("stages").at(0).at("steps"), "steps");
+  }));
+}
+
 // ---- traces that name peers ----
 
 // One cell of a trace: a computation, or messages that are posted together.
@@ -534,6 +558,51 @@ void traces(Context& context) {
   report_words(search(property, context.seed(), trials));
 }
 
+// Megatron-LM's groups: at least as many micro-batches as ranks, at most all, and the last one is full or has as many.
+bool is_group(int ranks, int micro_batches, int group) {
+  if (group < ranks || group > micro_batches) return false;
+  return micro_batches % group == 0 || micro_batches % group >= ranks;
+}
+
+void no_traces(Context& context) {
+  const std::string& fault = context.parameters().text("fault");
+  json args{{"schedule", "interleaved"}, {"pp", 2}, {"microbatches", 4}, {"stages_per_rank", 2}};
+  if (fault == "group") {
+    for (int ranks = 2; ranks <= 4; ++ranks)
+      for (int micro_batches = 1; micro_batches <= 9; ++micro_batches)
+        for (int group = 0; group <= 10; ++group) {
+          if (is_group(ranks, micro_batches, group)) continue;
+          args.update({{"pp", ranks}, {"microbatches", micro_batches}, {"microbatch_group_size", group}});
+          const std::string problem = problem_of_refusal_beside_answers(context.adapter(), "schedules.trace", args);
+          if (!problem.empty()) return report_words(problem);
+        }
+    return;
+  }
+  if (fault == "one_rank") args["pp"] = 1;
+  if (fault == "no_ranks") args["pp"] = 0;
+  if (fault == "no_micro_batches") args["microbatches"] = 0;
+  if (fault == "no_chunks") args["stages_per_rank"] = 0;
+  report_words(problem_of_refusal(context.adapter(), "schedules.trace", args));
+}
+
+void grouped_traces(Context& context) {
+  for (int ranks = 2; ranks <= 4; ++ranks)
+    for (int micro_batches = ranks; micro_batches <= 9; ++micro_batches)
+      for (int group = ranks; group <= micro_batches; ++group)
+        for (const bool forward_only : {false, true}) {
+          if (!is_group(ranks, micro_batches, group)) continue;
+          const PlanShape shape{
+              .schedule = "interleaved", .ranks = ranks, .micro_batches = micro_batches, .chunks = 2 + group % 2};
+          const json args{{"schedule", "interleaved"},     {"pp", ranks},
+                          {"microbatches", micro_batches}, {"stages_per_rank", shape.chunks},
+                          {"forward_only", forward_only},  {"microbatch_group_size", group}};
+          const std::string problem = problem_of(context.adapter(), "schedules.trace", args, [&](const json& result) {
+            return problem_of_reading([&] { return Traces(result.at("trace"), shape, forward_only).problem(); });
+          });
+          if (!problem.empty()) return report_words(args.dump() + ": " + problem);
+        }
+}
+
 // ---- rows that are loaded ----
 
 json loading(const PlanShape& shape, const json& rows) {
@@ -603,6 +672,11 @@ json wrong_rows(const std::string& fault) {
   if (fault == "two_places") return {"0F0,0F1,0B0,0B1", "1F0,1B0,0F1,1F1,1B1"};
   if (fault == "unknown_stage") return {"0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1,2F0"};
   if (fault == "too_few_ranks") return {"0F0,0F1,0B0,0B1"};
+  if (fault == "too_many_ranks") return {"0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1", ""};
+  if (fault == "unknown_micro_batch") return {"0F0,0F2,0B0,0B2", "1F0,1B0,1F2,1B2"};
+  if (fault == "one_more") return {"0F0,0F1,0F2,0B0,0B1,0B2", "1F0,1B0,1F1,1B1,1F2,1B2"};
+  if (fault == "message") return {"0F0,0SEND_F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"};
+  if (fault == "reduction") return {"0F0,0F1,0B0,0B1,0REDUCE_GRAD", "1F0,1B0,1F1,1B1"};
   if (fault == "circle") return {"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"};
   return {"0F0,0F1,0B0,0X1", "1F0,1B0,1F1,1B1"};
 }
@@ -611,6 +685,45 @@ void does_not_load(Context& context) {
   const PlanShape shape{.schedule = "1f1b", .ranks = 2, .micro_batches = 2, .chunks = 1};
   report_words(problem_of_refusal(context.adapter(), "schedules.load_csv",
                                   loading(shape, wrong_rows(context.parameters().text("fault")))));
+}
+
+// Of no ranks, stages or micro-batches, and of rows that fit them.
+void loads_no_shape(Context& context) {
+  const std::string& fault = context.parameters().text("fault");
+  PlanShape shape{.schedule = "1f1b", .ranks = 1, .micro_batches = 1, .chunks = 1};
+  json rows{"0F0,0B0"};
+  if (fault == "no_ranks") shape.ranks = 0, rows = json::array();
+  if (fault == "negative_ranks") shape.ranks = -1, shape.chunks = -1, rows = json::array();
+  if (fault == "no_stages") shape.chunks = 0, rows = {""};
+  if (fault == "no_micro_batches") shape.micro_batches = 0, rows = {""};
+  if (fault == "huge") shape.chunks = (1 << 20) + 1;
+  report_words(problem_of_refusal(context.adapter(), "schedules.load_csv", loading(shape, rows)));
+}
+
+// A right plan in any order is loaded; without one of its computations it is not.
+void loads_nothing_less(Context& context) {
+  Random random(context.seed());
+  int asked = 0;
+  for (int trial = 0; trial < 400 && asked < 60; ++trial) {
+    const schedules::Schedule plan = random_plan(random, false);
+    const auto ranks = static_cast<int>(plan.ranks.size());
+    if (plan.stages % ranks != 0) continue;
+    ++asked;
+    const PlanShape shape{
+        .schedule = "any", .ranks = ranks, .micro_batches = plan.micro_batches, .chunks = plan.stages / ranks};
+    const std::string problem = problem_of(
+        context.adapter(), "schedules.load_csv", loading(shape, rows_of(plan)),
+        [&](const json& result) { return problem_of_reading([&] { return problem_of_loading(plan, result); }); });
+    if (!problem.empty()) return report_words(loading(shape, rows_of(plan)).dump() + ": " + problem);
+    schedules::Schedule less = plan;
+    auto& row = less.ranks[static_cast<std::size_t>(random.between(0, ranks - 1))];
+    if (row.empty()) continue;
+    row.erase(row.begin() + random.between(0, static_cast<int>(row.size()) - 1));
+    const std::string answered =
+        problem_of_refusal_beside_answers(context.adapter(), "schedules.load_csv", loading(shape, rows_of(less)));
+    if (!answered.empty()) return report_words(answered);
+  }
+  if (asked < 30) report_words(fmt::format("only {} plans were asked for", asked));
 }
 
 // ---- forms of real size ----
@@ -668,6 +781,37 @@ void add_form_checks(suite::Suite& suite) {
   add("traces", "SCHED-115@8bc1", {"schedules.trace"},
       {{"schedule", {"1F1B", "interleaved"}}, {"direction", {"forward", "both"}}}, traces, nullptr,
       {{"schedules.trace", "schedule", {}, "schedule"}});
+  add("no_streams", "SCHED-129@bf9d", {"schedules.instruction_stream"},
+      {{"fault",
+        {"no_ranks", "negative_ranks", "negative_micro_batches", "data_parallel_stages", "data_parallel_empty",
+         "too_many"}}},
+      no_streams, nullptr,
+      {{"schedules.instruction_stream",
+        "schedule",
+        {},
+        "fault",
+        {{"no_ranks", {"TrainSchedule"}},
+         {"negative_ranks", {"InferenceSchedule"}},
+         {"negative_micro_batches", {"InferenceSchedule"}},
+         {"data_parallel_stages", {"DataParallelSchedule"}},
+         {"data_parallel_empty", {"DataParallelSchedule"}},
+         {"too_many", {"TrainSchedule"}}}}});
+  suite.add({.id = "schedules.forms.empty_stream",
+             .verifies = {"SCHED-029@9328"},
+             .door = Door::adapter,
+             .axes = {{"schedule", {"TrainSchedule", "InferenceSchedule"}}},
+             .operations = {"schedules.instruction_stream"},
+             .convention = "deepspeed",
+             .options = options_of({{"schedules.instruction_stream", "schedule", {}, "schedule"}}),
+             .body = empty_stream});
+  add("no_traces", "SCHED-129@bf9d", {"schedules.trace"},
+      {{"fault", {"one_rank", "no_ranks", "no_micro_batches", "no_chunks", "group"}}}, no_traces, nullptr,
+      {{"schedules.trace", "schedule", {"interleaved"}}});
+  add("grouped_traces", "SCHED-115@8bc1", {"schedules.trace"}, {}, grouped_traces, nullptr,
+      {{"schedules.trace", "schedule", {"interleaved"}}});
+  add("loads_no_shape", "SCHED-116@a93e", {"schedules.load_csv"},
+      {{"fault", {"no_ranks", "negative_ranks", "no_stages", "no_micro_batches", "huge"}}}, loads_no_shape);
+  add("loads_nothing_less", "SCHED-116@a93e", {"schedules.load_csv"}, {}, loads_nothing_less);
   add("loads", "SCHED-116@a93e", {"schedules.generate", "schedules.load_csv"},
       {{"schedule",
         {"gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "interleaved-zero-bubble", "zbv", "dualpipev"}},
@@ -676,7 +820,8 @@ void add_form_checks(suite::Suite& suite) {
   add("does_not_load", "SCHED-116@a93e", {"schedules.load_csv"},
       {{"fault",
         {"backward_first", "weight_gradient_first", "lost_forward", "lost_weight_gradient", "two_places",
-         "unknown_stage", "too_few_ranks", "circle", "no_action"}}},
+         "unknown_stage", "too_few_ranks", "circle", "no_action", "too_many_ranks", "unknown_micro_batch", "one_more",
+         "message", "reduction"}}},
       does_not_load);
   const auto add_streams = [&](const char* requirement, const char* convention) {
     const char* const stream = "schedules.instruction_stream";

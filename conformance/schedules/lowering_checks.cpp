@@ -144,16 +144,15 @@ void nobody_waits_for_ever(Context& context) {
 // A rank goes on when what it has posted has come: a receive that is posted ahead of its turn holds up what stands
 // behind it. Where the orders of two ranks cross (ZB-H2, the schedules that turn round) some have to be. Whole numbers,
 // so that times are exact.
-void holds_nobody_up(Context& context) {
-  judge_lowered(context, [](const PlanShape&, const Schedule& computations, const Schedule& lowered) -> std::string {
-    for (const Times& times : {Times{}, Times{.forward = 2, .input_gradient = 3, .weight_gradient = 1}}) {
-      const double alone = run_of(computations, times).makespan, in_line = makespan_in_line(lowered, times);
-      if (in_line < 0) return "ranks wait for each other";
-      if (in_line > alone) return fmt::format("the last rank ends at {} instead of {}", in_line, alone);
-    }
-    return {};
-  });
+std::string no_longer_than_alone(const PlanShape&, const Schedule& computations, const Schedule& lowered) {
+  for (const Times& times : {Times{}, Times{.forward = 2, .input_gradient = 3, .weight_gradient = 1}}) {
+    const double alone = run_of(computations, times).makespan, in_line = makespan_in_line(lowered, times);
+    if (in_line < 0) return "ranks wait for each other";
+    if (in_line > alone) return fmt::format("the last rank ends at {} instead of {}", in_line, alone);
+  }
+  return {};
 }
+void holds_nobody_up(Context& context) { judge_lowered(context, no_longer_than_alone); }
 
 // Each rank pair's messages of a direction, as the sides have them.
 std::string order_of_messages(const Schedule& lowered) {
@@ -196,6 +195,21 @@ std::string told_ahead(const Schedule& lowered, bool each) {
       if (told != (each ? lowered.micro_batches : 1)) return fmt::format("stage {} has {} shapes", mine, told);
     }
   return {};
+}
+
+// Shapes that are sent with the messages make no rank wait longer.
+void shapes_hold_nobody_up(Context& context) {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int micro_batches : {ranks, 2 * ranks}) {
+      const std::string& schedule = context.parameters().text("schedule");
+      const PlanShape shape{.schedule = schedule,
+                            .ranks = ranks,
+                            .micro_batches = micro_batches,
+                            .chunks = schedule == "interleaved" ? 2 : 1};
+      const std::string problem = problem_of_lowering(
+          context.adapter(), shape, {{"metadata", context.parameters().text("metadata")}}, no_longer_than_alone);
+      if (!problem.empty()) return report_words(problem);
+    }
 }
 
 void judge_metadata(Context& context, const std::function<std::string(const Schedule& lowered, bool each)>& judge) {
@@ -390,6 +404,11 @@ void refuses_no_plan(Context& context) {
   const std::string& fault = context.parameters().text("fault");
   json args{{"compute_only", {"0F0,0B0", "1F0,1B0"}}, {"stage_to_rank", {0, 1}}, {"num_stages", 2}};
   if (fault == "twice") args["compute_only"] = {"0F0,0F0,0B0", "1F0,1B0"};
+  if (fault == "twice_back") args["compute_only"] = {"0F0,0B0", "1F0,1B0,1B0"};
+  if (fault == "twice_on_a_rank") args.update({{"compute_only", {"0F0,0F0,1F0,1B0,0B0"}}, {"stage_to_rank", {0, 0}}});
+  if (fault == "twice_with_shapes") args.update({{"compute_only", {"0F0,0F0,0B0", "1F0,1B0"}}, {"metadata", "each"}});
+  if (fault == "twice_out_of_order")
+    args.update({{"compute_only", {"0F0,0F1,0F1,0B1,0B0", "1F1,1B1,1F0,1B0"}}, {"metadata", "once"}});
   if (fault == "places_too_few") args["stage_to_rank"] = {0};
   if (fault == "place_outside") args["stage_to_rank"] = {0, 2};
   if (fault == "cell") args["compute_only"] = {"0F0,0X0", "1F0,1B0"};
@@ -398,6 +417,8 @@ void refuses_no_plan(Context& context) {
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 200));
   if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);
 }
+
+bool every_case(const suite::Parameters&) { return true; }  // names its schedule
 
 }  // namespace
 
@@ -427,13 +448,19 @@ void add_lowering_checks(suite::Suite& suite) {
   add("holds_nobody_up", "SCHED-060@f082",
       {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, micro_batches_axis()}, holds_nobody_up,
       some_allowed);
+  add("shapes_hold_nobody_up", "SCHED-060@f082",
+      {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, metadata}, shapes_hold_nobody_up,
+      every_case);
   add("in_one_order", "SCHED-036@39f2", shapes, in_one_order, some_allowed);
   add("shapes_ahead", "SCHED-037@72a7", {metadata}, shapes_ahead, nullptr, described);
   add("shapes_without_deadlock", "SCHED-038@a389", {metadata}, shapes_without_deadlock, nullptr, described);
   const suite::Axis any_metadata{"metadata", {"none", "once", "each"}};
   add("any_plan", "SCHED-088@276c", {any_metadata}, lowers_any_plan);
   add("sharding", "SCHED-089@c446", shapes, shards_any_plan, some_allowed);
-  add("refuses_no_plan", "SCHED-090@75de", {{"fault", {"twice", "places_too_few", "place_outside", "cell"}}},
+  add("refuses_no_plan", "SCHED-090@75de",
+      {{"fault",
+        {"twice", "twice_back", "twice_on_a_rank", "twice_with_shapes", "twice_out_of_order", "places_too_few",
+         "place_outside", "cell"}}},
       refuses_no_plan);
   add("each_send_waited_for", "SCHED-071@4ca8", {{"most", {"1", "2", "4"}}}, each_send_waited_for, nullptr,
       {"1f1b", "interleaved", "v-half", "zb-h2", "zbv"});

@@ -1,15 +1,18 @@
 // Partitions of measured layers: none that fits is faster, memory is what the schedule keeps, and costs are its own.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "conformance/schedules/plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
+#include "reference/schedules/generate.hpp"
 
 namespace plumbline::conformance {
 
@@ -306,6 +309,172 @@ void costs_of_candidates(Context& context) {
       });
 }
 
+// ---- what it costs in any schedule ----
+
+struct Costed {
+  LayeredModel model;  // its stages are those of all ranks
+  PlanShape shape;
+  int memory = kNoLimit, latency = 0;
+};
+
+int weight_gradient_of(const Layer& layer) { return layer.backward / 2; }
+
+json question_of_costs(const Costed& asked) {
+  json question = question_of_model(asked.model);
+  for (std::size_t i = 0; i < asked.model.layers.size(); ++i)
+    question["layers"][i]["weight_gradient"] = weight_gradient_of(asked.model.layers[i]);
+  question["schedule"] = asked.shape.schedule;
+  question["pp"] = asked.shape.ranks;
+  question["stages_per_rank"] = asked.shape.chunks;
+  question["latency"] = asked.latency;
+  if (asked.memory != kNoLimit) question["memory"] = asked.memory;
+  return question;
+}
+
+// The schedule's own run with the times of these stages.
+Run run_of_costs(const Costed& asked, const schedules::Schedule& plan, const Numbers& boundaries) {
+  const LayeredModel& model = asked.model;
+  const auto sum_of = [&](int stage, const auto& seconds) {
+    double sum = 0;
+    for (int i = boundaries[static_cast<std::size_t>(stage)]; i < boundaries[static_cast<std::size_t>(stage) + 1]; ++i)
+      sum += seconds(model.layers[static_cast<std::size_t>(i)]);
+    return sum;
+  };
+  Times times{.latency = static_cast<double>(asked.latency)};
+  times.of_action = [&](const schedules::Action& action) {
+    return sum_of(action.stage, [&](const Layer& layer) {
+      const int weight = weight_gradient_of(layer);
+      return action.kind == schedules::ActionKind::forward          ? layer.forward
+             : action.kind == schedules::ActionKind::backward       ? layer.backward
+             : action.kind == schedules::ActionKind::input_gradient ? layer.backward - weight
+                                                                    : weight;
+    });
+  };
+  times.seconds_a_message = 1;
+  for (int stage = 0; stage + 1 < plan.stages; ++stage) {
+    const int last = boundaries[static_cast<std::size_t>(stage) + 1] - 1;
+    times.of_boundary.push_back(
+        model.bandwidth == 0 ? 0 : double(model.layers[static_cast<std::size_t>(last)].output) / model.bandwidth);
+  }
+  return run_of(plan, times);
+}
+
+// The fullest rank: the parameters of its stages, and the activations that it keeps at once.
+double peak_bytes(const Costed& asked, const schedules::Schedule& plan, const Numbers& boundaries) {
+  const auto bytes_of = [&](int stage, int Layer::* field) {
+    double sum = 0;
+    for (int i = boundaries[static_cast<std::size_t>(stage)]; i < boundaries[static_cast<std::size_t>(stage) + 1]; ++i)
+      sum += asked.model.layers[static_cast<std::size_t>(i)].*field;
+    return sum;
+  };
+  double fullest = 0;
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    double parameters = 0, live = 0, most = 0;
+    for (int stage = 0; stage < plan.stages; ++stage)
+      if (plan.stage_to_rank[static_cast<std::size_t>(stage)] == static_cast<int>(rank))
+        parameters += bytes_of(stage, &Layer::parameters);
+    for (const schedules::Action& action : plan.ranks[rank]) {
+      const double own = bytes_of(action.stage, &Layer::activations);
+      if (action.kind == schedules::ActionKind::forward) most = std::max(most, live += own);
+      const bool ends = action.kind == schedules::ActionKind::backward ||
+                        action.kind == schedules::ActionKind::weight_gradient || asked.shape.schedule == "forward-only";
+      if (ends) live -= own;
+    }
+    fullest = std::max(fullest, parameters + most);
+  }
+  return fullest;
+}
+
+// What a stage has to have room for: what its rank keeps in the schedule.
+int bytes_of_stage(const Costed& asked, const std::vector<int>& kept, const Numbers& boundaries, std::size_t stage) {
+  int bytes = 0;
+  for (int i = boundaries[stage]; i < boundaries[stage + 1]; ++i) {
+    const Layer& layer = asked.model.layers[static_cast<std::size_t>(i)];
+    bytes += layer.parameters + kept[stage] * layer.activations;
+  }
+  return bytes;
+}
+std::vector<Numbers> partitions_that_fit(const Costed& asked, const std::vector<int>& kept) {
+  std::vector<Numbers> fitting;
+  for (Numbers& boundaries : all_partitions(static_cast<int>(asked.model.layers.size()), asked.model.stages)) {
+    bool fits = true;
+    for (std::size_t stage = 0; stage + 1 < boundaries.size(); ++stage)
+      fits = fits && (asked.memory == kNoLimit || bytes_of_stage(asked, kept, boundaries, stage) <= asked.memory);
+    if (fits) fitting.push_back(std::move(boundaries));
+  }
+  return fitting;
+}
+
+std::string problem_of_figures(const Costed& asked, const schedules::Schedule& plan, const json& candidate) {
+  const auto boundaries = candidate.at("boundaries").get<Numbers>();
+  const std::string words =
+      fmt::format("{} [{}]: ", candidate.at("name").get<std::string>(), fmt::join(boundaries, ","));
+  if (std::string cover = problem_of_cover(boundaries, asked.model); !cover.empty()) return words + cover;
+  const Run run = run_of_costs(asked, plan, boundaries);
+  double work = 0;
+  for (const double of_rank : run.work) work += of_rank;
+  double slowest = 0;
+  for (const Need& need : needs_of(asked.model, boundaries))
+    slowest = std::max(slowest, static_cast<double>(need.forward + need.backward));
+  const double all = run.makespan * static_cast<double>(run.work.size());
+  const double idle = all > 0 ? 1 - work / all : 0;
+  if (const double found = candidate.at("idle_part"); std::abs(found - idle) > 1e-12)
+    return fmt::format("{}a part of {} is idle, not {}", words, idle, found);
+  const json expected{{"slowest_stage", slowest},
+                      {"makespan", run.makespan},
+                      {"barrier_bubble", run.makespan - *std::ranges::max_element(run.work)},
+                      {"peak_bytes", peak_bytes(asked, plan, boundaries)}};
+  const std::string difference = first_difference(expected, candidate);
+  return difference.empty() ? "" : words + difference;
+}
+
+std::string problem_of_costs_in(Adapter& adapter, const Costed& asked) {
+  const schedules::Schedule plan = schedules::without_idle(schedules::generate(
+      schedules::schedule_kind_of(asked.shape.schedule),
+      {.ranks = asked.shape.ranks, .micro_batches = asked.shape.micro_batches, .stages_per_rank = asked.shape.chunks}));
+  std::vector<int> kept = peaks_of(plan);
+  if (asked.shape.schedule == "forward-only") kept.assign(kept.size(), 1);
+  const std::vector<Numbers> fitting = partitions_that_fit(asked, kept);
+  const json question = question_of_costs(asked);
+  if (fitting.empty()) return problem_of_refusal_beside_answers(adapter, kCosts, question);
+  const std::string problem = problem_of(adapter, kCosts, question, [&](const json& result) -> std::string {
+    for (const json& candidate : result.at("candidates"))
+      if (std::string words = problem_of_figures(asked, plan, candidate); !words.empty()) return words;
+    const json& last = result.at("candidates").back();
+    const auto best = last.at("boundaries").get<Numbers>();
+    double period = std::numeric_limits<double>::infinity();
+    for (const Numbers& boundaries : fitting) period = std::min(period, period_of(needs_of(asked.model, boundaries)));
+    if (std::ranges::count(fitting, best) == 0) return fmt::format("[{}] does not fit", fmt::join(best, ","));
+    if (last.at("name") != "optimal" || period_of(needs_of(asked.model, best)) != period)
+      return fmt::format("[{}] is not the best that fits", fmt::join(best, ","));
+    return {};
+  });
+  return problem.empty() ? "" : question.dump() + ": " + problem;
+}
+
+void costs_of_schedules(Context& context) {
+  const std::string& schedule = context.parameters().text("schedule");
+  const bool limited = context.parameters().text("memory") == "limited";
+  Random random(context.seed());
+  for (int trial = 0; trial < 60; ++trial) {
+    const int chunks = schedule == "zbv" || schedule == "interleaved" ? 2 : 1, ranks = random.between(1, 3);
+    Costed asked{.model = {.layers = {}, .stages = ranks * chunks, .micro_batches = ranks * random.between(1, 3)},
+                 .shape = {.schedule = schedule, .ranks = ranks, .chunks = chunks}};
+    asked.shape.micro_batches = asked.model.micro_batches;
+    asked.model.bandwidth = random.between(0, 1) * 4;
+    asked.latency = random.between(0, 2);
+    for (int left = random.between(asked.model.stages, asked.model.stages + 3); left > 0; --left)
+      asked.model.layers.push_back({.forward = random.between(0, 5),
+                                    .backward = random.between(0, 9),
+                                    .parameters = random.between(0, 9),
+                                    .activations = random.between(0, 5),
+                                    .output = random.between(0, 40)});
+    if (limited) asked.memory = random.between(0, 40);
+    if (const std::string problem = problem_of_costs_in(context.adapter(), asked); !problem.empty())
+      return report_words(problem);
+  }
+}
+
 // ---- refusals ----
 
 void refuses_bad_models(Context& context) {
@@ -319,6 +488,15 @@ void refuses_bad_models(Context& context) {
   if (fault == "no_stages") question["pp"] = 0;
   if (fault == "no_micro_batches") question["microbatches"] = 0;
   if (fault == "no_bandwidth") question["bandwidth"] = 0;
+  if (fault == "negative_bandwidth") question["bandwidth"] = -1;
+  if (fault == "bandwidth_not_a_number") question["bandwidth"] = "nan";
+  if (fault == "negative_memory") question["memory"] = -1;
+  if (fault == "endless_time") question["layers"][0]["backward"] = "inf";
+  if (fault == "weight_gradient") question["layers"][1]["weight_gradient"] = 2;
+  if (fault == "negative_weight_gradient") question["layers"][1]["weight_gradient"] = -1;
+  if (fault == "negative_output") question["layers"][0]["output_bytes"] = -1;
+  // Of one stage, no message could make it worse.
+  if (context.parameters().text("stages") == "one" && question["pp"] == 2) question["pp"] = 1;
   report_words(problem_of_refusal(context.adapter(), kMeasured, question));
 }
 
@@ -332,8 +510,10 @@ void add_measured_partition_checks(suite::Suite& suite) {
                .door = Door::adapter,
                .axes = std::move(axes),
                .operations = {operation},
-               .options = operation == std::string_view(kCosts) ? options_of({{kCosts, "schedule", {"gpipe"}}})
-                                                                : OptionsOfCase(),
+               .options = operation != std::string_view(kCosts) ? OptionsOfCase()
+                          : name == std::string_view("costs_of_candidates")
+                              ? options_of({{kCosts, "schedule", {"gpipe"}}})
+                              : options_of({{kCosts, "schedule", {}, "schedule"}}),
                .body = body});
   };
   add("shortest_period", "SCHED-107@93b5", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);
@@ -342,10 +522,17 @@ void add_measured_partition_checks(suite::Suite& suite) {
   add("messages_count", "SCHED-109@a198", kMeasured, {{"links", {"free", "slow"}}}, messages_count);
   add("costs_of_candidates", "SCHED-110@233e", kCosts, {{"layers", {"equal", "random"}}, {"micro_batches", {"1", "4"}}},
       costs_of_candidates);
+  add("costs_of_schedules", "SCHED-110@233e", kCosts,
+      {{"schedule", {"gpipe", "1f1b", "zb-h1", "zbv", "interleaved", "forward-only"}}, {"memory", {"unlimited"}}},
+      costs_of_schedules);
+  add("costs_within_memory", "SCHED-108@26e7", kCosts,
+      {{"schedule", {"gpipe", "1f1b", "zb-h1", "forward-only"}}, {"memory", {"limited"}}}, costs_of_schedules);
   add("bad_layers", "SCHED-111@e0d3", kMeasured,
       {{"fault",
-        {"negative_time", "not_a_number", "negative_bytes", "more_stages_than_layers", "no_stages", "no_micro_batches",
-         "no_bandwidth"}}},
+        {"negative_time", "not_a_number", "endless_time", "weight_gradient", "negative_weight_gradient",
+         "negative_bytes", "negative_output", "negative_memory", "more_stages_than_layers", "no_stages",
+         "no_micro_batches", "no_bandwidth", "negative_bandwidth", "bandwidth_not_a_number"}},
+       {"stages", {"one", "two"}}},
       refuses_bad_models);
 }
 

@@ -1,7 +1,9 @@
 // Which layers a stage has: every layer one owner, sizes and weights as even as they can be, peers' rules as recorded.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -125,6 +127,37 @@ void ends_act_alone(Context& context) {
       }));
 }
 
+// All small splits with ends: those of a given size have it, the others differ by one at most, the larger ones first.
+void ends_of_all_splits(Context& context) {
+  const std::vector<std::optional<int>> ends{std::nullopt, -1, 0, 1, 3};
+  for (const int items : {0, 1, 2, 5, 8})
+    for (int parts = 1; parts <= 4; ++parts)
+      for (const auto& first : ends)
+        for (const auto& last : ends) {
+          const int fixed = (first ? 1 : 0) + (last ? 1 : 0), others = parts - fixed;
+          const int left = items - first.value_or(0) - last.value_or(0);
+          if (others < 0 && left == -items) continue;  // of one part that has all items, twice
+          json args{{"num_items", items}, {"num_parts", parts}};
+          if (first) args["first"] = *first;
+          if (last) args["last"] = *last;
+          std::string problem;
+          if (first.value_or(0) < 0 || last.value_or(0) < 0 || left < 0 || others < 0 || (others == 0 && left > 0)) {
+            problem = problem_of_refusal_beside_answers(context.adapter(), "schedules.partition_uniform", args);
+          } else {
+            Numbers expected{0};
+            if (first) expected.push_back(*first);
+            for (int part = 0; part < others; ++part)
+              expected.push_back(expected.back() + left / others + (part < left % others ? 1 : 0));
+            if (last) expected.push_back(items);
+            problem = problem_of_boundaries(
+                context.adapter(), "schedules.partition_uniform", args,
+                [&](const Numbers& found) { return first_difference(json(expected), json(found), "boundaries"); });
+            if (!problem.empty()) problem = args.dump() + ": " + problem;
+          }
+          if (!problem.empty()) return report_words(problem);
+        }
+}
+
 // ---- chunks ----
 
 void chunks_in_turn(Context& context) {
@@ -232,7 +265,9 @@ void least_heaviest(Context& context) {
 
 // Weights that are no whole numbers, judged in units of which all are multiples: sums of so few are exact.
 void least_heaviest_of_fractions(Context& context) {
-  const double unit = context.parameters().text("unit") == "small" ? 0x1p-40 : 0.125;
+  // The sum of a few of the huge ones is beyond what a double holds.
+  static const std::map<std::string, double> units{{"small", 0x1p-40}, {"eighth", 0.125}, {"huge", 0x1p1019}};
+  const double unit = units.at(context.parameters().text("unit"));
   const auto scaled = [&](const Weights& value) {
     std::vector<double> weights;
     for (const int weight : value.weights) weights.push_back(weight * unit);
@@ -321,6 +356,121 @@ void layer_counts(Context& context) {
                   cases.at(static_cast<std::size_t>(context.parameters().number("recorded"))));
 }
 
+// The same of layers with arguments that are seldom given.
+std::vector<std::pair<json, std::int64_t>> layers_with_options() {
+  const auto with = [](const char* type, json arguments) {
+    arguments["type"] = type;
+    return arguments;
+  };
+  const json cell{{"input_size", 3}, {"hidden_size", 5}};
+  const auto recurrent = [&](const char* type, const json& more) {
+    json all = cell;
+    all.update(more);
+    return with(type, all);
+  };
+  const json heads{{"embed_dim", 8}, {"num_heads", 2}};
+  const auto attention = [&](const json& more) {
+    json all = heads;
+    all.update(more);
+    return with("MultiheadAttention", all);
+  };
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  return {{with("Linear", {{"in_features", 3}, {"out_features", 5}, {"device", "cpu"}, {"dtype", "float32"}}), 20},
+          {with("Linear", {{"in_features", 3}, {"out_features", 5}, {"bias", false}}), 15},
+          {with("Linear", {{"in_features", most}, {"out_features", 1}, {"bias", false}}), most},
+          {with("Bilinear", {{"in1_features", 3}, {"in2_features", 5}, {"out_features", 7}, {"bias", false}}), 105},
+          {with("Conv2d", {{"in_channels", 6}, {"out_channels", 10}, {"kernel_size", 3}}), 6 * 10 * 9 + 10},
+          {with("Conv2d", {{"in_channels", 6}, {"out_channels", 10}, {"kernel_size", {3, 2}}, {"bias", false}}), 360},
+          {with("Conv1d", {{"in_channels", 6}, {"out_channels", 6}, {"kernel_size", json::array({4})}, {"groups", 6}}),
+           24 + 6},
+          {with("Conv3d", {{"in_channels", 1}, {"out_channels", 1}, {"kernel_size", 1}, {"padding_mode", "zeros"}}), 2},
+          {with("BatchNorm2d", {{"num_features", 12}, {"momentum", 0.5}, {"eps", 0.001}}), 24},
+          {with("SyncBatchNorm", {{"num_features", 12}}), 24},
+          {with("GroupNorm", {{"num_channels", 12}, {"num_groups", 12}}), 24},
+          {with("InstanceNorm1d", {{"num_features", 12}, {"affine", false}}), 0},
+          {with("LayerNorm", {{"normalized_shape", {3, 4}}}), 24},
+          {with("LayerNorm", {{"normalized_shape", {3, 4}}, {"bias", false}}), 12},
+          {with("RMSNorm", {{"normalized_shape", {3, 4}}}), 12},
+          {with("RMSNorm", {{"normalized_shape", 12}}), 12},
+          {with("RMSNorm", {{"normalized_shape", 12}, {"elementwise_affine", false}}), 0},
+          {with("Embedding", {{"num_embeddings", 11}, {"embedding_dim", 4}, {"padding_idx", 10}}), 44},
+          {with("Embedding", {{"num_embeddings", 11}, {"embedding_dim", 4}, {"padding_idx", -11}}), 44},
+          {with("EmbeddingBag", {{"num_embeddings", 11}, {"embedding_dim", 4}, {"mode", "sum"}}), 44},
+          {with("PReLU", json::object()), 1},
+          {with("PReLU", {{"num_parameters", 5}}), 5},
+          {recurrent("RNNCell", json::object()), 5 * (3 + 5 + 2)},
+          {recurrent("GRUCell", json::object()), 3 * 5 * (3 + 5 + 2)},
+          {recurrent("LSTMCell", {{"bias", false}}), 4 * 5 * (3 + 5)},
+          {recurrent("GRU", {{"bidirectional", true}}), 2 * 3 * 5 * (3 + 5 + 2)},
+          {recurrent("RNN", {{"num_layers", 3}, {"bidirectional", true}}), 2 * (5 * 10 + 2 * 5 * (10 + 5 + 2))},
+          {recurrent("LSTM", {{"proj_size", 2}}), 4 * 5 * (3 + 2 + 2) + 2 * 5},
+          {recurrent("LSTM", {{"proj_size", 4}, {"num_layers", 3}}),
+           4 * 5 * (3 + 4 + 2) + 4 * 5 + 2 * (4 * 5 * (4 + 4 + 2) + 4 * 5)},
+          {recurrent("LSTM", {{"proj_size", 0}}), 4 * 5 * (3 + 5 + 2)},
+          {attention({{"bias", false}}), 4 * 8 * 8},
+          {attention({{"kdim", 6}, {"vdim", 4}}), 8 * 8 + 8 * 6 + 8 * 4 + 8 * 8 + 4 * 8},
+          {attention({{"add_bias_kv", true}}), 4 * 8 * 8 + 4 * 8 + 2 * 8},
+          {with("Identity", {{"whatever", 3}}), 0},
+          {with("Dropout", {{"p", 0.5}}), 0},
+          {with("Softmax", {{"dim", 1}}), 0},
+          {with("MaxPool2d", {{"kernel_size", 2}, {"stride", 2}}), 0},
+          {with("Unflatten", {{"dim", 1}, {"unflattened_size", {2, 3}}}), 0}};
+}
+
+// What no constructor of torch.nn makes, or what no 64-bit number counts.
+void refuses_layers(Context& context) {
+  const json convolution{{"type", "Conv2d"}, {"in_channels", 8}, {"out_channels", 10}, {"kernel_size", 3}};
+  const json lstm{{"type", "LSTM"}, {"input_size", 3}, {"hidden_size", 5}};
+  const json embedding{{"type", "Embedding"}, {"num_embeddings", 11}, {"embedding_dim", 4}};
+  const json linear{{"type", "Linear"}, {"in_features", 3}, {"out_features", 5}};
+  const json heads{{"type", "MultiheadAttention"}, {"embed_dim", 8}, {"num_heads", 2}};
+  const json groups{{"type", "GroupNorm"}, {"num_channels", 12}, {"num_groups", 3}};
+  constexpr std::int64_t large = std::int64_t{1} << 40, most = std::numeric_limits<std::int64_t>::max();
+  struct Change {
+    json layer;
+    const char* argument;
+    json value;
+  };
+  const std::vector<Change> changes{{convolution, "groups", 4},
+                                    {convolution, "groups", 5},
+                                    {convolution, "groups", 0},
+                                    {convolution, "kernel_size", {3, -1}},
+                                    {convolution, "kernel_size", "3"},
+                                    {convolution, "kernels", 3},
+                                    {convolution, "in_channels", nullptr},
+                                    {lstm, "proj_size", 5},
+                                    {lstm, "proj_size", 6},
+                                    {lstm, "proj_size", -1},
+                                    {lstm, "nonlinearity", "tanh"},
+                                    {embedding, "padding_idx", 11},
+                                    {embedding, "padding_idx", -12},
+                                    {embedding, "num_embeddings", nullptr},
+                                    {linear, "out_features", nullptr},
+                                    {linear, "out_features", -1},
+                                    {linear, "out_features", "5"},
+                                    {linear, "out_features", 2.5},
+                                    {linear, "out_feature", 5},
+                                    {linear, "in_features", most},
+                                    {linear, "type", "Linears"},
+                                    {linear, "type", ""},
+                                    {linear, "type", "BatchNorm1d BatchNorm2d"},
+                                    {heads, "num_heads", 3},
+                                    {groups, "num_groups", 5},
+                                    {groups, "num_groups", 24}};
+  for (const auto& [layer, argument, value] : changes) {
+    json wrong = layer;
+    wrong[argument] = value;
+    const json args{{"layers", {linear, wrong}}};
+    const std::string problem =
+        problem_of_refusal_beside_answers(context.adapter(), "schedules.count_layer_params", args);
+    if (!problem.empty()) return report_words(problem);
+  }
+  json wide = linear;
+  wide.update({{"in_features", large}, {"out_features", large}});
+  report_words(problem_of_refusal_beside_answers(context.adapter(), "schedules.count_layer_params",
+                                                 {{"layers", json::array({wide})}}));
+}
+
 // Counted by hand, a factor a dimension of each tensor that the layer has: {layer, count}.
 std::vector<std::pair<json, std::int64_t>> layers_counted_by_hand(const std::string& schedule_kind) {
   const auto convolution = [](const std::string& type, const json& kernel) {
@@ -352,6 +502,7 @@ std::vector<std::pair<json, std::int64_t>> layers_counted_by_hand(const std::str
             {norm("InstanceNorm2d", "num_features", {{"affine", true}}), 2 * 12},
             {norm("LayerNorm", "normalized_shape", {{"elementwise_affine", false}}), 0},
             {norm("LayerNorm", "normalized_shape", {{"bias", false}}), 12}};
+  if (schedule_kind == "options") return layers_with_options();
   if (schedule_kind == "recurrent")
     return {{recurrent("RNN", {{"bias", false}}), 5 * 3 + 5 * 5},
             {recurrent("GRU", {}), 3 * (5 * 3 + 5 * 5 + 5 + 5)},
@@ -421,6 +572,7 @@ const std::vector<BadQuestion>& bad_partitions() {
       {"no_optimal_parts", optimal, {{"weights", {1, 2}}, {"parts", 0}}},
       {"negative_weight", optimal, {{"weights", {1, -2}}, {"parts", 1}}},
       {"weight_not_a_number", optimal, {{"weights", {1, "nan"}}, {"parts", 1}}},
+      {"weight_infinite", optimal, {{"weights", {1, "inf"}}, {"parts", 1}}},
       {"ends_too_large", uniform, {{"num_items", 5}, {"num_parts", 3}, {"first", 4}, {"last", 3}}},
       {"rest_without_owner", uniform, {{"num_items", 9}, {"num_parts", 2}, {"first", 4}, {"last", 4}}}};
   return list;
@@ -459,12 +611,13 @@ void add_partition_checks(suite::Suite& suite) {
   add("every_item_once", "SCHED-001@948e", uniform, {items, parts}, every_item_once, by_rank);
   add("even_sizes", "SCHED-002@6712", uniform, {items, parts}, even_sizes, by_parts);
   add("ends_act_alone", "SCHED-003@5248", uniform, {{"given", {"first", "last", "both"}}}, ends_act_alone, by_parts);
+  add("ends_of_all_splits", "SCHED-003@5248", uniform, {}, ends_of_all_splits, by_parts);
   add("ends_that_do_not_fit", "SCHED-004@effd", uniform,
       {suite::Axis{"fault", {"ends_too_large", "rest_without_owner"}}}, refuses_bad_partitions, by_parts);
   add("chunks_in_turn", "SCHED-005@02a9", uniform, {{"stages", {"1", "3"}}, {"chunks", {"1", "2", "4"}}},
       chunks_in_turn, by_rank);
   add("least_heaviest", "SCHED-006@a8f3", optimal, {weights}, least_heaviest);
-  add("least_heaviest_of_fractions", "SCHED-006@a8f3", optimal, {{"unit", {"small", "eighth"}}},
+  add("least_heaviest_of_fractions", "SCHED-006@a8f3", optimal, {{"unit", {"small", "eighth", "huge"}}},
       least_heaviest_of_fractions);
   add("none_empty", "SCHED-007@237e", optimal, {weights}, none_empty);
   add("colossalai", "SCHED-008@9327", either, {kinds}, colossalai, form_of_kind("pp"), "colossalai", of_kind);
@@ -476,10 +629,12 @@ void add_partition_checks(suite::Suite& suite) {
   add("layer_counts", "SCHED-012@b5c2", {"schedules.count_layer_params"}, {{"recorded", {"0", "1", "2"}}},
       layer_counts);
   add("layers_by_hand", "SCHED-012@b5c2", {"schedules.count_layer_params"},
-      {{"family", {"bilinear", "convolution", "norm", "recurrent", "other"}}}, layers_by_hand);
+      {{"family", {"bilinear", "convolution", "norm", "recurrent", "options", "other"}}}, layers_by_hand);
+  add("refuses_layers", "SCHED-012@b5c2", {"schedules.count_layer_params"}, {}, refuses_layers);
   add("bad_arguments", "SCHED-013@e041", {in_uniform, optimal.front()},
       {suite::Axis{"fault",
-                   {"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"}}},
+                   {"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number",
+                    "weight_infinite"}}},
       refuses_bad_partitions,
       {{in_uniform, "form", {}, "fault", {{"no_parts", {"num_parts"}}, {"negative_items", {"num_parts"}}}}},
       "plumbline",
@@ -487,7 +642,8 @@ void add_partition_checks(suite::Suite& suite) {
                               {"negative_items", uniform},
                               {"no_optimal_parts", optimal},
                               {"negative_weight", optimal},
-                              {"weight_not_a_number", optimal}}));
+                              {"weight_not_a_number", optimal},
+                              {"weight_infinite", optimal}}));
 }
 
 }  // namespace plumbline::conformance

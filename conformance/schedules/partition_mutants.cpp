@@ -241,8 +241,8 @@ std::vector<Mutant> partition_mutants() {
        check + "costs_of_candidates[layers=equal,micro_batches=1]", "they are",
        results_of(kCosts, "plumbline", optimal_is_uniform)},
       {"sch.takes_negative_layers", "SCHED-111", "times below 0 are taken", "a clock that was set back",
-       check + "bad_layers[fault=negative_time]", check + "bad_layers[fault=more_stages_than_layers]",
-       "no time is below 0",
+       check + "bad_layers[fault=negative_time,stages=two]",
+       check + "bad_layers[fault=more_stages_than_layers,stages=two]", "no time is below 0",
        takes(kMeasured, [](const json& args) { return args.at("layers").back().at("backward") == -1; })},
   };
   std::ranges::move(measured, std::back_inserter(mutants));

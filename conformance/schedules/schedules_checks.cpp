@@ -17,6 +17,11 @@ void add_schedules_checks(suite::Suite& suite) {
   add_executor_checks(suite);
   add_message_checks_of_schedules(suite);
   add_automatic_checks(suite);
+  add_convention_checks(suite);
+  add_torch_pass_checks(suite);
+  add_limit_checks(suite);
+  add_detail_checks(suite);
+  add_move_checks(suite);
   add_plan_size_checks(suite);
 }
 

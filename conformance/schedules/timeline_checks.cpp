@@ -157,6 +157,30 @@ void joined_computations(Context&) {
     EXPECT_EQ(measured.periods[i].end, is_joined ? 34 : periods[0][i].end) << "SCHED-122: action " << i;
   }
   EXPECT_EQ(measured.ranks[0].work, 6 * 4 + 14) << "SCHED-122";
+  // Messages that are posted together keep their own periods.
+  schedule.ranks = {schedules::parse_row("0F0,(0SEND_F0;0RECV_B0)P2P,0B0", 1)};
+  const Timeline posted = schedules::timeline_of(schedule, {{{0, 4}, {5, 6}, {7, 8}, {9, 10}}}, {});
+  for (const std::size_t i : {1U, 2U}) EXPECT_EQ(posted.periods[i].end, i == 1 ? 6 : 8) << "SCHED-122";
+  EXPECT_EQ(posted.ranks[0].work, 5) << "SCHED-122";
+}
+
+// Where nothing takes time, nothing is idle.
+void no_time_at_all(Context&) {
+  const Schedule schedule{
+      .stages = 1, .micro_batches = 1, .stage_to_rank = {0}, .ranks = {schedules::parse_row("0F0,0B0", 1), {}}};
+  SimulationOptions options;
+  options.stages = {{.forward = 0, .input_gradient = 0, .weight_gradient = 0}};
+  const Timeline found = schedules::simulate(schedule, options);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(found.ratio_of_total(rank), 0) << "SCHED-122";
+    EXPECT_EQ(found.ratio_of_work(rank), 0) << "SCHED-122";
+  }
+  EXPECT_EQ(found.barrier_bubble(), 0) << "SCHED-122";
+  EXPECT_EQ(Timeline().barrier_bubble(), 0) << "SCHED-122";
+  const Timeline usual = schedules::simulate(schedule);
+  EXPECT_EQ(usual.ratio_of_total(0), 0) << "SCHED-122";
+  EXPECT_EQ(usual.ratio_of_total(1), 1) << "SCHED-122: a rank without work is idle";
+  EXPECT_EQ(usual.ratio_of_work(1), 0) << "SCHED-122";
 }
 
 void timelines_refused(Context& context) {
@@ -257,6 +281,7 @@ void add_timeline_checks(suite::Suite& suite) {
   add("idle_time", {{"ranks", {"in_time", "late"}}}, idle_time_of_late_ranks);
   add("idle_time_by_hand", {}, idle_time_by_hand);
   add("joined", {}, joined_computations);
+  add("no_time", {}, no_time_at_all);
   suite.add({.id = "schedules.slots.of_their_own",
              .verifies = {"SCHED-123@79c9"},
              .axes = {{"run", {"trained", "forward_only"}}, suite::worlds({1})},

@@ -56,7 +56,7 @@ std::vector<int> limits_of(const Shape& shape, const std::vector<int>& given) {
   const int all = shape.stages_per_rank * shape.micro_batches;
   std::vector<int> limits(as_size(shape.ranks), all);
   for (std::size_t rank = 0; rank < limits.size() && !given.empty(); ++rank)
-    limits[rank] = std::min(std::max(all, shape.stages_per_rank), given[given.size() == 1 ? 0 : rank]);
+    limits[rank] = std::min(all, given[given.size() == 1 ? 0 : rank]);
   return limits;
 }
 
@@ -66,7 +66,6 @@ std::vector<std::vector<Action>> order_in(const Schedule& schedule) {
   for (std::size_t rank = 0; rank < order.size(); ++rank)
     for (Action action : schedule.ranks[rank]) {
       if (action.kind == ActionKind::backward) action.kind = ActionKind::input_gradient;
-      action.joined = false;
       if (action.kind == ActionKind::forward || action.kind == ActionKind::input_gradient)
         order[rank].push_back(action);
     }

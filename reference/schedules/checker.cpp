@@ -63,7 +63,6 @@ class Report {
 
   // Whether another problem of the kind still has room: only then is its message put into words.
   [[nodiscard]] bool wants(ProblemKind kind, ProblemSeverity severity = ProblemSeverity::error) {
-    failed_ = failed_ || severity == ProblemSeverity::error;
     ++(severity == ProblemSeverity::error ? report_.errors : report_.warnings);
     if (counts_[static_cast<std::size_t>(kind)]++ < most_) return true;
     ++report_.omitted;
@@ -73,13 +72,12 @@ class Report {
            ProblemSeverity severity = ProblemSeverity::error) {
     report_.problems.push_back({kind, severity, place, std::move(message), std::move(cycle)});
   }
-  [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] bool failed() const { return !report_.valid(); }
   [[nodiscard]] CheckReport& result() { return report_; }
 
  private:
   std::size_t most_;
   std::array<std::size_t, kKinds> counts_{};
-  bool failed_ = false;
   CheckReport report_;
 };
 
@@ -346,7 +344,7 @@ class Checker {
     if (!counts(rank, action)) return;
     const int stage = action.stage, micro_batch = action.micro_batch;
     const auto needs = [&](Index needed, std::string_view why) {
-      if (needed >= 0 && needed != index && !actions_.before(needed, index))
+      if (needed >= 0 && !actions_.before(needed, index))
         find(ProblemKind::dependency, index, "needs {} before it: {}", text_of(needed), why);
     };
     if (is_compute(action.kind)) judge_reduction(index, action);

@@ -62,16 +62,14 @@ void require_shape(const Shape& shape) {
     throw InvalidArgument(
         fmt::format("schedule: ranks, micro-batches and stages per rank are at least 1, got {}, {} and {}", ranks,
                     micro_batches, stages_per_rank));
-  // Each factor has passed before it is multiplied, so that nothing overflows.
-  const auto small = [](std::int64_t factor) { return factor <= kMostComputations; };
-  if (!small(ranks) || !small(stages_per_rank) || !small(std::int64_t{ranks} * stages_per_rank) ||
-      !small(micro_batches) || !small(std::int64_t{ranks} * stages_per_rank * micro_batches))
+  const std::int64_t stages = std::int64_t{ranks} * stages_per_rank;
+  if (stages > kMostStages)
+    throw InvalidArgument(
+        fmt::format("schedule: {} ranks of {} stages make more than {} stages", ranks, stages_per_rank, kMostStages));
+  if (stages * micro_batches > kMostComputations)
     throw InvalidArgument(
         fmt::format("schedule: {} ranks of {} stages and {} micro-batches make more than {} computations of a kind",
                     ranks, stages_per_rank, micro_batches, kMostComputations));
-  if (std::int64_t{ranks} * stages_per_rank > kMostStages)
-    throw InvalidArgument(
-        fmt::format("schedule: {} ranks of {} stages make more than {} stages", ranks, stages_per_rank, kMostStages));
 }
 
 void require_groups(const Shape& shape, int group) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/detail/well_formed.hpp"
@@ -90,11 +92,11 @@ std::vector<std::size_t> lowered_sizes(const Schedule& schedule) {
 
 void refuse_cycle(std::span<const Waiting> waiting) {
   constexpr std::size_t kNamed = 8;
-  std::string who;
-  for (const auto& [rank, action] : waiting.first(std::min(waiting.size(), kNamed)))
-    who += fmt::format("{}rank {} for what {} needs", who.empty() ? "" : ", ", rank, to_string(action));
-  if (waiting.size() > kNamed) who += fmt::format(", and {} more", waiting.size() - kNamed);
-  throw InvalidArgument(fmt::format("lowering: the computations wait for each other: {}", who));
+  std::vector<std::string> who;
+  for (const auto& [rank, action] : waiting)
+    who.push_back(fmt::format("rank {} for what {} needs", rank, to_string(action)));
+  throw InvalidArgument(fmt::format("lowering: the computations of {} ranks wait for each other: {}", who.size(),
+                                    fmt::join(who | std::views::take(kNamed), ", ")));
 }
 
 Schedule with_empty_rows(const Schedule& schedule) {

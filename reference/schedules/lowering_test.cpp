@@ -98,8 +98,10 @@ TEST(Lowering, ReceivesEarlierWhereTheOrderCrosses) {
 TEST(Lowering, RefusesWhatCannotBeKept) {
   const Schedule cycle = parse_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B1,1B0");
   for (const auto lowering : {ours, add_send_recv})
-    EXPECT_EQ(lowering_refusal(cycle, lowering),
-              "lowering: the computations wait for each other: rank 0 for what 0B0 needs, rank 1 for what 1F1 needs");
+    EXPECT_EQ(
+        lowering_refusal(cycle, lowering),
+        "lowering: the computations of 2 ranks wait for each other: rank 0 for what 0B0 needs, rank 1 for what 1F1 "
+        "needs");
   for (const auto lowering : {ours, add_send_recv}) {
     EXPECT_THAT(lowering_refusal(parse_csv("0F0,0SEND_F0\n1F0"), lowering), HasSubstr("rank 0, position 1: 0SEND_F0"));
     Schedule elsewhere = parse_csv("0F0\n1F0");

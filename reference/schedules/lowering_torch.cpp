@@ -405,8 +405,9 @@ Schedule merge_backward_halves(const Schedule& schedule) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < row.size(); ++i) {
       Action action = row[i];
+      const bool joined = kept > 0 && row[kept - 1].joined;  // with the one before it
       const bool halves =
-          action.kind == ActionKind::input_gradient && !action.joined && i + 1 < row.size() &&
+          action.kind == ActionKind::input_gradient && !action.joined && !joined && i + 1 < row.size() &&
           row[i + 1] ==
               Action{.kind = ActionKind::weight_gradient, .stage = action.stage, .micro_batch = action.micro_batch};
       if (halves) {

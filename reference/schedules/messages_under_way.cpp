@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/lowering.hpp"
@@ -110,12 +111,12 @@ void MessagesUnderWay::finish(Place place) {
 }
 
 std::string MessagesUnderWay::describe_wait(const Posted& posted) const {
-  std::string words = fmt::format("rank {} at position {} ({}) waited for", communicator_.rank(), row_.at,
-                                  to_string(row_.actions[row_.at]));
+  std::vector<std::string> awaited;
   for (const Action& message : posted.messages)
-    words += fmt::format("{} {} {} rank {}", &message == posted.messages.data() ? "" : ",", to_string(message),
-                         is_send(message.kind) ? "to" : "from", rank_of_stage(schedule_, peer_stage(message)));
-  return words + ": ";
+    awaited.push_back(fmt::format("{} {} rank {}", to_string(message), is_send(message.kind) ? "to" : "from",
+                                  rank_of_stage(schedule_, peer_stage(message))));
+  return fmt::format("rank {} at position {} ({}) waited for {}: ", communicator_.rank(), row_.at,
+                     to_string(row_.actions[row_.at]), fmt::join(awaited, ", "));
 }
 
 }  // namespace plumbline::schedules::detail

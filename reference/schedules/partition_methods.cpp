@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <regex>
 
@@ -15,7 +16,7 @@ constexpr std::string_view kOfType = "type:";
 
 std::string lowered(std::string_view text) {
   std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  std::ranges::transform(lower, lower.begin(), [](unsigned char letter) { return std::tolower(letter); });
   return lower;
 }
 
@@ -31,9 +32,8 @@ void require_small(std::string_view expression) {
     std::int64_t most = 1;
     for (std::size_t i = at + 1; i < expression.size() && expression[i] != '}'; ++i) {
       int count = 0;
-      const auto [end, error] = std::from_chars(&expression[i], expression.data() + expression.size(), count);
+      const std::errc error = std::from_chars(&expression[i], expression.data() + expression.size(), count).ec;
       most = std::max<std::int64_t>(most, error == std::errc::result_out_of_range ? kMostRepetitions + 1 : count);
-      if (end != &expression[i]) i = static_cast<std::size_t>(end - expression.data()) - 1;
     }
     repetitions = std::min(repetitions * most, kMostRepetitions + 1);
   }

@@ -72,13 +72,10 @@ Symbols with_characters_repeated(const Symbols& text) {
 }
 
 [[noreturn]] void refuse(const Symbol& symbol) {
-  const char c = symbol.character;
-  const std::string shown =
-      c > ' ' && c <= '~' ? fmt::format("'{}'", c) : fmt::format("the byte {:#04x}", static_cast<unsigned char>(c));
-  std::string_view rule = "it is E (embedding), t (transformer layer), m (multi-token prediction), L (loss) or |";
-  if (c == '(' || c == ')') rule = "parentheses are written (...)*N, with layers between them and no others inside";
-  if (c == '*' || is_digit(c)) rule = "a repetition is written x*N or (...)*N";
-  throw InvalidArgument(fmt::format("pipeline layout: {} at character {}; {}", shown, symbol.place, rule));
+  throw InvalidArgument(
+      fmt::format("pipeline layout: {:?} at character {}; it is E (embedding), t (transformer layer), m (multi-token "
+                  "prediction), L (loss) or |; a repetition is x*N or (...)*N, without parentheses inside",
+                  symbol.character, symbol.place));
 }
 
 LayerKind layer_kind_of(const Symbol& symbol) {

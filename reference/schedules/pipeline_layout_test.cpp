@@ -47,12 +47,12 @@ TEST(Layout, NamesTheCharacterThatIsWrong) {
   EXPECT_EQ(
       layout_refusal("EtxL"),
       "pipeline layout: 'x' at character 3; it is E (embedding), t (transformer layer), m (multi-token prediction), "
-      "L (loss) or |");
-  EXPECT_THAT(layout_refusal("E,t L"), HasSubstr("the byte 0x20 at character 4"));
-  EXPECT_THAT(layout_refusal("Et\xd9\xa3L"), HasSubstr("the byte 0xd9 at character 3"));
-  EXPECT_THAT(layout_refusal("E(tL"), HasSubstr("'(' at character 2; parentheses are written (...)*N"));
+      "L (loss) or |; a repetition is x*N or (...)*N, without parentheses inside");
+  EXPECT_THAT(layout_refusal("E,t L"), HasSubstr("' ' at character 4"));
+  EXPECT_THAT(layout_refusal("Et\xd9\xa3L"), HasSubstr("'\\xd9' at character 3"));
+  EXPECT_THAT(layout_refusal("E(tL"), HasSubstr("'(' at character 2; it is E (embedding)"));
   EXPECT_THAT(layout_refusal("E((t)*2|)*2L"), HasSubstr("'(' at character 3"));
-  EXPECT_THAT(layout_refusal("Et*L"), HasSubstr("'*' at character 3; a repetition is written x*N"));
+  EXPECT_THAT(layout_refusal("Et*L"), HasSubstr("'*' at character 3; it is E (embedding)"));
   EXPECT_THAT(layout_refusal("Ett3L"), HasSubstr("'3' at character 4"));
 }
 

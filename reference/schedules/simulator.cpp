@@ -1,11 +1,15 @@
 #include "reference/schedules/simulator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <random>
+#include <ranges>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/detail/lowering_parts.hpp"
@@ -20,18 +24,14 @@ namespace {
 
 using Kind = ActionKind;
 
-// Evenly distributed in [0, 1), by splitmix64.
+// Evenly distributed in [0, 1), and the same with every standard library.
 double random_part(std::uint64_t seed, const Action& action) {
-  const auto stage = static_cast<std::uint32_t>(action.stage), batch = static_cast<std::uint32_t>(action.micro_batch);
-  std::uint64_t bits =
-      seed ^ (std::uint64_t{stage} << 35 | std::uint64_t{batch} << 4 | static_cast<unsigned>(action.kind));
-  for (int round = 0; round < 2; ++round) {
-    bits += 0x9e3779b97f4a7c15U;
-    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9U;
-    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebU;
-    bits ^= bits >> 31;
-  }
-  return static_cast<double>(bits >> 11) * 0x1p-53;
+  std::seed_seq mixed{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
+                      static_cast<std::uint32_t>(action.stage), static_cast<std::uint32_t>(action.micro_batch),
+                      static_cast<std::uint32_t>(action.kind)};
+  std::array<std::uint32_t, 4> words{};
+  mixed.generate(words.begin(), words.end());
+  return words.front() * 0x1p-32;
 }
 
 // Moves what ranks make for each other. A rank that waited for it is put among those that are ready.
@@ -110,18 +110,15 @@ struct Rank {
 };
 
 void refuse_stuck_ranks(const Schedule& schedule, const std::vector<Rank>& ranks) {
-  std::string words;
-  constexpr int kShown = 4;
-  int stuck = 0;
-  for (std::size_t number = 0; number < ranks.size(); ++number) {
-    const Rank& rank = ranks[number];
-    if (rank.next == rank.end || ++stuck > kShown) continue;
-    words += fmt::format("{} rank {} at position {} for what {} needs", stuck == 1 ? "" : ",", number,
-                         rank.next - schedule.ranks[number].data(), to_string(*rank.next));
-  }
-  if (stuck == 0) return;
-  if (stuck > kShown) words += fmt::format(", and {} more", stuck - kShown);
-  throw InvalidArgument("simulate: the schedule cannot go on: there wait" + words);
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> stuck;
+  for (std::size_t number = 0; number < ranks.size(); ++number)
+    if (const Action* const next = ranks[number].next; next != ranks[number].end)
+      stuck.push_back(fmt::format("rank {} at position {} for what {} needs", number,
+                                  next - schedule.ranks[number].data(), to_string(*next)));
+  if (!stuck.empty())
+    throw InvalidArgument(fmt::format("simulate: the schedule cannot go on: {} ranks wait: {}", stuck.size(),
+                                      fmt::join(stuck | std::views::take(kShown), ", ")));
 }
 
 // Takes the actions of all ranks, each rank as far as it comes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -104,7 +105,7 @@ class Validation {
 }  // namespace
 
 Schedule load_torch_csv(std::span<const std::string> rows, const Shape& shape, bool computations_only) {
-  if (rows.size() != static_cast<std::size_t>(std::max(shape.ranks, 0)))
+  if (std::cmp_not_equal(rows.size(), shape.ranks))
     throw InvalidArgument(fmt::format("schedule: there are {} ranks, but {} rows", shape.ranks, rows.size()));
   const auto stages = std::int64_t{shape.ranks} * shape.stages_per_rank;
   constexpr std::int64_t kMostStages = 1 << 20;
