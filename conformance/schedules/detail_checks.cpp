@@ -796,7 +796,8 @@ void names_who_waits(Context& context) {
     std::vector<std::string> rows;
     std::vector<int> places;
     for (int rank = 0; rank < ranks; ++rank) {
-      rows.push_back(fmt::format(rank + 1 == ranks ? "{0}F0,{0}F1,{0}B1,{0}B0" : "{0}F0,{0}B0,{0}F1,{0}B1", rank));
+      rows.push_back(rank + 1 == ranks ? fmt::format("{0}F0,{0}F1,{0}B1,{0}B0", rank)
+                                       : fmt::format("{0}F0,{0}B0,{0}F1,{0}B1", rank));
       places.push_back(rank);
     }
     const Schedule plan = plan_of(rows, places, 2);

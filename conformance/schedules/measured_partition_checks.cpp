@@ -54,7 +54,7 @@ json question_of_model(const LayeredModel& model) {
 
 std::string text_of_model(const LayeredModel& model) { return question_of_model(model).dump(); }
 
-std::vector<LayeredModel> smaller(const LayeredModel& model) {
+std::vector<LayeredModel> smaller_models(const LayeredModel& model) {
   std::vector<LayeredModel> list;
   const auto add = [&](const auto& change) {
     LayeredModel other = model;
@@ -181,7 +181,7 @@ void search_models(Context& context, const std::function<void(Random&, LayeredMo
                                               return model;
                                             },
                                         .problem = problem,
-                                        .smaller = smaller,
+                                        .smaller = smaller_models,
                                         .words = [](const LayeredModel& model) { return text_of_model(model); }};
   constexpr int trials = 150;
   report_words(search(property, context.seed(), trials));

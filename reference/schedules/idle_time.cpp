@@ -12,8 +12,8 @@ namespace plumbline::schedules {
 namespace {
 
 using Kind = ActionKind;
-using Index = std::ptrdiff_t;  // of an action among all
-constexpr Index kNone = -1;
+using ActionIndex = std::ptrdiff_t;  // of an action among all
+constexpr ActionIndex kNoAction = -1;
 
 constexpr bool needs_gradient(Kind kind) { return direction_of_computation(kind) < 0; }
 
@@ -27,38 +27,38 @@ class Origins {
     note_makers();
   }
 
-  [[nodiscard]] const Action& action(Index i) const { return *actions_[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] bool is_start_of_group(Index i) const { return group_of(i) == i; }
-  [[nodiscard]] bool is_in_group(Index i, Index group) const {
-    return i < static_cast<Index>(group_.size()) && group_of(i) == group;
+  [[nodiscard]] const Action& action(ActionIndex i) const { return *actions_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] bool is_start_of_group(ActionIndex i) const { return group_of(i) == i; }
+  [[nodiscard]] bool is_in_group(ActionIndex i, ActionIndex group) const {
+    return i < static_cast<ActionIndex>(group_.size()) && group_of(i) == group;
   }
-  // The first one that a computation is joined with; kNone of what is no computation.
-  [[nodiscard]] Index group_of(Index i) const { return group_[static_cast<std::size_t>(i)]; }
+  // The first one that a computation is joined with; kNoAction of what is no computation.
+  [[nodiscard]] ActionIndex group_of(ActionIndex i) const { return group_[static_cast<std::size_t>(i)]; }
   // Its rank's group of computations before it.
-  [[nodiscard]] Index before(Index i) const { return before_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] ActionIndex before(ActionIndex i) const { return before_[static_cast<std::size_t>(i)]; }
   // Of an input or a gradient, among all of both.
   [[nodiscard]] std::size_t place(bool gradient, int stage, int micro_batch) const {
     return (gradient ? pairs_ : 0) + static_cast<std::size_t>(stage) * micro_batches_ +
            static_cast<std::size_t>(micro_batch);
   }
   // The group of computations that made it, and the action that sent it: the message, or the computation.
-  [[nodiscard]] Index maker(std::size_t place) const { return maker_[place]; }
-  [[nodiscard]] Index sent(std::size_t place) const { return sent_[place]; }
+  [[nodiscard]] ActionIndex maker(std::size_t place) const { return maker_[place]; }
+  [[nodiscard]] ActionIndex sent(std::size_t place) const { return sent_[place]; }
 
  private:
   // Where every input and gradient comes from: the last group of computations of the sender before it was sent.
   void note_makers() {
-    maker_.assign(2 * pairs_, kNone);
-    sent_.assign(2 * pairs_, kNone);
+    maker_.assign(2 * pairs_, kNoAction);
+    sent_.assign(2 * pairs_, kNoAction);
     const bool messages = detail::has_messages(schedule_);
     for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
-      Index current = kNone;  // group of computations
+      ActionIndex current = kNoAction;  // group of computations
       bool joined = false;
       for (const Action& action : schedule_.ranks[rank]) {
-        const auto i = static_cast<Index>(actions_.size());
+        const auto i = static_cast<ActionIndex>(actions_.size());
         actions_.push_back(&action);
         before_.push_back(current);
-        group_.push_back(kNone);
+        group_.push_back(kNoAction);
         if (is_compute(action.kind)) {
           if (!joined) current = i;
           group_.back() = current;
@@ -75,8 +75,8 @@ class Origins {
     }
   }
   // Of what is made twice, the first is what others wait for: so each step back in a chain is one back in time.
-  void note_maker(std::size_t place, Index group, Index sent) {
-    if (sent_[place] != kNone) return;
+  void note_maker(std::size_t place, ActionIndex group, ActionIndex sent) {
+    if (sent_[place] != kNoAction) return;
     maker_[place] = group;
     sent_[place] = sent;
   }
@@ -85,10 +85,10 @@ class Origins {
   std::size_t micro_batches_;
   std::size_t pairs_;
   std::vector<const Action*> actions_;
-  std::vector<Index> group_;
-  std::vector<Index> before_;
-  std::vector<Index> maker_;  // of each input, then each gradient
-  std::vector<Index> sent_;
+  std::vector<ActionIndex> group_;
+  std::vector<ActionIndex> before_;
+  std::vector<ActionIndex> maker_;  // of each input, then each gradient
+  std::vector<ActionIndex> sent_;
 };
 
 // Follows what idle ranks wait for.
@@ -109,7 +109,7 @@ class Attribution {
       IdleTime& idle = result_.emplace_back();
       bool first = true;
       double free_from = 0;
-      for (Index i = begin(rank); i < end(rank); ++i) {
+      for (ActionIndex i = begin(rank); i < end(rank); ++i) {
         if (!origins_.is_start_of_group(i)) continue;
         if (period(i).start > free_from)
           follow({idle, longest_[rank], first ? idle.fill : idle.dependency, free_from}, i);
@@ -133,10 +133,12 @@ class Attribution {
     double begin;
   };
 
-  [[nodiscard]] Index begin(std::size_t rank) const { return static_cast<Index>(timeline_.offsets[rank]); }
-  [[nodiscard]] Index end(std::size_t rank) const { return static_cast<Index>(timeline_.offsets[rank + 1]); }
-  [[nodiscard]] const Period& period(Index i) const { return timeline_.periods[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] double end_of(Index group) const { return group == kNone ? 0 : period(group).end; }
+  [[nodiscard]] ActionIndex begin(std::size_t rank) const { return static_cast<ActionIndex>(timeline_.offsets[rank]); }
+  [[nodiscard]] ActionIndex end(std::size_t rank) const {
+    return static_cast<ActionIndex>(timeline_.offsets[rank + 1]);
+  }
+  [[nodiscard]] const Period& period(ActionIndex i) const { return timeline_.periods[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] double end_of(ActionIndex group) const { return group == kNoAction ? 0 : period(group).end; }
 
   void note_longest() {
     longest_.assign(schedule_.ranks.size(), {.forward = 0, .input_gradient = 0, .weight_gradient = 0, .backward = 0});
@@ -152,19 +154,19 @@ class Attribution {
   }
 
   // Back from the begin of a group of computations, for which a rank waits, to the begin of the gap.
-  void follow(const Gap& gap, Index group) {
+  void follow(const Gap& gap, ActionIndex group) {
     while (period(group).start > gap.begin) {
       const double now = period(group).start;
-      Index cause = origins_.before(group);  // what its rank did, until it
+      ActionIndex cause = origins_.before(group);  // what its rank did, until it
       if (end_of(cause) < now) cause = follow_wait(gap, group, cause);
-      if (cause == kNone) return;
+      if (cause == kNoAction) return;
       add_computation(gap, cause);
       group = cause;
     }
   }
   // From when the rank of a group was free, after its computations `own`, to the group. Returns the computations for
   // which it did not begin before.
-  Index follow_wait(const Gap& gap, Index group, Index own) {
+  ActionIndex follow_wait(const Gap& gap, ActionIndex group, ActionIndex own) {
     const double now = period(group).start;
     const std::size_t awaited = awaited_by(group);
     if (awaited == kNowhere || (measured_ && end_of_maker(awaited) <= end_of(own))) {
@@ -173,29 +175,29 @@ class Attribution {
     }
     // A message came now. Under rendezvous it may have waited for the receiver.
     const bool met_late = meets_ && end_of_maker(awaited) <= end_of(own);
-    const Index cause = met_late ? own : origins_.maker(awaited);
+    const ActionIndex cause = met_late ? own : origins_.maker(awaited);
     gap.idle.transfer += now - std::max(end_of(cause), gap.begin);
     return cause;
   }
   void follow_from_end(const Gap& gap) {
     const auto last = std::ranges::max_element(timeline_.ranks, {}, &RankTimes::last_end);
-    Index group = end(static_cast<std::size_t>(last - timeline_.ranks.begin())) - 1;
-    while (origins_.group_of(group) == kNone) --group;
+    ActionIndex group = end(static_cast<std::size_t>(last - timeline_.ranks.begin())) - 1;
+    while (origins_.group_of(group) == kNoAction) --group;
     group = origins_.group_of(group);
     add_computation(gap, group);
     follow(gap, group);
   }
   // Of what a group needs from other ranks, that which came last.
-  [[nodiscard]] std::size_t awaited_by(Index group) const {
+  [[nodiscard]] std::size_t awaited_by(ActionIndex group) const {
     double latest = -1;
     std::size_t found = kNowhere;
-    for (Index i = group; origins_.is_in_group(i, group); ++i) {
+    for (ActionIndex i = group; origins_.is_in_group(i, group); ++i) {
       const Action& action = origins_.action(i);
       const bool forward = action.kind == Kind::forward;
       if (!forward && !needs_gradient(action.kind)) continue;
       const std::size_t needed = origins_.place(!forward, action.stage, action.micro_batch);
-      const Index sent = origins_.sent(needed);
-      if (sent == kNone || share_rank(origins_.action(sent).stage, action.stage)) continue;
+      const ActionIndex sent = origins_.sent(needed);
+      if (sent == kNoAction || share_rank(origins_.action(sent).stage, action.stage)) continue;
       // When a measured message arrived nobody saw.
       const double end = measured_ ? end_of_maker(needed) : period(sent).end;
       if (std::exchange(latest, std::max(latest, end)) < end) found = needed;
@@ -209,9 +211,9 @@ class Attribution {
   }
 
   // A computation that a rank waits for, from its start, or the gap's, to its end.
-  void add_computation(const Gap& gap, Index group) {
+  void add_computation(const Gap& gap, ActionIndex group) {
     double nominal = 0, own = 0;
-    for (Index i = group; origins_.is_in_group(i, group); ++i) {
+    for (ActionIndex i = group; origins_.is_in_group(i, group); ++i) {
       const Action& action = origins_.action(i);
       nominal += detail::of_each(options_.stages, action.stage).of(action.kind);
       own += gap.longest.of(action.kind);
