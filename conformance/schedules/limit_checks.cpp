@@ -411,7 +411,7 @@ void costs_refused(Context&) {
 
 }  // namespace
 
-void add_limit_checks(suite::Suite& suite) {
+void add_size_limit_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, std::vector<std::string> requirements, std::vector<suite::Axis> axes,
                        void (*body)(Context&)) {
     axes.push_back(suite::worlds({1}));

@@ -19,7 +19,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_automatic_checks(suite);
   add_convention_checks(suite);
   add_torch_pass_checks(suite);
-  add_limit_checks(suite);
+  add_size_limit_checks(suite);
   add_detail_checks(suite);
   add_move_checks(suite);
   add_plan_size_checks(suite);
