@@ -16,6 +16,7 @@ void add_pass(suite::Suite& suite) {
   add_pass_checks(suite);
   suite.requirements.add_toml(plumbline_pass_race_requirements, "conformance/pass/race_requirements.toml");
   add_race_checks(suite);
+  add_exact_checks(suite);
   add_problem_checks(suite);
   add_interpreter_checks(suite);
   add_recorded_run_checks(suite);

@@ -1,6 +1,7 @@
 // What is wrong with a program is told fault by fault, with the op, the variable and what is beside it.
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,8 +11,10 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "conformance/pass/race_checks.hpp"
+#include "reference/program/program_json.hpp"
 #include "reference/program/validate.hpp"
 
 namespace plumbline::conformance {
@@ -160,6 +163,21 @@ void late_writers() {
   expect_told(program_of({relu("a", "a"), relu("a", "b")}), {});
   expect_told(program_of({problem_op("nop", {{"X", {"a"}}}, {{"Out", {"a"}}}), relu("x", "a")}),
               {{ProgramFault::used_before_written, 0, "a", {"op 0 (nop) reads 'a' before op 1 (relu)"}}});
+  // Dependency ops and waits give no value.
+  for (const char* type : {"nop", "c_wait_compute", "c_wait_comm"})
+    expect_told(program_of({problem_op(type, {{"X", {"x"}}}, {{"Out", {"a"}}}), relu("a", "b"), relu("x", "a")}),
+                {{ProgramFault::used_before_written, 1, "a", {"op 1 (relu) reads 'a' before op 2 (relu)"}}});
+  // What lies in a variable that another op writes again, in place, is read by it.
+  expect_told(
+      program_of({relu("x", "a"), problem_op("conv2d", {{"Input", {"a"}}}, {{"Output", {"a"}}}), relu("a", "b")}), {});
+  for (const char* type : {"abs", "assign", "clip", "concat", "mul", "nop", "split", "tanh"})
+    expect_told(program_of({problem_op(type, {{"X", {"a"}}}, {{"Out", {"b"}}}), relu("x", "a")}),
+                {{ProgramFault::used_before_written, 0, "a", {fmt::format("op 0 ({}) reads 'a' before op 1", type)}}});
+  Program undeclared = program_of({relu("a", "b"), relu("x", "a")});
+  undeclared.variables.erase("a");
+  expect_told(undeclared, {{ProgramFault::undeclared_variable, 0, "a", {"slot X"}},
+                           {ProgramFault::used_before_written, 0, "a", {"before op 1"}},
+                           {ProgramFault::undeclared_variable, 1, "a", {"slot Out"}}});
   // Each variable once, each reader for itself.
   expect_told(program_of({problem_op("sum", {{"X", {"a", "a", "b"}}}, {{"Out", {"c"}}}), relu("a", "d"), relu("x", "a"),
                           relu("x", "b")}),
@@ -225,10 +243,78 @@ void cycles_and_others() {
                           {ProgramFault::cyclic_dependency, 1, "c", {": ops 1 <- 0 <- 2"}}});
 }
 
+// Four ops, each of which reads what some of the others write.
+constexpr int kOps = 4;
+using Needs = std::map<int, std::map<int, bool>>;  // by op, by the other
+
+std::vector<Needs> all_needs() {
+  std::vector<Needs> all;
+  for (unsigned bits = 0; bits < 1U << (kOps * (kOps - 1)); ++bits) {
+    Needs needs;
+    for (int op = 0, bit = 0; op < kOps; ++op)
+      for (int other = 0; other < kOps; ++other) needs[op][other] = op != other && ((bits >> bit++) & 1U) != 0;
+    all.push_back(needs);
+  }
+  return all;
+}
+
+// How many needs lead from one op to another; a large number where none do.
+std::map<int, std::map<int, int>> distances(const Needs& needs) {
+  std::map<int, std::map<int, int>> steps;
+  for (int i = 0; i < kOps; ++i)
+    for (int j = 0; j < kOps; ++j) steps[i][j] = i == j ? 0 : needs.at(i).at(j) ? 1 : 100;
+  for (int by = 0; by < kOps; ++by)
+    for (int i = 0; i < kOps; ++i)
+      for (int j = 0; j < kOps; ++j) steps[i][j] = std::min(steps[i][j], steps[i][by] + steps[by][j]);
+  return steps;
+}
+
+// "ops 0 <- 2 <- 1": each is needed by the one after it, on a shortest way from the writer back to the reader.
+bool is_way(const std::string& message, const Needs& needs, int reader, int writer, int steps) {
+  const std::size_t begin = message.find(": ops ");
+  if (begin == std::string::npos) return false;
+  std::istringstream words(message.substr(begin + 6));
+  std::vector<int> way;
+  std::string arrow;
+  for (int op = 0; words >> op; words >> arrow) way.push_back(op);
+  for (std::size_t i = 1; i < way.size(); ++i)
+    if (!needs.at(way[i]).at(way[i - 1])) return false;
+  return static_cast<int>(way.size()) == steps + 1 && way.front() == reader && way.back() == writer;
+}
+
+void all_small_orders() {
+  for (const Needs& needs : all_needs()) {
+    auto steps = distances(needs);
+    std::vector<Op> ops;
+    std::vector<std::pair<int, int>> late;  // a reader, and the op behind it that writes
+    for (int op = 0; op < kOps; ++op) {
+      std::vector<std::string> read{"x"};
+      for (int other = 0; other < kOps; ++other)
+        if (needs.at(op).at(other)) read.push_back(name_of_link(other));
+      for (int other = op + 1; other < kOps; ++other)
+        if (needs.at(op).at(other)) late.emplace_back(op, other);
+      ops.push_back(problem_op("sum", {{"X", read}}, {{"Out", {name_of_link(op)}}}));
+    }
+    const auto problems = find_problems(program_of(ops), {});
+    ASSERT_EQ(problems.size(), late.size()) << "PASS-093";
+    for (std::size_t i = 0; i < late.size(); ++i) {
+      const auto [reader, writer] = late[i];
+      const bool is_cycle = steps[writer][reader] < 100;
+      ASSERT_EQ(problems[i].op, reader) << "PASS-093: " << problems[i].message;
+      ASSERT_EQ(problems[i].variable, name_of_link(writer)) << "PASS-093: " << problems[i].message;
+      ASSERT_EQ(problems[i].fault, is_cycle ? ProgramFault::cyclic_dependency : ProgramFault::used_before_written)
+          << "PASS-093: " << problems[i].message;
+      ASSERT_EQ(is_way(problems[i].message, needs, reader, writer, steps[writer][reader]), is_cycle)
+          << "PASS-093: " << problems[i].message;
+    }
+  }
+}
+
 void order(Context&) {
   late_writers();
   cycles();
   cycles_and_others();
+  all_small_orders();
 }
 
 // ---- parts of fused variables ----
@@ -237,6 +323,38 @@ Op coalesce(const std::vector<std::string>& members, bool copies) {
   Op op = problem_op("coalesce_tensor", {{"Input", members}}, {{"Output", members}, {"FusedOutput", {"all"}}});
   op.attributes = {{"copy_data", copies}};
   return op;
+}
+
+// Whatever reads and writes, before and after coalesce_tensor in the alphabet.
+void lost_by_types(bool copies) {
+  for (const char* type : {"abs", "assign", "clip", "concat", "mul", "split", "tanh"}) {
+    const Op reader = problem_op(type, {{"X", {"a"}}}, {{"Out", {"c"}}});
+    const Op writer = problem_op(type, {{"X", {"x"}}}, {{"Out", {"a"}}});
+    expect_told(program_of({writer, coalesce({"a", "b"}, copies), reader}),
+                copies ? std::vector<Told>{} : std::vector<Told>{{ProgramFault::not_copied, 2, "a", {"wrote"}}});
+    expect_told(program_of({writer, coalesce({"a", "b"}, copies), writer, reader}), {});
+  }
+}
+
+void lost_once(bool copies) {
+  // The first op that reads it is told, and what gave it its value first.
+  expect_told(program_of({relu("x", "a"), relu("x", "a"), relu("x", "b"), coalesce({"a", "b"}, copies), relu("x", "c"),
+                          problem_op("sum", {{"X", {"b", "a"}}}, {{"Out", {"d"}}})}),
+              copies ? std::vector<Told>{}
+                     : std::vector<Told>{{ProgramFault::not_copied, 5, "b", {"what op 2 (relu) wrote"}},
+                                         {ProgramFault::not_copied, 5, "a", {"what op 0 (relu) wrote"}}});
+  // A dependency op does not read it, and what an op reads and writes stays lost.
+  expect_told(
+      program_of({relu("x", "a"), coalesce({"a", "b"}, copies), problem_op("nop", {{"X", {"a"}}}, {{"Out", {"b"}}})}),
+      {});
+  expect_told(program_of({relu("x", "a"), coalesce({"a", "b"}, copies), relu("a", "a")}),
+              copies ? std::vector<Told>{} : std::vector<Told>{{ProgramFault::not_copied, 2, "a", {"op 2 (relu)"}}});
+  // A second coalescing of the same memory, and one that names no parts.
+  expect_told(program_of({relu("x", "a"), coalesce({"a", "b"}, copies), coalesce({"a", "b"}, true), relu("a", "c")}),
+              copies ? std::vector<Told>{} : std::vector<Told>{{ProgramFault::not_copied, 3, "a", {"after op 1"}}});
+  Program without = program_of({relu("x", "a"), coalesce({"a"}, copies), relu("a", "c")});
+  without.ops[1].outputs.erase("Output");
+  expect_told(without, {});
 }
 
 void lost_values(Context&) {
@@ -260,6 +378,8 @@ void lost_values(Context&) {
     // What is written again has a value.
     expect_told(program_of({relu("x", "a"), coalesce({"a", "b"}, copies), relu("x", "a"), relu("a", "c")}), {});
     expect_told(program_of({relu("x", "a"), coalesce({"a", "b"}, copies), relu("x", "all"), relu("a", "c")}), {});
+    lost_by_types(copies);
+    lost_once(copies);
     // A part that is written after a reader of the whole.
     expect_told(program_of({coalesce({"a", "b"}, copies), relu("x", "a"), relu("all", "c"), relu("x", "b")}),
                 {{ProgramFault::used_before_written,
@@ -291,6 +411,48 @@ void refusals(Context&) {
   EXPECT_THAT(said(three), HasSubstr("op 0 (relu) has inputs 'Y'; there are X (and 2 more)")) << "PASS-093";
 }
 
+// ---- programs as they are written ----
+
+// All that a program may have, as the pass answers it.
+const char* const kWritten = R"({
+  "vars": [
+    {"name": "a", "shape": [], "dtype": "float16", "persistable": false, "parameter": false},
+    {"name": "b", "shape": [-1, 0, 9223372036854775807], "dtype": "bool", "persistable": true, "parameter": true,
+     "process_mesh": [1, 0], "dims_mapping": [-1, 0, 1]},
+    {"name": "c", "shape": [4], "dtype": "complex128", "persistable": true, "parameter": false,
+     "process_mesh": [], "dims_mapping": []}],
+  "ops": [
+    {"type": "relu", "inputs": {}, "outputs": {}, "attrs": {"op_role": 0}},
+    {"type": "all_reduce", "inputs": {"x": ["a", "a"], "y": []}, "outputs": {"out": ["b"]},
+     "attrs": {"op_role": 257, "op_namescope": "/s", "ring_id": -3, "reduce_type": "prod", "use_calc_stream": false,
+               "execution_stream": "s", "scale": "inf", "value": "-inf", "rescale_grad": "nan", "copy_data": true,
+               "truth": false, "whole": -9223372036854775808, "number": 0.1, "text": "t", "wholes": [1, -2],
+               "numbers": [0.5, 2.0], "texts": ["a", ""], "nothing": [], "dtype": "int8",
+               "concated_shapes": [2, 3], "concated_ranks": [1]},
+     "process_mesh": [0, 1], "input_dims_mappings": {"a": [0, -1]}, "output_dims_mappings": {"b": []}}],
+  "other_blocks": [["while"], []]})";
+
+void written(Context&) {
+  const nlohmann::json whole = nlohmann::json::parse(kWritten);
+  nlohmann::json without_blocks = whole;
+  without_blocks.erase("other_blocks");
+  for (const nlohmann::json& one : {whole, without_blocks})
+    EXPECT_EQ(program::json_of(program::program_of_json(one)), one) << "PASS-040";
+  nlohmann::json shorter = whole;
+  for (nlohmann::json& variable : shorter["vars"])
+    for (const char* flag : {"persistable", "parameter"})
+      if (variable[flag] == false) variable.erase(flag);
+  shorter["ops"][0].erase("attrs");
+  EXPECT_EQ(program::json_of(program::program_of_json(shorter)), whole) << "PASS-040";
+  nlohmann::json placed = whole, split = whole;
+  placed["ops"][0]["process_mesh"] = split["ops"][0]["process_mesh"] = {1};
+  split["ops"][0]["input_dims_mappings"] = split["ops"][0]["output_dims_mappings"] = nlohmann::json::object();
+  EXPECT_EQ(program::json_of(program::program_of_json(placed)), split) << "PASS-040";
+  const nlohmann::json rings = {{"0", {2, 0, 1}}, {"12", {7}}, {"2147483647", {0, 2147483647}}};
+  EXPECT_EQ(program::json_of(program::rings_of_json(rings)), rings) << "PASS-040";
+  EXPECT_EQ(program::json_of(Rings{}), nlohmann::json::object()) << "PASS-040";
+}
+
 }  // namespace
 
 void add_problem_checks(suite::Suite& suite) {
@@ -304,6 +466,7 @@ void add_problem_checks(suite::Suite& suite) {
   add("order", order);
   add("lost_values", lost_values);
   add("refusals", refusals);
+  suite.add({.id = "pass.written", .verifies = {"PASS-040@5827"}, .axes = {suite::worlds({1})}, .body = written});
 }
 
 }  // namespace plumbline::conformance

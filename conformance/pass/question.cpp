@@ -58,7 +58,8 @@ class ProgramWriter {
     for (std::size_t i = 0; i < count; ++i) update(i);
     json program{{"vars", std::move(variables_)}, {"ops", std::move(ops_)}};
     if (question_.is_in_other_block)
-      program["other_blocks"] = json::array({json::array({"while", question_.second_derivative})});
+      program["other_blocks"] =
+          json::array({json::array({"while"}), json::array({"while", question_.second_derivative})});
     return program;
   }
 

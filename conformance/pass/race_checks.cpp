@@ -76,6 +76,13 @@ class Closure {
  private:
   static bool is_wait(const Op& op) { return op.type == "c_wait_compute" || op.type == "c_wait_comm"; }
   static bool has_left(const Op& op) { return !is_wait(op) && op.ring && op.on_calculation_stream == false; }
+  static bool has_one_whole(const Op& op) {
+    const auto whole = op.outputs.find("FusedOutput");
+    return whole != op.outputs.end() && whole->second.size() == 1;
+  }
+  static bool copies(const Op& op) {
+    return op.attributes.contains("copy_data") && std::get<bool>(op.attributes.at("copy_data"));
+  }
   static bool shares_a_name(const Op& first, const Op& second) {
     const auto meets = [](const program::Slots& written, const Op& other) {
       const auto names = program::names_in(written);
@@ -97,7 +104,7 @@ class Closure {
     for (const Op& op : ops_) {
       auto& touched = touched_.emplace_back();
       const bool coalesces = op.type == "coalesce_tensor";
-      if (coalesces)
+      if (coalesces && op.outputs.contains("Output") && has_one_whole(op))
         for (const std::string& member : op.outputs.at("Output")) {
           whole_of[member] = op.outputs.at("FusedOutput").front();
           fused_.emplace(member, whole_of[member]);
@@ -109,7 +116,7 @@ class Closure {
           if (whole == name) touched[member] = touched[member] || writes;
       };
       for (const std::string& name : program::names_in(op.outputs)) touch(name, true);
-      const bool reads_inputs = !coalesces || std::get<bool>(op.attributes.at("copy_data"));
+      const bool reads_inputs = !coalesces || copies(op);
       for (const std::string& name : program::names_in(op.inputs))
         if (reads_inputs) touch(name, false);
     }
@@ -320,8 +327,12 @@ void taken_away(Context& context) {
 
 // In our own words.
 void told(Context& context) {
-  const Program& program = taken().at(context.parameters().text("taken")).program;
-  for (const program::Race& race : program::find_races(program)) {
+  const auto& [program, expected] = taken().at(context.parameters().text("taken"));
+  const std::vector<program::Race> races = program::find_races(program);
+  std::vector<std::pair<std::size_t, std::size_t>> positions;
+  for (const program::Race& race : races) positions.emplace_back(race.first, race.second);
+  EXPECT_EQ(positions, expected) << "PASS-081: by the position of the second op, then of the first";
+  for (const program::Race& race : races) {
     const auto access = [&](int position) {
       return words_of_access(program, static_cast<std::size_t>(position), race.variable);
     };

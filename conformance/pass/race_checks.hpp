@@ -8,6 +8,8 @@ namespace plumbline::conformance {
 
 /// Races of programs, and whether a pass makes any: PASS-080 to PASS-084.
 void add_race_checks(suite::Suite& suite);
+/// What becomes of small irregular programs: PASS-095.
+void add_exact_checks(suite::Suite& suite);
 /// What is told of bad programs: PASS-093.
 void add_problem_checks(suite::Suite& suite);
 /// What programs compute before and behind the pass: PASS-085 to PASS-088.

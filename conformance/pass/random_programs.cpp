@@ -65,7 +65,7 @@ class OrderWriter {
     static const std::vector<std::string> plain{"u", "v", "w"}, fused{"f", "g", "h", "f", "e", "u"};
     return random_.one_of(has("fused") ? fused : plain);
   }
-  std::string stream() { return random_.one_of(std::vector<std::string>{"", "default", "a", "b"}); }
+  std::string stream() { return random_.one_of(std::vector<std::string>{"", "default", "a", "z"}); }
   RingId ring() { return random_.between(1, 2); }
 
   Op coalesce() {
@@ -73,7 +73,26 @@ class OrderWriter {
     const auto& list = random_.one_of(members);
     Op op = op_of("coalesce_tensor", {{"Input", list}},
                   {{"Output", list}, {"FusedOutput", {random_.between(0, 3) == 0 ? "e" : "f"}}});
-    op.attributes = {{"copy_data", random_.between(0, 3) == 0}, {"dtype", std::string("float32")}};
+    op.attributes = {{"copy_data", random_.between(0, 2) == 0}, {"dtype", std::string("float32")}};
+    switch (random_.between(0, 9)) {
+      case 0:
+        op.inputs["Input"] = {name()};  // what it copies from need not be what it makes
+        break;
+      case 1:
+        op.outputs.erase("Output");
+        break;
+      case 2:
+        op.outputs.erase("FusedOutput");
+        break;
+      case 3:
+        op.outputs["FusedOutput"] = {"e", "f"};
+        break;
+      case 4:
+        op.attributes.erase("copy_data");
+        break;
+      default:
+        break;
+    }
     return op;
   }
   Op calculation() {
@@ -81,6 +100,7 @@ class OrderWriter {
     if (random_.between(0, 2) == 0)
       op = op_of("elementwise_add", {{"X", {name()}}, {"Y", {name()}}}, {{"Out", {name()}}});
     op.stream = stream();
+    if (random_.between(0, 7) == 0) op.on_calculation_stream = false;  // of an op without a ring it says nothing
     return op;
   }
   Op communication() {
@@ -98,7 +118,8 @@ class OrderWriter {
   Op wait() {
     Op op = op_of(random_.between(0, 1) == 0 ? "c_wait_compute" : "c_wait_comm", {}, {});
     if (random_.between(0, 5) == 0) op.inputs["X"] = op.outputs["Out"] = {name()};
-    op.ring = ring();
+    if (random_.between(0, 9) != 0) op.ring = ring();
+    if (random_.between(0, 5) == 0) op.on_calculation_stream = false;
     op.stream = random_.between(0, 3) == 0 ? "a" : "";
     return op;
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -123,7 +124,17 @@ const std::vector<std::pair<std::string, json>>& reasons() {
       {"rank_null", {{"global_rank", nullptr}}},
       {"rank_list", {{"global_rank", {0}}}},
       {"fusion_pass_behind_others", {{"context_passes", {"auto_parallel_amp", "fused_feedforward"}}}},
+      {"fuse_adamw", {{"context_passes", {"fuse_adamw"}}}},
+      {"fuse_bn_act", {{"context_passes", {"fuse_bn_act"}}}},
+      {"fuse_bn_add_act", {{"context_passes", {"fuse_bn_add_act"}}}},
+      {"fuse_dot_product_attention", {{"context_passes", {"fuse_dot_product_attention"}}}},
+      {"fuse_elewise_add_act", {{"context_passes", {"fuse_elewise_add_act"}}}},
+      {"fuse_optimizer", {{"context_passes", {"fuse_optimizer"}}}},
+      {"fuse_relu_depthwise_conv", {{"context_passes", {"fuse_relu_depthwise_conv"}}}},
+      {"fuse_resunit", {{"context_passes", {"fuse_resunit"}}}},
+      {"fused_attention", {{"context_passes", {"fused_attention"}}}},
       {"fusion_pass", {{"context_passes", {"fuse_gemm_epilogue"}}}},
+      {"itself_behind_another", {{"context_passes", {"a_pass", "auto_parallel_data_parallel_optimization"}}}},
       {"itself", {{"context_passes", {"auto_parallel_data_parallel_optimization"}}}}};
   return list;
 }
@@ -167,7 +178,7 @@ void options_ignored(Context& context) {
                           {"fuse_all_reduce_ops", false},
                           {"fuse_grad_size_in_MB", 1},
                           {"overlap_comm_cacl", false},
-                          {"context_passes", {"auto_parallel_amp"}},
+                          {"context_passes", {"a_pass", "auto_parallel_amp", "fuse_", "zzz_pass"}},
                           {"global_rank", 1}});
   report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
     const auto reductions = std::ranges::count_if(program_at(args, result, "final").at("ops"), is_reduction);
@@ -186,20 +197,44 @@ void nothing_parallel(Context& context) {
   }));
 }
 
+// By their type, the reduction and the scope, each before and after those that count in the alphabet.
+void recognised(Context& context) {
+  const std::string& type = context.parameters().text("type");
+  PassQuestion question{.gradients = std::vector<DrawnGradient>(1), .has_scales = false};
+  for (const char* by : {"", "sum", "avg", "min", "max", "prod"})
+    for (const char* scope : {"", "/auto_parallel/data_parallel", "auto_parallel/data_parallel/0", "a", "z",
+                              "/auto_parallel/tensor_parallel"}) {
+      json args = question.args("plumbline");
+      json& reduction = *std::ranges::find_if(args["program"]["ops"], is_reduction);
+      reduction["type"] = type;
+      reduction["attrs"].erase("reduce_type");
+      if (*by != '\0') reduction["attrs"]["reduce_type"] = by;
+      reduction["attrs"]["op_namescope"] = scope;
+      const bool counts = is_reduction(reduction);
+      const std::string problem = problem_of(context.adapter(), kPass, args, [&](const json& result) {
+        return first_difference({{"data_parallel_applied", counts}}, result.at("analysis"), "analysis");
+      });
+      if (!problem.empty()) return report_words(fmt::format("{} by '{}' in scope '{}': {}", type, by, scope, problem));
+    }
+}
+
 // ---- placement ----
 
 void placed_on_all_meshes(Context& context) {
+  const bool is_mapped = context.parameters().text("mapped") == "yes";
   json args = step_args("plumbline");
   for (json& variable : args["program"]["vars"]) {
     const std::string name = variable["name"];
-    if (!name.starts_with("w")) continue;
+    if (!name.starts_with("w") || name.starts_with("w1")) continue;  // w1 lies nowhere in particular
     variable["process_mesh"] = name.starts_with("w0") ? json({0, 1}) : json({1, 2});
     variable["dims_mapping"] = {0};
   }
   for (json& op : args["program"]["ops"])
     if (is_reduction(op)) {
       op["process_mesh"] = {0, 1, 2};
-      op["input_dims_mappings"] = op["output_dims_mappings"] = {{op["outputs"]["out"][0].get<std::string>(), {0}}};
+      op["input_dims_mappings"] = op["output_dims_mappings"] = json::object();
+      const std::string name = op["outputs"]["out"][0];
+      if (is_mapped) op["input_dims_mappings"][name] = op["output_dims_mappings"][name] = {0};
     }
   report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
     const json program = program_at(args, result, "final");
@@ -212,14 +247,19 @@ void placed_on_all_meshes(Context& context) {
         !words.empty())
       return words;
     for (const json& op : program.at("ops")) {
-      if (is_reduction(op))
-        return first_difference({{"process_mesh", {0, 1, 2}},
-                                 {"input_dims_mappings", {{name, {0}}}},
-                                 {"output_dims_mappings", {{name, {0}}}}},
-                                op, "the fused reduction");
+      if (is_reduction(op)) {
+        const json mappings = is_mapped ? json{{name, {0}}} : json::object();
+        for (const char* which : {"input_dims_mappings", "output_dims_mappings"})
+          if (op.at(which) != mappings)
+            return fmt::format("{} of the fused reduction are {}, expected {}", which, op.at(which).dump(),
+                               mappings.dump());
+        return first_difference({{"process_mesh", {0, 1, 2}}}, op, "the fused reduction");
+      }
       if (op.at("type") != "coalesce_tensor") continue;
       const json expected{{"process_mesh", {0, 1, 2}},
-                          {"output_dims_mappings", {{name, json::array()}, {"w0@GRAD", {0}}, {"w2@GRAD", {0}}}}};
+                          {"input_dims_mappings", {{"w0@GRAD", {0}}, {"w1@GRAD", json::array()}, {"w2@GRAD", {0}}}},
+                          {"output_dims_mappings",
+                           {{name, json::array()}, {"w0@GRAD", {0}}, {"w1@GRAD", json::array()}, {"w2@GRAD", {0}}}}};
       if (std::string words = first_difference(expected, op, "coalesce_tensor"); !words.empty()) return words;
     }
     return "there is no reduction";
@@ -393,15 +433,19 @@ std::string problem_of_attributes(const json& args, const json& result) {
   return first_difference(before.at("other_blocks"), after.at("other_blocks"), "other_blocks");
 }
 
+std::string place_of_part(const std::string& part) {
+  return part == "attributes" ? "/program/ops/0/attrs"
+         : part == "op"       ? "/program/ops/0"
+         : part == "variable" ? "/program/vars/0"
+                              : "";
+}
+
 void forms(Context& context) {
   const json args = every_field();
   report_words(problem_of(context.adapter(), kPass, args,
                           [&](const json& result) { return problem_of_attributes(args, result); }));
   const std::string& part = context.parameters().text("part");
-  const std::string at = part == "attributes" ? "/program/ops/0/attrs"
-                         : part == "op"       ? "/program/ops/0"
-                         : part == "variable" ? "/program/vars/0"
-                                              : "";
+  const std::string at = place_of_part(part);
   for (const std::string& field : fields_of_one_form().at(part)) {
     const json::json_pointer place(at + field);
     for (const json& other : {json(true), json(3), json("x"), json::array(), json::object()}) {
@@ -410,6 +454,44 @@ void forms(Context& context) {
       bad[place] = other;
       const std::string problem = problem_of_refusal_beside_answers(context.adapter(), kPass, bad);
       if (!problem.empty()) return report_words(fmt::format("{}{} is {}: {}", at, field, other.dump(), problem));
+    }
+  }
+}
+
+// "/program/ops/0/attrs/scale" as errors name it.
+std::string place_of(const std::string& pointer) {
+  std::string place;
+  std::istringstream parts(pointer.substr(1));
+  for (std::string part; std::getline(parts, part, '/');) {
+    const bool is_index = part.find_first_not_of("0123456789") == std::string::npos && place != "rings";
+    place += is_index ? fmt::format("[{}]", part) : (place.empty() ? "" : ".") + part;
+  }
+  return place;
+}
+
+// Whether the words have that place, and not one within it.
+bool names_place(const std::string& words, const std::string& place) {
+  for (std::size_t at = words.find(place); at != std::string::npos; at = words.find(place, at + 1))
+    if (const std::size_t end = at + place.size(); end == words.size() || (words[end] != '.' && words[end] != '['))
+      return true;
+  return false;
+}
+
+void places(Context& context) {
+  const std::string& part = context.parameters().text("part");
+  const json args = every_field();
+  const std::string at = place_of_part(part);
+  for (const std::string& field : fields_of_one_form().at(part)) {
+    if (part == "question" && !field.starts_with("/program/") && !field.starts_with("/rings")) continue;
+    for (const json& other : {json(true), json(3), json("x"), json::array(), json::object()}) {
+      json bad = args;
+      json& value = bad[json::json_pointer(at + field)];
+      if (form_of(value) == form_of(other)) continue;
+      value = other;
+      const Answer answer = answer_to(context.adapter(), kPass, bad);
+      if (!names_place(answer.message, place_of(at + field)))
+        return report_words(
+            fmt::format("{} is {}: '{}' does not name it", place_of(at + field), other.dump(), answer.message));
     }
   }
 }
@@ -480,9 +562,15 @@ void add_pass_recorded_checks(suite::Suite& suite) {
   add("entry.options_ignored", "PASS-003@5293", {}, options_ignored);
   add("entry.nothing_parallel", "PASS-004@6bd3",
       {{"scope", {"/auto_parallel/tensor_parallel", "/optimizer", "/data_parallel"}}}, nothing_parallel);
-  add("placement.union", "PASS-044@690f", {}, placed_on_all_meshes);
+  add("recognised", "PASS-004@6bd3",
+      {{"type",
+        {"a", "all_gather", "all_reduce", "broadcast", "c_allreduce_avg", "c_allreduce_max", "c_allreduce_prod",
+         "c_allreduce_sum", "c_reduce_sum", "reduce", "reduce_scatter", "z"}}},
+      recognised);
+  add("placement.union", "PASS-044@690f", {{"mapped", {"yes", "no"}}}, placed_on_all_meshes);
   add("refusals", "PASS-005@8d9b", {{"fault", recorded_names(faults(), &Fault::name)}}, refuses);
   add("forms", "PASS-005@8d9b", {{"part", {"attributes", "op", "variable", "question"}}}, forms);
+  add("places", "PASS-096@7ce2", {{"part", {"attributes", "op", "variable", "question"}}}, places);
   add("attributes_are_kept", "PASS-040@5827", {}, attributes_are_kept);
   add("values_are_kept", "PASS-040@5827", {{"field", {"reduce_type", "dtype", "scale", "ring_id", "whole", "list"}}},
       values_are_kept);

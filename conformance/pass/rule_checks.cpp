@@ -11,6 +11,7 @@
 #include "conformance/pass/pass_checks.hpp"
 #include "conformance/pass/question.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/words.hpp"
 
 namespace plumbline::conformance {
 
@@ -253,9 +254,30 @@ std::string positions_told(const PassQuestion& question, const json& args, const
 
 // ---- what is refused ----
 
-bool tells(const json& refused, const std::string& what) {
-  return std::ranges::any_of(refused,
-                             [&](const json& line) { return line.get<std::string>().starts_with(what + ": "); });
+std::vector<std::string> lines_about(const json& refused, const std::string& what) {
+  std::vector<std::string> lines;
+  for (const json& line : refused)
+    if (line.get<std::string>().starts_with(what + ": ")) lines.push_back(line.get<std::string>());
+  return lines;
+}
+
+// A line for each reason, and for rings how many there are and may be.
+std::string reasons_told(const PassQuestion& question, const json& refused) {
+  const bool is_pruned = question.has_scales && question.is_prunable();
+  const bool has_many_rings = question.used_rings() > question.ring_limit;
+  const std::map<std::string, int> expected{
+      {"pruning", is_pruned ? 0 : 1},
+      {"overlap", (has_many_rings ? 1 : 0) + (question.use_sharding ? 1 : 0)},
+      {"fusion", (question.second_derivative.empty() ? 0 : 1) + (question.use_sharding ? 1 : 0)}};
+  for (const auto& [what, count] : expected)
+    if (static_cast<int>(lines_about(refused, what).size()) != count)
+      return fmt::format("{} reasons are told against {}, there are {}: {}", lines_about(refused, what).size(), what,
+                         count, refused.dump());
+  if (!has_many_rings) return {};
+  const std::string line = lines_about(refused, "overlap").front();
+  return has_word(line, std::to_string(question.used_rings())) && has_word(line, std::to_string(question.ring_limit))
+             ? ""
+             : fmt::format("'{}' does not say that {} rings are too many", line, question.used_rings());
 }
 
 // Whether that keeps the gradient out of the group.
@@ -280,13 +302,7 @@ bool names(const json& op, const std::vector<std::size_t>& gradients) {
 }
 
 std::string refusals_told(const PassQuestion& question, const json& args, const json& result) {
-  const json& refused = result.at("analysis").at("refused");
-  const bool is_pruned = question.has_scales && question.is_prunable();
-  if (tells(refused, "pruning") == is_pruned || tells(refused, "overlap") == question.is_overlapped() ||
-      tells(refused, "fusion") == question.is_fusible())
-    return fmt::format("{} is told where it is {}pruned, {}overlapped and {}fused", refused.dump(),
-                       is_pruned ? "" : "not ", question.is_overlapped() ? "" : "not ",
-                       question.is_fusible() ? "" : "not ");
+  if (std::string words = reasons_told(question, result.at("analysis").at("refused")); !words.empty()) return words;
   const Groups groups = groups_in(result);
   const json program = program_at(args, result, "after_overlap");
   for (std::size_t at = 0; at < groups.size(); ++at) {
@@ -512,7 +528,11 @@ std::string readers_wait(const PassQuestion& question, const json& args, const j
 
 std::string summed_up(const PassQuestion& question, const json&, const json& result) {
   const json& summary = result.at("summary");
-  if (!question.is_fusible()) return summary.at("info").empty() ? "" : "something is logged without groups";
+  if (!question.is_fusible()) {
+    for (const char* count : {"allreduce_ops", "coalesce_allreduce_ops", "not_fused"})
+      if (summary.contains(count)) return fmt::format("{} is told without groups", count);
+    return summary.at("info").empty() && summary.at("debug").empty() ? "" : "something is logged without groups";
+  }
   const std::size_t groups = result.at("groups").size();
   return first_difference(
       {{"info",
@@ -571,6 +591,23 @@ void judge(Context& context) {
   judge_steps(context, "plumbline", {covered, judges...});
 }
 
+// Scale ops that are not wanted to go, that there are none of, and that nothing can hold.
+void reasons_differ(Context& context) {
+  PassQuestion unwanted{.gradients = std::vector<DrawnGradient>(2), .ring_sizes = {2, 4}};
+  PassQuestion none = unwanted, nowhere = unwanted;
+  unwanted.gradient_scale = false;
+  none.has_scales = false;
+  nowhere.gradients[1].ring = 1;
+  std::set<std::string> reasons;
+  for (const PassQuestion& question : {unwanted, none, nowhere})
+    report_words(problem_of(context.adapter(), kPass, question.args("plumbline"), [&](const json& result) {
+      const json& refused = result.at("analysis").at("refused");
+      if (std::string words = reasons_told(question, refused); !words.empty()) return words;
+      const std::string reason = lines_about(refused, "pruning").front();
+      return reasons.insert(reason).second ? "" : fmt::format("two reasons are told as '{}'", reason);
+    }));
+}
+
 void paddle_rules(Context& context) {
   judge_steps(context, "paddle",
               {covered, analysed, pruned, overlapped, alike, within_limit, untouched, closed_for_a_reason,
@@ -609,6 +646,12 @@ void add_pass_rule_checks(suite::Suite& suite) {
   add("on_their_stream", "PASS-051@2b82", judge<on_their_stream>);
   add("readers_wait", "PASS-052@a47b", judge<readers_wait>);
   add("refusals_told", "PASS-062@409e", judge<refusals_told>);
+  suite.add({.id = "pass.rule.reasons_differ",
+             .verifies = {"PASS-062@409e"},
+             .door = Door::adapter,
+             .operations = {kPass},
+             .convention = "plumbline",
+             .body = reasons_differ});
   add("positions_told", "PASS-094@1693", judge<positions_told>);
   add("named_in_log", "PASS-061@9573", judge<named_in_log>);
   add("summed_up", "PASS-060@1768", judge<summed_up>);

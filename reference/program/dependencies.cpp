@@ -72,7 +72,6 @@ struct Ahead {
 class AheadOfReductions {
  public:
   AheadOfReductions(const Program& program, const GroupAt& groups) {
-    for (const auto& [position, group] : groups) members_.insert(group->gradients.begin(), group->gradients.end());
     for (int position = 0; const Op& op : program.ops) {
       if (const auto group = groups.find(position); group != groups.end()) found_[position] = of(*group->second);
       see(op, position++);
@@ -82,21 +81,18 @@ class AheadOfReductions {
 
  private:
   void see(const Op& op, int position) {
-    for (const std::string& name : names_in(op.inputs))
-      if (members_.contains(name)) read_.insert(name);
+    for (std::string& name : names_in(op.inputs)) read_.insert(std::move(name));
     for (const std::string& name : names_in(op.outputs)) {
-      if (!members_.contains(name)) continue;
       read_.erase(name);
       if (op.type != "coalesce_tensor") written_[name][op.stream == "default" ? "" : op.stream] = position;
     }
   }
 
   [[nodiscard]] Ahead of(const GradientGroup& group) const {
-    std::map<std::string, std::pair<int, std::string>> last_of;  // by stream: where, and what
+    std::map<std::string, std::pair<int, std::string_view>> last_of;  // by stream: where, and what
     for (const std::string& gradient : group.gradients)
-      if (const auto writes = written_.find(gradient); writes != written_.end())
-        for (const auto& [stream, position] : writes->second)
-          if (auto& last = last_of[stream]; last.second.empty() || position >= last.first) last = {position, gradient};
+      for (const auto& [stream, position] : written_.at(gradient))
+        last_of[stream] = std::max(last_of[stream], {position, gradient});
     Ahead ahead;
     for (const std::string& gradient : group.gradients) {
       if (std::ranges::any_of(last_of, [&](const auto& one) { return one.second.second == gradient; }))
@@ -106,7 +102,7 @@ class AheadOfReductions {
     return ahead;
   }
 
-  std::set<std::string> members_, read_;
+  std::set<std::string> read_;
   std::map<std::string, std::map<std::string, int>> written_;  // where each stream last writes a member
   std::map<int, Ahead> found_;
 };

@@ -120,10 +120,10 @@ std::vector<int> removed_ops(const GradientGroup& group) {
 }
 
 // From the last position on, so that those ahead hold.
-void remove_ops(Program& program, const GradientGroup& group, Convention convention) {
+void remove_ops(Program& program, const GradientGroup& group) {
   for (const int position : removed_ops(group)) {
     const std::string& type = op_at(program, position).type;
-    if (convention == Convention::paddle && type != "scale" && type != "all_reduce" && type != "c_wait_compute")
+    if (type != "scale" && type != "all_reduce" && type != "c_wait_compute")
       throw PassError(Stage::update_program, "AssertionError",
                       fmt::format("try to remove op {}", described(program, position).substr(3)));
     program.ops.erase(program.ops.begin() + position);
@@ -136,7 +136,7 @@ void fuse_as_source(Program& program, const GradientGroup& group) {
   redirect_scale(program, group);
   require_sum(program, group);
   redirect(op_at(program, group.reduction_op), group.fused_variable);
-  remove_ops(program, group, Convention::paddle);
+  remove_ops(program, group);
   program.ops.insert(program.ops.begin() + group.coalesce_op, coalesce_op(program, group));
 }
 

@@ -15,6 +15,12 @@ namespace {
 
 const Op& at(const Program& program, int position) { return program.ops[static_cast<std::size_t>(position)]; }
 
+// Before the first op stands one of no type.
+const Op& at_or_none(const Program& program, int position) {
+  static const Op kNone;
+  return position < 0 ? kNone : at(program, position);
+}
+
 const Variable& gradient_variable(const Program& program, const std::string& gradient) {
   const auto found = program.variables.find(gradient);
   if (found == program.variables.end())
@@ -34,11 +40,13 @@ class GroupWalk {
   virtual ~GroupWalk() = default;
 
   std::vector<GradientGroup> groups() {
-    for (int position = 0; position < static_cast<int>(program_.ops.size()); ++position)
-      if (is_data_parallel_reduction(at(program_, position)))
+    for (int position = 0; const Op& op : program_.ops) {
+      if (is_data_parallel_reduction(op))
         see_reduction(position);
-      else if (names_any(at(program_, position), members_))
+      else if (names_any(op, members_))
         close(Closed::op, position);
+      ++position;
+    }
     close(Closed::end, -1);
     return std::move(groups_);
   }
@@ -70,9 +78,8 @@ class GroupWalk {
     members_.clear();
   }
 
-  // What keeps a gradient out; nothing where the group is empty or has room.
+  // What keeps a gradient out of the open group, which has others; nothing where it has room.
   [[nodiscard]] std::optional<Closed> refusal(const Op& reduction, DataType dtype, std::int64_t elements) const {
-    if (open_.gradients.empty()) return std::nullopt;
     if (reduction.ring.value_or(0) != open_.ring) return Closed::ring;
     if (dtype != open_.dtype) return Closed::type;
     if (!fits(open_, elements, limit_)) return Closed::limit;
@@ -102,7 +109,9 @@ class SourceGrouping : public GroupWalk {
     if (!elements)
       throw PassError(Stage::group_grads, "AssertionError",
                       fmt::format("the shape of gradient [{}] has a dimension that is not known", gradient));
-    if (const auto why = refusal(at(program_, position), variable.dtype, *elements)) {
+    const auto why =
+        open_.gradients.empty() ? std::nullopt : refusal(at(program_, position), variable.dtype, *elements);
+    if (why) {
       close(*why, position);
     } else if (grouped_.contains(gradient)) {
       throw PassError(Stage::group_grads, "AssertionError",
@@ -116,21 +125,21 @@ class SourceGrouping : public GroupWalk {
   void add(const std::string& gradient, DataType dtype, std::int64_t elements, int position) {
     join(gradient, dtype, elements, position);
     int producer = position - 1;
-    if (position > 0 && at(program_, position - 1).type == "c_wait_compute") {
+    if (at_or_none(program_, position - 1).type == "c_wait_compute") {
       open_.removed_waits.push_back(position - 1);
       --producer;
     }
     // The source searches before itself and takes what comes after.
-    if (position > 0 && position + 1 < static_cast<int>(program_.ops.size()) &&
-        is_data_parallel_scale(at(program_, position - 1)))
+    const bool is_last = position + 1 == static_cast<int>(program_.ops.size());
+    if (is_data_parallel_scale(at_or_none(program_, position - 1)) && !is_last)
       open_.removed_scales.push_back(position + 1);
     if (open_.gradients.size() == 1) open_.coalesce_op = require_producer(gradient, producer);
   }
 
   // The op directly before, or before a tensor-parallel sum.
   [[nodiscard]] int require_producer(const std::string& gradient, int producer) const {
-    if (producer >= 0 && is_sum_over_all(at(program_, producer))) --producer;
-    if (producer >= 0 && writes(at(program_, producer), gradient)) return producer;
+    if (is_sum_over_all(at_or_none(program_, producer))) --producer;
+    if (writes(at_or_none(program_, producer), gradient)) return producer;
     throw PassError(
         Stage::group_grads, "AssertionError",
         fmt::format("grad [{}] should be output of {}", gradient,
@@ -159,7 +168,8 @@ class Fusible {
       for (const std::string& name : names_in(op.inputs))
         if (!first_written_.contains(name)) from_outside_.insert(name);
       for (const std::string& name : names_in(op.outputs)) first_written_.try_emplace(name, position);
-      if (is_data_parallel_reduction(op)) ++reductions_[first_name(op.outputs)];
+      if (is_data_parallel_reduction(op) && !reduced_.insert(first_name(op.outputs)).second)
+        reduced_again_.insert(first_name(op.outputs));
       ++position;
     }
   }
@@ -172,21 +182,20 @@ class Fusible {
     const Variable& variable = gradient_variable(program_, gradient);
     return names_in(op.inputs) == std::vector{gradient} && names_in(op.outputs) == std::vector{gradient} &&
            element_count(variable.shape) && !variable.persistable && !from_outside_.contains(gradient) &&
-           first_written(gradient) < reduction && !kept_.contains(gradient) && reductions_.at(gradient) == 1;
+           !kept_.contains(gradient) && !reduced_again_.contains(gradient);
   }
 
  private:
   const Program& program_;
   std::set<std::string> kept_;
-  std::map<std::string, int> first_written_, reductions_;
-  std::set<std::string> from_outside_;
+  std::map<std::string, int> first_written_;
+  std::set<std::string> from_outside_, reduced_, reduced_again_;
 };
 
-// Equal but for the gradient: one reduction can do the work of both.
+// Over one ring, one reduction can do the work of both. Whatever stream each is on, the kept one leaves it.
 bool reduce_alike(const Op& a, const Op& b) {
-  return a.type == b.type && a.ring == b.ring &&
-         a.reduction.value_or(comm::ReduceOp::sum) == b.reduction.value_or(comm::ReduceOp::sum) &&
-         a.on_calculation_stream == b.on_calculation_stream && a.stream == b.stream && a.attributes == b.attributes;
+  return a.type == b.type && a.attributes == b.attributes &&
+         a.reduction.value_or(comm::ReduceOp::sum) == b.reduction.value_or(comm::ReduceOp::sum);
 }
 
 class Grouping : public GroupWalk {
@@ -199,30 +208,30 @@ class Grouping : public GroupWalk {
     const Variable& variable = gradient_variable(program_, gradient);
     const std::int64_t elements = element_count(variable.shape).value_or(0);
     const bool is_fusible = fusible_.is_fusible(position);
-    if (const auto why = keeps_out(position, is_fusible, variable.dtype, elements)) close(*why, position);
+    const auto why = open_.gradients.empty() ? std::nullopt : keeps_out(position, is_fusible, variable.dtype, elements);
+    if (why) close(*why, position);
     join(gradient, variable.dtype, elements, position);
-    const int written = is_fusible ? fusible_.first_written(gradient) : position;
-    open_.coalesce_op = open_.gradients.size() == 1 ? written : std::min(open_.coalesce_op, written);
     if (!is_fusible) close(Closed::alone, position);
   }
 
   [[nodiscard]] std::optional<Closed> keeps_out(int position, bool is_fusible, DataType dtype,
                                                 std::int64_t elements) const {
-    if (open_.gradients.empty()) return std::nullopt;
     const Op& reduction = at(program_, position);
     if (const auto why = refusal(reduction, dtype, elements)) return why;
     if (!is_fusible) return Closed::alone;
-    if (!reduce_alike(reduction, at(program_, open_.removed_reductions.back()))) return Closed::reduction;
-    return names_any(reduction, members_) ? std::optional(Closed::op) : std::nullopt;
+    const bool is_alike = reduce_alike(reduction, at(program_, open_.removed_reductions.back()));
+    return is_alike ? std::nullopt : std::optional(Closed::reduction);
   }
 
   // The last reduction keeps its wait. Of a gradient alone nothing goes, and its wait is listed as in the source.
   void list_removed(GradientGroup& group) const override {
+    const auto written = [&](const std::string& gradient) { return fusible_.first_written(gradient); };
+    group.coalesce_op = written(std::ranges::min(group.gradients, {}, written));
     const std::size_t count = std::max<std::size_t>(group.removed_reductions.size() - 1, 1);
     for (std::size_t i = 0; i < count; ++i)
-      if (const int position = group.removed_reductions[i];
-          position > 0 && is_plain_wait(at(program_, position - 1)) && at(program_, position - 1).ring == group.ring)
-        group.removed_waits.push_back(position - 1);
+      if (const Op& before = at_or_none(program_, group.removed_reductions[i] - 1);
+          is_plain_wait(before) && before.ring == group.ring)
+        group.removed_waits.push_back(group.removed_reductions[i] - 1);
   }
 
   Fusible fusible_;

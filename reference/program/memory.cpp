@@ -1,5 +1,6 @@
 // Which names stand for the same memory, and which reductions are ordered by more than streams and names.
 #include <algorithm>
+#include <iterator>
 
 #include "reference/program/detail/steps.hpp"
 #include "reference/program/pass.hpp"
@@ -33,14 +34,11 @@ const std::vector<std::string>& Parts::of(const std::string& name) const {
 
 std::vector<std::string> Parts::names(const Slots& slots) const {
   std::vector<std::string> names;
-  for (const auto& [slot, list] : slots)
-    for (const std::string& name : list) {
-      const auto found = parts_.find(name);
-      if (found == parts_.end() || slot == "FusedOutput")
-        names.push_back(name);
-      else
-        names.insert(names.end(), found->second.begin(), found->second.end());
-    }
+  for (const std::string& name : names_in(slots))
+    if (of(name).empty())
+      names.push_back(name);
+    else
+      std::ranges::copy(of(name), std::back_inserter(names));
   return names;
 }
 

@@ -69,13 +69,12 @@ Program leave_calculation_stream(const Program& program, Convention convention,
 }
 
 // Where a wait for what an op touches has to stand: a reduction's stream waits for the calculation, which has to have
-// waited by then.
+// waited by then. The op is not the first one: nothing runs ahead of that.
 std::ptrdiff_t ahead_of(const Program& program, int position) {
   const auto at = static_cast<std::size_t>(position);
   const Op& op = program.ops[at];
-  const bool has_wait =
-      at > 0 && is_data_parallel_reduction(op) && is_wait_for_calculation(program.ops[at - 1], op.ring);
-  return position - (has_wait ? 1 : 0);
+  const bool has_wait = is_data_parallel_reduction(op) && is_wait_for_calculation(program.ops[at - 1], op.ring);
+  return has_wait ? position - 1 : position;
 }
 
 // What reductions of a ring write and, beside that, read. Others may read that, too.
@@ -110,7 +109,7 @@ std::vector<CommunicationWait> communication_waits(const Program& program) {
     return writes(wait, gradient) || (!is_elsewhere(wait) && !elsewhere.contains(gradient));
   };
   for (int position = 0; const Op& op : program.ops) {
-    const bool is_reduction = is_data_parallel_reduction(op) && op.ring && op.on_calculation_stream == false;
+    const bool is_reduction = is_data_parallel_reduction(op) && op.on_calculation_stream == false;
     const bool is_wait = op.type == "c_wait_comm" || op.type == "c_wait_compute";
     if (op.type == "c_wait_comm" && op.ring)
       for (std::set<std::string>* names : {&running[*op.ring].written, &running[*op.ring].read})

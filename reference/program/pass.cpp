@@ -60,15 +60,9 @@ PassError::PassError(Stage stage, std::string source_class, const std::string& m
 Summary summarize(const Analysis& analysis, const std::vector<GradientGroup>& groups) {
   Summary summary;
   if (groups.empty()) return summary;
-  std::vector<std::string> alone;
-  for (const auto& [gradient, ring] : analysis.ring_of)
-    if (std::ranges::none_of(groups, [&](const GradientGroup& group) {
-          return std::ranges::find(group.gradients, gradient) != group.gradients.end();
-        }))
-      alone.push_back(gradient);
   summary.reductions = static_cast<int>(analysis.ring_of.size());
   summary.fused_reductions = static_cast<int>(groups.size());
-  summary.not_fused = static_cast<int>(alone.size());
+  summary.not_fused = 0;  // each is in a group, if alone
   summary.info = {"Data Parallel Optimization: ",
                   fmt::format(" {} Allreduce ops are fused into {} coalesce allreduce ops.", *summary.reductions,
                               *summary.fused_reductions)};
@@ -76,8 +70,7 @@ Summary summarize(const Analysis& analysis, const std::vector<GradientGroup>& gr
     summary.debug.push_back(fmt::format("group {} ({} elements of {}, ring {}): {}", i, groups[i].numel,
                                         name_of(groups[i].dtype), groups[i].ring,
                                         fmt::join(groups[i].gradients, ", ")));
-  summary.debug.push_back(
-      fmt::format("in no group: {}", alone.empty() ? "none" : fmt::format("{}", fmt::join(alone, ", "))));
+  summary.debug.emplace_back("in no group: none");
   return summary;
 }
 
@@ -92,13 +85,6 @@ constexpr std::array<std::string_view, 11> kFusionPasses{
     "fuse_adamw",           "fuse_bn_act",        "fuse_bn_add_act",  "fuse_dot_product_attention",
     "fuse_elewise_add_act", "fuse_gemm_epilogue", "fuse_optimizer",   "fuse_relu_depthwise_conv",
     "fuse_resunit",         "fused_attention",    "fused_feedforward"};
-
-void require_declared(const Program& program) {
-  std::vector<ProgramProblem> problems =
-      find_problems(program, {}, {.known_ops = false, .rings_exist = false, .order = false});
-  std::erase_if(problems, [](const ProgramProblem& one) { return one.fault != ProgramFault::undeclared_variable; });
-  if (!problems.empty()) throw InvalidProgram(std::move(problems));
-}
 
 }  // namespace
 
@@ -121,7 +107,7 @@ PassResult apply_data_parallel_pass(const Program& program, const Rings& rings, 
                     .after_fuse = program,
                     .program = program};
   if (!result.skipped.empty()) return result;
-  require_declared(program);
+  require_valid(program, rings, {.known_ops = false, .rings_exist = false, .order = false});
   result.analysis = analyze(program, rings, options);
   if (!result.analysis.is_applied) return result;
   result.after_prune = prune_scaling(program, result.analysis, rings, options);

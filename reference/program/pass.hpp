@@ -114,7 +114,7 @@ struct CommunicationWait {
   RingId ring = 0;
   std::vector<std::string> gradients{};  // that ops of other streams touch, too, which have to wait for this wait
 };
-/// An op that touches a gradient waits for all of its ring that were reduced so far.
+/// An op that touches a gradient waits for all of its ring that were reduced so far. Each reduction has a ring.
 [[nodiscard]] std::vector<CommunicationWait> communication_waits(const Program& program);
 
 /// Why a group takes no more gradients.
@@ -177,7 +177,7 @@ struct PassResult {
 };
 /// Why nothing is to be done, or "".
 [[nodiscard]] std::string reason_to_skip(const PassOptions& options);
-/// Throws PassError, and InvalidProgram where an op names an unknown variable.
+/// Throws PassError, and InvalidProgram where an op names an unknown variable or a shape is invalid.
 [[nodiscard]] PassResult apply_data_parallel_pass(const Program& program, const Rings& rings,
                                                   const PassOptions& options = {});
 

@@ -67,9 +67,7 @@ class Stages {
     const json all = json_of(Program{.variables = program.variables})["vars"];
     for (const json& variable : all)
       if (!before_.variables.contains(variable["name"].get<std::string>())) added.push_back(variable);
-    json value{{"ops", std::move(ops)}};
-    if (!added.empty()) value["vars_added"] = std::move(added);
-    return value;
+    return {{"ops", std::move(ops)}, {"vars_added", std::move(added)}};
   }
 
  private:

@@ -94,7 +94,7 @@ Program prune_as_source(Program program, const Analysis& analysis, const Rings& 
 std::optional<double> divisor_of(const Op& scale) {
   const auto factor = number_of(scale, "scale");
   if (names_in(scale.inputs).size() != 1) return std::nullopt;  // a factor that another variable holds
-  if (!factor || !(*factor > 0) || number_of(scale, "bias").value_or(0) != 0) return std::nullopt;
+  if (!factor || !(*factor > 0 && *factor <= 1) || number_of(scale, "bias").value_or(0) != 0) return std::nullopt;
   const double divisor = std::round(1 / *factor);
   return as_float32(1 / divisor) == *factor ? std::optional(divisor) : std::nullopt;
 }
@@ -120,8 +120,7 @@ class DivisionByLoss {
 
   /// What the loss is to be divided by. Nothing where gradients would change.
   [[nodiscard]] std::optional<double> divisor() const {
-    if (!is_possible_ || used_at_.size() != 1 || *used_at_.begin() == 1) return std::nullopt;
-    return *used_at_.begin();
+    return is_possible_ && used_at_.size() == 1 ? std::optional(*used_at_.begin()) : std::nullopt;
   }
 
  private:
@@ -260,8 +259,10 @@ class DivisionByOptimizers {
     const auto variable = program_.variables.find(gradient);
     const bool persists = variable != program_.variables.end() && variable->second.persistable;
     const bool is_first = scaled_.insert(gradient).second;
-    spoil(gradient);
-    if (divisor && is_in_place && is_first && !persists && !shared_.contains(gradient)) divisors_[gradient] = *divisor;
+    if (divisor && is_in_place && is_first && !persists && !shared_.contains(gradient))
+      divisors_[gradient] = *divisor;
+    else
+      spoil(gradient);
   }
 
   // What touches a gradient after its scale op sees the difference; what does so before it does not.
@@ -306,7 +307,8 @@ Program prune_without_difference(Program program) {
 }  // namespace
 
 bool can_fold_scaling(const Program& program) {
-  return DivisionByLoss(program).divisor() || !DivisionByOptimizers(program).gradients().empty();
+  return std::ranges::any_of(program.ops, is_data_parallel_scale) &&
+         (DivisionByLoss(program).divisor() || !DivisionByOptimizers(program).gradients().empty());
 }
 
 Program prune_scaling(const Program& program, const Analysis& analysis, const Rings& rings,

@@ -60,12 +60,15 @@ class Clock {
  public:
   [[nodiscard]] int of(std::size_t stream) const { return stream < ended_.size() ? ended_[stream] : 0; }
   void set(std::size_t stream, int count) {
-    if (stream >= ended_.size()) ended_.resize(stream + 1);
+    ended_.resize(std::max(ended_.size(), stream + 1));
     ended_[stream] = count;
   }
   void join(const Clock& other) {
-    if (ended_.size() < other.ended_.size()) ended_.resize(other.ended_.size());
-    for (std::size_t i = 0; i < other.ended_.size(); ++i) ended_[i] = std::max(ended_[i], other.ended_[i]);
+    ended_.resize(std::max(ended_.size(), other.ended_.size()));
+    for (std::size_t stream = 0; const int count : other.ended_) {
+      ended_[stream] = std::max(ended_[stream], count);
+      ++stream;
+    }
   }
 
  private:
@@ -86,7 +89,7 @@ class Checker {
   explicit Checker(const Program& program) : program_(program) {}
 
   std::vector<Race> check() {
-    for (int position = 0; position < static_cast<int>(program_.ops.size()); ++position) run(position);
+    for (int position = 0; const Op& op : program_.ops) run(op, position++);
     std::ranges::sort(races_, {}, [](const Race& race) { return std::tie(race.second, race.first, race.variable); });
     return std::move(races_);
   }
@@ -98,8 +101,7 @@ class Checker {
     return found->second;
   }
 
-  void run(int position) {
-    const Op& op = program_.ops[static_cast<std::size_t>(position)];
+  void run(const Op& op, int position) {
     const std::size_t stream = number_of_stream(stream_of(op));
     Clock now = clocks_[stream];
     if (is_ordered_by_names(op)) wait_for_names(op, now);
@@ -158,15 +160,14 @@ class Checker {
     compare(variable, before.writes, true, touch, writes, now);
     if (writes) compare(variable, before.reads, false, touch, writes, now);
     std::vector<Touch>& mine = writes ? before.writes : before.reads;
-    if (mine.size() <= stream) mine.resize(stream + 1);
+    mine.resize(std::max(mine.size(), stream + 1));
     mine[stream] = touch;
   }
 
   void compare(const std::string& variable, const std::vector<Touch>& earlier, bool earlier_writes, const Touch& touch,
                bool writes, const Clock& now) {
-    for (std::size_t other = 0; other < earlier.size(); ++other) {
-      const Touch& first = earlier[other];
-      if (first.count <= now.of(other)) continue;  // so it is for all of the op's own stream
+    for (std::size_t stream = 0; const Touch& first : earlier) {
+      if (first.count <= now.of(stream++)) continue;  // so it is for all of the op's own stream
       // Two ops that name one fused variable race for it, and not once more for each part.
       if (first.named == touch.named && touch.named != variable) continue;
       report(variable, first, earlier_writes, touch, writes);
@@ -183,12 +184,9 @@ class Checker {
 
   void report(const std::string& variable, const Touch& first, bool first_writes, const Touch& second,
               bool second_writes) {
-    const auto is_same = [&](const Race& race) {
-      return race.variable == variable && race.first == first.op && race.second == second.op;
-    };
     // What is read and written is reported once, and the end of the list has all of this op.
     for (auto race = races_.rbegin(); race != races_.rend() && race->second == second.op; ++race)
-      if (is_same(*race)) return;
+      if (race->variable == variable && race->first == first.op) return;
     races_.push_back(
         {.variable = variable,
          .first = first.op,

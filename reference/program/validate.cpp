@@ -289,7 +289,7 @@ class Order {
   static constexpr std::size_t kMostWays = 16;  // each is searched for again
   static constexpr std::size_t kMostOfWay = 16;
 
-  // What an op reads that another op writes first, each once.
+  // What an op reads that an op writes first, each once.
   [[nodiscard]] std::vector<ReadName> needed_names(int position) const {
     const Op& op = program_.ops[static_cast<std::size_t>(position)];
     std::vector<ReadName> needed;
@@ -299,8 +299,7 @@ class Order {
       const auto writer = writers_.find(read.name), none = writers_.end();
       const auto variable = program_.variables.find(read.name);
       const bool persists = variable != program_.variables.end() && variable->second.persistable;
-      if (writer != none && writer->second != position && !persists && seen.insert(read.name).second)
-        needed.push_back(read);
+      if (writer != none && !persists && seen.insert(read.name).second) needed.push_back(read);
     };
     for (const std::string& name : names_in(op.inputs)) need({.name = name, .whole = {}});
     for (const ReadName& part : memory_.parts_read(position)) need(part);
@@ -321,8 +320,8 @@ class Order {
   // Of each op the ops that write what it needs.
   [[nodiscard]] std::vector<std::vector<int>> needs() const {
     std::vector<std::vector<int>> needs(program_.ops.size());
-    for (std::size_t op = 0; op < needs.size(); ++op)
-      for (const ReadName& read : needed_names(static_cast<int>(op))) needs[op].push_back(writers_.at(read.name));
+    for (int position = 0; std::vector<int>& of : needs)
+      for (const ReadName& read : needed_names(position++)) of.push_back(writers_.at(read.name));
     return needs;
   }
 
