@@ -450,6 +450,7 @@ std::string problem_of_weights(Context& context, const json& of_rounds, const js
   const int period = spectrum.at("rounds");
   const double contraction = spectrum.at("contraction");
   if (spectrum.at("doubly_stochastic") != false) return of_rounds.dump() + " skewed is doubly stochastic";
+  if (period < 1 || period > 1000) return fmt::format("{}: a period of {} rounds", of_rounds.dump(), period);
   if (std::string words = problem_of_period(context, of_rounds, period); !words.empty()) return words;
   const double expected = shrinks_in_the_long_run(rounds_of(context, of_rounds, period));
   return near(contraction, expected, 1e-6)

@@ -816,16 +816,39 @@ void names_who_waits(Context& context) {
   EXPECT_EQ(said.find("rank 0"), std::string::npos) << "SCHED-127: " << said;
 }
 
+// A case as its first two ranks see it: plans of two ranks run beside a third one, too.
+class OfTwoRanks final : public Context {
+ public:
+  explicit OfTwoRanks(Context& all) : all_(all), two_(all.world().create_group(std::array{0, 1})) {}
+  [[nodiscard]] comm::Communicator& world() override { return *two_; }
+  [[nodiscard]] suite::Adapter& adapter() override { return all_.adapter(); }
+  [[nodiscard]] training::Training& training() override { return all_.training(); }
+  [[nodiscard]] const suite::Parameters& parameters() const override { return all_.parameters(); }
+  [[nodiscard]] std::uint64_t seed() const override { return all_.seed(); }
+  [[nodiscard]] const comm::Capabilities& capabilities() const override { return all_.capabilities(); }
+  [[nodiscard]] const std::string& scratch() const override { return all_.scratch(); }
+  void progress(const std::string& what) override { all_.progress(what); }
+
+ private:
+  Context& all_;
+  const std::unique_ptr<comm::Communicator> two_;
+};
+
 }  // namespace
 
 void add_detail_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, std::vector<std::string> requirements, std::vector<suite::Axis> axes,
                        void (*body)(Context&), int world = 1) {
-    axes.push_back(suite::worlds({world}));
+    axes.push_back(suite::worlds(world == 2 ? std::vector{2, 3} : std::vector{world}));
     suite.add({.id = std::string("schedules.details.") + name,
                .verifies = std::move(requirements),
                .axes = std::move(axes),
-               .body = body});
+               .body = [body](Context& context) {
+                 if (context.size() < 3) return body(context);
+                 if (context.rank() > 1) return;
+                 OfTwoRanks two(context);
+                 body(two);
+               }});
   };
   add("texts_of_problems", {"SCHED-130@9ced"}, {}, texts_of_problems);
   add("cycles", {"SCHED-130@9ced", "SCHED-080@8022", "SCHED-043@e59a"}, {{"rows", {"computations", "messages"}}},

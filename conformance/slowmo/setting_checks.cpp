@@ -544,7 +544,7 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
   add("checkpoint.refused", "SLOWMO-053@3ed5", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
       {2, 4, 6});
   add("checkpoint.counts_below_zero", "SLOWMO-184@9e9a", {{"base", {"localsgd", "sgp"}}}, refuses_counts_below_zero,
-      {2, 4});
+      {2, 4, 6});
 }
 
 }  // namespace plumbline::conformance

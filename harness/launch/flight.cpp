@@ -121,7 +121,7 @@ class FlightRecorder final : public comm::CommunicatorDecorator, private comm::P
     write_all(ring_, events, FlightEvent::Kind::leave);
   }
 
-  // Noted as the operation, with the elements of all blocks, which members agree on; of an all_to_all they agree on none.
+  // Noted as the operation, with the elements of all blocks, which members agree on; of an all_to_all, none.
   void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override {
     const bool gathers = call.operation == comm::Operation::all_gather;
     const std::int64_t all = gathers                                         ? call.out.count

@@ -42,8 +42,8 @@
  *         function without a status is a crash. A function that exits, crashes or does not return fails
  *         the check that called it, and no other check.
  * Uneven  all_gather, reduce_scatter and all_to_all also exist with blocks of any lengths, 0 included, one
- *         for each rank, in the order of the ranks without gaps: see plumbline_uneven_call. In place: as above,
- *         but for all_to_all.
+ *         for each rank, in the order of the ranks without gaps: see plumbline_uneven_call. all_to_all has
+ *         no in-place form of these; all_gather and reduce_scatter have.
  * Missing A null function pointer is a capability that the library does not have:
  *           start         nonblocking and coalescing calls (test, wait and drop belong to it)
  *           create_group  groups

@@ -52,7 +52,7 @@ const std::byte* block_of(const UnevenCall& call, const void* whole, std::span<c
          static_cast<std::size_t>(comm::begin_of_block(counts, rank)) * size_of(call.in.dtype);
 }
 
-// An average is a sum and a division, of halves in f32; a block that is reduced in place is made elsewhere (staging.hpp).
+// An average is a sum and a division, of halves in f32; every block is made elsewhere (staging.hpp).
 UnevenCall staged(const UnevenCall& call, Scratch& scratch) {
   UnevenCall made = call;
   if (call.operation != Operation::reduce_scatter) return made;

@@ -1,4 +1,4 @@
-// Collectives whose blocks differ in length: each member tells the others where its memory is, and copies what it needs.
+// Collectives whose blocks differ in length: each member tells the others where its call is, and copies what it needs.
 #include <algorithm>
 #include <cstring>
 
