@@ -96,7 +96,9 @@ class Closure {
     if (stream(i) == stream(j)) return true;
     if (!has_left(first) && !has_left(second) && shares_a_name(first, second)) return true;
     if (first.type == "c_wait_compute" && has_left(second) && first.ring == second.ring) return true;
-    return second.type == "c_wait_comm" && has_left(first) && first.ring == second.ring;
+    // A ring's stream that waits passes that on to who waits for it, without an op of its own between.
+    const bool is_passed_on = first.type == "c_wait_compute" && first.ring.has_value();
+    return second.type == "c_wait_comm" && (has_left(first) || is_passed_on) && first.ring == second.ring;
   }
 
   void touch_all() {
