@@ -684,7 +684,11 @@ void limits(Context& context) {
     json args{{"graph", graph}, {"world_size", nodes}};
     args.update(others);
     const Answer answer = answer_to(context.adapter(), op, args);
-    if (!answer.is_refused()) return;
+    if (!answer.is_refused()) {
+      if (op == kSimulate && std::ssize(answer.result.at("numerators")) != nodes)
+        report_words(fmt::format("{} {} has {} numerators", op, args.dump(), answer.result.at("numerators").size()));
+      return;
+    }
     if (answer.kind != "unsupported" || answer.message.find_first_of("0123456789") == std::string::npos)
       report_words(fmt::format("{} {} is refused as '{}': {}", op, args.dump(), answer.kind, answer.message));
   };

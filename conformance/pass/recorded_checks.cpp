@@ -212,7 +212,9 @@ void recognised(Context& context) {
       reduction["attrs"]["op_namescope"] = scope;
       const bool counts = is_reduction(reduction);
       const std::string problem = problem_of(context.adapter(), kPass, args, [&](const json& result) {
-        return first_difference({{"data_parallel_applied", counts}}, result.at("analysis"), "analysis");
+        std::string words = first_difference({{"data_parallel_applied", counts}}, result.at("analysis"), "analysis");
+        if (!words.empty() || counts) return words;
+        return first_difference(args.at("program"), program_at(args, result, "final"), "final");
       });
       if (!problem.empty()) return report_words(fmt::format("{} by '{}' in scope '{}': {}", type, by, scope, problem));
     }
