@@ -685,7 +685,7 @@ void limits(Context& context) {
     args.update(others);
     const Answer answer = answer_to(context.adapter(), op, args);
     if (!answer.is_refused()) {
-      if (op == kSimulate && std::ssize(answer.result.at("numerators")) != nodes)
+      if (std::string_view(op) == kSimulate && std::ssize(answer.result.at("numerators")) != nodes)
         report_words(fmt::format("{} {} has {} numerators", op, args.dump(), answer.result.at("numerators").size()));
       return;
     }
