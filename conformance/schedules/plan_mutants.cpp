@@ -749,7 +749,7 @@ std::vector<Mutant> memory_mutants() {
        check + "says_the_least_limit[chunks=1]", check + "says_the_least_limit[chunks=2]", "a rank has two chunks",
        takes(kGenerate,
              [](const json& args) {
-               return is_named(args, "auto") && args.value("memory_limit", 1) == 0 &&
+               return is_named(args, "auto") && args.value("memory_limit", json(1)) == 0 &&
                       args.value("stages_per_rank", 1) == 1;
              },
              {{"compute_only", {"0F0,0I0,0W0"}}, {"stage_to_rank", {0}}})},

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::array kKinds{MixingKind::uniform, MixingKind::metropolis_hastings, MixingKind::skewed};
 constexpr std::array<std::string_view, 4> kMixingNames{"uniform", "metropolis-hastings", "skewed", "given"};
+constexpr int kMostDenseNodes = 4096;
 
 Shares uniform(std::size_t peers) {
   const double share = 1.0 / (static_cast<double>(peers) + 1.0);
@@ -103,6 +104,8 @@ bool carries_weight(const Graph& graph, const Mixing& mixing) {
 }
 
 std::vector<double> mixing_matrix(const Graph& graph, const Mixing& mixing, std::int64_t round) {
+  if (graph.nodes() > kMostDenseNodes)
+    throw Unsupported(fmt::format("the matrix of {} nodes; {} at most", graph.nodes(), kMostDenseNodes));
   const auto count = static_cast<std::size_t>(graph.nodes());
   std::vector<double> matrix(count * count);
   for (std::size_t node = 0; node < count; ++node) {

@@ -50,7 +50,7 @@ struct Mixing {
 /// Whether push-sum weights can differ from 1, so that they must travel with the values.
 [[nodiscard]] bool carries_weight(const Graph& graph, const Mixing& mixing);
 
-/// P of a round, row by row: matrix[to * n + from]. Throws as shares_of().
+/// P of a round, row by row: matrix[to * n + from]. Throws as shares_of(), and Unsupported above 4096 nodes.
 [[nodiscard]] std::vector<double> mixing_matrix(const Graph& graph, const Mixing& mixing, std::int64_t round);
 
 }  // namespace plumbline::gossip

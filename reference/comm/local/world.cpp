@@ -112,9 +112,6 @@ const Capabilities& local_capabilities(Device::Kind kind) {
     for (const Device::Kind one : {Device::Kind::cuda, Device::Kind::emulated}) {
       made[one] = all;
       made[one].devices.push_back(one);
-      for (const Capability of_host :
-           {Capability::all_gather_v, Capability::reduce_scatter_v, Capability::all_to_all_v})
-        made[one].claims.erase(of_host);
     }
     return made;
   }();

@@ -84,7 +84,8 @@ TEST(Library, SaysWhatItCan) {
   EXPECT_THAT(all.claims, testing::UnorderedElementsAre(
                               Capability::nonblocking, Capability::coalescing, Capability::groups,
                               Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout,
-                              Capability::names_missing, Capability::rank_order, Capability::equal_results));
+                              Capability::names_missing, Capability::rank_order, Capability::equal_results,
+                              Capability::all_gather_v, Capability::reduce_scatter_v, Capability::all_to_all_v));
   EXPECT_THAT(all.dtypes, testing::ElementsAre(DType::f32, DType::f64, DType::i32, DType::i64, DType::u8));
   plumbline_backend less = *sample;
   less.start = nullptr;
