@@ -197,21 +197,6 @@ std::string told_ahead(const Schedule& lowered, bool each) {
   return {};
 }
 
-// Shapes that are sent with the messages make no rank wait longer.
-void shapes_hold_nobody_up(Context& context) {
-  for (const int ranks : {1, 2, 3, 4})
-    for (const int micro_batches : {ranks, 2 * ranks}) {
-      const std::string& schedule = context.parameters().text("schedule");
-      const PlanShape shape{.schedule = schedule,
-                            .ranks = ranks,
-                            .micro_batches = micro_batches,
-                            .chunks = schedule == "interleaved" ? 2 : 1};
-      const std::string problem = problem_of_lowering(
-          context.adapter(), shape, {{"metadata", context.parameters().text("metadata")}}, no_longer_than_alone);
-      if (!problem.empty()) return report_words(problem);
-    }
-}
-
 void judge_metadata(Context& context, const std::function<std::string(const Schedule& lowered, bool each)>& judge) {
   const std::string& metadata = context.parameters().text("metadata");
   for (const int ranks : {2, 3, 4})
@@ -418,8 +403,6 @@ void refuses_no_plan(Context& context) {
   if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);
 }
 
-bool every_case(const suite::Parameters&) { return true; }  // names its schedule
-
 }  // namespace
 
 void add_lowering_checks(suite::Suite& suite) {
@@ -448,9 +431,6 @@ void add_lowering_checks(suite::Suite& suite) {
   add("holds_nobody_up", "SCHED-060@f082",
       {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, micro_batches_axis()}, holds_nobody_up,
       some_allowed);
-  add("shapes_hold_nobody_up", "SCHED-060@f082",
-      {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, metadata}, shapes_hold_nobody_up,
-      every_case);
   add("in_one_order", "SCHED-036@39f2", shapes, in_one_order, some_allowed);
   add("shapes_ahead", "SCHED-037@72a7", {metadata}, shapes_ahead, nullptr, described);
   add("shapes_without_deadlock", "SCHED-038@a389", {metadata}, shapes_without_deadlock, nullptr, described);
