@@ -442,15 +442,15 @@ namespace {
 const std::string kUpdates = "sgd W a\nsgd V b";
 
 // Two gradients that one reduction reduces.
-ExactStep fused(const std::string& made, const std::string& made_after, const std::string& ahead,
-                const std::string& rest = kUpdates) {
+ExactStep fused_step(const std::string& made, const std::string& made_after, const std::string& ahead,
+                     const std::string& rest = kUpdates) {
   return {.before = kLoss + made + "R b\n" + rest,
           .after = kLoss + made_after + "N " + ahead + "\nG $0\nN $0 -> a,b\n" + rest};
 }
 
 void add_producers(ExactSteps& steps) {
   const std::string a = "assign l -> a\n", b = "assign l -> b\n", memory = "C $0 a,b\n";
-  steps["in_order"] = fused(a + "R a\n" + b, memory + a + b, "b -> $0");
+  steps["in_order"] = fused_step(a + "R a\n" + b, memory + a + b, "b -> $0");
   steps["by_the_first_op"] = {.before = a + "R a\n" + b + "R b\n" + kUpdates,
                               .after = memory + a + b + "N b -> $0\nG $0\nN $0 -> a,b\n" + kUpdates,
                               .told = {{"groups", {{{"coalesce_op_idx", 0}}}}}};
@@ -458,35 +458,37 @@ void add_producers(ExactSteps& steps) {
       .before = "R x\nassign x -> y\nsgd W y",
       .after = "G x\nassign x -> y\nsgd W y",
       .told = {{"groups", {{{"remove_wait_op_indices", {0}}, {"coalesce_op_idx", 1}}}}}};
-  steps["other_order"] = fused(b + a + "R a\n", memory + b + a, "a -> $0");
-  steps["made_at_once"] = fused("split l -> a,b\nR a\n", memory + "split l -> a,b\n", "b -> $0");
-  steps["first_on_a_stream"] = fused("assign l -> a on=s\nR a\n" + b, memory + "assign l -> a on=s\n" + b, "a,b -> $0");
+  steps["other_order"] = fused_step(b + a + "R a\n", memory + b + a, "a -> $0");
+  steps["made_at_once"] = fused_step("split l -> a,b\nR a\n", memory + "split l -> a,b\n", "b -> $0");
+  steps["first_on_a_stream"] =
+      fused_step("assign l -> a on=s\nR a\n" + b, memory + "assign l -> a on=s\n" + b, "a,b -> $0");
   steps["first_on_an_early_stream"] =
-      fused("assign l -> a on=aaa\nR a\n" + b, memory + "assign l -> a on=aaa\n" + b, "a,b -> $0");
+      fused_step("assign l -> a on=aaa\nR a\n" + b, memory + "assign l -> a on=aaa\n" + b, "a,b -> $0");
   steps["second_on_a_stream"] =
-      fused(a + "R a\nassign l -> b on=s\n", memory + a + "assign l -> b on=s\n", "a,b -> $0");
-  steps["both_on_a_stream"] = fused("assign l -> b on=s\nassign l -> a on=s\nR a\n",
-                                    memory + "assign l -> b on=s\nassign l -> a on=s\n", "a -> $0");
-  steps["on_two_streams"] = fused("assign l -> a on=s\nR a\nassign l -> b on=t\n",
-                                  memory + "assign l -> a on=s\nassign l -> b on=t\n", "a,b -> $0");
+      fused_step(a + "R a\nassign l -> b on=s\n", memory + a + "assign l -> b on=s\n", "a,b -> $0");
+  steps["both_on_a_stream"] = fused_step("assign l -> b on=s\nassign l -> a on=s\nR a\n",
+                                         memory + "assign l -> b on=s\nassign l -> a on=s\n", "a -> $0");
+  steps["on_two_streams"] = fused_step("assign l -> a on=s\nR a\nassign l -> b on=t\n",
+                                       memory + "assign l -> a on=s\nassign l -> b on=t\n", "a,b -> $0");
   steps["on_default"] =
-      fused("assign l -> a on=default\nR a\n" + b, memory + "assign l -> a on=default\n" + b, "b -> $0");
+      fused_step("assign l -> a on=default\nR a\n" + b, memory + "assign l -> a on=default\n" + b, "b -> $0");
   steps["both_on_default"] =
-      fused(b + "assign l -> a on=default\nR a\n", memory + b + "assign l -> a on=default\n", "a -> $0");
-  steps["made_twice"] = fused(a + b + "sum a,l -> a\nR a\n", memory + a + b + "sum a,l -> a\n", "a -> $0");
+      fused_step(b + "assign l -> a on=default\nR a\n", memory + b + "assign l -> a on=default\n", "a -> $0");
+  steps["made_twice"] = fused_step(a + b + "sum a,l -> a\nR a\n", memory + a + b + "sum a,l -> a\n", "a -> $0");
   steps["made_on_two_streams"] =
-      fused(a + b + "sum a,l -> a on=s\nR a\n", memory + a + b + "sum a,l -> a on=s\n", "a,b -> $0");
-  steps["read_since"] = fused(b + a + "assign a -> y\nR a\n", memory + b + a + "assign a -> y\n", "a -> $0,a");
+      fused_step(a + b + "sum a,l -> a on=s\nR a\n", memory + a + b + "sum a,l -> a on=s\n", "a,b -> $0");
+  steps["read_since"] = fused_step(b + a + "assign a -> y\nR a\n", memory + b + a + "assign a -> y\n", "a -> $0,a");
   steps["read_since_and_not_last"] =
-      fused(a + "assign a -> y\nR a\n" + b, memory + a + "assign a -> y\n" + b, "b -> $0,a");
-  steps["both_read_since"] = fused(a + b + "sum a,b -> y\nR a\n", memory + a + b + "sum a,b -> y\n", "b -> $0,a,b");
-  steps["written_since_it_was_read"] =
-      fused(a + "assign a -> y\nsum a,l -> a\nR a\n" + b, memory + a + "assign a -> y\nsum a,l -> a\n" + b, "b -> $0");
+      fused_step(a + "assign a -> y\nR a\n" + b, memory + a + "assign a -> y\n" + b, "b -> $0,a");
+  steps["both_read_since"] =
+      fused_step(a + b + "sum a,b -> y\nR a\n", memory + a + b + "sum a,b -> y\n", "b -> $0,a,b");
+  steps["written_since_it_was_read"] = fused_step(a + "assign a -> y\nsum a,l -> a\nR a\n" + b,
+                                                  memory + a + "assign a -> y\nsum a,l -> a\n" + b, "b -> $0");
 }
 
 void add_shapes(ExactSteps& steps) {
   const std::string made = "assign l -> a\nR a\nassign l -> b\n", after = "C $0 a,b\nassign l -> a\nassign l -> b\n";
-  const ExactStep plain = fused(made, after, "b -> $0");
+  const ExactStep plain = fused_step(made, after, "b -> $0");
   const ExactStep apart{.before = plain.before, .after = kLoss + "assign l -> a\nG a\nassign l -> b\nG b\n" + kUpdates};
   for (const int limit : {0, 4, 7, 8, 9}) {
     const bool is_fused = limit >= 8;
@@ -500,7 +502,7 @@ void add_shapes(ExactSteps& steps) {
     step.with = [type](json& args) { variable(args, "b")["dtype"] = type; };
     step.told = {{"groups", {{{"closed_by", "type"}, {"dtype", "float32"}}, {{"closed_by", "op"}, {"dtype", type}}}}};
   }
-  steps["end"] = fused(made, after, "b -> $0", "");
+  steps["end"] = fused_step(made, after, "b -> $0", "");
   steps["end"].told = {{"groups", {{{"closed_by", "end"}, {"closed_at", -1}}}}};
   for (const char* unknown : {"a", "b"}) {
     ExactStep& step = steps[std::string("unknown_shape_of_") + unknown] = apart;
@@ -597,7 +599,7 @@ void add_touched(ExactSteps& steps) {
   steps["written_between"] = apart("assign x -> a\n", 4);
   steps["named_by_a_dependency"] = apart("nop a -> y\n", 4);
   steps["another_is_read_between"] =
-      fused(a + "R a\nassign x -> y\n" + b, "C $0 a,b\n" + a + "assign x -> y\n" + b, "b -> $0");
+      fused_step(a + "R a\nassign x -> y\n" + b, "C $0 a,b\n" + a + "assign x -> y\n" + b, "b -> $0");
   steps["read_by_its_producer"] = apart("", 5);
   steps["read_by_its_producer"].before = kLoss + a + "R a\nassign a -> b\nR b\n" + kUpdates;
   steps["read_by_its_producer"].after = kLoss + a + "G a\nassign a -> b\nG b\n" + kUpdates;
@@ -609,14 +611,14 @@ void add_foreign_waits(ExactSteps& steps) {
   const std::string a = "assign l -> a\n", b = "assign l -> b\n", memory = "C $0 a,b\n";
   for (const char* ring : {"11", "13"}) {
     const std::string wait = std::string("W ") + ring + "\n", name = std::string("_of_ring_") + ring;
-    steps["wait" + name] = fused(a + wait + "R a\n" + b + wait, memory + a + wait + b + wait, "b -> $0");
-    steps["wait_at_the_end" + name] = fused(a + "R a\n" + b, memory + a + b, "b -> $0", kUpdates + "\nW " + ring);
+    steps["wait" + name] = fused_step(a + wait + "R a\n" + b + wait, memory + a + wait + b + wait, "b -> $0");
+    steps["wait_at_the_end" + name] = fused_step(a + "R a\n" + b, memory + a + b, "b -> $0", kUpdates + "\nW " + ring);
     // Where reductions stay on the calculation stream, none has a wait of the pass.
     ExactStep& step = steps["no_wait" + name] = steps["wait" + name];
     step.with = [](json& args) { args["max_overlap_rings"] = 0; };
     step.told = {{"groups", {{{"remove_wait_op_indices", json::array()}}}}};
   }
-  steps["own_waits"] = fused(a + "W 12\nR a\n" + b + "W 12\n", memory + a + b, "b -> $0");
+  steps["own_waits"] = fused_step(a + "W 12\nR a\n" + b + "W 12\n", memory + a + b, "b -> $0");
   steps["own_waits_of_the_calculation"] = steps["own_waits"];
   steps["own_waits_of_the_calculation"].with = [](json& args) { args["max_overlap_rings"] = 0; };
   steps["own_waits_of_the_calculation"].told = {{"groups",
@@ -624,13 +626,13 @@ void add_foreign_waits(ExactSteps& steps) {
                                                    {"remove_allreduce_op_indices", {3}},
                                                    {"allreduce_op_idx", 6},
                                                    {"coalesce_op_idx", 1}}}}};
-  steps["own_wait_at_the_end"] = fused(a + "R a\n" + b, memory + a + b, "b -> $0", kUpdates + "\nW 12");
-  steps["wait_with_a_name"] = fused(a + "c_wait_compute x -> y ring=12\nR a\n" + b,
-                                    memory + a + "c_wait_compute x -> y ring=12\n" + b, "b -> $0");
-  steps["wait_of_communication"] = fused(a + "Q 12\nR a\n" + b, memory + a + "Q 12\n" + b, "b -> $0");
+  steps["own_wait_at_the_end"] = fused_step(a + "R a\n" + b, memory + a + b, "b -> $0", kUpdates + "\nW 12");
+  steps["wait_with_a_name"] = fused_step(a + "c_wait_compute x -> y ring=12\nR a\n" + b,
+                                         memory + a + "c_wait_compute x -> y ring=12\n" + b, "b -> $0");
+  steps["wait_of_communication"] = fused_step(a + "Q 12\nR a\n" + b, memory + a + "Q 12\n" + b, "b -> $0");
   for (const char* mode : {"calc=0", "calc=1", "on=s", "on=s calc=0"}) {
     ExactStep& step = steps[std::string("issued_otherwise_") + mode] =
-        fused(a + "R a " + mode + "\n" + b, memory + a + b, "b -> $0");
+        fused_step(a + "R a " + mode + "\n" + b, memory + a + b, "b -> $0");
     step.with = [](json& args) { args["max_overlap_rings"] = 0; };
     step.is_compared = false;  // with calc=0 it races before the pass
   }

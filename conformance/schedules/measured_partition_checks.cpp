@@ -78,7 +78,7 @@ struct Need {
   int forward = 0, backward = 0, bytes = 0;
   double message = 0;
 };
-std::vector<Need> needs_of(const LayeredModel& model, const Numbers& boundaries) {
+std::vector<Need> needs_of_stages(const LayeredModel& model, const Numbers& boundaries) {
   std::vector<Need> needs(static_cast<std::size_t>(model.stages));
   for (int stage = 0; stage < model.stages; ++stage) {
     Need& need = needs[static_cast<std::size_t>(stage)];
@@ -118,7 +118,7 @@ std::vector<Numbers> all_partitions(int layers, int stages) {
   return all;
 }
 
-std::string problem_of_cover(const Numbers& found, const LayeredModel& model) {
+std::string problem_of_coverage(const Numbers& found, const LayeredModel& model) {
   if (static_cast<int>(found.size()) != model.stages + 1 || found.front() != 0 ||
       found.back() != static_cast<int>(model.layers.size()) ||
       std::ranges::adjacent_find(found, std::ranges::greater_equal()) != found.end())
@@ -131,21 +131,21 @@ constexpr int kNoLimit = std::numeric_limits<int>::max();
 double best_period(const LayeredModel& model, int memory) {
   double best = std::numeric_limits<double>::infinity();
   for (const Numbers& boundaries : all_partitions(static_cast<int>(model.layers.size()), model.stages))
-    if (const auto needs = needs_of(model, boundaries); fullest_of(needs) <= memory)
+    if (const auto needs = needs_of_stages(model, boundaries); fullest_of(needs) <= memory)
       best = std::min(best, period_of(needs));
   return best;
 }
 int least_memory(const LayeredModel& model) {
   int least = kNoLimit;
   for (const Numbers& boundaries : all_partitions(static_cast<int>(model.layers.size()), model.stages))
-    least = std::min(least, fullest_of(needs_of(model, boundaries)));
+    least = std::min(least, fullest_of(needs_of_stages(model, boundaries)));
   return least;
 }
 
 std::string problem_of_answer(const LayeredModel& model, int memory, const json& result) {
   const auto found = result.at("boundaries").get<Numbers>();
-  if (std::string words = problem_of_cover(found, model); !words.empty()) return words;
-  const std::vector<Need> needs = needs_of(model, found);
+  if (std::string words = problem_of_coverage(found, model); !words.empty()) return words;
+  const std::vector<Need> needs = needs_of_stages(model, found);
   if (fullest_of(needs) > memory)
     return fmt::format("[{}] has {} bytes on a rank of {}", fmt::join(found, ","), fullest_of(needs), memory);
   if (const double best = best_period(model, memory); period_of(needs) != best)
@@ -255,7 +255,7 @@ std::string problem_of_costs(const LayeredModel& model, const json& candidate) {
   if (static_cast<int>(found.size()) != model.stages + 1 || !std::ranges::is_sorted(found))
     return words + "no partition";
   int total = 0, forward = 0, backward = 0, slowest = 0;
-  for (const Need& need : needs_of(model, found)) {
+  for (const Need& need : needs_of_stages(model, found)) {
     total += need.forward + need.backward;
     forward = std::max(forward, need.forward);
     backward = std::max(backward, need.backward);
@@ -282,7 +282,7 @@ std::string problem_of_candidates(const LayeredModel& model, const json& candida
   LayeredModel weighed = model;  // parameters alone, as if they were times
   for (Layer& layer : weighed.layers) layer = {.forward = layer.parameters};
   const auto balanced = by_name.at("parameters").at("boundaries").get<Numbers>();
-  if (period_of(needs_of(weighed, balanced)) != best_period(weighed, kNoLimit))
+  if (period_of(needs_of_stages(weighed, balanced)) != best_period(weighed, kNoLimit))
     return fmt::format("[{}] does not balance the parameters", fmt::join(balanced, ","));
   return by_name.at("optimal").at("slowest_stage") == best_period(model, kNoLimit) ? "" : "optimal is not the best";
 }
@@ -409,12 +409,12 @@ std::string problem_of_figures(const Costed& asked, const schedules::Schedule& p
   const auto boundaries = candidate.at("boundaries").get<Numbers>();
   const std::string words =
       fmt::format("{} [{}]: ", candidate.at("name").get<std::string>(), fmt::join(boundaries, ","));
-  if (std::string cover = problem_of_cover(boundaries, asked.model); !cover.empty()) return words + cover;
+  if (std::string cover = problem_of_coverage(boundaries, asked.model); !cover.empty()) return words + cover;
   const Run run = run_of_costs(asked, plan, boundaries);
   double work = 0;
   for (const double of_rank : run.work) work += of_rank;
   double slowest = 0;
-  for (const Need& need : needs_of(asked.model, boundaries))
+  for (const Need& need : needs_of_stages(asked.model, boundaries))
     slowest = std::max(slowest, static_cast<double>(need.forward + need.backward));
   const double all = run.makespan * static_cast<double>(run.work.size());
   const double idle = all > 0 ? 1 - work / all : 0;
@@ -443,9 +443,10 @@ std::string problem_of_costs_in(Adapter& adapter, const Costed& asked) {
     const json& last = result.at("candidates").back();
     const auto best = last.at("boundaries").get<Numbers>();
     double period = std::numeric_limits<double>::infinity();
-    for (const Numbers& boundaries : fitting) period = std::min(period, period_of(needs_of(asked.model, boundaries)));
+    for (const Numbers& boundaries : fitting)
+      period = std::min(period, period_of(needs_of_stages(asked.model, boundaries)));
     if (std::ranges::count(fitting, best) == 0) return fmt::format("[{}] does not fit", fmt::join(best, ","));
-    if (last.at("name") != "optimal" || period_of(needs_of(asked.model, best)) != period)
+    if (last.at("name") != "optimal" || period_of(needs_of_stages(asked.model, best)) != period)
       return fmt::format("[{}] is not the best that fits", fmt::join(best, ","));
     return {};
   });

@@ -39,7 +39,7 @@ void ask_name_as_recorded(Context& context, const std::string& op, const char* c
   if (!problem.empty()) report_words(words + problem);
 }
 
-std::string lowered(std::string text) {
+std::string in_small_letters(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
@@ -49,7 +49,7 @@ std::string lowered(std::string text) {
 void deepspeed_methods(Context& context) {
   const json record = recorded("schedules", "partition_methods");
   for (const json& one : record.at("cases"))
-    if (lowered(one.at("method")).starts_with(context.parameters().text("method")))
+    if (in_small_letters(one.at("method")).starts_with(context.parameters().text("method")))
       ask_name_as_recorded(context, kMethod, "deepspeed", one, {"method", "layers", "num_parts"}, {"boundaries"});
 }
 
@@ -59,14 +59,15 @@ void unknown_methods(Context& context) {
   const std::string& method = methods.at(context.parameters().text("fault"));
   // DeepSpeed lowers the letters of a method, and has Python's own error of an expression.
   const bool is_named = method != methods.at("bad_expression");
-  const std::string named = lowered(method.substr(method.find(':') + 1));
+  const std::string named = in_small_letters(method.substr(method.find(':') + 1));
   const json layers{{{"type", "Linear"}, {"parameters", 4}}, {{"type", "ReLU"}, {"parameters", 0}}};
   report_words(problem_of_control(context.adapter(), kMethod, {{"convention", "deepspeed"}}));
   const json args{{"convention", "deepspeed"}, {"method", method}, {"layers", layers}, {"num_parts", 2}};
   const Answer answer = answer_to(context.adapter(), kMethod, args);
   if (!answer.is_refused())
     report_words(fmt::format("method '{}' is answered: {}", method, answer.result.dump()));
-  else if (!refuses_bad_value(answer, args) || (is_named && lowered(answer.message).find(named) == std::string::npos))
+  else if (!refuses_bad_value(answer, args) ||
+           (is_named && in_small_letters(answer.message).find(named) == std::string::npos))
     report_words(
         fmt::format("method '{}' is refused as '{}', which does not name it: {}", method, answer.kind, answer.message));
 }

@@ -45,7 +45,7 @@ std::string disagreement(std::span<const Told> calls) {
   return {};
 }
 
-void copy(std::byte* to, const void* from, std::size_t bytes) {
+void copy_block(std::byte* to, const void* from, std::size_t bytes) {
   if (bytes != 0 && to != from) kernels().copy(to, static_cast<const std::byte*>(from), bytes, false);
 }
 
@@ -62,7 +62,7 @@ void take(const UnevenCall& call, std::span<const Told> calls, int rank) {
     std::size_t begin = 0;
     for (std::size_t member = 0; member < calls.size(); ++member) {
       const std::size_t bytes = static_cast<std::size_t>(call.out_counts[member]) * size_of(dtype);
-      copy(out + begin, block_of(member), bytes);
+      copy_block(out + begin, block_of(member), bytes);
       begin += bytes;
     }
   } else if (call.out.count != 0) {
