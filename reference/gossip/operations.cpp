@@ -26,7 +26,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kLeastInt = std::numeric_limits<int>::min();  // numbers below 1 are the graph's to reject
 constexpr int kMostNodes = 1 << 20;
 constexpr int kMostInFull = 1024;  // nodes whose every peer is answered
 constexpr int kMostThreads = 64;
@@ -50,18 +49,16 @@ GraphKind kind_in(const Arguments& arguments, std::string_view field) {
 // nprocs_per_node and peers_per_itr may be left out.
 GraphOptions options_in(const Arguments& arguments, gossip::Convention convention) {
   GraphOptions options{.kind = kind_in(arguments, "graph"),
-                       .nodes = static_cast<int>(arguments.integer_in("world_size", kLeastInt, kMostNodes)),
+                       .nodes = static_cast<int>(arguments.integer_in("world_size", 1, kMostNodes)),
                        .convention = convention,
                        .rows = arguments.get<int>("rows", 0),
                        .center = arguments.get<int>("center", 0),
                        .seed = arguments.get<std::uint64_t>("seed", 0)};
   if (arguments.has("nprocs_per_node"))
-    options.ranks_per_node = static_cast<int>(
-        arguments.integer_in("nprocs_per_node", kLeastInt, std::numeric_limits<int>::max() / kMostNodes));
-  if (arguments.has("peers_per_itr")) {
-    options.peers = static_cast<int>(arguments.integer_in("peers_per_itr", kLeastInt, kMostNodes));
-    if (options.peers == 0) arguments.refuse("peers_per_itr must be at least 1, got 0");  // not the graph's own number
-  }
+    options.ranks_per_node =
+        static_cast<int>(arguments.integer_in("nprocs_per_node", 1, std::numeric_limits<int>::max() / kMostNodes));
+  if (arguments.has("peers_per_itr"))
+    options.peers = static_cast<int>(arguments.integer_in("peers_per_itr", 1, kMostNodes));
   return options;
 }
 
@@ -327,7 +324,7 @@ json with_neighbours(std::vector<std::vector<double>> weights, bool is_regular) 
 json own_topology(const Arguments& arguments) {
   const auto args = arguments.get<Arguments>("args");
   GraphOptions options{.kind = kind_in(arguments, "topology"),
-                       .nodes = static_cast<int>(args.integer_in("size", kLeastInt, kMostInFull)),
+                       .nodes = static_cast<int>(args.integer_in("size", 1, kMostInFull)),
                        .peers = args.get<int>("peers", 0),
                        .rows = args.get<int>("rows", 0),
                        .center = args.get<int>("center", 0),

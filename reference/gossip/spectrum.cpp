@@ -13,9 +13,15 @@ namespace plumbline::gossip {
 namespace {
 
 constexpr int kMostNodes = 512;
-constexpr double kMostSums = 0x1p29;  // half a minute
+constexpr double kMostSums = 0x1p29, kMostProducts = 0x1p35;  // half a minute of each
 constexpr std::int64_t kMatchings = 64;
 constexpr int kSquarings = 30;
+
+void require_work(const Graph& graph, double work, double most, const char* what) {
+  if (work > most)
+    throw Unsupported(fmt::format("the spectrum of a {} of {} nodes takes {:.3g} {}; {:.3g} at most",
+                                  name_of(graph.options().kind), graph.nodes(), work, what, most));
+}
 
 bool is_alike(const Graph& graph, const Mixing& mixing) {
   return mixing.kind == MixingKind::uniform && (!graph.distances().empty() || graph.nodes() == 1);
@@ -25,10 +31,8 @@ bool is_alike(const Graph& graph, const Mixing& mixing) {
 double circulant_contraction(const Graph& graph, std::int64_t rounds) {
   const int nodes = graph.nodes();
   const auto peers = graph.peers(0, 0).out.size();
-  const double sums = static_cast<double>(nodes) * static_cast<double>(rounds) * static_cast<double>(peers + 1);
-  if (sums > kMostSums)
-    throw Unsupported(fmt::format("the spectrum of a {} of {} nodes takes {:.3g} sums; {:.3g} at most",
-                                  name_of(graph.options().kind), nodes, sums, kMostSums));
+  require_work(graph, static_cast<double>(nodes) * static_cast<double>(rounds) * static_cast<double>(peers + 1),
+               kMostSums, "sums");
   std::vector<double> moduli(static_cast<std::size_t>(nodes), 1.0);
   std::vector<std::complex<double>> roots;
   for (int i = 0; i < nodes; ++i) roots.push_back(std::polar(1.0, 2 * std::numbers::pi * i / nodes));
@@ -126,6 +130,7 @@ Product product_of(const Graph& graph, const Mixing& mixing, std::int64_t rounds
   if (graph.nodes() > kMostNodes)
     throw Unsupported(fmt::format("the spectrum of a {} of {} nodes; {} at most", name_of(graph.options().kind),
                                   graph.nodes(), kMostNodes));
+  require_work(graph, std::pow(graph.nodes(), 3) * static_cast<double>(rounds), kMostProducts, "products");
   const auto size = static_cast<std::size_t>(graph.nodes());
   Product product{.matrix = Matrix::identity(size)};
   for (std::int64_t round = 0; round < rounds; ++round) {
