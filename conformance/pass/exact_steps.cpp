@@ -18,7 +18,7 @@ json& variable(json& args, const std::string& name) {
 
 const std::string kLoss = "L l\n", kHalfLoss = "L l value=0.5\n", kThirdLoss = "L l value=0.3333333432674408\n";
 const std::string kOtherLoss = "fill_any_like l0 -> l role=257 value=1\n";  // which no factor goes into
-const std::string kHigher = "relu_grad_grad Out:l DDX:l -> DDOut:h\n";      // behind which nothing is fused
+const std::string kHigher = "relu_grad_grad Out:l DDX:l -> DDOut:h\n";      // after which nothing is fused
 
 // ---- factors and the gradient of the loss ----
 
@@ -660,7 +660,7 @@ namespace {
 
 const auto kNoOverlap = [](json& args) { args["max_overlap_rings"] = 0; };
 
-// A scale op directly before a reduction marks the op behind that one as its own: the source looks before and takes
+// A scale op directly before a reduction marks the op after that one as its own: the source looks before and takes
 // what comes after. Of several marked ops the last is kept for the group.
 void add_lookbehind(ExactSteps& steps) {
   const std::string start = kLoss + "assign l -> z\n", made = "split l -> a,b,c\n";

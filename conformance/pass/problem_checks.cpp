@@ -286,7 +286,7 @@ void all_small_orders() {
   for (const Needs& needs : all_needs()) {
     auto steps = distances(needs);
     std::vector<Op> ops;
-    std::vector<std::pair<int, int>> late;  // a reader, and the op behind it that writes
+    std::vector<std::pair<int, int>> late;  // a reader, and the op after it that writes
     for (int op = 0; op < kOps; ++op) {
       std::vector<std::string> read{"x"};
       for (int other = 0; other < kOps; ++other)

@@ -141,7 +141,7 @@ Steps with_unshard(const Steps& steps) {
   return result;
 }
 
-// A reduction behind the stage's last weight gradient.
+// A reduction after the stage's last weight gradient.
 Steps with_reductions(const Steps& steps, int micro_batches) {
   Steps result;
   std::map<int, int> done;
