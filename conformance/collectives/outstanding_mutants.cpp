@@ -23,18 +23,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A decorator of a class that changes some functions alone.
-template <class Self>
-class Plain : public CommunicatorDecorator {
- public:
-  using CommunicatorDecorator::CommunicatorDecorator;
-
- private:
-  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
-    return std::make_unique<Self>(std::move(group));
-  }
-};
-
 // ---- different calls ----
 
 // A counter of calls that has nine bits: where it wraps, a result is lost.

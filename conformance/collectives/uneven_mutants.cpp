@@ -15,24 +15,12 @@ using comm::UnevenCall;
 
 namespace {
 
-// What the mutants have in common: groups that are made from one are mutants of the same kind.
-template <class Derived>
-class UnevenMutant : public CommunicatorDecorator {
- public:
-  using CommunicatorDecorator::CommunicatorDecorator;
-
- protected:
-  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
-    return std::make_unique<Derived>(std::move(group));
-  }
-};
-
 bool has_empty_block(const UnevenCall& call) { return std::ranges::count(call.in_counts, 0) > 0; }
 
 // As code does that has room for n blocks of the first one's length.
-class CutToFirst final : public UnevenMutant<CutToFirst> {
+class CutToFirst final : public Plain<CutToFirst> {
  public:
-  using UnevenMutant::UnevenMutant;
+  using Plain::Plain;
 
  private:
   void do_run_uneven(const UnevenCall& call, comm::Timeout timeout) override {
@@ -43,15 +31,15 @@ class CutToFirst final : public UnevenMutant<CutToFirst> {
         unwritten.push_back(restore(call.out, begin + call.out_counts.front(), count - call.out_counts.front()));
       begin += count;
     }
-    UnevenMutant::do_run_uneven(call, timeout);
+    Plain::do_run_uneven(call, timeout);
     for (const After& restored : unwritten) restored();
   }
 };
 
 // As code does whose loop over contributions ends at the first block without elements.
-class LastContributionMissing final : public UnevenMutant<LastContributionMissing> {
+class LastContributionMissing final : public Plain<LastContributionMissing> {
  public:
-  using UnevenMutant::UnevenMutant;
+  using Plain::Plain;
 
  private:
   void do_run_uneven(const UnevenCall& call, comm::Timeout timeout) override {
@@ -60,17 +48,17 @@ class LastContributionMissing final : public UnevenMutant<LastContributionMissin
     if (call.operation == Operation::reduce_scatter && call.in.data != nullptr && has_empty_block(call) &&
         rank() == size() - 1)
       changed.in.data = nothing.data();
-    UnevenMutant::do_run_uneven(changed, timeout);
+    Plain::do_run_uneven(changed, timeout);
   }
 };
 
-class BlocksByLength final : public UnevenMutant<BlocksByLength> {
+class BlocksByLength final : public Plain<BlocksByLength> {
  public:
-  using UnevenMutant::UnevenMutant;
+  using Plain::Plain;
 
  private:
   void do_run_uneven(const UnevenCall& call, comm::Timeout timeout) override {
-    UnevenMutant::do_run_uneven(call, timeout);
+    Plain::do_run_uneven(call, timeout);
     if (call.operation != Operation::all_to_all) return;
     std::vector<std::vector<std::byte>> blocks;
     const std::byte* from = element(call.out, 0);
@@ -86,13 +74,13 @@ class BlocksByLength final : public UnevenMutant<BlocksByLength> {
 };
 
 // As MPI may do, whose own in-place form uses the input for what it likes.
-class InputIsScratch final : public UnevenMutant<InputIsScratch> {
+class InputIsScratch final : public Plain<InputIsScratch> {
  public:
-  using UnevenMutant::UnevenMutant;
+  using Plain::Plain;
 
  private:
   void do_run_uneven(const UnevenCall& call, comm::Timeout timeout) override {
-    UnevenMutant::do_run_uneven(call, timeout);
+    Plain::do_run_uneven(call, timeout);
     const std::int64_t own = comm::begin_of_block(call.in_counts, call.in_counts.empty() ? 0 : rank());
     if (call.operation != Operation::reduce_scatter || element(call.in, own) != call.out.data) return;
     const std::int64_t elsewhere = own == 0 ? call.out.count : 0;
@@ -101,9 +89,9 @@ class InputIsScratch final : public UnevenMutant<InputIsScratch> {
 };
 
 // As two calls do that share a piece of memory.
-class LosesBesideStarted final : public UnevenMutant<LosesBesideStarted> {
+class LosesBesideStarted final : public Plain<LosesBesideStarted> {
  public:
-  using UnevenMutant::UnevenMutant;
+  using Plain::Plain;
 
  private:
   class Counted final : public WrappedWork {
@@ -120,38 +108,38 @@ class LosesBesideStarted final : public UnevenMutant<LosesBesideStarted> {
     std::shared_ptr<int> outstanding_;
   };
   comm::Work do_start(std::span<const comm::Call> calls) override {
-    return comm::Work(std::make_unique<Counted>(UnevenMutant::do_start(calls), outstanding_));
+    return comm::Work(std::make_unique<Counted>(Plain::do_start(calls), outstanding_));
   }
   void do_run_uneven(const UnevenCall& call, comm::Timeout timeout) override {
     const bool loses = *outstanding_ > 0 && call.out.count > 0;
     const After last = loses ? restore(call.out, call.out.count - 1, 1) : After{};
-    UnevenMutant::do_run_uneven(call, timeout);
+    Plain::do_run_uneven(call, timeout);
     if (loses) last();
   }
   std::shared_ptr<int> outstanding_ = std::make_shared<int>(0);
 };
 
-class MismatchUnnoticed final : public UnevenMutant<MismatchUnnoticed> {
+class MismatchUnnoticed final : public Plain<MismatchUnnoticed> {
  public:
-  using UnevenMutant::UnevenMutant;
+  using Plain::Plain;
 
  private:
   void do_run_uneven(const UnevenCall& call, comm::Timeout timeout) override {
     try {
-      UnevenMutant::do_run_uneven(call, timeout);
+      Plain::do_run_uneven(call, timeout);
     } catch (const comm::MismatchError&) {
     }
   }
 };
 
-class LateIsBroken final : public UnevenMutant<LateIsBroken> {
+class LateIsBroken final : public Plain<LateIsBroken> {
  public:
-  using UnevenMutant::UnevenMutant;
+  using Plain::Plain;
 
  private:
   void do_run_uneven(const UnevenCall& call, comm::Timeout timeout) override {
     try {
-      UnevenMutant::do_run_uneven(call, timeout);
+      Plain::do_run_uneven(call, timeout);
     } catch (const comm::TimeoutError& error) {
       throw RuntimeFailure(error.what());
     }

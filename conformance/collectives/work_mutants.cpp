@@ -19,46 +19,34 @@ using comm::Work;
 
 namespace {
 
-/// A decorator of a class that changes do_start() or do_run() alone.
-template <class Self>
-class Simple : public CommunicatorDecorator {
- public:
-  using CommunicatorDecorator::CommunicatorDecorator;
-
- private:
-  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
-    return std::make_unique<Self>(std::move(group));
-  }
-};
-
-class StartBlocks final : public Simple<StartBlocks> {
-  using Simple::Simple;
+class StartBlocks final : public Plain<StartBlocks> {
+  using Plain::Plain;
   Work do_start(std::span<const Call> calls) override {
-    Simple::do_start(calls).wait();
+    Plain::do_start(calls).wait();
     return {};
   }
 };
 
-class BatchOneByOne final : public Simple<BatchOneByOne> {
-  using Simple::Simple;
+class BatchOneByOne final : public Plain<BatchOneByOne> {
+  using Plain::Plain;
   Work do_start(std::span<const Call> calls) override {
-    if (calls.size() == 1) return Simple::do_start(calls);
-    for (const Call& call : calls) Simple::do_run(call, {});
+    if (calls.size() == 1) return Plain::do_start(calls);
+    for (const Call& call : calls) Plain::do_run(call, {});
     return {};
   }
 };
 
-class BatchReversedOnRank1 final : public Simple<BatchReversedOnRank1> {
-  using Simple::Simple;
+class BatchReversedOnRank1 final : public Plain<BatchReversedOnRank1> {
+  using Plain::Plain;
   Work do_start(std::span<const Call> calls) override {
     std::vector<Call> changed(calls.begin(), calls.end());
     if (rank() == 1) std::ranges::reverse(changed);
-    return Simple::do_start(changed);
+    return Plain::do_start(changed);
   }
 };
 
-class MessagesOvertake final : public Simple<MessagesOvertake> {
-  using Simple::Simple;
+class MessagesOvertake final : public Plain<MessagesOvertake> {
+  using Plain::Plain;
   Work do_start(std::span<const Call> calls) override {
     std::vector<Call> changed(calls.begin(), calls.end());
     const auto receives = [](const Call& call) { return call.operation == Operation::recv; };
@@ -70,26 +58,26 @@ class MessagesOvertake final : public Simple<MessagesOvertake> {
       });
       if (second != changed.end()) std::swap(first->out, second->out);
     }
-    return Simple::do_start(changed);
+    return Plain::do_start(changed);
   }
 };
 
 // As short messages do that are copied at once, while long ones wait for their receiver.
-class ShortOvertakesLong final : public Simple<ShortOvertakesLong> {
-  using Simple::Simple;
+class ShortOvertakesLong final : public Plain<ShortOvertakesLong> {
+  using Plain::Plain;
   Work do_start(std::span<const Call> calls) override {
     std::vector<Call> changed(calls.begin(), calls.end());
     std::ranges::stable_partition(
         changed, [](const Call& call) { return call.operation == Operation::send && call.in.bytes() <= 4096; });
-    return Simple::do_start(changed);
+    return Plain::do_start(changed);
   }
 };
 
 // Calls for which `Self::is_lost` says so are not made, and count as complete.
 template <class Self>
-class Loses : public Simple<Self> {
+class Loses : public Plain<Self> {
  public:
-  using Simple<Self>::Simple;
+  using Plain<Self>::Plain;
 
  private:
   void do_run(const Call& call, comm::Timeout timeout) override {
@@ -119,9 +107,9 @@ class EmptyMessagesSkipped final : public Loses<EmptyMessagesSkipped> {
 
 // The first test() of a started all_reduce says that it is complete. The call goes on in memory of the mutant's own, so
 // that nothing is written where the caller no longer expects it.
-class CompletesEarly final : public Simple<CompletesEarly> {
+class CompletesEarly final : public Plain<CompletesEarly> {
  public:
-  using Simple::Simple;
+  using Plain::Plain;
 
  private:
   struct Running {
@@ -149,7 +137,7 @@ class CompletesEarly final : public Simple<CompletesEarly> {
 
   Work do_start(std::span<const Call> calls) override {
     if (calls.size() != 1 || calls.front().operation != Operation::all_reduce || size() == 1)
-      return Simple::do_start(calls);
+      return Plain::do_start(calls);
     Call call = calls.front();
     auto running = std::make_unique<Running>();
     running->in.assign(element(call.in, 0), element(call.in, call.in.count));
@@ -157,7 +145,7 @@ class CompletesEarly final : public Simple<CompletesEarly> {
     void* const out = call.out.data;
     call.in.data = running->in.data();
     call.out.data = running->out.data();
-    running->work = Simple::do_start(std::span(&call, 1));
+    running->work = Plain::do_start(std::span(&call, 1));
     return Work(std::make_unique<EarlyWork>(*this, std::move(running), out));
   }
 
@@ -173,16 +161,16 @@ void wait_for_all(std::vector<Work>& sends) {
 }
 
 // Started sends are complete at once. They are waited for when the group goes.
-class SendDoneEarly final : public Simple<SendDoneEarly> {
+class SendDoneEarly final : public Plain<SendDoneEarly> {
  public:
-  using Simple::Simple;
+  using Plain::Plain;
   ~SendDoneEarly() override { wait_for_all(under_way_); }
   SendDoneEarly(const SendDoneEarly&) = delete;
   SendDoneEarly& operator=(const SendDoneEarly&) = delete;
 
  private:
   Work do_start(std::span<const Call> calls) override {
-    Work work = Simple::do_start(calls);
+    Work work = Plain::do_start(calls);
     if (!std::ranges::all_of(calls, [](const Call& call) { return call.operation == Operation::send; })) return work;
     under_way_.push_back(std::move(work));
     return {};
@@ -191,9 +179,9 @@ class SendDoneEarly final : public Simple<SendDoneEarly> {
 };
 
 // Collectives of f32 by messages whose giver does not wait for them. The last member takes its time to receive.
-class ReadsInputLate final : public Simple<ReadsInputLate> {
+class ReadsInputLate final : public Plain<ReadsInputLate> {
  public:
-  using Simple::Simple;
+  using Plain::Plain;
   ~ReadsInputLate() override { wait_for_all(under_way_); }
   ReadsInputLate(const ReadsInputLate&) = delete;
   ReadsInputLate& operator=(const ReadsInputLate&) = delete;
@@ -202,11 +190,11 @@ class ReadsInputLate final : public Simple<ReadsInputLate> {
   void do_run(const Call& call, comm::Timeout timeout) override {
     if (call.operation == Operation::barrier || is_point_to_point(call.operation) || call.dtype() != comm::DType::f32 ||
         call.op != comm::ReduceOp::sum || call.in.data == call.out.data)
-      return Simple::do_run(call, timeout);
+      return Plain::do_run(call, timeout);
     for (int to = 0; to < size(); ++to)
       if (to != rank() && gives(call, rank(), to)) {
         const Call send{.operation = Operation::send, .root = to, .tag = kTag, .in = given(call, to)};
-        under_way_.push_back(Simple::do_start(std::span(&send, 1)));
+        under_way_.push_back(Plain::do_start(std::span(&send, 1)));
       }
     if (rank() == size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     std::vector<float> sum(is_reduction(call.operation) ? static_cast<std::size_t>(call.out.count) : 0), next(sum);
@@ -216,7 +204,7 @@ class ReadsInputLate final : public Simple<ReadsInputLate> {
                                      ? comm::Buffer{next.data(), call.out.count, comm::DType::f32}
                                      : place_of(call, from);
       if (from != rank())
-        Simple::do_run({.operation = Operation::recv, .root = from, .tag = kTag, .out = place}, {});
+        Plain::do_run({.operation = Operation::recv, .root = from, .tag = kTag, .out = place}, {});
       else if (call.operation != Operation::broadcast && place.count > 0)
         std::memcpy(place.data, given(call, from).data, place.bytes());
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += next[i];
@@ -249,19 +237,19 @@ class ReadsInputLate final : public Simple<ReadsInputLate> {
 };
 
 // Short messages that are started are copied into one and the same buffer, whether or not the one before has gone.
-class OneStagingBuffer final : public Simple<OneStagingBuffer> {
+class OneStagingBuffer final : public Plain<OneStagingBuffer> {
  public:
-  using Simple::Simple;
+  using Plain::Plain;
 
  private:
   Work do_start(std::span<const Call> calls) override {
     if (calls.size() != 1 || calls.front().operation != Operation::send || calls.front().in.bytes() > staging_.size() ||
         calls.front().in.count == 0)
-      return Simple::do_start(calls);
+      return Plain::do_start(calls);
     Call call = calls.front();
     std::memcpy(staging_.data(), call.in.data, call.in.bytes());
     call.in.data = staging_.data();
-    return Simple::do_start(std::span(&call, 1));
+    return Plain::do_start(std::span(&call, 1));
   }
   std::array<std::byte, 512> staging_{};
 };

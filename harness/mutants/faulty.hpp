@@ -34,6 +34,18 @@ std::unique_ptr<comm::Communicator> wrap_in(std::unique_ptr<comm::Communicator> 
   return std::make_unique<Decorator>(std::move(inner));
 }
 
+/// A decorator of a class that changes some functions alone: groups made from one are of the same class.
+template <class Self>
+class Plain : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<Self>(std::move(group));
+  }
+};
+
 /// A State around another Work, for mutants of waits to derive from.
 class WrappedWork : public comm::Work::State {
  public:
