@@ -32,8 +32,8 @@ class Signature {
   Signature() = default;
   explicit Signature(const Shape& shape)
       : bits_(static_cast<std::uint64_t>(shape.operation) | static_cast<std::uint64_t>(shape.dtype) << 4 |
-              (shape.is_uneven ? kUneven + static_cast<std::uint64_t>(shape.uneven) - kFirst
-                               : static_cast<std::uint64_t>(shape.op))
+              (shape.is_uneven() ? kUneven + static_cast<std::uint64_t>(shape.uneven) - kFirst
+                                 : static_cast<std::uint64_t>(shape.op))
                   << 7 |
               static_cast<std::uint64_t>(shape.root + 1) << 10 | static_cast<std::uint64_t>(shape.elements) << 23 |
               static_cast<std::uint64_t>(shape.on_device) << 63) {}

@@ -14,10 +14,9 @@ struct Shape {
   DType dtype = DType::f16;     // of a barrier f16
   int root = kNoRoot;           // of rooted operations, else kNoRoot
   int ranks = 1;
-  std::size_t elements = 0;  // c
-  bool on_device = false;    // in memory of a device
-  bool is_uneven = false;    // a step of a collective of blocks of different lengths, which is in `uneven`
-  Operation uneven = Operation::barrier;
+  std::size_t elements = 0;               // c
+  bool on_device = false;                 // in memory of a device
+  Operation uneven = Operation::barrier;  // of a step of a collective of blocks of different lengths: which
 
   static Shape of(const Call& call, int ranks) {
     return {.operation = call.operation,
@@ -29,6 +28,7 @@ struct Shape {
             .on_device = call.device().kind != Device::Kind::cpu};
   }
 
+  [[nodiscard]] bool is_uneven() const { return uneven != Operation::barrier; }
   [[nodiscard]] std::size_t bytes() const { return elements * size_of(dtype); }
 
   /// The most bytes that any member gives: the same on all.

@@ -86,7 +86,6 @@ std::uint64_t Collectives::tell(Operation uneven, std::span<const std::byte> min
                   .in = {mine.data(), std::ssize(mine), DType::u8},
                   .out = {all.data(), std::ssize(all), DType::u8}};
   Shape shape = Shape::of(step, self_.size());
-  shape.is_uneven = true;
   shape.uneven = uneven;
   Pending pending = post(step, shape, true);
   complete_last(pending, deadline);
