@@ -73,6 +73,21 @@ void MpiGroup::throw_error(const std::string& place, int code) {
   throw RuntimeFailure(message);
 }
 
+void MpiGroup::throw_late(const std::string& place, std::chrono::nanoseconds limit, std::span<const int> ranks) {
+  const std::string message =
+      fmt::format("{}: waited {} ms for rank {}", place,
+                  std::chrono::duration_cast<std::chrono::milliseconds>(limit).count(), fmt::join(ranks, ", "));
+  fail(message);
+  throw comm::TimeoutError(message);
+}
+
+std::vector<int> MpiGroup::others() const {
+  std::vector<int> ranks;
+  for (int member = 0; member < size; ++member)
+    if (member != rank) ranks.push_back(member);
+  return ranks;
+}
+
 void MpiGroup::check_length(const comm::Call& receive, const MPI_Status& status) {
   MPI_Count received = 0;
   MPI_Get_elements_x(&status, type_of(receive.out.dtype), &received);

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,9 +50,13 @@ class MpiGroup {
   /// Fails the group with an MPI error and throws it as RuntimeFailure.
   [[noreturn]] void throw_error(const comm::Call& call, int code);
   [[noreturn]] void throw_error(const std::string& place, int code);
+  /// Fails the group and throws TimeoutError: one of `ranks` is late, and MPI does not tell which.
+  [[noreturn]] void throw_late(const std::string& place, std::chrono::nanoseconds limit, std::span<const int> ranks);
   /// Fails the group and throws RuntimeFailure unless a received message has as many elements as the call
   /// asked for.
   void check_length(const comm::Call& receive, const MPI_Status& status);
+  /// All members but this one.
+  [[nodiscard]] std::vector<int> others() const;
   /// "all_reduce(f32 x 5, sum) on world [0 1], rank 0".
   [[nodiscard]] std::string place(const comm::Call& call) const { return place(describe(call, size)); }
   [[nodiscard]] std::string place(const std::string& call) const;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sched.h>
 
 #include "harness/subject/mpi/staging.hpp"
@@ -52,23 +51,21 @@ const std::byte* block_of(const UnevenCall& call, const void* whole, std::span<c
          static_cast<std::size_t>(comm::begin_of_block(counts, rank)) * size_of(call.in.dtype);
 }
 
-// An average is a sum and a division, of halves in f32; every block is made elsewhere (staging.hpp).
-UnevenCall staged(const UnevenCall& call, Scratch& scratch) {
+// An average is a sum and a division, of halves in f32; a block in place is made elsewhere (staging.hpp).
+UnevenCall staged(const UnevenCall& call, int rank, Scratch& scratch) {
   UnevenCall made = call;
   if (call.operation != Operation::reduce_scatter) return made;
-  if (!is_average(call)) {
+  if (is_average(call)) made.op = comm::ReduceOp::sum;
+  if (is_average(call) && is_half(call.in.dtype)) {
+    const std::int64_t given = call.in.count, taken = call.out.count;
+    auto* const wide =
+        reinterpret_cast<float*>(scratch.reserve(static_cast<std::size_t>(given + taken) * sizeof(float)));
+    widen(call.in.dtype, static_cast<const std::byte*>(call.in.data), wide, static_cast<std::size_t>(given));
+    made.in = {wide, given, DType::f32};
+    made.out = {wide + given, taken, DType::f32};
+  } else if (call.out.count == 0 || call.out.data == block_of(call, call.in.data, call.in_counts, rank)) {
     made.out.data = scratch.reserve(call.out.bytes());
-    return made;
   }
-  made.op = comm::ReduceOp::sum;
-  const bool widens = is_half(call.in.dtype);
-  const DType dtype = widens ? DType::f32 : call.in.dtype;
-  auto* const memory = scratch.reserve(static_cast<std::size_t>(call.in.count + call.out.count) * size_of(dtype));
-  made.out = {memory, call.out.count, dtype};
-  if (!widens) return made;
-  auto* const wide = reinterpret_cast<float*>(memory) + call.out.count;
-  widen(call.in.dtype, static_cast<const std::byte*>(call.in.data), wide, static_cast<std::size_t>(call.in.count));
-  made.in = {wide, call.in.count, dtype};
   return made;
 }
 
@@ -78,7 +75,7 @@ void unstage(const UnevenCall& call, const UnevenCall& made, int ranks) {
   auto* const out = static_cast<std::byte*>(call.out.data);
   if (is_average(call) && is_half(call.in.dtype))
     return narrow_mean(call.in.dtype, static_cast<const float*>(made.out.data), ranks, out, count);
-  std::memcpy(out, made.out.data, call.out.bytes());
+  if (made.out.data != out) std::memcpy(out, made.out.data, call.out.bytes());
   if (is_average(call)) divide(call.in.dtype, out, ranks, count);
 }
 
@@ -108,16 +105,8 @@ void complete(MpiGroup& group, const UnevenCall& call, Posted& posted, comm::Tim
     if (code != MPI_SUCCESS) group.throw_error(group.place(describe(call)), code);
     if (is_complete != 0) return;
     if (group.failed()) group.throw_failed();
-    if (timeout && Clock::now() - begin >= *timeout) {
-      std::vector<int> others;
-      for (int rank = 0; rank < group.size; ++rank)
-        if (rank != group.rank) others.push_back(rank);
-      const std::string message =
-          fmt::format("{}: waited {} ms for rank {}", group.place(describe(call)),
-                      std::chrono::duration_cast<std::chrono::milliseconds>(*timeout).count(), fmt::join(others, ", "));
-      group.fail(message);
-      throw comm::TimeoutError(message);
-    }
+    if (timeout && Clock::now() - begin >= *timeout)
+      group.throw_late(group.place(describe(call)), *timeout, group.others());
     if (polls_left > 0)
       --polls_left;
     else
@@ -132,7 +121,7 @@ void run_uneven(MpiGroup& group, const UnevenCall& call, comm::Timeout timeout) 
     if (count > INT_MAX)
       throw Unsupported(fmt::format("{}: {} elements; MPI counts {} at most", describe(call), count, INT_MAX));
   auto posted = std::make_unique<Posted>(call);
-  posted->staged = staged(call, posted->scratch);
+  posted->staged = staged(call, group.rank, posted->scratch);
   try {
     if (const int code = post(group, posted->staged, *posted); code != MPI_SUCCESS)
       group.throw_error(group.place(describe(call)), code);

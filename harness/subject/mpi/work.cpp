@@ -1,7 +1,6 @@
 #include "harness/subject/mpi/work.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sched.h>
 
 #include "harness/subject/mpi/issue.hpp"
@@ -68,14 +67,8 @@ void MpiWork::wait(comm::Timeout timeout) {
 // MPI does not tell who is late: for a message it is the peer, for a collective anyone else.
 void MpiWork::time_out(std::chrono::nanoseconds limit) {
   const Call& call = posted_[calls_done_].call;
-  std::vector<int> others;
-  for (int rank = 0; rank < group_->size; ++rank)
-    if (is_point_to_point(call.operation) ? rank == call.root : rank != group_->rank) others.push_back(rank);
-  const std::string message =
-      fmt::format("{}: waited {} ms for rank {}", group_->place(call),
-                  std::chrono::duration_cast<std::chrono::milliseconds>(limit).count(), fmt::join(others, ", "));
-  group_->fail(message);
-  throw comm::TimeoutError(message);
+  const std::vector<int> late = is_point_to_point(call.operation) ? std::vector{call.root} : group_->others();
+  group_->throw_late(group_->place(call), limit, late);
 }
 
 MpiWork::~MpiWork() {
