@@ -255,7 +255,7 @@ class Checker {
         find(PlanFault::cap, index, -1, "bucket {} reached {} bytes at {} already, and took one more gradient", index,
              limit, without);
       if (next >= 0 && bytes < limit)
-        find(PlanFault::cap, index, -1, "bucket {} was closed at {} bytes, ahead of its {}", index, bytes, limit);
+        find(PlanFault::cap, index, -1, "bucket {} was closed at {} bytes; its limit is {}", index, bytes, limit);
       return;
     }
     const std::int64_t bytes = bytes_at(index, members);
@@ -275,7 +275,7 @@ class Checker {
           const int position = positions[static_cast<std::size_t>(member.gradient)];
           if (position < last) {
             find(PlanFault::order, index, member.gradient,
-                 "gradient {} is in bucket {} behind gradient {}, and ahead of it in the order", member.gradient, index,
+                 "gradient {} is in bucket {} after gradient {}, and before it in the order", member.gradient, index,
                  (*rules_.order)[static_cast<std::size_t>(last)]);
             break;
           }

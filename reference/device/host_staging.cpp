@@ -22,9 +22,9 @@ struct HostStaging::Shared {
     for (Block& block : free) {
       try {
         if (block.used == nullptr || block.used->is_reached()) continue;
-        const OwnStream behind(use.runtime, block.used->device());
-        use.runtime->wait(behind.device(), behind.get(), block.used->get());
-        behind.synchronize();
+        const OwnStream after(use.runtime, block.used->device());
+        use.runtime->wait(after.device(), after.get(), block.used->get());
+        after.synchronize();
       } catch (const std::exception&) {
         // Nobody can say when the copy ends.
         (void)block.memory.release();
@@ -69,13 +69,13 @@ class HostStaging::Staged {
   // What the calls give is on the host when it returns.
   void fetch(std::span<const Call> calls, int rank) {
     for (const Call& call : calls) add(call, rank);
-    bool is_behind_start = false;
+    bool is_after_start = false;
     while (!copying_.empty()) {
       shared_->use.runtime->synchronize(copying_.back(), shared_->use.stream);
       copying_.pop_back();
-      is_behind_start = true;
+      is_after_start = true;
     }
-    if (results_.empty() || is_behind_start) return;
+    if (results_.empty() || is_after_start) return;
     begun_ = std::make_unique<const OwnEvent>(shared_->use.runtime, results_.front().device);
     begun_->record(shared_->use.stream);
   }
@@ -106,9 +106,9 @@ class HostStaging::Staged {
       if (begun_ != nullptr) runtime.wait(device, shared_->use.stream, begun_->get());
       for (const Result& result : results_)
         runtime.copy(device, result.to, result.from, result.bytes, shared_->use.stream);
-      auto behind = std::make_shared<const OwnEvent>(shared_->use.runtime, device);
-      behind->record(shared_->use.stream);
-      done_ = std::move(behind);
+      auto after = std::make_shared<const OwnEvent>(shared_->use.runtime, device);
+      after->record(shared_->use.stream);
+      done_ = std::move(after);
     } catch (const std::exception&) {
       settle();  // now, while this stream is the caller's
       throw;

@@ -189,7 +189,7 @@ TEST(HostStaging, OfGroupsThatAreMadeFromIt) {
   });
 }
 
-// Many calls, each behind the last one: memory of the host is not used again before it was read.
+// Many calls, each after the last one: memory of the host is not used again before it was read.
 TEST(HostStaging, KeepsWhatIsUnderWay) {
   staged([](Communicator& group, There& there) {
     there.produce(all(1));
@@ -243,14 +243,14 @@ class FailsToBringBack final : public RuntimeDecorator {
   using RuntimeDecorator::RuntimeDecorator;
   void copy(int device, void* to, const void* from, std::size_t bytes, Stream stream) override {
     if (holder_of(to) && ++brought_back == 2) {
-      behind_first = create_event(device, false);
-      record(device, behind_first, stream);
+      after_first = create_event(device, false);
+      record(device, after_first, stream);
       throw DeviceFailure("CUDA: cudaMemcpyAsync: it failed");
     }
     RuntimeDecorator::copy(device, to, from, bytes, stream);
   }
   int brought_back = 0;
-  Event behind_first = nullptr;
+  Event after_first = nullptr;
 };
 
 // The first copy still reads the host's memory when the second one cannot be made: none is used again, or freed, before
@@ -275,9 +275,9 @@ TEST(HostStaging, KeepsWhatAFailedWaitReads) {
     EXPECT_THROW(work.wait(), DeviceFailure);
     staging.use_stream(idle.get());
   }
-  EXPECT_TRUE(emulated->is_reached(0, runtime->behind_first)) << "a copy may still read memory that is free";
+  EXPECT_TRUE(emulated->is_reached(0, runtime->after_first)) << "a copy may still read memory that is free";
   busy.synchronize();
-  emulated->destroy_event(0, runtime->behind_first);
+  emulated->destroy_event(0, runtime->after_first);
 }
 
 TEST(HostStaging, SaysThatItTakesTheDevicesMemory) {

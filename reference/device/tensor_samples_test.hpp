@@ -27,7 +27,7 @@ inline void put(std::byte* at, comm::DType dtype, double value) {
   if (dtype == comm::DType::f64) store(value);
 }
 
-/// Elements that start `shift` of them behind a boundary of 16 bytes. Equal to another when elements and the bytes
+/// Elements that start `shift` of them after a boundary of 16 bytes. Equal to another when elements and the bytes
 /// around them are.
 class ShiftedTensor {
  public:

@@ -58,7 +58,7 @@ class Numbers {
   device::MemorySpace place_;
 };
 
-// One rank's values come only when the other rank's stream has gone on behind its hand-over: the exchange is in no
+// One rank's values come only when the other rank's stream has gone on after its hand-over: the exchange is in no
 // caller's way.
 TEST(GossipThreadOnADevice, LetsTheCallersStreamGoOn) {
   const auto runtime = device::make_emulated();

@@ -156,7 +156,7 @@ TEST(PushSum, MakesTheRoundsOfTheSimulation) {
     });
 }
 
-// Rows of 1 to 4 entries, which come together again behind 12 rounds.
+// Rows of 1 to 4 entries, which come together again after 12 rounds.
 TEST(PushSum, MakesTheRoundsOfRowsOfUnlikeLengths) {
   constexpr int nodes = 5, rounds = 15;
   const Graph graph({{1}, {2, 0}, {3, 1, 0}, {4, 2, 1, 0}, {0, 3}}, 1, Convention::plumbline, false);

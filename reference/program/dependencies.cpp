@@ -28,7 +28,7 @@ using GroupAt = std::map<int, const GradientGroup*>;
 // ---- as the source does it ----
 
 // From the end to the last op of the forward.
-GroupAt groups_behind_forward(const Program& program, const std::vector<GradientGroup>& groups) {
+GroupAt groups_after_forward(const Program& program, const std::vector<GradientGroup>& groups) {
   std::map<std::string, const GradientGroup*> by_name;
   for (const GradientGroup& group : groups) by_name[group.fused_variable] = &group;
   GroupAt found;
@@ -142,7 +142,7 @@ void put_on_gradient_stream(Program& program, const std::set<std::string>& kept)
 Program add_dependencies(const Program& program, const std::vector<GradientGroup>& groups, const PassOptions& options) {
   if (groups.empty()) return program;
   const bool is_source = options.convention == Convention::paddle;
-  const GroupAt fused = is_source ? groups_behind_forward(program, groups) : fused_groups(program, groups);
+  const GroupAt fused = is_source ? groups_after_forward(program, groups) : fused_groups(program, groups);
   if (is_source && options.sequential_run && !fused.empty())
     throw PassError(Stage::add_dependencies, "AttributeError",
                     "there is no dependency op in a sequential run, and so no dist_attr of one");

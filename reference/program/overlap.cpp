@@ -69,7 +69,7 @@ Program leave_calculation_stream(const Program& program, Convention convention,
 }
 
 // Where a wait for what an op touches has to stand: a reduction's stream waits for the calculation, which has to have
-// waited by then. The op is not the first one: nothing runs ahead of that.
+// waited by then. The op is not the first one: nothing runs before that.
 std::ptrdiff_t ahead_of(const Program& program, int position) {
   const auto at = static_cast<std::size_t>(position);
   const Op& op = program.ops[at];

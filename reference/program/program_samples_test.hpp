@@ -49,7 +49,7 @@ inline void declare(Program& program) {
     if (name == "lr" || name.starts_with("w")) variable.persistable = name.find('@') == std::string::npos;
 }
 
-// y = x w0 w1 …, its loss, and a reduction and scaling of each gradient behind the op that makes it.
+// y = x w0 w1 …, its loss, and a reduction and scaling of each gradient after the op that makes it.
 inline Program chain(int layers, RingId ring, double factor, const std::string& optimizer = "sgd") {
   Program program;
   const auto name = [](const char* prefix, int layer) { return prefix + std::to_string(layer); };

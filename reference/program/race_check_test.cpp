@@ -22,7 +22,7 @@ Op on(const std::string& stream, Op one) {
 }
 Op writer(const std::string& name) { return op("relu", {{"X", {"x"}}}, {{"Out", {name}}}); }
 Op reader(const std::string& name) { return op("relu", {{"X", {name}}}, {{"Out", {"y"}}}); }
-// Behind the executor's back, on its ring's stream.
+// Without the executor's knowledge, on its ring's stream.
 Op left(const std::string& gradient, RingId ring = 12) {
   Op reduction = samples::reduction_of(gradient, ring);
   reduction.on_calculation_stream = false;

@@ -126,7 +126,7 @@ bool copies_members(const Op& coalesce) {
   return value != nullptr && *value;
 }
 
-// A variable that is read although its value stayed behind when its memory became a part of another one.
+// A variable that is read although its value stayed where it was when its memory became a part of another one.
 struct NotCopied {
   int reader = 0, coalesce = 0, writer = 0;
   ReadName read;

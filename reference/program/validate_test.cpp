@@ -113,8 +113,8 @@ TEST(Validate, TellsLongCyclesInShort) {
 
 TEST(Validate, TellsCyclesFromWhatOnlyLeadsToThem) {
   Program program;
-  program.ops = {op("relu", {{"X", {"a"}}}, {{"Out", {"ahead"}}}), op("relu", {{"X", {"b"}}}, {{"Out", {"a"}}}),
-                 op("relu", {{"X", {"a"}}}, {{"Out", {"b"}}}), op("relu", {{"X", {"b"}}}, {{"Out", {"behind"}}})};
+  program.ops = {op("relu", {{"X", {"a"}}}, {{"Out", {"before"}}}), op("relu", {{"X", {"b"}}}, {{"Out", {"a"}}}),
+                 op("relu", {{"X", {"a"}}}, {{"Out", {"b"}}}), op("relu", {{"X", {"b"}}}, {{"Out", {"after"}}})};
   samples::declare(program);
   EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::used_before_written, ProgramFault::cyclic_dependency));
 }
@@ -129,7 +129,7 @@ TEST(Validate, TakesWhatComesFromOutsideForWritten) {
   EXPECT_THAT(faults_of(program), IsEmpty());
 }
 
-// Parts g and h of one variable; `ops` come behind the op that makes it.
+// Parts g and h of one variable; `ops` come after the op that makes it.
 Program fused_step(bool copies, std::vector<Op> ops, std::vector<Op> before = {}) {
   Program program{.ops = std::move(before)};
   program.ops.push_back(

@@ -181,7 +181,7 @@ class TorchTrace {
   void step(const Value& op, std::size_t index, json& row) {
     const bool has_closure = op.size() > 2;
     if (has_closure && op.at(2).as<std::string>() != "closure")
-      op.refuse("may have 'closure' behind the optimizer, nothing else");
+      op.refuse("may have 'closure' after the optimizer, nothing else");
     PlainOptimizer& optimizer = optimizers_[index];
     attempt(row, [&] {
       if (has_closure && scaler_.is_enabled())
@@ -201,7 +201,7 @@ class TorchTrace {
         scaler_.update(given);
       });
     }
-    if (op.at(1).as<std::string>() != "tensor") op.refuse("may have 'tensor' behind update, or a number");
+    if (op.at(1).as<std::string>() != "tensor") op.refuse("may have 'tensor' after update, or a number");
     (void)op.at(2).as<double>();
     attempt(row, [&] {
       if (scaler_.is_enabled())

@@ -108,7 +108,7 @@ TEST(Automatic, NothingIsShorterThanTheLowerBound) {
   }
 }
 
-// Where the bound is known: m times the work behind the way to the last rank, whose gradients have to come back.
+// Where the bound is known: m times the work after the way to the last rank, whose gradients have to come back.
 TEST(Automatic, TheLowerBoundIsReachedWhereMemoryIsEnough) {
   for (const int p : {1, 2, 3, 4, 8}) {
     const int m = 3 * p;

@@ -337,8 +337,8 @@ TEST(Pieces, HaveAsManyWholeElementsAsFit) {
   EXPECT_THAT(counts_of(pieces({4}, 31)), ElementsAre(3, 1));
   EXPECT_THAT(counts_of(pieces({2}, 1)), ElementsAre(1, 1)) << "one element at least";
   EXPECT_THAT(counts_of(pieces({}, 8)), ElementsAre());
-  const auto behind = pieces({10}, 32);
-  for (std::size_t i = 0; i < behind.size(); ++i) EXPECT_EQ(behind[i].data, memory.data() + 4 * i);
+  const auto following = pieces({10}, 32);
+  for (std::size_t i = 0; i < following.size(); ++i) EXPECT_EQ(following[i].data, memory.data() + 4 * i);
 }
 
 // A line of two ranks that pass numbers on, in lists of different lengths, the first of them none.

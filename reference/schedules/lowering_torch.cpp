@@ -394,7 +394,7 @@ Schedule defer_receives(const Schedule& schedule) {
     }
     if (put_off.count() != 0)
       throw InvalidArgument(
-          fmt::format("lowering: rank {} has {} receives that nothing behind them needs", rank, put_off.count()));
+          fmt::format("lowering: rank {} has {} receives that nothing after them needs", rank, put_off.count()));
   }
   return result;
 }

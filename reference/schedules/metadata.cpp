@@ -108,7 +108,7 @@ TensorDescriptions decode(std::span<const std::int64_t> message) {
     tensors.push_back(std::move(tensor));
   }
   if (words.size() > 0)
-    throw InvalidArgument(fmt::format("tensor descriptions: {} words are left behind the last tensor", words.size()));
+    throw InvalidArgument(fmt::format("tensor descriptions: {} words are left after the last tensor", words.size()));
   return tensors;
 }
 

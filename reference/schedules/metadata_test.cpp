@@ -79,7 +79,7 @@ TEST(TensorDescriptions, OfOtherWordsAreRefused) {
   EXPECT_THAT(refusal({7, 1, 1, 5, 2, 0, 1, 1}), HasSubstr("they end before a stride"));
   EXPECT_THAT(refusal({8, 1, 1, 5, 2, 0, 1, 1, -3}), HasSubstr("a stride is -3"));
   EXPECT_THAT(refusal({4, 1, 1, 5, 7}), HasSubstr("the dtype is 7, it must be in [0, 6]"));
-  EXPECT_THAT(refusal({7, 1, 0, 2, 0, 1, 0, 2}), HasSubstr("1 words are left behind the last tensor"));
+  EXPECT_THAT(refusal({7, 1, 0, 2, 0, 1, 0, 2}), HasSubstr("1 words are left after the last tensor"));
 }
 
 TEST(DescriptionExchange, TellsOnceOrEachTime) {

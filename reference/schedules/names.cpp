@@ -35,7 +35,7 @@ constexpr std::array kSchedules{
                    .in_specifications = "1f1b",
                    .torch = "1F1B",
                    .stages_per_rank = 1,
-                   .rule = "a forward for each stage behind it, then a forward and a backward in turn; one chunk"},
+                   .rule = "a forward for each stage after it, then a forward and a backward in turn; one chunk"},
                   detail::one_f_one_b},
     KnownSchedule{{.kind = ScheduleKind::interleaved,
                    .name = "interleaved",

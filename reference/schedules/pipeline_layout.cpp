@@ -125,11 +125,11 @@ void require_prediction_placed(const PipelineLayout& layout, const std::vector<P
   constexpr LayerKind prediction = LayerKind::multi_token_prediction;
   const auto first = std::ranges::find(layers, prediction, &PlacedLayer::kind);
   if (first == layers.end()) return;
-  const auto behind =
+  const auto after =
       std::find_if(first, layers.end(), [](const PlacedLayer& layer) { return layer.kind == LayerKind::transformer; });
-  if (behind != layers.end())
+  if (after != layers.end())
     throw InvalidArgument(
-        fmt::format("pipeline layout: {} is behind {}; it has to be before", words_of(*behind), words_of(*first)));
+        fmt::format("pipeline layout: {} is after {}; it has to be before", words_of(*after), words_of(*first)));
   const auto has_it = [&](const std::vector<PlacedLayer>& stage) { return count_of(stage, prediction) > 0; };
   const auto stage = std::ranges::find_if(layout.stages, has_it);
   if (count_of(*stage, prediction) != count_of(layers, prediction))

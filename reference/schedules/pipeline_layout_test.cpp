@@ -72,7 +72,7 @@ TEST(Layout, HasTheLayersOfTheModel) {
   EXPECT_THAT(layout_refusal("EtL|ttmL", demands), HasSubstr("'L' at character 3 is the second"));
   EXPECT_THAT(layout_refusal("Et|tmL", demands), HasSubstr("2 layers 't', the model has 3"));
   EXPECT_THAT(layout_refusal("Et|ttL", demands), HasSubstr("0 layers 'm', the model has 1"));
-  EXPECT_THAT(layout_refusal("Et|tmtL", demands), HasSubstr("'t' at character 6 is behind 'm' at character 5"));
+  EXPECT_THAT(layout_refusal("Et|tmtL", demands), HasSubstr("'t' at character 6 is after 'm' at character 5"));
   EXPECT_THAT(layout_refusal("Et|ttm||L", demands),
               HasSubstr("'m' at character 6 is in stage 1, which is not the last one of rank 1"));
   EXPECT_THAT(layout_refusal("|", {.ranks = 2}), HasSubstr("there is no layer in it"));

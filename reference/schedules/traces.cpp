@@ -45,7 +45,7 @@ class RankTrace {
     return action;
   }
 
-  // Ahead of the first activation of a chunk, once.
+  // Before the first activation of a chunk, once.
   void send_shape(int chunk) { tell_shape(shape_sent_, chunk, "SEND_META", fmt::format(">{}", next())); }
   void recv_shape(int chunk) { tell_shape(shape_received_, chunk, "RECV_META", fmt::format("<{}", before())); }
 

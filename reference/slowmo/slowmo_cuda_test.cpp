@@ -15,7 +15,7 @@ using comm::Buffer;
 using comm::DType;
 using device::OnBothSides;
 
-// What the ranks have behind some steps, in which each rank's parameters move as it likes.
+// What the ranks have after some steps, in which each rank's parameters move as it likes.
 std::vector<std::vector<std::byte>> trained(const Options& options, const std::shared_ptr<device::Runtime>& runtime) {
   constexpr int ranks = 3, steps = 7;
   std::vector<std::vector<std::byte>> results(ranks);

@@ -47,7 +47,7 @@ class CountsWaits final : public device::RuntimeDecorator {
   std::atomic<int> waits{0}, allocations{0};
 };
 
-// Waits and allocations of all ranks together in some steps, behind some that are not counted.
+// Waits and allocations of all ranks together in some steps, after some that are not counted.
 std::pair<int, int> counted(const Options& options, DType type) {
   constexpr int ranks = 4, warm = 7, steps = 12;
   const auto runtime = std::make_shared<CountsWaits>(device::make_emulated());

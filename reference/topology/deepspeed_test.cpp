@@ -73,7 +73,7 @@ TEST(ProcessTopology, RefusesAndNamesTheCoordinate) {
   }
   EXPECT_THROW((void)kThree.get_axis_list("x", 0), NotFound);
   EXPECT_THROW((void)kThree.filter_match({{"x", 0}}), NotFound);
-  for (const char* name : {"a", "x"}) {  // before and behind the axes in the alphabet
+  for (const char* name : {"a", "x"}) {  // before and after the axes in the alphabet
     EXPECT_THROW((void)kThree.filter_match({{"data", 2}, {name, 0}}), NotFound);
     EXPECT_THAT(kThree.filter_match({{"data", 9}, {name, 0}}), IsEmpty()) << "the mismatch is found first";
     EXPECT_THROW((void)kThree.get_rank({{"data", 9}, {"pipe", 0}, {name, 0}}), NotFound);

@@ -34,16 +34,16 @@ namespace plumbline::schedules::detail {
 /// Hints that the two cache lines after an address are read, or written, soon. Many ranks take turns, and each goes on
 /// elsewhere in memory, which is more than the processor foresees. Costs next to nothing where it is wrong; the memory
 /// need not be there.
-inline const void* behind(const void* address, std::size_t bytes) {  // of no array: it may be null
+inline const void* address_after(const void* address, std::size_t bytes) {  // of no array: it may be null
   return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(address) + bytes);
 }
 inline void prepare_to_read(const void* address) {
-  __builtin_prefetch(behind(address, 64), 0);
-  __builtin_prefetch(behind(address, 128), 0);
+  __builtin_prefetch(address_after(address, 64), 0);
+  __builtin_prefetch(address_after(address, 128), 0);
 }
 inline void prepare_to_write(const void* address) {
-  __builtin_prefetch(behind(address, 64), 1);
-  __builtin_prefetch(behind(address, 128), 1);
+  __builtin_prefetch(address_after(address, 64), 1);
+  __builtin_prefetch(address_after(address, 128), 1);
 }
 
 /// Who sends what to whom in a schedule.

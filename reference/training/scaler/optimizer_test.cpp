@@ -1,4 +1,4 @@
-// Loss scales and masters behind LibTorch's leaves: against torch.optim's rule in float32, skipped steps, states.
+// Loss scales and master weights of LibTorch's leaves: against torch.optim's rule in float32, skipped steps, states.
 #include "reference/training/scaler/optimizer.hpp"
 
 #include <cmath>

@@ -77,7 +77,7 @@ TEST(AveragedModule, TakesTensorsInTheirOwnOrderInMemory) {
   });
 }
 
-// The leaf's weight differs from 1 behind a round over a star.
+// The leaf's weight differs from 1 after a round over a star.
 TEST(AveragedModule, HasEstimatesUntilTheBackwardIsOver) {
   comm::run_ranks(3, [](comm::Communicator& world) {
     const at::Tensor weight = leaf_of(1);
