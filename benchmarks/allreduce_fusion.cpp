@@ -88,7 +88,7 @@ class BackPropagation {
   BackPropagation(const BackPropagation&) = delete;
   BackPropagation& operator=(const BackPropagation&) = delete;
 
-  /// Behind all that was put into the place's stream.
+  /// After all that was put into the place's stream.
   void begin() const { order(place_, own_); }
   /// Makes a gradient, at the cost of several products an element: zeros on the host; on a device what it was, by as
   /// many passes over its memory, and what is put into the place's stream meets it.

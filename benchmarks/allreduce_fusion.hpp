@@ -13,7 +13,7 @@
 // Devices In a device's memory as well. The emulated back-propagation is then launches in a stream of its own, some for
 //         each gradient, and the reductions' stream waits for each: what is reduced meanwhile is beside it. Times are
 //         those of the latter.
-// Answers All are held against known sums or means, differing from place to place and rank to rank, ahead of the
+// Answers All are held against known sums or means, differing from place to place and rank to rank, before the
 //         timing: of each kind and size of buckets, a wrong one ends the benchmark and names rank, gradient and
 //         element.
 // Numbers Beside the times: launches and the bytes copied in and out, of one step.

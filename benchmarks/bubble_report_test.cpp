@@ -247,7 +247,7 @@ TEST(PublishedRatios, AreThoseOfTheirConfigurations) {
                                     {"ZB-V over 1F1B", 117.0 / 96}}) {
     const std::size_t at = text.find(what);
     ASSERT_NE(at, text.npos) << what;
-    // Behind the claim and its source, in columns: published, simulated, differs in %, measured.
+    // After the claim and its source, in columns: published, simulated, differs in %, measured.
     std::istringstream columns(text.substr(text.rfind('\n', at) + 1 + kRatiosFrom));
     double published = 0, simulated = 0, measured = 0;
     std::string differs;

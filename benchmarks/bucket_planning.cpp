@@ -3,7 +3,7 @@
 // Model   Lists of 1,000 to 1,000,000 gradients of one type and of five in turn, sizes as of a transformer's layers.
 //         Each rule plans the whole list; a figure is the least CPU time of several rounds on one thread, memory for
 //         the plan included.
-//         Ahead of the rows each plan is checked.
+//         Before the rows each plan is checked.
 // Verdict The last line holds a million gradients by size against its aim.
 #include <algorithm>
 #include <cstdio>

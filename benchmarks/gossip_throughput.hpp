@@ -13,7 +13,7 @@
 //           step.ALGORITHM                       with SlowMo's wrapper: an average every step ("all_reduce"), LocalSGD
 //                                                every 3 steps, SGP, and slow momentum every 6 on top, in shards or
 //                                                whole
-//           network.KIND.*                       rounds over emulated links: a message leaves a rank behind those
+//           network.KIND.*                       rounds over emulated links: a message leaves a rank after those
 //                                                before it, at the link's bandwidth, and arrives its latency later. The
 //                                                all-reduce is a ring's.
 // Devices All but "network" in a device's memory as well, where the optimizer's step is a launch that subtracts the

@@ -8,7 +8,7 @@
 //         holds against PyTorch). CPU time of one thread; per_action is that time over the actions of the lowered
 //         schedule, for generate too. Beside the mean stands the least of all times, in seconds: what it costs where
 //         nothing else wants the processor and its cache. What is made is freed outside of it.
-// Answers Ahead of the rows of a schedule its bubble is compared with the closed form of it, and check() has to find it
+// Answers Before the rows of a schedule its bubble is compared with the closed form of it, and check() has to find it
 //         right, unless it is very large.
 // Memory  What is freed is kept for the next time where the C library can be told so: else the rows would show how long
 //         the system takes to hand out fresh pages. A first plan pays for those: the step first.
@@ -105,7 +105,7 @@ double processor_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Times `step`, whose result is thrown away. Ahead of each time comes `prepare`, while the clock stands still.
+// Times `step`, whose result is thrown away. Before each time comes `prepare`, while the clock stands still.
 template <class Step, class Prepare>
 void measure(benchmark::State& state, std::size_t actions, const Step& step, const Prepare& prepare) {
   double least = std::numeric_limits<double>::infinity();

@@ -7,7 +7,7 @@ Both train the same perceptron: linear layers with relu between. A round measure
 reduction, with a bucket a gradient, in buckets of 25 MiB, with the size that its tuning chooses; PyTorch's step without a
 reduction, with DistributedDataParallel in buckets of 25 MiB (gradients copied, and as views of buckets), and with
 all_reduce_coalesced after the backward pass. What is printed is the median over the rounds of each round's median step, and of
-each round's ratio to ours; behind it the same of the processor's time of a step and rank, all threads together, which a machine
+each round's ratio to ours; after it the same of the processor's time of a step and rank, all threads together, which a machine
 that others use too disturbs less. Run it with the Python whose torch the build has, such as .venv/bin/python3."""
 import argparse, contextlib, json, os, statistics, subprocess, sys, tempfile, time
 from pathlib import Path

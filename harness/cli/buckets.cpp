@@ -255,7 +255,7 @@ void write(const BucketsOptions& options, const std::string& text) {
   fmt::print("written: {}\n", file.string());
 }
 
-// Behind a message that has its number, where it has a name of its own.
+// After a message that has its number, where it has a name of its own.
 std::string name_of_gradient(const NamedGradients& named, int gradient) {
   if (gradient < 0 || static_cast<std::size_t>(gradient) >= named.names.size()) return {};
   const std::string& name = named.names[static_cast<std::size_t>(gradient)];

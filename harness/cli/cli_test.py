@@ -1754,7 +1754,7 @@ class Commands(unittest.TestCase):
                         threads.setdefault(event["name"], {})[event.get("tid")] = event["args"]
                         continue
                     self.assertGreaterEqual(event["ts"], 0)
-                    self.assertIn(event["tid"], threads["thread_name"], "a thread has its name ahead of its events")
+                    self.assertIn(event["tid"], threads["thread_name"], "a thread has its name before its events")
                     if event["ph"] != "X":
                         self.assertLessEqual({"id", "cat"}, set(event), "what is asynchronous is paired by them")
                 self.assertEqual(threads["thread_name"], {rank + 1: {"name": f"rank {rank}"} for rank in range(3)})
@@ -2215,7 +2215,7 @@ class Commands(unittest.TestCase):
     def test_pass_checks_for_races(self):
         self.assertIn("OK: 0 races before the pass, 0 after it", self.pass_of(self.step(), "--check"))
         hidden = self.step()
-        hidden["ops"][5]["attrs"]["op_role"] = 0  # an op of the forward in the backward, behind the first reduction
+        hidden["ops"][5]["attrs"]["op_role"] = 0  # an op of the forward in the backward, after the first reduction
         self.assertIn("OK: 0 races before the pass, 0 after it", self.pass_of(hidden, "--check"))
         hidden["ops"].insert(8, dict(hidden["ops"][0], inputs={"X": ["x"]}, outputs={"Out": ["y@GRAD"]}))
         text = self.pass_of(hidden, "--check", "--convention", "paddle", status=1)
@@ -2525,7 +2525,7 @@ class Commands(unittest.TestCase):
         for one in curves[2:]:
             self.assertEqual({len(one[list]) for list in ("loss", "distance_largest", "distance_mean")}, {12})
             self.assertEqual(len(one["rank_accuracies"]), 3)
-        # Behind a slow step all ranks are alike, and before it they are not.
+        # After a slow step all ranks are alike, and before it they are not.
         self.assertEqual([distance == 0 for distance in curves[2]["distance_largest"]],
                          [(step + 1) % 3 == 0 or (step + 1) % 4 == 0 for step in range(12)])
         self.assertTrue((self.folder / "out/averaging.svg").read_text().startswith("<svg "))

@@ -457,13 +457,13 @@ class AveragingCommand {
   void judge_accuracy() {
     const double alone = mean_of_numbers(accuracies_of(alone_));
     for (const AveragingSeries& one : series_) {
-      const double behind = 100 * (alone - mean_of_numbers(accuracies_of(one)));
+      const double lost = 100 * (alone - mean_of_numbers(accuracies_of(one)));
       record::Result result{.check = "train.accuracy",
                             .case_id = fmt::format("train.accuracy[{}]", one.name),
-                            .verdict = behind <= run_.margin ? record::Verdict::pass : record::Verdict::fail};
-      if (behind > run_.margin) {
-        result.reason = fmt::format("{}: accuracy {:.2f} points below one device; the margin is {:g}", one.name, behind,
-                                    run_.margin);
+                            .verdict = lost <= run_.margin ? record::Verdict::pass : record::Verdict::fail};
+      if (lost > run_.margin) {
+        result.reason =
+            fmt::format("{}: accuracy {:.2f} points below one device; the margin is {:g}", one.name, lost, run_.margin);
         fmt::print("FAIL  {}\n", result.reason);
       }
       writer_->write(result);

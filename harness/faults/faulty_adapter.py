@@ -64,7 +64,7 @@ def ring_sum(world_size, *rest, **question):
 
 
 class DiesAfterItsReply:
-    """The replies' file, which ends the process behind a reply to what three ranks were asked."""
+    """The replies' file, which ends the process after a reply to what three ranks were asked."""
 
     def __init__(self, file):
         self.file, self.write = file, file.write

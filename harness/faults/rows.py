@@ -467,7 +467,7 @@ def slow_link(first, second):
 
 
 def host_gone(first, second):
-    """All of its processes, at once, behind a cable that carries no farewell."""
+    """All of its processes, at once, after its link was cut, so that no farewell arrives."""
     cut(first, second)
     end_all_of(second)
 

@@ -13,7 +13,7 @@ namespace plumbline::suite {
 /// A subject that everybody who builds the suite has.
 struct KnownSubject {
   std::string name;            // "backend local"
-  Door door = Door::backend;   // behind which it stands
+  Door door = Door::backend;   // through which it is reached
   nlohmann::json description;  // what it says of itself when it is ready; see lacking()
   std::string device = "cpu";  // of the run
 };

@@ -13,9 +13,9 @@ void BlockType::make(std::size_t element_bytes, std::int64_t count, std::int64_t
   if (count / segment > std::numeric_limits<int>::max())
     throw Unsupported(fmt::format("backend mpi: {} elements are too many for segments of {}", count, segment));
   const auto whole = static_cast<int>(count / segment);
-  const MPI_Aint behind = static_cast<MPI_Aint>(whole) * segment * static_cast<MPI_Aint>(element_bytes);
+  const MPI_Aint after = static_cast<MPI_Aint>(whole) * segment * static_cast<MPI_Aint>(element_bytes);
   const int lengths[] = {whole, static_cast<int>(count % segment)};
-  const MPI_Aint places[] = {0, behind};
+  const MPI_Aint places[] = {0, after};
   MPI_Datatype part = MPI_DATATYPE_NULL;
   check(MPI_Type_contiguous(static_cast<int>(segment), type_, &part), "MPI_Type_contiguous");
   const MPI_Datatype types[] = {part, type_};

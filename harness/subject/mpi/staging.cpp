@@ -15,14 +15,14 @@ namespace {
 // In scratch: the input in f32; for reduce_scatter the result after it, for others in its place.
 Call stage_half_average(const Call& call, int rank, Scratch& scratch) {
   const std::int64_t given = call.in.count;
-  const std::int64_t behind = call.operation == Operation::reduce_scatter ? call.out.count : 0;
-  auto* wide = reinterpret_cast<float*>(scratch.reserve(static_cast<std::size_t>(given + behind) * sizeof(float)));
+  const std::int64_t after = call.operation == Operation::reduce_scatter ? call.out.count : 0;
+  auto* wide = reinterpret_cast<float*>(scratch.reserve(static_cast<std::size_t>(given + after) * sizeof(float)));
   widen(call.in.dtype, static_cast<const std::byte*>(call.in.data), wide, static_cast<std::size_t>(given));
   Call staged = call;
   staged.op = comm::ReduceOp::sum;
   staged.in = {wide, given, DType::f32};
   if (call.operation == Operation::reduce_scatter)
-    staged.out = {wide + given, behind, DType::f32};
+    staged.out = {wide + given, after, DType::f32};
   else if (call.operation == Operation::all_reduce || rank == call.root)
     staged.out = {wide, given, DType::f32};
   return staged;

@@ -452,9 +452,9 @@ TEST_F(NcclWithdrawal, AnErrorEndsWhatOthersWaitForInTheirStreams) {
   } else {
     Work work = first->start(call);
     work.wait(kGenerous);
-    device::OwnEvent behind(devices(), job()->process.device);
-    behind.record(stream_.get());
-    await([&] { return behind.is_reached(); }, "the stream of rank " + std::to_string(me));
+    device::OwnEvent after(devices(), job()->process.device);
+    after.record(stream_.get());
+    await([&] { return after.is_reached(); }, "the stream of rank " + std::to_string(me));
     tell("has-ended-" + std::to_string(me));
     EXPECT_THAT(words_of<PeerFailed>([&] { first->barrier(10s); }), HasSubstr("remote process exited"));
   }
