@@ -123,7 +123,7 @@ std::string sparse_alone(const BucketQuestion& question, const Assigned& got) {
   return {};
 }
 
-// In a type and device nothing overtakes: members, and buckets one behind the other, are as they came.
+// In a type and device nothing overtakes: members, and buckets one after the other, are as they came.
 std::string order_kept(const BucketQuestion& question, const Assigned& got) {
   const auto positions = question.positions();
   for (const auto& [key, buckets] : filled(question, got)) {
@@ -131,7 +131,7 @@ std::string order_kept(const BucketQuestion& question, const Assigned& got) {
     for (const std::size_t bucket : buckets)
       for (const int index : got.buckets[bucket]) {
         const std::size_t position = positions[static_cast<std::size_t>(index)];
-        if (position < next) return fmt::format("gradient {} of {} is behind one that came later", index, key);
+        if (position < next) return fmt::format("gradient {} of {} is after one that came later", index, key);
         next = position;
       }
   }

@@ -28,11 +28,11 @@ const char* const kAgree = "bucketing.agree";
 // ---- assign, written once more with a switch a fault ----
 
 struct Faults {
-  bool before_exceeding = false;     // closes ahead of what would exceed the limit
+  bool before_exceeding = false;     // closes before what would exceed the limit
   bool above_only = false;           // closes above the limit, not at it
   bool one_walk = false;             // all types walk the limits together
   bool first_for_ever = false;       // stays on the first limit
-  bool starts_over = false;          // goes back to the first limit behind the last
+  bool starts_over = false;          // goes back to the first limit after the last
   bool keyed_by_type = false;        // devices mix
   bool keyed_by_size = false;        // types of one size mix
   bool keyed_by_nothing = false;     // one bucket for all types
@@ -209,7 +209,7 @@ std::vector<Mutant> assign_mutants() {
                     "one_type_and_device[gradients=ordered]", "one_type_and_device[gradients=sparse]",
                     "there is one type", {.keyed_by_nothing = true}),
       assign_mutant("bkt.close_before_exceeding", "BUCKET-003",
-                    "a bucket closes ahead of the gradient that would exceed its limit",
+                    "a bucket closes before the gradient that would exceed its limit",
                     "the rule of Paddle and Horovod in the place of PyTorch's",
                     "closes_on_reaching[gradients=around_limit]", "closes_on_reaching[gradients=equal]",
                     "every bucket reaches its limit to the byte", {.before_exceeding = true}),
@@ -241,14 +241,14 @@ std::vector<Mutant> assign_mutants() {
       assign_mutant("bkt.first_limit_for_all", "BUCKET-004", "every bucket has the first limit",
                     "the iterator is never moved", "limits_in_turn[gradients=limits]",
                     "limits_in_turn[gradients=one_type]", "there is one limit", {.first_for_ever = true}),
-      assign_mutant("bkt.limits_start_over", "BUCKET-004", "behind the last limit comes the first again", "a modulo",
+      assign_mutant("bkt.limits_start_over", "BUCKET-004", "after the last limit comes the first again", "a modulo",
                     "limits_in_turn[gradients=limits]", "limits_in_turn[gradients=one_type]", "there is one limit",
                     {.starts_over = true}),
       assign_mutant("bkt.sparse_takes_a_limit", "BUCKET-004", "a sparse gradient moves its type on to the next limit",
                     "its bucket is counted like the others", "limits_in_turn[gradients=ordered]",
                     "limits_in_turn[gradients=sparse]", "there is one limit", {.sparse_counts = true}),
       assign_mutant("bkt.last_limit_reported", "BUCKET-004", "buckets are said to have the last limit",
-                    "the loop's variable is read behind the loop", "limits_in_turn[gradients=limits]",
+                    "the loop's variable is read after the loop", "limits_in_turn[gradients=limits]",
                     "limits_in_turn[gradients=one_type]", "there is one limit", {.last_limit_reported = true}),
       assign_mutant("bkt.sparse_mixed", "BUCKET-005", "sparse gradients lie among dense ones",
                     "the flags are not handed on", "sparse_alone[gradients=sparse]", "sparse_alone[gradients=types]",
@@ -371,7 +371,7 @@ std::vector<Mutant> torch_mutants() {
        check + "rebuilt_once[options=neither,device=cpu]",
        check + "rebuilt_once[options=find_unused_parameters,device=cpu]", "they do stay",
        runs_with([](const json&, std::size_t) { return std::size_t{0}; })},
-      {"bkt.static_rebuilt_early", "BUCKET-013", "a static graph's buckets are rebuilt behind the first iteration",
+      {"bkt.static_rebuilt_early", "BUCKET-013", "a static graph's buckets are rebuilt after the first iteration",
        "as those of others", check + "rebuilt_once[options=static_graph,device=cpu]",
        check + "rebuilt_once[options=neither,device=cpu]", "the graph is not static",
        runs_with([](const json& args, std::size_t i) { return is_static(args) && i == 1 ? std::size_t{2} : i; })},
@@ -500,11 +500,11 @@ std::vector<Mutant> layout_mutants() {
   using bucketing::DistributedOptimizer;
   using bucketing::MegatronOptions;
   return {
-      {"bkt.pad_overlap", "BUCKET-015", "a parameter starts at the multiple below the end of the one ahead", "BKT-10",
+      {"bkt.pad_overlap", "BUCKET-015", "a parameter starts at the multiple below the end of the one before", "BKT-10",
        check + "disjoint_views[buffer=padded]", check + "disjoint_views[buffer=multiples]", "every size is a multiple",
        results_of(kLayout, starts_rounded_down)},
       {"bkt.bucket_without_padding", "BUCKET-015",
-       "a bucket ends with its last parameter, the next one begins behind the padding",
+       "a bucket ends with its last parameter, the next one begins after the padding",
        "two of three places know of the padding", check + "disjoint_views[buffer=padded]",
        check + "disjoint_views[buffer=plain]", "there is no padding", results_of(kLayout, buckets_without_padding)},
       {"bkt.places_of_32_bits", "BUCKET-015", "places are of 32 bits", "int for a place", check + "large[bits=33]",
@@ -542,7 +542,7 @@ std::vector<Mutant> layout_mutants() {
        check + "padded_ends[buffer=padded]", check + "padded_ends[buffer=bandwidth]", "it is asked for",
        optimizer_with([](DistributedOptimizer& optimizer) { optimizer.pads_for_bandwidth = true; })},
       {"bkt.unpadded_is_padded", "BUCKET-018", "sizes without padding are given with it",
-       "the field is filled behind the padding", check + "padded_ends[buffer=padded]",
+       "the field is filled after the padding", check + "padded_ends[buffer=padded]",
        check + "padded_ends[buffer=plain]", "they are the same", results_of(kLayout, unpadded_is_padded)},
       {"bkt.size_in_bytes", "BUCKET-019", "the size of buckets is taken for bytes", "PyTorch's is",
        check + "closes_on_reaching[buffer=plain]", "", "every case has a size",
@@ -933,7 +933,7 @@ std::vector<Mutant> agreement_mutants() {
                   [](const json&, json& result) {
                     for (std::size_t i = 1; i < result["differences"].size(); ++i) result["differences"][i] = nullptr;
                   })},
-      {"bkt.tells_its_own_view", "BUCKET-039", "each rank is told how it differs from the rank behind it",
+      {"bkt.tells_its_own_view", "BUCKET-039", "each rank is told how it differs from the next rank",
        "neighbours compare", check + "differences_are_told[differs=padding]", "",
        "every case has several ranks to tell",
        results_of(kAgree,

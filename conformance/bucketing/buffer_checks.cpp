@@ -73,7 +73,7 @@ std::string disjoint_views(const LayoutQuestion& question, const Layout& got) {
   std::int64_t end = 0;
   for (const Span& bucket : got.buckets) {
     if (bucket.begin != end || bucket.end < bucket.begin)
-      return fmt::format("a bucket is from {} to {}, the one ahead ends at {}", bucket.begin, bucket.end, end);
+      return fmt::format("a bucket is from {} to {}, the one before ends at {}", bucket.begin, bucket.end, end);
     end = bucket.end;
   }
   std::vector<std::size_t> order(got.parameters.size());
@@ -99,7 +99,7 @@ std::string disjoint_views(const LayoutQuestion& question, const Layout& got) {
 std::string last_parameter_first(const LayoutQuestion&, const Layout& got) {
   for (std::size_t i = 1; i < got.parameters.size(); ++i)
     if (got.parameters[i].begin > got.parameters[i - 1].begin || got.bucket[i] > got.bucket[i - 1])
-      return fmt::format("parameter {} lies behind parameter {}", i, i - 1);
+      return fmt::format("parameter {} lies after parameter {}", i, i - 1);
   return {};
 }
 
@@ -128,7 +128,7 @@ std::string padded_ends(const LayoutQuestion& question, const Layout& got) {
       return fmt::format("bucket {} ends at {}, no multiple of {}", i, bucket.end, multiple);
     if (length - got.unpadded[i] >= multiple || length < got.unpadded[i])
       return fmt::format("bucket {} of {} elements has {} without padding to {}", i, length, got.unpadded[i], multiple);
-    // Padding ahead of a shared embedding, which a bucket is closed for, counts as the bucket's.
+    // Padding before a shared embedding, which a bucket is closed for, counts as the bucket's.
     const auto members = got.in(i);
     std::int64_t used = members.empty() ? 0 : got.parameters[members.back()].end;
     const auto next = i + 1 < got.buckets.size() ? got.in(i + 1) : std::vector<std::size_t>();
@@ -347,7 +347,7 @@ std::string as_completed(const Flat& flat, const Buckets& buckets) {
       return fmt::format("[{}] is not in the order of readiness", fmt::join(bucket, ","));
     const std::size_t now = positions[static_cast<std::size_t>(bucket.back())];
     if (now < last)
-      return fmt::format("buffer [{}] is launched behind one that is complete later", fmt::join(bucket, ","));
+      return fmt::format("buffer [{}] is launched after one that is complete later", fmt::join(bucket, ","));
     last = now;
   }
   return {};

@@ -109,7 +109,7 @@ Planned in_reverse(Random& random) {
   return one;
 }
 
-// Closed ahead of what would exceed 160 bytes.
+// Closed before what would exceed 160 bytes.
 Planned below_caps(Random& random) {
   Planned one;
   json members = json::array();
@@ -252,7 +252,7 @@ json& some_bucket(Planned& one, Random& random) {
   return one.buckets[static_cast<std::size_t>(random.between(0, static_cast<int>(one.buckets.size()) - 1))];
 }
 json about(const Planned& one, const json& bucket) { return {{"bucket", &bucket - &one.buckets.front()}}; }
-// A member that is not the first, so that there is something ahead of it.
+// A member that is not the first, so that there is something before it.
 json& some_later_member(json& bucket, Random& random) {
   json& members = bucket["members"];
   return members[static_cast<std::size_t>(random.between(1, static_cast<int>(members.size()) - 1))];
@@ -808,7 +808,7 @@ void exposed_by_recurrence(Context& context) {
   }
 }
 
-// Bucket by bucket: K equal ones, each ready T/K behind the last.
+// Bucket by bucket: K equal ones, each ready T/K after the last.
 double exposed_of(double backward, double bytes, int buckets, const Times& times) {
   double end = 0;
   for (int i = 1; i <= buckets; ++i) end = std::max(end, backward * i / buckets) + seconds(bytes / buckets, times);

@@ -96,7 +96,7 @@ void shared_memory(Context& context) {
         << "BUCKET-100";
 }
 
-// ---- ahead of a reduction ----
+// ---- before a reduction ----
 
 void finite(Context& context) {
   const std::string what = context.parameters().text("what");
@@ -232,7 +232,7 @@ void lazy(Context& context) {
     if (first == 0) first = bucket.bytes();
   }
   for (int step = 0; step < 2; ++step) {
-    EXPECT_EQ(reducer.bucket_memory(), lazy ? 0 : all) << "BUCKET-215: bytes of buckets ahead of step " << step;
+    EXPECT_EQ(reducer.bucket_memory(), lazy ? 0 : all) << "BUCKET-215: bytes of buckets before step " << step;
     reducer.begin();
     for (const int gradient : order) {
       std::vector<float>& values = own[static_cast<std::size_t>(gradient)];

@@ -212,7 +212,7 @@ void buffers(Context& context) {
   EXPECT_EQ(statistics.front(), 1) << "BUCKET-061: rank 0's";
 }
 
-// Parameters, one of them empty, whose values are given ahead of the reducer or behind it.
+// Parameters, one of them empty, whose values are given before the reducer is made or after it.
 void initial_values(Context& context) {
   const auto number = [](int rank, std::size_t i) { return static_cast<float>(1000 * rank) + static_cast<float>(i); };
   const std::vector<std::int64_t> sizes{3, 0, 5000};

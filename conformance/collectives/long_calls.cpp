@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kPeriod = 65521;     // a prime
 constexpr std::size_t kPiece = 240 * 1024;  // bytes that are compared at once: whole elements of every dtype
-constexpr std::size_t kBehind = 256;        // bytes after a result that must stay as they were
+constexpr std::size_t kPastEnd = 256;       // bytes after a result that must stay as they were
 constexpr int kSum = -1, kNobody = -2;      // in place of a rank: whose elements they are
 constexpr std::byte kUntouched{0xd3};       // of outputs: negative, and no sum of two ranks in u8
 
@@ -35,7 +35,7 @@ LongCalls::LongCalls(comm::Communicator& group, Operation operation, comm::DType
       in_(operation == Operation::broadcast
               ? 0
               : bytes_for(longest * (takes_all_blocks(operation) ? group.size() : 1), dtype)),
-      out_(bytes_for(longest * (gives_all_blocks(operation) ? group.size() : 1), dtype) + kBehind) {
+      out_(bytes_for(longest * (gives_all_blocks(operation) ? group.size() : 1), dtype) + kPastEnd) {
   for (int rank = 0; rank < group.size() && !is_reduction(operation); ++rank) {
     periods_.emplace_back(bytes_for(kPeriod, dtype));
     fill_with_bits(seed, rank, dtype, 0, periods_.back());
@@ -83,9 +83,9 @@ std::string LongCalls::wrong_block(std::int64_t elements, int root) {
     if (std::string words = difference(got, comes ? from : kNobody, first); !words.empty())
       return blocks == 1 ? words : fmt::format("block {}, {}", index, words);
   }
-  const auto behind =
-      std::span<const std::byte>(out_.bytes()).subspan(block * static_cast<std::size_t>(blocks), kBehind);
-  if (std::ranges::any_of(behind, [](std::byte byte) { return byte != kUntouched; }))
+  const auto past_end =
+      std::span<const std::byte>(out_.bytes()).subspan(block * static_cast<std::size_t>(blocks), kPastEnd);
+  if (std::ranges::any_of(past_end, [](std::byte byte) { return byte != kUntouched; }))
     return "something was written after the end of the output";
   return out_.damage();
 }
@@ -96,7 +96,7 @@ std::string LongCalls::problem_at(std::int64_t elements, int root) {
   const bool has_input = operation_ != Operation::broadcast;
   const comm::ConstBuffer in{in_.data(), has_input ? blocks(takes_all_blocks(operation_)) : 0, dtype_};
   const comm::Buffer out{out_.data(), blocks(gives_all_blocks(operation_)), dtype_};
-  fill(kNobody, 0, out_.bytes().first(out.bytes() + kBehind));
+  fill(kNobody, 0, out_.bytes().first(out.bytes() + kPastEnd));
   comm::Call call{.operation = operation_, .out = out};
   if (is_rooted(operation_)) call.root = root;
   if (has_input)

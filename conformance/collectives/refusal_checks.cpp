@@ -66,7 +66,7 @@ void arguments_refused(Context& context) {
     words_of<InvalidArgument>([&] { world.run(bad.call); }, bad.what);
     words_of<InvalidArgument>([&] { (void)world.start(bad.call); }, bad.what + ", started");
     const Call batch[] = {sound(all_reduce), bad.call};
-    words_of<InvalidArgument>([&] { (void)world.start(batch); }, bad.what + ", behind a sound call");
+    words_of<InvalidArgument>([&] { (void)world.start(batch); }, bad.what + ", after a sound call");
     expect_usable_beside(world, [&] { (void)world.start(batch); });
     for (const Exercise* exercise : {&all_reduce, &all_gather, &broadcast}) {
       const std::string touched = exercise->touched();

@@ -1,4 +1,4 @@
-// Programs are run before and behind the pass: nothing that is trained may change.
+// Programs are run before and after the pass: nothing that is trained may change.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ void equal_over_a_backend(Context& context) {
   EXPECT_EQ(difference_of(before, run_over(context, before, step.rings()),
                           run_over(context, result.program, step.rings()), tolerance_of(context)),
             "")
-      << "PASS-086: before the pass and behind it";
+      << "PASS-086: before the pass and after it";
 }
 
 // What a step must give, computed without a program: each rank's own gradients, then their mean over the ranks.

@@ -117,10 +117,10 @@ json question_with_between(const std::vector<json>& ops) {
   for (const char* name : {"passed", "other", "zeros"})
     program["vars"].push_back({{"name", name}, {"shape", {4}}, {"dtype", "float32"}});
   json& all = program["ops"];
-  const auto behind =
+  const auto start =
       std::ranges::find_if(all, [](const json& op) { return op["type"] == "fill_constant"; }) - all.begin();
-  all[static_cast<std::size_t>(behind) + 1]["inputs"]["Out@GRAD"] = {"passed"};
-  for (auto op = ops.rbegin(); op != ops.rend(); ++op) all.insert(all.begin() + (behind + 1), *op);
+  all[static_cast<std::size_t>(start) + 1]["inputs"]["Out@GRAD"] = {"passed"};
+  for (auto op = ops.rbegin(); op != ops.rend(); ++op) all.insert(all.begin() + (start + 1), *op);
   return args;
 }
 

@@ -75,7 +75,7 @@ class Surgery {
     average();
   }
   void to_one_rank() { ops_[reduction()]["type"] = "reduce"; }
-  // By an op at the start of the backward, long ahead of its reduction.
+  // By an op at the start of the backward, long before its reduction.
   void made_early() {
     ops_[producer()]["outputs"].erase("Y@GRAD");
     const std::size_t start = first("fill_constant") + 1;
@@ -123,15 +123,15 @@ class Surgery {
     ops_[at]["inputs"]["X"] = {"factor"};
     insert(at, op("assign", {{"X", gradient}}, {{"Out", {"factor"}}}));
   }
-  // Its memory is a part of another variable, which ops behind the reduction and behind the scale op look at.
+  // Its memory is a part of another variable, which ops after the reduction and after the scale op look at.
   void part_of_another() {
     declare("whole");
     const std::size_t at = reduction();
-    for (const std::size_t behind : {at + (is_scale(ops_[at + 1]) ? 2 : 1), at + 1}) {
-      const std::string kept = "kept" + std::to_string(behind);
+    for (const std::size_t next : {at + (is_scale(ops_[at + 1]) ? 2 : 1), at + 1}) {
+      const std::string kept = "kept" + std::to_string(next);
       declare(kept);
       variable(kept)["persistable"] = true;
-      insert(behind, op("square", {{"X", {"whole"}}}, {{"Out", {kept}}}));
+      insert(next, op("square", {{"X", {"whole"}}}, {{"Out", {kept}}}));
     }
     json made = op("coalesce_tensor", {{"Input", {gradient_}}}, {{"Output", {gradient_}}, {"FusedOutput", {"whole"}}});
     made["attrs"].update({{"copy_data", false}, {"use_align", true}, {"dtype", "float32"}});

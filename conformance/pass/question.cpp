@@ -163,7 +163,7 @@ std::string PassQuestion::words() const {
     const DrawnGradient& one = gradients[i];
     words += fmt::format("; {} [{}] {} ring {}", name_of(i), fmt::join(one.shape, ","), one.dtype, one.ring);
     if (one.touched_after != -1)
-      words += fmt::format(" {} behind {}", one.is_written ? "written" : "read",
+      words += fmt::format(" {} after {}", one.is_written ? "written" : "read",
                            name_of(static_cast<std::size_t>(one.touched_after)));
     if (forward_after == static_cast<int>(i)) words += ", an op of the forward";
   }

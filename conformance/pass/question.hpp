@@ -11,13 +11,13 @@
 
 namespace plumbline::conformance {
 
-/// A gradient, in the order of reductions. An op of its own makes it, directly ahead of its reduction.
+/// A gradient, in the order of reductions. An op of its own makes it, directly before its reduction.
 struct DrawnGradient {
   std::vector<std::int64_t> shape{4};
   std::string dtype = "float32";
   int ring = 0;  // index into PassQuestion::ring_sizes
   int touched_after =
-      -1;  // an op behind the reduction of that gradient, this one or a later one, touches this one; -1: none
+      -1;  // an op after the reduction of that gradient, this one or a later one, touches this one; -1: none
   bool is_written = false;  // by that op, which else reads it
   [[nodiscard]] std::int64_t elements() const;
 };
@@ -26,13 +26,13 @@ struct DrawnGradient {
 struct PassQuestion {
   std::vector<DrawnGradient> gradients;
   std::vector<int> ring_sizes{2};
-  bool has_scales = true;  // behind each reduction one by the size of its ring
+  bool has_scales = true;  // after each reduction one by the size of its ring
   std::string optimizer = "sgd";
   double loss_value = 1;
   bool gradient_scale = true, use_sharding = false;
   std::string second_derivative{};  // type of an op among those of the backward; empty: none
   bool is_in_other_block = false;   // and that in a block of its own
-  int forward_after = -1;           // an op of the forward stands behind the reduction of that gradient; -1: none
+  int forward_after = -1;           // an op of the forward stands after the reduction of that gradient; -1: none
   std::int64_t limit = 1 << 20;
   int ring_limit = 16;
 

@@ -1,4 +1,4 @@
-// Who checks the order of a program finds what is not ordered and nothing else; and no pass leaves a race behind.
+// Who checks the order of a program finds what is not ordered and nothing else; and no pass leaves a race.
 #include "conformance/pass/race_checks.hpp"
 
 #include <algorithm>
@@ -221,7 +221,7 @@ Program declared(std::vector<Op> ops) {
   return program;
 }
 
-// Each gradient is made, leaves for its ring behind a wait, and is waited for by its reader.
+// Each gradient is made, leaves for its ring after a wait, and is waited for by its reader.
 Program overlapped(int gradients) {
   std::vector<Op> ops;
   for (int i = 0; i < gradients; ++i) {
@@ -287,7 +287,7 @@ const std::map<std::string, Taken>& taken() {
     cases["dependency_after"] = {erased(fused(2), 5), {{4, 5}, {4, 6}}};
     Program partly = fused(2);
     partly.ops[5].outputs["Out"] = {"g0"};
-    cases["dependency_of_one_member"] = {partly, {}};  // who reads the other is issued behind who reads that one
+    cases["dependency_of_one_member"] = {partly, {}};  // who reads the other is issued after who reads that one
     Program later = fused(2);
     later.ops[5].outputs["Out"] = {"g1"};
     cases["dependency_of_the_later_reader"] = {later, {{4, 6}}};
@@ -378,7 +378,7 @@ void pass_leaves_none(Context& context) {
       for (std::size_t second = 0; second < closure.size(); ++second)
         for (std::size_t first = 0; first < second; ++first)
           if (const auto variables = closure.raced(first, second); !variables.empty())
-            return fmt::format("ops {} and {} race for {} behind the pass: {}", first, second, *variables.begin(),
+            return fmt::format("ops {} and {} race for {} after the pass: {}", first, second, *variables.begin(),
                                words_of(after));
       return {};
     });

@@ -27,10 +27,10 @@ namespace plumbline::conformance {
 /// A layer: x w, plus a bias, tanh; and what becomes of the weight's gradient.
 struct DrawnLayer {
   bool has_bias = false;
-  int late = 0;                 // its reduction is behind so many more layers' gradients
-  bool accumulates = false;     // a second part is added in place, ahead of the reduction
-  bool is_read_before = false;  // an op looks at it ahead of the reduction
-  bool is_read_after = false;   // behind reduction and scaling
+  int late = 0;                 // its reduction is after so many more layers' gradients
+  bool accumulates = false;     // a second part is added in place, before the reduction
+  bool is_read_before = false;  // an op looks at it before the reduction
+  bool is_read_after = false;   // after reduction and scaling
   bool is_averaged = false;     // by its reduction, which has no scaling then
   bool is_reduced = true;
   bool is_scaled = true;
@@ -39,9 +39,9 @@ struct DrawnLayer {
   bool is_read_elsewhere = false;  // ops that look at it are issued to another one
   bool over_half = false;          // over ring 13 in the place of 12
   bool out_of_place = false;       // its reduction writes another variable, and an op writes over the gradient then
-  bool is_sent_before = false;     // communication on its own ring's stream sums it ahead of the reduction
-  bool is_sent_after = false;      // the same, behind reduction and scaling
-  int rings = 1;                   // that it is reduced over, one behind the other
+  bool is_sent_before = false;     // communication on its own ring's stream sums it before the reduction
+  bool is_sent_after = false;      // the same, after reduction and scaling
+  int rings = 1;                   // that it is reduced over, one after the other
   double factor = 0;               // of the scaling; 0: one over the ring's size
   std::string dtype = "float32";   // of the bias, which has no part in others' gradients
 };

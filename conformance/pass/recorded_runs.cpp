@@ -1,4 +1,4 @@
-// Recorded programs are ordered and compute the same before the pass and behind it; and which of Paddle's own results
+// Recorded programs are ordered and compute the same before the pass and after it; and which of Paddle's own results
 // race.
 #include <algorithm>
 #include <bit>

@@ -49,7 +49,7 @@ json names_of(const std::vector<std::size_t>& group) {
 
 bool keeps_scales(const PassQuestion& question) { return question.has_scales && !question.is_prunable(); }
 
-// Whether an op between the reductions of two gradients, behind the first one's, touches it.
+// Whether an op between the reductions of two gradients, after the first one's, touches it.
 bool is_touched_between(const PassQuestion& question, std::size_t gradient, std::size_t until) {
   const int after = question.gradients[gradient].touched_after;
   return (after != -1 && after < static_cast<int>(until)) || keeps_scales(question);
@@ -135,7 +135,7 @@ std::string overlapped(const PassQuestion& question, const json& args, const jso
     const int ring = ring_number(question, reductions++);
     const bool waits = is_plain_wait(ops[i - 1]) && ops[i - 1].at("attrs").at("ring_id") == ring;
     if (waits != question.is_overlapped())
-      return fmt::format("op {}, a reduction, has {} wait of its ring ahead", i, waits ? "a" : "no");
+      return fmt::format("op {}, a reduction, has {} wait of its ring before it", i, waits ? "a" : "no");
     const bool has_left = attributes.contains("use_calc_stream") && attributes.at("use_calc_stream") == false;
     if (has_left != question.is_overlapped())
       return fmt::format("op {}, a reduction, is {} the calculation stream", i, has_left ? "off" : "on");
@@ -198,7 +198,7 @@ std::string untouched(const PassQuestion& question, const json&, const json& res
   for (const auto& group : groups_in(result))
     for (const std::size_t gradient : group)
       if (gradient != group.back() && is_touched_between(question, gradient, group.back()))
-        return fmt::format("gradient {} is touched ahead of the reduction of its group, at {}", gradient, group.back());
+        return fmt::format("gradient {} is touched before the reduction of its group, at {}", gradient, group.back());
   return {};
 }
 
@@ -214,7 +214,7 @@ std::string closed_for_a_reason(const PassQuestion& question, const json&, const
     const bool touches =
         std::ranges::any_of(group, [&](std::size_t gradient) { return is_touched_between(question, gradient, next); });
     if (!differs && !exceeds && !touches)
-      return fmt::format("group {} is closed ahead of gradient {}, which fits", at - 1, next);
+      return fmt::format("group {} is closed before gradient {}, which fits", at - 1, next);
   }
   return {};
 }
@@ -324,10 +324,10 @@ std::string refusals_told(const PassQuestion& question, const json& args, const 
 
 // ---- fusion ----
 
-// Where something stands: behind how many of the ops that the pass leaves where they are.
+// Where something stands: after how many of the ops that the pass leaves where they are.
 struct Standing {
   json op;
-  std::size_t behind = 0;
+  std::size_t preceding = 0;
   std::size_t position = 0;
 };
 
@@ -340,7 +340,7 @@ Layout layout_of(const json& program) {
   Layout layout;
   for (std::size_t i = 0; json op : program.at("ops")) {
     const std::string type = op.at("type");
-    const Standing here{.op = op, .behind = layout.left.size(), .position = i++};
+    const Standing here{.op = op, .preceding = layout.left.size(), .position = i++};
     if (is_reduction(op)) {
       layout.reductions.push_back(here);
     } else if (type == "coalesce_tensor") {
@@ -389,9 +389,9 @@ std::string reduced_once(const PassQuestion& question, const json& args, const j
       return fmt::format("reduction {} is of {}, it is of '{}'", at, got.op.at("inputs").dump(), name);
     if (got.op.at("attrs").at("ring_id") != 10 + question.gradients[groups[at].front()].ring)
       return fmt::format("reduction {} goes over ring {}", at, got.op.at("attrs").at("ring_id").dump());
-    if (got.behind != before.reductions[groups[at].back()].behind)
-      return fmt::format("reduction {} stands behind {} ops, its last gradient's stood behind {}", at, got.behind,
-                         before.reductions[groups[at].back()].behind);
+    if (got.preceding != before.reductions[groups[at].back()].preceding)
+      return fmt::format("reduction {} stands after {} ops, its last gradient's stood after {}", at, got.preceding,
+                         before.reductions[groups[at].back()].preceding);
   }
   return {};
 }
@@ -418,10 +418,10 @@ std::string memory_made_one(const PassQuestion& question, const json& args, cons
     if (groups[at].size() == 1) continue;
     if (next == after.coalesced.size()) return fmt::format("group {} has no coalesce_tensor", at);
     const Standing& got = after.coalesced[next++];
-    // Directly ahead of the op that makes the first gradient, which stands directly ahead of its reduction.
-    if (got.behind + 1 != before.reductions[groups[at].front()].behind)
-      return fmt::format("the memory of group {} is made one behind {} ops, its first gradient is made behind {}", at,
-                         got.behind, before.reductions[groups[at].front()].behind - 1);
+    // Directly before the op that makes the first gradient, which stands directly before its reduction.
+    if (got.preceding + 1 != before.reductions[groups[at].front()].preceding)
+      return fmt::format("the memory of group {} is coalesced after {} ops, its first gradient is made after {}", at,
+                         got.preceding, before.reductions[groups[at].front()].preceding - 1);
     const json names = names_of(groups[at]);
     std::string words =
         first_difference({{"inputs", {{"Input", names}}},
@@ -472,9 +472,9 @@ std::string dependent(const PassQuestion& question, const json& args, const json
     const std::size_t position = after.reductions[at].position;
     const json& ops = program.at("ops");
     if (!is_dependency(ops.at(position - 1), {PassQuestion::name_of(groups[at].back())}, {name}))
-      return fmt::format("ahead of fused reduction {} stands {}", at, ops.at(position - 1).dump());
+      return fmt::format("before fused reduction {} stands {}", at, ops.at(position - 1).dump());
     if (!is_dependency(ops.at(position + 1), {name}, names_of(groups[at])))
-      return fmt::format("behind fused reduction {} stands {}", at, ops.at(position + 1).dump());
+      return fmt::format("after fused reduction {} stands {}", at, ops.at(position + 1).dump());
   }
   return after.dependencies.size() == 2 * fused
              ? ""

@@ -260,7 +260,7 @@ void judge_evaluation(Context& context, const job::RunSpec& spec, const Rows& ev
   }
 }
 
-// Evaluates ahead of a step, or between its two calls.
+// Evaluates before a step, or between its two calls.
 void evaluation(Context& context) {
   const int micro_batches = micro_batches_of(context.parameters());
   const job::RunSpec spec = prepared_for_session(context, std::int64_t{5} * micro_batches);

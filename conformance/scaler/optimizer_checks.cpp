@@ -415,7 +415,7 @@ void skipped_steps_leave_no_trace(Context& context) {
       const auto parameters = with.parameters;
       const auto buffers = with.optimizer->state().inner;
       (void)with.step(with.gradients(step, true));
-      EXPECT_EQ(with.master_weights(), master_weights) << "SCALER-068: masters behind a skipped step";
+      EXPECT_EQ(with.master_weights(), master_weights) << "SCALER-068: masters after a skipped step";
       EXPECT_EQ(with.parameters, parameters) << "SCALER-068: parameters";
       EXPECT_EQ(with.optimizer->state().inner, buffers) << "SCALER-068: what the optimizer keeps";
     }

@@ -21,7 +21,7 @@ struct Overflows {
   std::vector<bool> found;  // a step each
 };
 
-/// The scale and counters before the first step and behind each.
+/// The scale and counters before the first step and after each.
 using ScaleRows = std::vector<nlohmann::json>;
 /// The scale that a step used.
 [[nodiscard]] inline double scale_at(const ScaleRows& rows, std::size_t step) {

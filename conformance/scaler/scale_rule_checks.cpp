@@ -38,7 +38,7 @@ json draw_hysteresis(Random& random, bool has_maximum) {
   return init;
 }
 
-// All chances are there at first, and again behind the last clean step of an interval.
+// All chances are there at first, and again after the last clean step of an interval.
 std::vector<History> histories(const Overflows& asked) {
   std::vector<History> all(asked.found.size() + 1);
   const auto interval = asked.init.at("growth_interval").get<std::int64_t>();

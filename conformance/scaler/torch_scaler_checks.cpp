@@ -22,7 +22,7 @@ namespace {
 // Operations of steps, and which row is what.
 struct Calls {
   json ops = json::array({json::array({"scale", {1.0}})});
-  std::vector<std::size_t> updates;  // rows behind each step
+  std::vector<std::size_t> updates;  // rows after each step
 
   void add(json op) { ops.push_back(std::move(op)); }
   void update() {
@@ -39,7 +39,7 @@ json gradient(int optimizer, bool is_bad) {
   return json::array({"grads", optimizer, json::array({json::array({4.0, is_bad ? json("inf") : json(8.0)})})});
 }
 
-// The scale and counter before the first step and behind each.
+// The scale and counter before the first step and after each.
 ScaleRows rows_of(const json& result, const Calls& calls) {
   const json& results = result.at("results");
   ScaleRows rows{results.at(0)};
@@ -344,7 +344,7 @@ void goes_on_from_its_state(Context& context) {
       });
       if (!problem.empty()) return report_words(problem);
     }
-    const std::string words = first_difference(last[0], last[1], "saved behind step " + std::to_string(cut));
+    const std::string words = first_difference(last[0], last[1], "saved after step " + std::to_string(cut));
     if (!words.empty()) return report_words(words);
   }
 }

@@ -155,7 +155,7 @@ void keeps_no_more(Context& context) {
   });
 }
 
-// Two stages on each of p ranks, two micro-batches, forwards alone. The ranks behind the first take the second
+// Two stages on each of p ranks, two micro-batches, forwards alone. The ranks after the first take the second
 // micro-batch when they are through with the first one in both of their stages. Until then rank 0's send of it is not
 // over; and the first one, which rank 0 has to compute for that, comes beside that send.
 Schedule one_through_before_the_other(int ranks, bool together) {

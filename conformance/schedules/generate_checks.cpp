@@ -234,10 +234,10 @@ void activations(Context& context) {
   });
 }
 
-// ---- ahead of the first backward ----
+// ---- before the first backward ----
 
-// By rank, how many forwards a rank runs ahead of its first backward, by the schedule's definition.
-std::optional<int> ahead_of(const PlanShape& shape, int rank) {
+// By rank, how many forwards a rank runs before its first backward, by the schedule's definition.
+std::optional<int> forwards_before_backward(const PlanShape& shape, int rank) {
   const int p = shape.ranks, m = shape.micro_batches, v = shape.chunks, hops = p - 1 - rank;
   const int round = m / std::max(1, m / p);
   if (shape.schedule == "gpipe" || shape.schedule == "looped-bfs") return v * m;
@@ -256,16 +256,16 @@ std::optional<int> ahead_of(const PlanShape& shape, int rank) {
 void runs_ahead(Context& context) {
   judge_plans(context, [](const PlanShape& shape, const Schedule& schedule) -> std::string {
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      const auto expected = ahead_of(shape, rank);
+      const auto expected = forwards_before_backward(shape, rank);
       if (!expected) return {};
       const auto& actions = schedule.ranks[static_cast<std::size_t>(rank)];
       const auto first = std::ranges::find_if(actions, [](const Action& action) {
         return action.kind == ActionKind::backward || action.kind == ActionKind::input_gradient;
       });
-      const auto ahead = std::count_if(actions.begin(), first,
-                                       [](const Action& action) { return action.kind == ActionKind::forward; });
-      if (ahead != *expected)
-        return fmt::format("rank {} runs {} forwards ahead of its first backward, not {}", rank, ahead, *expected);
+      const auto forwards = std::count_if(actions.begin(), first,
+                                          [](const Action& action) { return action.kind == ActionKind::forward; });
+      if (forwards != *expected)
+        return fmt::format("rank {} runs {} forwards before its first backward, not {}", rank, forwards, *expected);
     }
     return {};
   });

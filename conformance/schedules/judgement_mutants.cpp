@@ -32,7 +32,7 @@ void remove_at(Actions& actions, std::size_t position) {
 
 // ---- plans and their messages ----
 
-// The first forward behind the first backward joins those ahead of it, with fewer micro-batches than fill the pipeline.
+// The first forward after the first backward joins those before it, with fewer micro-batches than fill the pipeline.
 void runs_ahead_while_filling(const json& args, json& result) {
   if (args.at("schedule") != "zb-h1" || args.at("microbatches") >= args.at("pp")) return;
   change_each_row(result["compute_only"], [](int, Actions& actions) {
@@ -77,14 +77,14 @@ std::vector<Mutant> planning() {
   };
   const json twice{"0F0,0F0,0B0", "1F0,1B0"};
   return {
-      {"sch.runs_ahead_while_filling", "SCHED-085", "of few micro-batches, one more is ahead of the first backward",
+      {"sch.runs_ahead_while_filling", "SCHED-085", "of few micro-batches, one more is before the first backward",
        "a bound on the warm-up that holds for full pipelines alone", at("plans.runs_ahead", "zb-h1", "p-1"),
        at("plans.runs_ahead", "zb-h1", "p"), "there are as many as ranks",
        results_of(kGenerate, "plumbline", runs_ahead_while_filling)},
       {"sch.neighbours_alone", "SCHED-088", "stages on ranks that are not neighbours exchange nothing",
        "a message is taken to go to the next rank or the one before", "schedules.lowering.any_plan[metadata=none]", "",
        "every case has plans with stages on ranks far apart", results_of(kLower, "plumbline", neighbours_alone)},
-      {"sch.reduces_early", "SCHED-089", "a stage is reduced behind its first weight gradient", "PIPE-16",
+      {"sch.reduces_early", "SCHED-089", "a stage is reduced after its first weight gradient", "PIPE-16",
        at("lowering.sharding", "zb-h1", "p"), at("lowering.sharding", "zb-h1", "1"), "it is the last as well",
        results_of(kLower, "plumbline", reduces_early)},
       {"sch.lowers_twice", "SCHED-090", "what is computed twice is sent twice", "PyTorch does so",

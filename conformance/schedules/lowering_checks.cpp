@@ -141,8 +141,8 @@ void nobody_waits_for_ever(Context& context) {
   });
 }
 
-// A rank goes on when what it has posted has come: a receive that is posted ahead of its turn holds up what stands
-// behind it. Where the orders of two ranks cross (ZB-H2, the schedules that turn round) some have to be. Whole numbers,
+// A rank goes on when what it has posted has come: a receive that is posted before its turn holds up what stands
+// after it. Where the orders of two ranks cross (ZB-H2, the schedules that turn round) some have to be. Whole numbers,
 // so that times are exact.
 std::string no_longer_than_alone(const PlanShape&, const Schedule& computations, const Schedule& lowered) {
   for (const Times& times : {Times{}, Times{.forward = 2, .input_gradient = 3, .weight_gradient = 1}}) {
@@ -219,7 +219,7 @@ void shapes_without_deadlock(Context& context) {
 
 // ---- waits ----
 
-// Of a row: each send once waited for, behind it, and never more than `most` under way but those that are posted
+// Of a row: each send once waited for, after it, and never more than `most` under way but those that are posted
 // together.
 std::string problem_of_waits(const Actions& actions, int most) {
   std::set<std::string> under_way;
@@ -343,7 +343,7 @@ void lowers_any_plan(Context& context) {
   }
 }
 
-// Each stage is gathered whenever it is computed, and reduced once, behind all of its gradients.
+// Each stage is gathered whenever it is computed, and reduced once, after all of its gradients.
 std::string problem_of_sharding(const Schedule& plan) {
   for (const Actions& actions : plan.ranks) {
     std::set<int> gathered, reduced, trained;

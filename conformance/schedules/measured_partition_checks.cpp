@@ -104,7 +104,7 @@ double period_of(const std::vector<Need>& needs) {
 
 int fullest_of(const std::vector<Need>& needs) { return std::ranges::max(needs, {}, &Need::bytes).bytes; }
 
-// Every way to cut the layers into stages of one at least: a bit says whether there is a cut behind a layer.
+// Every way to cut the layers into stages of one at least: a bit says whether there is a cut after a layer.
 std::vector<Numbers> all_partitions(int layers, int stages) {
   std::vector<Numbers> all;
   for (unsigned cuts = 0; cuts < 1U << (layers - 1); ++cuts) {
@@ -202,7 +202,7 @@ void shortest_period(Context& context) {
       [&](const LayeredModel& model) { return problem_at(context.adapter(), model, kNoLimit); });
 }
 
-// A message moves beside the computations, and the next one only behind it.
+// A message moves beside the computations, and the next one only after it.
 void messages_count(Context& context) {
   const bool slow = context.parameters().text("links") == "slow";
   search_models(

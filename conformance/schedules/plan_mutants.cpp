@@ -189,7 +189,7 @@ void greedy_zero_bubble(const json& args, json& result) {
     result["compute_only"].push_back(schedules::to_csv(row));
 }
 
-// Weight gradients as late as those of ZB-H1, behind as many forwards ahead.
+// Weight gradients as late as those of ZB-H1, after as many warm-up forwards.
 void lag_of_h1(const json& args, int rank, Actions& actions) {
   Actions later;
   Actions halves = turns(rank, micro_batches_of(args), std::min(ranks_of(args) - 1 - rank, micro_batches_of(args)));
@@ -407,7 +407,7 @@ void tear_pairs_apart(const json&, int, Actions& actions) {
     if (is_compute(action.kind)) action.joined = false;
 }
 
-// Each group one by one, its sends ahead of its receives.
+// Each group one by one, its sends before its receives.
 void sends_first(Actions& actions) {
   for (auto begin = actions.begin(); begin != actions.end();) {
     auto end = std::find_if(begin, actions.end(), [](const Action& action) { return !action.joined; });
@@ -666,7 +666,7 @@ std::vector<Mutant> generate_mutants() {
       {"pipe.chunk_order", "SCHED-015", "a rank's chunks run forward in the opposite order", "PIPE-07",
        at("runs_to_the_end", "interleaved", "p"), at("runs_to_the_end", "1f1b", "p"), "a rank has one chunk",
        plans(chunk_order)},
-      {"sch.weight_gradient_first", "SCHED-015", "a weight gradient is made ahead of its input gradient",
+      {"sch.weight_gradient_first", "SCHED-015", "a weight gradient is made before its input gradient",
        "two halves that are taken for independent", at("runs_to_the_end", "zb-h1", "p"),
        at("runs_to_the_end", "1f1b", "p"), "backwards are whole", plans(weight_gradient_first)},
       {"sch.neighbours_on_one_rank", "SCHED-016", "a rank's chunks are neighbours in the model",
@@ -701,10 +701,10 @@ std::vector<Mutant> generate_mutants() {
        takes(kGenerate, [](const json& args) { return micro_batches_of(args) == 0; },
              {{"compute_only", {""}}, {"stage_to_rank", {0}}})},
       {"top.v1_is_interleaved", "SCHED-020", "one chunk runs ahead as far as several do", "TOP-07",
-       plain + "[micro_batches=2p]", plain + "[micro_batches=1]", "no rank can run ahead of the only one",
+       plain + "[micro_batches=2p]", plain + "[micro_batches=1]", "no rank can run past the only micro-batch",
        running_ahead("interleaved", [](int hops) { return 2 * hops; })},
       {"sch.warmup_one_less", "SCHED-021", "ranks run ahead by one forward too few", "an index that counts from 0",
-       at("bubble", "1f1b", "2p"), at("bubble", "1f1b", "1"), "no rank can run ahead of the only one",
+       at("bubble", "1f1b", "2p"), at("bubble", "1f1b", "1"), "no rank can run past the only micro-batch",
        running_ahead("1f1b", [](int hops) { return std::max(0, hops - 1); })},
       {"sch.greedy_zero_bubble", "SCHED-021", "weight gradients wait as long as anything else may be done",
        "what fills gaps early is missing at the end", at("bubble", "zb-h1", "2p"), at("bubble", "zb-h1", "1"),
@@ -735,7 +735,7 @@ std::vector<Mutant> memory_mutants() {
        "two schedules that differ by the steps from rank to rank", check + "less_memory[schedule=v-half]",
        check + "less_memory[schedule=v-min]", "another schedule",
        results_of(kGenerate, "plumbline", lifespans_of_v_min)},
-      {"sch.v_min_keeps_one_more", "SCHED-067", "a forward comes ahead of the weight gradient that makes room for it",
+      {"sch.v_min_keeps_one_more", "SCHED-067", "a forward comes before the weight gradient that makes room for it",
        "PIPE-18: memory that no output shows", check + "less_memory[schedule=v-min]",
        check + "less_memory[schedule=v-half]", "another schedule", plans_of("v-min", forward_before_room)},
       {"sch.ignores_memory_limit", "SCHED-068", "the memory limit is read and not kept to", "PIPE-18",
@@ -872,7 +872,7 @@ std::vector<Mutant> planned_message_mutants() {
       {"p2p.ungrouped_exchange", "SCHED-035", "an exchange is made of single calls", "P2P-04",
        at("nobody_waits_for_ever", "1f1b", "2p"), at("nobody_waits_for_ever", "1f1b", "1"), "nothing is exchanged",
        lowerings(ungrouped_exchange)},
-      {"pipe.front_loaded_recv", "SCHED-060", "the next output's receive is posted ahead of a backward", "PIPE-22",
+      {"pipe.front_loaded_recv", "SCHED-060", "the next output's receive is posted before a backward", "PIPE-22",
        at("holds_nobody_up", "1f1b", "2p"), at("holds_nobody_up", "1f1b", "1"), "there is no next one",
        lowerings(front_loaded_receives)},
       {"sch.swapped_messages", "SCHED-036", "the first two outputs are sent in the other order",

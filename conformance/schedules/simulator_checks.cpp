@@ -269,7 +269,7 @@ void idle_places(Context& context) {
 }
 
 // One micro-batch goes up and down a line of ranks, so that everything happens one after the other: rank r waits r
-// forwards at the start, r backwards at the end, and in between for the stages behind it. What one stage, rank or link
+// forwards at the start, r backwards at the end, and in between for the stages after it. What one stage, rank or link
 // takes longer is all that is added, to every rank but the slow one.
 json idle_in_line(int ranks, int slow, const std::string& cause, const Times& times, double added) {
   const double forward = times.forward, backward = times.input_gradient + times.weight_gradient;

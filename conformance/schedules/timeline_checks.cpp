@@ -138,7 +138,7 @@ void idle_time_by_hand(Context&) {
   EXPECT_EQ(idle[1].overhead, 3) << "SCHED-122: its input is there";
   EXPECT_EQ(idle[1].sum(), 6) << "SCHED-122";
   EXPECT_EQ(idle[0].overhead, 3) << "SCHED-122: it waits for who is late";
-  EXPECT_EQ(idle[0].drain, 3) << "SCHED-122: and for what is computed behind its last";
+  EXPECT_EQ(idle[0].drain, 3) << "SCHED-122: and for what is computed after its last";
   EXPECT_EQ(idle[0].sum(), 6) << "SCHED-122";
 }
 

@@ -139,7 +139,7 @@ void complete_graph_averages(Context& context) {
 
 void evaluation_does_not_gossip(Context& context) {
   Gossip gossip = gossip_in(context);
-  gossip.training.evaluates_behind = [](int step) { return step % 2 == 1; };
+  gossip.training.evaluates_after = [](int step) { return step % 2 == 1; };
   EXPECT_EQ(problem_of_run(context.world(), gossip.training, gossip.run), "") << "SLOWMO-025";
 }
 
@@ -156,7 +156,7 @@ void overlaps(Context& context) {
   Gossip gossip = gossip_in(context);
   gossip.training.options.overlap = gossip.training.options.accepts_stale = true;
   gossip.training.options.synch_freq = static_cast<int>(context.parameters().number("lag"));
-  gossip.training.evaluates_behind = [&](int step) { return step + 1 == gossip.training.steps; };
+  gossip.training.evaluates_after = [&](int step) { return step + 1 == gossip.training.steps; };
   const SlowMoRankResult trained = train_with_slowmo(context.world(), gossip.training);
   const int ranks_per_node = gossip.run.ranks_per_node, nodes = context.size() / ranks_per_node;
   const SlowMoStepResult& last = trained.steps.back();
@@ -179,7 +179,7 @@ void overlaps(Context& context) {
 }
 
 // What gossip that lags comes to, all nodes at once: a round takes from each node what it sends when it is handed over,
-// before a forward, and gives it `lag` steps later, behind a backward; the next one is handed over in the step after
+// before a forward, and gives it `lag` steps later, after a backward; the next one is handed over in the step after
 // that.
 std::vector<ExpectedSlowMoStep> lagging_run(const Gossip& gossip, int lag) {
   const auto nodes = static_cast<std::size_t>(gossip.run.ranks);

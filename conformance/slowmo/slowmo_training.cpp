@@ -29,7 +29,7 @@ std::size_t elements_of(const SlowMoTraining& training) {
   return count;
 }
 
-// Values of one type, as tensors that lie one behind the other.
+// Values of one type, as tensors that lie one after the other.
 class TrainedTensors {
  public:
   TrainedTensors(const SlowMoTraining& training) : dtype_(training.dtype), sizes_(training.sizes) {
@@ -78,7 +78,7 @@ class Run {
       slowmo_->after_backward(gradients_.views());
       SlowMoValues descent = descend();
       slowmo_->step();
-      if (training_.evaluates_behind(step_)) evaluate();
+      if (training_.evaluates_after(step_)) evaluate();
       trained.steps.push_back(
           {parameters_.values(), slowmo_->push_sum_weight(), slowmo_->slow_state(), std::move(descent)});
     }

@@ -29,7 +29,7 @@ struct SlowMoTraining {
   int groups = 1;                       // of the optimizer: the second one has the last parameter, and half the rate
   bool starts_apart = false;            // ranks have other parameters before anything is made
   std::optional<int> resumes_before{};  // all is saved and loaded into another SlowMo before that step
-  std::function<bool(int step)> evaluates_behind = [](int) { return false; };  // a forward in evaluation, and a step()
+  std::function<bool(int step)> evaluates_after = [](int) { return false; };  // a forward in evaluation, and a step()
 };
 
 /// Of one rank, after each step.

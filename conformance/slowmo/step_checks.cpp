@@ -351,7 +351,7 @@ void order_of_the_ring(Context& context) {
   EXPECT_EQ(wrong, 0) << "SLOWMO-056: elements of another order";
 }
 
-// A convention that begins slow buffers behind the first step keeps ranks apart.
+// A convention that begins slow buffers after the first step keeps ranks apart.
 void begins_before_the_first_step(Context& context) {
   const auto train = [&](slowmo::Convention convention) {
     slowmo::Options options = slow_momentum(0.5, 1, 2, false);
@@ -360,14 +360,14 @@ void begins_before_the_first_step(Context& context) {
   };
   const auto apart = [&](const SlowMoRankResult& trained) {
     std::vector<double> all(static_cast<std::size_t>(context.size()) * 12);
-    const SlowMoValues& last = trained.steps[5].parameters;  // behind a slow step
+    const SlowMoValues& last = trained.steps[5].parameters;  // after a slow step
     context.world().all_gather({last.data(), 12, comm::DType::f64},
                                {all.data(), static_cast<std::int64_t>(all.size()), comm::DType::f64});
     bool differs = false;
     for (std::size_t i = 0; i < all.size(); ++i) differs = differs || all[i] != all[i % 12];
     return differs;
   };
-  EXPECT_FALSE(apart(train(slowmo::Convention::plumbline))) << "SLOWMO-018: ranks differ behind a slow step";
+  EXPECT_FALSE(apart(train(slowmo::Convention::plumbline))) << "SLOWMO-018: ranks differ after a slow step";
   EXPECT_EQ(apart(train(slowmo::Convention::fairscale)), context.size() > 1)
       << "SLOWMO-018: FairScale's ranks stay apart, since each begins with its own parameters";
 }

@@ -1,7 +1,7 @@
 // conformance/support/device_tensors.hpp: tensors of a check, on the host and alike on the rank's device.
 //
 // Model   Values are numbers that differ by tensor, element and seed, rounded to the tensors' types. On the device a
-//         tensor begins as many elements behind a boundary of 16 bytes as it says. What is put into a stream is read
+//         tensor begins as many elements after a boundary of 16 bytes as it says. What is put into a stream is read
 //         and written there when it comes to it: all memory of the host that is named here lives as long as this.
 #pragma once
 
@@ -70,7 +70,7 @@ class DeviceTensors {
 [[nodiscard]] bool await(const device::OwnEvent& event);
 
 /// Asserts that the host is done with `work`, which it puts into the stream of the rank's device, while a producer
-/// ahead of it there is not. On a busy machine the host may be late by itself, so with ever slower producers, until all
+/// before it there is not. On a busy machine the host may be late by itself, so with ever slower producers, until all
 /// ranks have seen it. Collective.
 void expect_host_goes_on(suite::Context& context, const char* requirement, device::Stream stream,
                          const std::function<void()>& work);

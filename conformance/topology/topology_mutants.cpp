@@ -1,4 +1,4 @@
-// Adapters that take worlds of more ranks than an int holds: with such a world the code behind would not end.
+// Adapters that take worlds of more ranks than an int holds: with such a world the code that they wrap would not end.
 #include "conformance/topology/topology_mutants.hpp"
 
 #include <algorithm>

@@ -15,7 +15,7 @@ struct Seen {
   std::atomic<int> on_device = 0, on_host = 0;  // a thread of gossip makes calls, too
 };
 
-/// Keeps the stream of each call on the device's memory busy ahead of it, so that what is not ordered behind it comes
+/// Keeps the stream of each call on the device's memory busy before it, so that what is not ordered after it comes
 /// first, and counts the calls on tensors. A thread of gossip has a group, and a stream, of its own. Seat and counts
 /// must outlive it.
 class SlowStream final : public comm::CommunicatorDecorator {
@@ -36,7 +36,7 @@ class SlowStream final : public comm::CommunicatorDecorator {
   device::Stream stream_;
 };
 
-/// Serves the host's memory alone, whatever the group behind it does.
+/// Serves the host's memory alone, whatever the group that it wraps does.
 class HostsMemoryAlone final : public comm::CommunicatorDecorator {
  public:
   explicit HostsMemoryAlone(std::unique_ptr<comm::Communicator> inner);

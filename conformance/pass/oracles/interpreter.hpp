@@ -3,7 +3,7 @@
 // Model   Each rank executes its program op by op in the program's order; communication ops are calls over the rings,
 //         which are groups of a communicator. What arithmetic ops have is arithmetic.hpp's. Variables are arrays in
 //         memory: an op that writes a variable writes the memory that it has, so that members of a fused variable stay
-//         parts of it. coalesce_tensor gives its outputs new memory, one behind the other (with use_align at multiples
+//         parts of it. coalesce_tensor gives its outputs new memory, one after the other (with use_align at multiples
 //         of 256 bytes), and fills it with NaN unless it copies: a value that a pass loses is not a number from there
 //         on.
 // Values  What is read and never written before is made up, the same in every run: it depends on the variable's name

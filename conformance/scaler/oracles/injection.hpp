@@ -62,8 +62,8 @@ struct InjectedRank {
   bool skipped = false;               // the step with the injection
   bool touched = false;               // its masters changed in that step
   bool skipped_next = false;          // the clean step
-  double scale = 0;                   // behind the first
-  std::vector<float> master_weights;  // of all its parameters in a row, behind both
+  double scale = 0;                   // after the first
+  std::vector<float> master_weights;  // of all its parameters in a row, after both
 };
 constexpr double kInjectionScale = 64;  // before the first step; an overflow halves it
 

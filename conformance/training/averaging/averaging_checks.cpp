@@ -99,7 +99,7 @@ std::unique_ptr<AveragedSession> session_of(Context& context, const job::RunSpec
 
 using Around = std::function<void(std::unique_ptr<AveragedSession>& session, int step)>;
 
-// A rank's steps; `before` is called ahead of each.
+// A rank's steps; `before` is called before each.
 std::vector<AveragedStep> averaged_steps(
     Context& context, const job::RunSpec& spec, const AveragingSettings& settings,
     const Around& before = [](auto&, int) {}) {
@@ -131,7 +131,7 @@ bool adds_in_rank_order(Context& context) { return context.capabilities().has(co
 void save_checkpoints(Context& context, const AveragingSettings& settings, AveragedSession& session, int step) {
   if (settings.checkpoint_steps == 0 || step == 0 || step % settings.checkpoint_steps != 0) return;
   EXPECT_EQ(refusal<StateError>([&] { session.save(averaging_folder(context, "checkpoints")); }), kNotRefused)
-      << suite::id_of_citation(ids::kCheckpoints) << ": a checkpoint ahead of step " << step;
+      << suite::id_of_citation(ids::kCheckpoints) << ": a checkpoint before step " << step;
 }
 
 // Trains, and judges every step; something must have been compared by `id`, if one is named.
@@ -164,7 +164,7 @@ void halves(Context& context) { train_and_judge(context, short_spec(context, 7),
 
 // ---- against data-parallel SGD ----
 
-// The value of data-parallel SGD behind a step that begins with `before`: x - rate x the mean of the ranks' gradients.
+// The value of data-parallel SGD after a step that begins with `before`: x - rate x the mean of the ranks' gradients.
 void judge_synchronous(Context& context, const job::RunSpec& spec, int step, double rate, const AveragedRanks& ranks) {
   std::vector<training::Slice> slices;
   for (int rank = 0; rank < context.size(); ++rank)
@@ -232,7 +232,7 @@ std::string difference_of_runs(const std::vector<AveragedStep>& one, const std::
 
 constexpr Part kEstimates{"the values that forwards see", &AveragedStep::seen};
 constexpr Part kGradients{"gradients", &AveragedStep::gradient};
-constexpr Part kUpdated{"the values behind the optimizer", &AveragedStep::updated};
+constexpr Part kUpdated{"the values after the optimizer", &AveragedStep::updated};
 constexpr Part kAfter{"the values", &AveragedStep::after};
 constexpr Part kBufferParts{"running statistics", &AveragedStep::buffers};
 
@@ -269,7 +269,7 @@ void evaluates(Context& context) {
   });
   constexpr Part parts[] = {kEstimates, kGradients, kUpdated, kAfter, kBufferParts};
   EXPECT_EQ(difference_of_runs(plain, interrupted, parts), "")
-      << suite::id_of_citation(ids::kEvaluation) << ": training goes on otherwise behind evaluations";
+      << suite::id_of_citation(ids::kEvaluation) << ": training goes on otherwise after evaluations";
 }
 
 void resumes(Context& context) {
@@ -299,7 +299,7 @@ void resumes(Context& context) {
           settings.overlap ? averaged_steps(context, spec, settings, stop(false)) : plain;
       EXPECT_EQ(difference_of_runs(straight, averaged_steps(context, spec, settings, stop(true)), parts), "")
           << suite::id_of_citation(ids::kResumes) << ": saved and loaded before step " << at
-          << (evaluates ? ", behind an evaluation" : "");
+          << (evaluates ? ", after an evaluation" : "");
     }
 }
 

@@ -216,7 +216,7 @@ double DistanceBound::step(double deviation, const MixingMatrix& mixing) {
   return sum;
 }
 
-// Its `since` is that of the next one behind its first mixing, of which the norms are known.
+// Its `since` is that of the next one after its first mixing, of which the norms are known.
 void DistanceBound::forget_the_oldest() {
   terms_[1].deviation += terms_[0].deviation * terms_[0].first_norm;
   terms_.erase(terms_.begin());

@@ -55,7 +55,7 @@ using MixingMatrix = std::vector<std::vector<double>>;
 class DistanceBound {
  public:
   explicit DistanceBound(int nodes) : nodes_(nodes) {}
-  /// A step whose changes' deviations from their mean have this norm, then a mixing. Returns the bound behind both.
+  /// A step whose changes' deviations from their mean have this norm, then a mixing. Returns the bound after both.
   double step(double deviation, const MixingMatrix& mixing);
 
  private:

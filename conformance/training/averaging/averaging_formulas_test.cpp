@@ -138,7 +138,7 @@ TEST(DistanceBound, IsNoLessThanWhatHappensForHundredsOfSteps) {
   EXPECT_LE(now, std::sqrt(nodes / 2.0) * shrinks / (1 - shrinks));
 }
 
-// The exponential graph over 4 nodes has the mean behind two rounds.
+// The exponential graph over 4 nodes has the mean after two rounds.
 TEST(DistanceBound, OfAnExponentialGraphForgetsBehindTwoRounds) {
   const AveragingSettings sgp{.algorithm = "sgp"};
   DistanceBound bound(4);

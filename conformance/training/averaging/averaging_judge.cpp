@@ -164,12 +164,12 @@ class Judge {
     else if (gossips)
       judge_gossip(step, mixing);
     else if (overlaps_)
-      judge_behind_overlap(step);
+      judge_after_overlap(step);
     else if (due.average)
       judge_average(step);
     else
       for (int rank = 0; rank < world_; ++rank)
-        bits(ids::kAverage, step, rank, "nothing was due, and the values changed behind the optimizer's step",
+        bits(ids::kAverage, step, rank, "nothing was due, and the values changed after the optimizer's step",
              at(rank, step).after, at(rank, step).updated);
     judge_halves(step);
     summarise(step, mixing);
@@ -189,7 +189,7 @@ class Judge {
 
   void judge_start(int step) {
     if (under_way_ && settings_.checkpoint_steps > 0 && step % settings_.checkpoint_steps == 0)
-      return judge_start_behind_checkpoint(step);
+      return judge_start_after_checkpoint(step);
     for (int rank = 0; rank < world_; ++rank) {
       if (step == 0)
         bits(ids::kEstimate, step, rank, "the run does not start from the given weights", at(rank, step).before,
@@ -436,7 +436,7 @@ class Judge {
   // What changes a master is what a half becomes in place of another one: a multiple of the last place of the smaller
   // one, or of what was kept meanwhile. What the halves lack is none.
   void judge_feedback(int step, int rank, const std::vector<float>& from, const std::vector<float>& to, double kept) {
-    const int digits = dtype_ == comm::DType::f16 ? 10 : 7;  // behind the point
+    const int digits = dtype_ == comm::DType::f16 ? 10 : 7;  // after the point
     const int least = dtype_ == comm::DType::f16 ? -24 : -133;
     Doubles expected(elements_), bound(elements_);
     for (std::size_t i = 0; i < elements_; ++i) {
@@ -453,7 +453,7 @@ class Judge {
 
   // ---- gossip beside the forward and backward ----
 
-  // A round that was handed over ahead of a forward, from the numerators and weights of then.
+  // A round that was handed over before a forward, from the numerators and weights of then.
   struct UnderWay {
     int step = 0;
     Matrix mixing;
@@ -479,14 +479,14 @@ class Judge {
     shares[static_cast<std::size_t>(node)] = 0;
     return weight_of(under_way_->step, shares);
   }
-  // Ahead of the forward a node keeps its share, unless a round is under way; behind the backward, `lag` steps later,
+  // Before the forward a node keeps its share, unless a round is under way; after the backward, `lag` steps later,
   // it gets the others'. The optimizer changes what comes of it.
   void judge_overlap(int step, const DueAveraging& due) {
     const bool hands_over = due.gossip && !under_way_;
     if (hands_over) under_way_ = handed_over(step);
     const bool collects = due.gossip && step - under_way_->step >= settings_.overlap_lag;
     kept_.clear();
-    weights_behind_.clear();
+    weights_after_.clear();
     for (int node = 0; node < nodes_; ++node) {
       const auto self = static_cast<std::size_t>(node);
       const double kept = kept_.emplace_back(hands_over ? under_way_->mixing[self][self] : 1);
@@ -494,7 +494,7 @@ class Judge {
       Doubles expected(before.begin(), before.end());
       for (std::size_t i = 0; i < elements_ && hands_over; ++i)
         expected[i] -= (1 - kept) * under_way_->parameters[self][i];
-      weights_behind_.push_back(kept * of_node(node, step).weight_before + (collects ? weight_coming_to(node) : 0));
+      weights_after_.push_back(kept * of_node(node, step).weight_before + (collects ? weight_coming_to(node) : 0));
       if (collects) add(coming_to(node), expected);
       for (int member = 0; member < settings_.ranks_per_node; ++member) {
         const int rank = node * settings_.ranks_per_node + member;
@@ -509,13 +509,13 @@ class Judge {
   static void add(const Doubles& values, Doubles& sum) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
   }
-  // Of what a node has ahead of a step, and of the round that is under way.
+  // Of what a node has before a step, and of the round that is under way.
   [[nodiscard]] double overlap_bound(int step, std::size_t i) const {
     const double largest = largest_before(step, i);
     return mixing_bound(under_way_ ? std::max(largest, largest_before(under_way_->step, i)) : largest);
   }
-  // A checkpoint behind the step before waited for what was under way, which is added.
-  void judge_start_behind_checkpoint(int step) {
+  // A checkpoint after the step before waited for what was under way, which is added.
+  void judge_start_after_checkpoint(int step) {
     for (int rank = 0; rank < world_; ++rank) {
       const int node = rank / settings_.ranks_per_node;
       const AveragedStep& last = at(rank, step - 1);
@@ -534,11 +534,11 @@ class Judge {
       largest = std::max(largest, std::fabs(static_cast<double>(at(rank, step).before[i])));
     return largest;
   }
-  void judge_behind_overlap(int step) {
+  void judge_after_overlap(int step) {
     for (int rank = 0; rank < world_; ++rank)
-      bits(ids::kOverlap, step, rank, "values changed behind the optimizer's step, beside which gossip is over",
+      bits(ids::kOverlap, step, rank, "values changed after the optimizer's step, beside which gossip is over",
            at(rank, step).after, at(rank, step).updated);
-    for (int node = 0; node < nodes_; ++node) judge_weight(step, node, weights_behind_[static_cast<std::size_t>(node)]);
+    for (int node = 0; node < nodes_; ++node) judge_weight(step, node, weights_after_[static_cast<std::size_t>(node)]);
   }
 
   [[nodiscard]] double weight_of(int step, const Doubles& shares) const {
@@ -569,7 +569,7 @@ class Judge {
     for (int node = 0; node < nodes_; ++node) {
       const Doubles& shares = mixing[static_cast<std::size_t>(node)];
       const double weight = due.slow_averages || !calendar_.gossips() ? 1
-                            : overlaps_                               ? weights_behind_[static_cast<std::size_t>(node)]
+                            : overlaps_                               ? weights_after_[static_cast<std::size_t>(node)]
                                                                       : weight_of(step, shares);
       if (calendar_.gossips()) judge_weight(step, node, weight);
       Doubles reached = due.slow_averages
@@ -699,7 +699,7 @@ class Judge {
   bool overlaps_;
   std::optional<UnderWay> under_way_;
   Doubles kept_;                // by node, the share that stays where gossip overlaps, and
-  Doubles weights_behind_;      // its weight behind that
+  Doubles weights_after_;       // its weight after that
   std::size_t statistics_ = 0;  // running ones of the model
   std::size_t elements_ = 0;
   std::vector<float> start_;

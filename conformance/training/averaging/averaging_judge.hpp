@@ -13,9 +13,9 @@
 //         whose mixing is P. So the distance is at most the sum of the norms of all D's deviations, each times the norm
 //         of the product of the mixing since, on what has mean 0: an average gives 0, nothing 1. Of doubly stochastic
 //         P.
-// Overlap Where gossip overlaps, the optimizer changes what a node kept ahead of a forward and what came for it behind
+// Overlap Where gossip overlaps, the optimizer changes what a node kept before a forward and what came for it after
 //         the backward `lag` steps later; both are judged from the values before those forwards. Then no distance is
-//         known. What is under way at a checkpoint is in the values ahead of the next step.
+//         known. What is under way at a checkpoint is in the values before the next step.
 // Halves  Gossip of 16 bits is judged within their rounding, and what it changes a float32 master by, exactly: it is a
 //         difference of numbers of 16 bits, whatever the halves lacked before.
 // Source  Stich (ICLR 2019), Wang et al., SlowMo (ICLR 2020), Assran et al. (ICML 2019), Douillard et al., DiLoCo
@@ -61,7 +61,7 @@ using AveragedRanks = std::vector<std::vector<training::AveragedStep>>;
 
 struct AveragingSummary {
   double loss = 0;                       // mean over the ranks
-  training::ConsensusDistance distance;  // of the estimates, behind the step
+  training::ConsensusDistance distance;  // of the estimates, after the step
   double distance_bound = 0;             // of the largest; 0 where none is known
 };
 
@@ -78,7 +78,7 @@ struct AveragingJudgement {
 
 /// Numerators divided by their weight.
 [[nodiscard]] std::vector<float> estimate_of(const training::AveragedStep& step);
-/// Values by parameter, of all one behind the other.
+/// Values by parameter, of all one after the other.
 [[nodiscard]] training::Values values_by_parameter(const job::RunSpec& spec, const std::vector<float>& flat);
 
 }  // namespace plumbline::conformance

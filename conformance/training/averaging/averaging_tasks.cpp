@@ -57,7 +57,7 @@ class AveragingCheckpoints {
       : world_(world),
         folder_(arguments.at("folder").get<std::string>()),
         steps_(steps),
-        // A run that lags goes on otherwise behind a checkpoint: there is none where a longer run would have none.
+        // A run that lags goes on otherwise after a checkpoint: there is none where a longer run would have none.
         saves_last_(!training::lags(settings)) {
     if (folder_.empty()) return;
     every_ = arguments.at("steps");
@@ -78,7 +78,7 @@ class AveragingCheckpoints {
     }
     if (std::ssize(done) != last)
       throw InvalidArgument(
-          fmt::format("'{}' has what ranks had in {} steps, and the checkpoint is behind step {}; give another folder",
+          fmt::format("'{}' has what ranks had in {} steps, and the checkpoint is after step {}; give another folder",
                       folder_.string(), done.size(), last));
     saved_ = done.size();
     return done;

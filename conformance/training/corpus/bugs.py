@@ -613,7 +613,7 @@ class ScaledAtEachStage(Stages):
 
     def received(self, rank):
         tensor = super().received(rank)
-        return tensor * self.share_of_a_part() if rank == self.behind else tensor
+        return tensor * self.share_of_a_part() if rank == self.next else tensor
 
 
 @bug("stages.last_micro_batch_stays_local")

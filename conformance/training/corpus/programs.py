@@ -104,7 +104,7 @@ class Stages(TorchJob):
     def wrap(self, model):
         stage = self.stages[0]
         self.before = None if stage == 0 else self.rank_at(self.rank, pipeline=stage - 1)
-        self.behind = None if self.has_last_stage else self.rank_at(self.rank, pipeline=stage + 1)
+        self.next = None if self.has_last_stage else self.rank_at(self.rank, pipeline=stage + 1)
         return model[0]
 
     def forward_backward(self, step):
@@ -119,15 +119,15 @@ class Stages(TorchJob):
     def forward_part(self, x, y, losses):
         given = x if self.before is None else self.received(self.before).requires_grad_()
         out = self.forward(given)
-        if self.behind is not None:
-            self.send(out.detach(), self.behind)
+        if self.next is not None:
+            self.send(out.detach(), self.next)
             return given, out
         loss = self.loss_of(out.float(), y)
         losses.append(loss.item())
         return given, self.scaler.scale(loss * self.share_of_a_part())
 
     def backward_part(self, given, out):
-        out.backward(None if self.behind is None else self.received(self.behind))
+        out.backward(None if self.next is None else self.received(self.next))
         if self.before is not None:
             self.send(given.grad, self.before)
 
