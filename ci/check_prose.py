@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Fails when a README or a comment of a public header is written in words that a reader has to guess at.
+"""Fails when a README or a comment of a public header is written in words that a reader has to guess at, or when a comment of any
+source says `behind` or `ahead of` where it means after or before.
 
 usage: check_prose.py [ROOT]
 
 Public headers are those of reference/ outside of detail/, and those that a backend is written with. Code, indented or between backticks, is not prose. The help of each command is
 held to the same words by harness/cli/cli_test.py.
 """
-import re, subprocess, sys
+import ast, io, re, subprocess, sys, tokenize
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -27,25 +28,43 @@ BANNED = {pattern: meant for pattern, meant in check_requirements.BANNED.items()
     r"masters": "master weights",
     r"slow buffers": "slow momentum buffers",
 }
-# What may stand: FairScale's word beside ours, and the name of a type.
-ALLOWED = re.compile(r"FairScale: phone book|Throws Refused")
+# What may stand: FairScale's word beside ours, the name of a type, what remains, and what is reached through something else.
+ALLOWED = re.compile(r"FairScale: phone book|Throws Refused|(?i:lags behind|(?:leaves?|left|leaving)(?! for)(?: [\w']+){0,3} behind"
+                     r"|behind (?:[\w']+ ){1,2}(?:doors?|adapters?|links?|prox(?:y|ies))\b)")
 FORMS = {pattern: re.compile(rf"(?i)(?<![\w-])(?:{pattern})(?![\w-])") for pattern in BANNED}
+# Comments of all sources are held to these.
+IN_SOURCES = {pattern: FORMS[pattern] for pattern in (r"behind|ahead of",)}
+CPP = (".cpp", ".hpp", ".h", ".inc", ".cu", ".cuh")
+# Sources with comments that still have to be rewritten.
+NOT_YET = {"conformance/gossip/failure_checks.cpp", "conformance/gossip/rate_checks.cpp"}
 
 
-def problems_of(line):
+def problems_of(line, forms=FORMS):
     """What is wrong with a line of prose."""
     plain = ALLOWED.sub("", re.sub(r"`[^`]*`", "", line))
-    for pattern, form in FORMS.items():
+    for pattern, form in forms.items():
         if found := form.search(plain):
             yield f"says '{found[0]}'; write: {BANNED[pattern]}"
 
 
+def docstrings_of(text):
+    """The lines of a Python source's docstrings: (number, line)."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node) is not None:
+            yield from enumerate(node.body[0].value.value.splitlines(), node.body[0].value.lineno)
+
+
 def prose_of(name, text):
     """The lines of a file that are prose: (number, line)."""
+    if name.endswith(".py"):
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        comments = [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+        yield from sorted([*comments, *docstrings_of(text)])
+        return
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
-        if name.endswith((".h", ".hpp")):
-            if comment := re.search(r"(?:^|\s)(?://|/\*|\* ).*", line):
+        if name.endswith(CPP):
+            if comment := re.search(r"(?:^|\s)(?://|/\*).*|^\s*\* .*", line):
                 yield number, comment[0]
             continue
         fence = line.startswith("```")
@@ -63,16 +82,23 @@ def is_prose(name):
     return name.startswith("reference/") and name.endswith(".hpp") and "/detail/" not in name and not name.endswith("_test.hpp")
 
 
+def is_source(name):
+    """Whether a file's comments are held to IN_SOURCES."""
+    folder, _, file = name.partition("/")
+    return folder in ("benchmarks", "ci", "conformance", "harness", "reference") and file.endswith((*CPP, ".py")) and name not in NOT_YET
+
+
 def main(root):
-    listed = subprocess.run(["git", "ls-files", "-z", "*.md", "*.h", "*.hpp"], cwd=root, capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True)
     names = [name for name in listed.stdout.split("\0") if name] or [path.relative_to(root).as_posix() for path in root.rglob("*")]
     files, wrong = 0, 0
-    for name in sorted(filter(is_prose, names)):
-        if not (root / name).is_file():
+    for name in sorted(names):
+        if not (is_prose(name) or is_source(name)) or not (root / name).is_file():
             continue
         files += 1
+        forms = FORMS if is_prose(name) else IN_SOURCES
         for number, line in prose_of(name, (root / name).read_text(encoding="utf-8")):
-            for problem in problems_of(line):
+            for problem in problems_of(line, forms):
                 wrong += 1
                 print(f"{name}:{number}: {problem}")
     print(f"{files} files, {wrong} problems")
