@@ -381,10 +381,8 @@ static plumbline_status run_uneven(plumbline_group* group, const plumbline_uneve
   if (group->failure != NULL) return fail(group, error, PLUMBLINE_PEER_FAILED, group->failure);
   ++group->collectives;
   send_blocks(group, call, number);
-  for (int missing = group->ranks; missing > 0 && status == PLUMBLINE_OK;) {
-    int64_t left = limit_ns < 0 ? INT64_MAX : limit_ns - (now() - begin);
-    missing = error->missing_count = 0;
-    progress(context, left < 50000000 ? (int)(left / 1000000) : 1);
+  while (status == PLUMBLINE_OK) {
+    int missing = error->missing_count = 0;
     for (int member = 0; member < group->ranks; ++member) {
       const int rank = group->world[member];
       if (from[member] == NULL) from[member] = take(&context->in[rank], group->id, number);
@@ -393,8 +391,12 @@ static plumbline_status run_uneven(plumbline_group* group, const plumbline_uneve
       if (from[member] == NULL && rank != context->rank && context->socket[rank] < 0)
         status = fail(group, error, PLUMBLINE_PEER_FAILED, "a member has closed its socket");
     }
-    if (missing > 0 && left <= 0 && status == PLUMBLINE_OK)
+    if (missing == 0 || status != PLUMBLINE_OK) break;
+    int64_t left = limit_ns < 0 ? INT64_MAX : limit_ns - (now() - begin);
+    if (left <= 0)
       status = fail(group, error, PLUMBLINE_TIMEOUT, "the time limit passed");
+    else
+      progress(context, left < 50000000 ? (int)(left / 1000000) : 50);
   }
   if (status == PLUMBLINE_OK) status = finish_uneven(group, call, from, error);
   for (int member = 0; member < group->ranks; ++member) free(from[member]);
