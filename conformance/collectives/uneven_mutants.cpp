@@ -146,6 +146,17 @@ class LateIsBroken final : public Plain<LateIsBroken> {
   }
 };
 
+// As code does that takes milliseconds for something shorter.
+class GivesUpEarly final : public Plain<GivesUpEarly> {
+ public:
+  using Plain::Plain;
+
+ private:
+  void do_run_uneven(const UnevenCall& call, comm::Timeout timeout) override {
+    Plain::do_run_uneven(call, timeout ? comm::Timeout(*timeout / 10) : timeout);
+  }
+};
+
 }  // namespace
 
 std::vector<Mutant> uneven_mutants() {
@@ -176,6 +187,9 @@ std::vector<Mutant> uneven_mutants() {
       {"col.uneven_timeout_is_failure", "COLL-106", "a passed time limit of an all_to_all_v is a RuntimeFailure",
        "COL-08", "collectives.uneven.absent_member[world=3]",
        "collectives.uneven.all_to_all[lengths=irregular,world=3]", "all members come", wrap_in<LateIsBroken>},
+      {"col.uneven_gives_up_early", "COLL-106", "an all_to_all_v gives up when a tenth of its limit has passed",
+       "COL-08", "collectives.uneven.absent_member[world=3]",
+       "collectives.uneven.all_to_all[lengths=irregular,world=3]", "no limit is given", wrap_in<GivesUpEarly>},
   };
 }
 
