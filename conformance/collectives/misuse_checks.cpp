@@ -72,11 +72,13 @@ void expect_words(const std::string& message, const std::vector<std::string>& wo
   EXPECT_EQ(missing_words(without_ranks(message), words), "") << "is not in: " << message;
 }
 
-// Numbers that are neither those of ranks, nor in a list of a group's members, nor those of calls and groups.
+// Numbers that are neither those of ranks, nor in a list of a group's members, nor those of calls and groups. A list
+// after "roots" is kept.
 void expect_roots(const std::string& message) {
   static const std::regex others(
-      R"(\[[\d\s,]*\]|#\s*\d+|\b(?:call|group|operation|sequence)s?\s*(?:number|no\.?)?\s*\d+)", std::regex::icase);
-  expect_words(std::regex_replace(message, others, ""), {std::to_string(kUsualRoot), std::to_string(kOtherRoot)});
+      R"((\broots?[\s:=]*\[[\d\s,]*\])|\[[\d\s,]*\]|#\s*\d+|\b(?:call|group|operation|sequence)s?\s*(?:number|no\.?)?\s*\d+)",
+      std::regex::icase);
+  expect_words(std::regex_replace(message, others, "$1"), {std::to_string(kUsualRoot), std::to_string(kOtherRoot)});
 }
 
 // Ranks of both values. One of each will do: which others have come, a member that finds a difference may not know.
