@@ -53,6 +53,9 @@ void add_factors(ExactSteps& steps) {
   steps["no_factor"] = kept("scale a -> a dp", false);
   steps["one_rank"] = {.before = kLoss + "assign l -> a\nR a ring=15\nS a scale=1\nsgd W a",
                        .after = kLoss + "assign l -> a\nG a ring=15\nsgd W a"};
+  const std::string of_one_rank = "L l value=0.3\nassign l -> a\n";  // 0.3 is no float
+  steps["one_rank_keeps_the_value"] = {.before = of_one_rank + "R a ring=15\nS a scale=1\nsgd W a",
+                                       .after = of_one_rank + "G a ring=15\nsgd W a"};
   steps["scaled_twice"] = folded("S a\nS a scale=0.25", "L l value=0.125\n");
   steps["of_another_scope"] = {.before = kLoss + "assign l -> a\nR a\nscale a -> a scale=0.5\nsgd W a",
                                .after = kLoss + "assign l -> a\nG a\nscale a -> a scale=0.5\nsgd W a"};
@@ -261,6 +264,8 @@ void add_pairs_of_optimizers(ExactSteps& steps) {
   steps["by_way_of_an_earlier_one"] = two_optimized("S a\nS b\n", "S a\nS b\n", other_way, other_way);
   steps["into_another"] =
       two_optimized("scale b -> a dp scale=0.5\n", "scale b -> a dp scale=0.5\n", "momentum W a", "momentum W a");
+  const std::string copied = "S a\nscale a -> b dp scale=0.5\n";
+  steps["scaled_and_then_into_another"] = two_optimized(copied, copied, each, each);
   steps["shared_buffer"] = {.before = kOtherLoss + "assign l -> a\nshare_buffer a -> z\nR a\nS a\nmomentum W a"};
   steps["persistent"] = {.before = kOtherLoss + "assign l -> A\nR A\nS A\nmomentum W A",
                          .after = kOtherLoss + "assign l -> A\nG A\nS A\nmomentum W A"};

@@ -259,6 +259,8 @@ class DivisionByOptimizers {
     const auto variable = program_.variables.find(gradient);
     const bool persists = variable != program_.variables.end() && variable->second.persistable;
     const bool is_first = scaled_.insert(gradient).second;
+    if (!is_in_place)
+      for (const std::string& name : names_in(op.inputs)) spoil(name);
     if (divisor && is_in_place && is_first && !persists && !shared_.contains(gradient))
       divisors_[gradient] = *divisor;
     else
@@ -290,7 +292,7 @@ class DivisionByOptimizers {
 Program prune_without_difference(Program program) {
   if (const auto divisor = DivisionByLoss(program).divisor()) {
     for (Op& op : program.ops)
-      if (starts_backward(op)) op.attributes["value"] = as_float32(*number_of(op, "value") / *divisor);
+      if (starts_backward(op) && *divisor != 1) op.attributes["value"] = as_float32(*number_of(op, "value") / *divisor);
     remove_scales(program, [](const Op&) { return true; });
     return program;
   }
