@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <regex>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -471,8 +472,10 @@ std::string place_of(const std::string& pointer) {
   return place;
 }
 
-// Whether the words have that place, and not one within it.
-bool names_place(const std::string& words, const std::string& place) {
+// Whether the words have that place, and not one within it. A key may be written ["10"].
+bool names_place(const std::string& message, const std::string& place) {
+  static const std::regex key(R"(\[["']([^"'\]]+)["']\])");
+  const std::string words = std::regex_replace(message, key, ".$1");
   for (std::size_t at = words.find(place); at != std::string::npos; at = words.find(place, at + 1))
     if (const std::size_t end = at + place.size(); end == words.size() || (words[end] != '.' && words[end] != '['))
       return true;
