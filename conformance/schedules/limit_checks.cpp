@@ -420,7 +420,7 @@ void add_size_limit_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("documented", {"SCHED-124@5a52"},
+  add("documented", {"SCHED-124@4b35"},
       {{"of", {"plans", "judges", "lowering", "expressions", "layouts", "measured", "weights", "descriptions"}}},
       documented_limits);
   add("all_lists", {"SCHED-001@948e", "SCHED-004@effd", "SCHED-006@a8f3"}, {}, partitions_of_all_lists);
