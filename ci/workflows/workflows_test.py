@@ -68,7 +68,7 @@ def wheel_of(program, folder):
     with zipfile.ZipFile(path, "w") as archive:
         for file, text in {**files, f"{name}.dist-info/RECORD": record}.items():
             entry = zipfile.ZipInfo(file)
-            entry.external_attr = 0o755 << 16  # pip keeps what may be executed
+            entry.external_attr = 0o100755 << 16  # pip keeps executable what is a file and executable here
             archive.writestr(entry, text)
     return path
 
@@ -331,6 +331,13 @@ class Steps(unittest.TestCase):
             if "No module named check_jsonschema" in done.stderr:
                 self.skipTest("no check-jsonschema here (pip install check-jsonschema)")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a_fork_runs_nothing_on_own_machines(self):
+        jobs = safe_load((HERE / "github.yml").read_text())["jobs"]
+        own = [job for job in jobs.values() if "self-hosted" in json.dumps(job["strategy"])]
+        self.assertEqual(len(own), 2)
+        for job in own:
+            self.assertEqual(job["if"], "${{ github.event_name == 'push' || github.event.pull_request.head.repo.full_name == github.repository }}")
 
     def test_steps_of_the_samples_are_steps(self):
         known = re.findall(r"(?m)^step_(\w+)\(\)", (HERE / "steps").read_text())
