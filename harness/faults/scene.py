@@ -35,19 +35,21 @@ def module_at(path):
 
 def enter_namespaces():
     """Starts this program again where mounts, network, shared memory and processes are its own; returns where that cannot be done."""
-    if NAMESPACES in os.environ:
+    if has_namespaces():
         return
     unshare = ["unshare", "--mount", "--net", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if os.geteuid() != 0 or not shutil.which("unshare") or subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL).returncode != 0:
         return
-    prepare = 'mount --make-rprivate / && mount -t tmpfs none /dev/shm; ip link set lo up; "$@"; exit $?'
-    os.environ[NAMESPACES] = "1"
+    prepare = 'mount --make-rprivate / && mount -t tmpfs none /dev/shm || exit 3; ip link set lo up; "$@"; exit $?'
+    os.environ[NAMESPACES] = os.readlink("/proc/self/ns/pid")  # the outer one, which no process is in that has its own
     sys.stdout.flush()
     os.execvp(unshare[0], [*unshare, "sh", "-c", prepare, "sh", sys.executable, "-B", *sys.argv])
 
 
 def has_namespaces():
-    return os.environ.get(NAMESPACES) == "1"
+    """Whether processes, and so all else, are this program's own: a variable that somebody set is not enough to kill them all."""
+    outer = os.environ.get(NAMESPACES, "")
+    return outer.startswith("pid:[") and outer != os.readlink("/proc/self/ns/pid")
 
 
 @dataclass
