@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include <arpa/inet.h>
@@ -279,9 +280,19 @@ void ControlClient::send(const json& message) {
   send_line(descriptor_, message);
 }
 
-json ControlClient::next() {
+json ControlClient::next(const std::function<bool()>& progress) {
+  constexpr std::chrono::milliseconds shortest{1}, longest{64};
+  const auto has_arrived = [this] { return !commands_.empty(); };
   std::unique_lock hold(mutex_);
-  arrived_.wait(hold, [this] { return !commands_.empty(); });
+  for (auto pause = shortest; !has_arrived(); pause = std::min(2 * pause, longest)) {
+    hold.unlock();
+    const bool has_more = progress();
+    hold.lock();
+    if (has_more)
+      arrived_.wait_for(hold, pause, has_arrived);
+    else
+      arrived_.wait(hold, has_arrived);
+  }
   json command = std::move(commands_.front());
   commands_.pop_front();
   return command;

@@ -106,8 +106,9 @@ class ControlClient {
 
   /// Any thread. Throws OutOfRange for a message that is longer than the longest line.
   void send(const nlohmann::json& message);
-  /// The next command; waits for it.
-  [[nodiscard]] nlohmann::json next();
+  /// The next command. While it waits for it, it calls `progress` again and again, less often as time goes on, until
+  /// that returns false.
+  [[nodiscard]] nlohmann::json next(const std::function<bool()>& progress);
   /// With which exit status this process ends when the driver is gone: 3 until this is called.
   void end_with(int status) { status_ = status; }
 

@@ -38,6 +38,9 @@ class Backend {
     comm::Device device;
   };
   [[nodiscard]] virtual OwnDevice own_device() const { return {}; }
+  /// Called by a process that waits for its next case, while others may still be in the last one: lets messages go that
+  /// this process' finished calls have left to a later call, as MPI may do. False where the runtime leaves none.
+  [[nodiscard]] virtual bool progress() { return false; }
 };
 
 /// The factory's name in a module, and its type. Throws InvalidArgument for an unknown option or a bad value, and

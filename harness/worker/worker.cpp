@@ -167,7 +167,7 @@ class Worker {
     ::unsetenv(launch::kTokenVariable);  // no business of a subject's
     if (const int status = open(); status != 0) return status;
     for (;;) {
-      const json command = driver_->next();
+      const json command = driver_->next([this] { return host_->progress(); });
       const std::string type = command.at("type");
       if (type == "quit") return 0;
       if (type == "run") run_case(command);

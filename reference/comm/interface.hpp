@@ -14,7 +14,7 @@
 
 namespace plumbline::comm {
 
-inline constexpr std::uint64_t kInterfaceVersion = 6;
+inline constexpr std::uint64_t kInterfaceVersion = 7;
 
 namespace interface {
 
