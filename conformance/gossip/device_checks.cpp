@@ -49,13 +49,15 @@ std::uint64_t seed_of(Context& context, int round) {
 }
 
 // Fresh values in each round, of which one rank's come late: the streams of all are full when the first round is made.
+// After it all go over to another group.
 void rounds(Context& context) {
   const DeviceSeat& seat = context.device_seat();
   const std::string kind = context.parameters().text("kind");
   const auto shapes = shapes_of(context.parameters().text("types"));
   const gossip::Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const OwnStream stream(seat.runtime, seat.device.index);
-  const auto on_host = context.world().duplicate(), on_device = context.world().duplicate();
+  const auto on_host = context.world().duplicate(), on_device = context.world().duplicate(),
+             elsewhere = context.world().duplicate();
   auto options = options_of(kind);
   PushSum expected(*on_host, graph, mixing_of(kind), options);
   options.device = {seat.runtime, stream.get()};
@@ -68,6 +70,7 @@ void rounds(Context& context) {
   }
   for (int round = 0; round < kRounds; ++round) {
     if (round % context.size() == context.rank()) seat.runtime->pause(seat.device.index, kSlow, stream.get());
+    if (round == 1) tested.reconnect(*elsewhere);
     x.take(given[static_cast<std::size_t>(round)]);
     tested.mix(x.views());
     x.note();
@@ -168,6 +171,12 @@ void refuses(Context& context) {
   PushSum push_sum(context.world(), graph, {}, options);
   refuses_round<InvalidArgument>(push_sum, mixed, {"tensor 1", "cpu", name});
   EXPECT_EQ(push_sum.round(), 0) << "GOSSIP-183: something has happened";
+  // What came for a tensor lies where the tensor does.
+  const device::MemorySpace place({seat.runtime, stream.get()}, seat.device.index);
+  for (const auto& [to, from] : {std::pair{x.views()[0], host.views()[0]}, std::pair{host.views()[0], x.views()[0]}}) {
+    const std::array<gossip::Arrivals, 1> tensors{{{.x = to, .came = {from}}}};
+    expect_refused<InvalidArgument>("GOSSIP-183", [&] { gossip::mix(place, tensors, {}); }, {"cpu", name});
+  }
   PushSum without(context.world(), graph, {}, {});
   refuses_round<Unsupported>(without, x.views(), {name, "no runtime"});
   const auto of_host = std::make_unique<WireOfTheHost>(context.world().duplicate());
@@ -178,7 +187,7 @@ void refuses(Context& context) {
   refuses_round<InvalidArgument>(push_sum, host.views(), {"tensor 0", "cpu", name});
   PushSum expected(context.world(), graph, {}, {.heartbeat = 60s});
   expected.mix(right.views());
-  EXPECT_EQ(x.difference(right), "") << "GOSSIP-183: a right round behind the refusals";
+  EXPECT_EQ(x.difference(right), "") << "GOSSIP-183: a right round after the refusals";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <thread>
 
@@ -39,29 +40,71 @@ std::vector<double> own_start(Context& context, std::size_t count) {
 
 Buffer first_of(std::vector<double>& values) { return buffer_of(values); }
 
-// The graphs of "book", "round" and "convention" have the same peers in the first round.
-Graph graph_that_differs(const std::string& differs, bool is_other, int nodes) {
-  using gossip::GraphKind;
+// Books that differ in one entry of some nodes that no peer of the first round is, or in where a row ends alone.
+std::vector<std::vector<int>> book_that_differs(const std::string& differs, bool is_other, int nodes) {
   std::vector<std::vector<int>> book;
   for (int node = 0; node < nodes; ++node) {
     const int next = (node + 1) % nodes, last = (node + 2) % nodes;
-    book.push_back(is_other ? std::vector{next, next, last} : std::vector{next, last, last});
+    const bool is_one = differs == "book" || node == (differs == "row_of_first" ? 0 : nodes - 1);
+    book.push_back(is_other && is_one ? std::vector{next, next, last} : std::vector{next, last, last});
   }
-  if (differs == "book") return Graph(book, 1, gossip::Convention::plumbline, false);
+  if (differs == "ends") {
+    book[0] = is_other ? std::vector{1} : std::vector{1, 2};
+    book[1] = is_other ? std::vector{2, 2} : std::vector{2};
+  }
+  return book;
+}
+
+// Of the seeds from 0 on two that draw the same first matching.
+std::uint64_t seed_that_differs(bool is_other, int nodes) {
+  const auto first_round = [nodes](std::uint64_t seed) {
+    return Graph({.kind = gossip::GraphKind::random_matching, .nodes = nodes, .seed = seed}).sends(0);
+  };
+  std::uint64_t seed = 0;
+  if (is_other) do
+      ++seed;
+    while (first_round(seed) != first_round(0));
+  return seed;
+}
+
+// In round 3 of FairScale's books node 0 sends to node 1 by its first entry, of three, and others look at their second.
+Graph graph_of_other_lists(int nodes) {
+  std::vector<std::vector<int>> book{{1, 2, 1}};
+  for (int node = 1; node < nodes; ++node) book.push_back({(node + 1) % nodes, node - 1});
+  return Graph(book, 1, gossip::Convention::fairscale, false);
+}
+
+// All but "peers", "graph" and "lists" have the same peers in the first round.
+Graph graph_that_differs(const std::string& differs, bool is_other, int nodes) {
+  using gossip::GraphKind;
+  if (differs == "book" || differs.starts_with("row") || differs == "ends")
+    return Graph(book_that_differs(differs, is_other, nodes), 1, gossip::Convention::plumbline, false);
+  if (differs == "lists") return graph_of_other_lists(nodes);
   if (differs == "round") return Graph({.nodes = nodes});
+  if (differs == "seed")
+    return Graph({.kind = GraphKind::random_matching, .nodes = nodes, .seed = seed_that_differs(is_other, nodes)});
   const bool as_fairscale = differs == "convention" && is_other;
   return Graph({.kind = differs == "graph" && is_other ? GraphKind::complete : GraphKind::ring,
                 .nodes = nodes,
-                .peers = differs == "peers" && is_other ? 2 : 1,
+                .peers = (differs == "peers" && is_other) || differs == "second_sent" ? 2 : 1,
                 .convention = as_fairscale ? gossip::Convention::fairscale : gossip::Convention::plumbline});
 }
 
+// Shares of two rounds; another one of the first node, the last node or all, in the first round or the second.
 gossip::Mixing mixing_that_differs(const std::string& differs, bool is_other, int nodes) {
-  if (differs != "kept" && differs != "sent")
-    return live_mixing(differs == "mixing" && is_other ? "skewed" : "uniform");
-  const double kept = differs == "kept" && is_other ? 0.25 : 0.5, sent = differs == "sent" && is_other ? 0.25 : 0.5;
-  return {.kind = gossip::MixingKind::given,
-          .shares = std::vector(static_cast<std::size_t>(nodes), std::vector<gossip::Shares>{{kept, {sent}}})};
+  const bool is_given = differs == "kept" || differs.ends_with("sent") || differs.starts_with("share");
+  if (!is_given) return live_mixing(differs == "mixing" && is_other ? "skewed" : "uniform");
+  const gossip::Shares plain =
+      differs == "second_sent" ? gossip::Shares{0.5, {0.25, 0.25}} : gossip::Shares{0.5, {0.5}};
+  std::vector<std::vector<gossip::Shares>> shares(static_cast<std::size_t>(nodes), {plain, plain});
+  if (is_other)
+    for (auto& rounds : shares) {
+      if (differs == "share_of_first" && &rounds != &shares.front()) continue;
+      if (differs == "share_of_last" && &rounds != &shares.back()) continue;
+      gossip::Shares& other = differs == "share_of_later" ? rounds.back() : rounds.front();
+      (differs.ends_with("sent") ? other.sent.back() : other.kept) = 0.125;
+    }
+  return {.kind = gossip::MixingKind::given, .shares = shares};
 }
 
 // The lists that a message has, "[1, 2]", in their order.
@@ -85,6 +128,10 @@ bool has_lists(const std::string& message, const std::vector<std::vector<int>>& 
 
 // Whether a message has the peers of the node that differs, the last one, and of another node.
 bool has_both_sides(const std::string& message, const std::string& differs, int nodes) {
+  if (differs == "lists") {
+    const Graph graph = graph_of_other_lists(nodes);
+    return has_lists(message, {graph.peers(0, 3).out, graph.peers(1, 3).in});
+  }
   const std::int64_t round = differs == "round" ? 2 : 0;
   const gossip::Peers last = graph_that_differs(differs, true, nodes).peers(nodes - 1, round);
   const Graph graph = graph_that_differs(differs, false, nodes);
@@ -103,6 +150,7 @@ void unmatched(Context& context) {
                    mixing_that_differs(differs, is_other, context.size()), {.heartbeat = kShort});
   // Of two or of three distances that are taken in turn, the same as in round 0.
   if (differs == "round" && is_other) push_sum.set_round(2);
+  if (differs == "lists") push_sum.set_round(3);
   const std::vector<double> start = own_start(context, 2);
   std::vector<double> x = start;
   std::string said = "nothing was said";
@@ -122,6 +170,17 @@ void unmatched(Context& context) {
   EXPECT_EQ(push_sum.weight(), 1) << "GOSSIP-040: the weight is mixed";
 }
 
+// Values of two types, each in messages of its own.
+struct TwoTypes {
+  TwoTypes(Context& context, std::size_t count) : wide(own_start(context, count)), narrow(wide.begin(), wide.end()) {}
+  [[nodiscard]] std::array<Buffer, 2> views() {
+    return {buffer_of(wide), Buffer{narrow.data(), static_cast<std::int64_t>(narrow.size()), comm::DType::f32}};
+  }
+  friend bool operator==(const TwoTypes&, const TwoTypes&) = default;
+  std::vector<double> wide;
+  std::vector<float> narrow;
+};
+
 // One node's exchange is cut before anything is sent; the others wait.
 void interrupted(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
@@ -131,22 +190,23 @@ void interrupted(Context& context) {
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
   if (context.rank() == context.size() - 1) wire = std::make_unique<FailingWire>(std::move(wire), failing);
   PushSum undisturbed(*quiet, graph, mixing), disturbed(*wire, graph, mixing, {.heartbeat = kShort});
-  std::vector<double> smooth = own_start(context, 3), rough = smooth;
+  TwoTypes smooth(context, 3), rough(context, 3);
   int interruptions = 0;
   for (int round = 0; round < 6; ++round) {
-    undisturbed.mix(buffer_of(smooth));
+    undisturbed.mix(smooth.views());
     try {
-      disturbed.mix(buffer_of(rough));
+      disturbed.mix(rough.views());
     } catch (const RuntimeFailure&) {
       ++interruptions;
       EXPECT_TRUE(disturbed.is_interrupted()) << "GOSSIP-041";
       EXPECT_EQ(disturbed.reported_weight(), -1) << "GOSSIP-041: the weight of an interrupted round";
-      EXPECT_THROW(disturbed.mix(buffer_of(rough)), StateError) << "GOSSIP-041: a new round behind an interrupted one";
-      disturbed.retry(first_of(rough));
+      EXPECT_THROW(disturbed.mix(rough.views()), StateError) << "GOSSIP-041: a new round after an interrupted one";
+      disturbed.retry(rough.views());
     }
     EXPECT_FALSE(disturbed.is_interrupted()) << "GOSSIP-041";
-    EXPECT_EQ(rough, smooth) << "GOSSIP-041: values after round " << round;
-    EXPECT_EQ(disturbed.reported_weight(), undisturbed.weight()) << "GOSSIP-041: the weight behind round " << round;
+    EXPECT_TRUE(rough == smooth) << "GOSSIP-041: values after round " << round;
+    EXPECT_EQ(disturbed.reported_weight(), undisturbed.weight()) << "GOSSIP-041: the weight after round " << round;
+    EXPECT_THROW(disturbed.retry(rough.views()), StateError) << "GOSSIP-041: a retry of a round that was not cut";
   }
   EXPECT_EQ(interruptions, context.rank() == context.size() - 1 && context.size() > 1 ? 1 : 0) << "GOSSIP-041";
 }
@@ -157,47 +217,48 @@ void other_group(Context& context) {
   const auto mixing = live_mixing("skewed");
   const int failing = static_cast<int>(context.parameters().number("call"));
   constexpr int made = 4;
-  World expected = start_of(context, 2);
-  std::vector<double> x = expected.numerators[static_cast<std::size_t>(context.rank())];
+  TwoTypes smooth(context, 2), rough(context, 2);
   auto first = context.world().duplicate();
-  const auto second = context.world().duplicate();
+  const auto second = context.world().duplicate(), quiet = context.world().duplicate();
   comm::Communicator& group = *first;
   std::unique_ptr<comm::Communicator> wire = std::move(first);
   if (context.rank() == 0) wire = std::make_unique<FailingWire>(std::move(wire), failing);
-  PushSum push_sum(*wire, graph, mixing, {.heartbeat = kShort});
+  // A group that fails ends all waits, however long a node would wait: longer than a clock can say.
+  PushSum undisturbed(*quiet, graph, mixing),
+      push_sum(*wire, graph, mixing, {.heartbeat = std::chrono::nanoseconds::max()});
   bool is_over = false;
   for (int round = 0; round < made; ++round) {
+    undisturbed.mix(smooth.views());
     try {
-      push_sum.mix(buffer_of(x));
+      push_sum.mix(rough.views());
     } catch (const Error&) {
       if (is_over) throw;
       group.abort("a check cuts the wires");
       is_over = true;
-      push_sum.retry(*second, first_of(x));
+      push_sum.retry(*second, rough.views());
     }
-    deal_out(expected, graph, "skewed", round);
   }
-  if (!is_over) push_sum.retry(*second, first_of(x));
-  for (std::size_t i = 0; i < x.size(); ++i)
-    EXPECT_NEAR(x[i], expected.numerators[static_cast<std::size_t>(context.rank())][i], 1e-13)
-        << "GOSSIP-042: element " << i;
-  EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13) << "GOSSIP-042";
+  if (!is_over) push_sum.retry(*second, rough.views());
+  EXPECT_TRUE(rough == smooth) << "GOSSIP-042: values";
+  EXPECT_EQ(push_sum.weight(), undisturbed.weight()) << "GOSSIP-042: the weight";
+  EXPECT_EQ(push_sum.round(), undisturbed.round()) << "GOSSIP-042";
   // Where nobody says what has come, nothing may be sent twice.
   PushSum unconfirmed(*second, graph, mixing, {.confirms = false});
-  EXPECT_THROW(unconfirmed.retry(context.world(), first_of(x)), StateError) << "GOSSIP-042: without confirmations";
+  EXPECT_THROW(unconfirmed.retry(context.world(), rough.views()), StateError) << "GOSSIP-042: without confirmations";
 }
 
-// The comparison of all nodes is cut on one of them: before one of its calls, or because the node is not there yet when
-// the group fails. It is made again, and so is the round.
+// The comparison of all nodes is cut on one of them: before one of its calls; after one, where others may be done, and
+// all go over to another group; or because the node is not there yet when the group fails. It is made again, and so is
+// the round.
 void comparison_cut(Context& context) {
   const std::string cut = context.parameters().text("cut");
-  const bool is_cut = context.rank() == context.size() - 1 && cut != "no";
+  const bool is_cut = context.rank() == context.size() - 1 && cut != "no", when_made = cut.ends_with("_made");
   const Graph graph = live_graph("hub", context.size());
   const auto quiet = context.world().duplicate(), second = context.world().duplicate();
   auto first = context.world().duplicate();
   comm::Communicator& group = *first;
   std::unique_ptr<comm::Communicator> wire = std::move(first);
-  if (is_cut && cut != "late") wire = std::make_unique<FailingCall>(std::move(wire), std::stoi(cut));
+  if (is_cut && cut != "late") wire = std::make_unique<FailingCall>(std::move(wire), std::stoi(cut), when_made);
   constexpr auto patience = std::chrono::seconds(10);
   PushSum undisturbed(*quiet, graph), disturbed(*wire, graph, {}, {.heartbeat = patience});
   std::vector<double> smooth = own_start(context, 3), rough = smooth;
@@ -209,34 +270,45 @@ void comparison_cut(Context& context) {
     undisturbed.mix(buffer_of(smooth));
     disturbed.retry(*second, first_of(rough));
     if (is_cut) disturbed.mix(buffer_of(rough));
-    EXPECT_EQ(rough, smooth) << "GOSSIP-184: values behind the first round";
+    EXPECT_EQ(rough, smooth) << "GOSSIP-184: values after the first round";
   }
+  bool is_over = false;
   for (int round = 0; round < 3; ++round) {
     undisturbed.mix(buffer_of(smooth));
     try {
       disturbed.mix(buffer_of(rough));
-    } catch (const RuntimeFailure&) {
-      EXPECT_TRUE(is_cut) << "GOSSIP-184";
-      disturbed.retry(first_of(rough));
+    } catch (const Error&) {
+      EXPECT_TRUE(is_cut || when_made) << "GOSSIP-184";
+      if (is_over) throw;
+      is_over = true;
+      if (when_made) {
+        group.abort("a check cuts the wires");
+        disturbed.retry(*second, first_of(rough));
+      } else {
+        disturbed.retry(first_of(rough));
+      }
     }
     EXPECT_EQ(rough, smooth) << "GOSSIP-184: values after round " << round;
   }
+  if (when_made && !is_over) disturbed.retry(*second, first_of(rough));
 }
 
 // A heartbeat time, and the longest that a node may need on a machine that does other things as well.
 constexpr auto kHalf = std::chrono::milliseconds(500);
 constexpr auto kHalfAndDelays = std::chrono::seconds(5);
 
-// Node 0 stops before round 3; the others go on until they notice it, in that round or in a later one.
-void heartbeat(Context& context) {
+// Node 0 stops before round 3, or fails the group; the others go on until they notice it, in that round or in a later
+// one.
+void stopped_peer(Context& context, bool fails) {
   EXPECT_EQ(gossip::PushSumOptions().heartbeat, std::chrono::seconds(300)) << "GOSSIP-043: the default";
   const auto own = context.world().duplicate();
   if (context.rank() == 0) {
+    if (fails) own->abort("a check stops a node");
     context.world().barrier();
     return;
   }
   const Graph graph = live_graph("n-peer-exponential", context.size());
-  PushSum push_sum(*own, graph, {}, {.heartbeat = kHalf, .verifies = false});
+  PushSum push_sum(*own, graph, {}, {.heartbeat = fails ? kLong : kHalf, .verifies = false});
   constexpr std::int64_t first = 3;
   push_sum.set_round(first);
   std::vector<double> x = own_start(context, 2);
@@ -259,11 +331,14 @@ void heartbeat(Context& context) {
   context.world().barrier();
 }
 
+void heartbeat(Context& context) { stopped_peer(context, false); }
+void failed_peer(Context& context) { stopped_peer(context, true); }
+
 // Large values are mixed piece by piece while they come, where nothing is confirmed. Cut among them, some are mixed.
 void pieces(Context& context) {
   const bool large = context.parameters().text("values") == "large";
   PushSum push_sum(context.world(), live_graph("ring", context.size()), {}, {.heartbeat = kShort, .confirms = false});
-  // Four pieces are received ahead and as many sent before the first one is mixed; behind twelve starts it is, and the
+  // Four pieces are received ahead and as many sent before the first one is mixed; after twelve starts it is, and the
   // last one of ten is not.
   FailingWire wire(context.world().duplicate(), large ? 12 : 0);
   PushSum cut(wire, live_graph("ring", context.size()), {},
@@ -360,6 +435,63 @@ void unconfirmed(Context& context) {
   }
 }
 
+// Rows whose first entry is the node itself.
+Graph graph_of_own_entries(int nodes) {
+  std::vector<std::vector<int>> rows;
+  for (int node = 0; node < nodes; ++node) rows.push_back({(node + 1) % nodes, node});
+  return Graph(rows, 1, gossip::Convention::fairscale, false);
+}
+
+// Mixing weights that some node lacks, for the peers that it has.
+void unfit_weights(const Graph& graph) {
+  const auto nodes = static_cast<std::size_t>(graph.nodes());
+  const auto expect_rejected = [&](const std::vector<std::vector<gossip::Shares>>& shares, std::size_t node) {
+    EXPECT_THROW((void)gossip::shares_of(graph, {gossip::MixingKind::given, shares}, static_cast<int>(node), 0),
+                 InvalidArgument)
+        << "GOSSIP-115: weights of node " << node;
+  };
+  const std::vector<gossip::Shares> right{{0.5, {0.5}}};
+  for (std::size_t given = 0; given < nodes; ++given)
+    for (std::size_t node = given; node < nodes; ++node) expect_rejected({given, right}, node);
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  for (const std::vector<gossip::Shares>& wrong : std::vector<std::vector<gossip::Shares>>{
+           {}, {{0.5, {}}}, {{0.5, {0.25, 0.25}}}, {{0.0, {1.0}}}, {{-0.5, {1.5}}}, {{none, {0.5}}}}) {
+    std::vector<std::vector<gossip::Shares>> shares(nodes, right);
+    shares.back() = wrong;
+    expect_rejected(shares, nodes - 1);
+    EXPECT_EQ(gossip::shares_of(graph, {gossip::MixingKind::given, shares}, 0, 9), right.front()) << "GOSSIP-115";
+  }
+}
+
+// What does not fit a push-sum is rejected, and its next round is as if nothing had been.
+void unfit(Context& context) {
+  const int nodes = context.size();
+  const Graph graph = live_graph("n-peer-exponential", nodes);
+  EXPECT_THROW(PushSum(context.world(), live_graph("ring", nodes + 1)), InvalidArgument) << "GOSSIP-115: the size";
+  EXPECT_THROW(PushSum(context.world(), live_graph("ring", nodes - 1)), InvalidArgument) << "GOSSIP-115: the size";
+  EXPECT_THROW(PushSum(context.world(), graph_of_own_entries(nodes)), InvalidArgument) << "GOSSIP-115: an own entry";
+  unfit_weights(graph);
+  const auto quiet = context.world().duplicate();
+  PushSum push_sum(context.world(), graph), undisturbed(*quiet, graph);
+  TwoTypes x(context, 3), smooth(context, 3);
+  push_sum.mix(x.views());
+  undisturbed.mix(smooth.views());
+  const auto [wide, narrow] = x.views();
+  for (const std::vector<Buffer>& list :
+       std::vector<std::vector<Buffer>>{{}, {wide}, {narrow}, {narrow, wide}, {wide, wide}, {wide, narrow, narrow}})
+    EXPECT_THROW(push_sum.mix(list), InvalidArgument) << "GOSSIP-115: a list of " << list.size();
+  EXPECT_THROW(push_sum.set_round(-1), OutOfRange) << "GOSSIP-115";
+  std::vector<int> turned;
+  for (int rank = 0; rank < nodes; ++rank) turned.push_back((rank + 1) % nodes);
+  const int own = context.rank();
+  for (const auto& group : {context.world().create_group({&own, 1}), context.world().create_group(turned)})
+    EXPECT_THROW(push_sum.reconnect(*group), InvalidArgument) << "GOSSIP-115: a group of " << group->size();
+  push_sum.mix(x.views());
+  undisturbed.mix(smooth.views());
+  EXPECT_TRUE(x == smooth) << "GOSSIP-115: values";
+  EXPECT_EQ(push_sum.round(), undisturbed.round()) << "GOSSIP-115";
+}
+
 // ---- the thread ----
 
 void beside_the_caller(Context& context) {
@@ -371,13 +503,14 @@ void beside_the_caller(Context& context) {
   const auto rank = static_cast<std::size_t>(context.rank());
   std::vector<double> values = expected.numerators[rank];
   const std::array<Buffer, 1> x{buffer_of(values)};
-  const auto compare = [&](int round) {
+  const auto compare_with = [&](const GossipThread& one, int round) {
     deal_out(expected, graph, context.parameters().text("mixing"), round);
     for (std::size_t i = 0; i < values.size(); ++i)
       EXPECT_NEAR(values[i], expected.numerators[rank][i], 1e-13)
-          << "GOSSIP-044: element " << i << " behind round " << round;
-    EXPECT_NEAR(thread.weight(), expected.weights[rank], 1e-13) << "GOSSIP-044: the weight behind round " << round;
+          << "GOSSIP-044: element " << i << " after round " << round;
+    EXPECT_NEAR(one.weight(), expected.weights[rank], 1e-13) << "GOSSIP-044: the weight after round " << round;
   };
+  const auto compare = [&](int round) { compare_with(thread, round); };
   for (int round = 0; round < 4; ++round) {
     EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::nothing) << "GOSSIP-044: nothing is under way";
     EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-044";
@@ -396,6 +529,17 @@ void beside_the_caller(Context& context) {
   EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-044: training goes on";
   EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::mixed) << "GOSSIP-044";
   compare(5);
+  EXPECT_FALSE(thread.is_gossiping()) << "GOSSIP-044";
+  // Another thread goes on where the first one was.
+  GossipThread second(context.world().duplicate(), graph, mixing);
+  second.set_round(thread.round());
+  second.set_weight(thread.weight());
+  for (int round = 6; round < 8; ++round) {
+    EXPECT_EQ(second.round(), graph.round_after(round)) << "GOSSIP-044";
+    EXPECT_TRUE(second.hand_over(x)) << "GOSSIP-044";
+    EXPECT_EQ(second.collect(x, true), GossipThread::Collected::mixed) << "GOSSIP-044";
+    compare_with(second, round);
+  }
 }
 
 // The caller goes on writing while its values are on the way: what a peer gets is what was handed over.
@@ -407,6 +551,7 @@ void one_version(Context& context) {
   std::vector<double> values(count, 1.0 + context.rank());
   const std::array<Buffer, 1> x{buffer_of(values)};
   EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-045";
+  EXPECT_EQ(thread.collect(x, false), GossipThread::Collected::not_yet) << "GOSSIP-045: nothing has come";
   std::fill(values.begin(), values.begin() + count / 2, 100.0);
   gate.open();
   EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::mixed) << "GOSSIP-045";
@@ -414,6 +559,29 @@ void one_version(Context& context) {
   EXPECT_EQ(values.front(), (100.0 + 1.0 + peer) / 2) << "GOSSIP-045: the first element, of version " << 1 + peer;
   EXPECT_EQ(values.back(), (1.0 + context.rank() + 1.0 + peer) / 2)
       << "GOSSIP-045: the last element, of version " << 1 + peer;
+}
+
+// Weight and round are another between hand-over and collection.
+void under_way(Context& context) {
+  Gate gate;
+  GossipThread thread(std::make_unique<GatedWire>(context.world().duplicate(), gate), live_graph("hub", context.size()),
+                      {}, {.verifies = false});
+  std::vector<double> values = own_start(context, 2);
+  const std::array<Buffer, 1> x{buffer_of(values)};
+  thread.set_round(0);
+  thread.set_weight(1);
+  EXPECT_EQ(thread.weight(), 1) << "GOSSIP-116";
+  EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-116";
+  EXPECT_THROW((void)thread.weight(), StateError) << "GOSSIP-116";
+  EXPECT_THROW(thread.set_weight(7), StateError) << "GOSSIP-116";
+  EXPECT_THROW((void)thread.round(), StateError) << "GOSSIP-116";
+  EXPECT_THROW(thread.set_round(7), StateError) << "GOSSIP-116";
+  gate.open();
+  EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::mixed) << "GOSSIP-116";
+  World expected = start_of(context, 2);
+  deal_out(expected, live_graph("hub", context.size()), "uniform", 0);
+  EXPECT_NEAR(thread.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13) << "GOSSIP-116";
+  EXPECT_EQ(thread.round(), 1) << "GOSSIP-116";
 }
 
 void thread_interrupted(Context& context) {
@@ -569,23 +737,32 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   const suite::Axis mixing{"mixing", {"uniform", "skewed"}};
   const suite::Axis graphs{"graph", {"n-peer-exponential", "ring", "hub"}};
   add("failure.unmatched", "GOSSIP-040@3c50",
-      {{"differs", {"nothing", "peers", "graph", "book", "round", "convention", "mixing", "kept", "sent"}}}, unmatched,
-      {3, 4}, {}, true);
-  add("failure.interrupted", "GOSSIP-041@5bac", {graphs, mixing, {"exchange", {"0", "2", "5"}}}, interrupted,
-      {2, 3, 4});
+      {{"differs",
+        {"nothing", "peers", "graph", "book", "row_of_first", "row_of_last", "ends", "lists", "round", "seed",
+         "convention", "mixing", "kept", "sent", "second_sent", "share_of_first", "share_of_last", "share_of_later"}}},
+      unmatched, {3, 4}, {}, true);
+  const suite::Axis with_fairscale{"graph", {"n-peer-exponential", "ring", "hub", "fairscale-hub"}};
+  add("failure.interrupted", "GOSSIP-041@5bac", {with_fairscale, mixing, {"exchange", {"0", "1", "2", "3", "9"}}},
+      interrupted, {2, 3, 4});
   add("failure.other_group", "GOSSIP-042@2e01",
-      {{"graph", {"n-peer-exponential", "hub"}}, {"call", {"0", "1", "2", "3", "4", "5", "9"}}}, other_group,
-      {2, 3, 4, 5}, {Capability::failure_detection}, true);
-  add("failure.comparison_cut", "GOSSIP-184@23cc", {{"cut", {"no", "0", "1", "late"}}}, comparison_cut, {2, 3, 4},
-      {Capability::failure_detection}, true);
+      {{"graph", {"n-peer-exponential", "hub", "chords", "fairscale-hub"}},
+       {"call", {"0", "1", "2", "3", "4", "5", "7", "10", "99"}}},
+      other_group, {2, 3, 4, 5}, {Capability::failure_detection}, true);
+  add("failure.comparison_cut", "GOSSIP-184@23cc", {{"cut", {"no", "0", "1", "0_made", "1_made", "late"}}},
+      comparison_cut, {2, 3, 4}, {Capability::failure_detection}, true);
   add("failure.heartbeat", "GOSSIP-043@95ce", {}, heartbeat, {2, 3, 4}, {Capability::wait_timeout}, true);
+  add("failure.failed_peer", "GOSSIP-043@95ce", {}, failed_peer, {2, 3, 4}, {Capability::failure_detection}, true);
   add("thread.beside", "GOSSIP-044@ad3c", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside_the_caller,
       {1, 2, 3, 4}, {Capability::thread_multiple});
   add("thread.one_version", "GOSSIP-045@9dd5", {}, one_version, {2, 3}, {Capability::thread_multiple});
   add("thread.interrupted", "GOSSIP-046@fd87", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
+  add("thread.under_way", "GOSSIP-116@9cdc", {}, under_way, {2, 3}, {Capability::thread_multiple});
+  add("failure.unfit", "GOSSIP-115@c69d", {}, unfit, {2, 3, 4});
   add("failure.pieces", "GOSSIP-049@a98b", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);
   add("failure.confirmed_pieces", "GOSSIP-203@2085",
-      {{"graph", {"n-peer-exponential", "hub"}}, {"again", {"here", "elsewhere"}}, {"call", {"2", "7", "13", "999"}}},
+      {{"graph", {"n-peer-exponential", "hub", "complete"}},
+       {"again", {"here", "elsewhere"}},
+       {"call", {"2", "5", "7", "9", "13", "999"}}},
       confirmed_pieces, {2, 3, 4}, {Capability::failure_detection}, true);
   add("failure.unconfirmed", "GOSSIP-203@2085", {{"node", {"mute", "talking"}}}, unconfirmed, {2, 3, 4}, {}, true);
   add("thread.pauses", "GOSSIP-110@d1c6", {{"wire", {"cut", "whole"}}}, thread_pauses, {2, 3},

@@ -8,16 +8,24 @@ using gossip::Graph;
 using gossip::Mixing;
 using gossip::MixingKind;
 
+Graph hub_graph(int nodes, gossip::Convention convention) {
+  std::vector<std::vector<int>> rows(static_cast<std::size_t>(nodes));
+  for (int node = 0; node < nodes && nodes > 1; ++node)
+    rows[static_cast<std::size_t>(node)] = {node == 0 ? 1 : 0, (node + 1) % nodes};
+  return Graph(std::move(rows), nodes > 1 ? 1 : 0, convention, false);
+}
+
 Graph live_graph(const std::string& name, int nodes) {
-  if (name == "hub" || name == "chords") {
+  if (name == "hub") return hub_graph(nodes, gossip::Convention::plumbline);
+  if (name == "fairscale-hub") return hub_graph(nodes, gossip::Convention::fairscale);
+  if (name == "chords") {
     std::vector<std::vector<int>> rows(static_cast<std::size_t>(nodes));
     for (int node = 0; node < nodes && nodes > 1; ++node) {
       auto& row = rows[static_cast<std::size_t>(node)];
-      const int next = (node + 1) % nodes;
-      row = name == "hub" ? std::vector{node == 0 ? 1 : 0, next} : std::vector{next};
-      if (name == "chords" && node % 2 == 1 && nodes > 2) row.push_back((node + 2) % nodes);
+      row = {(node + 1) % nodes};
+      if (node % 2 == 1 && nodes > 2) row.push_back((node + 2) % nodes);
     }
-    return Graph(std::move(rows), name == "hub" && nodes > 1 ? 1 : 0, gossip::Convention::plumbline, false);
+    return Graph(std::move(rows), 0, gossip::Convention::plumbline, false);
   }
   return Graph({.kind = gossip::parse_graph_kind(name).value(), .nodes = nodes});
 }

@@ -9,8 +9,10 @@
 
 namespace plumbline::conformance {
 
-/// Graphs and mixings that a case names. "hub": directed, turns, all send to node 0 in every other round; "chords":
-/// directed and static, node i sends to as many others as its number, two at most.
+/// Directed, turns, all send to node 0 in every other round.
+[[nodiscard]] gossip::Graph hub_graph(int nodes, gossip::Convention convention);
+/// Graphs and mixings that a case names. "hub" and "fairscale-hub": hub_graph(); "chords": directed and static, node i
+/// sends to one other if its number is even, else to two.
 [[nodiscard]] gossip::Graph live_graph(const std::string& name, int nodes);
 [[nodiscard]] gossip::Mixing live_mixing(const std::string& name);
 [[nodiscard]] inline comm::Buffer buffer_of(std::vector<double>& values) {

@@ -70,11 +70,11 @@ void equals_messages(Context& context) {
   for (int round = 0; round < 4; ++round) {
     by_messages.mix(x);
     by_any.mix(y);
-    EXPECT_EQ(by_any.weight(), by_messages.weight()) << "GOSSIP-200: the weight behind round " << round;
+    EXPECT_EQ(by_any.weight(), by_messages.weight()) << "GOSSIP-200: the weight after round " << round;
     EXPECT_EQ(by_any.round(), by_messages.round()) << "GOSSIP-200";
     EXPECT_TRUE(met.bytes == messages.bytes)
-        << "GOSSIP-200: element " << first_difference(met, messages) << " behind round " << round;
-    EXPECT_TRUE(met_single.bytes == single.bytes) << "GOSSIP-200: the single element behind round " << round;
+        << "GOSSIP-200: element " << first_difference(met, messages) << " after round " << round;
+    EXPECT_TRUE(met_single.bytes == single.bytes) << "GOSSIP-200: the single element after round " << round;
   }
 }
 
@@ -92,7 +92,9 @@ void cut(Context& context) {
   const auto mixing = live_mixing(context.parameters().text("mixing"));
   auto first = context.world().duplicate();
   auto second = context.world().duplicate();
-  if (context.parameters().text("again") == "by_messages") second = std::make_unique<WireOfMessages>(std::move(second));
+  const std::string& again = context.parameters().text("again");
+  if (again == "by_messages" || (again == "by_messages_of_one" && context.rank() == 0))
+    second = std::make_unique<WireOfMessages>(std::move(second));
   const auto quiet = context.world().duplicate();
   const bool is_whole = first->pair_exchanges() != nullptr && meets_one(graph, context.rank(), graph.round_after(1));
   PushSum undisturbed(*quiet, graph, mixing, {.heartbeat = kPatience});
@@ -123,16 +125,18 @@ void cut(Context& context) {
   EXPECT_EQ(disturbed.reported_weight(), undisturbed.weight()) << "GOSSIP-201: the weight";
 }
 
-// Node 0's wire, or nobody's, lets nothing through but messages. If it is node 0's, no node exchanges in place, and the
+// One node's wire, or nobody's, lets nothing through but messages. If one's does, no node exchanges in place, and the
 // values are those of nodes that do.
 void some_alone(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
-  const bool is_alone = context.parameters().text("wire") == "of_one";
+  const std::string& alone = context.parameters().text("wire");
+  const bool is_alone = alone != "of_nobody";
   const auto quiet = context.world().duplicate();
   auto counting = std::make_unique<CountingExchanges>(context.world().duplicate());
   const CountingExchanges& counted = *counting;
   std::unique_ptr<comm::Communicator> wire = std::move(counting);
-  if (is_alone && context.rank() == 0) wire = std::make_unique<WireOfMessages>(std::move(wire));
+  if (is_alone && context.rank() == (alone == "of_first" ? 0 : context.size() - 1))
+    wire = std::make_unique<WireOfMessages>(std::move(wire));
   PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kPatience});
   PushSum unchanged(*quiet, graph, live_mixing("skewed"), {.heartbeat = kPatience});
   World expected = start_of(context, 2);
@@ -144,7 +148,7 @@ void some_alone(Context& context) {
     deal_out(expected, graph, "skewed", round);
     for (std::size_t i = 0; i < x.size(); ++i)
       EXPECT_NEAR(x[i], expected.numerators[static_cast<std::size_t>(context.rank())][i], 1e-13)
-          << "GOSSIP-202: element " << i << " behind round " << round;
+          << "GOSSIP-202: element " << i << " after round " << round;
   }
   if (is_alone) {
     EXPECT_EQ(counted.exchanges, 0) << "GOSSIP-202: exchanges in place beside a node of messages only";
@@ -168,7 +172,7 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
              .verifies = {"GOSSIP-201@7efb"},
              .axes = {{"graph", {"n-peer-exponential", "hub"}},
                       mixing,
-                      {"again", {"alike", "by_messages"}},
+                      {"again", {"alike", "by_messages", "by_messages_of_one"}},
                       suite::worlds({2, 4, 6})},
              .needs = {Capability::failure_detection},
              .spoils_group = true,
@@ -176,7 +180,7 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
   suite.add({.id = "gossip.meeting.some_alone",
              .verifies = {"GOSSIP-202@a909"},
              .axes = {{"graph", {"n-peer-exponential", "random-matching"}},
-                      {"wire", {"of_one", "of_nobody"}},
+                      {"wire", {"of_first", "of_last", "of_nobody"}},
                       suite::worlds({2, 4, 6})},
              .spoils_group = true,
              .body = some_alone});

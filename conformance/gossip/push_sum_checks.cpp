@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -44,9 +45,9 @@ void mass(Context& context) {
     double weights = 0;
     for (const double weight : now.weights) {
       weights += weight;
-      EXPECT_GT(weight, 0) << "GOSSIP-030: a weight behind round " << round;
+      EXPECT_GT(weight, 0) << "GOSSIP-030: a weight after round " << round;
     }
-    EXPECT_NEAR(weights, nodes, 1e-12 * nodes) << "GOSSIP-030: the sum of weights behind round " << round;
+    EXPECT_NEAR(weights, nodes, 1e-12 * nodes) << "GOSSIP-030: the sum of weights after round " << round;
     for (std::size_t i = 0; i < 3; ++i)
       EXPECT_NEAR(mean_of(now, i), mean_of(start, i), 1e-12) << "GOSSIP-030: the sum of values after round " << round;
   }
@@ -64,9 +65,9 @@ void push_sum_rounds(Context& context) {
     push_sum.mix(buffer_of(x));
     deal_out(expected, graph, mixing, round);
     for (std::size_t i = 0; i < x.size(); ++i)
-      EXPECT_NEAR(x[i], mine(expected, context)[i], 1e-13) << "GOSSIP-031: element " << i << " behind round " << round;
+      EXPECT_NEAR(x[i], mine(expected, context)[i], 1e-13) << "GOSSIP-031: element " << i << " after round " << round;
     EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13)
-        << "GOSSIP-031: the weight behind round " << round;
+        << "GOSSIP-031: the weight after round " << round;
   }
 }
 
@@ -176,10 +177,10 @@ void types(Context& context) {
 void two_types(Context& context) {
   const bool as_fairscale = context.parameters().text("convention") == "fairscale";
   const int nodes = context.size();
-  std::vector<std::vector<int>> rows(static_cast<std::size_t>(nodes));
-  for (int node = 0; node < nodes; ++node)
-    rows[static_cast<std::size_t>(node)] = {node == 0 ? 1 : 0, (node + 1) % nodes};
-  const Graph graph(rows, 1, as_fairscale ? gossip::Convention::fairscale : gossip::Convention::plumbline, false);
+  const auto convention = as_fairscale ? gossip::Convention::fairscale : gossip::Convention::plumbline;
+  const Graph graph = context.parameters().text("graph") == "hub"
+                          ? hub_graph(nodes, convention)
+                          : Graph({.nodes = nodes, .peers = 1, .convention = convention});
   PushSum push_sum(context.world(), graph, {}, {.heartbeat = kRoundPatience});
   World first = start_of(context, 3), second = first;
   std::vector<double> wide = mine(first, context);
@@ -192,10 +193,10 @@ void two_types(Context& context) {
     deal_out(first, graph, "uniform", as_fairscale ? std::max(0, 2 * mixed - 1) : mixed);
     deal_out(second, graph, "uniform", as_fairscale ? 2 * mixed : mixed);
     for (std::size_t i = 0; i < wide.size(); ++i) {
-      EXPECT_NEAR(wide[i], first.numerators[rank][i], close) << "GOSSIP-038: f64 behind mix " << mixed;
-      EXPECT_NEAR(narrow.at(i), second.numerators[rank][i], close) << "GOSSIP-038: f32 behind mix " << mixed;
+      EXPECT_NEAR(wide[i], first.numerators[rank][i], close) << "GOSSIP-038: f64 after mix " << mixed;
+      EXPECT_NEAR(narrow.at(i), second.numerators[rank][i], close) << "GOSSIP-038: f32 after mix " << mixed;
     }
-    EXPECT_NEAR(push_sum.weight(), second.weights[rank], close) << "GOSSIP-038: the weight behind mix " << mixed;
+    EXPECT_NEAR(push_sum.weight(), second.weights[rank], close) << "GOSSIP-038: the weight after mix " << mixed;
   }
 }
 
@@ -208,7 +209,7 @@ void turns_of_sides(Context& context) {
                    {.algorithm = pulls ? gossip::Algorithm::push_pull : gossip::Algorithm::push_sum,
                     .heartbeat = kRoundPatience,
                     .confirms = false});
-  std::vector<double> x(3, 1.0);
+  std::vector<double> x(context.parameters().text("values") == "many" ? 20'000 : 3, 1.0);
   for (int round = 0; round < 3; ++round) push_sum.mix(buffer_of(x));
   using comm::Operation;
   std::vector<std::vector<Operation>> expected;
@@ -223,33 +224,68 @@ void turns_of_sides(Context& context) {
   EXPECT_EQ(wire.starts, expected) << "GOSSIP-039";
 }
 
-void messages(Context& context) {
+// What a node sent, beside what it had to.
+struct Traffic {
+  std::int64_t numbers = 0, bytes = 0, messages = 0;
+};
+Traffic traffic_of(const CountingWire& wire) {
+  Traffic traffic;
+  for (const CountingWire::Sent& sent : wire.sent) {
+    traffic.numbers += sent.dtype == DType::f64 ? sent.count : 0;
+    traffic.bytes += sent.count * static_cast<std::int64_t>(size_of(sent.dtype));
+    ++traffic.messages;
+  }
+  return traffic;
+}
+
+// Rounds of tensors of these lengths, which are one message where they are short or fused.
+void count_messages(Context& context, const std::vector<std::size_t>& lengths, const PushSumOptions& options) {
   const std::string mixing = context.parameters().text("mixing");
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   CountingWire wire(context.world().duplicate());
-  const bool confirms = context.parameters().text("confirms") == "yes";
-  PushSum push_sum(wire, graph, live_mixing(mixing), {.heartbeat = kRoundPatience, .confirms = confirms});
-  std::vector<double> x(5, 1.0);
-  constexpr int made = 4;
-  std::size_t values = 0, weights = 0;
-  std::int64_t bytes = 0;
-  for (int round = 0; round < made; ++round) {
-    bytes += push_sum.bytes_per_round(5, DType::f64);
-    push_sum.mix(buffer_of(x));
+  PushSum push_sum(wire, graph, live_mixing(mixing), options);
+  std::vector<std::vector<double>> values;
+  std::vector<Buffer> x;
+  for (const std::size_t length : lengths) values.emplace_back(length, 1.0);
+  for (auto& tensor : values) x.push_back(buffer_of(tensor));
+  const std::int64_t elements = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  const bool has_weight = mixing == "skewed" || !graph.is_regular(), is_one = options.fuse || elements < 1000;
+  Traffic expected;
+  int collectives = 0;
+  for (int round = 0; round < 4; ++round) {
     const gossip::Peers peers = graph.peers(context.rank(), graph.round_after(round));
-    values += peers.out.size();
-    weights += mixing == "skewed" || !graph.is_regular() ? peers.out.size() : 0;
+    const auto out = std::ssize(peers.out), in = std::ssize(peers.in);
+    expected.numbers += out * (elements + (has_weight ? 1 : 0));
+    expected.bytes += push_sum.bytes_per_round(elements, DType::f64);
+    expected.messages += out * (has_weight ? 2 : 1) + (options.confirms ? in : 0);
+    push_sum.mix(x);
+    if (round == 0) collectives = wire.collectives;
   }
-  std::size_t sent_values = 0, sent_weights = 0;
-  std::int64_t sent_bytes = 0;
-  for (const CountingWire::Sent& sent : wire.sent) {
-    sent_values += sent.dtype == DType::f64 && sent.count == 5 ? 1 : 0;
-    sent_weights += sent.dtype == DType::f64 && sent.count == 1 ? 1 : 0;
-    sent_bytes += sent.count * static_cast<std::int64_t>(size_of(sent.dtype));
+  const Traffic sent = traffic_of(wire);
+  EXPECT_EQ(sent.numbers, expected.numbers) << "GOSSIP-035: values and weights of rounds of " << elements;
+  EXPECT_EQ(sent.bytes, expected.bytes) << "GOSSIP-035: bytes of rounds of " << elements;
+  if (is_one) {
+    EXPECT_EQ(sent.messages, expected.messages) << "GOSSIP-035: messages of rounds of " << elements;
   }
-  EXPECT_EQ(sent_values, values) << "GOSSIP-035: messages with values";
-  EXPECT_EQ(sent_weights, weights) << "GOSSIP-035: messages with a weight";
-  EXPECT_EQ(sent_bytes, bytes) << "GOSSIP-035: bytes";
+  if (!options.confirms) {
+    EXPECT_EQ(sent.bytes, 8 * sent.numbers) << "GOSSIP-035: bytes beside values and weights";
+  }
+  EXPECT_EQ(wire.collectives, collectives) << "GOSSIP-035: other calls after the first round";
+  if (!options.verifies) {
+    EXPECT_EQ(collectives, 0) << "GOSSIP-035: calls that compare";
+  }
+}
+
+// None, a few, and a piece of a large tensor or one more or less.
+void messages(Context& context) {
+  PushSumOptions options{.heartbeat = kRoundPatience, .confirms = context.parameters().text("confirms") == "yes"};
+  for (const std::size_t length : std::initializer_list<std::size_t>{0, 1, 5, 8191, 8192, 8193, 30'000})
+    count_messages(context, {length}, options);
+  options.verifies = false;
+  count_messages(context, {5}, options);
+  options.fuse = true;
+  count_messages(context, {5, 0, 20'000}, options);
+  count_messages(context, {8193}, options);
 }
 
 // Messages come late, and overtake each other: no mass is lost, and none is taken for another.
@@ -268,9 +304,9 @@ void out_of_order(Context& context) {
   for (int round = 0; round < 8; ++round) {
     push_sum.mix(buffer_of(x));
     deal_out(expected, graph, "skewed", round);
-    EXPECT_NEAR(x[0], mine(expected, context)[0], 1e-13) << "GOSSIP-111: behind round " << round;
+    EXPECT_NEAR(x[0], mine(expected, context)[0], 1e-13) << "GOSSIP-111: after round " << round;
     EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13)
-        << "GOSSIP-111: the weight behind round " << round;
+        << "GOSSIP-111: the weight after round " << round;
   }
   const World end = gathered(context.world(), x, push_sum.weight());
   double sum = 0, weights = 0;
@@ -297,12 +333,19 @@ void rotation(Context& context) {
       second.set_weight(first.weight());
       push_sum = &second;
     }
+    if (kind == "set" && step == 4 && graph.is_dynamic()) first.set_round(mixed += 5);
+    EXPECT_EQ(push_sum->round(), graph.round_after(mixed)) << "GOSSIP-036: before mix " << mixed;
     push_sum->mix(buffer_of(x));
     deal_out(expected, graph, "uniform", mixed++);
     for (std::size_t i = 0; i < x.size(); ++i)
-      EXPECT_NEAR(x[i], mine(expected, context)[i], 1e-13) << "GOSSIP-036: element " << i << " behind mix " << mixed;
+      EXPECT_NEAR(x[i], mine(expected, context)[i], 1e-13) << "GOSSIP-036: element " << i << " after mix " << mixed;
   }
   EXPECT_NEAR(push_sum->weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13) << "GOSSIP-036";
+  // A mix of no tensors turns the graph as well, and keeps the weight.
+  PushSum none(context.world(), graph, {}, {.heartbeat = kRoundPatience});
+  none.mix(std::span<const Buffer>());
+  EXPECT_EQ(none.round(), graph.round_after(1)) << "GOSSIP-036: after a mix of no tensors";
+  EXPECT_EQ(none.weight(), 1) << "GOSSIP-036: the weight after a mix of no tensors";
 }
 
 void exact(Context& context) {
@@ -315,7 +358,7 @@ void exact(Context& context) {
     for (needed = 0; (1 << needed) < context.size();) ++needed;
   for (int round = 0; round < needed; ++round) push_sum.mix(buffer_of(x));
   for (std::size_t i = 0; i < x.size(); ++i)
-    EXPECT_NEAR(x[i], mean_of(start, i), 1e-14) << "GOSSIP-037: behind " << needed << " rounds";
+    EXPECT_NEAR(x[i], mean_of(start, i), 1e-14) << "GOSSIP-037: after " << needed << " rounds";
 }
 
 }  // namespace
@@ -345,8 +388,17 @@ void add_push_sum_checks(suite::Suite& suite) {
   add("fusion", "GOSSIP-033@312d", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
       {2, 3});
   add("types", "GOSSIP-034@303a", {suite::dtypes(), {"graph", {"n-peer-exponential", "hub"}}}, types, {2, 3});
-  add("two_types", "GOSSIP-038@bd13", {{"convention", {"plumbline", "fairscale"}}}, two_types, {2, 3, 4});
-  add("turns_of_sides", "GOSSIP-039@be73", {{"algorithm", {"push_sum", "push_pull"}}}, turns_of_sides, {2, 4, 6});
+  add("two_types", "GOSSIP-038@bd13",
+      {{"convention", {"plumbline", "fairscale"}}, {"graph", {"hub", "n-peer-exponential"}}}, two_types, {2, 3, 4});
+  suite.add({.id = "gossip.push_sum.turns_of_sides",
+             .verifies = {"GOSSIP-039@be73"},
+             .axes = {{"algorithm", {"push_sum", "push_pull"}}, {"values", {"few", "many"}}, suite::worlds({2, 4, 6})},
+             // Many values are sent in pieces where no side waits for the other.
+             .applies =
+                 [](const suite::Parameters& parameters) {
+                   return parameters.text("algorithm") == "push_pull" || parameters.text("values") == "few";
+                 },
+             .body = turns_of_sides});
   add("messages", "GOSSIP-035@e937", {any, mixing, {"confirms", {"yes", "no"}}}, messages, {1, 2, 3, 4});
   suite.add({.id = "gossip.push_sum.out_of_order",
              .verifies = {"GOSSIP-111@fea4"},
@@ -357,7 +409,8 @@ void add_push_sum_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = out_of_order});
   add("rotation", "GOSSIP-036@c34e",
-      {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub"}}, {"after", {"nothing", "skips", "resume"}}},
+      {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub"}},
+       {"after", {"nothing", "skips", "resume", "set"}}},
       rotation, {2, 3, 4});
   suite.add({.id = "gossip.push_sum.exact",
              .verifies = {"GOSSIP-037@4149"},

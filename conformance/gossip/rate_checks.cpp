@@ -4,6 +4,7 @@
 #include <map>
 #include <numbers>
 #include <numeric>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -52,13 +53,29 @@ struct Asked {
   [[nodiscard]] const std::vector<int>& out(std::size_t node) const { return graph.nodes[node].out[round]; }
 };
 
+// Whether each node is sent to by exactly those that it sends to, in one round.
+bool all_answer(const AskedGraph& graph, std::size_t round) {
+  return std::ranges::all_of(graph.nodes, [&](const AskedPeers& node) {
+    const std::multiset<int> out(node.out[round].begin(), node.out[round].end());
+    return out == std::multiset<int>(node.in[round].begin(), node.in[round].end());
+  });
+}
+
+// Metropolis-Hastings weights exist where whoever is sent to answers.
 template <class Judge>
 std::string problem_of_shares(Context& context, const GraphQuestion& question, const Judge& judge) {
   const auto asked = ask_graph(context.adapter(), question);
   if (!asked) return {};
+  const bool exist = context.parameters().text("mixing") != "metropolis-hastings" ||
+                     all_answer(*asked, static_cast<std::size_t>(question.rotations));
   json args{{"size", question.nodes}, {"mixing", context.parameters().text("mixing")}, {"round", question.rotations}};
   if (question.peers > 0) args["peers"] = question.peers;
   args.update(question.others);
+  if (!exist) {
+    const std::string taken =
+        problem_of_refusal_beside_answers(context.adapter(), kTopology, {{"topology", question.graph}, {"args", args}});
+    return taken.empty() ? "" : question.words() + ", which do not all answer: " + taken;
+  }
   const std::string problem =
       problem_of(context.adapter(), kTopology, {{"topology", question.graph}, {"args", args}}, [&](const json& result) {
         return judge({.answer = result,
@@ -69,20 +86,17 @@ std::string problem_of_shares(Context& context, const GraphQuestion& question, c
   return problem.empty() ? "" : question.words() + ": " + problem;
 }
 
-// Shares of every graph that takes that many nodes, with the mixing of the case: in the first round and in the fourth,
-// with its own number of peers and with another, of another shape.
+// Shares of every graph that takes that many nodes, with the mixing of the case: in several rounds, with its own number
+// of peers and with others, of another shape.
 template <class Judge>
 void judge_shares(Context& context, const Judge& judge) {
   const std::string& graph = context.parameters().text("graph");
-  const bool answers = context.parameters().text("mixing") == "metropolis-hastings";
   std::vector<GraphQuestion> questions;
-  for (const int nodes : {2, 4, 6, 7, 9, 12}) {
-    questions.push_back({.graph = graph, .nodes = nodes});
-    questions.push_back({.graph = graph, .nodes = nodes, .rotations = 3});
-    // Of neighbours that are taken in turn nobody need answer.
-    if (!answers || graph == "random-matching")
-      questions.push_back({.graph = graph, .nodes = nodes, .peers = 2, .rotations = 3});
-  }
+  for (const int nodes : {1, 2, 3, 4, 5, 6, 7, 9, 12})
+    for (const int peers : {0, 1, 2})
+      for (const int rotations : {0, 3})
+        if (!graph.starts_with("bipartite") || nodes % 2 == 0 || nodes == 1)
+          questions.push_back({.graph = graph, .nodes = nodes, .peers = peers, .rotations = rotations});
   const std::map<std::string, json> others{
       {"mesh", {{"rows", 4}}}, {"star", {{"center", 7}}}, {"random-matching", {{"seed", 77}}}};
   if (others.contains(graph)) questions.push_back({.graph = graph, .nodes = 8, .others = others.at(graph)});
@@ -257,23 +271,51 @@ double largest_stretch(const std::vector<Rows>& rounds, std::size_t nodes) {
   return stretch;
 }
 
+// The mixing weights of the first rounds.
+std::vector<Rows> rounds_of(Context& context, json args, int count) {
+  std::vector<Rows> rounds;
+  for (int round = 0; round < count; ++round) {
+    args["round"] = round;
+    const json question{{"topology", context.parameters().text("graph")}, {"args", args}};
+    rounds.push_back(
+        rows_of(answer_to(context.adapter(), kTopology, question).result, args.at("size").get<std::size_t>()));
+  }
+  return rounds;
+}
+
+// "" where so many rounds are the fewest after which the mixing weights of rounds come again.
+std::string problem_of_period(Context& context, const json& args, int period) {
+  const std::vector<Rows> rounds = rounds_of(context, args, 2 * period);
+  for (int shift = 1; shift <= period; ++shift) {
+    const bool come_again = std::equal(rounds.begin(), rounds.begin() + period, rounds.begin() + shift);
+    if (come_again != (shift == period))
+      return fmt::format("{}: the period is called {} rounds, and rounds come {} after {}", args.dump(), period,
+                         come_again ? "again" : "not again", shift);
+  }
+  return {};
+}
+
 void bound(Context& context) {
   const std::string& graph = context.parameters().text("graph");
   const std::string mixing = graph == "mesh" || graph == "star" ? "metropolis-hastings" : "uniform";
   // Of drawn rounds as many are predicted as leave little of few nodes' distance.
-  for (const int nodes : graph == "random-matching" ? std::vector{6, 33} : std::vector{4, 6}) {
-    json args{{"graph", graph}, {"world_size", nodes}, {"mixing", mixing}};
+  std::vector<std::pair<int, int>> nodes_and_peers{{2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0},
+                                                   {8, 0}, {4, 2}, {5, 2}, {6, 2}, {8, 3}};
+  if (graph == "random-matching") nodes_and_peers = {{6, 0}, {33, 0}};
+  for (const auto& [nodes, peers] : nodes_and_peers) {
+    if (graph.starts_with("bipartite") && nodes % 2 != 0) continue;
+    if (peers > 0 && mixing != "uniform") continue;
+    json args = with_peers({{"graph", graph}, {"world_size", nodes}, {"mixing", mixing}}, "peers_per_itr", peers);
+    if (peers > 0 && refuses_bad_value(answer_to(context.adapter(), kSpectrum, args), args)) continue;  // too many
+    const json of_rounds = with_peers({{"size", nodes}, {"mixing", mixing}}, "peers", peers);
     report_words(problem_of(context.adapter(), kSpectrum, args, [&](const json& spectrum) -> std::string {
       if (spectrum.at("doubly_stochastic") != true)
         return fmt::format("{} with {} is not doubly stochastic", graph, mixing);
       const int period = spectrum.at("rounds");
       const double contraction = spectrum.at("contraction");
-      std::vector<Rows> rounds;
-      for (int round = 0; round < period; ++round) {
-        const json question{{"topology", graph}, {"args", {{"size", nodes}, {"mixing", mixing}, {"round", round}}}};
-        rounds.push_back(
-            rows_of(answer_to(context.adapter(), kTopology, question).result, static_cast<std::size_t>(nodes)));
-      }
+      if (graph != "random-matching")
+        if (std::string words = problem_of_period(context, of_rounds, period); !words.empty()) return words;
+      const std::vector<Rows> rounds = rounds_of(context, of_rounds, period);
       const double stretch = largest_stretch(rounds, static_cast<std::size_t>(nodes));
       if (!near(stretch, contraction, 1e-6))
         return fmt::format("{} of {} nodes: contraction {} in {} rounds, {} is reached", graph, nodes, contraction,
@@ -297,17 +339,17 @@ void bound(Context& context) {
 
 // By how much a period shrinks the error late in a simulation, before all is rounding.
 double late_rate(const json& error, int period) {
-  const auto behind = [&](int periods) {
+  const auto distance_after = [&](int periods) {
     return error.at(static_cast<std::size_t>(periods * period - 1)).get<double>();
   };
   int last = 30;
-  while (last > 8 && behind(last) < 1e-12) --last;
-  return std::pow(behind(last) / behind(last - 6), 1.0 / 6);
+  while (last > 8 && distance_after(last) < 1e-12) --last;
+  return std::pow(distance_after(last) / distance_after(last - 6), 1.0 / 6);
 }
 
 constexpr int kMillion = 1 << 20;
 
-// What formulas say of a million nodes: either rounds behind which they agree, or what a round takes off the distance.
+// What formulas say of a million nodes: either rounds after which they agree, or what a round takes off the distance.
 struct KnownOfMillion {
   int exact_behind = 0;
   double gap = 1;
@@ -353,7 +395,7 @@ void million(Context& context) {
         allowed *= contraction;
         const double error = result.at("error").at(static_cast<std::size_t>(made * period - 1));
         if (error > allowed * (1 + 1e-9) + 1e-12)
-          return fmt::format("{} of {} nodes: error {} behind {} periods of {} rounds, the bound is {}", graph, nodes,
+          return fmt::format("{} of {} nodes: error {} after {} periods of {} rounds, the bound is {}", graph, nodes,
                              error, made, period, allowed);
       }
       const double sum = result.at("weight_sum").back();
@@ -363,7 +405,77 @@ void million(Context& context) {
   }));
 }
 
-// Rows that do not add up to 1: the largest of what several starts come to.
+Rows product_of(const Rows& then, const Rows& first) {
+  Rows product(first.size());
+  for (std::size_t from = 0; from < first.size(); ++from) product[from] = times(then, first[from]);
+  return product;
+}
+double norm_of(const Rows& rows) {
+  double squares = 0;
+  for (const auto& row : rows)
+    for (const double value : row) squares += value * value;
+  return std::sqrt(squares);
+}
+
+// The largest modulus of the eigenvalues of a period but for the one of what does not change: by what its powers shrink
+// what is beside their limit, at 2^30 periods.
+double shrinks_in_the_long_run(const std::vector<Rows>& rounds) {
+  Rows period = rounds.front();
+  for (std::size_t round = 1; round < rounds.size(); ++round) period = product_of(rounds[round], period);
+  Rows limit = period;
+  for (int i = 0; i < 40; ++i) {
+    limit = product_of(limit, limit);
+    for (auto& row : limit) {
+      const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+      for (double& value : row) value /= sum;
+    }
+  }
+  Rows power = period;
+  for (auto& row : power)
+    for (std::size_t to = 0; to < row.size(); ++to) row[to] -= limit.front()[to];
+  double logarithm = 0;
+  for (int i = 0; i < 30; ++i) {
+    const double norm = norm_of(power);
+    if (norm < 1e-200) return 0;
+    logarithm += std::log(norm) / static_cast<double>(std::int64_t{1} << i);
+    for (auto& row : power)
+      for (double& value : row) value /= norm;
+    power = product_of(power, power);
+  }
+  return std::exp(logarithm);
+}
+
+// "" where the prediction for a graph of so many peers is that of its mixing weights.
+std::string problem_of_weights(Context& context, const json& of_rounds, const json& spectrum) {
+  const int period = spectrum.at("rounds");
+  const double contraction = spectrum.at("contraction");
+  if (spectrum.at("doubly_stochastic") != false) return of_rounds.dump() + " skewed is doubly stochastic";
+  if (period < 1 || period > 1000) return fmt::format("{}: a period of {} rounds", of_rounds.dump(), period);
+  if (std::string words = problem_of_period(context, of_rounds, period); !words.empty()) return words;
+  const double expected = shrinks_in_the_long_run(rounds_of(context, of_rounds, period));
+  return near(contraction, expected, 1e-6)
+             ? ""
+             : fmt::format("{}: predicted {} a period, by the weights {}", of_rounds.dump(), contraction, expected);
+}
+
+// The largest of what several starts come to.
+std::string problem_of_late_rounds(Context& context, json args, const json& spectrum) {
+  const int period = spectrum.at("rounds");
+  const double contraction = spectrum.at("contraction");
+  args["rounds"] = 30 * period;
+  double measured = 0;
+  for (int seed = 1; seed <= 6; ++seed) {
+    args["value_seed"] = seed;
+    const Answer answer = answer_to(context.adapter(), kSimulate, args);
+    if (answer.is_refused()) return answer.message;
+    measured = std::max(measured, late_rate(answer.result.at("error"), period));
+  }
+  if (std::abs(measured - contraction) > 0.15 * contraction + 0.02)
+    return fmt::format("{}: predicted {} a period, simulated {}", args.dump(), contraction, measured);
+  return {};
+}
+
+// Rows that do not add up to 1.
 void long_run(Context& context) {
   const std::string& graph = context.parameters().text("graph");
   // Two nodes keep 1/2 and 1/3, and a third one 1/4: the rates are roots of quadratic equations.
@@ -376,25 +488,17 @@ void long_run(Context& context) {
                                            ? ""
                                            : fmt::format("{} nodes: {} a period, not {}", nodes, got, expected);
                               }));
-  for (const int nodes : {3, 5, 6}) {
-    json args{{"graph", graph}, {"world_size", nodes}, {"mixing", "skewed"}};
-    report_words(problem_of(context.adapter(), kSpectrum, args, [&](const json& spectrum) -> std::string {
-      const int period = spectrum.at("rounds");
-      const double contraction = spectrum.at("contraction");
-      if (spectrum.at("doubly_stochastic") != false) return fmt::format("{} skewed is doubly stochastic", graph);
-      args["rounds"] = 30 * period;
-      double measured = 0;
-      for (int seed = 1; seed <= 6; ++seed) {
-        args["value_seed"] = seed;
-        const Answer answer = answer_to(context.adapter(), kSimulate, args);
-        if (answer.is_refused()) return answer.message;
-        measured = std::max(measured, late_rate(answer.result.at("error"), period));
-      }
-      if (std::abs(measured - contraction) > 0.15 * contraction + 0.02)
-        return fmt::format("{} of {} nodes: predicted {} a period, simulated {}", graph, nodes, contraction, measured);
-      return {};
-    }));
-  }
+  for (const int nodes : {3, 4, 5, 6, 7})
+    for (const int peers : {0, 1}) {
+      const json args =
+          with_peers({{"graph", graph}, {"world_size", nodes}, {"mixing", "skewed"}}, "peers_per_itr", peers);
+      const json of_rounds = with_peers({{"size", nodes}, {"mixing", "skewed"}}, "peers", peers);
+      report_words(problem_of(context.adapter(), kSpectrum, args, [&](const json& spectrum) -> std::string {
+        std::string words = problem_of_weights(context, of_rounds, spectrum);
+        const bool simulated = peers == 0 && (nodes == 3 || nodes == 5 || nodes == 6);
+        return words.empty() && simulated ? problem_of_late_rounds(context, args, spectrum) : words;
+      }));
+    }
 }
 
 // ---- simulation ----
@@ -434,11 +538,11 @@ void exact_rounds(Context& context) {
 void conserves(Context& context) {
   const std::string& graph = context.parameters().text("graph");
   for (const int nodes : {2, 6, 12, 1000, 20'000}) {
-    if ((graph == "directed-linear" || graph == "bipartite-linear" || graph == "complete" || graph == "star") &&
-        nodes > 1000)
-      continue;
+    if ((graph == "directed-linear" || graph == "bipartite-linear" || graph == "complete") && nodes > 1000) continue;
+    // As many messages as if each node of a large star had all as neighbours would be too many.
+    const int rounds = graph == "star" ? 12 : 6;
     const json args{
-        {"graph", graph}, {"world_size", nodes}, {"mixing", context.parameters().text("mixing")}, {"rounds", 6}};
+        {"graph", graph}, {"world_size", nodes}, {"mixing", context.parameters().text("mixing")}, {"rounds", rounds}};
     report_words(problem_of(context.adapter(), kSimulate, args, [&](const json& result) -> std::string {
       const double mean = result.at("mean");
       for (std::size_t round = 0; round < 6; ++round) {
@@ -508,6 +612,9 @@ std::string problem_of_rounds(Context& context, const std::vector<double>& value
     json args{{"size", values.size()}, {"mixing", mixing}, {"round", round}};
     args.update(topology);
     const json question{{"topology", graph}, {"args", args}};
+    if (mixing == "metropolis-hastings" &&
+        refuses_bad_value(answer_to(context.adapter(), kTopology, question), question))
+      return problem_of_refusal_beside_answers(context.adapter(), kSimulate, asked);
     Rows shares;
     const std::string problem =
         problem_of(context.adapter(), kTopology, question, [&](const json& result) -> std::string {
@@ -528,13 +635,70 @@ void equals_shares(Context& context) {
   const std::string& graph = context.parameters().text("graph");
   report_words(problem_of_rounds(context, {3, -1, 4, 1, -5, 9}, json::object(), json::object()));
   report_words(problem_of_rounds(context, {2, 2, 2, 2, 2, 2}, json::object(), json::object()));
-  const bool answers = context.parameters().text("mixing") == "metropolis-hastings";
-  if (!answers && graph != "star")
+  report_words(problem_of_rounds(context, {3}, json::object(), json::object()));
+  report_words(problem_of_rounds(context, {3, -1, 4, 1, -5, 9, 2, 6}, {{"peers_per_itr", 1}}, {{"peers", 1}}));
+  if (graph != "star")
     report_words(problem_of_rounds(context, {3, -1, 4, 1, -5, 9, 2, 6}, {{"peers_per_itr", 2}}, {{"peers", 2}}));
+  if (!graph.starts_with("bipartite"))
+    report_words(problem_of_rounds(context, {3, -1, 4, 1, -5, 9, 2}, json::object(), json::object()));
   const std::map<std::string, json> others{
       {"mesh", {{"rows", 4}}}, {"star", {{"center", 7}}}, {"random-matching", {{"seed", 77}}}};
   if (others.contains(graph))
     report_words(problem_of_rounds(context, {3, -1, 4, 1, -5, 9, 2, 6}, others.at(graph), others.at(graph)));
+}
+
+// A thousand values of each seed, before any round.
+void values_of_seed(Context& context) {
+  constexpr int nodes = 1000;
+  std::map<json, std::int64_t> drawn;
+  const auto values_of = [&](const json& args) {
+    json asked{{"graph", "ring"}, {"world_size", nodes}, {"rounds", 0}};
+    asked.update(args);
+    return asked;
+  };
+  for (const std::int64_t seed : {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, std::int64_t{1} << 40}) {
+    const json args = values_of({{"value_seed", seed}});
+    report_words(problem_of(context.adapter(), kSimulate, args, [&](const json& result) -> std::string {
+      const auto values = result.at("numerators").get<std::vector<double>>();
+      if (values.size() != nodes) return fmt::format("{} values", values.size());
+      const auto [least, most] = std::ranges::minmax(values);
+      if (least < -1 || least > -0.97 || most >= 1 || most < 0.97)
+        return fmt::format("the values of seed {} are from {} to {}", seed, least, most);
+      const double mean = std::accumulate(values.begin(), values.end(), 0.0) / nodes;
+      const double square = std::inner_product(values.begin(), values.end(), values.begin(), 0.0) / nodes;
+      if (!near(mean, 0, 0.1) || !near(square, 1.0 / 3, 0.06))
+        return fmt::format("seed {}: a mean of {} and a mean square of {}", seed, mean, square);
+      if (!drawn.emplace(result.at("numerators"), seed).second) return "two seeds have the same values";
+      return problem_of(context.adapter(), kSimulate, args,
+                        [&](const json& again) { return first_difference(result, again); });
+    }));
+  }
+}
+
+// Either an answer, or a refusal that says where the limit is.
+void limits(Context& context) {
+  report_words(problem_of(
+      context.adapter(), kSimulate, {{"graph", "complete"}, {"world_size", 3}, {"rounds", 1}, {"values", {0, 3, 6}}},
+      [](const json& result) { return first_difference({{"numerators", {3.0, 3.0, 3.0}}}, result); }));
+  const auto expect = [&](const char* op, const char* graph, int nodes, const json& others) {
+    json args{{"graph", graph}, {"world_size", nodes}};
+    args.update(others);
+    const Answer answer = answer_to(context.adapter(), op, args);
+    if (!answer.is_refused()) {
+      if (std::string_view(op) == kSimulate && std::ssize(answer.result.at("numerators")) != nodes)
+        report_words(fmt::format("{} {} has {} numerators", op, args.dump(), answer.result.at("numerators").size()));
+      return;
+    }
+    if (answer.kind != "unsupported" || answer.message.find_first_of("0123456789") == std::string::npos)
+      report_words(fmt::format("{} {} is refused as '{}': {}", op, args.dump(), answer.kind, answer.message));
+  };
+  expect(kSimulate, "complete", kMillion, {{"rounds", 1}});
+  expect(kSimulate, "mesh", kMillion, {{"rounds", 10'000}});
+  expect(kSimulate, "star", kMillion, {{"rounds", 10'000}});
+  expect(kSimulate, "ring", kMillion, {{"rounds", 10'000}});
+  expect(kSpectrum, "directed-linear", kMillion, json::object());
+  expect(kSpectrum, "mesh", 10'000, json::object());
+  expect(kSpectrum, "ring", 10'000, {{"mixing", "skewed"}});
 }
 
 // ---- lists of a question ----
@@ -668,13 +832,21 @@ void add_gossip_rate_checks(suite::Suite& suite) {
       million, {simulated, spectrum, mixed(kSimulate, "mixing", "uniform"), mixed(kSpectrum, "mixing", "uniform")});
   add("spectrum.long_run", "GOSSIP-025@9ca5",
       {{"graph", {"directed-exponential", "directed-linear", "ring", "static-exponential", "mesh", "star"}}},
-      {kSpectrum, kSimulate}, long_run,
-      {simulated, spectrum, mixed(kSimulate, "mixing", "skewed"), mixed(kSpectrum, "mixing", "skewed")});
+      {kSpectrum, kSimulate, kTopology}, long_run,
+      {simulated, spectrum, weighed, mixed(kSimulate, "mixing", "skewed"), mixed(kSpectrum, "mixing", "skewed"),
+       mixed(kTopology, "args.mixing", "skewed")});
   add("simulate.exact_rounds", "GOSSIP-026@be71", {}, {kSimulate}, exact_rounds,
       {{kSimulate, "graph", {"complete", "directed-exponential", "n-peer-exponential", "ring", "static-exponential"}},
        mixed(kSimulate, "mixing", "uniform")});
   add("simulate.conserves", "GOSSIP-027@4390", {all, {"mixing", {"uniform", "skewed"}}}, {kSimulate}, conserves,
       {simulated, simulated_weights});
+  add("simulate.values_of_seed", "GOSSIP-114@110e", {}, {kSimulate}, values_of_seed,
+      {mixed(kSimulate, "graph", "ring"), mixed(kSimulate, "mixing", "uniform")});
+  add("simulate.limits", "GOSSIP-117@e1a7", {}, {kSimulate, kSpectrum}, limits,
+      {{kSimulate, "graph", {"complete", "mesh", "ring", "star"}},
+       mixed(kSimulate, "mixing", "uniform"),
+       {kSpectrum, "graph", {"directed-linear", "mesh", "ring"}},
+       {kSpectrum, "mixing", {"skewed", "uniform"}}});
   add("simulate.bad_lists", "GOSSIP-113@7ab4", {{"lists", {"values"}}}, {kSimulate}, bad_lists,
       {mixed(kSimulate, "graph", "ring"), mixed(kSimulate, "mixing", "uniform")});
   add("trace.bad_lists", "GOSSIP-113@7ab4", {{"lists", {"starts", "books", "weights"}}}, {kTrace}, bad_lists,

@@ -1,6 +1,7 @@
 // What FairScale's and BlueFog's own graphs, weights and exchanges gave.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -145,7 +146,32 @@ void traces(Context& context) {
   }
 }
 
+// Entries of each node's list in FairScale's graph of so many nodes; of a bipartite one, if their number is even.
+int entries_of(const std::string& graph, int nodes, int peers) {
+  int levels = 1;
+  while (1 << levels <= nodes - 1) ++levels;
+  if (graph == "RingGraph") return 2;
+  if (graph.starts_with("NPeer")) return peers * levels;
+  return graph.find("Linear") != std::string::npos ? nodes / 2 * 2 : 2 * levels;
+}
+
+// A round of a bipartite graph completes, one of another never does, if each node has as many peers as it is asked for.
+std::string problem_of_blocking(suite::Adapter& adapter, const std::string& graph, int nodes, int peers) {
+  const json args{{"convention", "fairscale"}, {"graph", graph}, {"world_size", nodes}, {"peers_per_itr", peers}};
+  const bool is_bipartite = graph.find("Bipartite") != std::string::npos;
+  if (peers > entries_of(graph, nodes, peers) || (is_bipartite && nodes % 2 != 0))
+    return problem_of_refusal_beside_answers(adapter, "gossip.blocking", args);
+  return problem_of(adapter, "gossip.blocking", args,
+                    [&](const json& result) { return first_difference({{"blocked", !is_bipartite}}, result); });
+}
+
 void blocking(Context& context) {
+  for (int nodes = 2; nodes <= 12; ++nodes)
+    for (int peers = 1; peers <= 4; ++peers) {
+      const std::string problem =
+          problem_of_blocking(context.adapter(), context.parameters().text("graph"), nodes, peers);
+      if (!problem.empty()) report_words(fmt::format("{} nodes, {} peers: {}", nodes, peers, problem));
+    }
   const json record = recorded("gossip", "blocking");
   for (const json& one : record.at("cases")) {
     if (one.at("graph") != context.parameters().text("graph")) continue;
@@ -188,20 +214,137 @@ std::string difference_but_for_rounding(const json& expected, const json& got, c
 
 // What BlueFog's functions assert of their arguments, beside what is recorded.
 std::vector<json> bad_bluefog_arguments(const std::string& topology) {
-  std::vector<json> bad;
-  if (topology == "ExponentialGraph" || topology == "SymmetricExponentialGraph")
-    return {{{"size", 4}, {"base", 1}}, {{"size", 4}, {"base", 0}}, {{"size", 4}, {"base", -2}}};
-  bad = {{{"size", 0}}, {{"size", -1}}};
+  std::vector<json> bad{{{"size", 0}}, {{"size", -1}}};
   const auto add = [&](const char* field, std::vector<json> values) {
     for (json& value : values) bad.push_back({{"size", 6}, {field, std::move(value)}});
   };
+  if (topology == "ExponentialGraph" || topology == "SymmetricExponentialGraph") add("base", {1, 0, -2});
   if (topology == "RingGraph") add("connect_style", {-1, 3, 4});
-  if (topology == "MeshGrid2DGraph") add("shape", {{2, 2}, {3, 3}, {6}, {1, 2, 3}, {0, 6}, {6, 0}});
+  if (topology == "MeshGrid2DGraph")
+    add("shape", {{2, 2}, {3, 3}, {6}, {1, 2, 3}, {6, 1, 1}, {2, 3, 1}, {0, 6}, {6, 0}, {4, 1}, {5, 1}, {2, 4}});
   if (topology == "StarGraph") add("center_rank", {6, 7});
   return bad;
 }
 
+bool is_power(int number, int base) {
+  std::int64_t power = 1;
+  while (power < number) power *= base;
+  return power == number;
+}
+
+using Weights = std::vector<std::vector<double>>;
+
+// Rows and columns of a mesh, which is as square as can be.
+std::pair<int, int> shape_of(int size, const json& args) {
+  if (args.contains("shape")) return {args.at("shape").at(0), args.at("shape").at(1)};
+  int rows = 1;
+  for (int candidate = 1; candidate * candidate <= size; ++candidate)
+    if (size % candidate == 0) rows = candidate;
+  return {rows, size / rows};
+}
+
+// Whether a node of BlueFog's topology sends to another, by the definition of its name.
+bool is_bluefog_edge(const std::string& topology, const json& args, int from, int to) {
+  const int size = args.at("size"), ahead = (to - from + size) % size, back = size - ahead;
+  if (from == to) return false;
+  if (topology == "ExponentialTwoGraph") return is_power(ahead, 2);
+  if (topology == "ExponentialGraph") return is_power(ahead, args.value("base", 2));
+  if (topology == "SymmetricExponentialGraph") return is_power(2 * ahead <= size ? ahead : back, args.value("base", 4));
+  if (topology == "RingGraph") {
+    const int style = args.value("connect_style", 0);
+    return (style != 1 && ahead == 1) || (style != 2 && back == 1);
+  }
+  if (topology == "StarGraph") return from == args.value("center_rank", 0) || to == args.value("center_rank", 0);
+  if (topology == "MeshGrid2DGraph") {
+    const int columns = shape_of(size, args).second;
+    return std::abs(from / columns - to / columns) + std::abs(from % columns - to % columns) == 1;
+  }
+  return true;
+}
+
+// A share for each node and itself, but of a star, whose edges have a share of all nodes, and of a mesh, whose edges
+// have that of the node with more of them. What is left stays.
+Weights bluefog_weights(const std::string& topology, const json& args) {
+  const std::size_t size = args.at("size");
+  const auto is_edge = [&](std::size_t from, std::size_t to) {
+    return is_bluefog_edge(topology, args, static_cast<int>(from), static_cast<int>(to));
+  };
+  std::vector<double> edges(size);
+  for (std::size_t from = 0; from < size; ++from)
+    for (std::size_t to = 0; to < size; ++to) edges[from] += is_edge(from, to) ? 1 : 0;
+  Weights weights(size, std::vector<double>(size));
+  for (std::size_t from = 0; from < size; ++from) {
+    double left = 1;
+    for (std::size_t to = 0; to < size; ++to) {
+      if (!is_edge(from, to)) continue;
+      const double most = topology == "MeshGrid2DGraph" ? std::max(edges[from], edges[to]) : edges[from];
+      weights[from][to] = 1 / (topology == "StarGraph" ? static_cast<double>(size) : most + 1);
+      left -= weights[from][to];
+    }
+    weights[from][from] = left;
+  }
+  return weights;
+}
+
+json bluefog_views(const Weights& weights) {
+  const std::size_t size = weights.size();
+  json send = json::array(), recv = json::array();
+  std::set<std::size_t> ways;
+  bool columns_one = true;
+  for (std::size_t node = 0; node < size; ++node) {
+    json to = json::object(), from = json::object();
+    double column = 0;
+    for (std::size_t other = 0; other < size; ++other) {
+      column += weights[other][node];
+      if (other == node) continue;
+      if (weights[node][other] != 0) to[std::to_string(other)] = weights[node][other];
+      if (weights[other][node] != 0) from[std::to_string(other)] = weights[other][node];
+    }
+    columns_one = columns_one && std::abs(column - 1) < 1e-9;
+    ways.insert(to.size() + from.size());
+    send.push_back({{"self", weights[node][node]}, {"neighbors", to}});
+    recv.push_back({{"self", weights[node][node]}, {"neighbors", from}});
+  }
+  return {{"weights", weights},   {"regular", ways.size() == 1},
+          {"row_sums_one", true}, {"column_sums_one", columns_one},
+          {"recv", recv},         {"send", send}};
+}
+
+// All arguments that a topology of that size has.
+std::vector<json> bluefog_arguments(const std::string& topology, int size) {
+  std::vector<json> all{json{{"size", size}}};
+  const auto add = [&](const char* field, const json& value) { all.push_back({{"size", size}, {field, value}}); };
+  for (int base = 2; base <= 5; ++base)
+    if (topology == "ExponentialGraph" || topology == "SymmetricExponentialGraph") add("base", base);
+  for (int style = 0; style <= 2; ++style)
+    if (topology == "RingGraph") add("connect_style", style);
+  for (int one = 0; one < size; ++one) {
+    if (topology == "StarGraph") add("center_rank", one);
+    if (topology == "MeshGrid2DGraph" && size % (one + 1) == 0) add("shape", {one + 1, size / (one + 1)});
+  }
+  return all;
+}
+
+// Sizes and arguments beside the recorded ones, by the definitions of the names.
+std::string problem_of_bluefog(suite::Adapter& adapter, const std::string& topology) {
+  for (const int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 20, 24, 25, 26, 27, 28})
+    for (const json& args : bluefog_arguments(topology, size)) {
+      const json question{{"convention", "bluefog"}, {"topology", topology}, {"args", args}};
+      const std::string problem = problem_of(adapter, "gossip.topology", question, [&](const json& result) {
+        return difference_but_for_rounding(
+            bluefog_views(bluefog_weights(topology, args)),
+            with_fields(result, {"weights", "regular", "row_sums_one", "column_sums_one", "recv", "send"}), "result");
+      });
+      if (!problem.empty()) return args.dump() + ": " + problem;
+    }
+  return {};
+}
+
 void bluefog(Context& context) {
+  report_words(problem_of_bluefog(context.adapter(), context.parameters().text("topology")));
+  report_words(problem_of_refusal_beside_answers(
+      context.adapter(), "gossip.topology",
+      {{"convention", "bluefog"}, {"topology", "NoSuchGraph"}, {"args", {{"size", 4}}}}));
   for (const json& args : bad_bluefog_arguments(context.parameters().text("topology")))
     report_words(problem_of_refusal_beside_answers(
         context.adapter(), "gossip.topology",
@@ -282,21 +425,91 @@ std::string problem_of_machines(suite::Adapter& adapter, const std::string& gene
                     [&](const json& result) { return first_difference({{"ranks", expected}}, result); });
 }
 
-// Machines that are not filled, or have no ranks; one node, which has nobody to send to.
+// Each node sends to its neighbours one after the other, clockwise from itself.
+std::string problem_of_one_peer(suite::Adapter& adapter, const std::string& topology, int size) {
+  const int steps = 2 * size + 3;
+  json expected = json::array();
+  for (int node = 0; node < size; ++node) expected.push_back(json::array());
+  for (int step = 0; step < steps; ++step) {
+    std::vector<int> sends;
+    for (int node = 0; node < size; ++node) {
+      std::vector<int> clockwise;
+      for (int ahead = 1; ahead < size; ++ahead)
+        if (is_bluefog_edge(topology, {{"size", size}}, node, (node + ahead) % size))
+          clockwise.push_back((node + ahead) % size);
+      sends.push_back(clockwise[static_cast<std::size_t>(step) % clockwise.size()]);
+    }
+    for (std::size_t node = 0; node < sends.size(); ++node) {
+      std::vector<std::size_t> from;
+      for (std::size_t other = 0; other < sends.size(); ++other)
+        if (sends[other] == static_cast<int>(node)) from.push_back(other);
+      expected[node].push_back(json::array({json::array({sends[node]}), from}));
+    }
+  }
+  const json args{{"convention", "bluefog"},
+                  {"generator", "GetDynamicOnePeerSendRecvRanks"},
+                  {"topology", topology},
+                  {"size", size},
+                  {"steps", steps}};
+  return problem_of(adapter, "gossip.turns", args,
+                    [&](const json& result) { return first_difference({{"ranks", expected}}, result, args.dump()); });
+}
+
+// One node, which has nobody to send to; machines that are not filled, or have no ranks, or are too few or too small.
 std::vector<json> bad_turns(const std::string& generator) {
-  if (generator == "GetDynamicOnePeerSendRecvRanks") return {{{"topology", "RingGraph"}, {"size", 1}}};
-  return {{{"world_size", 8}, {"local_size", 3}}, {{"world_size", 8}, {"local_size", 0}}};
+  std::vector<json> bad;
+  if (generator == "GetDynamicOnePeerSendRecvRanks") {
+    for (const char* topology : {"ExponentialTwoGraph", "FullyConnectedGraph", "MeshGrid2DGraph", "RingGraph",
+                                 "StarGraph", "SymmetricExponentialGraph"})
+      bad.push_back({{"topology", topology}, {"size", 1}});
+    return bad;
+  }
+  bad = {{{"world_size", 8}, {"local_size", 3}},
+         {{"world_size", 8}, {"local_size", 0}},
+         {{"world_size", 8}, {"local_size", -4}},
+         {{"world_size", 8}, {"local_size", 16}}};
+  const bool of_machines = generator == "GetExp2DynamicSendRecvMachineRanks";
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    if (generator != "GetInnerOuterRingDynamicSendRecvRanks")
+      bad.push_back({{"world_size", ranks}, {"local_size", ranks}});
+  for (const int ranks : {1, 2})
+    for (const int machines : {1, 2, 3})
+      if (!of_machines) bad.push_back({{"world_size", machines * ranks}, {"local_size", ranks}});
+  return bad;
+}
+
+// Machines of other sizes than the recorded ones, and topologies.
+std::string problem_of_all_turns(suite::Adapter& adapter, const std::string& generator) {
+  if (generator == "GetDynamicOnePeerSendRecvRanks") {
+    for (const char* topology : {"ExponentialTwoGraph", "FullyConnectedGraph", "MeshGrid2DGraph", "RingGraph",
+                                 "StarGraph", "SymmetricExponentialGraph"})
+      for (int size = 2; size <= 12; ++size)
+        if (std::string words = problem_of_one_peer(adapter, topology, size); !words.empty()) return words;
+    return {};
+  }
+  const bool of_machines = generator == "GetExp2DynamicSendRecvMachineRanks";
+  const bool alone = generator == "GetInnerOuterRingDynamicSendRecvRanks";
+  for (int machines = alone ? 1 : 2; machines <= 6; ++machines)
+    for (int ranks = of_machines ? 1 : 3; ranks <= 6; ++ranks)
+      if (std::string words = problem_of_machines(adapter, generator, machines, ranks); !words.empty()) return words;
+  for (const auto& [machines, ranks] : {std::pair{3, 7}, {9, 6}, {2, 10}})
+    if (std::string words = problem_of_machines(adapter, generator, machines, ranks); !words.empty()) return words;
+  return {};
 }
 
 void bluefog_turns(Context& context) {
   const std::string& generator = context.parameters().text("generator");
+  report_words(problem_of_refusal_beside_answers(context.adapter(), "gossip.turns",
+                                                 {{"convention", "bluefog"},
+                                                  {"generator", "NoSuchGenerator"},
+                                                  {"world_size", 8},
+                                                  {"local_size", 4},
+                                                  {"steps", 1}}));
   for (json args : bad_turns(generator)) {
     args.update({{"convention", "bluefog"}, {"generator", generator}, {"steps", 1}});
     report_words(problem_of_refusal_beside_answers(context.adapter(), "gossip.turns", args));
   }
-  if (generator != "GetDynamicOnePeerSendRecvRanks")
-    for (const auto& [machines, ranks] : {std::pair{2, 3}, {3, 7}, {5, 5}, {9, 6}})
-      report_words(problem_of_machines(context.adapter(), generator, machines, ranks));
+  report_words(problem_of_all_turns(context.adapter(), generator));
   const json record = recorded("gossip", "bluefog_turns");
   for (const json& one : record.at("cases")) {
     if (one.at("generator") != context.parameters().text("generator")) continue;

@@ -32,19 +32,21 @@ class FailingWire final : public comm::CommunicatorDecorator {
   int left_;
 };
 
-/// Fails one call that is waited for at once, counted from 0, before anything of it is made.
+/// Fails one call that is waited for at once, counted from 0: before anything of it is made, or when all of it is.
 class FailingCall final : public comm::CommunicatorDecorator {
  public:
-  FailingCall(std::unique_ptr<comm::Communicator> inner, int failing)
-      : CommunicatorDecorator(std::move(inner)), left_(failing) {}
+  FailingCall(std::unique_ptr<comm::Communicator> inner, int failing, bool when_made)
+      : CommunicatorDecorator(std::move(inner)), left_(failing), when_made_(when_made) {}
 
  private:
   void do_run(const comm::Call& call, comm::Timeout timeout) override {
-    if (left_-- == 0) throw RuntimeFailure("a wire that a check cut");
-    CommunicatorDecorator::do_run(call, timeout);
+    const bool fails = left_-- == 0;
+    if (!fails || when_made_) CommunicatorDecorator::do_run(call, timeout);
+    if (fails) throw RuntimeFailure("a wire that a check cut");
   }
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
   int left_;
+  bool when_made_;
 };
 
 /// Counts the calls that are made.
@@ -233,8 +235,13 @@ class CountingWire final : public comm::CommunicatorDecorator {
   };
   explicit CountingWire(std::unique_ptr<comm::Communicator> inner) : CommunicatorDecorator(std::move(inner)) {}
   std::vector<Sent> sent;
+  int collectives = 0;
 
  private:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    ++collectives;
+    CommunicatorDecorator::do_run(call, timeout);
+  }
   comm::Work do_start(std::span<const comm::Call> calls) override {
     for (const comm::Call& call : calls)
       if (call.operation == comm::Operation::send) sent.push_back({call.in.dtype, call.in.count, call.root});

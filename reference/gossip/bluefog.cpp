@@ -52,7 +52,7 @@ std::vector<int> mirrored_powers(int size, int base) {
 std::vector<int> ring_distances(int size, int style) {
   if (style < 0 || style > 2)
     throw InvalidArgument(fmt::format(
-        "RingGraph: connect_style {}; 0, 1 and 2 are both neighbours, the one before, the one behind", style));
+        "RingGraph: connect_style {}; 0, 1 and 2 are both neighbours, the one before, the one after", style));
   if (style == 0) return {0, 1, size - 1};
   return {0, style == 1 ? size - 1 : 1};
 }

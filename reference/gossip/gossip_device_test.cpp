@@ -74,12 +74,12 @@ TEST(GossipThreadOnADevice, LetsTheCallersStreamGoOn) {
                     const std::array tensors{x.buffer()};
                     EXPECT_TRUE(thread.hand_over(tensors));
                     if (group.rank() == 1) {
-                      const OwnEvent behind(runtime, x.place().index());
-                      behind.record(x.place().use().stream);
+                      const OwnEvent after(runtime, x.place().index());
+                      after.record(x.place().use().stream);
                       const auto end = std::chrono::steady_clock::now() + 40s;
-                      while (!behind.is_reached() && std::chrono::steady_clock::now() < end)
+                      while (!after.is_reached() && std::chrono::steady_clock::now() < end)
                         std::this_thread::sleep_for(1ms);
-                      EXPECT_TRUE(behind.is_reached()) << "the caller's stream waits for the exchange";
+                      EXPECT_TRUE(after.is_reached()) << "the caller's stream waits for the exchange";
                       went_on.count_down();
                     }
                     EXPECT_EQ(thread.collect(tensors, true), GossipThread::Collected::mixed);

@@ -66,7 +66,6 @@ struct GossipThread::Shared {
   bool is_handed_over = false;  // the thread's turn
   bool is_ready = false;        // the caller's
   bool is_closing = false;
-  bool has_failed = false;  // the group is of no more use
   std::exception_ptr error;
   std::int64_t mixed = 0;
   // Of the round under way:
@@ -122,7 +121,6 @@ struct GossipThread::Shared {
     words = push_sum.words_of_round();
     interruption.clear();
     backoff = Backoff(heartbeat);
-    not_before = {};
     set_deadline();
   }
   [[nodiscard]] comm::TimeoutError late() const { return late_round(words, interruption, heartbeat); }
@@ -180,7 +178,7 @@ GossipThread::~GossipThread() { close(); }
 
 bool GossipThread::hand_over(std::span<const Buffer> x) {
   const std::lock_guard lock(shared_->mutex);
-  if (!shared_->is_on || shared_->is_under_way || shared_->is_closing || shared_->has_failed) return false;
+  if (!shared_->is_on || shared_->is_under_way || shared_->is_closing) return false;
   device::MemorySpace place = shared_->reserve(x);
   shared_->push_sum.prepare(x);
   shared_->place = std::move(place);
@@ -202,24 +200,17 @@ GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool wa
   Shared& shared = *shared_;
   if (!shared.is_under_way) return Collected::nothing;
   if (!shared.is_ready && !waits) return Collected::not_yet;
-  if (!shared.changed.wait_until(lock, shared.deadline, [&] { return shared.is_ready; })) {
-    shared.has_failed = true;
-    throw shared.late();
-  }
+  if (!shared.changed.wait_until(lock, shared.deadline, [&] { return shared.is_ready; })) throw shared.late();
   if (shared.error != nullptr) {
     try {
       std::rethrow_exception(shared.error);
     } catch (const RuntimeFailure& error) {
-      shared.interruption = error.what();
-      shared.has_failed = !may_pass(error) || Clock::now() >= shared.deadline;
       if (!may_pass(error)) throw;
-      if (shared.has_failed) throw shared.late();
-      shared.repeat();
-      return Collected::interrupted;
-    } catch (...) {
-      shared.has_failed = true;
-      throw;
+      shared.interruption = error.what();
     }
+    if (Clock::now() >= shared.deadline) throw shared.late();
+    shared.repeat();
+    return Collected::interrupted;
   }
   if (shared.own_stream) {
     shared.own_stream->lead(shared.use.stream);
@@ -282,7 +273,7 @@ void GossipThread::close() noexcept {
   {
     std::unique_lock lock(shared_->mutex);
     const auto ended = [this] { return !shared_->is_under_way || shared_->is_ready; };
-    if (shared_->has_failed || !shared_->changed.wait_for(lock, shared_->heartbeat, ended))
+    if (!shared_->changed.wait_until(lock, shared_->deadline, ended) || shared_->error != nullptr)
       shared_->group->abort("the gossip thread is closed while a round is under way");
     shared_->is_closing = true;
     shared_->changed.notify_all();

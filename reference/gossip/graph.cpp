@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <random>
@@ -158,15 +159,11 @@ std::vector<std::vector<int>> star_rows(int nodes, int center) {
   return book;
 }
 
-// The place that is paired with `place` when `count` places play everybody once: in round i those that add up to i.
+// The place that is paired with `place` when `count` places, an even number, play everybody once: in round i those that
+// add up to i, and the last one with the one that would play itself.
 int paired_place(int place, int round, int count) {
   const int others = count - 1;
-  const auto own_pair = [&] {  // of the last place: the one that would play itself
-    for (int candidate = 0; candidate < others; ++candidate)
-      if (2 * candidate % others == round % others) return candidate;
-    return 0;
-  };
-  if (place == others) return own_pair();
+  if (place == others) return wrapped(std::int64_t{round} * (count / 2), others);
   const int pair = wrapped(std::int64_t{round} - place, others);
   return pair == place ? others : pair;
 }
@@ -249,13 +246,11 @@ void Graph::build() {
     rows_ = rows_across(steps, count);
     return;
   }
-  if (!as_fairscale) return keep_distances(without_repeats(steps, count));
-  std::vector<int> distances;
-  for (const std::int64_t step : steps) distances.push_back(wrapped(step, count));
-  keep_distances(std::move(distances));
+  if (as_fairscale)
+    for (const std::int64_t step : steps) distances_.push_back(wrapped(step, count));
+  else
+    distances_ = without_repeats(steps, count);
 }
-
-void Graph::keep_distances(std::vector<int> distances) { distances_ = std::move(distances); }
 
 void Graph::keep_rows(std::vector<std::vector<int>> rows) {
   rows_ = std::move(rows);
@@ -266,11 +261,9 @@ void Graph::keep_rows(std::vector<std::vector<int>> rows) {
       if (senders.empty() || senders.back() != static_cast<int>(node)) senders.push_back(static_cast<int>(node));
     }
   // Of all neighbours at once; taken in turn they need not meet.
-  is_regular_ = options_.peers == 0;
-  for (std::size_t node = 0; node < rows_.size(); ++node) {
-    const std::size_t first = rows_.front().size();
-    if (rows_[node].size() != first || senders_[node].size() != first) is_regular_ = false;
-  }
+  is_regular_ = options_.peers == 0 && std::ranges::all_of(rows_, [this](const std::vector<int>& row) {
+                  return row.size() == rows_.front().size();
+                });
 }
 
 void Graph::settle_peers() {
@@ -294,6 +287,9 @@ bool Graph::is_dynamic() const { return options_.kind != GraphKind::ring && opti
 int Graph::entries(int node) const {
   return static_cast<int>(rows_.empty() ? distances_.size() : rows_[static_cast<std::size_t>(node)].size());
 }
+
+// As many as it takes in a round.
+int Graph::peers_of(int node) const { return options_.peers == 0 ? entries(node) : options_.peers; }
 
 int Graph::entry(int node, std::int64_t index) const {
   if (rows_.empty()) return wrapped(std::int64_t{node} + distances_[static_cast<std::size_t>(index)], nodes());
@@ -328,12 +324,12 @@ std::int64_t index_of(std::int64_t round, int peers, int place, int entries) {
 std::vector<int> Graph::out_of(int node, std::int64_t round) const {
   const int count = entries(node);
   std::vector<int> out;
-  const int peers = options_.peers == 0 ? count : options_.peers;
-  if (options_.convention == Convention::fairscale && (peers > count))
+  const int peers = peers_of(node);
+  if (options_.convention == Convention::fairscale && peers > count)
     throw OutOfRange(
         fmt::format("the phone book of node {} has {} entries, and {} peers are asked for", node, count, peers));
   if (count == 0) return out;
-  for (int place = 0; place < peers; ++place) out.push_back(entry(node, index_of(round, peers, place, count)));
+  for (int place = 0; place < peers; ++place) out.push_back(entry(node, index_of(round, options_.peers, place, count)));
   return out;
 }
 
@@ -342,32 +338,25 @@ std::vector<int> Graph::in_by_entry(int node, std::int64_t round) const {
   std::vector<int> in;
   if (rows_.empty()) {
     const int count = entries(node);
-    const int peers = options_.peers == 0 ? count : options_.peers;
-    for (int place = 0; place < peers && count > 0; ++place) {
-      const std::int64_t index = index_of(round, peers, place, count);
+    for (int place = 0; place < peers_of(node) && count > 0; ++place) {
+      const std::int64_t index = index_of(round, options_.peers, place, count);
       const int sender = wrapped(std::int64_t{node} - distances_[static_cast<std::size_t>(index)], nodes());
       if (sender != node) in.push_back(sender);
     }
     return in;
   }
-  std::vector<std::pair<int, int>> found;  // place, sender
   for (const int sender : senders_[static_cast<std::size_t>(node)]) {
     const std::vector<int> out = out_of(sender, round);
-    for (std::size_t place = 0; place < out.size(); ++place)
-      if (out[place] == node && sender != node)
-        found.emplace_back(options_.peers == 0 ? 0 : static_cast<int>(place), sender);
+    in.insert(in.end(), static_cast<std::size_t>(std::ranges::count(out, node)), sender);
   }
-  std::ranges::sort(found);
-  for (const auto& [place, sender] : found) in.push_back(sender);
   return in;
 }
 
 // Whoever names the node in the entry where this node's own peer stands: what FairScale does.
 std::vector<int> Graph::in_by_position(int node, std::int64_t round) const {
   std::vector<int> in;
-  const int peers = options_.peers == 0 ? entries(node) : options_.peers;
-  for (int place = 0; place < peers; ++place) {
-    const std::int64_t index = index_of(round, peers, place, entries(node));
+  for (int place = 0; place < peers_of(node); ++place) {
+    const std::int64_t index = index_of(round, options_.peers, place, entries(node));
     for (int sender = 0; sender < nodes(); ++sender) {
       if (sender == node) continue;
       if (index >= entries(sender))
@@ -397,7 +386,7 @@ std::vector<std::vector<int>> Graph::sends(std::int64_t round) const {
   }
   const std::vector<int> order = order_of(round);
   const int places = nodes() + nodes() % 2;  // the last of an odd number plays nobody
-  for (int game = 0; game < options_.peers && nodes() > 1; ++game)
+  for (int game = 0; game < options_.peers; ++game)
     for (int place = 0; place < nodes(); ++place) {
       const int pair = paired_place(place, game, places);
       if (pair < nodes())
@@ -438,7 +427,7 @@ std::int64_t Graph::period() const {
       const std::int64_t turns = count / std::gcd(count, options_.peers), part = turns / std::gcd(period, turns);
       if (period > most / part)
         throw Unsupported(
-            fmt::format("rows of many lengths, of node {} with {} turns among them, come together again only behind "
+            fmt::format("rows of many lengths, of node {} with {} turns among them, come together again only after "
                         "more than 2^53 rounds",
                         node, turns));
       period *= part;
@@ -452,53 +441,54 @@ std::string first_mismatch(const std::vector<Peers>& peers) {
     for (const int to : peers[node].out) ++open[{static_cast<int>(node), to}];
     for (const int from : peers[node].in) --open[{from, static_cast<int>(node)}];
   }
-  const auto list_of = [&](int node, bool out) {
-    if (node < 0 || static_cast<std::size_t>(node) >= peers.size()) return std::vector<int>{};
-    const Peers& one = peers[static_cast<std::size_t>(node)];
-    return out ? one.out : one.in;
-  };
   for (const auto& [edge, count] : open) {
     const auto& [from, to] = edge;
     if (count != 0)
-      return fmt::format("node {} sends to {}, but node {} receives from {}", from, list_of(from, true), to,
-                         list_of(to, false));
+      return fmt::format("node {} sends to {}, but node {} receives from {}", from,
+                         peers[static_cast<std::size_t>(from)].out, to, peers[static_cast<std::size_t>(to)].in);
   }
   return {};
 }
 
-bool blocks_one_at_a_time(const Graph& graph, std::int64_t round) {
-  struct Step {
-    bool is_send;
-    int peer;
-  };
-  const auto count = static_cast<std::size_t>(graph.nodes());
-  std::vector<std::vector<Step>> steps(count);
-  for (std::size_t node = 0; node < count; ++node) {
-    const Peers peers = graph.peers(static_cast<int>(node), round);
-    for (std::size_t i = 0; i < std::max(peers.out.size(), peers.in.size()); ++i) {
-      const bool receives_first = graph.is_passive(static_cast<int>(node));
-      if (receives_first && i < peers.in.size()) steps[node].push_back({false, peers.in[i]});
-      if (i < peers.out.size()) steps[node].push_back({true, peers.out[i]});
-      if (!receives_first && i < peers.in.size()) steps[node].push_back({false, peers.in[i]});
-    }
+namespace {
+
+struct Step {
+  bool is_send;
+  int peer;
+};
+
+std::deque<Step> steps_in_turn(const Peers& peers, bool receives_first) {
+  std::deque<Step> steps;
+  for (std::size_t i = 0; i < peers.out.size() || i < peers.in.size(); ++i) {
+    if (receives_first && i < peers.in.size()) steps.push_back({false, peers.in[i]});
+    if (i < peers.out.size()) steps.push_back({true, peers.out[i]});
+    if (!receives_first && i < peers.in.size()) steps.push_back({false, peers.in[i]});
   }
-  std::vector<std::size_t> at(count);
+  return steps;
+}
+
+}  // namespace
+
+bool blocks_one_at_a_time(const Graph& graph, std::int64_t round) {
+  std::vector<std::deque<Step>> left;
+  for (int node = 0; node < graph.nodes(); ++node)
+    left.push_back(steps_in_turn(graph.peers(node, round), graph.is_passive(node)));
+  // A message passes where both sides have come to it.
+  const auto passes = [&](int node) {
+    std::deque<Step>& own = left[static_cast<std::size_t>(node)];
+    if (own.empty()) return false;
+    std::deque<Step>& theirs = left[static_cast<std::size_t>(own.front().peer)];
+    if (theirs.empty() || theirs.front().peer != node || theirs.front().is_send == own.front().is_send) return false;
+    own.pop_front();
+    theirs.pop_front();
+    return true;
+  };
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::size_t node = 0; node < count; ++node) {
-      if (at[node] == steps[node].size() || !steps[node][at[node]].is_send) continue;
-      const auto peer = static_cast<std::size_t>(steps[node][at[node]].peer);
-      if (at[peer] == steps[peer].size()) continue;
-      const Step other = steps[peer][at[peer]];
-      if (other.is_send || other.peer != static_cast<int>(node)) continue;
-      ++at[node];
-      ++at[peer];
-      moved = true;
-    }
+    for (int node = 0; node < graph.nodes(); ++node)
+      if (passes(node)) moved = true;
   }
-  for (std::size_t node = 0; node < count; ++node)
-    if (at[node] != steps[node].size()) return true;
-  return false;
+  return std::ranges::any_of(left, [](const std::deque<Step>& steps) { return !steps.empty(); });
 }
 
 }  // namespace plumbline::gossip

@@ -82,7 +82,8 @@ struct GraphOptions {
 };
 
 /// Nodes that one node sends to and receives from in a round. `out` is in the order of the peer list and may name a
-/// node twice. `in` is by the place of the entry among the p of the round, then by rising node.
+/// node twice. `in` is by the place of the entry among the p of the round; of plumbline's meshes, stars and given rows
+/// by rising node.
 struct Peers {
   std::vector<int> out;
   std::vector<int> in;
@@ -137,10 +138,10 @@ class Graph {
 
  private:
   void build();
-  void keep_distances(std::vector<int> distances);
   void keep_rows(std::vector<std::vector<int>> rows);
   void settle_peers();
   [[nodiscard]] int entries(int node) const;
+  [[nodiscard]] int peers_of(int node) const;
   [[nodiscard]] int entry(int node, std::int64_t index) const;
   [[nodiscard]] std::vector<int> out_of(int node, std::int64_t round) const;
   [[nodiscard]] std::vector<int> in_by_entry(int node, std::int64_t round) const;

@@ -126,15 +126,11 @@ bool PiecewiseRound::is_ready(std::size_t index) { return pieces_[index].came.te
 // Waits for the piece, and mixes it; how long it waited.
 PiecewiseRound::Clock::duration PiecewiseRound::finish(std::size_t index) {
   Piece& piece = pieces_[index];
-  Clock::duration waited{};
-  if (!is_ready(index)) {
-    const Clock::time_point begin = Clock::now();
-    piece.came.wait(state_.options.heartbeat);
-    if (state_.options.confirms) confirm();
-    piece.sent.wait(state_.options.heartbeat);
-    waited = Clock::now() - begin;
-  }
+  const Clock::time_point begin = Clock::now();
+  piece.came.wait(state_.options.heartbeat);
   if (state_.options.confirms) confirm();
+  piece.sent.wait(state_.options.heartbeat);
+  const Clock::duration waited = Clock::now() - begin;
   if (index == 0 && messages_.has_weight)
     for (const double weight : messages_.received_weights) weight_ = state_.rounded(bucket_, weight_ + weight);
   mix(piece.x, bucket_.of_pieces[piece.memory].came);

@@ -1,7 +1,6 @@
 #include "reference/gossip/push_sum.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -76,7 +75,7 @@ void PushSum::exchange_all(std::span<const Buffer> x) {
   phase_ = Phase::exchanging;
   std::vector<TypeBucket>& buckets = state_->buckets;
   const bool has_come = next_bucket_ > 0 || (!buckets.empty() && buckets.front().has_come);
-  if (!has_come || incoming_.values.size() != x.size()) {
+  if (!has_come) {
     incoming_.values.assign(x.size(), {});
     incoming_.weight = 0;
   }
@@ -198,8 +197,8 @@ void PushSum::naming_peers(std::int64_t round, const Part& part) {
 // Fairscale rounds what stays and weights to the tensors' type where they are not 1, and has a round for each type.
 bool PushSum::meets_one() const {
   const std::vector<TypeBucket>& buckets = state_->buckets;
-  if (!agreement_->all_meet() || !state_->place.is_host() || state_->group->pair_exchanges() == nullptr ||
-      buckets.empty() || (state_->is_fairscale && (!state_->is_lazy || buckets.size() > 1)))
+  if (!agreement_->all_meet() || !state_->place.is_host() || buckets.empty() ||
+      (state_->is_fairscale && (!state_->is_lazy || buckets.size() > 1)))
     return false;
   return state_->plans.of(buckets.front().round).met != RoundPlan::kNobody;
 }
@@ -248,7 +247,7 @@ void PushSum::go_on_in_pieces() {
   try {
     naming_peers(bucket.round, [&] { pieces_->mix(); });
   } catch (...) {
-    if (phase_ == Phase::torn) pieces_.reset();
+    if (phase_ == Phase::torn) pieces_.reset();  // which tells the others
     throw;
   }
   absorb_weight(pieces_->weight());
@@ -290,12 +289,16 @@ void PushSum::reconnect(comm::Communicator& group) {
         fmt::format("group {} has other ranks than group {}", group.group().name, state_->group->group().name));
   state_->group = &group;
   if (options.device.runtime != nullptr) use_stream(options.device.stream);
+  const bool can_meet = agreement_->all_meet() && group.pair_exchanges() != nullptr;
   const std::vector<NodeAt> nodes = gathered({.exchanges = state_->exchanges,
                                               .pieces = pieces_here(),
-                                              .can_meet = agreement_->all_meet() && group.pair_exchanges() != nullptr,
+                                              .can_meet = can_meet,
                                               .is_compared = agreement_->is_made() || !options.verifies});
-  agreement_->set_all_meet(std::ranges::all_of(nodes, &NodeAt::can_meet));
-  if (!std::ranges::all_of(nodes, &NodeAt::is_compared)) {
+  const auto all_say = [&](std::int64_t NodeAt::* what) {
+    return std::ranges::all_of(nodes, [](std::int64_t said) { return said != 0; }, what);
+  };
+  agreement_->set_all_meet(all_say(&NodeAt::can_meet));
+  if (!all_say(&NodeAt::is_compared)) {
     agreement_->begin_anew();  // here, where all are: a node that was done might never compare again
     agree();
   }
@@ -303,24 +306,19 @@ void PushSum::reconnect(comm::Communicator& group) {
 }
 
 std::vector<PushSum::NodeAt> PushSum::gathered(const NodeAt& own) {
-  constexpr std::size_t said = 4;
-  const std::array<std::int64_t, said> mine{own.exchanges, static_cast<std::int64_t>(own.pieces), own.can_meet ? 1 : 0,
-                                            own.is_compared ? 1 : 0};
-  std::vector<std::int64_t> all(said * static_cast<std::size_t>(state_->group->size()));
+  constexpr std::int64_t numbers = sizeof(NodeAt) / sizeof(std::int64_t);
+  std::vector<NodeAt> nodes(static_cast<std::size_t>(state_->group->size()));
   // Others may notice that the group before has failed only when their own heartbeat time has passed.
   const std::chrono::nanoseconds patience =
       std::min<std::chrono::nanoseconds>(state_->options.heartbeat, std::chrono::hours(24 * 365)) * 2;
-  state_->group->all_gather({mine.data(), said, DType::i64},
-                            {all.data(), static_cast<std::int64_t>(all.size()), DType::i64}, patience);
-  std::vector<NodeAt> nodes;
-  for (std::size_t at = 0; at < all.size(); at += said)
-    nodes.push_back({all[at], static_cast<std::size_t>(all[at + 1]), all[at + 2] != 0, all[at + 3] != 0});
+  state_->group->all_gather({&own, numbers, DType::i64}, {nodes.data(), numbers * std::ssize(nodes), DType::i64},
+                            patience);
   return nodes;
 }
 
 // How much of the round under way is here: pieces, or all of it.
-std::size_t PushSum::pieces_here() const {
-  if (pieces_ != nullptr) return pieces_->come();
+std::int64_t PushSum::pieces_here() const {
+  if (pieces_ != nullptr) return static_cast<std::int64_t>(pieces_->come());
   const std::vector<TypeBucket>& buckets = state_->buckets;
   return is_interrupted() && next_bucket_ < buckets.size() && buckets[next_bucket_].has_come ? 1 : 0;
 }
@@ -332,7 +330,7 @@ void PushSum::send_what_is_missing(const std::vector<NodeAt>& nodes) {
   for (const int peer : state_->plans.of(bucket.round).peers.out) {
     const NodeAt& theirs = nodes[static_cast<std::size_t>(peer)];
     had.push_back(theirs.exchanges > state_->exchanges    ? std::numeric_limits<std::size_t>::max()
-                  : theirs.exchanges == state_->exchanges ? theirs.pieces
+                  : theirs.exchanges == state_->exchanges ? static_cast<std::size_t>(theirs.pieces)
                                                           : 0);
   }
   if (pieces_ != nullptr) return pieces_->go_over(had);
@@ -407,11 +405,11 @@ std::int64_t PushSum::bytes_per_round(std::int64_t elements, DType dtype) const 
 
 void divide(std::span<const Buffer> x, double weight) {
   device::require_at("gossip: divide", x, {});
-  for (const Buffer& tensor : x) divide(tensor, weight);
+  divide(device::MemorySpace(), x, weight);
 }
 void multiply(std::span<const Buffer> x, double weight) {
   device::require_at("gossip: multiply", x, {});
-  for (const Buffer& tensor : x) scale(tensor, weight);
+  scale(device::MemorySpace(), x, weight);
 }
 
 }  // namespace plumbline::gossip

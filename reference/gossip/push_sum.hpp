@@ -172,11 +172,11 @@ class PushSum {
     exchanging,  // what the node keeps is in x; the exchange can continue where it was
     torn,        // some pieces are mixed, and which ones its peers have is unknown
   };
-  // What a node says of itself when all go over to another group.
+  // What a node says of itself when all go over to another group, as it is sent.
   struct NodeAt {
-    std::int64_t exchanges;      // that it is done with
-    std::size_t pieces;          // that it has of the next one
-    bool can_meet, is_compared;  // makes rounds in place; has compared itself with all others
+    std::int64_t exchanges;              // that it is done with
+    std::int64_t pieces;                 // that it has of the next one
+    std::int64_t can_meet, is_compared;  // 1 or 0: makes rounds in place; has compared itself with all others
   };
 
   void sort_by_type(std::span<const comm::Buffer> x);
@@ -196,7 +196,7 @@ class PushSum {
   void turn();
   template <class Part>
   void naming_peers(std::int64_t round, const Part& part);
-  [[nodiscard]] std::size_t pieces_here() const;
+  [[nodiscard]] std::int64_t pieces_here() const;
   [[nodiscard]] std::vector<NodeAt> gathered(const NodeAt& own);
   void send_what_is_missing(const std::vector<NodeAt>& nodes);
 

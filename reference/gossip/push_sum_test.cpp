@@ -331,7 +331,7 @@ TEST(PushSum, RefusesWhatItCannotMix) {
   });
 }
 
-// What is refused leaves nothing behind, and is refused again.
+// What is refused leaves nothing, and is refused again.
 TEST(PushSum, MixesTheSameTensorsInEveryRound) {
   comm::run_ranks(2, [](Communicator& group) {
     PushSum push_sum(group, Graph({.kind = GraphKind::ring, .nodes = 2}));
