@@ -675,6 +675,12 @@ void values_of_seed(Context& context) {
   }
 }
 
+std::string problem_of_count(const json& result, int nodes) {
+  const auto found = result.is_object() ? result.find("numerators") : result.end();
+  const bool has_all = result.is_object() && found != result.end() && std::ssize(*found) == nodes;
+  return has_all ? "" : fmt::format("no {} numerators", nodes);
+}
+
 // Either an answer, or a refusal that says where the limit is.
 void limits(Context& context) {
   report_words(problem_of(
@@ -685,8 +691,7 @@ void limits(Context& context) {
     args.update(others);
     const Answer answer = answer_to(context.adapter(), op, args);
     if (!answer.is_refused()) {
-      if (std::string_view(op) == kSimulate && std::ssize(answer.result.at("numerators")) != nodes)
-        report_words(fmt::format("{} {} has {} numerators", op, args.dump(), answer.result.at("numerators").size()));
+      if (std::string_view(op) == kSimulate) report_words(problem_of_count(answer.result, nodes));
       return;
     }
     if (answer.kind != "unsupported" || answer.message.find_first_of("0123456789") == std::string::npos)

@@ -289,19 +289,21 @@ void PushSum::reconnect(comm::Communicator& group) {
         fmt::format("group {} has other ranks than group {}", group.group().name, state_->group->group().name));
   state_->group = &group;
   if (options.device.runtime != nullptr) use_stream(options.device.stream);
-  const bool can_meet = agreement_->all_meet() && group.pair_exchanges() != nullptr;
-  const std::vector<NodeAt> nodes = gathered({.exchanges = state_->exchanges,
-                                              .pieces = pieces_here(),
-                                              .can_meet = can_meet,
-                                              .is_compared = agreement_->is_made() || !options.verifies});
+  const bool is_compared = agreement_->is_made() || !options.verifies;
+  const std::vector<NodeAt> nodes =
+      gathered({.exchanges = state_->exchanges,
+                .pieces = pieces_here(),
+                .can_meet = (agreement_->all_meet() || !is_compared) && group.pair_exchanges() != nullptr,
+                .is_compared = is_compared});
   const auto all_say = [&](std::int64_t NodeAt::* what) {
     return std::ranges::all_of(nodes, [](std::int64_t said) { return said != 0; }, what);
   };
-  agreement_->set_all_meet(all_say(&NodeAt::can_meet));
   if (!all_say(&NodeAt::is_compared)) {
     agreement_->begin_anew();  // here, where all are: a node that was done might never compare again
     agree();
   }
+  // A node that was done may have begun the round by messages, which the others must then make by messages, too.
+  agreement_->set_all_meet(all_say(&NodeAt::can_meet));
   if (phase_ == Phase::exchanging && next_bucket_ < state_->buckets.size()) send_what_is_missing(nodes);
 }
 
