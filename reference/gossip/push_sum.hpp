@@ -174,10 +174,10 @@ class PushSum {
   };
   // What a node says of itself when all go over to another group, as it is sent.
   struct NodeAt {
-    std::int64_t exchanges;  // that it is done with
-    std::int64_t pieces;     // that it has of the next one
-    std::int64_t can_meet,
-        is_compared;  // 1 or 0: may make its next round in place; has compared itself with all others
+    std::int64_t exchanges;    // that it is done with
+    std::int64_t pieces;       // that it has of the next one
+    std::int64_t can_meet;     // 1 or 0: may make the next one in place
+    std::int64_t is_compared;  // 1 or 0: with all others
   };
 
   void sort_by_type(std::span<const comm::Buffer> x);
