@@ -4,7 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <iterator>
+#include <unordered_set>
 
 namespace plumbline::bucketing {
 namespace {
@@ -30,45 +31,13 @@ std::uint64_t hash(const Gradient& gradient) {
   return device ^ (number_of_type(gradient) + 0x9e3779b9 + (device << 6) + (device >> 2));
 }
 
-class Table {
- public:
-  void enter(int position, std::uint64_t hash) {
-    if (nodes_.size() == slots_ || slots_ == 0) grow();
-    link({position, hash});
-  }
-  [[nodiscard]] std::vector<int> positions() const {
-    std::vector<int> positions;
-    for (const Node& node : nodes_) positions.push_back(node.position);
-    return positions;
-  }
-
- private:
-  struct Node {
-    int position = 0;
-    std::uint64_t hash = 0;
-  };
-  void link(const Node& node) {
-    const auto slot = [&](const Node& one) { return one.hash % slots_; };
-    const auto front = std::ranges::find(nodes_, slot(node), slot);
-    nodes_.insert(front == nodes_.end() ? nodes_.begin() : front, node);
-  }
-  void grow() {
-    constexpr std::array<std::size_t, 9> primes{13, 29, 59, 127, 257, 541, 1109, 2357, 5087};  // its sizes
-    slots_ = *std::ranges::find_if(primes.begin(), primes.end() - 1, [&](std::size_t prime) { return prime > slots_; });
-    const std::vector<Node> before = std::exchange(nodes_, {});
-    for (const Node& node : before) link(node);
-  }
-
-  std::vector<Node> nodes_;  // as they are walked
-  std::size_t slots_ = 0;
-};
-
 }  // namespace
 
 std::vector<int> torch_table_order(const std::vector<Gradient>& entered) {
-  Table table;
-  for (std::size_t i = 0; i < entered.size(); ++i) table.enter(static_cast<int>(i), hash(entered[i]));
-  return table.positions();
+  const auto hash_at = [&](int position) { return hash(entered[static_cast<std::size_t>(position)]); };
+  std::unordered_set<int, decltype(hash_at)> table(0, hash_at);
+  for (int position = 0; position < std::ssize(entered); ++position) table.insert(position);
+  return {table.begin(), table.end()};
 }
 
 }  // namespace plumbline::bucketing

@@ -1,10 +1,10 @@
 // reference/bucketing/detail/torch_table.hpp: in which order PyTorch's table of types and devices is walked.
 //
-// Model   The buckets that are not full at the end come in the order of a hash table (libstdc++'s unordered_map, the
-//         hash of a type and a device being c10's): what enters an empty slot goes to the front of all, else to the
-//         front of its slot; a table that grows enters everything again from its front on. With few types on one device
-//         that is the order of entering turned round; where two share a slot it is not.
-// Source  libstdc++ 12, hashtable.h; torch 2.13, c10/util/hash.h. Equal to what torch answers for any types on several
+// Model   The buckets that are not full at the end come in the order of a hash table: std::unordered_map, the hash of a
+//         type and a device being c10's. With few types on one device that is the order of entering turned round. It is
+//         the standard library's own table that is walked here, so that the order is PyTorch's where both are built
+//         with the same one, as with libstdc++ on Linux.
+// Source  torch 2.13, c10/util/hash.h. Equal, with libstdc++, to what torch answers for any types on several
 //         devices.
 #pragma once
 
