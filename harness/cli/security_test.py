@@ -149,11 +149,13 @@ class Commands(unittest.TestCase):
 
     def test_a_strangers_record_does_not_reach_the_terminal_as_commands(self):
         self.hostile_record()
-        for words in (["compare", "out", "out"], ["merge", "out", "--out", "merged"], ["expectations", "update", "out", "--file", "e.toml"],
-                      ["submit", "out", "--subject", "S.toml", "--out", "s"], ["results", "add", "out", "--store", "h"], ["results", "list", "--store", "h"],
-                      ["report", "out", "--format", "md"], ["report", "out", "--format", "github"], ["check", "--resume", "--out", "out", "--backend", "local", *QUICK]):
+        for words, status, prints in ((["expectations", "update", "out", "--file", "e.toml"], 0, "collectives.barrier"), (["results", "add", "out", "--store", "h"], 0, "added"),
+                                      (["results", "list", "--store", "h"], 0, "owned"), (["report", "out", "--format", "md"], 0, "owned"),
+                                      (["report", "out", "--format", "github"], 0, "owned"), (["check", "--resume", "--out", "out", "--backend", "local", *QUICK], 1, "owned")):
             with self.subTest(words):
                 done = self.run_plumbline(*words)
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertIn(prints, done.stdout + done.stderr)
                 self.assertNotIn("\x1b", done.stdout + done.stderr)
 
 
