@@ -348,6 +348,26 @@ void rotation(Context& context) {
   EXPECT_EQ(none.weight(), 1) << "GOSSIP-036: the weight after a mix of no tensors";
 }
 
+// Values that are sent in pieces turn a graph as a single one does, and mix alike.
+void large_rotation(Context& context) {
+  const bool as_fairscale = context.parameters().text("convention") == "fairscale";
+  const Graph graph =
+      hub_graph(context.size(), as_fairscale ? gossip::Convention::fairscale : gossip::Convention::plumbline);
+  const auto own = context.world().duplicate();
+  PushSum of_one(context.world(), graph, {}, {.heartbeat = kRoundPatience});
+  PushSum of_many(*own, graph, {}, {.heartbeat = kRoundPatience});
+  std::vector<double> one{1.0 + context.rank()};
+  std::vector<double> many(20'000, one.front());
+  for (int mixed = 1; mixed <= 4; ++mixed) {
+    of_one.mix(buffer_of(one));
+    of_many.mix(buffer_of(many));
+    EXPECT_TRUE(std::ranges::all_of(many, [&](double value) { return value == one.front(); }))
+        << "GOSSIP-036: values after mix " << mixed;
+    EXPECT_EQ(of_many.weight(), of_one.weight()) << "GOSSIP-036: the weight after mix " << mixed;
+    EXPECT_EQ(of_many.round(), graph.round_after(mixed)) << "GOSSIP-036: after mix " << mixed;
+  }
+}
+
 void exact(Context& context) {
   const std::string graph = context.parameters().text("graph");
   PushSum push_sum(context.world(), live_graph(graph, context.size()), {}, {.heartbeat = kRoundPatience});
@@ -412,6 +432,7 @@ void add_push_sum_checks(suite::Suite& suite) {
       {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub"}},
        {"after", {"nothing", "skips", "resume", "set"}}},
       rotation, {2, 3, 4});
+  add("large_rotation", "GOSSIP-036@c34e", {{"convention", {"plumbline", "fairscale"}}}, large_rotation, {2, 3, 4});
   suite.add({.id = "gossip.push_sum.exact",
              .verifies = {"GOSSIP-037@4149"},
              .axes = {{"graph", {"complete", "n-peer-exponential"}}, suite::worlds({1, 2, 3, 4, 8})},
