@@ -330,7 +330,7 @@ void stopped_peer(Context& context, bool fails) {
   } catch (const comm::PeerFailed& error) {
     said = error.what();
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, kHalfAndDelays) << "GOSSIP-043";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, fails ? kLong : kHalfAndDelays) << "GOSSIP-043";
   const gossip::Peers peers = graph.peers(context.rank(), push_sum.round());
   EXPECT_THAT(said, HasSubstr(fmt::format("round {}", push_sum.round()))) << "GOSSIP-043: the round";
   EXPECT_TRUE(has_lists(said, {peers.out, peers.in})) << "GOSSIP-043: the peers in: " << said;
@@ -636,6 +636,7 @@ void thread_gives_up(Context& context) {
   EXPECT_EQ(collected, is_cut ? GossipThread::Collected::interrupted : GossipThread::Collected::mixed) << "GOSSIP-048";
   if (!is_cut) return;
   EXPECT_GE(Clock::now() - begin, limit) << "GOSSIP-048: given up before the heartbeat time has passed";
+  std::this_thread::sleep_for(limit / 4);  // an attempt may begin as the time ends
   const std::size_t tried = starts.times().size();
   std::this_thread::sleep_for(limit / 2);
   EXPECT_EQ(starts.times().size(), tried) << "GOSSIP-048: tried again after it was abandoned";
@@ -763,7 +764,7 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   add("thread.one_version", "GOSSIP-045@9dd5", {}, one_version, {2, 3}, {Capability::thread_multiple});
   add("thread.interrupted", "GOSSIP-046@fd87", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
   add("thread.under_way", "GOSSIP-116@9cdc", {}, under_way, {2, 3}, {Capability::thread_multiple});
-  add("failure.unfit", "GOSSIP-115@c69d", {}, unfit, {2, 3, 4});
+  add("failure.unfit", "GOSSIP-115@f869", {}, unfit, {2, 3, 4});
   add("failure.pieces", "GOSSIP-049@a98b", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);
   add("failure.confirmed_pieces", "GOSSIP-203@2085",
       {{"graph", {"n-peer-exponential", "hub", "complete"}},

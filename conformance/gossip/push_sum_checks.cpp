@@ -353,9 +353,9 @@ void large_rotation(Context& context) {
   const bool as_fairscale = context.parameters().text("convention") == "fairscale";
   const Graph graph =
       hub_graph(context.size(), as_fairscale ? gossip::Convention::fairscale : gossip::Convention::plumbline);
-  const auto own = context.world().duplicate();
-  PushSum of_one(context.world(), graph, {}, {.heartbeat = kRoundPatience});
-  PushSum of_many(*own, graph, {}, {.heartbeat = kRoundPatience});
+  WireOfMessages first(context.world().duplicate()), second(context.world().duplicate());
+  PushSum of_one(first, graph, {}, {.heartbeat = kRoundPatience});
+  PushSum of_many(second, graph, {}, {.heartbeat = kRoundPatience});
   std::vector<double> one{1.0 + context.rank()};
   std::vector<double> many(20'000, one.front());
   for (int mixed = 1; mixed <= 4; ++mixed) {
