@@ -293,7 +293,8 @@ void PushSum::reconnect(comm::Communicator& group) {
   const std::vector<NodeAt> nodes =
       gathered({.exchanges = state_->exchanges,
                 .pieces = pieces_here(),
-                .can_meet = (agreement_->all_meet() || !is_compared) && group.pair_exchanges() != nullptr,
+                .can_meet = (is_compared ? agreement_->all_meet() : phase_ != Phase::exchanging) &&
+                            state_->place.is_host() && group.pair_exchanges() != nullptr,
                 .is_compared = is_compared});
   const auto all_say = [&](std::int64_t NodeAt::* what) {
     return std::ranges::all_of(nodes, [](std::int64_t said) { return said != 0; }, what);
@@ -303,7 +304,7 @@ void PushSum::reconnect(comm::Communicator& group) {
     agree();
   }
   // A node that was done may have begun the round by messages, which the others must then make by messages, too.
-  agreement_->set_all_meet(all_say(&NodeAt::can_meet));
+  agreement_->set_all_meet(agreement_->all_meet() && all_say(&NodeAt::can_meet));
   if (phase_ == Phase::exchanging && next_bucket_ < state_->buckets.size()) send_what_is_missing(nodes);
 }
 
