@@ -346,6 +346,7 @@ std::vector<int> Graph::in_by_entry(int node, std::int64_t round) const {
     return in;
   }
   for (const int sender : senders_[static_cast<std::size_t>(node)]) {
+    if (sender == node) continue;
     const std::vector<int> out = out_of(sender, round);
     in.insert(in.end(), static_cast<std::size_t>(std::ranges::count(out, node)), sender);
   }
@@ -386,7 +387,7 @@ std::vector<std::vector<int>> Graph::sends(std::int64_t round) const {
   }
   const std::vector<int> order = order_of(round);
   const int places = nodes() + nodes() % 2;  // the last of an odd number plays nobody
-  for (int game = 0; game < options_.peers; ++game)
+  for (int game = 0; game < options_.peers && nodes() > 1; ++game)
     for (int place = 0; place < nodes(); ++place) {
       const int pair = paired_place(place, game, places);
       if (pair < nodes())
