@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 OF_LAUNCHERS = ("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MASTER_", "RANK", "WORLD_SIZE")
 NAMESPACES = "PLUMBLINE_FAULTS_NAMESPACES"
+MOUNTS = "mount --make-rprivate / && mount -t tmpfs none /dev/shm"  # what the first process of the namespaces begins with
 SECONDS_TO_VANISH = 8
 
 
@@ -38,18 +39,17 @@ def enter_namespaces():
     if has_namespaces():
         return
     unshare = ["unshare", "--mount", "--net", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    if os.geteuid() != 0 or not shutil.which("unshare") or subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+    if os.geteuid() != 0 or not shutil.which("unshare") or subprocess.run([*unshare, "sh", "-c", MOUNTS], stderr=subprocess.DEVNULL).returncode != 0:
         return
-    prepare = 'mount --make-rprivate / && mount -t tmpfs none /dev/shm || exit 3; ip link set lo up; "$@"; exit $?'
-    os.environ[NAMESPACES] = os.readlink("/proc/self/ns/pid")  # the outer one, which no process is in that has its own
+    prepare = f'{MOUNTS} || exit 3; ip link set lo up; "$@"; exit $?'
+    os.environ[NAMESPACES] = "1"
     sys.stdout.flush()
     os.execvp(unshare[0], [*unshare, "sh", "-c", prepare, "sh", sys.executable, "-B", *sys.argv])
 
 
 def has_namespaces():
     """Whether processes, and so all else, are this program's own: a variable that somebody set is not enough to kill them all."""
-    outer = os.environ.get(NAMESPACES, "")
-    return outer.startswith("pid:[") and outer != os.readlink("/proc/self/ns/pid")
+    return NAMESPACES in os.environ and MOUNTS.encode() in Path("/proc/1/cmdline").read_bytes()
 
 
 @dataclass
