@@ -87,6 +87,11 @@ int Runtime::next_creation(std::uint64_t parent, const std::vector<int>& world_r
   return ++creations_[{parent, world_ranks}];
 }
 
+bool Runtime::progress() const {
+  int is_there = 0;
+  return MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, all_, &is_there, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+}
+
 MPI_Comm Runtime::create(const std::vector<int>& world_ranks, std::uint64_t id) const {
   const int tag = static_cast<int>(id % (static_cast<std::uint64_t>(largest_tag_) + 1));
   MPI_Group everyone = MPI_GROUP_NULL;

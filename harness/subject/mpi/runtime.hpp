@@ -53,6 +53,9 @@ class Runtime {
   /// RuntimeFailure.
   [[nodiscard]] MPI_Comm create(const std::vector<int>& world_ranks, std::uint64_t id) const;
 
+  /// Lets messages go that finished calls have left behind; false after an error.
+  [[nodiscard]] bool progress() const;
+
   /// Something failed: calls may be under way that nobody will complete.
   void note_failure() noexcept { failed_ = true; }
 
