@@ -34,7 +34,7 @@ ALLOWED = re.compile(r"FairScale: phone book|Throws Refused|(?i:lags behind|(?:l
 FORMS = {pattern: re.compile(rf"(?i)(?<![\w-])(?:{pattern})(?![\w-])") for pattern in BANNED}
 # Comments of all sources are held to these.
 IN_SOURCES = {pattern: FORMS[pattern] for pattern in (r"behind|ahead of",)}
-CPP = (".cpp", ".hpp", ".h", ".inc", ".cu", ".cuh")
+CPP = (".c", ".cpp", ".hpp", ".h", ".inc", ".cu", ".cuh")
 
 
 def problems_of(line, forms=FORMS):
