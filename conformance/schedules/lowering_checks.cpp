@@ -48,10 +48,10 @@ std::string problem_of_lowering(suite::Adapter& adapter, const PlanShape& shape,
   });
 }
 
-void judge_lowered(Context& context, const JudgeLowered& judge) {
+void judge_lowered(Context& context, const JudgeLowered& judge, const json& options = json::object()) {
   for (const PlanShape& shape : shapes_of(context.parameters())) {
     if (!is_allowed(shape)) continue;
-    const std::string problem = problem_of_lowering(context.adapter(), shape, json::object(), judge);
+    const std::string problem = problem_of_lowering(context.adapter(), shape, options, judge);
     if (!problem.empty()) return report_words(problem);
   }
 }
@@ -153,6 +153,9 @@ std::string no_longer_than_alone(const PlanShape&, const Schedule& computations,
   return {};
 }
 void holds_nobody_up(Context& context) { judge_lowered(context, no_longer_than_alone); }
+void shapes_hold_nobody_up(Context& context) {
+  judge_lowered(context, no_longer_than_alone, {{"metadata", context.parameters().text("metadata")}});
+}
 
 // Each rank pair's messages of a direction, as the sides have them.
 std::string order_of_messages(const Schedule& lowered) {
@@ -431,6 +434,8 @@ void add_lowering_checks(suite::Suite& suite) {
   add("holds_nobody_up", "SCHED-060@f082",
       {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, micro_batches_axis()}, holds_nobody_up,
       some_allowed);
+  add("shapes_hold_nobody_up", "SCHED-137@65b1", {{"schedule", {"gpipe", "1f1b"}}, micro_batches_axis(), metadata},
+      shapes_hold_nobody_up, some_allowed);
   add("in_one_order", "SCHED-036@39f2", shapes, in_one_order, some_allowed);
   add("shapes_ahead", "SCHED-037@72a7", {metadata}, shapes_ahead, nullptr, described);
   add("shapes_without_deadlock", "SCHED-038@a389", {metadata}, shapes_without_deadlock, nullptr, described);

@@ -299,12 +299,14 @@ Schedule drawn_plan(Random& random) {
   return plan;
 }
 
-// What torch's own schedules of many ranks and chunks gather: numbers that share slots of a hash table.
+// What torch's own schedules of many ranks and chunks gather: numbers that share slots of a hash table. Steps of two
+// stages make the table larger, and stages that are given up leave its slots used.
 Schedule many_stages(Random& random) {
   Schedule plan;
+  const bool pairs = random.between(0, 1) == 0;
   const int chunks = random.between(3, 7);
-  plan.stages = chunks * random.between(1, 4);
-  plan.micro_batches = random.between(1, 3);
+  plan.stages = chunks * random.between(1, pairs ? 12 : 4);
+  plan.micro_batches = random.between(pairs ? 2 : 1, 3);
   plan.ranks.resize(1);
   for (int stage = 0; stage < plan.stages; ++stage) {
     plan.stage_to_rank.push_back(0);
@@ -312,6 +314,11 @@ Schedule many_stages(Random& random) {
   }
   for (int stage = plan.stages; stage-- > 0;)
     for (int i = 0; i < plan.micro_batches; ++i) plan.ranks[0].push_back(action(ActionKind::backward, stage, i));
+  for (std::size_t i = 0; pairs && i + 1 < plan.ranks[0].size(); ++i) {
+    Action &one = plan.ranks[0][i], &next = plan.ranks[0][i + 1];
+    const bool apart = one.stage != next.stage && one.kind == next.kind;
+    one.joined = apart && (i == 0 || !plan.ranks[0][i - 1].joined) && random.between(0, 3) > 0;
+  }
   return plan;
 }
 

@@ -110,8 +110,7 @@ class NearSums {
   [[nodiscard]] bool is_beyond(double worst, std::size_t stage, std::size_t begin) const {
     if (measure_ == Measure::bytes) return false;
     const auto before = static_cast<double>(stage), others = static_cast<double>(costs_.stages() - stage);
-    return seconds_[begin] > before * worst + 2 * error_ ||
-           seconds_.back() - seconds_[begin] > others * worst + 2 * error_;
+    return seconds_[begin] > before * worst + error_ || seconds_.back() - seconds_[begin] > others * worst + error_;
   }
 
  private:
