@@ -28,7 +28,7 @@ namespace {
 struct Chain {
   std::vector<int> places;  // of stages, each rank with one at least
   int ranks = 1, micro_batches = 1;
-  bool forward_only = false;
+  bool forward_only = false, halves = false;
   double forward = 0, backward = 0, overlap = 1;  // of every stage
   // What takes longer: a rank, a stage, or the messages of a boundary, by so much.
   std::string cause;
@@ -40,8 +40,9 @@ Chain drawn_chain(Random& random, const std::string& cause) {
   Chain chain{.ranks = random.between(1, 5),
               .micro_batches = random.between(1, 2),
               .forward_only = random.between(0, 3) == 0,
-              .forward = static_cast<double>(random.between(0, 3)),
-              .backward = static_cast<double>(random.between(0, 5)),
+              .halves = random.between(0, 1) == 0,
+              .forward = random.between(0, 6) / 4.0,
+              .backward = random.between(0, 8) / 4.0,
               .overlap = random.between(1, 4) / 4.0,
               .cause = cause};
   for (int rank = 0; rank < chain.ranks; ++rank) chain.places.push_back(rank);
@@ -75,13 +76,16 @@ Schedule plan_of(const Chain& chain) {
                 .micro_batches = chain.micro_batches,
                 .stage_to_rank = chain.places,
                 .ranks = std::vector<std::vector<Action>>(static_cast<std::size_t>(chain.ranks))};
-  for (const Step& step : steps_of(chain))
-    for (int i = 0; i < chain.micro_batches; ++i)
-      plan.ranks[static_cast<std::size_t>(rank_of(chain, step))].push_back(
-          {.kind = step.backward ? ActionKind::backward : ActionKind::forward,
-           .joined = i + 1 < chain.micro_batches,
-           .stage = step.stage,
-           .micro_batch = i});
+  const ActionKind back = chain.halves ? ActionKind::input_gradient : ActionKind::backward;
+  for (const Step& step : steps_of(chain)) {
+    auto& row = plan.ranks[static_cast<std::size_t>(rank_of(chain, step))];
+    const auto add = [&](ActionKind kind) {
+      for (int i = 0; i < chain.micro_batches; ++i)
+        row.push_back({.kind = kind, .joined = i + 1 < chain.micro_batches, .stage = step.stage, .micro_batch = i});
+    };
+    add(step.backward ? back : ActionKind::forward);
+    if (step.backward && chain.halves) add(ActionKind::weight_gradient);  // which takes no time
+  }
   return plan;
 }
 
@@ -89,7 +93,8 @@ SimulationOptions options_of_chain(const Chain& chain) {
   const std::size_t stages = chain.places.size();
   SimulationOptions options;
   options.stages.assign(
-      stages, {.forward = chain.forward, .input_gradient = 0, .weight_gradient = 0, .backward = chain.backward});
+      stages,
+      {.forward = chain.forward, .input_gradient = chain.backward, .weight_gradient = 0, .backward = chain.backward});
   options.overlap = chain.overlap;
   options.forward_only = chain.forward_only;
   const auto slow = static_cast<std::size_t>(chain.slow);
@@ -99,6 +104,7 @@ SimulationOptions options_of_chain(const Chain& chain) {
   }
   if (chain.cause == "imbalance") {
     options.stages[slow].forward *= chain.factor;
+    options.stages[slow].input_gradient *= chain.factor;
     *options.stages[slow].backward *= chain.factor;
   }
   options.links.bandwidth = 1;

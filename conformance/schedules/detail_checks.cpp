@@ -609,6 +609,28 @@ StageCallbacks that_do_nothing() {
   return callbacks;
 }
 
+// Both sides of a message have one tag, and no two messages have the same.
+void tags(Context&) {
+  for (int stages = 1; stages <= 5; ++stages)
+    for (int micro_batches = 1; micro_batches <= 4; ++micro_batches) {
+      std::map<int, std::string> messages;
+      const auto note = [&](ActionKind send, ActionKind receive, int from, int to, int micro_batch) {
+        const Action sent{.kind = send, .stage = from, .micro_batch = micro_batch},
+            received{.kind = receive, .stage = to, .micro_batch = micro_batch};
+        const int tag = schedules::tag_of(sent, stages);
+        EXPECT_EQ(schedules::tag_of(received, stages), tag) << "SCHED-050: " << to_string(received);
+        EXPECT_TRUE(messages.emplace(tag, to_string(sent)).second)
+            << "SCHED-050: " << to_string(sent) << " has the tag of " << messages[tag];
+      };
+      for (int stage = 0; stage + 1 < stages; ++stage)
+        for (int i = 0; i < micro_batches; ++i) {
+          note(ActionKind::send_forward, ActionKind::recv_forward, stage, stage + 1, i);
+          note(ActionKind::send_backward, ActionKind::recv_backward, stage + 1, stage, i);
+          note(ActionKind::send_metadata, ActionKind::recv_metadata, stage, stage + 1, i);
+        }
+    }
+}
+
 // Each call, and the time around it.
 void calls_in_order(Context& context) {
   const bool around = context.parameters().text("around") == "yes";
@@ -870,6 +892,7 @@ void add_detail_checks(suite::Suite& suite) {
   add("descriptions_refused", {"SCHED-128@812d"}, {}, descriptions_refused);
   add("descriptions_exchanged", {"SCHED-128@812d", "SCHED-055@8a38", "SCHED-056@7e91"}, {}, descriptions_exchanged);
   add("calls_in_order", {"SCHED-133@c788"}, {{"around", {"yes", "no"}}}, calls_in_order, 2);
+  add("tags", {"SCHED-050@793c"}, {}, tags);
   add("executor_refuses", {"SCHED-125@5294"},
       {{"fault",
         {"nothing", "group", "pieces", "ranks", "tags", "places", "place", "stages", "micro_batches", "forward",

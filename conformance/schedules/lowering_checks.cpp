@@ -274,7 +274,29 @@ const std::vector<BadOrder>& bad_orders() {
                                           {"rank", {"0F0,0B0,1F0,1B0", ""}, {0, 1}}};
   return list;
 }
+// A right plan of which one computation is on another rank, wherever it stands there.
+void refuses_other_ranks(Context& context) {
+  report_words(problem_of_control(context.adapter(), "schedules.lower", {}));
+  Random random(context.seed());
+  for (int trial = 0; trial < 100; ++trial) {
+    Schedule plan = random_plan(random, false);
+    const auto ranks = static_cast<int>(plan.ranks.size());
+    const int from = random.between(0, ranks - 1);
+    auto& row = plan.ranks[static_cast<std::size_t>(from)];
+    if (ranks == 1 || row.empty()) continue;
+    const auto moved = row.begin() + random.between(0, static_cast<int>(row.size()) - 1);
+    auto& other = plan.ranks[static_cast<std::size_t>((from + random.between(1, ranks - 1)) % ranks)];
+    other.insert(other.begin() + random.between(0, static_cast<int>(other.size())), *moved);
+    row.erase(moved);
+    const json args{
+        {"compute_only", rows_of(plan)}, {"stage_to_rank", plan.stage_to_rank}, {"num_stages", plan.stages}};
+    const Answer answer = answer_to(context.adapter(), "schedules.lower", args);
+    if (answer.kind != "invalid_argument") return report_words(args.dump() + " is not refused: " + answer.kind);
+  }
+}
+
 void refuses_bad_orders(Context& context) {
+  if (context.parameters().text("fault") == "any_rank") return refuses_other_ranks(context);
   report_words(problem_of_control(context.adapter(), "schedules.lower", {}));
   const auto one = std::ranges::find(bad_orders(), context.parameters().text("fault"), &BadOrder::name);
   const Answer answer = answer_to(
@@ -449,7 +471,7 @@ void add_lowering_checks(suite::Suite& suite) {
       refuses_no_plan);
   add("each_send_waited_for", "SCHED-071@4ca8", {{"most", {"1", "2", "4"}}}, each_send_waited_for, nullptr,
       {"1f1b", "interleaved", "v-half", "zb-h2", "zbv"});
-  add("refuses", "SCHED-039@74a0", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses_bad_orders);
+  add("refuses", "SCHED-039@74a0", {{"fault", {"circle", "message", "stage", "rank", "any_rank"}}}, refuses_bad_orders);
 }
 
 }  // namespace plumbline::conformance

@@ -273,7 +273,7 @@ std::vector<StageCost> stage_costs(std::span<const LayerCost> layers, const Boun
       stages[stage].seconds += costs.seconds(i);
       stages[stage].bytes += costs.bytes(stage, i);
     }
-    if (stage + 1 < stages.size() && end > 0) stages[stage].message = costs.message(end);
+    if (end > 0) stages[stage].message = costs.message(end);
   }
   return stages;
 }
