@@ -87,7 +87,7 @@ json question_of_wanted(const Wanted& wanted) {
 Wanted draw(Random& random, int chunks, const std::string& limit) {
   Wanted wanted{.shape = {.schedule = "auto",
                           .ranks = random.between(1, 5),
-                          .micro_batches = random.between(2, 9),
+                          .micro_batches = random.between(1, 9),
                           .chunks = chunks},
                 .times = {.forward = static_cast<double>(random.between(1, 5)),
                           .input_gradient = static_cast<double>(random.between(1, 5)),
