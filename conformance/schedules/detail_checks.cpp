@@ -321,6 +321,9 @@ void cells(Context&) {
                            "(0F0;0SEND_F0)OVERLAP_F_B",
                            "(0F0;0B0)P2P",
                            "()P2P",
+                           "(0SEND_F0;0RECV_B0)",
+                           "(0SEND_F0;0RECV_B0)A",
+                           "(0SEND_F0;0RECV_B0)X",
                            "(0F0;)OVERLAP_F_B",
                            "(0UNSHARD;0RESHARD)P2P",
                            "(;)P2P",
@@ -350,7 +353,7 @@ void written_and_read(Context& context) {
     }
   }
   for (const char* text : {"", "\n", ",\n,", "0F0\n0B0", "0F0,2F0", "1F0", "0F0,4194303F0", "0SEND_F0", "0F0,1SEND_B0",
-                           "0F0\n1F0,0X0", "0F0,0B0\n1F0,1B0,0F1"})
+                           "0F0\n1F0,0X0", "0F0,0B0\n1F0,1B0,0F1", "0F0\n1F0\n1B0", "0F0\n1F0,1B0\n2F0\n1F1,3F0"})
     expect_rejected<InvalidArgument>("SCHED-134", [&] { (void)schedules::parse_csv(text); });
   const Schedule one = schedules::parse_csv("0F0,0REDUCE_GRAD\n");
   EXPECT_EQ(one.micro_batches, 1) << "SCHED-134";

@@ -20,6 +20,7 @@
 #include "conformance/support/property.hpp"
 #include "conformance/support/sizes.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/lowering.hpp"
 
 namespace plumbline::conformance {
 
@@ -731,6 +732,13 @@ void loads_nothing_less(Context& context) {
     answered =
         problem_of_refusal_beside_answers(context.adapter(), "schedules.load_csv", loading(shape, rows_of(less)));
     if (!answered.empty()) return report_words(loading(shape, rows_of(less)).dump() + ": " + answered);
+    json with_messages = loading(shape, rows_of(schedules::lower(plan)));
+    with_messages["format"] = "compute_comms";
+    auto& text = with_messages["csv"].at(static_cast<std::size_t>(&other - less.ranks.data()));
+    text =
+        fmt::format("{}{}{}", text.get<std::string>(), text.get<std::string>().empty() ? "" : ",", to_string(action));
+    answered = problem_of_refusal_beside_answers(context.adapter(), "schedules.load_csv", with_messages);
+    if (!answered.empty()) return report_words(with_messages.dump() + ": " + answered);
   }
   if (asked < 30) report_words(fmt::format("only {} plans were asked for", asked));
 }

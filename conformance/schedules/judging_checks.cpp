@@ -335,9 +335,41 @@ std::string problem_of_computations(const Schedule& plan, const json& result) {
   return has("cycle") == ends ? "of ranks that wait for each other: " + all_of(problems) : "";
 }
 
+// Of a right plan, one message is not sent, not received, or neither.
+Schedule without_a_message(Random& random) {
+  Schedule plan = random_plan(random, true);
+  std::vector<Action> sends;
+  for (const auto& actions : plan.ranks)
+    std::ranges::copy_if(actions, std::back_inserter(sends), schedules::is_send, &Action::kind);
+  if (sends.size() < 2) return {};
+  const Action send = random.one_of(sends), receive = schedules::partner_of(send);
+  const int left_out = random.between(0, 2);
+  for (auto& actions : plan.ranks)
+    std::erase_if(actions, [&](const Action& one) {
+      return (left_out != 0 && key_of(one) == key_of(send)) || (left_out != 1 && key_of(one) == key_of(receive));
+    });
+  return plan;
+}
+std::string problem_of_lost_message(const Schedule& plan, const json& result) {
+  const json expected{{"valid", false},
+                      {"deadlock_free",
+                       {{"buffered", problem_of_waiting(plan, true).empty()},
+                        {"rendezvous", problem_of_waiting(plan, false).empty()}}}};
+  return first_difference(expected, result);
+}
+
 void agrees_with_a_walk(Context& context) {
   const std::string& matching = context.parameters().text("matching");
   Random random(context.seed());
+  for (int trial = 0; trial < 200; ++trial) {
+    const Schedule plan = without_a_message(random);
+    if (plan.ranks.empty()) continue;
+    json args = question_of_plan(plan);
+    args["matching"] = matching;
+    const std::string problem = problem_of(context.adapter(), "schedules.check", args,
+                                           [&](const json& result) { return problem_of_lost_message(plan, result); });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 600) + ": " + problem);
+  }
   for (int trial = 0; trial < 450; ++trial) {
     const Schedule plan = disturbed_computations(random);
     json args = question_of_plan(plan);

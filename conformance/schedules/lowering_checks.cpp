@@ -288,6 +288,8 @@ void refuses_other_ranks(Context& context) {
     auto& other = plan.ranks[static_cast<std::size_t>((from + random.between(1, ranks - 1)) % ranks)];
     other.insert(other.begin() + random.between(0, static_cast<int>(other.size())), *moved);
     row.erase(moved);
+    for (Actions& actions : plan.ranks)
+      if (random.between(0, 1) == 0) actions.insert(actions.begin(), Action{});
     const json args{
         {"compute_only", rows_of(plan)}, {"stage_to_rank", plan.stage_to_rank}, {"num_stages", plan.stages}};
     const Answer answer = answer_to(context.adapter(), "schedules.lower", args);
@@ -349,11 +351,22 @@ std::string problem_of_messages(const std::string& schedule, const Schedule& com
   return problem;
 }
 
+// Neighbours in a row begin together, as far as the plan still comes to its end.
+void begin_together(Random& random, Schedule& plan) {
+  for (Actions& actions : plan.ranks)
+    for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+      if (random.between(0, 1) == 0) continue;
+      actions[i].joined = true;
+      if (!run_of(plan).stuck.empty()) actions[i].joined = false;
+    }
+}
+
 void lowers_any_plan(Context& context) {
   const std::string& metadata = context.parameters().text("metadata");
   Random random(context.seed());
-  for (int trial = 0; trial < 150; ++trial) {
-    const Schedule computations = random_plan(random, false);
+  for (int trial = 0; trial < 300; ++trial) {
+    Schedule computations = random_plan(random, false);
+    if (trial % 2 == 1) begin_together(random, computations);
     std::string problem;
     const Schedule plan = lowered(context.adapter(), computations, metadata, problem, "send_recv");
     if (problem.empty()) {
