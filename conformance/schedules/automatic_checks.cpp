@@ -87,7 +87,7 @@ json question_of_wanted(const Wanted& wanted) {
 Wanted draw(Random& random, int chunks, const std::string& limit) {
   Wanted wanted{.shape = {.schedule = "auto",
                           .ranks = random.between(1, 5),
-                          .micro_batches = random.between(2, 9),
+                          .micro_batches = random.between(1, 9),
                           .chunks = chunks},
                 .times = {.forward = static_cast<double>(random.between(1, 5)),
                           .input_gradient = static_cast<double>(random.between(1, 5)),
@@ -194,11 +194,11 @@ double least_makespan(const Wanted& wanted, const std::vector<int>& places) {
 
 using JudgeMade = std::function<std::string(const Wanted& wanted, const Schedule& schedule, const json& result)>;
 
-void judge_made(Context& context, const JudgeMade& judge) {
+void judge_made(Context& context, const std::string& limit, const JudgeMade& judge) {
   const int chunks = static_cast<int>(context.parameters().number("chunks"));
   Random random(context.seed());
   for (int trial = 0; trial < 25; ++trial) {
-    const Wanted wanted = draw_unequal(random, chunks, context.parameters().text("limit"));
+    const Wanted wanted = draw_unequal(random, chunks, limit);
     const json args = question_of_wanted(wanted);
     const std::string problem = problem_of(context.adapter(), "schedules.generate", args, [&](const json& result) {
       return problem_of_answer(result, wanted.shape, [&](const PlanShape& shape, const Schedule& schedule) {
@@ -211,52 +211,84 @@ void judge_made(Context& context, const JudgeMade& judge) {
   }
 }
 void within_each_limit(Context& context) {
-  judge_made(context, [](const Wanted& wanted, const Schedule& schedule, const json&) {
-    return problem_of_limits(wanted, schedule);
-  });
+  judge_made(
+      context, context.parameters().text("limit"),
+      [](const Wanted& wanted, const Schedule& schedule, const json&) { return problem_of_limits(wanted, schedule); });
 }
 void says_its_makespan(Context& context) {
-  judge_made(context, [](const Wanted& wanted, const Schedule& schedule, const json& result) -> std::string {
-    const double told = result.at("makespan"), takes = run_of(schedule, wanted.times).makespan;
-    return told == takes ? "" : fmt::format("it takes {} s, and {} s are answered", takes, told);
-  });
+  judge_made(context, context.parameters().text("limit"),
+             [](const Wanted& wanted, const Schedule& schedule, const json& result) -> std::string {
+               const double told = result.at("makespan"), takes = run_of(schedule, wanted.times).makespan;
+               return told == takes ? "" : fmt::format("it takes {} s, and {} s are answered", takes, told);
+             });
 }
 void bounds_from_below(Context& context) {
-  judge_made(context, [](const Wanted& wanted, const Schedule& schedule, const json& result) -> std::string {
-    constexpr double rounding = 1e-9;
-    const double told = result.at("lower_bound"), takes = run_of(schedule, wanted.times).makespan;
-    const double least = least_makespan(wanted, schedule.stage_to_rank);
-    if (told > takes * (1 + rounding)) return fmt::format("the lower bound is {}, and it takes {}", told, takes);
-    if (told < least * (1 - rounding)) return fmt::format("the lower bound is {}, and none takes {}", told, least);
-    return {};
-  });
+  judge_made(context, context.parameters().text("limit"),
+             [](const Wanted& wanted, const Schedule& schedule, const json& result) -> std::string {
+               constexpr double rounding = 1e-9;
+               const double told = result.at("lower_bound"), takes = run_of(schedule, wanted.times).makespan;
+               const double least = least_makespan(wanted, schedule.stage_to_rank);
+               if (told > takes * (1 + rounding))
+                 return fmt::format("the lower bound is {}, and it takes {}", told, takes);
+               if (told < least * (1 - rounding))
+                 return fmt::format("the lower bound is {}, and none takes {}", told, least);
+               return {};
+             });
 }
 
-// Of schedules with the same stages on the same ranks that keep to the limit too, none takes less time.
-std::string problem_of_length(Context& context, const Wanted& wanted, const Schedule& schedule) {
-  const double made = run_of(schedule, wanted.times).makespan;
+using JudgeFixed = std::function<std::string(const std::string& name, const Schedule& fixed)>;
+
+// Judges the predefined schedules with the same stages on the same ranks that keep to the limits, too.
+std::string problem_beside_others(Context& context, const Wanted& wanted, const Schedule& schedule,
+                                  const JudgeFixed& judge) {
   for (const std::string& name : schedule_names()) {
     PlanShape other = wanted.shape;
     other.schedule = name;
     if (name == "auto" || name == "forward-only" || !is_allowed(other)) continue;
-    std::string longer;
-    const std::string problem =
-        problem_of_plan(context.adapter(), other, [&](const PlanShape&, const Schedule& fixed) -> std::string {
-          if (fixed.stage_to_rank != schedule.stage_to_rank) return {};
-          if (std::ranges::max(peaks_of(fixed)) > wanted.limit) return {};
-          const double takes = run_of(fixed, wanted.times).makespan;
-          if (made > takes) longer = fmt::format("it takes {}, {} takes {}", made, name, takes);
-          return {};
-        });
+    std::string problem, found;
+    problem = problem_of_plan(context.adapter(), other, [&](const PlanShape&, const Schedule& fixed) -> std::string {
+      if (fixed.stage_to_rank == schedule.stage_to_rank && problem_of_limits(wanted, fixed).empty())
+        found = judge(name, fixed);
+      return {};
+    });
     if (!problem.empty()) return problem;
-    if (!longer.empty()) return longer;
+    if (!found.empty()) return found;
   }
   return {};
 }
+
+// None of them takes less time.
+std::string problem_of_length(Context& context, const Wanted& wanted, const Schedule& schedule) {
+  const double made = run_of(schedule, wanted.times).makespan;
+  return problem_beside_others(context, wanted, schedule, [&](const std::string& name, const Schedule& fixed) {
+    const double takes = run_of(fixed, wanted.times).makespan;
+    return made > takes ? fmt::format("it takes {}, {} takes {}", made, name, takes) : "";
+  });
+}
 void no_longer_than_others(Context& context) {
-  judge_wanted(
-      context, static_cast<int>(context.parameters().number("chunks")), "some",
-      [&](const Wanted& wanted, const Schedule& schedule) { return problem_of_length(context, wanted, schedule); });
+  const auto judge = [&](const Wanted& wanted, const Schedule& schedule) {
+    return problem_of_length(context, wanted, schedule);
+  };
+  judge_wanted(context, static_cast<int>(context.parameters().number("chunks")), "some", judge);
+  judge_made(context, "some",
+             [&](const Wanted& wanted, const Schedule& schedule, const json&) { return judge(wanted, schedule); });
+}
+
+// None that takes as long keeps less on its fullest rank.
+void no_fuller_than_others(Context& context) {
+  const auto judge = [&](const Wanted& wanted, const Schedule& schedule) {
+    const double made = run_of(schedule, wanted.times).makespan;
+    const int peak = std::ranges::max(peaks_of(schedule));
+    return problem_beside_others(context, wanted, schedule, [&](const std::string& name, const Schedule& fixed) {
+      const int kept = std::ranges::max(peaks_of(fixed));
+      const bool as_long = run_of(fixed, wanted.times).makespan == made;
+      return as_long && kept < peak ? fmt::format("a rank keeps {} activations, in {} {}", peak, name, kept) : "";
+    });
+  };
+  const std::string& limit = context.parameters().text("limit");
+  judge_wanted(context, static_cast<int>(context.parameters().number("chunks")), limit, judge);
+  judge_made(context, limit,
+             [&](const Wanted& wanted, const Schedule& schedule, const json&) { return judge(wanted, schedule); });
 }
 
 // Whole backwards are faster than their halves, as they are where a stage's activations are computed again.
@@ -314,6 +346,25 @@ void says_the_least_limit(Context& context) {
                           [&](const json& result) { return problem_of_answer(result, least.shape, problem_of_work); }));
 }
 
+// One for all ranks, or one for each.
+void refuses_other_limits(Context& context) {
+  const int chunks = static_cast<int>(context.parameters().number("chunks"));
+  for (int ranks = 1; ranks <= 5; ++ranks)
+    for (int count = 1; count <= 7; ++count) {
+      const PlanShape shape{.schedule = "auto", .ranks = ranks, .micro_batches = 4, .chunks = chunks};
+      json args = question_of(shape);
+      args["memory_limit"] = std::vector(static_cast<std::size_t>(count), 8);
+      if (count == ranks) {
+        report_words(problem_of(context.adapter(), "schedules.generate", args,
+                                [&](const json& result) { return problem_of_answer(result, shape, problem_of_work); }));
+      } else if (count > 1) {
+        const Answer answer = answer_to(context.adapter(), "schedules.generate", args);
+        if (answer.kind != "invalid_argument")
+          return report_words(fmt::format("{} is not refused: '{}'", args.dump(), answer.kind));
+      }
+    }
+}
+
 }  // namespace
 
 void add_automatic_checks(suite::Suite& suite) {
@@ -339,6 +390,8 @@ void add_automatic_checks(suite::Suite& suite) {
       {{"1", {"1f1b", "auto", "gpipe", "interleaved", "interleaved-zero-bubble", "looped-bfs", "zb-h1", "zb-h2"}},
        {"2", {"auto", "dualpipev", "interleaved", "interleaved-zero-bubble", "looped-bfs", "v-half", "v-min", "zbv"}}}};
   add("no_longer_than_others", "SCHED-069@e124", {chunks}, no_longer_than_others, others);
+  add("no_fuller_than_others", "SCHED-135@e742", {chunks, {"limit", {"some", "all"}}}, no_fuller_than_others, others);
+  add("refuses_other_limits", "SCHED-136@cd61", {chunks}, refuses_other_limits);
   add("no_longer_with_whole_backwards", "SCHED-069@e124", {chunks}, no_longer_with_whole_backwards, others);
   add("says_the_least_limit", "SCHED-070@fc73", {chunks}, says_the_least_limit);
   const suite::Axis limits{"limit", {"least", "some", "all"}};

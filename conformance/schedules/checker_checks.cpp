@@ -10,6 +10,7 @@
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
+#include "reference/schedules/lowering.hpp"
 
 namespace plumbline::conformance {
 
@@ -176,10 +177,11 @@ void warns_of_order(Context& context) {
 // ---- what is right ----
 
 void accepts(Context& context) {
-  const bool messages = context.parameters().text("rows") == "messages";
+  const std::string& rows = context.parameters().text("rows");
   Random random(context.seed());
   for (int trial = 0; trial < 150; ++trial) {
-    const Schedule schedule = random_plan(random, messages);
+    Schedule schedule = random_plan(random, rows != "computations");
+    if (rows == "waits") schedule = schedules::add_send_waits(schedule, random.between(1, 4));
     const std::vector<int> peaks = peaks_of(schedule);
     json args = question_of_plan(schedule);
     const std::string problem = problem_of(context.adapter(), "schedules.check", args, [&](const json& result) {
@@ -210,7 +212,7 @@ void add_checker_checks(suite::Suite& suite) {
   add("tells_modes_apart", "SCHED-043@e59a", {"exchange", {"send_first", "receive_first", "joined"}},
       tells_modes_apart);
   add("warns_of_order", "SCHED-044@2a68", {"matching", {"name", "fifo"}}, warns_of_order);
-  add("accepts_any_order", "SCHED-045@10ef", {"rows", {"computations", "messages"}}, accepts);
+  add("accepts_any_order", "SCHED-045@10ef", {"rows", {"computations", "messages", "waits"}}, accepts);
 }
 
 }  // namespace plumbline::conformance

@@ -321,6 +321,9 @@ void cells(Context&) {
                            "(0F0;0SEND_F0)OVERLAP_F_B",
                            "(0F0;0B0)P2P",
                            "()P2P",
+                           "(0SEND_F0;0RECV_B0)",
+                           "(0SEND_F0;0RECV_B0)A",
+                           "(0SEND_F0;0RECV_B0)X",
                            "(0F0;)OVERLAP_F_B",
                            "(0UNSHARD;0RESHARD)P2P",
                            "(;)P2P",
@@ -350,7 +353,7 @@ void written_and_read(Context& context) {
     }
   }
   for (const char* text : {"", "\n", ",\n,", "0F0\n0B0", "0F0,2F0", "1F0", "0F0,4194303F0", "0SEND_F0", "0F0,1SEND_B0",
-                           "0F0\n1F0,0X0", "0F0,0B0\n1F0,1B0,0F1"})
+                           "0F0\n1F0,0X0", "0F0,0B0\n1F0,1B0,0F1", "0F0\n1F0\n1B0", "0F0\n1F0,1B0\n2F0\n1F1,3F0"})
     expect_rejected<InvalidArgument>("SCHED-134", [&] { (void)schedules::parse_csv(text); });
   const Schedule one = schedules::parse_csv("0F0,0REDUCE_GRAD\n");
   EXPECT_EQ(one.micro_batches, 1) << "SCHED-134";
@@ -607,6 +610,28 @@ StageCallbacks that_do_nothing() {
   callbacks.forward = callbacks.backward = callbacks.input_gradient = callbacks.weight_gradient = [](int, int) {};
   callbacks.tensors = [](const Action&) { return std::vector<comm::Buffer>{}; };
   return callbacks;
+}
+
+// Both sides of a message have one tag, and no two messages have the same.
+void tags(Context&) {
+  for (int stages = 1; stages <= 5; ++stages)
+    for (int micro_batches = 1; micro_batches <= 4; ++micro_batches) {
+      std::map<int, std::string> messages;
+      const auto note = [&](ActionKind send, ActionKind receive, int from, int to, int micro_batch) {
+        const Action sent{.kind = send, .stage = from, .micro_batch = micro_batch},
+            received{.kind = receive, .stage = to, .micro_batch = micro_batch};
+        const int tag = schedules::tag_of(sent, stages);
+        EXPECT_EQ(schedules::tag_of(received, stages), tag) << "SCHED-050: " << to_string(received);
+        EXPECT_TRUE(messages.emplace(tag, to_string(sent)).second)
+            << "SCHED-050: " << to_string(sent) << " has the tag of " << messages[tag];
+      };
+      for (int stage = 0; stage + 1 < stages; ++stage)
+        for (int i = 0; i < micro_batches; ++i) {
+          note(ActionKind::send_forward, ActionKind::recv_forward, stage, stage + 1, i);
+          note(ActionKind::send_backward, ActionKind::recv_backward, stage + 1, stage, i);
+          note(ActionKind::send_metadata, ActionKind::recv_metadata, stage, stage + 1, i);
+        }
+    }
 }
 
 // Each call, and the time around it.
@@ -870,6 +895,7 @@ void add_detail_checks(suite::Suite& suite) {
   add("descriptions_refused", {"SCHED-128@812d"}, {}, descriptions_refused);
   add("descriptions_exchanged", {"SCHED-128@812d", "SCHED-055@8a38", "SCHED-056@7e91"}, {}, descriptions_exchanged);
   add("calls_in_order", {"SCHED-133@c788"}, {{"around", {"yes", "no"}}}, calls_in_order, 2);
+  add("tags", {"SCHED-050@793c"}, {}, tags);
   add("executor_refuses", {"SCHED-125@5294"},
       {{"fault",
         {"nothing", "group", "pieces", "ranks", "tags", "places", "place", "stages", "micro_batches", "forward",

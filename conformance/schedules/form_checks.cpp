@@ -20,6 +20,7 @@
 #include "conformance/support/property.hpp"
 #include "conformance/support/sizes.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/lowering.hpp"
 
 namespace plumbline::conformance {
 
@@ -701,7 +702,7 @@ void loads_no_shape(Context& context) {
   report_words(problem_of_refusal(context.adapter(), "schedules.load_csv", loading(shape, rows)));
 }
 
-// A right plan in any order is loaded; without one of its computations it is not.
+// A right plan in any order is loaded; without one of its computations, or with it on another rank, it is not.
 void loads_nothing_less(Context& context) {
   Random random(context.seed());
   int asked = 0;
@@ -719,10 +720,25 @@ void loads_nothing_less(Context& context) {
     schedules::Schedule less = plan;
     auto& row = less.ranks[static_cast<std::size_t>(random.between(0, ranks - 1))];
     if (row.empty()) continue;
-    row.erase(row.begin() + random.between(0, static_cast<int>(row.size()) - 1));
-    const std::string answered =
+    const auto lost = row.begin() + random.between(0, static_cast<int>(row.size()) - 1);
+    const schedules::Action action = *lost;
+    row.erase(lost);
+    std::string answered =
         problem_of_refusal_beside_answers(context.adapter(), "schedules.load_csv", loading(shape, rows_of(less)));
     if (!answered.empty()) return report_words(answered);
+    auto& other = less.ranks[static_cast<std::size_t>(random.between(0, ranks - 1))];
+    if (&other == &row) continue;
+    other.insert(other.begin() + random.between(0, static_cast<int>(other.size())), action);
+    answered =
+        problem_of_refusal_beside_answers(context.adapter(), "schedules.load_csv", loading(shape, rows_of(less)));
+    if (!answered.empty()) return report_words(loading(shape, rows_of(less)).dump() + ": " + answered);
+    json with_messages = loading(shape, rows_of(schedules::lower(plan)));
+    with_messages["format"] = "compute_comms";
+    auto& text = with_messages["csv"].at(static_cast<std::size_t>(&other - less.ranks.data()));
+    text =
+        fmt::format("{}{}{}", text.get<std::string>(), text.get<std::string>().empty() ? "" : ",", to_string(action));
+    answered = problem_of_refusal_beside_answers(context.adapter(), "schedules.load_csv", with_messages);
+    if (!answered.empty()) return report_words(with_messages.dump() + ": " + answered);
   }
   if (asked < 30) report_words(fmt::format("only {} plans were asked for", asked));
 }

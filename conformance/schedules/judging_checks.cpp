@@ -140,13 +140,21 @@ bool is_at(const json& problem, int rank, int position, const std::string& actio
 }
 bool is_error(const json& problem) { return problem.at("severity") == "error"; }
 
-// Each problem in words, and where it says that an action stands, that action stands.
-std::string problem_of_named_places(const json& problems, const std::vector<std::vector<Action>>& rows) {
+// Each problem in words, and where it says that an action stands, that action stands; one that stands nowhere is of a
+// stage that there is, on the stage's rank.
+std::string problem_of_named_places(const json& problems, const std::vector<std::vector<Action>>& rows,
+                                    const std::vector<int>& places) {
   for (const json& problem : problems) {
     if (problem.at("message").get<std::string>().empty()) return text_of_problem(problem) + ": without a word";
     const auto rank = problem.at("rank").get<std::size_t>();
     if (rank >= rows.size()) return text_of_problem(problem) + ": there is no such rank";
-    if (problem.at("position").is_null()) continue;
+    if (problem.at("position").is_null()) {
+      const Action missing = schedules::parse_row(problem.at("action").get<std::string>()).at(0);
+      const bool is_stage = missing.stage >= 0 && missing.stage < static_cast<int>(places.size());
+      if (!is_stage || places[static_cast<std::size_t>(missing.stage)] != static_cast<int>(rank))
+        return text_of_problem(problem) + ": it is not of this rank";
+      continue;
+    }
     const std::string there = name_of_action(rows[rank].at(problem.at("position").get<std::size_t>()));
     if (problem.at("action") != there) return fmt::format("{}: there is {}", text_of_problem(problem), there);
   }
@@ -181,7 +189,7 @@ void says_where(Context& context) {
     // Who is in a cycle never comes to the end.
     if (fault->rank == kAnywhere && result.at("deadlock_free") != json{{"buffered", false}, {"rendezvous", false}})
       return "free of deadlock: " + result.at("deadlock_free").dump();
-    return problem_of_named_places(result.at("problems"), rows);
+    return problem_of_named_places(result.at("problems"), rows, fault->stage_to_rank);
   };
   report_words(problem_of(context.adapter(), "schedules.check",
                           question_of_rows(fault->rows, fault->stage_to_rank, fault->micro_batches), judge));
@@ -194,6 +202,11 @@ using Key = std::tuple<ActionKind, int, int>;
 Key key_of(const Action& action) {
   const bool whole = action.kind == ActionKind::backward;
   return {whole ? ActionKind::input_gradient : action.kind, action.stage, action.micro_batch};
+}
+
+Action waited_for(Action wait) {
+  wait.kind = wait.kind == ActionKind::wait_send_forward ? ActionKind::send_forward : ActionKind::send_backward;
+  return wait;
 }
 
 // What has to be in the action's own row before it.
@@ -217,14 +230,15 @@ std::vector<Key> needs_in_row(const Schedule& schedule, const Action& action, bo
   if (kind == ActionKind::weight_gradient || kind == ActionKind::send_backward)
     needs.emplace_back(ActionKind::input_gradient, stage, micro_batch);
   if (kind == ActionKind::send_forward) needs.emplace_back(ActionKind::forward, stage, micro_batch);
+  if (is_send_wait(kind)) needs.push_back(key_of(waited_for(action)));
   return needs;
 }
 
-bool is_in_order(const Schedule& schedule) {
+bool is_in_order(const Schedule& schedule, bool messages = true) {
   for (const auto& actions : schedule.ranks) {
     std::set<Key> before, together;
     for (const Action& action : actions) {
-      for (const Key& need : needs_in_row(schedule, action, true))
+      for (const Key& need : needs_in_row(schedule, action, messages))
         if (!before.contains(need)) return false;
       together.insert(key_of(action));
       if (!action.joined) before.merge(together);
@@ -249,9 +263,11 @@ bool crosses(const Schedule& schedule) {
   return std::ranges::any_of(links, [](const auto& link) { return link.second[0] != link.second[1]; });
 }
 
-// A plan with messages whose neighbours changed places, so that some ranks may wait for ever; some are posted together.
-Schedule disturbed_plan(Random& random) {
+// A plan with messages whose neighbours changed places, so that some ranks may wait for ever; some are posted together,
+// and of some the ranks wait for their sends later.
+Schedule disturbed_plan(Random& random, bool waits) {
   Schedule plan = random_plan(random, true);
+  if (waits) plan = schedules::add_send_waits(plan, random.between(1, 3));
   for (int left = random.between(0, 8); left > 0; --left) {
     auto& actions = plan.ranks[static_cast<std::size_t>(random.between(0, static_cast<int>(plan.ranks.size()) - 1))];
     if (actions.size() < 2) continue;
@@ -268,7 +284,8 @@ Schedule disturbed_plan(Random& random) {
 
 std::string problem_of_judgement(const Schedule& plan, bool fifo, const json& result) {
   const json& problems = result.at("problems");
-  if (std::string problem = problem_of_named_places(problems, plan.ranks); !problem.empty()) return problem;
+  if (std::string problem = problem_of_named_places(problems, plan.ranks, plan.stage_to_rank); !problem.empty())
+    return problem;
   if (result.at("valid") == std::ranges::any_of(problems, is_error))
     return fmt::format("valid is {} with {}", result.at("valid").dump(), all_of(problems));
   const auto has = [&](const char* kind, const char* severity) {
@@ -289,11 +306,80 @@ std::string problem_of_judgement(const Schedule& plan, bool fifo, const json& re
   return {};
 }
 
+// The same of computations alone.
+Schedule disturbed_computations(Random& random) {
+  Schedule plan = random_plan(random, false);
+  for (int left = random.between(0, 8); left > 0; --left) {
+    auto& actions = plan.ranks[static_cast<std::size_t>(random.between(0, static_cast<int>(plan.ranks.size()) - 1))];
+    if (actions.size() < 2) continue;
+    const auto at = static_cast<std::size_t>(random.between(0, static_cast<int>(actions.size()) - 2));
+    std::swap(actions[at], actions[at + 1]);
+    if (!is_in_order(plan, false) && random.between(0, 9) > 0) std::swap(actions[at], actions[at + 1]);
+  }
+  return plan;
+}
+std::string problem_of_computations(const Schedule& plan, const json& result) {
+  const json& problems = result.at("problems");
+  if (std::string problem = problem_of_named_places(problems, plan.ranks, plan.stage_to_rank); !problem.empty())
+    return problem;
+  const auto has = [&](const char* kind) {
+    return std::ranges::any_of(problems,
+                               [&](const json& problem) { return problem.at("kind") == kind && is_error(problem); });
+  };
+  const bool ends = run_of(plan).stuck.empty();
+  if (!is_in_order(plan, false)) return has("dependency") ? "" : "no dependency among " + all_of(problems);
+  const json expected{{"valid", ends},
+                      {"deadlock_free", {{"buffered", ends}, {"rendezvous", ends}}},
+                      {"peak_activations", peaks_of(plan)}};
+  if (std::string difference = first_difference(expected, result); !difference.empty()) return difference;
+  return has("cycle") == ends ? "of ranks that wait for each other: " + all_of(problems) : "";
+}
+
+// Of a right plan, one message is not sent, not received, or neither.
+Schedule without_a_message(Random& random) {
+  Schedule plan = random_plan(random, true);
+  std::vector<Action> sends;
+  for (const auto& actions : plan.ranks)
+    std::ranges::copy_if(actions, std::back_inserter(sends), schedules::is_send, &Action::kind);
+  if (sends.size() < 2) return {};
+  const Action send = random.one_of(sends), receive = schedules::partner_of(send);
+  const int left_out = random.between(0, 2);
+  for (auto& actions : plan.ranks)
+    std::erase_if(actions, [&](const Action& one) {
+      return (left_out != 0 && key_of(one) == key_of(send)) || (left_out != 1 && key_of(one) == key_of(receive));
+    });
+  return plan;
+}
+std::string problem_of_lost_message(const Schedule& plan, const json& result) {
+  const json expected{{"valid", false},
+                      {"deadlock_free",
+                       {{"buffered", problem_of_waiting(plan, true).empty()},
+                        {"rendezvous", problem_of_waiting(plan, false).empty()}}}};
+  return first_difference(expected, result);
+}
+
 void agrees_with_a_walk(Context& context) {
   const std::string& matching = context.parameters().text("matching");
   Random random(context.seed());
-  for (int trial = 0; trial < 300; ++trial) {
-    const Schedule plan = disturbed_plan(random);
+  for (int trial = 0; trial < 200; ++trial) {
+    const Schedule plan = without_a_message(random);
+    if (plan.ranks.empty()) continue;
+    json args = question_of_plan(plan);
+    args["matching"] = matching;
+    const std::string problem = problem_of(context.adapter(), "schedules.check", args,
+                                           [&](const json& result) { return problem_of_lost_message(plan, result); });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 600) + ": " + problem);
+  }
+  for (int trial = 0; trial < 450; ++trial) {
+    const Schedule plan = disturbed_computations(random);
+    json args = question_of_plan(plan);
+    args["matching"] = matching;
+    const std::string problem = problem_of(context.adapter(), "schedules.check", args,
+                                           [&](const json& result) { return problem_of_computations(plan, result); });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 600) + ": " + problem);
+  }
+  for (int trial = 0; trial < 450; ++trial) {
+    const Schedule plan = disturbed_plan(random, trial % 3 == 2);
     json args = question_of_plan(plan);
     args["matching"] = matching;
     const std::string problem = problem_of(context.adapter(), "schedules.check", args, [&](const json& result) {
@@ -320,9 +406,18 @@ std::optional<Place> any_place(Random& random, const Schedule& plan) {
   return places.empty() ? std::nullopt : std::optional(random.one_of(places));
 }
 
+std::ptrdiff_t count_of_waits(const Schedule& plan) {
+  std::ptrdiff_t count = 0;
+  for (const auto& actions : plan.ranks)
+    count += std::ranges::count_if(actions, schedules::is_send_wait, &Action::kind);
+  return count;
+}
+
 // Nothing where the fault does not suit the action.
-std::optional<Spoilt> spoilt(Random& random, const std::string& fault, bool messages) {
+std::optional<Spoilt> spoilt(Random& random, const std::string& fault, const std::string& rows) {
+  const bool messages = rows != "computations";
   Spoilt one{.plan = random_plan(random, messages), .kinds = {}, .rank = 0, .position = kNowhere, .action = {}};
+  if (rows == "waits") one.plan = schedules::add_send_waits(one.plan, random.between(1, 3));
   const auto place = any_place(random, one.plan);
   if (!place) return {};
   const auto [rank, at] = *place;
@@ -331,7 +426,15 @@ std::optional<Spoilt> spoilt(Random& random, const std::string& fault, bool mess
   one.rank = static_cast<int>(rank);
   one.action = name_of_action(action);
   const auto position_of = [](std::size_t i) { return static_cast<std::ptrdiff_t>(i); };
-  if (fault == "left_out") {
+  if (fault == "left_out" && is_send_wait(action.kind)) {
+    // What is named is the send for which nobody waits. Without any wait, the ranks wait at the sends.
+    actions.erase(actions.begin() + position_of(at));
+    if (count_of_waits(one.plan) == 0) return {};
+    const Action send = waited_for(action);
+    one.kinds = {"missing_wait"};
+    one.action = name_of_action(send);
+    one.position = static_cast<int>(std::ranges::find(actions, key_of(send), key_of) - actions.begin());
+  } else if (fault == "left_out") {
     one.kinds = {!is_message(action.kind) ? "missing" : is_send(action.kind) ? "missing_send" : "missing_receive"};
     actions.erase(actions.begin() + position_of(at));
   } else if (fault == "doubled") {
@@ -359,11 +462,11 @@ std::optional<Spoilt> spoilt(Random& random, const std::string& fault, bool mess
 
 void finds_any_fault(Context& context) {
   const std::string& fault = context.parameters().text("fault");
-  const bool messages = context.parameters().text("rows") == "messages";
+  const std::string& rows = context.parameters().text("rows");
   Random random(context.seed());
   int tried = 0;
   for (int trial = 0; trial < 400; ++trial) {
-    const auto one = spoilt(random, fault, messages);
+    const auto one = spoilt(random, fault, rows);
     if (!one) continue;
     ++tried;
     const json args = question_of_plan(one->plan);
@@ -459,7 +562,7 @@ void add_judging_checks(suite::Suite& suite) {
   add("says_where", "SCHED-080@8022", {{"fault", std::move(names)}}, says_where);
   add("agrees_with_a_walk", "SCHED-081@262e", {{"matching", {"name", "fifo"}}}, agrees_with_a_walk);
   add("finds_any_fault", "SCHED-082@bf23",
-      {{"fault", {"left_out", "doubled", "on_another_rank", "moved"}}, {"rows", {"computations", "messages"}}},
+      {{"fault", {"left_out", "doubled", "on_another_rank", "moved"}}, {"rows", {"computations", "messages", "waits"}}},
       finds_any_fault);
   add("accepts_whole_plans", "SCHED-083@79b4",
       {{"put_in", {"nothing", "turned_pairs", "messages", "shapes", "sharding"}}}, accepts_whole_plans);

@@ -48,10 +48,10 @@ std::string problem_of_lowering(suite::Adapter& adapter, const PlanShape& shape,
   });
 }
 
-void judge_lowered(Context& context, const JudgeLowered& judge) {
+void judge_lowered(Context& context, const JudgeLowered& judge, const json& options = json::object()) {
   for (const PlanShape& shape : shapes_of(context.parameters())) {
     if (!is_allowed(shape)) continue;
-    const std::string problem = problem_of_lowering(context.adapter(), shape, json::object(), judge);
+    const std::string problem = problem_of_lowering(context.adapter(), shape, options, judge);
     if (!problem.empty()) return report_words(problem);
   }
 }
@@ -153,6 +153,9 @@ std::string no_longer_than_alone(const PlanShape&, const Schedule& computations,
   return {};
 }
 void holds_nobody_up(Context& context) { judge_lowered(context, no_longer_than_alone); }
+void shapes_hold_nobody_up(Context& context) {
+  judge_lowered(context, no_longer_than_alone, {{"metadata", context.parameters().text("metadata")}});
+}
 
 // Each rank pair's messages of a direction, as the sides have them.
 std::string order_of_messages(const Schedule& lowered) {
@@ -271,7 +274,31 @@ const std::vector<BadOrder>& bad_orders() {
                                           {"rank", {"0F0,0B0,1F0,1B0", ""}, {0, 1}}};
   return list;
 }
+// A right plan of which one computation is on another rank, wherever it stands there.
+void refuses_other_ranks(Context& context) {
+  report_words(problem_of_control(context.adapter(), "schedules.lower", {}));
+  Random random(context.seed());
+  for (int trial = 0; trial < 100; ++trial) {
+    Schedule plan = random_plan(random, false);
+    const auto ranks = static_cast<int>(plan.ranks.size());
+    const int from = random.between(0, ranks - 1);
+    auto& row = plan.ranks[static_cast<std::size_t>(from)];
+    if (ranks == 1 || row.empty()) continue;
+    const auto moved = row.begin() + random.between(0, static_cast<int>(row.size()) - 1);
+    auto& other = plan.ranks[static_cast<std::size_t>((from + random.between(1, ranks - 1)) % ranks)];
+    other.insert(other.begin() + random.between(0, static_cast<int>(other.size())), *moved);
+    row.erase(moved);
+    for (Actions& actions : plan.ranks)
+      if (random.between(0, 1) == 0) actions.insert(actions.begin(), Action{});
+    const json args{
+        {"compute_only", rows_of(plan)}, {"stage_to_rank", plan.stage_to_rank}, {"num_stages", plan.stages}};
+    const Answer answer = answer_to(context.adapter(), "schedules.lower", args);
+    if (answer.kind != "invalid_argument") return report_words(args.dump() + " is not refused: " + answer.kind);
+  }
+}
+
 void refuses_bad_orders(Context& context) {
+  if (context.parameters().text("fault") == "any_rank") return refuses_other_ranks(context);
   report_words(problem_of_control(context.adapter(), "schedules.lower", {}));
   const auto one = std::ranges::find(bad_orders(), context.parameters().text("fault"), &BadOrder::name);
   const Answer answer = answer_to(
@@ -324,11 +351,22 @@ std::string problem_of_messages(const std::string& schedule, const Schedule& com
   return problem;
 }
 
+// Neighbours in a row begin together, as far as the plan still comes to its end.
+void begin_together(Random& random, Schedule& plan) {
+  for (Actions& actions : plan.ranks)
+    for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+      if (random.between(0, 1) == 0) continue;
+      actions[i].joined = true;
+      if (!run_of(plan).stuck.empty()) actions[i].joined = false;
+    }
+}
+
 void lowers_any_plan(Context& context) {
   const std::string& metadata = context.parameters().text("metadata");
   Random random(context.seed());
-  for (int trial = 0; trial < 150; ++trial) {
-    const Schedule computations = random_plan(random, false);
+  for (int trial = 0; trial < 300; ++trial) {
+    Schedule computations = random_plan(random, false);
+    if (trial % 2 == 1) begin_together(random, computations);
     std::string problem;
     const Schedule plan = lowered(context.adapter(), computations, metadata, problem, "send_recv");
     if (problem.empty()) {
@@ -431,6 +469,8 @@ void add_lowering_checks(suite::Suite& suite) {
   add("holds_nobody_up", "SCHED-060@f082",
       {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, micro_batches_axis()}, holds_nobody_up,
       some_allowed);
+  add("shapes_hold_nobody_up", "SCHED-137@65b1", {{"schedule", {"gpipe", "1f1b"}}, micro_batches_axis(), metadata},
+      shapes_hold_nobody_up, some_allowed);
   add("in_one_order", "SCHED-036@39f2", shapes, in_one_order, some_allowed);
   add("shapes_ahead", "SCHED-037@72a7", {metadata}, shapes_ahead, nullptr, described);
   add("shapes_without_deadlock", "SCHED-038@a389", {metadata}, shapes_without_deadlock, nullptr, described);
@@ -444,7 +484,7 @@ void add_lowering_checks(suite::Suite& suite) {
       refuses_no_plan);
   add("each_send_waited_for", "SCHED-071@4ca8", {{"most", {"1", "2", "4"}}}, each_send_waited_for, nullptr,
       {"1f1b", "interleaved", "v-half", "zb-h2", "zbv"});
-  add("refuses", "SCHED-039@74a0", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses_bad_orders);
+  add("refuses", "SCHED-039@74a0", {{"fault", {"circle", "message", "stage", "rank", "any_rank"}}}, refuses_bad_orders);
 }
 
 }  // namespace plumbline::conformance

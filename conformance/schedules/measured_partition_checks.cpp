@@ -35,7 +35,7 @@ struct Layer {
 struct LayeredModel {
   std::vector<Layer> layers;
   int stages = 1, micro_batches = 1;
-  int bandwidth = 0;  // 0: none is given
+  double bandwidth = 0;  // 0: none is given
 };
 
 json question_of_model(const LayeredModel& model) {
@@ -208,7 +208,7 @@ void messages_count(Context& context) {
   search_models(
       context,
       [&](Random& random, LayeredModel& model) {
-        model.bandwidth = slow ? 2 : 0;
+        model.bandwidth = !slow ? 0 : random.between(0, 1) == 0 ? 2 : 0.5;
         for (Layer& layer : model.layers)
           layer = {.forward = random.between(0, 3), .backward = random.between(0, 5), .output = random.between(0, 24)};
       },

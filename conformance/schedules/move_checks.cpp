@@ -14,6 +14,7 @@
 #include "conformance/schedules/plans.hpp"
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
+#include "reference/schedules/checker.hpp"
 #include "reference/schedules/lowering.hpp"
 #include "reference/schedules/simulator.hpp"
 
@@ -294,6 +295,9 @@ void moves(Context& context) {
     expect_times(found_other, plan, found, right);
     expect_idle(found_other, schedules::attribute_idle_time(plan, options, found), right);
     const auto slots = schedules::activation_slots(plan, options.forward_only);
+    const std::vector<int> peaks = schedules::check(plan, {.forward_only = options.forward_only}).peak_activations;
+    for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank)
+      found_other.expect(peaks.at(rank), right.rank(rank).peak, "SCHED-045: activations of rank {}", rank);
     for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank)
       found_other.expect(slots.counts.at(rank), right.rank(rank).peak, "SCHED-123: slots of rank {}", rank);
     if (!found_other.problem.empty()) ADD_FAILURE() << schedules::to_csv(plan) << found_other.problem;
@@ -304,7 +308,8 @@ void moves(Context& context) {
 
 void add_move_checks(suite::Suite& suite) {
   suite.add({.id = "schedules.simulator.moves",
-             .verifies = {"SCHED-132@cb17", "SCHED-047@f5a4", "SCHED-048@51bb", "SCHED-064@54c1", "SCHED-123@79c9"},
+             .verifies = {"SCHED-132@cb17", "SCHED-047@f5a4", "SCHED-048@51bb", "SCHED-064@54c1", "SCHED-123@79c9",
+                          "SCHED-045@10ef"},
              .axes = {{"plans", {"computations", "messages", "rendezvous", "forwards"}}, suite::worlds({1})},
              .body = moves});
 }

@@ -143,6 +143,26 @@ void refused_layouts(Context& context) {
       ask_name_as_recorded(context, kLayout, "megatron", one, {"layout", "pp", "num_layers", "mtp_num_layers"}, {});
 }
 
+// Stages on each number of ranks, a transformer layer in each stage.
+void layouts_of_any_size(Context& context) {
+  const auto stages = static_cast<int>(context.parameters().number("stages"));
+  std::vector<std::string> texts(static_cast<std::size_t>(stages), "t");
+  texts.front() = "E" + texts.front();
+  texts.back() += "L";
+  for (int ranks = 0; ranks <= 2 * stages + 1; ++ranks) {
+    const json args{{"convention", "megatron"},
+                    {"layout", fmt::format("{}", fmt::join(texts, "|"))},
+                    {"pp", ranks},
+                    {"num_layers", stages}};
+    const bool fits = ranks > 0 && stages % ranks == 0;
+    const std::string words =
+        fits ? problem_of(context.adapter(), kLayout, args,
+                          [&](const json& result) { return first_difference({{"stages", texts}}, result); })
+             : problem_of_refusal_beside_answers(context.adapter(), kLayout, args);
+    if (!words.empty()) return report_words(args.dump() + ": " + words);
+  }
+}
+
 // ---- ends that are counted ----
 
 json counted_of(const std::string& which) {
@@ -156,6 +176,40 @@ void counted_as_megatron(Context& context) {
     if (one.at("kind") == "counted" && first_difference(counted, one).empty())
       ask_name_as_recorded(context, kCounted, "megatron", one, {"num_layers", "pp", "chunks", "embedding", "loss"},
                            {"parts"});
+}
+
+// Where each chunk of each rank has as many, the counted ends among them; nothing where they cannot.
+json parts_counted(int layers, int ranks, int chunks, const json& counted) {
+  const int before = counted.at("embedding").get<bool>() ? 1 : 0, after = counted.at("loss").get<bool>() ? 1 : 0;
+  const int all = layers + before + after;
+  if (ranks < 1 || chunks < 1 || all % (ranks * chunks) != 0) return {};
+  const int each = all / (ranks * chunks);
+  json parts = json::array();
+  for (int rank = 0; rank < ranks; ++rank) {
+    json& own = parts.emplace_back(json::array());
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const int part = chunk * ranks + rank;
+      own.push_back({std::max(0, part * each - before), std::min(layers, (part + 1) * each - before)});
+    }
+  }
+  return parts;
+}
+void counted_in_any_shape(Context& context) {
+  const json counted = counted_of(context.parameters().text("counted"));
+  for (int layers = 1; layers <= 13; ++layers)
+    for (int ranks = 0; ranks <= 4; ++ranks)
+      for (int chunks = 0; chunks <= 3; ++chunks) {
+        json args = counted;
+        args.update({{"convention", "megatron"}, {"num_layers", layers}, {"pp", ranks}, {"chunks", chunks}});
+        const json parts = parts_counted(layers, ranks, chunks, counted);
+        const Answer answer = answer_to(context.adapter(), kCounted, args);
+        if (parts.is_null() && !refuses_bad_value(answer, args))
+          return report_words(args.dump() + " is not refused: " + answer.kind);
+        if (parts.is_null()) continue;
+        const std::string words =
+            answer.is_refused() ? "refused: " + answer.message : first_difference({{"parts", parts}}, answer.result);
+        if (!words.empty()) return report_words(args.dump() + ": " + words);
+      }
 }
 
 // Embedding and loss counted, no two parts differ by more than one, and the larger ones are the first.
@@ -229,6 +283,9 @@ void add_partition_name_checks(suite::Suite& suite) {
       methods_and_form("uniform", "parameter", "parameter", "num_parts"), by_method);
   add("layouts", "SCHED-103@6ca1", {kLayout}, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
   add("refused_layouts", "SCHED-104@b857", {kLayout}, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
+  add("layouts_of_any_size", "SCHED-104@b857", {kLayout}, {{"stages", {"1", "2", "3", "4", "6", "8"}}},
+      layouts_of_any_size, "megatron");
+  add("counted_in_any_shape", "SCHED-105@aa03", {kCounted}, {counted}, counted_in_any_shape, "megatron");
   add("counted_as_megatron", "SCHED-105@aa03", {kCounted}, {counted}, counted_as_megatron, "megatron");
   add("counted_evenly", "SCHED-106@642b", {kCounted}, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
 }

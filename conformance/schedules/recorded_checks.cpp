@@ -1,5 +1,10 @@
 // What torch, DeepSpeed, ColossalAI and Megatron-LM planned, as recorded. Cell for cell, refusals by refusals.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
@@ -146,6 +151,44 @@ void traces(Context& context, const char* convention) {
 void colossalai_pipelines(Context& context) { traces(context, "colossalai"); }
 void megatron(Context& context) { traces(context, "megatron"); }
 
+// A row of _get_1f1b_rank_ops: idle cells for the ranks before it; where it has warmed up, until the first backward can
+// come; and before each backward of the end. A rank without a warm-up begins its backwards at once.
+std::string interleaved_cells(int ranks, int micro_batches, int chunks, int rank) {
+  const int rounds = std::max(1, micro_batches / ranks), of_round = micro_batches / rounds;
+  const int all = micro_batches * chunks, first = chunks * ranks + 2 * (ranks - 1 - rank);
+  const int before = std::min(all, (chunks - 1) * of_round + 2 * (ranks - 1 - rank));
+  std::vector<std::string> cells(static_cast<std::size_t>(rank));
+  std::vector<int> forwards(static_cast<std::size_t>(chunks)), backwards = forwards;
+  const auto add = [&](char kind, int chunk, std::vector<int>& next) {
+    cells.push_back(fmt::format("{}{}{}", chunk * ranks + rank, kind, next[static_cast<std::size_t>(chunk)]++));
+  };
+  for (int step = 0; step < all + before; ++step) {
+    if (step < all)
+      add('F', step / of_round % chunks, forwards);
+    else
+      cells.emplace_back();
+    if (step >= before) add('B', chunks - 1 - (step - before) / of_round % chunks, backwards);
+    if (step + 1 == before) cells.resize(cells.size() + static_cast<std::size_t>(std::max(0, first - before - rank)));
+  }
+  return fmt::format("{}", fmt::join(cells, ","));
+}
+
+void interleaved_by_rule(Context& context) {
+  for (const int chunks : {1, 2, 3})
+    for (int ranks = 1; ranks <= 6; ++ranks)
+      for (int micro_batches = 1; micro_batches <= 13; ++micro_batches) {
+        if (micro_batches % std::max(1, micro_batches / ranks) != 0) continue;
+        json rows = json::array();
+        for (int rank = 0; rank < ranks; ++rank) rows.push_back(interleaved_cells(ranks, micro_batches, chunks, rank));
+        ask(context, "torch", "schedules.generate",
+            {{"schedule", context.parameters().text("schedule")},
+             {"pp", ranks},
+             {"microbatches", micro_batches},
+             {"stages_per_rank", chunks}},
+            {{"compute_only", rows}});
+      }
+}
+
 }  // namespace
 
 void add_recorded_schedule_checks(suite::Suite& suite) {
@@ -169,6 +212,8 @@ void add_recorded_schedule_checks(suite::Suite& suite) {
        {"ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",
         "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV"}},
       torch_order);
+  add("torch_interleaved", "SCHED-024@18c0", "generate", "torch", {"schedule", {"ScheduleInterleaved1F1B"}},
+      interleaved_by_rule);
   add("torch_lowering", "SCHED-025@e735", "lower", "torch",
       {"schedule",
        {"ScheduleInterleaved1F1B", "ScheduleLoopedBFS", "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble",

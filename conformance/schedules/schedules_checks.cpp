@@ -22,6 +22,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_size_limit_checks(suite);
   add_detail_checks(suite);
   add_move_checks(suite);
+  add_chain_checks(suite);
   add_plan_size_checks(suite);
 }
 

@@ -16,6 +16,7 @@ void add_detail_checks(suite::Suite& suite);
 void add_form_checks(suite::Suite& suite);
 void add_size_limit_checks(suite::Suite& suite);
 void add_move_checks(suite::Suite& suite);
+void add_chain_checks(suite::Suite& suite);
 void add_torch_pass_checks(suite::Suite& suite);
 void add_recorded_schedule_checks(suite::Suite& suite);
 void add_lowering_checks(suite::Suite& suite);

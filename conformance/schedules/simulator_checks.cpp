@@ -355,7 +355,7 @@ void join_some(Random& random, Schedule& plan) {
     }
 }
 
-// Rows with idle cells in between.
+// Rows with idle cells before, in between and at the end.
 json with_idle_cells(Random& random, const Schedule& plan) {
   json rows = rows_of(plan);
   for (json& row : rows) {
@@ -364,7 +364,7 @@ json with_idle_cells(Random& random, const Schedule& plan) {
       spaced += letter;
       if (letter == ',' && random.between(0, 2) == 0) spaced += ',';
     }
-    row = "," + spaced;
+    row = "," + spaced + (random.between(0, 1) == 0 ? "," : "");
   }
   return rows;
 }

@@ -315,6 +315,36 @@ Schedule many_stages(Random& random) {
   return plan;
 }
 
+// Micro-batches that are far apart in a deep model, two of them at a step: sets of any numbers, whose table is larger,
+// and in which stages that are given up leave slots used.
+Schedule far_apart(Random& random) {
+  Schedule plan{
+      .stages = random.between(8, 70), .micro_batches = random.between(2, 4), .stage_to_rank = {}, .ranks = {}};
+  plan.stage_to_rank.assign(static_cast<std::size_t>(plan.stages), 0);
+  plan.ranks.resize(1);
+  std::vector<int> steps(static_cast<std::size_t>(plan.micro_batches));  // of each micro-batch, done
+  const auto is_open = [&](int i) { return steps[static_cast<std::size_t>(i)] < 2 * plan.stages; };
+  const auto take = [&](int i, bool joined) {
+    const int step = steps[static_cast<std::size_t>(i)]++;
+    const bool back = step >= plan.stages;
+    plan.ranks[0].push_back(back ? action(ActionKind::backward, 2 * plan.stages - 1 - step, i)
+                                 : action(ActionKind::forward, step, i));
+    plan.ranks[0].back().joined = joined;
+  };
+  while (true) {
+    std::vector<int> open;
+    for (int i = 0; i < plan.micro_batches; ++i)
+      if (is_open(i)) open.push_back(i);
+    if (open.empty()) return plan;
+    const int one = random.one_of(open), other = random.one_of(open);
+    for (int left = random.between(1, 12); left > 0 && is_open(one); --left) {
+      const bool pair = one != other && is_open(other);
+      take(one, pair);
+      if (pair) take(other, false);
+    }
+  }
+}
+
 // The next stages of a rank lie apart, as those of a loop of many ranks do.
 Schedule long_loop(Random& random) {
   static const std::vector<schedules::ScheduleKind> kinds{schedules::ScheduleKind::interleaved,
@@ -332,7 +362,7 @@ void passes(Context& context) {
   Random random(context.seed());
   for (int trial = 0; trial < (plans == "loops" ? 12 : 150); ++trial) {
     const Schedule plan = plans == "loops"      ? long_loop(random)
-                          : plans == "one_rank" ? many_stages(random)
+                          : plans == "one_rank" ? (trial % 2 == 0 ? many_stages(random) : far_apart(random))
                                                 : drawn_plan(random);
     if (std::ranges::any_of(plan.ranks, [](const Actions& actions) { return actions.empty(); })) continue;
     const json args{{"convention", "torch"},

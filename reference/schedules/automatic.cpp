@@ -206,7 +206,8 @@ class Bound {
     rest_ = stages_.front().backward - stages_.front().gradient;
   }
 
-  [[nodiscard]] double of_rank(int rank, int limit) const {
+  // The limit is infinite where there is none.
+  [[nodiscard]] double of_rank(int rank, double limit) const {
     double reached = std::numeric_limits<double>::infinity(), home = reached;
     double work = 0, gradients = 0, lives = 0;
     for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
@@ -220,7 +221,7 @@ class Bound {
     }
     if (work == 0) return 0;
     const double m = micro_batches_;
-    return reached + std::max({m * work, m * gradients + home + rest_, limit > 0 ? m * lives / limit : 0});
+    return reached + std::max({m * work, m * gradients + home + rest_, m * lives / limit});
   }
   [[nodiscard]] double of_a_micro_batch() const {
     return stages_.front().forward + round_.front() + stages_.front().backward;
@@ -269,9 +270,10 @@ double makespan_lower_bound(std::span<const int> stage_to_rank, int micro_batche
                   .ranks = std::vector<std::vector<Action>>(as_size(std::max(ranks, static_cast<int>(limits.size()))))},
                  costs);
   const Bound bound(stage_to_rank, micro_batches, costs);
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   double longest = bound.of_a_micro_batch();
   for (int rank = 0; rank < ranks; ++rank)
-    longest = std::max(longest, bound.of_rank(rank, limits.empty() ? 0 : limits[as_size(rank)]));
+    longest = std::max(longest, bound.of_rank(rank, limits.empty() ? kNoLimit : limits[as_size(rank)]));
   return longest;
 }
 

@@ -48,7 +48,6 @@ class Block {
     }
     return most;
   }
-  [[nodiscard]] int pushed() const { return pushes_[0] + pushes_[1] + pushes_[2]; }
 
  private:
   // The two weight gradients take the steps that are left, in the better of both ways.
@@ -82,14 +81,16 @@ class Block {
 
 std::optional<Block> best_block(int ranks, const Hops& hops) {
   std::optional<Block> best;
-  std::pair least{std::numeric_limits<int>::max(), 0};
+  std::pair<int, int> least;  // of `best`
   for (int first = 0; first < kPeriod; ++first)
     for (int second = 0; second < kPeriod; ++second)
       for (int third = 0; third < kPeriod; ++third) {
         const Block block(ranks, hops, {first, second, third});
         const std::optional<int> activations = block.activations();
-        if (!activations || std::pair{*activations, block.pushed()} >= least) continue;
-        least = {*activations, block.pushed()};
+        if (!activations) continue;
+        const std::pair own{*activations, first + second + third};
+        if (best && own >= least) continue;
+        least = own;
         best = block;
       }
   return best;

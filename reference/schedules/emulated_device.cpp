@@ -20,7 +20,7 @@ using Kind = ActionKind;
 // Sleeps, so that other ranks have the core, all but the last moments: who sleeps wakes late. Those it yields.
 void wait_until(Clock::time_point end) {
   constexpr std::chrono::microseconds kLate{100};
-  if (Clock::now() < end - kLate) std::this_thread::sleep_until(end - kLate);
+  std::this_thread::sleep_until(end - kLate);
   while (Clock::now() < end) std::this_thread::yield();
 }
 

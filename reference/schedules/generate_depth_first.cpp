@@ -86,7 +86,7 @@ struct Idle {
   };
   row.idle(idle.before);
   for (int k = 0; k < warmup; ++k) row.forward(k);
-  if (warmup > 0) row.idle(idle.after_warmup);
+  row.idle(idle.after_warmup);
   for (int k = warmup; k < row.total(); ++k) {
     row.forward(k);
     backward(k - warmup);

@@ -111,8 +111,7 @@ class Attribution {
       double free_from = 0;
       for (ActionIndex i = begin(rank); i < end(rank); ++i) {
         if (!origins_.is_start_of_group(i)) continue;
-        if (period(i).start > free_from)
-          follow({idle, longest_[rank], first ? idle.fill : idle.dependency, free_from}, i);
+        follow({idle, longest_[rank], first ? idle.fill : idle.dependency, free_from}, i);
         free_from = period(i).end;
         first = false;
       }

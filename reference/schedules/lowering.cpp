@@ -52,12 +52,6 @@ class Shapes {
     if (metadata_ == Metadata::once) return first_[static_cast<std::size_t>(sender)] == micro_batch;
     return metadata_ == Metadata::each;
   }
-  /// Whether the shape that is sent once comes before the first receive.
-  [[nodiscard]] bool in_order(std::span<const int> stage_to_rank) const {
-    for (std::size_t stage = 1; stage < first_.size(); ++stage)
-      if (stage_to_rank[stage - 1] != stage_to_rank[stage] && first_[stage - 1] != first_[stage]) return false;
-    return true;
-  }
 
  private:
   Metadata metadata_;
@@ -69,15 +63,15 @@ Action metadata_of(Action message) {
   return message;
 }
 
-// What is known of a message: whether it was sent, whether it is awaited, and when both came together.
+// What is known of a message: whether it was sent, whether it is awaited, and of those that met, which met first.
 class Meeting {
  public:
   [[nodiscard]] bool sent() const { return (bits_ & kSent) != 0; }
   [[nodiscard]] bool awaited() const { return (bits_ & kAwaited) != 0; }
-  [[nodiscard]] std::uint32_t when() const { return bits_ / kStep; }
+  [[nodiscard]] std::uint32_t order() const { return bits_; }  // of two that met, that of the earlier one is less
   void send() { bits_ |= kSent; }
   void await() { bits_ |= kAwaited; }
-  void meet(std::uint32_t when) { bits_ = kSent | kAwaited | when * kStep; }
+  void meet(std::uint32_t number) { bits_ = kSent | kAwaited | number * kStep; }
 
  private:
   static constexpr std::uint32_t kSent = 1, kAwaited = 2, kStep = 4;
@@ -236,7 +230,7 @@ class Follower {
   }
 
   static void compute(Rank& rank) {
-    for (const Action* action = rank.next; action != rank.next_end; ++action) rank.out->push_back(*action);
+    for (const Action& action : std::span(rank.next, rank.next_end)) rank.out->push_back(action);
     rank.last = std::exchange(rank.next, rank.next_end);
     while (rank.next != rank.end && rank.next->kind == ActionKind::idle) ++rank.next;
     rank.next_end = rank.next == rank.end ? rank.end : detail::end_of_group(rank.next, rank.end);
@@ -250,7 +244,7 @@ class Follower {
     if (rank.needs != nullptr)
       post(rank.needs->made, *rank.last);
     else
-      for (const Action* action = rank.last; action != rank.next; ++action) post(ways_.of(*action).made, *action);
+      for (const Action& action : std::span(rank.last, rank.next)) post(ways_.of(action).made, action);
     if (rank.unmet > 0 && !std::exchange(rank.helpless, true)) helpless_.push_back(&rank);
   }
   // and the receives.
@@ -263,7 +257,7 @@ class Follower {
       needs = &ways_.of(*rank.next);
       post(needs->needed, *rank.next);
     } else {
-      for (const Action* action = rank.next; action != rank.next_end; ++action) post(ways_.of(*action).needed, *action);
+      for (const Action& action : std::span(rank.next, rank.next_end)) post(ways_.of(action).needed, action);
     }
     if (!at_shapes(rank)) rank.needs = needs;
     detail::prepare_to_write(std::to_address(rank.out->end()));
@@ -356,12 +350,12 @@ class Follower {
     for (Action* message = last - (count - 1); message != last; ++message) message->joined = true;
   }
   void put_in_order(const Rank& rank) {
-    const auto when = [&](const Action& message) {
-      return ways_.meeting(ways_.of_message(message), message.micro_batch, at_shapes(rank)).when();
+    const auto order = [&](const Action& message) {
+      return ways_.meeting(ways_.of_message(message), message.micro_batch, at_shapes(rank)).order();
     };
     const std::span<Action> messages = std::span(*rank.out).last(rank.sends + rank.receives);
-    std::ranges::sort(messages.first(rank.sends), {}, when);
-    std::ranges::sort(messages.last(rank.receives), {}, when);
+    std::ranges::sort(messages.first(rank.sends), {}, order);
+    std::ranges::sort(messages.last(rank.receives), {}, order);
   }
 
   [[noreturn]] void refuse() const {
@@ -404,8 +398,7 @@ Schedule lower(const Schedule& schedule, Metadata metadata) {
   const std::vector<std::size_t> sizes = detail::lowered_sizes(schedule);
   const Shapes shapes(schedule, metadata);
   if (!shapes.any()) return *Follower<false>(schedule, sizes, shapes).run();
-  if (shapes.in_order(schedule.stage_to_rank))
-    if (auto lowered = Follower<true>(schedule, sizes, shapes).run()) return *std::move(lowered);
+  if (auto lowered = Follower<true>(schedule, sizes, shapes).run()) return *std::move(lowered);
   refuse_made_twice(schedule);
   return with_shapes_in_front(schedule, shapes);
 }

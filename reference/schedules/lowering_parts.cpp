@@ -18,13 +18,6 @@ namespace {
   throw InvalidArgument(fmt::format("lowering: rank {}, position {}: {} {}", rank, position, to_string(action), why));
 }
 
-// Whether it is a computation of the schedule's, on the rank of its stage.
-bool is_at_home(const Schedule& schedule, std::size_t rank, const Action& action) {
-  return is_compute(action.kind) && static_cast<unsigned>(action.stage) < static_cast<unsigned>(schedule.stages) &&
-         static_cast<unsigned>(action.micro_batch) < static_cast<unsigned>(schedule.micro_batches) &&
-         static_cast<std::size_t>(schedule.stage_to_rank[static_cast<std::size_t>(action.stage)]) == rank;
-}
-
 }  // namespace
 
 void require_computation(const Schedule& schedule, std::size_t rank, const Action& action) {
@@ -69,13 +62,15 @@ std::vector<std::size_t> lowered_sizes(const Schedule& schedule) {
   std::vector<Counts> stages(static_cast<std::size_t>(schedule.stages));
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     std::size_t idle = 0;
-    for (const Action& action : schedule.ranks[rank])
-      if (is_at_home(schedule, rank, action))
-        ++stages[static_cast<std::size_t>(action.stage)].computations[static_cast<std::size_t>(action.kind)];
-      else if (action.kind == ActionKind::idle)
+    for (const Action& action : schedule.ranks[rank]) {
+      if (action.kind == ActionKind::idle) {
         ++idle;
-      else
-        require_computation(schedule, rank, action);
+        continue;
+      }
+      require_computation(schedule, rank, action);
+      if (is_compute(action.kind))
+        ++stages[static_cast<std::size_t>(action.stage)].computations[static_cast<std::size_t>(action.kind)];
+    }
     sizes.push_back(schedule.ranks[rank].size() - idle);
   }
   for (std::size_t stage = 1; stage < stages.size(); ++stage) {

@@ -110,8 +110,7 @@ class NearSums {
   [[nodiscard]] bool is_beyond(double worst, std::size_t stage, std::size_t begin) const {
     if (measure_ == Measure::bytes) return false;
     const auto before = static_cast<double>(stage), others = static_cast<double>(costs_.stages() - stage);
-    return seconds_[begin] > before * worst + 2 * error_ ||
-           seconds_.back() - seconds_[begin] > others * worst + 2 * error_;
+    return seconds_[begin] > before * worst + error_ || seconds_.back() - seconds_[begin] > others * worst + error_;
   }
 
  private:
@@ -274,7 +273,7 @@ std::vector<StageCost> stage_costs(std::span<const LayerCost> layers, const Boun
       stages[stage].seconds += costs.seconds(i);
       stages[stage].bytes += costs.bytes(stage, i);
     }
-    if (stage + 1 < stages.size() && end > 0) stages[stage].message = costs.message(end);
+    if (end > 0) stages[stage].message = costs.message(end);
   }
   return stages;
 }

@@ -2,6 +2,7 @@
 #include <cctype>
 #include <charconv>
 #include <regex>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -87,9 +88,9 @@ std::vector<bool> types_with(std::span<const LayerDescription> layers, std::stri
   std::vector<bool> found;
   for (const LayerDescription& layer : layers) found.push_back(layer.type && std::regex_search(*layer.type, pattern));
   if (std::ranges::count(found, true) > 0) return found;
-  std::vector<std::string> types;
+  std::set<std::string> types;
   for (const LayerDescription& layer : layers)
-    if (layer.type && std::ranges::count(types, *layer.type) == 0) types.push_back(*layer.type);
+    if (layer.type) types.insert(*layer.type);
   throw NotFound(fmt::format("partition method: '{}' is found in no type of the {} layers: {}", expression,
                              layers.size(), fmt::join(types, ", ")));
 }

@@ -50,7 +50,7 @@ TEST(DeepspeedMethods, RefuseWhatIsNotThere) {
               HasSubstr("'Parameter' is not there; DeepSpeed has uniform, parameters, type:"));
   EXPECT_THAT(method_refusal("type:conv"),
               HasSubstr("not_found: partition method: 'conv' is found in no type of the 8"));
-  EXPECT_THAT(method_refusal("type:conv"), HasSubstr("Embedding, Block, Norm, Head"));
+  EXPECT_THAT(method_refusal("type:conv"), HasSubstr("Block, Embedding, Head, Norm"));
   EXPECT_THAT(method_refusal("type:("), HasSubstr("invalid_argument: partition method: '(' is no regular expression"));
   EXPECT_THAT(method_refusal("type:(?:a|b)"), HasSubstr("'(?' is no regular expression"));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -159,7 +160,7 @@ class RowParser {
     std::string text;
     for (const char letter : cell.substr(0, kMost)) {
       const auto code = static_cast<unsigned char>(letter);
-      code < 0x20 || code == 0x7f ? text += fmt::format("\\x{:02x}", code) : text += letter;
+      std::iscntrl(code) != 0 ? text += fmt::format("\\x{:02x}", code) : text += letter;
     }
     return cell.size() > kMost ? text + "…" : text;
   }
