@@ -469,7 +469,7 @@ void add_lowering_checks(suite::Suite& suite) {
   add("holds_nobody_up", "SCHED-060@f082",
       {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, micro_batches_axis()}, holds_nobody_up,
       some_allowed);
-  add("shapes_hold_nobody_up", "SCHED-137@65b1", {{"schedule", {"gpipe", "1f1b"}}, micro_batches_axis(), metadata},
+  add("shapes_hold_nobody_up", "SCHED-137@cd27", {{"schedule", {"gpipe", "1f1b"}}, micro_batches_axis(), metadata},
       shapes_hold_nobody_up, some_allowed);
   add("in_one_order", "SCHED-036@39f2", shapes, in_one_order, some_allowed);
   add("shapes_ahead", "SCHED-037@72a7", {metadata}, shapes_ahead, nullptr, described);
