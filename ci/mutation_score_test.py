@@ -49,6 +49,19 @@ class MutationScore(unittest.TestCase):
         self.assertTrue(score.parses(mutant_of(SOURCE, b"a < 0", b"a > 0"), SOURCE))
         self.assertFalse(score.parses(mutant_of(SOURCE, b"(a < 0)", b"(a < 0"), SOURCE))
 
+    def test_comparisons_that_mean_the_same_are_no_change(self):
+        loop = b"for (std::size_t i = 0; i < x.size(); ++i) a(i);"
+        for old, new, body, same in ((loop, loop.replace(b"<", b"!="), loop, True), (loop, loop.replace(b"<", b"!="), loop + b" ++i;", False),
+                                     (loop, loop.replace(b"<", b"<="), loop, False), (loop, loop.replace(b"++i", b"--i"), loop, False),
+                                     (loop.replace(b"std::size_t", b"int"), loop.replace(b"std::size_t", b"int").replace(b"<", b"!="), loop, False),
+                                     (b"if (x.size() > 0)", b"if (x.size() != 0)", b"", True), (b"if (x.size() > 0)", b"if (x.size() >= 0)", b"", False),
+                                     (b"if (std::ranges::count(x, f(y)) == 0)", b"if (std::ranges::count(x, f(y)) <= 0)", b"", True),
+                                     (b"if (count > 0)", b"if (count != 0)", b"", False), (b"if (size.size() > 0.5)", b"if (size.size() != 0.5)", b"", False),
+                                     (b"if (at == x.end())", b"if (at >= x.end())", b"", True), (b"if (at == x.end())", b"if (at <= x.end())", b"", False),
+                                     (b"if (p != nullptr)", b"if (p > nullptr)", b"", True), (b"if (p != nullptr)", b"if (p < nullptr)", b"", False)):
+            with self.subTest(old=old, new=new, body=body):
+                self.assertEqual(score.means_the_same(old, new, body), same)
+
     def test_continuing_at_a_loops_end_is_no_change(self):
         for body, at_end in ((b"for (;;) {\n a();\nHERE }", True), (b"for (;;) {\nHERE a();\n }", False), (b"for (;;)\n if (a()) {\n b();\nHERE }", True),
                              (b"while (a()) {\n if (b()) {\nHERE }\n c();\n }", False), (b"for (int x : y) {\n if (a()) b();\n else {\nHERE } }", True),
