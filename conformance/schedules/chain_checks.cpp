@@ -71,7 +71,7 @@ std::vector<Step> steps_of(const Chain& chain) {
 }
 int rank_of(const Chain& chain, const Step& step) { return chain.places[static_cast<std::size_t>(step.stage)]; }
 
-Schedule plan_of(const Chain& chain) {
+Schedule chain_plan(const Chain& chain) {
   Schedule plan{.stages = static_cast<int>(chain.places.size()),
                 .micro_batches = chain.micro_batches,
                 .stage_to_rank = chain.places,
@@ -181,7 +181,7 @@ void one_after_the_other(Context& context) {
   Random random(context.seed());
   for (int trial = 0; trial < 200; ++trial) {
     const Chain chain = drawn_chain(random, context.parameters().text("cause"));
-    const Schedule plan = written(rows, plan_of(chain));
+    const Schedule plan = written(rows, chain_plan(chain));
     SimulationOptions options = options_of_chain(chain);
     options.rendezvous = rows == "idle_cells";
     const auto found = schedules::attribute_idle_time(plan, options, schedules::simulate(plan, options));

@@ -71,7 +71,7 @@ Symbols with_characters_repeated(const Symbols& text) {
   return repeated;
 }
 
-[[noreturn]] void refuse(const Symbol& symbol) {
+[[noreturn]] void refuse_symbol(const Symbol& symbol) {
   throw InvalidArgument(
       fmt::format("pipeline layout: {:?} at character {}; it is E (embedding), t (transformer layer), m (multi-token "
                   "prediction), L (loss) or |; a repetition is x*N or (...)*N, without parentheses inside",
@@ -80,7 +80,7 @@ Symbols with_characters_repeated(const Symbols& text) {
 
 LayerKind layer_kind_of(const Symbol& symbol) {
   constexpr std::string_view kKinds = "EtmL";
-  if (kKinds.find(symbol.character) == kKinds.npos) refuse(symbol);
+  if (kKinds.find(symbol.character) == kKinds.npos) refuse_symbol(symbol);
   return static_cast<LayerKind>(symbol.character);
 }
 
