@@ -1,8 +1,10 @@
 #include "conformance/collectives/trials.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "harness/suite/skipped.hpp"
@@ -40,6 +42,15 @@ void expect_usable_beside(comm::Communicator& group, const std::function<void()>
     under_way.run(group);
   report(under_way.problem(), where);
   expect_usable(group, where);
+}
+
+void expect_timeout(std::chrono::nanoseconds limit, const std::function<void()>& wait, std::source_location where) {
+  constexpr std::chrono::seconds soon{3};  // after the limit, on a machine with more ranks than cores
+  const auto begin = std::chrono::steady_clock::now();
+  words_of<comm::TimeoutError>(wait, fmt::format("a wait of {} ns", limit.count()), where);
+  const auto elapsed = std::chrono::steady_clock::now() - begin;
+  if (elapsed < limit) report("it gave up before its limit", where);
+  if (elapsed >= limit + soon) report(fmt::format("it waited {} s more than its limit", soon.count()), where);
 }
 
 comm::ConstBuffer carried(const comm::Communicator& group, const GuardedInput& input) {

@@ -1,6 +1,8 @@
 // conformance/collectives/trials.hpp: what the bodies of the checks have in common.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -27,6 +29,10 @@ void expect_usable(comm::Communicator& group, std::source_location where = std::
 /// call of all members is under way.
 void expect_usable_beside(comm::Communicator& group, const std::function<void()>& refused,
                           std::source_location where = std::source_location::current());
+
+/// Reports unless the wait throws TimeoutError after its limit, and within seconds of it.
+void expect_timeout(std::chrono::nanoseconds limit, const std::function<void()>& wait,
+                    std::source_location where = std::source_location::current());
 
 /// A buffer as elements of a dtype that the backend claims, to be moved and not added. Its bytes are a multiple of 8,
 /// so that every dtype fits.

@@ -1,6 +1,5 @@
 // Collectives whose blocks differ in length: every block whole and at its place, empty ones included.
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -272,11 +271,7 @@ void absent_member(Context& context) {
                           .out = {memory->out.data(), all, dtype},
                           .in_counts = memory->counts,
                           .out_counts = memory->counts};
-    const auto begin = std::chrono::steady_clock::now();
-    words_of<comm::TimeoutError>([&] { victim->run_uneven(call, 20ms); }, "all_to_all_v that nobody else makes");
-    const auto elapsed = std::chrono::steady_clock::now() - begin;
-    EXPECT_GE(elapsed, 20ms) << "it gave up before its limit";
-    EXPECT_LT(elapsed, 3s);  // on a machine with more ranks than cores
+    expect_timeout(20ms, [&] { victim->run_uneven(call, 20ms); });
     words_of<comm::PeerFailed>([&] { victim->run_uneven(call, 20ms); }, "all_to_all_v on a group that has failed");
   }
   context.world().barrier();

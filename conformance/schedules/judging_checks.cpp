@@ -361,32 +361,26 @@ std::string problem_of_lost_message(const Schedule& plan, const json& result) {
 void agrees_with_a_walk(Context& context) {
   const std::string& matching = context.parameters().text("matching");
   Random random(context.seed());
-  for (int trial = 0; trial < 200; ++trial) {
-    const Schedule plan = without_a_message(random);
-    if (plan.ranks.empty()) continue;
+  // Asks about a plan, and says whether the answer has no problem.
+  const auto is_right = [&](const Schedule& plan, const auto& judge) {
     json args = question_of_plan(plan);
     args["matching"] = matching;
-    const std::string problem = problem_of(context.adapter(), "schedules.check", args,
-                                           [&](const json& result) { return problem_of_lost_message(plan, result); });
-    if (!problem.empty()) return report_words(args.dump().substr(0, 600) + ": " + problem);
-  }
-  for (int trial = 0; trial < 450; ++trial) {
-    const Schedule plan = disturbed_computations(random);
-    json args = question_of_plan(plan);
-    args["matching"] = matching;
-    const std::string problem = problem_of(context.adapter(), "schedules.check", args,
-                                           [&](const json& result) { return problem_of_computations(plan, result); });
-    if (!problem.empty()) return report_words(args.dump().substr(0, 600) + ": " + problem);
-  }
-  for (int trial = 0; trial < 450; ++trial) {
-    const Schedule plan = disturbed_plan(random, trial % 3 == 2);
-    json args = question_of_plan(plan);
-    args["matching"] = matching;
-    const std::string problem = problem_of(context.adapter(), "schedules.check", args, [&](const json& result) {
-      return problem_of_judgement(plan, matching == "fifo", result);
-    });
-    if (!problem.empty()) return report_words(args.dump().substr(0, 600) + ": " + problem);
-  }
+    const std::string problem =
+        problem_of(context.adapter(), "schedules.check", args, [&](const json& result) { return judge(plan, result); });
+    if (!problem.empty()) report_words(args.dump().substr(0, 600) + ": " + problem);
+    return problem.empty();
+  };
+  for (int trial = 0; trial < 200; ++trial)
+    if (const Schedule plan = without_a_message(random);
+        !plan.ranks.empty() && !is_right(plan, problem_of_lost_message))
+      return;
+  for (int trial = 0; trial < 450; ++trial)
+    if (!is_right(disturbed_computations(random), problem_of_computations)) return;
+  const auto judged = [&](const Schedule& plan, const json& result) {
+    return problem_of_judgement(plan, matching == "fifo", result);
+  };
+  for (int trial = 0; trial < 450; ++trial)
+    if (!is_right(disturbed_plan(random, trial % 3 == 2), judged)) return;
 }
 
 // ---- one fault anywhere ----

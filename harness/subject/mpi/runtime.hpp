@@ -53,7 +53,7 @@ class Runtime {
   /// RuntimeFailure.
   [[nodiscard]] MPI_Comm create(const std::vector<int>& world_ranks, std::uint64_t id) const;
 
-  /// Lets messages go that finished calls have left behind; false after an error.
+  /// Lets messages go that finished calls still hold; false after an error.
   [[nodiscard]] bool progress() const;
 
   /// Something failed: calls may be under way that nobody will complete.
