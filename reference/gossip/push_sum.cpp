@@ -173,8 +173,12 @@ void PushSum::require_same_types(std::span<const Buffer> x) const {
 // Each node has heard of all others before it sends the first message.
 void PushSum::agree() {
   if (!state_->options.verifies || state_->graph.nodes() == 1) return;
-  const bool can_meet = state_->place.is_host() && state_->group->pair_exchanges() != nullptr;
+  const bool can_meet = can_exchange_in_place();
   agreement_->make(*state_->group, state_->graph, state_->mixing, first_round_, can_meet, state_->options.heartbeat);
+}
+
+bool PushSum::can_exchange_in_place() const {
+  return state_->place.is_host() && state_->group->pair_exchanges() != nullptr;
 }
 
 template <class Part>
@@ -290,12 +294,11 @@ void PushSum::reconnect(comm::Communicator& group) {
   state_->group = &group;
   if (options.device.runtime != nullptr) use_stream(options.device.stream);
   const bool is_compared = agreement_->is_made() || !options.verifies;
-  const std::vector<NodeAt> nodes =
-      gathered({.exchanges = state_->exchanges,
-                .pieces = pieces_here(),
-                .can_meet = (is_compared ? agreement_->all_meet() : phase_ != Phase::exchanging) &&
-                            state_->place.is_host() && group.pair_exchanges() != nullptr,
-                .is_compared = is_compared});
+  const std::vector<NodeAt> nodes = gathered(
+      {.exchanges = state_->exchanges,
+       .pieces = pieces_here(),
+       .can_meet = (is_compared ? agreement_->all_meet() : phase_ != Phase::exchanging) && can_exchange_in_place(),
+       .is_compared = is_compared});
   const auto all_say = [&](std::int64_t NodeAt::* what) {
     return std::ranges::all_of(nodes, [](std::int64_t said) { return said != 0; }, what);
   };

@@ -197,6 +197,7 @@ class PushSum {
   void turn();
   template <class Part>
   void naming_peers(std::int64_t round, const Part& part);
+  [[nodiscard]] bool can_exchange_in_place() const;  // with a peer that can, too
   [[nodiscard]] std::int64_t pieces_here() const;
   [[nodiscard]] std::vector<NodeAt> gathered(const NodeAt& own);
   void send_what_is_missing(const std::vector<NodeAt>& nodes);
