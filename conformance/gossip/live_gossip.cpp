@@ -1,5 +1,6 @@
 #include "conformance/gossip/live_gossip.hpp"
 
+#include <algorithm>
 #include <random>
 
 namespace plumbline::conformance {
@@ -27,6 +28,14 @@ Graph live_graph(const std::string& name, int nodes) {
     }
     return Graph(std::move(rows), 0, gossip::Convention::plumbline, false);
   }
+  if (name == "followers") {
+    // Two that send to each other, and all others to the first of them.
+    std::vector<std::vector<int>> rows(static_cast<std::size_t>(nodes), std::vector<int>{std::max(nodes - 2, 0)});
+    if (nodes > 1) rows[static_cast<std::size_t>(nodes) - 2] = {nodes - 1};
+    return Graph(nodes > 1 ? std::move(rows) : std::vector<std::vector<int>>(1), nodes > 1 ? 1 : 0,
+                 gossip::Convention::plumbline, false);
+  }
+  if (name == "star-of-the-last") return Graph({.kind = gossip::GraphKind::star, .nodes = nodes, .center = nodes - 1});
   return Graph({.kind = gossip::parse_graph_kind(name).value(), .nodes = nodes});
 }
 

@@ -12,7 +12,8 @@ namespace plumbline::conformance {
 /// Directed, turns, all send to node 0 in every other round.
 [[nodiscard]] gossip::Graph hub_graph(int nodes, gossip::Convention convention);
 /// Graphs and mixings that a case names. "hub" and "fairscale-hub": hub_graph(); "chords": directed and static, node i
-/// sends to one other if its number is even, else to two.
+/// sends to one other if its number is even, else to two; "followers": two that send to each other, and all others to
+/// the first of them; "star-of-the-last": with the last node in the middle.
 [[nodiscard]] gossip::Graph live_graph(const std::string& name, int nodes);
 [[nodiscard]] gossip::Mixing live_mixing(const std::string& name);
 [[nodiscard]] inline comm::Buffer buffer_of(std::vector<double>& values) {

@@ -396,14 +396,16 @@ void add_push_sum_checks(suite::Suite& suite) {
   const suite::Axis any{"graph", {"n-peer-exponential", "ring", "hub", "chords"}};
   add("mass", "GOSSIP-030@007e", {{"graph", {"hub", "chords", "star", "ring", "random-matching"}}, mixing}, mass,
       {1, 2, 3, 4});
-  suite.add({.id = "gossip.push_sum.rounds",
-             .verifies = {"GOSSIP-031@457b"},
-             .axes = {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub", "star"}},
-                      mixing,
-                      {"algorithm", {"push_sum", "push_pull"}},
-                      suite::worlds({1, 2, 3, 4})},
-             .deadlock_prone = true,
-             .body = push_sum_rounds});
+  suite.add(
+      {.id = "gossip.push_sum.rounds",
+       .verifies = {"GOSSIP-031@457b"},
+       .axes = {{"graph",
+                 {"n-peer-exponential", "directed-linear", "ring", "hub", "star", "star-of-the-last", "followers"}},
+                mixing,
+                {"algorithm", {"push_sum", "push_pull"}},
+                suite::worlds({1, 2, 3, 4})},
+       .deadlock_prone = true,
+       .body = push_sum_rounds});
   add("estimate", "GOSSIP-032@b02b", {any, mixing}, estimate, {1, 3, 4});
   add("fusion", "GOSSIP-033@312d", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
       {2, 3});

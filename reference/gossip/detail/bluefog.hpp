@@ -30,7 +30,6 @@ struct BluefogTopology {
   std::vector<std::vector<double>> weights;
   bool is_regular = false;  // all nodes have equally many neighbours
   /// Neighbours other than the node, rising.
-  [[nodiscard]] std::vector<int> receives_from(int node) const;
   [[nodiscard]] std::vector<int> sends_to(int node) const;
 };
 
