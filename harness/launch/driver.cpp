@@ -162,6 +162,9 @@ class Driver {
   // Whether somebody else started the ranks: there is one group, and no other can be had.
   [[nodiscard]] bool attached() const { return options_.group.launcher == Launcher::attached; }
 
+  // Whether each rank has a process of its own, and calls in it that outlive a case.
+  [[nodiscard]] bool has_processes() const { return options_.group.subject.has_processes(); }
+
   [[nodiscard]] bool busy() const {
     return std::ranges::any_of(slots_, [](const Slot& slot) { return slot.waiting || slot.running; });
   }
@@ -282,7 +285,7 @@ class Driver {
 
   // Where starting is slow, the group that will be needed next starts while this assignment runs.
   void warm_up(Slot& slot, const Assignment& current) {
-    if (!options_.start_ahead || !options_.group.subject.has_processes() || attached()) return;
+    if (!options_.start_ahead || !has_processes() || attached()) return;
     if (slot.spare || pending_.empty()) return;
     const Assignment& next = assignments_[pending_.front()];
     if (!current.spoils_group && fits(*slot.group, slot.group_isolation, next)) return;
@@ -342,11 +345,10 @@ class Driver {
     const Assignment& assignment = assignments_[running.assignment];
     std::error_code error;
     std::filesystem::remove_all(slot.group->folder() / fmt::format("run{}", running.run), error);
-    // A check that failed half-way may have left calls behind, which a runtime in its own process goes on with, in
-    // memory that is somebody else's by then. Ranks that somebody else started cannot be replaced: they go on beside
-    // such calls.
-    const bool in_doubt =
-        assignment.spoils_group || (record::is_failure(outcome.verdict) && options_.group.subject.has_processes());
+    // Such a check, or one that failed half-way, may have left calls behind, which a runtime in its own process goes on
+    // with, in memory that is somebody else's by then; the ranks of `local` are threads, and end with their world. Ranks
+    // that somebody else started cannot be replaced: they go on beside such calls.
+    const bool in_doubt = (assignment.spoils_group || record::is_failure(outcome.verdict)) && has_processes();
     slot.spoiled = !complete || (in_doubt && !attached());
     // First the word, then the deed: ranks that somebody else started take our way to the screen with them.
     report(running.assignment, outcome);

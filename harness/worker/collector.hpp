@@ -51,11 +51,13 @@ class RankCollector {
 /// GoogleTest as a runner of single cases.
 class CaseRunner {
  public:
-  /// Prepares GoogleTest for this process, once; `cases` is how many there are in the suite.
-  explicit CaseRunner(int cases);
-  /// Runs `body` as the GoogleTest test of that case. Returns the failures on threads that are no rank's, among them,
+  /// Prepares GoogleTest for this process, once.
+  CaseRunner();
+  CaseRunner(const CaseRunner&) = delete;
+  CaseRunner& operator=(const CaseRunner&) = delete;
+  /// Runs `body` as GoogleTest's one test. Returns the failures on threads that are no rank's, among them,
   /// if it comes to that, that GoogleTest ran another number of tests than one.
-  std::vector<record::Failure> run(int number, const std::function<void()>& body);
+  std::vector<record::Failure> run(const std::function<void()>& body);
 
  private:
   std::function<void()> body_;

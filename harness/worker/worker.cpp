@@ -204,7 +204,7 @@ class Worker {
       driver_->send({{"type", "cannot_start"}, {"usage", usage}, {"message", failure("", error.what()).message}});
       return status;
     }
-    runner_ = std::make_unique<CaseRunner>(static_cast<int>(suite_.cases().size()));
+    runner_ = std::make_unique<CaseRunner>();
     std::map<std::string, std::string> environment = host_->environment();
     if (runtime_ != nullptr) environment.merge(runtime_->environment());
     json ready{{"type", "ready"},
@@ -336,7 +336,7 @@ class Worker {
       if (declared) declared->expect_all_asked();
     };
     const std::uint64_t deviations = mutants::hollow_deviations();
-    const auto strays = runner_->run(one.number, [&] { run_ranks(command, under_arm, body); });
+    const auto strays = runner_->run([&] { run_ranks(command, under_arm, body); });
     for (const record::Failure& stray : strays) driver_->send({{"type", "stray"}, {"run", run}, {"failure", stray}});
     if (const std::uint64_t more = mutants::hollow_deviations() - deviations; more > 0)
       driver_->send({{"type", "output"}, {"run", run}, {"rank", 0}, {"value", {{"deviations", more}}}});
