@@ -1,7 +1,7 @@
 // harness/cli/output_folder.hpp: where a run writes: the folder of --out, or a new one that no other run has.
 //
-// Model   Without --out a run makes results/runs/<UTC time>-NAME for itself alone, and the link results/latest/NAME leads
-//         there from then on. Nothing is written through the link, so it does not matter where it led before.
+// Model   Without --out a run makes results/runs/<UTC time>-NAME for itself alone, and the link results/latest/NAME
+//         leads there from then on. Nothing is written through the link, so it does not matter where it led before.
 #pragma once
 
 #include <exception>
@@ -30,8 +30,8 @@ class OutputFolder {
   /// The folder of --out, or that which make() or reuse_last() chose; before that, the link.
   [[nodiscard]] std::string path() const;
 
-  /// Without --out: makes the folder, and has the link lead there. A folder in the place of the link, as earlier versions
-  /// left it, is kept in results/runs under its own time. Throws RuntimeFailure.
+  /// Without --out: makes the folder, and has the link lead there. A folder in the place of the link, as earlier
+  /// versions left it, is kept in results/runs under its own time. Throws RuntimeFailure.
   void make();
   /// Without --out, of a run that goes on: the folder that the link leads to. Throws InvalidArgument where there is
   /// none, or it is not one of results/runs.
