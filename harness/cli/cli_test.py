@@ -926,6 +926,16 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", "--adapter", "/nonexistent"), 3, self.done.stderr)
         self.assertIn("the run failed: ", self.said("results/latest/check-adapter")[0][0])
 
+    @needs_mpi
+    def test_ranks_of_the_users_job_share_the_folder_of_the_first(self):
+        job = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", PLUMBLINE, "check", "--backend", "mpi", *PASS[1:]]
+        for count in (1, 2):
+            done = subprocess.run(job, cwd=self.folder, capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            made, links = self.runs()
+            self.assertEqual((len(made), links), (count, {"check-mpi": made[-1]}))
+            self.assertEqual(self.said("results/latest/check-mpi")[0], [])
+
     def test_a_run_is_resumed_where_the_link_leads(self):
         self.assertEqual(self.run_plumbline(*PASS, "--resume"), 2)
         self.assertEqual(self.done.stderr, "plumbline: --resume: there is no record in 'results/latest/check-local'\n")
