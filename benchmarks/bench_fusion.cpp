@@ -36,7 +36,7 @@ struct FusionBenchOptions {
   int rounds = 15;
   double seconds = 60;
   std::string device = "cpu";
-  std::string out = "results/latest/allreduce_fusion";
+  OutputFolder out{"allreduce_fusion"};
   ReportOptions reports;
 };
 
@@ -98,11 +98,11 @@ class FusionBench {
   int run() {
     const launch::Subject& subject = driver_.group.subject;
     const record::Header header = header_of("bench", subject, options_.device, options_.reports, options_.ranks);
-    writer_.emplace(options_.out, header);
+    writer_.emplace(options_.out.path(), header);
     fmt::print("{} on {}, {} ranks: up to {} rounds, {} s each\n", header.subject, options_.device, options_.ranks,
                options_.rounds, options_.seconds);
-    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out, 0,
-                            [&](double seconds) { tell_record(options_.out, seconds); });
+    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out.path(), 0,
+                            [&](double seconds) { tell_record(options_.out.path(), seconds); });
   }
 
  private:
@@ -310,7 +310,7 @@ Command add_bench_fusion(CLI::App& bench, const Program& program) {
       ->check(device_name(true))
       ->capture_default_str();
   options->reports.add_to(*command);
-  command->add_option("--out", options->out, "folder of the record")->type_name("DIR")->capture_default_str();
+  options->out.add_to(*command, "folder of the record");
   group_options(*command, "Subject",
                 {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--device"});
   group_options(*command, "What runs", {"--model", "--buckets", "--world-size", "--rounds", "--seconds"});
@@ -326,7 +326,7 @@ Command add_bench_fusion(CLI::App& bench, const Program& program) {
     });
   };
   return {run, [options, header](const CommandLine& line, const std::string& why) {
-            refuse_in_reports(line, options->out, header(), why);
+            refuse_in_reports(line, header(), why);
           }};
 }
 

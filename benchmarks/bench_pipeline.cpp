@@ -47,7 +47,7 @@ struct PipelineBenchOptions {
   int width = 512, rows = 64;
   double time_limit = 120;
   std::string device = "cpu";
-  std::string out = "results/latest/pipeline_bubble";
+  OutputFolder out{"pipeline_bubble"};
   ReportOptions reports;
   bool metrics_of_ranks = false;
 };
@@ -232,12 +232,12 @@ class PipelineBench {
     const launch::Subject& subject = driver_.group.subject;
     record::Header header = header_of("bench", subject, options_.device, options_.reports);
     if (options_.metrics_of_ranks) header.facts["metrics_of_ranks"] = "on";
-    writer_.emplace(options_.out, header);
+    writer_.emplace(options_.out.path(), header);
     const std::string kind = options_.device == "cpu" ? fmt::format("computations of {} s", options_.durations)
                                                       : fmt::format("LibTorch's on {}", options_.device);
     fmt::print("{}: {} pipelines, {} repetitions each, {}\n\n{}\n", header.subject, grid_.pipelines(),
                options_.repetitions, kind, bubble_head());
-    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out, 0,
+    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out.path(), 0,
                             [&](double seconds) { tell(header.subject, seconds); });
   }
 
@@ -254,7 +254,7 @@ class PipelineBench {
                         {"width", options_.width},
                         {"rows", options_.rows},
                         {"device", options_.device},
-                        {"folder", fs::absolute(fs::path(options_.out) / "libtorch").string()}});
+                        {"folder", fs::absolute(fs::path(options_.out.path()) / "libtorch").string()}});
     } else {
       const schedules::StageTimes stage = of.request().options.stages.front();
       arguments.update({{"forward", stage.forward},
@@ -365,10 +365,10 @@ class PipelineBench {
     for (const std::string& reason : grid_.left_out()) fmt::print("left out: {}\n", reason);
     if (options_.published) fmt::print("\n{}", published_text(published_));
     if (!emulated.empty())
-      record::write_file(fs::path(options_.out) / "bubble.svg",
+      record::write_file(fs::path(options_.out.path()) / "bubble.svg",
                          bubble_svg(emulated, fmt::format("Pipeline bubbles, {}, emulated devices", subject)));
-    const std::string outputs = names_of_outputs(options_.out);
-    tell_record(options_.out, seconds, emulated.empty() ? outputs : outputs + " and bubble.svg");
+    const std::string outputs = names_of_outputs(options_.out.path());
+    tell_record(options_.out.path(), seconds, emulated.empty() ? outputs : outputs + " and bubble.svg");
   }
 
   // The fastest repetition says what is left on a machine that others use, too.
@@ -477,9 +477,7 @@ Command add_bench_pipeline(CLI::App& bench, const Program& program) {
   command->add_flag("--metrics-of-ranks", options->metrics_of_ranks,
                     "also write the bubble of each rank to metrics.prom: one series per rank and pipeline");
   options->reports.add_to(*command);
-  command->add_option("--out", options->out, "folder of the record and the picture")
-      ->type_name("DIR")
-      ->capture_default_str();
+  options->out.add_to(*command, "folder of the record and the picture");
   group_options(*command, "Subject",
                 {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--device"});
   group_options(*command, "What runs",
@@ -492,7 +490,7 @@ Command add_bench_pipeline(CLI::App& bench, const Program& program) {
     return with_unfinished_reports(options->out, bubbles_header(*options), [&] { return measure_bubbles(*options); });
   };
   return {run, [options](const CommandLine& line, const std::string& why) {
-            refuse_in_reports(line, options->out, bubbles_header(*options), why);
+            refuse_in_reports(line, bubbles_header(*options), why);
           }};
 }
 

@@ -25,6 +25,11 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+bool is_usage_error(const std::exception& error) {
+  return dynamic_cast<const InvalidArgument*>(&error) != nullptr || dynamic_cast<const NotFound*>(&error) != nullptr ||
+         dynamic_cast<const OutOfRange*>(&error) != nullptr || dynamic_cast<const Unsupported*>(&error) != nullptr;
+}
+
 std::string printable(std::string text) {
   std::ranges::replace(text, '\t', ' ');
   std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');

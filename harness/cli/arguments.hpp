@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -14,6 +15,9 @@
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
+
+/// Whether an error is of what the user gave: exit status 2.
+[[nodiscard]] bool is_usage_error(const std::exception& error);
 
 /// The parts between commas; of an empty text, one that is empty.
 [[nodiscard]] std::vector<std::string> split(const std::string& text);

@@ -48,7 +48,7 @@ struct BenchOptions {
   double min_seconds = 0.02;
   double time_limit = 120;
   std::string device = "cpu";
-  std::string out = "results/latest/bench";
+  OutputFolder out{"bench"};
   double budget = 0;  // seconds; 0: none
   ReportOptions reports;
   bool pin = false;
@@ -116,7 +116,7 @@ class BenchRun {
     const launch::Subject& subject = driver.group.subject;
     record::Header header = header_of("bench", subject, options_.device, options_.reports);
     if (options_.launches > 1) header.seed = std::random_device()();
-    writer_.emplace(options_.out, header);
+    writer_.emplace(options_.out.path(), header);
     subject_ = subject;
     order_ = order_of_launches(header.seed);
     std::vector<launch::Assignment> assignments;
@@ -124,8 +124,8 @@ class BenchRun {
     for (const Job& job : jobs_) name_width_ = std::max(name_width_, job.benchmark->name.size() + 2);
     print_heading(header.subject);
     const int status = run_measurements(
-        assignments, driver, observer(), *writer_, options_.out, options_.budget,
-        [&](double seconds) { tell_record(options_.out, seconds); }, [this] { take_unfinished(); });
+        assignments, driver, observer(), *writer_, options_.out.path(), options_.budget,
+        [&](double seconds) { tell_record(options_.out.path(), seconds); }, [this] { take_unfinished(); });
     look_again();
     return status == 0 ? status_of_noise() : status;
   }
@@ -410,7 +410,7 @@ record::Header begun_header(const BenchOptions& options) {
   return header_of("bench", options.subject.as_given(), options.device, options.reports);
 }
 
-int run_bench(const BenchOptions& options) {
+int run_bench(BenchOptions& options) {
   const auto benchmarks = reinterpret_cast<bench::BenchmarksFunction*>(
       subject::open_module("benchmarks", bench::kBenchmarksSymbol, "the benchmarks"));
   const bench::Registry& registry = benchmarks()->registry;
@@ -472,7 +472,7 @@ Command add_bench(CLI::App& app, const Program& program) {
       ->add_option("--budget", options->budget, "end the run after this time with what was measured, and exit status 3")
       ->check(seconds());
   options->reports.add_to(*command);
-  command->add_option("--out", options->out, "folder of the record")->type_name("DIR")->capture_default_str();
+  options->out.add_to(*command, "folder of the record");
   command->add_flag("--pin", options->pin, "bind each rank to a core");
   command->add_flag("--require-quiet", options->require_quiet,
                     "exit status 3 where the host was too busy for a measurement to be trusted (noisy)");
@@ -503,7 +503,7 @@ Command add_bench(CLI::App& app, const Program& program) {
   };
   return {run, [options, study](const CommandLine& line, const std::string& why) {
             if (study() != nullptr) return study()->refused(line, why);
-            refuse_in_reports(line, options->out, begun_header(*options), why);
+            refuse_in_reports(line, begun_header(*options), why);
           }};
 }
 

@@ -41,7 +41,7 @@ struct CanaryOptions {
   double time_limit = 120;
   std::uint64_t seed = 1;
   CanaryLimits limits;
-  std::string out = "results/latest/canary";
+  OutputFolder out{"canary"};
 
   /// The other side: with a launcher and control address as on the first, where it has none of its own.
   [[nodiscard]] SubjectOptions b() const {
@@ -73,8 +73,8 @@ class Canary {
     fmt::print("A is {}, B is {}: {}, each side is launched {} times\n", a_.group.subject.describe(),
                b_.group.subject.describe(), run::counted(rows_.size(), "call"), options_.launches);
     std::error_code error;
-    fs::create_directories(options_.out, error);
-    if (error) throw RuntimeFailure(fmt::format("--out '{}': {}", options_.out, error.message()));
+    fs::create_directories(options_.out.path(), error);
+    if (error) throw RuntimeFailure(fmt::format("--out '{}': {}", options_.out.path(), error.message()));
     for (int launch = 0; launch < options_.launches && !interrupted_; ++launch) {
       fmt::print("launch {} of {}\n", launch + 1, options_.launches);
       std::cout.flush();
@@ -88,6 +88,9 @@ class Canary {
     compare();
     return tell();
   }
+
+  /// Whether a signal ended it before there was anything to write.
+  [[nodiscard]] bool interrupted() const { return interrupted_; }
 
  private:
   // What is wrong with B's options is said of those.
@@ -319,7 +322,7 @@ class Canary {
                   {"a", {{"subject", a_.group.subject.describe()}, {"version", a_version_}}},
                   {"b", {{"subject", b_.group.subject.describe()}, {"version", b_version_}}},
                   {"environment", header.environment}});
-    const fs::path file = fs::path(options_.out) / "canary.json";
+    const fs::path file = fs::path(options_.out.path()) / "canary.json";
     record::write_file(file, found.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
     const auto bad =
         std::ranges::count_if(rows_, [this](const CanaryRow& row) { return is_bad(row, options_.limits); });
@@ -390,7 +393,7 @@ Command add_canary(CLI::App& app, const Program& program) {
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command->add_flag("--same-bits", options->limits.same_bits, "fail when the results are not bit-identical");
-  command->add_option("--out", options->out, "folder of canary.json")->type_name("DIR")->capture_default_str();
+  options->out.add_to(*command, "folder of canary.json");
   group_options(*command, "Subject A",
                 {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant"});
   group_options(*command, "Subject B", {"--against", "--against-option", "--against-launcher", "--against-mutant"});
@@ -408,7 +411,12 @@ Command add_canary(CLI::App& app, const Program& program) {
   return [options] {
     options->a.require_no_job("canary");
     options->b().require_no_job("canary");
-    return Canary(*options).run();
+    Canary canary(*options);
+    return in_output_folder(options->out, [&] {
+      const int status = canary.run();
+      if (canary.interrupted()) options->out.discard();
+      return status;
+    });
   };
 }
 

@@ -33,8 +33,9 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
                     options.subject.backend, place.launcher, place.variables));
   std::optional<CheckRun> planned;  // on all ranks: a wrong option is said before anything starts
   planned.emplace(suite, options, place.size);
+  // The others find rank 0's through the link, which is there when the driver is.
   const fs::path folder = planned->folder();
-  fs::create_directories(folder);  // as above
+  if (options.out.is_given()) fs::create_directories(folder);  // as above
   if (reports != nullptr) reports->planned(planned->header());
   const launch::Subject subject = options.subject.subject();
   const auto driver = [&](const launch::Listening& listening) -> int {
@@ -83,13 +84,9 @@ int plan_and_run(CheckOptions& options, bool device_given, const Program& progra
 int run_check(CheckOptions& options, bool device_given, const Program& program) {
   const auto place = place_in_job(options);
   if (options.list || (place && place->rank > 0)) return plan_and_run(options, device_given, program, nullptr);
-  UnfinishedReports reports(folder_of(options), unplanned_header(options));
-  try {
+  return with_unfinished_reports(options.out, unplanned_header(options), [&](UnfinishedReports& reports) {
     return plan_and_run(options, device_given, program, &reports);
-  } catch (const std::exception& error) {
-    reports.failed(error.what());
-    throw;
-  }
+  });
 }
 
 // What a run for a statement may choose, beside the subject, its device and launcher, and how it is reported.
@@ -114,7 +111,7 @@ void require_fresh(std::uint64_t seed) {
 
 // The fresh seed of a statement: that of the record which is resumed, else one that nobody chose.
 void choose_fresh_seed(CheckOptions& options) {
-  const fs::path record = fs::path(folder_of(options)) / "run.jsonl";
+  const fs::path record = fs::path(options.out.path()) / "run.jsonl";
   if (options.resume && fs::exists(record))
     options.selection.seed = record::read(record).header.seed;
   else if (options.shard.empty())
@@ -206,13 +203,13 @@ Command add_check(CLI::App& app, const Program& program) {
           ->type_name("DEVICE")
           ->check(device_name(true))
           ->capture_default_str();
-  command->add_option("--out", options->out, "folder of the record (default results/latest/check-SUBJECT)")
-      ->type_name("DIR");
+  options->out.add_to(*command, "folder of the record");
   command->add_flag("--list", options->list,
                     "print the planned cases without running them; with --adapter also what would be skipped, and why");
   command->add_flag("--fail-fast", options->fail_fast, "stop at the first failure");
   add_statement(*command, *options);
-  command->add_flag("--resume", options->resume, "continue the record in --out: run what has no result yet");
+  command->add_flag("--resume", options->resume,
+                    "continue the record in --out, or the last one: run what has no result yet");
   group_options(*command, "Subject",
                 {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--adapter", "--job",
                  "--job-launches-ranks", "--job-serves-ranks", "--device"});
@@ -230,6 +227,8 @@ Command add_check(CLI::App& app, const Program& program) {
       "Exit status: 0 no case failed; 1 a case failed; 2 usage error; 3 the harness or the machine failed,\n"
       "or nothing ran.");
   return {[options, device, seed, &program] {
+            options->out.rename(name_of_run(*options));
+            if (options->resume && !options->list) options->out.reuse_last();
             if (options->statement) options->isolate = "each";
             if (options->statement && seed->count() == 0) choose_fresh_seed(*options);
             if (options->statement) require_fresh(options->selection.seed);
@@ -242,7 +241,7 @@ Command add_check(CLI::App& app, const Program& program) {
             if (line.has("--mutant")) options->subject.mutant = line.value("--mutant");
             if (line.has("--device")) options->device = line.value("--device");
             if (line.has("--profile")) options->selection.profile = line.value("--profile");
-            refuse_in_reports(line, folder_of(*options), unplanned_header(*options), why);
+            refuse_in_reports(line, unplanned_header(*options), why);
           }};
 }
 

@@ -158,11 +158,10 @@ expectations::Facts facts_of(const launch::Subject& subject, const CheckOptions&
 
 }  // namespace
 
-std::string folder_of(const CheckOptions& options) {
-  if (!options.out.empty()) return options.out;
+std::string name_of_run(const CheckOptions& options) {
   const launch::Subject subject = options.subject.as_given();
   const suite::Door door = subject.door();
-  return "results/latest/check-" +
+  return "check-" +
          (door == suite::Door::backend ? subject::file_name_of(subject.backend) : std::string(name_of(door)));
 }
 
@@ -222,7 +221,7 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
   if (!options.list) require_modules(plan_, "profile " + settings_.profile.name);
   if (!options.expectations.empty())
     book_ = expectations::Expectations::read(options.expectations, suite, expectations::today());
-  folder_ = folder_of(options);
+  folder_ = options.out.path();
   make_header();
 }
 

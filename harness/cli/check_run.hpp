@@ -15,6 +15,7 @@
 
 #include "harness/cli/cases.hpp"
 #include "harness/cli/console.hpp"
+#include "harness/cli/output_folder.hpp"
 #include "harness/cli/report_options.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/expectations/known.hpp"
@@ -26,7 +27,7 @@ struct CheckOptions {
   SubjectOptions subject;
   suite::Selection selection;
   std::string shuffle;
-  std::string out;
+  OutputFolder out{"check-SUBJECT"};
   std::string device = "cpu";
   std::string isolate = "component";
   std::string shard;
@@ -47,8 +48,8 @@ struct CheckOptions {
   bool statement = false;
 };
 
-/// Where the record goes.
-[[nodiscard]] std::string folder_of(const CheckOptions& options);
+/// What the run is called in results/latest.
+[[nodiscard]] std::string name_of_run(const CheckOptions& options);
 
 /// What reports say of the run before anything of it is known but its options.
 [[nodiscard]] record::Header unplanned_header(const CheckOptions& options);

@@ -4,7 +4,7 @@ usage: cli_test.py PLUMBLINE MODULES [unittest arguments]
 
 MODULES are the optional parts of the build: "mpi,training,metrics", or "".
 """
-import importlib.util, json, os, re, resource, shlex, shutil, signal, statistics, subprocess, sys, tempfile, time, unittest
+import fcntl, importlib.util, json, os, re, resource, shlex, shutil, signal, statistics, subprocess, sys, tempfile, time, unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -864,12 +864,146 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.said("shard")[0], [])
         self.assertFalse((self.folder / "nothere").exists())
         self.assertIn("the run failed: ", self.said("out")[0][0])
-        # Where no folder is named, it is the usual one; a list of cases is no run.
+        # A list of cases is no run.
+        self.assertEqual(self.run_plumbline("check", "--list", "--frobnicate", "--out", "shard"), 2)
+        self.assertEqual(self.said("shard")[0], [])
+
+    def runs(self):
+        """The folders that runs without --out have made, and where the links lead, by name."""
+        runs, latest = self.folder / "results/runs", self.folder / "results/latest"
+        return (sorted(os.listdir(runs)) if runs.exists() else [],
+                {name: os.readlink(latest / name).removeprefix("../runs/") for name in os.listdir(latest)} if latest.exists() else {})
+
+    def test_runs_without_a_folder_keep_those_before_them(self):
         self.assertEqual(self.run_plumbline(*PASS), 0, self.done.stderr)
-        self.assertEqual(self.run_plumbline("check", "--list", "--frobnicate"), 2)
+        (first,), links = self.runs()
+        self.assertRegex(first, r"^20\d{6}T\d{6}Z-check-local$")
+        self.assertEqual(links, {"check-local": first})
+        self.assertIn(f"record: results/runs/{first}/run.jsonl (", self.done.stdout)
+        before = {file.name: file.read_bytes() for file in (self.folder / "results/runs" / first).iterdir()}
+        self.assertEqual(self.run_plumbline(*PASS, "--seed", "2"), 0, self.done.stderr)
+        (_, second), links = self.runs()
+        self.assertEqual(links, {"check-local": second})
+        self.assertEqual(json.loads((self.folder / "results/latest/check-local/run.jsonl").read_text().splitlines()[0])["seed"], 2)
+        self.assertEqual(before, {file.name: file.read_bytes() for file in (self.folder / "results/runs" / first).iterdir()})
+        # --out is as it was: no folder and no link come of it.
+        self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)
+        self.assertEqual(self.runs(), ([first, second], links))
+
+    def test_runs_of_one_second_have_a_folder_each(self):
+        taken = {time.strftime("%Y%m%dT%H%M%SZ-check-local", time.gmtime(time.time() + ahead)) for ahead in range(60)}
+        for name in taken:
+            (self.folder / "results/runs" / name).mkdir(parents=True)
+        running = [subprocess.Popen([PLUMBLINE, *PASS], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(3)]
+        printed = [one.communicate(timeout=60)[0] for one in running]
+        self.assertEqual([one.returncode for one in running], [0, 0, 0], printed)
+        made, links = self.runs()
+        made = set(made) - taken
+        self.assertEqual(len(made), 3)
+        self.assertEqual({name.rpartition("-")[0] for name in made} - taken, set())
+        self.assertIn(links["check-local"], made)
+        for name in made:
+            self.assertEqual(self.said(f"results/runs/{name}")[0], [])
+            self.assertEqual(sum(f"record: results/runs/{name}/run.jsonl" in one for one in printed), 1)
+
+    def test_a_run_that_is_refused_makes_no_folder_and_one_that_fails_does(self):
+        refused = [["check", "--frobnicate"], ["check", "--filter", "nope"], ["check", "--resume"], ["check", "--list", "--filter", "nope"],
+                   ["bench", "--benchmark", "nope"], ["bench", "allreduce_fusion", "--buckets", "0"], ["mutants", "--filter", "nope"],
+                   ["canary", "--backend", "local", "--against", "nope"], *([["train", "--batch", "7", "--data-parallel", "2"]] if "training" in MODULES else [])]
+        for command in refused:
+            with self.subTest(command):
+                self.assertEqual(self.run_plumbline(*command), 2, self.done.stderr)
+                self.assertEqual(self.runs(), ([], {}))
+        self.assertEqual(self.run_plumbline(*PASS), 0, self.done.stderr)
+        before = self.runs()
+        self.assertEqual(self.run_plumbline("check", "--list", *PASS[1:]), 0)
+        self.assertEqual(self.run_plumbline("check", "--filter", "nope"), 2)
+        self.assertEqual(self.runs(), before)
         self.assertEqual(self.said("results/latest/check-local")[0], [])
-        self.assertEqual(self.run_plumbline("check", "--frobnicate"), 2)
-        self.assertIn("the run failed: ", self.said("results/latest/check-local")[0][0])
+        # A subject that does not start is found out by a run: the link does not lead to what passed before.
+        self.assertEqual(self.run_plumbline("check", "--budget", "0.001", *PASS[1:]), 3, self.done.stderr)
+        self.assertIn("the budget of 0.001 s is spent", self.said("results/latest/check-local")[0][0])
+        self.assertEqual(self.run_plumbline("check", "--adapter", "/nonexistent"), 3, self.done.stderr)
+        self.assertIn("the run failed: ", self.said("results/latest/check-adapter")[0][0])
+
+    @needs_mpi
+    def test_ranks_of_the_users_job_share_the_folder_of_the_first(self):
+        job = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", PLUMBLINE, "check", "--backend", "mpi", *PASS[1:]]
+        for count in (1, 2):
+            done = subprocess.run(job, cwd=self.folder, capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            made, links = self.runs()
+            self.assertEqual((len(made), links), (count, {"check-mpi": made[-1]}))
+            self.assertEqual(self.said("results/latest/check-mpi")[0], [])
+
+    def test_a_run_is_resumed_where_the_link_leads(self):
+        self.assertEqual(self.run_plumbline(*PASS, "--resume"), 2)
+        self.assertEqual(self.done.stderr, "plumbline: --resume: there is no record in 'results/latest/check-local'\n")
+        self.assertEqual(self.run_plumbline(*PASS), 0, self.done.stderr)
+        self.assertEqual(self.run_plumbline(*PASS), 0, self.done.stderr)
+        before = self.runs()
+        record = self.folder / "results/latest/check-local/run.jsonl"
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(lines[:-2]))  # without the end, and one result
+        self.assertEqual(self.run_plumbline(*PASS, "--resume"), 0, self.done.stderr)
+        self.assertIn(f"record: results/runs/{before[1]['check-local']}/run.jsonl (", self.done.stdout)
+        self.assertEqual(self.runs(), before)
+        self.assertIn('"resumed"', record.read_text())
+        self.assertEqual(self.said("results/latest/check-local")[0], [])
+
+    def test_a_folder_in_the_place_of_the_link_is_kept(self):
+        older = self.folder / "results/latest/check-local"
+        self.assertEqual(self.run_plumbline(*PASS, "--out", older), 0, self.done.stderr)
+        record = (older / "run.jsonl").read_text()
+        os.utime(older, (1767323045, 1767323045))
+        writer = os.open(older, os.O_RDONLY)
+        fcntl.flock(writer, fcntl.LOCK_EX)  # as a run that writes there does
+        self.check_refusals([(" ".join(PASS), 3, "'results/latest/check-local' is being written by another run")])
+        os.close(writer)
+        self.assertFalse((self.folder / "results/runs").exists())
+        self.assertEqual(self.run_plumbline(*PASS), 0, self.done.stderr)
+        (kept, made), links = self.runs()
+        self.assertEqual((kept, links), ("20260102T030405Z-check-local", {"check-local": made}))
+        self.assertEqual((self.folder / "results/runs" / kept / "run.jsonl").read_text(), record)
+        self.assertEqual(self.done.stderr, "plumbline: 'results/latest/check-local' is a link from now on; what was there is in "
+                                           "'results/runs/20260102T030405Z-check-local'\n")
+
+    def test_a_run_that_cannot_make_its_folder_says_so_in_a_line(self):
+        results = self.folder / "results"
+        results.touch()
+        for command in (" ".join(PASS), "bench", "mutants", "canary --backend local --against local"):
+            self.check_refusals([(command, 3, "cannot make folder 'results/latest': Not a directory; --out names another")])
+        results.unlink()
+        (results / "latest").mkdir(parents=True)
+        (results / "latest/check-local").touch()
+        self.check_refusals([(" ".join(PASS), 3, "'results/latest/check-local' is a file, and would be a link; move it away, or give --out")])
+        (results / "latest/check-local").unlink()
+        if os.geteuid() != 0:
+            results.chmod(0o555)
+            self.check_refusals([(" ".join(PASS), 3, "cannot make folder 'results/runs': Permission denied")])
+            results.chmod(0o755)
+        self.assertEqual(os.listdir(results / "latest"), [])
+
+    def test_every_command_that_leaves_results_has_a_folder_of_its_own(self):
+        commands = {"bench": ["bench", "--benchmark", "collectives.barrier", "--repetitions", "2", "--min-time", "0.001"],
+                    "mutants": ["mutants", "--filter", "col.drop_last_element"],
+                    "canary": ["canary", "--backend", "local", "--against", "local", "--world-size", "2", "--sizes", "4", "--dtypes", "f32",
+                               "--operations", "all_reduce", "--launches", "1", "--min-time", "0.001", "--slower", "100"],
+                    "pipeline_bubble": ["bench", "pipeline_bubble", "--schedule", "1f1b", "--stages", "2", "--micro-batches", "2", "--repetitions", "1"]}
+        if "training" in MODULES:
+            commands["train"] = ["train", "--steps", "2", "--no-judge"]
+        for name, command in commands.items():
+            with self.subTest(name):
+                self.assertEqual(self.run_plumbline(*command), 0, self.done.stdout + self.done.stderr)
+                made, links = self.runs()
+                self.assertIn(links[name], made)
+                self.assertRegex(links[name], f"^20\\d{{6}}T\\d{{6}}Z-{name}$")
+                self.assertIn(f"results/runs/{links[name]}/", self.done.stdout)
+                self.assertNotIn("results/latest", self.done.stdout)
+        for name in ("check", *commands, "allreduce_fusion"):
+            self.assertEqual(self.run_plumbline(*["bench"] * ("_" in name), name, "--help"), 0)
+            words = " ".join(self.done.stdout.split())
+            self.assertIn(f"default: a dated folder under results/runs; results/latest/{name}{'-SUBJECT' * (name == 'check')} links to it", words)
 
     def test_a_run_that_is_refused_is_reported_under_its_own_name_and_labels(self):
         for wrong in (["--jobs", "65"], ["--frobnicate"], ["--label", "verdict=x"]):

@@ -56,7 +56,8 @@ int run_merge(const MergeOptions& options, const Program& program) {
   if (const std::string record = replaced_record(options.shards, options.out); !record.empty())
     throw InvalidArgument(
         fmt::format("--out '{}': it would replace '{}', which merge reads; give another folder", options.out, record));
-  return with_unfinished_reports(options.out, unmerged_header(), [&] { return merge_shards(options, program); });
+  OutputFolder out = OutputFolder::at(options.out);
+  return with_unfinished_reports(out, unmerged_header(), [&] { return merge_shards(options, program); });
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ Command add_merge(CLI::App& app, const Program& program) {
             const bool is_apart = std::ranges::all_of(out->results(), [&](const std::string& one) {
               return replaced_record(shards->results(), one).empty();
             });
-            if (is_apart) refuse_in_reports(line, {}, unmerged_header(), why);
+            if (is_apart) refuse_in_reports(line, unmerged_header(), why);
           }};
 }
 

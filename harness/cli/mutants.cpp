@@ -41,7 +41,7 @@ struct MutantOptions {
   std::vector<int> worlds;
   std::string backend = "local";
   std::vector<std::string> backend_options;
-  std::string out = "results/latest/mutants";
+  OutputFolder out{"mutants"};
   int jobs = 2;
   bool full = false;
   bool without_missing = false;
@@ -184,9 +184,9 @@ class MutantRun {
     quote_suite(header, suite_);
     for (const char* matrix : {"kill-matrix.md", "hollow-matrix.md"}) {  // of an earlier run
       std::error_code error;
-      std::filesystem::remove(std::filesystem::path(options_.out) / matrix, error);
+      std::filesystem::remove(std::filesystem::path(options_.out.path()) / matrix, error);
     }
-    record::Writer writer(options_.out, header);
+    record::Writer writer(options_.out.path(), header);
     Console console(suite_, trials_.size(), ::isatty(STDOUT_FILENO) == 1);
     fmt::print("{} of backend {}{}: {}\n", run::counted(mutants_.size(), "mutant"), options_.backend,
                hollow_.empty() ? "" : " and " + run::counted(hollow_.size(), "hollow subject"),
@@ -204,7 +204,7 @@ class MutantRun {
     if (!whole && writer.in_place()) writer.stopped("a signal interrupted the run");
     const auto run = close_record(writer, whole, seconds);
     if (!run || !whole) throw RuntimeFailure("mutants: a signal interrupted the run; the matrix is not whole");
-    write_outputs(options_.out, *run);
+    write_outputs(options_.out.path(), *run);
     std::vector<Result> results;
     for (const auto& [key, result] : results_) results.push_back(result);
     const int of_hollow = report_hollow(results);
@@ -399,7 +399,7 @@ class MutantRun {
     const auto rows =
         run::hollow_matrix(hollow_, results, deviating_, suite_.requirements, suite_.hollow_truths).rows();
     const std::string text = mutants::to_markdown(rows);
-    record::write_file(std::filesystem::path(options_.out) / "hollow-matrix.md", text);
+    record::write_file(std::filesystem::path(options_.out.path()) / "hollow-matrix.md", text);
     const auto bad = std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.good(); });
     const auto undecided =
         std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.undecided.empty(); });
@@ -413,13 +413,13 @@ class MutantRun {
     fmt::print(
         "matrix: {}/hollow-matrix.md (fail: found wrong; do not meet it: in no case does it answer otherwise than the "
         "right one)\n",
-        options_.out);
+        options_.out.path());
     return bad > 0 ? 1 : undecided > 0 ? 3 : 0;
   }
 
   // Returns the exit status.
   int report(const std::vector<run::KillRow>& rows, double seconds) const {
-    record::write_file(std::filesystem::path(options_.out) / "kill-matrix.md", to_markdown(rows));
+    record::write_file(std::filesystem::path(options_.out.path()) / "kill-matrix.md", to_markdown(rows));
     std::size_t killed = 0, hidden = 0, with_hiding = 0, unsure = 0;
     int left_out = 0;
     for (const auto& [why, count] : left_out_) left_out += count;
@@ -434,7 +434,7 @@ class MutantRun {
         "{}: {} of {} mutants killed by a check of the requirement that they violate; {} of {} survive where they "
         "hide; {} inconclusive; {}{:.1f} s\nrecord: {}/run.jsonl (kill-matrix.md beside it)\n",
         std::ranges::all_of(rows, &run::KillRow::good) ? "OK" : "NOT OK", killed, rows.size(), hidden, with_hiding,
-        unsure, left_out == 0 ? "" : fmt::format("{} left out; ", left_out), seconds, options_.out);
+        unsure, left_out == 0 ? "" : fmt::format("{} left out; ", left_out), seconds, options_.out.path());
     return run::exit_status(rows);
   }
 
@@ -482,9 +482,7 @@ Command add_mutants(CLI::App& app, const Program& program) {
       ->needs(full);
   command->add_flag("--without-missing", options->without_missing,
                     "leave out mutants whose cases need a module that is not installed, and print their number");
-  command->add_option("--out", options->out, "folder of the record and the kill matrix")
-      ->type_name("DIR")
-      ->capture_default_str();
+  options->out.add_to(*command, "folder of the record and the kill matrix");
   command->add_flag("--list", options->list, "print the mutants without running them");
   command->footer(
       "A mutant is the reference, a backend or an answer with one fault; it violates one requirement, shows\n"
@@ -508,7 +506,7 @@ Command add_mutants(CLI::App& app, const Program& program) {
     return with_unfinished_reports(options->out, header(), [&] { return MutantRun(suite, *options, chosen).run(); });
   };
   return {run, [options, header](const CommandLine& line, const std::string& why) {
-            refuse_in_reports(line, options->out, header(), why);
+            refuse_in_reports(line, header(), why);
           }};
 }
 

@@ -3,10 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "harness/junit/junit.hpp"
 #include "harness/metrics/metrics.hpp"
@@ -89,24 +86,6 @@ std::optional<record::Run> close_record(record::Writer& writer, bool complete, d
 
 namespace {
 
-// Held while files are changed: a run that writes in the folder has it (record::Writer).
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder) : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    held_ = folder_ >= 0 && ::flock(folder_, LOCK_EX | LOCK_NB) == 0;
-  }
-  ~FolderLock() {
-    if (folder_ >= 0) ::close(folder_);
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  [[nodiscard]] bool held() const { return held_; }
-
- private:
-  int folder_;
-  bool held_;
-};
-
 std::string text_in(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
@@ -164,13 +143,10 @@ void UnfinishedReports::rewrite() {
   }
 }
 
-void refuse_in_reports(const CommandLine& line, const fs::path& usual, record::Header header, const std::string& why) {
+void refuse_in_reports(const CommandLine& line, record::Header header, const std::string& why) {
   if (line.has("--list")) return;
   ReportOptions::as_given(line).put_into(header);
-  std::vector<std::string> folders = line.single_values("--out");
-  std::error_code error;
-  if (!line.has("--out") && fs::exists(usual / "junit.xml", error)) folders.push_back(usual.string());
-  for (const std::string& folder : folders) {
+  for (const std::string& folder : line.single_values("--out")) {
     if (folder.empty()) continue;
     try {
       UnfinishedReports(folder, header).failed(why);

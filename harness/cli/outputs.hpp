@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/output_folder.hpp"
 #include "harness/cli/report_options.hpp"
 #include "harness/launch/group.hpp"
 #include "harness/record/file.hpp"
@@ -66,23 +68,27 @@ class UnfinishedReports {
   std::string written_;  // junit.xml, the last; empty: that of another run
 };
 
-/// Has the reports in the folders of --out, or the existing ones in `usual` where the line has no --out, say that
-/// this run was rejected before it began, and why: under the labels and the subject's name of the line, whether or not
-/// the rest can be parsed. Does nothing for --list, which writes no reports, nor for an empty folder.
-void refuse_in_reports(const CommandLine& line, const std::filesystem::path& usual, record::Header header,
-                       const std::string& why);
+/// Has the reports in the folders of --out say that this run was rejected before it began, and why: under the labels
+/// and the subject's name of the line, whether or not the rest can be parsed. Does nothing for --list, which writes no
+/// reports, nor for a line without --out: it has no folder yet, and those of earlier runs stay as they are.
+void refuse_in_reports(const CommandLine& line, record::Header header, const std::string& why);
 
-/// Runs `body` with reports that say that the run has not finished, from before it on, and why where it throws.
-/// `header` needs no more than command and subject.
+/// Runs `body`, which may take the reports, with reports that say that the run has not finished, from before it on, and
+/// why where it throws. `header` needs no more than command and subject.
 template <class Body>
-int with_unfinished_reports(const std::filesystem::path& folder, const record::Header& header, const Body& body) {
-  UnfinishedReports reports(folder, header);
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    reports.failed(error.what());
-    throw;
-  }
+int with_unfinished_reports(OutputFolder& out, const record::Header& header, const Body& body) {
+  return in_output_folder(out, [&] {
+    UnfinishedReports reports(out.path(), header);
+    try {
+      if constexpr (std::is_invocable_v<const Body&, UnfinishedReports&>)
+        return body(reports);
+      else
+        return body();
+    } catch (const std::exception& error) {
+      reports.failed(error.what());
+      throw;
+    }
+  });
 }
 
 }  // namespace plumbline::cli

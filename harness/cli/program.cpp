@@ -25,10 +25,7 @@ int report(const std::exception& error) {
   const std::string words = printable(error.what());
   const bool of_print = words.starts_with("cannot write to file");  // fmt's, of standard output
   std::cerr << "plumbline: " << (of_print ? "cannot write to standard output" + words.substr(20) : words) << '\n';
-  const bool usage =
-      dynamic_cast<const InvalidArgument*>(&error) != nullptr || dynamic_cast<const NotFound*>(&error) != nullptr ||
-      dynamic_cast<const OutOfRange*>(&error) != nullptr || dynamic_cast<const Unsupported*>(&error) != nullptr;
-  return usage ? 2 : 3;
+  return is_usage_error(error) ? 2 : 3;
 }
 
 namespace {

@@ -128,6 +128,28 @@ class Commands(unittest.TestCase):
         self.assertIn("token", file.read_text())
         self.assertEqual(planted.read_text(), "mine")
 
+    def test_nothing_is_written_through_a_link_in_the_place_of_results(self):
+        planted, latest = self.folder / "planted", self.folder / "results/latest"
+        planted.mkdir()
+        latest.mkdir(parents=True)
+        (latest / "check-local").symlink_to(planted)
+        done = self.run_plumbline("check", *QUICK, "--resume")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        self.assertIn(f"'results/latest/check-local' links to '{planted.resolve()}', which is not in results/runs", done.stderr)
+        # Nor where links in results/runs have the names of the next runs' folders, or the link leads to one of them.
+        runs = self.folder / "results/runs"
+        runs.mkdir()
+        for ahead in range(60):
+            (runs / time.strftime("%Y%m%dT%H%M%SZ-check-local", time.gmtime(time.time() + ahead))).symlink_to(planted)
+        (runs / "link").symlink_to(planted)
+        (latest / "check-local").unlink()
+        (latest / "check-local").symlink_to("../runs/link")
+        self.assertEqual(self.run_plumbline("check", *QUICK, "--resume").returncode, 2)
+        self.assertEqual(self.run_plumbline("check", *QUICK).returncode, 0)
+        self.assertEqual(list(planted.iterdir()), [])
+        self.assertRegex(os.readlink(latest / "check-local"), r"^\.\./runs/20\d{6}T\d{6}Z-check-local-2$")
+        self.assertTrue((latest / "check-local/run.jsonl").exists())
+
     def test_what_a_subject_says_does_not_reach_the_terminal_as_commands(self):
         adapter = self.folder / "bad.py"
         adapter.write_text(BAD_ADAPTER.replace("WORDS", repr(CLEAR_SCREEN + "words")))

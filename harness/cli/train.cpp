@@ -52,7 +52,7 @@ struct TrainOptions {
   std::string spec;
   bool describe = false;
   std::string record;
-  std::string out;
+  OutputFolder out{"train"};
   bool check = false;
   std::string bucket_size = "25MiB";
   training::GradientSettings gradients;
@@ -182,10 +182,9 @@ void set_precision(TrainOptions& options) {
 
 constexpr std::int64_t kDigitPixels = 64;
 
-// Where the verdict's record goes; empty: the training record is all that is wanted.
-std::string folder_of(const TrainOptions& options) {
-  if (!options.out.empty()) return options.out;
-  return !options.spec.empty() && !options.record.empty() ? "" : "results/latest/train";
+// Where it does not, the training record is all that is wanted.
+bool leaves_verdict(const TrainOptions& options) {
+  return options.out.is_given() || options.spec.empty() || options.record.empty();
 }
 
 class TrainRun {
@@ -194,7 +193,7 @@ class TrainRun {
       : options_(options), header_(std::move(header)), driver_(driver_of(options)) {
     if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
       throw subject::NotAvailable("train needs LibTorch: " + why);
-    out_ = folder_of(options);
+    if (leaves_verdict(options)) out_ = options.out.path();
     record_ = fs::absolute(options.record.empty() ? fs::path(out_) / "record" : fs::path(options.record));
   }
 
@@ -671,7 +670,7 @@ AveragingRun averaging_run(const TrainOptions& options, const record::Header& he
                           .steps = options.averaging.checkpoint_steps(),
                           .resume = options.program.resume()},
           .picture = options.averaging.picture(),
-          .out = options.out,
+          .out = options.out.path(),
           .header = header};
 }
 
@@ -680,7 +679,7 @@ int run_train(TrainOptions& options, const record::Header& header) {
   if (options.check) options.program.check();
   options.digits.bucket_bytes = bucket_bytes_of(options.bucket_size);
   if (is_by_names(options))
-    return run_program(options.program.run(), driver_of(options), {options.out, options.program.trace(), header},
+    return run_program(options.program.run(), driver_of(options), {options.out.path(), options.program.trace(), header},
                        options.time_limit);
   if (options.averaging.given())
     return run_averaging(averaging_run(options, header), driver_of(options), options.time_limit);
@@ -716,10 +715,7 @@ Command add_train(CLI::App& app, const Program& program) {
   options->of_steps.push_back(
       command->add_option("--record", options->record, "folder of the training record (default record/ in --out)")
           ->type_name("DIR"));
-  command
-      ->add_option("--out", options->out,
-                   "folder of the record of the verdict (default results/latest/train; none with --spec and --record)")
-      ->type_name("DIR");
+  options->out.add_to(*command, "folder of the record of the verdict", "none with --spec and --record");
   CLI::Option* check = command->add_flag("--check", options->check,
                                          "compare each update with a single device (default for runs by steps)");
   options->of_steps.push_back(
@@ -771,17 +767,14 @@ Command add_train(CLI::App& app, const Program& program) {
       return 0;
     }
     record::Header header = unfinished_header();
-    const std::string folder = folder_of(*options);
-    if (folder.empty()) return run_train(*options, header);
+    if (!leaves_verdict(*options)) return run_train(*options, header);
     for (const auto& [id, row] : program.suite().requirements.rows())
       if (id.starts_with("TRAIN-") || id.starts_with("SCALER-"))  // what a run is judged by
         header.requirements[id] = {std::string(suite::name_of(row.level)), row.text, row.sources};
-    return with_unfinished_reports(folder, header, [&] { return run_train(*options, header); });
+    return with_unfinished_reports(options->out, header, [&] { return run_train(*options, header); });
   };
-  return {run, [options, unfinished_header](const CommandLine& line, const std::string& why) {
-            options->spec = line.value("--spec");
-            options->record = line.value("--record");
-            refuse_in_reports(line, folder_of(*options), unfinished_header(), why);
+  return {run, [unfinished_header](const CommandLine& line, const std::string& why) {
+            refuse_in_reports(line, unfinished_header(), why);
           }};
 }
 

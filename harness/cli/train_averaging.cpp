@@ -208,8 +208,7 @@ std::vector<double> accuracies_of(const AveragingSeries& series) {
 
 class AveragingCommand {
  public:
-  AveragingCommand(const AveragingRun& run, const launch::Options& driver)
-      : run_(run), driver_(driver), out_(run.out.empty() ? "results/latest/train" : run.out) {
+  AveragingCommand(const AveragingRun& run, const launch::Options& driver) : run_(run), driver_(driver), out_(run.out) {
     if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
       throw subject::NotAvailable("train needs LibTorch: " + why);
     require_ranks("--data-parallel", run.digits.data);

@@ -81,8 +81,8 @@ struct AveragingRun {
   double margin = 2;  // percent of the held-out digits
   bool judge = true;
   AveragingCheckpoints checkpoints;
-  std::string picture;    // a file; empty: averaging.svg in `out`
-  std::string out;        // empty: the usual one
+  std::string picture;  // a file; empty: averaging.svg in `out`
+  std::string out;
   record::Header header;  // without seed and world
 };
 /// Trains, tells how it goes, and leaves a record. Returns the exit status.

@@ -335,9 +335,7 @@ int run_program(const training::PipelineRun& run, const launch::Options& driver,
                                   ? 1 << 20
                                   : run.settings.pipeline * run.settings.data);
   require_served(run.device, driver.group.subject);
-  ProgramOutputs places = outputs;
-  if (places.out.empty()) places.out = "results/latest/train";
-  return ProgramRun(run, driver, places).run(limit_seconds);
+  return ProgramRun(run, driver, outputs).run(limit_seconds);
 }
 
 }  // namespace plumbline::cli

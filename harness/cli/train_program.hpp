@@ -57,7 +57,7 @@ class ProgramOptions {
 };
 
 struct ProgramOutputs {
-  std::string out;        // the record's folder; empty: the usual one
+  std::string out;        // the record's folder
   std::string trace;      // the timeline's file; empty: none
   record::Header header;  // without seed and world
 };

@@ -4,7 +4,7 @@ import math
 import statistics
 from pathlib import Path
 
-from . import measuring, options, writing
+from . import measuring, options, run_folder, writing
 from .options import BadInput
 
 HELP = """Measure one program against itself, in launches that alternate, and say for each series how small a change a gate can find here.
@@ -59,7 +59,8 @@ def _parse(words):
                         help="launches of one program that were recorded; may be repeated")
     parser.add_argument("--launches", type=options.whole("count", 5), default=20, metavar="N", help="of either side, at least 5 (default 20)")
     parser.add_argument("--effect", type=options.share, default=0.05, metavar="SHARE", help="the change that must be found (default 5%%)")
-    parser.add_argument("--out", metavar="FILE", default="calibration.json", help="where the calibration goes (default calibration.json)")
+    parser.add_argument("--out", metavar="FILE", help="where the calibration goes (default: calibration.json in a dated folder "
+                        "under results/runs; results/latest/calibrate links to it)")
     return parser.parse_args(words)
 
 
@@ -92,6 +93,7 @@ def main(words):
             least, cells = _cells(one, sides, given.effect)
             rows.append(cells)
             written.append({"benchmark": one.benchmark, "labels": one.labels, "unit": one.unit, "medians": sides, "gateable": least})
+        given.out = given.out or str(run_folder.new_folder("calibrate") / "calibration.json")
         writing.write(given.out, json.dumps({"schema": SCHEMA, "machine": records[0].machine, "series": written}, indent=1) + "\n")
         print("\n".join(tables.aligned(["series", "median", "deviation", "finds from", "verdict"], rows)))
         if len(records) == 2:

@@ -13,8 +13,8 @@ from .report.records import number, numbers, rows, table, text
 HELP = """Make a record of what another tool measured: Google Benchmark's JSON, the JSON of nccl-tests
 (-J FILE), or the text that the OSU micro-benchmarks print. The record is read by report, compare and
 results like one of ours."""
-EXAMPLE = """Example: plumbline results import osu.txt --name 'Open MPI 5' --world-size 2 --out results/latest/osu
-         plumbline report results/latest/bench results/latest/osu
+EXAMPLE = """Example: plumbline results import osu.txt --name 'Open MPI 5' --world-size 2 --out osu
+         plumbline report results/latest/bench osu
 Exit status: 0 written; 2 a bad option, or a file of none of these forms; 3 it could not be written."""
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 # The collectives of `plumbline bench` by the names of nccl-tests and OSU. A ping-pong of OSU is half of a round trip of ours.

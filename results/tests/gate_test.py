@@ -208,6 +208,13 @@ class Commands(unittest.TestCase):
         status, out, err = made.run("calibrate", "--from", self.base, "--out", out_file)
         self.assertEqual(status, 0, err)
         self.assertEqual(made.run("gate", self.base, self.slow, "--calibration", out_file)[0], 1)
+        # Without --out, each has a file of its own.
+        for count in (1, 2):
+            status, out, err = made.run("calibrate", "--from", self.base, cwd=self.at("."))
+            self.assertEqual(status, 0, err)
+            self.assertRegex(out, r"\ncalibration: results/runs/20\d{6}T\d{6}Z-calibrate[-2]*/calibration\.json\n")
+            self.assertEqual(len(list(Path(self.at("results/runs")).glob("*/calibration.json"))), count)
+            self.assertTrue(Path(self.at("results/latest/calibrate/calibration.json")).samefile(self.at(out.split()[-1])))
 
     def test_out_may_be_a_pipe_or_a_link(self):
         target, link, fifo = self.at("target.json"), self.at("link.json"), self.at("fifo")

@@ -326,15 +326,27 @@ class Program(unittest.TestCase):
         path.chmod(0o755)
         return path
 
-    def call(self, program):
+    def call(self, program, *words):
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            status = self.adapters.main(["--venv", sys.prefix, "--plumbline", str(program), "--out", str(self.out)])
+            status = self.adapters.main(["--venv", sys.prefix, "--plumbline", str(program), *(words or ("--out", str(self.out)))])
         return status, said.getvalue()
 
     def record(self, name, lines):
         made.write(self.folder / name, *lines)
         return f'for word; do [ "$before" = --out ] && out=$word; before=$word; done; cp {self.folder / name}/run.jsonl "$out"; exit 1\n'
+
+    def test_runs_without_a_folder_keep_those_before_them(self):
+        self.adapters.ROOT = self.folder
+        runs, link = self.folder / "results" / "runs", self.folder / "results" / "latest" / "adapters"
+        program = self.program(self.record("whole", other()))
+        self.assertEqual(self.call(self.folder / "none", "--only", "acme")[0], 3)
+        self.assertFalse(runs.exists())
+        for count in (1, 2):
+            status, said = self.call(program, "--only", "acme")
+            self.assertIn(status, (0, 1), said)
+            self.assertEqual(sum((one / "acme" / "run.jsonl").exists() for one in runs.iterdir()), count)
+            self.assertIn(str(link.resolve()), said)
 
     def test_a_record_of_an_earlier_run_is_not_taken(self):
         made.write(self.out / "acme", *other())

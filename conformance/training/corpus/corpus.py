@@ -18,6 +18,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+sys.path.append(str(ROOT / "results"))
+from plumbline_results.run_folder import new_folder
+
 FIELDS = ("id", "sources", "what", "requirements", "profile", "shows")
 OPTIONAL = ("hides",)
 FIELDS_BEYOND = ("sources", "what", "needs")
@@ -204,7 +207,8 @@ def arguments():
     parser.add_argument("--twins", metavar="N", type=int, help="run the right programs N times in all, or a few more (default each case once; 0: none)")
     parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count(), help="programs that run at once (default one a core)")
     parser.add_argument("--cold", action="store_true", help="start each program by itself, in place of forks of one that has imported torch")
-    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("results/latest/corpus"), help="folder of the records (default results/latest/corpus)")
+    parser.add_argument("--out", metavar="DIR", type=Path,
+                        help="folder of the records (default: a dated folder under results/runs; results/latest/corpus links to it)")
     parser.add_argument("--plumbline", metavar="FILE", help="the executable (default build/bin/plumbline, or the one on the path)")
     parser.add_argument("--python", metavar="FILE", default=sys.executable, help="an interpreter that has torch (default the one that runs this)")
     chosen = parser.parse_args()
@@ -215,18 +219,31 @@ def arguments():
     return chosen
 
 
+def require_writable(folder):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as wrong:
+        misuse(f"--out {folder}: {wrong.strerror}; it is a folder that can be written to")
+
+
+def usual_folder():
+    try:
+        return new_folder("corpus")
+    except OSError as wrong:
+        misuse(f"{wrong.filename}: {wrong.strerror}; --out names another folder")
+
+
 def runner_of(chosen):
     plumbline = chosen.plumbline or next((str(file) for file in (ROOT / "build/bin/plumbline",) if file.exists()), shutil.which("plumbline"))
     if not plumbline or not shutil.which(plumbline):
         misuse(f"{chosen.plumbline or 'plumbline'} is no executable; --plumbline FILE says where it is")
-    try:
-        chosen.out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=chosen.out):
-            pass
-    except OSError as wrong:
-        misuse(f"--out {chosen.out}: {wrong.strerror}; it is a folder that can be written to")
+    if chosen.out:
+        require_writable(chosen.out)
     if not shutil.which(chosen.python) or subprocess.run([chosen.python, "-c", NEEDED]).returncode:
         misuse(f"--python {chosen.python}: it must be Python 3.11 or newer with torch and numpy")
+    chosen.out = chosen.out or usual_folder()
     return Runner(os.path.abspath(shutil.which(plumbline)), chosen.python, chosen.out)
 
 
@@ -262,6 +279,7 @@ def main():
     (chosen.out / "corpus.json").write_text(json.dumps({"bugs": rows, "right_runs": ran, "right_failed": failed}, indent=1) + "\n")
     print(f"{'OK' if found == len(rows) and not failed else 'NOT OK'}: {found} of {len(rows)} bugs found; "
           f"{len(failed)} of {ran} runs of right programs failed; {len(table['beyond'])} more bugs are beyond the job door")
+    print(f"records: {chosen.out}")
     return int(found < len(rows) or bool(failed))
 
 

@@ -11,8 +11,8 @@ FORMATS = ("html", "md", "github")
 HELP = """Show records of check, bench, train and mutants: verdicts with their requirements, failures
 with the rank that caused them first, measurements as curves with intervals, bubbles, mutants,
 changes since a baseline, the machine."""
-EXAMPLE = """Example: plumbline report results/latest/check results/latest/bench --baseline main/check --out report.html
-         plumbline report results/latest/check --format github >> "$GITHUB_STEP_SUMMARY"
+EXAMPLE = """Example: plumbline report results/latest/check-local results/latest/bench --baseline main/check --out report.html
+         plumbline report results/latest/check-local --format github >> "$GITHUB_STEP_SUMMARY"
 Exit status: 0 the report is written, whatever the runs came to; 2 a bad option or record; 3 it could
 not be written, or jinja2 is missing (pip install jinja2)."""
 

@@ -13,7 +13,7 @@ CAUSES = Path(__file__).resolve().parents[3] / "conformance" / "adapters" / "dis
 HELP = """Show records of check as one table: a row for each requirement, a column for each framework with its
 version. Each disagreement carries its cause from a table in TOML: a convention, a defect of the framework, a limit
 of its adapter, or a fault of Plumbline."""
-EXAMPLE = """Example: plumbline scoreboard results/latest/adapters/* --out scoreboard.html
+EXAMPLE = """Example: plumbline scoreboard results/latest/adapters/*/ --out scoreboard.html
 Exit status: 0 every disagreement has a cause; 1 one has none, a case has no verdict, or a run did not finish; 2 a bad option, record or
 table of causes; 3 the scoreboard could not be written, or jinja2 is missing (pip install jinja2)."""
 
