@@ -426,7 +426,7 @@ void unconfirmed(Context& context) {
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
   if (is_mute) wire = std::make_unique<MuteWire>(std::move(wire));
   const Graph graph = live_graph("ring", context.size());
-  PushSum push_sum(*wire, graph, {}, {.heartbeat = kShort, .verifies = false});
+  PushSum push_sum(*wire, graph, {}, {.heartbeat = kHalf, .verifies = false});
   const std::vector<double> start = own_start(context, 40'000);
   std::vector<double> x = start;
   const bool sends_to_mute = context.parameters().text("node") == "mute" && graph.peers(context.rank(), 0).out[0] == 0;
@@ -613,7 +613,7 @@ void thread_interrupted(Context& context) {
 // A wire that stays cut: the round is abandoned when the heartbeat time has passed, not before, and not tried again.
 void thread_gives_up(Context& context) {
   using Clock = std::chrono::steady_clock;
-  constexpr auto limit = std::chrono::seconds(1), delays = std::chrono::seconds(5);
+  constexpr auto limit = kHalf;
   const bool is_cut = context.parameters().text("wire") == "cut";
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
   StartTimes starts;
@@ -624,7 +624,7 @@ void thread_gives_up(Context& context) {
   const std::array<Buffer, 1> x{buffer_of(values)};
   const auto begin = Clock::now();
   EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-048";
-  const auto end = Clock::now() + limit + delays;
+  const auto end = Clock::now() + limit + kHalfAndDelays;
   bool is_given_up = false;
   auto collected = GossipThread::Collected::interrupted;
   while (!is_given_up && collected == GossipThread::Collected::interrupted && Clock::now() < end) try {
@@ -636,11 +636,13 @@ void thread_gives_up(Context& context) {
   EXPECT_EQ(collected, is_cut ? GossipThread::Collected::interrupted : GossipThread::Collected::mixed) << "GOSSIP-048";
   if (!is_cut) return;
   EXPECT_GE(Clock::now() - begin, limit) << "GOSSIP-048: given up before the heartbeat time has passed";
-  std::this_thread::sleep_for(limit / 4);  // an attempt may begin as the time ends
+  std::this_thread::sleep_for(limit / 2);  // an attempt may begin as the time ends
   const std::size_t tried = starts.times().size();
   std::this_thread::sleep_for(limit / 2);
   EXPECT_EQ(starts.times().size(), tried) << "GOSSIP-048: tried again after it was abandoned";
 }
+
+constexpr auto kPauses = std::chrono::milliseconds(1500);  // in which there are ten attempts
 
 // The pauses between attempts, but for the last, which the heartbeat time may have cut. Other work on the machine makes
 // some of them longer and none shorter, so that the middle one of the first half and the least of the second are
@@ -664,7 +666,7 @@ void thread_pauses(Context& context) {
   std::string said = "nothing was said";
   const Graph graph = live_graph("ring", context.size());
   {
-    GossipThread thread(std::move(wire), graph, {}, {.heartbeat = is_cut ? kShort : kLong, .verifies = false});
+    GossipThread thread(std::move(wire), graph, {}, {.heartbeat = is_cut ? kPauses : kLong, .verifies = false});
     std::vector<double> values = own_start(context, 2);
     const std::array<Buffer, 1> x{buffer_of(values)};
     EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-110";
@@ -680,7 +682,7 @@ void thread_pauses(Context& context) {
     return;
   }
   const auto attempts = starts.times();
-  EXPECT_LE(attempts.size(), 20U) << "GOSSIP-110: attempts within 3 s whose pauses grow";
+  EXPECT_LE(attempts.size(), 20U) << "GOSSIP-110: attempts whose pauses grow";
   EXPECT_TRUE(pauses_grow(attempts)) << "GOSSIP-110: " << attempts.size() << " attempts whose pauses do not grow";
   const gossip::Peers peers = graph.peers(context.rank(), 0);
   EXPECT_TRUE(has_lists(said, {peers.in, peers.out})) << "GOSSIP-110: the peers in: " << said;
