@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -45,6 +46,7 @@ struct BenchOptions {
   std::vector<int> worlds{2};
   int repetitions = 7;
   int launches = 1;
+  double within = 0;  // percent; 0: all launches are made
   double min_seconds = 0.02;
   double time_limit = 120;
   std::string device = "cpu";
@@ -126,6 +128,7 @@ class BenchRun {
     const int status = run_measurements(
         assignments, driver, observer(), *writer_, options_.out.path(), options_.budget,
         [&](double seconds) { tell_record(options_.out.path(), seconds); }, [this] { take_unfinished(); });
+    tell_wide();
     look_again();
     return status == 0 ? status_of_noise() : status;
   }
@@ -136,8 +139,9 @@ class BenchRun {
     int world;
     std::int64_t bytes;
     std::vector<record::Launch> launches{};
-    nlohmann::json last{};  // what the last of them said
-    bool is_over = false;   // its line is in the record
+    nlohmann::json last{};   // what the last of them said
+    bool is_over = false;    // its line is in the record
+    bool is_narrow = false;  // --within: no further launch has it
   };
 
   // Which job is measured when: each launch has all of them, in an order of its own, those of a world together in one
@@ -180,10 +184,10 @@ class BenchRun {
     fmt::print("{} on {}: {} measurements, ", subject, options_.device, jobs_.size());
     if (options_.launches > 1)
       fmt::print(
-          "{} launches of {} repetitions each; median of the launches' medians, its 95 % interval\n"
+          "{}{} launches of {} repetitions each; median of the launches' medians, its 95 % interval\n"
           "{:<{}} {:>5} {:>7} {:>16} {:>26} {:>16} {:>9} {:>11}\n",
-          options_.launches, options_.repetitions, "benchmark", name_width_, "ranks", "bytes", "median", "interval",
-          "minimum", "launches", "busbw GB/s");
+          options_.within > 0 ? "at most " : "", options_.launches, options_.repetitions, "benchmark", name_width_,
+          "ranks", "bytes", "median", "interval", "minimum", "launches", "busbw GB/s");
     else
       fmt::print(
           "{} repetitions each; spread: interquartile range over median\n"
@@ -231,10 +235,10 @@ class BenchRun {
 
   launch::Observer observer() {
     launch::Observer observer;
+    observer.wanted = [this](std::size_t at) { return !jobs_[order_[at]].is_narrow && !jobs_[order_[at]].is_over; };
     observer.before = [this](std::size_t at, const nlohmann::json& description) -> std::optional<launch::Outcome> {
       require_device(options_.device, subject_.backend, description);
       writer_->subject(description);
-      if (jobs_[order_[at]].is_over) return launch::Outcome{};  // it failed in an earlier launch
       host_ = record::HostLoad();
       return std::nullopt;
     };
@@ -280,7 +284,32 @@ class BenchRun {
     }
     job.launches.push_back(std::move(launch));
     job.last = last;
-    if (static_cast<int>(job.launches.size()) == options_.launches) finish(job);
+    job.is_narrow = width_of(job) <= options_.within / 100;
+    if (static_cast<int>(job.launches.size()) < options_.launches) return;
+    finish_narrow(static_cast<std::size_t>(&job - jobs_.data()));
+    finish(job);
+  }
+
+  // The interval of its median over the median; infinite for too few launches.
+  [[nodiscard]] static double width_of(const Job& job) {
+    const std::vector<double> medians = run::medians_of(job.launches);
+    const auto interval = run::interval_of_median(medians);
+    if (!interval) return std::numeric_limits<double>::infinity();
+    return (interval->second - interval->first) / quantile(medians, 0.5);
+  }
+
+  // Those of the first `end` that are: where lines are in the order of the table, baselines come first.
+  void finish_narrow(std::size_t end) {
+    for (Job& job : std::span(jobs_).first(end))
+      if (job.is_narrow && !job.is_over) finish(job);
+  }
+
+  void tell_wide() const {
+    const auto wide =
+        std::ranges::count_if(jobs_, [](const Job& job) { return !job.is_narrow && !job.launches.empty(); });
+    if (options_.within > 0 && wide > 0)
+      fmt::print("{} of {} measurements are not within {} %: more --launches, or a quieter host\n", wide, jobs_.size(),
+                 options_.within);
   }
 
   // Of a run that was stopped: the launches that there are.
@@ -405,6 +434,15 @@ int list_benchmarks(const BenchOptions& options, const bench::Registry& registry
   return 0;
 }
 
+// --within is given.
+void settle_launches(BenchOptions& options, bool are_given) {
+  constexpr int kUsual = 30, kLeast = 6;
+  if (!are_given) options.launches = kUsual;
+  if (options.launches < kLeast)
+    throw InvalidArgument(fmt::format("--launches {}: with --within it is {} or more, which an interval takes",
+                                      options.launches, kLeast));
+}
+
 // Of a run that has not begun.
 record::Header begun_header(const BenchOptions& options) {
   return header_of("bench", options.subject.as_given(), options.device, options.reports);
@@ -469,6 +507,12 @@ Command add_bench(CLI::App& app, const Program& program) {
           ->check(device_name(true))
           ->capture_default_str();
   command
+      ->add_option("--within", options->within,
+                   "make no further launch of a benchmark once the interval of its median is at most this part of the "
+                   "median; --launches is the most then, and 30 by default")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(0.01, 100.0).description(""));
+  command
       ->add_option("--budget", options->budget, "end the run after this time with what was measured, and exit status 3")
       ->check(seconds());
   options->reports.add_to(*command);
@@ -482,7 +526,8 @@ Command add_bench(CLI::App& app, const Program& program) {
                 {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--device"});
   group_options(*command, "What runs", {"--benchmark", "--sizes", "--world-size", "--list"});
   group_options(*command, "How it runs",
-                {"--launches", "--repetitions", "--min-time", "--time-limit", "--budget", "--pin", "--require-quiet"});
+                {"--launches", "--within", "--repetitions", "--min-time", "--time-limit", "--budget", "--pin",
+                 "--require-quiet"});
   group_options(*command, "Output", {"--out", "--label", "--subject-name"});
   command->footer(
       "Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi\n"
@@ -497,6 +542,7 @@ Command add_bench(CLI::App& app, const Program& program) {
     options->device = options->subject.device_of_run(options->device, device->count() > 0);
     options->chooses = command->count("--benchmark") > 0;
     options->sizes_given = command->count("--sizes") > 0;
+    if (command->count("--within") > 0) settle_launches(*options, command->count("--launches") > 0);
     if (study() == nullptr) return run_bench(*options);
     refuse_options_before(*command);
     return study()->run();

@@ -214,6 +214,9 @@ REFUSALS = [
     ("train --model perceptron --pipeline 2 --static-graph", 2, "--static-graph with --pipeline 2"),
     ("train --model perceptron --pipeline 1 --schedule zb-h1 --static-graph", 2, "--static-graph with --schedule 'zb-h1'"),
     ("bench --sizes 4x", 2, "--sizes '4x'"),
+    ("bench --within 5 --launches 5", 2, "--launches 5: with --within it is 6 or more, which an interval takes"),
+    ("bench --within 0", 2, "--within"),
+    ("bench --within wide", 2, "--within"),
     ("bench --sizes 1023Gi", 2, "--sizes 1023Gi"),
     ("bench --benchmark nope", 2, "--benchmark 'nope'"),
     ("bench --benchmark pipeline_bubble*", 2, "`plumbline bench pipeline_bubble` measures pipeline_bubble."),
@@ -1558,6 +1561,24 @@ class Commands(unittest.TestCase):
             self.assertEqual("plumbline_benchmark_noisy{" in metrics.read_text(), True)
         self.assertEqual(self.run_plumbline("bench", "--launches", "1", "--require-quiet", "--benchmark", "collectives.barrier", "--repetitions", "1",
                                             "--out", "quiet"), 3 if "  noisy: " in self.done.stdout else 0)
+
+    def test_bench_stops_where_the_median_is_known(self):
+        def launches_of(*options):
+            self.assertEqual(self.run_plumbline("bench", "--benchmark", "collectives.barrier", "--benchmark", "collectives.all_reduce", "--sizes", "4",
+                                                "--world-size", "1,2", "--repetitions", "1", "--min-time", "0.0001", *options), 0, self.done.stderr)
+            lines = (self.folder / "results/latest/bench/run.jsonl").read_text().splitlines()
+            return [json.loads(line)["launches"] for line in lines if '"type":"measurement"' in line]
+
+        for launches in launches_of("--within", "60", "--launches", "12"):
+            medians = [statistics.median(one["samples"]) for one in launches]
+            # The lowest and the highest value of six to eight, the second ones of nine to eleven.
+            def is_narrow(values):
+                ordered, cut = sorted(values), 0 if len(values) < 9 else 1
+                return len(values) >= 6 and ordered[-1 - cut] - ordered[cut] <= 0.6 * statistics.median(values)
+            self.assertFalse(any(is_narrow(medians[:count]) for count in range(len(medians))), f"it goes on: {medians}")
+            self.assertTrue(len(medians) == 12 or is_narrow(medians), f"it stops: {medians}")
+        self.assertEqual([len(one) for one in launches_of("--within", "0.01", "--launches", "7")], [7] * 4, "these are the most")
+        self.assertIn("4 of 4 measurements are not within 0.01 %", self.done.stdout)
 
     def test_bench_says_that_the_host_is_busy(self):
         arguments = ("bench", "--benchmark", "collectives.barrier", "--world-size", "1", "--repetitions", "3", "--min-time", "0.02", "--out", "out")

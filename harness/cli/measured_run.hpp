@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <iostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,21 +46,24 @@ inline int run_measurements(const std::vector<launch::Assignment>& assignments, 
   if (budget > 0)
     limited.until =
         begun + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(budget));
-  std::size_t ended = 0;
+  std::set<std::size_t> ended;
   launch::Observer counting = observer;
   counting.end = [&](std::size_t index, const launch::Outcome& outcome) {
-    ++ended;
+    ended.insert(index);
     return observer.end(index, outcome);
   };
   const bool uninterrupted = launch::run(assignments, limited, counting);
+  std::size_t left = 0;
+  for (std::size_t index = 0; index < assignments.size(); ++index)
+    if (!ended.contains(index) && (!observer.wanted || observer.wanted(index))) ++left;
   if (before_end) before_end();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   std::string stopped;
   if (!uninterrupted)
     stopped = "a signal interrupted the run";
-  else if (ended < assignments.size())
-    stopped =
-        fmt::format("the budget of {} s is spent: {} of {} launches were made", budget, ended, assignments.size());
+  else if (left > 0)
+    stopped = fmt::format("the budget of {} s is spent: {} of {} launches were made", budget, ended.size(),
+                          ended.size() + left);
   if (!stopped.empty() && writer.in_place()) writer.stopped(stopped);
   const auto run = close_record(writer, stopped.empty(), seconds);
   if (!run) throw RuntimeFailure(stopped + "; nothing was measured");  // the record before this stays

@@ -189,6 +189,7 @@ class Driver {
   // The next assignment for a slot: of the shape that its group has, else the first of a shape that no other slot works
   // on, which would cost two groups in place of one; else the first.
   std::optional<std::size_t> next_for(const Slot& slot) {
+    if (observer_.wanted) std::erase_if(pending_, [this](std::size_t index) { return !observer_.wanted(index); });
     const auto fits_group_of = [this](const Slot& other, std::size_t index) {
       return other.group && !other.spoiled && fits(*other.group, other.group_isolation, assignments_[index]);
     };

@@ -68,6 +68,8 @@ struct Rendezvous {
 
 /// What the driver tells its caller. All are called on the caller's thread.
 struct Observer {
+  /// Before anything is started for it; false: it is left out.
+  std::function<bool(std::size_t assignment)> wanted = {};
   /// The group is ready; an outcome given here stands, and the assignment is not run.
   std::function<std::optional<Outcome>(std::size_t assignment, const nlohmann::json& description)> before;
   std::function<void(std::size_t assignment)> begin;
