@@ -5,16 +5,17 @@ import io
 import json
 import statistics
 
-from .options import BadInput, parser, status_of
+from .options import BadInput, Failed, parser, status_of
 from .report.centre import centre_of_measurement
 from .report.records import load, numbers, table, text, texts
 from .report.verdicts import subject_name
 from .writing import write
 
-FORMATS = ("google-benchmark", "pytorch-hud", "bencher", "github-action-benchmark", "csv")
+FORMATS = ("google-benchmark", "pytorch-hud", "bencher", "github-action-benchmark", "csv", "parquet")
 HELP = """Write the measurements of records of bench in the form of another tool: google-benchmark (its
 compare.py), pytorch-hud (records of PyTorch's benchmark database), bencher (Bencher Metric Format),
-github-action-benchmark (customSmallerIsBetter), csv (a row a sample, for pandas.read_csv)."""
+github-action-benchmark (customSmallerIsBetter), csv or parquet (a row a sample, for pandas.read_csv and
+pandas.read_parquet; parquet takes pyarrow)."""
 EXAMPLE = """Example: plumbline results export results/latest/bench --format google-benchmark --out new.json
 Exit status: 0 written; 2 a bad option or record, or one without measurements; 3 it could not be written."""
 # Labels that a series is known by in a name, in this order; others follow by the alphabet.
@@ -183,59 +184,70 @@ def github_action_benchmark(records):
     return _json(rows)
 
 
-def flat_csv(records):
+def _rows(records):
+    """A row a sample, all with the same columns."""
+    rows = list(_flat(records))
+    if not rows:
+        raise BadInput(f"{records[0].path}: its measurements have no samples")
+    return rows
+
+
+def _flat(records):
     labels = sorted({key for record in records for one in record.measurements for key in one.labels})
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        [
-            "record",
-            "subject",
-            "started",
-            "host",
-            "benchmark",
-            *(f"label_{key}" for key in labels),
-            "launch",
-            "sample",
-            "value",
-            "unit",
-            "median",
-            "low",
-            "high",
-            "confidence",
-            "noisy",
-            "answer_checked",
-        ]
-    )
     for record in records:
-        environment = table(record.header.get("environment"))
-        of_run = [record.path, subject_name(record), text(record.header.get("started")), text(environment.get("host"))]
+        of_run = {
+            "record": str(record.path),
+            "subject": subject_name(record),
+            "started": text(record.header.get("started")),
+            "host": text(table(record.header.get("environment")).get("host")),
+        }
         for one in record.measurements:
             centre = centre_of_measurement(one)
+            of_series = {"benchmark": one.benchmark, **{f"label_{key}": one.labels.get(key, "") for key in labels}}
             for launch, samples in enumerate(one.launches or [one.samples]):
                 for index, value in enumerate(samples):
-                    writer.writerow(
-                        [
-                            *map(_cell, of_run),
-                            _cell(one.benchmark),
-                            *(_cell(one.labels.get(key, "")) for key in labels),
-                            launch,
-                            index,
-                            repr(value),
-                            _cell(one.unit),
-                            repr(centre.median),
-                            repr(centre.low),
-                            repr(centre.high),
-                            f"{centre.confidence:.4f}",
-                            int(bool(one.noisy)),
-                            int(one.answer_checked),
-                        ]
-                    )
+                    yield {
+                        **of_run,
+                        **of_series,
+                        "launch": launch,
+                        "sample": index,
+                        "value": value,
+                        "unit": one.unit,
+                        "median": centre.median,
+                        "low": centre.low,
+                        "high": centre.high,
+                        "confidence": centre.confidence,
+                        "noisy": bool(one.noisy),
+                        "answer_checked": bool(one.answer_checked),
+                    }
+
+
+def flat_csv(records):
+    out = io.StringIO()
+    rows = _rows(records)
+    writer = csv.DictWriter(out, rows[0], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _cell(value) for key, value in row.items()} | {"confidence": f"{row['confidence']:.4f}"})
     return out.getvalue()
+
+
+def flat_parquet(records):
+    try:
+        from pyarrow import BufferOutputStream, Table, parquet
+    except ImportError:
+        raise Failed("--format parquet takes pyarrow: python3 -m pip install pyarrow; csv has the same rows") from None
+    out = BufferOutputStream()
+    parquet.write_table(Table.from_pylist(_rows(records)), out)
+    return out.getvalue().to_pybytes()
 
 
 def _cell(value):
     """A spreadsheet takes what begins with these for a formula, and a record may be a stranger's."""
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, str):
+        return repr(value)
     return "'" + value if value[:1] in ("=", "+", "-", "@", "\t") else value
 
 
@@ -243,7 +255,7 @@ def _json(value):
     return json.dumps(value, indent=1) + "\n"
 
 
-WRITERS = dict(zip(FORMATS, (google_benchmark, pytorch_hud, bencher, github_action_benchmark, flat_csv)))
+WRITERS = dict(zip(FORMATS, (google_benchmark, pytorch_hud, bencher, github_action_benchmark, flat_csv, flat_parquet)))
 
 
 def main(arguments):

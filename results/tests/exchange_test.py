@@ -164,6 +164,28 @@ class ExportTest(ExchangeTest):
         )
         self.assertEqual(len(rows), 6 + 5 * 7)
 
+    def test_parquet_has_the_rows_of_csv(self):
+        lines = made.measured_run()
+        lines[1]["launches"] = [[1e-6, 3e-6], [2e-6, 2e-6], [4e-6, 4e-6]]
+        file = self.here / "bench.parquet"
+        folder = made.write(self.here / "run", *lines)
+        status, _, errors = self.call(exports, folder, "--format", "parquet", "--out", file)
+        try:
+            from pyarrow import parquet
+        except ImportError:
+            self.assertEqual((status, file.exists()), (3, False))
+            self.assertIn("--format parquet takes pyarrow", errors)
+            return
+        self.assertEqual(status, 0, errors)
+        found = parquet.read_table(file).to_pylist()
+        expected = list(csv.DictReader(io.StringIO(self.export("csv", lines))))
+        self.assertEqual(len(found), len(expected))
+        for row, words in zip(found, expected):
+            words["confidence"] = row["confidence"]  # in full
+            for key, value in row.items():
+                read = bool(int(words[key])) if isinstance(value, bool) else type(value)(words[key])
+                self.assertEqual(value, read, key)
+
     def test_a_formula_of_a_stranger_is_none_in_a_spreadsheet(self):
         lines = made.measured_run()
         lines[1]["labels"]["backend"] = '=HYPERLINK("http://x")'
