@@ -347,6 +347,7 @@ class BenchRun {
     }
     const std::string ratio = ratio_to_baseline(job, median, measurement);
     writer_->write(measurement);
+    metrics_.look_at(*writer_);
     if (measurement.noisy.empty()) quiet_.push_back(&job);
     noisy_ += measurement.noisy.empty() ? 0 : 1;
     fmt::print("{} {:>13.3f} us{}{:>12}{}{}\n", row_name(job, bytes), median * 1e6, figures(measurement, median),
@@ -417,6 +418,7 @@ class BenchRun {
   int noisy_ = 0;
   launch::Subject subject_;
   std::optional<record::Writer> writer_;
+  LiveMetrics metrics_;
   nlohmann::json last_;
 };
 

@@ -354,6 +354,7 @@ void CheckRun::write(Result& result) {
   result.repeat = repeat_command(driver_.group.subject, result);
   result.attempt = ++attempts_[result.key()];
   writer_->write(run::judged(result));
+  metrics_.look_at(*writer_);
   if (result.role == "subject") latest_[result.key()] = result;
 }
 

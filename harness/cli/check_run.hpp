@@ -17,6 +17,7 @@
 #include "harness/cli/console.hpp"
 #include "harness/cli/output_folder.hpp"
 #include "harness/cli/report_options.hpp"
+#include "harness/cli/outputs.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/expectations/known.hpp"
 #include "harness/record/file.hpp"
@@ -128,6 +129,7 @@ class CheckRun {
   std::string folder_;
   record::Header header_;
   std::optional<record::Writer> writer_;
+  LiveMetrics metrics_;
   Console* console_ = nullptr;
   int hangs_ = 0;               // that are to be tried again
   std::set<std::string> owed_;  // keys of results that are to be tried again and that were not reported

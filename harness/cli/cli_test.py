@@ -1562,6 +1562,22 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("bench", "--launches", "1", "--require-quiet", "--benchmark", "collectives.barrier", "--repetitions", "1",
                                             "--out", "quiet"), 3 if "  noisy: " in self.done.stdout else 0)
 
+    def test_metrics_say_how_far_a_run_is(self):
+        if "metrics" not in MODULES:
+            self.skipTest("built without prometheus-cpp")
+        run = subprocess.Popen([PLUMBLINE, "check", "--backend", "local", "--profile", "gossip", "--filter", "gossip.thread.*", "--jobs", "1", "--out", "out"],
+                               cwd=self.folder, stdout=subprocess.DEVNULL)
+        passed, last = set(), ""
+        while run.poll() is None:
+            file = self.folder / "out/metrics.prom"
+            last = file.read_text() if file.exists() else ""
+            if "\nplumbline_run_complete{" in last and re.search(r"^plumbline_run_complete\{.*\} 0$", last, re.M):
+                passed.add(sum(int(one) for one in re.findall(r'^plumbline_cases\{.*verdict="pass".*\} (\d+)$', last, re.M)))
+            time.sleep(0.02)
+        self.assertEqual(run.returncode, 0)
+        self.assertGreater(len(passed), 1, f"cases that had passed while it ran: {passed}")
+        self.assertRegex((self.folder / "out/metrics.prom").read_text(), r"(?m)^plumbline_run_complete\{.*\} 1$")
+
     def test_bench_stops_where_the_median_is_known(self):
         def launches_of(*options):
             self.assertEqual(self.run_plumbline("bench", "--benchmark", "collectives.barrier", "--benchmark", "collectives.all_reduce", "--sizes", "4",

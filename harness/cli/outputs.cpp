@@ -1,5 +1,6 @@
 #include "harness/cli/outputs.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -54,10 +55,18 @@ void tell_record(const std::string& folder, double seconds, const std::string& b
 }
 void tell_record(const std::string& folder, double seconds) { tell_record(folder, seconds, names_of_outputs(folder)); }
 
-void write_outputs(const fs::path& folder, const record::Run& run) {
-  record::write_file(folder / "junit.xml", junit::to_junit(run));
+namespace {
+
+void write_metrics(const fs::path& folder, const record::Run& run) {
   if (const std::string text = metrics::to_prometheus(run); !text.empty())
     record::write_file(folder / "metrics.prom", text);
+}
+
+}  // namespace
+
+void write_outputs(const fs::path& folder, const record::Run& run) {
+  record::write_file(folder / "junit.xml", junit::to_junit(run));
+  write_metrics(folder, run);
 }
 
 fs::path record_file(const fs::path& given) {
@@ -141,6 +150,20 @@ void UnfinishedReports::rewrite() {
   } catch (const RuntimeFailure&) {
     // They say already that the run has not finished.
   }
+}
+
+void LiveMetrics::look_at(const record::Writer& writer) {
+  const Clock::time_point now = Clock::now();
+  if (now < due_ || !writer.in_place()) return;
+  try {
+    record::Run run = record::read(writer.path());
+    run.seconds = std::chrono::duration<double>(now - begun_).count();
+    write_metrics(writer.path().parent_path(), run);
+  } catch (const RuntimeFailure&) {
+    // They say of an earlier moment that the run has not finished.
+  }
+  const Clock::time_point done = Clock::now();
+  due_ = done + std::max<Clock::duration>(20 * (done - now), std::chrono::seconds(1));
 }
 
 void refuse_in_reports(const CommandLine& line, record::Header header, const std::string& why) {

@@ -1,6 +1,7 @@
 // harness/cli/outputs.hpp: what a run's record begins with, and the files that are made from it, beside it.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -66,6 +67,18 @@ class UnfinishedReports {
   std::filesystem::path folder_;
   record::Run run_;
   std::string written_;  // junit.xml, the last; empty: that of another run
+};
+
+/// Keeps metrics.prom at what the record of a run under way says: a dashboard shows how far it is.
+class LiveMetrics {
+ public:
+  /// After a line was written. Reads the record where that takes a twentieth of the time since it did so last, and a
+  /// second has passed; a file that cannot be written waits for the end of the run.
+  void look_at(const record::Writer& writer);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begun_ = Clock::now(), due_ = begun_ + std::chrono::seconds(1);
 };
 
 /// Has the reports in the folders of --out say that this run was rejected before it began, and why: under the labels

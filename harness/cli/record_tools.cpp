@@ -35,6 +35,7 @@ constexpr std::array kTools{
     RecordTool{"trend", "Find the runs of a history at which measurements changed"},
     RecordTool{"selftest", "Plant slowdowns and see whether the gate finds them"},
     RecordTool{"report", "Show records as a page, as Markdown or as the summary of a CI job"},
+    RecordTool{"serve", "Serve the metrics of runs, also of those under way, to Prometheus"},
     RecordTool{"scoreboard", "Show what frameworks answer, with the cause of each disagreement"},
 };
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "trend": "trend",
     "selftest": "selftest",
     "report": "report",
+    "serve": "serve",
     "scoreboard": "scoreboard",
 }
 # Words after a command that have a module of their own.
