@@ -346,9 +346,9 @@ class Driver {
     const Assignment& assignment = assignments_[running.assignment];
     std::error_code error;
     std::filesystem::remove_all(slot.group->folder() / fmt::format("run{}", running.run), error);
-    // Such a check, or one that failed half-way, may have left calls behind, which a runtime in its own process goes on
-    // with, in memory that is somebody else's by then; the ranks of `local` are threads, and end with their world. Ranks
-    // that somebody else started cannot be replaced: they go on beside such calls.
+    // Such a check, or one that failed half-way, may have left calls behind. A runtime in its own process goes on with
+    // them, in memory that is somebody else's by then; the ranks of `local` are threads, and end with their world.
+    // Ranks that somebody else started cannot be replaced: they go on beside such calls.
     const bool in_doubt = (assignment.spoils_group || record::is_failure(outcome.verdict)) && has_processes();
     slot.spoiled = !complete || (in_doubt && !attached());
     // First the word, then the deed: ranks that somebody else started take our way to the screen with them.
