@@ -199,7 +199,17 @@ def ranks_rows():
 
 # ---- faults of the driver and its machine ----
 
-def resumed(scene, build, first, command, limit=60):
+def patience(door):
+    """How long a run may take that goes through. Ranks of c10d import torch at each start."""
+    return 150 if door == "c10d:gloo" else 60
+
+
+def within(door):
+    """One that is cut off and resumed."""
+    return 2 * patience(door) + 30
+
+
+def resumed(scene, build, first, command, limit):
     """Goes on with a run that was cut off, and says so where results were lost. An `error` of the machine may become a pass."""
     had = {case: result["verdict"] for case, result in scene.results().items() if result["verdict"] != "error"}
     begun = bool(scene.lines())
@@ -223,7 +233,7 @@ def without_descriptors(door):
         scene.until_case()
         used = len(os.listdir(f"/proc/{driver.pid}/fd"))
         resource.prlimit(driver.pid, resource.RLIMIT_NOFILE, (used, used))
-        return resumed(scene, build, scene.finish(driver, 60), command)
+        return resumed(scene, build, scene.finish(driver, patience(door)), command, patience(door))
     return act
 
 
@@ -238,9 +248,9 @@ def small_output(door, options, *filters):
         needs_mounts()
         scene.mount(scene.out, options)
         command = check(scene, build, door, *filters)
-        first = scene.run(command, 60, **torch_python(build))
+        first = scene.run(command, patience(door), **torch_python(build))
         scene.enlarge(scene.out)
-        return resumed(scene, build, first, command)
+        return resumed(scene, build, first, command, patience(door))
     return act
 
 
@@ -249,9 +259,9 @@ def small_scratch(door, options):
         needs_mounts()
         scene.mount(scene.scratch, options)
         command = check(scene, build, door, *PASSES)
-        first = scene.run(command, 60, **torch_python(build))
+        first = scene.run(command, patience(door), **torch_python(build))
         scene.enlarge(scene.scratch)
-        return resumed(scene, build, first, command)
+        return resumed(scene, build, first, command, patience(door))
     return act
 
 
@@ -268,7 +278,7 @@ def clock_jumps(door, seconds):
         scene.until_case()
         time.sleep(0.5)
         now.write_text(f"{seconds:+d}")
-        seen = scene.finish(driver, 90)
+        seen = scene.finish(driver, patience(door) + 30)
         odd = [case for case, result in scene.results().items() if not 0 <= result["seconds"] < 60]
         return Seen(seen.status, seen.seconds, seen.output + "".join(f"LOST the time of {case}\n" for case in odd))
     return act
@@ -287,7 +297,7 @@ def kill_driver(door):
         driver.kill()
         first = scene.finish(driver, 30)
         left = left_by_the_killed(scene)
-        again = resumed(scene, build, first, command)
+        again = resumed(scene, build, first, command, patience(door))
         return Seen(again.status, again.seconds, again.output + "".join(f"LEFT by the first run: {one}\n" for one in left))
     return act
 
@@ -304,15 +314,15 @@ def machine_rows():
         slow = {"*": "pass"} if is_c10d else {"faults.slow_but_calls[world=2]": "pass"}
         every, one = (slow, slow) if is_c10d else (ALL_PASS, slow | {NEXT: "pass"})
         full = Expect(every, (0,)) if is_c10d else Expect(every | noise, (1,))
-        yield Row("driver out of descriptors", door, without_descriptors(door), Expect(slow | every, (0,), "first status 3", 150))
+        yield Row("driver out of descriptors", door, without_descriptors(door), Expect(slow | every, (0,), "first status 3", within(door)))
         yield Row("disk of the record full", door, small_output(door, "size=64k", *PASSES, *noise),
-                  Expect(full.verdicts, full.status, "cannot write.*run.jsonl", 150))
-        yield Row("no inodes for the record", door, small_output(door, "nr_inodes=3", *PASSES), Expect(every, (0,), "first status 3", 150))
-        yield Row("scratch disk full", door, small_scratch(door, "size=64k"), Expect(every, (0,), "first status 3", 150))
-        yield Row("no inodes for scratch files", door, small_scratch(door, "nr_inodes=5"), Expect(every, (0,), "first status 3", 150))
+                  Expect(full.verdicts, full.status, "cannot write.*run.jsonl", within(door)))
+        yield Row("no inodes for the record", door, small_output(door, "nr_inodes=3", *PASSES), Expect(every, (0,), "first status 3", within(door)))
+        yield Row("scratch disk full", door, small_scratch(door, "size=64k"), Expect(every, (0,), "first status 3", within(door)))
+        yield Row("no inodes for scratch files", door, small_scratch(door, "nr_inodes=5"), Expect(every, (0,), "first status 3", within(door)))
         for name, seconds in (("a day on", 86400), ("a day back", -86400)):
             yield Row(f"clock jumps {name}", door, clock_jumps(door, seconds), Expect(one, (0,), "", 120))
-        yield Row("driver killed", door, kill_driver(door), Expect(slow | every, (0,), "first status -9", 150))
+        yield Row("driver killed", door, kill_driver(door), Expect(slow | every, (0,), "first status -9", within(door)))
     yield Row("launcher killed", "mpi", after_begin("mpi", kill_launcher, "faults.slow_but_calls[world=2]", NEXT),
               Expect({"faults.slow_but_calls[world=2]": "flake", NEXT: "pass"}, (1,), "launcher, which was killed by signal 9", 60))
 
@@ -501,7 +511,7 @@ def adapter_without_descriptors(scene, build):
     scene.until(lambda: len(scene.results()) >= 1)
     used = len(os.listdir(f"/proc/{driver.pid}/fd"))
     resource.prlimit(driver.pid, resource.RLIMIT_NOFILE, (used, used))
-    return resumed(scene, build, scene.finish(driver, 60), command)
+    return resumed(scene, build, scene.finish(driver, patience("adapter")), command, patience("adapter"))
 
 
 def adapter_driver_killed(scene, build):
@@ -511,7 +521,7 @@ def adapter_driver_killed(scene, build):
     driver.kill()
     first = scene.finish(driver, 30)
     left = left_by_the_killed(scene)
-    again = resumed(scene, build, first, command)
+    again = resumed(scene, build, first, command, patience("adapter"))
     return Seen(again.status, again.seconds, again.output + "".join(f"LEFT by the first run: {one}\n" for one in left))
 
 
@@ -558,7 +568,7 @@ def job_driver_killed(scene, build):
     driver.kill()
     first = scene.finish(driver, 30)
     left = left_by_the_killed(scene)
-    again = resumed(scene, build, first, command)
+    again = resumed(scene, build, first, command, patience("job"))
     return Seen(again.status, again.seconds, again.output + "".join(f"LEFT by the first run: {one}\n" for one in left))
 
 
