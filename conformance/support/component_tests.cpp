@@ -43,16 +43,16 @@ namespace {
 
 // Fields, and those of objects inside them, that have no row or another type. A field that is null is left out.
 template <class Row>
-void expect_of_rows(const std::vector<Row>& rows, const nlohmann::json& value, const std::string& path, bool nulls,
+void expect_of_rows(adapter::RowsOfPaths<Row>& rows, const nlohmann::json& value, const std::string& path, bool nulls,
                     const std::function<void(const std::string&)>& wrong) {
   if (value.is_array())
     for (const auto& item : value) expect_of_rows(rows, item, path, nulls, wrong);
-  if (!value.is_object() || !(path.empty() || adapter::names_fields(rows, path))) return;
+  if (!value.is_object() || !rows.at(path).names_fields) return;
   for (const auto& [name, field] : value.items()) {
     std::string inside = path.empty() ? name : path + "." + name;
     std::replace(inside.end() - static_cast<std::ptrdiff_t>(name.size()), inside.end(), '.', '_');  // of a map
-    const Row* row = adapter::find_row(rows, inside);
-    if (row == nullptr && !adapter::names_fields(rows, inside)) wrong("there is no " + inside);
+    const auto [row, names_fields] = rows.at(inside);
+    if (row == nullptr && !names_fields) wrong("there is no " + inside);
     if (row != nullptr && !(nulls && field.is_null()) && !adapter::is_of_type(field, row->type))
       wrong(fmt::format("{} is no {}: {}", inside, row->type, field.dump().substr(0, 80)));
     expect_of_rows(rows, field, inside, nulls, wrong);
@@ -69,8 +69,10 @@ void expect_of_row(const adapter::OperationRow& row, const nlohmann::json& args,
   };
   nlohmann::json asked = args;
   asked.erase("convention");
-  expect_of_rows(row.arguments, asked, "", true, in("arguments"));
-  expect_of_rows(row.results, result, "", false, in("result"));
+  adapter::RowsOfPaths<adapter::ArgumentRow> arguments(row.arguments);
+  expect_of_rows(arguments, asked, "", true, in("arguments"));
+  adapter::RowsOfPaths<adapter::ResultRow> results(row.results);
+  expect_of_rows(results, result, "", false, in("result"));
 }
 
 namespace {

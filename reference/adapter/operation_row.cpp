@@ -57,22 +57,23 @@ const json* number_besides(const json& value, bool is_long) {
   return nullptr;
 }
 
-std::optional<std::string> wrong_integer(const std::vector<ResultRow>& rows, const json& value,
-                                         const std::string& path) {
+std::optional<std::string> wrong_integer(RowsOfPaths<ResultRow>& rows, const json& value, const std::string& path) {
   if (value.is_array()) {
     for (const json& item : value)
-      if (auto found = wrong_integer(rows, item, path)) return found;
+      if (item.is_structured())
+        if (auto found = wrong_integer(rows, item, path)) return found;
     return std::nullopt;
   }
-  if (!value.is_object() || !(path.empty() || names_fields(rows, path))) return std::nullopt;
+  if (!value.is_object() || !rows.at(path).names_fields) return std::nullopt;
   for (const auto& [name, field] : value.items()) {
     std::string inside = path.empty() ? name : path + "." + name;
     std::replace(inside.end() - static_cast<std::ptrdiff_t>(name.size()), inside.end(), '.', '_');  // of a map
-    const ResultRow* row = find_row(rows, inside);
+    const ResultRow* row = rows.at(inside).row;
     const std::string_view type = row == nullptr ? std::string_view() : std::string_view(row->type);
     if (type.find("integer") != std::string_view::npos && type.find("number") == std::string_view::npos)
       if (const json* found = number_besides(field, type.find("long integer") != std::string_view::npos))
         return fmt::format("{}: {} is no {}", inside, found->dump(), type);
+    if (!field.is_structured()) continue;
     if (auto found = wrong_integer(rows, field, inside)) return found;
   }
   return std::nullopt;
@@ -81,7 +82,8 @@ std::optional<std::string> wrong_integer(const std::vector<ResultRow>& rows, con
 }  // namespace
 
 std::optional<std::string> wrong_integer(const OperationRow& row, const json& result) {
-  return wrong_integer(row.results, result, "");
+  RowsOfPaths<ResultRow> rows(row.results);
+  return wrong_integer(rows, result, "");
 }
 
 ArgumentRow with_fields(ArgumentRow row, std::vector<ArgumentRow> fields) {

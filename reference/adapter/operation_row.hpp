@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -106,6 +107,25 @@ template <class Row>
 [[nodiscard]] bool names_fields(const std::vector<Row>& rows, std::string_view path) {
   return std::ranges::any_of(rows, [&](const Row& row) { return is_below(row.name, path); });
 }
+
+/// The two above, of paths that come again for each item of a list.
+template <class Row>
+class RowsOfPaths {
+ public:
+  struct Found {
+    const Row* row;     // null: none
+    bool names_fields;  // of the object there
+  };
+  explicit RowsOfPaths(const std::vector<Row>& rows) : rows_(rows) {}
+  const Found& at(const std::string& path) {
+    if (const auto known = found_.find(path); known != found_.end()) return known->second;
+    return found_.emplace(path, Found{find_row(rows_, path), path.empty() || names_fields(rows_, path)}).first->second;
+  }
+
+ private:
+  const std::vector<Row>& rows_;
+  std::unordered_map<std::string, Found> found_;
+};
 
 /// What every operation rejects.
 [[nodiscard]] const std::vector<RefusalRow>& common_refusals();
