@@ -7,11 +7,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gtest/gtest.h>
 
 #include "conformance/gossip/asked_graph.hpp"
 #include "conformance/gossip/gossip_checks.hpp"
 #include "conformance/support/asking.hpp"
 #include "harness/suite/library_words.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/gossip/graph.hpp"
 
 namespace plumbline::conformance {
 
@@ -457,6 +460,33 @@ void refusals(Context& context) {
   for (const json& args : questions.at(what)) report_words(problem_of_refusal(context.adapter(), kGraph, args));
 }
 
+// The same of the library, which nobody asks but programs.
+void refuses_options(Context&) {
+  using gossip::GraphKind;
+  const std::vector<gossip::GraphOptions> wrong{{.kind = GraphKind::ring, .nodes = 0},
+                                                {.kind = GraphKind::complete, .nodes = -2},
+                                                {.kind = GraphKind::random_matching, .nodes = 0},
+                                                {.kind = GraphKind::ring, .nodes = 4, .ranks_per_node = 0},
+                                                {.kind = GraphKind::star, .nodes = 4, .ranks_per_node = -1},
+                                                {.kind = GraphKind::ring, .nodes = 6, .peers = -1},
+                                                {.kind = GraphKind::random_matching, .nodes = 4, .peers = 4},
+                                                {.kind = GraphKind::bipartite_linear, .nodes = 7},
+                                                {.kind = GraphKind::mesh, .nodes = 6, .rows = 4},
+                                                {.kind = GraphKind::mesh, .nodes = 6, .rows = -2},
+                                                {.kind = GraphKind::star, .nodes = 6, .center = 6},
+                                                {.kind = GraphKind::star, .nodes = 6, .center = -1}};
+  for (std::size_t i = 0; i < wrong.size(); ++i)
+    EXPECT_THROW((void)gossip::Graph(wrong[i]), InvalidArgument) << "GOSSIP-020: options " << i;
+  const auto of_rows = [](std::vector<std::vector<int>> rows, int peers) {
+    return gossip::Graph(std::move(rows), peers, gossip::Convention::plumbline, false);
+  };
+  for (const int other : {-1, 2, 3})
+    EXPECT_THROW((void)of_rows({{1}, {other}}, 1), InvalidArgument) << "GOSSIP-020: a row of node " << other;
+  EXPECT_THROW((void)of_rows({}, 1), InvalidArgument) << "GOSSIP-020: no rows";
+  EXPECT_THROW((void)of_rows({{1}, {0}}, 2), InvalidArgument) << "GOSSIP-020: more peers than entries";
+  EXPECT_EQ(of_rows({{1}, {0}}, 1).nodes(), 2) << "GOSSIP-020";
+}
+
 }  // namespace
 
 void add_gossip_graph_checks(suite::Suite& suite) {
@@ -523,6 +553,10 @@ void add_gossip_graph_checks(suite::Suite& suite) {
          {"no_ranks", {"ring"}},
          {"odd_sides", {"bipartite-exponential", "bipartite-linear"}},
          {"no_mesh", {"mesh", "star"}}}}});
+  suite.add({.id = "gossip.graph.refuses_options",
+             .verifies = {"GOSSIP-020@d0bd"},
+             .axes = {suite::worlds({1})},
+             .body = refuses_options});
 }
 
 }  // namespace plumbline::conformance

@@ -46,21 +46,17 @@ GraphKind kind_in(const Arguments& arguments, std::string_view field) {
   arguments.refuse(fmt::format("{} '{}' is none; there are {}", field, name, names));
 }
 
-// The graph itself knows the least.
-int number_up_to(const Arguments& arguments, std::string_view field, int most) {
-  return static_cast<int>(arguments.integer_in(field, std::numeric_limits<int>::min(), most));
-}
-
 // nprocs_per_node and peers_per_itr may be left out.
 GraphOptions options_in(const Arguments& arguments, gossip::Convention convention) {
   GraphOptions options{.kind = kind_in(arguments, "graph"),
-                       .nodes = number_up_to(arguments, "world_size", kMostNodes),
+                       .nodes = static_cast<int>(arguments.integer_in("world_size", 1, kMostNodes)),
                        .convention = convention,
                        .rows = arguments.get<int>("rows", 0),
                        .center = arguments.get<int>("center", 0),
                        .seed = arguments.get<std::uint64_t>("seed", 0)};
   if (arguments.has("nprocs_per_node"))
-    options.ranks_per_node = number_up_to(arguments, "nprocs_per_node", std::numeric_limits<int>::max() / kMostNodes);
+    options.ranks_per_node =
+        static_cast<int>(arguments.integer_in("nprocs_per_node", 1, std::numeric_limits<int>::max() / kMostNodes));
   if (arguments.has("peers_per_itr"))
     options.peers = static_cast<int>(arguments.integer_in("peers_per_itr", 1, kMostNodes));
   return options;
@@ -328,7 +324,7 @@ json with_neighbours(std::vector<std::vector<double>> weights, bool is_regular) 
 json own_topology(const Arguments& arguments) {
   const auto args = arguments.get<Arguments>("args");
   GraphOptions options{.kind = kind_in(arguments, "topology"),
-                       .nodes = number_up_to(args, "size", kMostInFull),
+                       .nodes = static_cast<int>(args.integer_in("size", 1, kMostInFull)),
                        .peers = args.get<int>("peers", 0),
                        .rows = args.get<int>("rows", 0),
                        .center = args.get<int>("center", 0),
