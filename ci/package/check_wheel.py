@@ -90,6 +90,8 @@ def problems(wheel):
                 yield f"{name} is not stripped"
             if str(SOURCE).encode() in file.read_bytes():
                 yield f"{name} names {SOURCE}"
+            if re.search(rb"_(GLOBAL__N|INTERNAL)__[0-9a-f]{8}_\d+_", file.read_bytes()):
+                yield f"{name} has names that nvcc made of the folder: its sources have a namespace without a name"
     yield from problems_of_symbols(wheel)
 
 

@@ -130,6 +130,15 @@ class CheckWheel(unittest.TestCase):
         program = Path("/bin/true").read_bytes()
         words = self.problems(**{"bin/plumbline": program + str(SOURCE).encode(), "lib/plumbline/mpich/libplumbline_mpi.so": program + b".debug_info"})
         self.assertEqual(words, [f"plumbline/bin/plumbline names {SOURCE}", "plumbline/lib/plumbline/mpich/libplumbline_mpi.so is not stripped"])
+        words = self.problems(**{"lib/plumbline/libplumbline_cuda.so": program + b"_ZN6device48_GLOBAL__N__6fc0379b_15_cuda_kernels_cu_9faa959511fold"})
+        self.assertEqual(words, ["plumbline/lib/plumbline/libplumbline_cuda.so has names that nvcc made of the folder: its sources have a "
+                                 "namespace without a name"])
+
+    def test_kernels_have_no_names_of_the_folder(self):
+        files = [file for pattern in ("*.cu", "*.cuh") for file in (SOURCE / "reference").rglob(pattern)]
+        self.assertGreater(len(files), 5)
+        for file in files:
+            self.assertNotRegex(file.read_text(), r"(?m)^(namespace \{|static )", file)
 
     def test_libraries(self):
         own = {"libplumbline_mpi.so": ["libc.so.6"], "libplumbline_training.so": ["libtorch_cpu.so", "libc10.so", "libfmt.so.9"],
