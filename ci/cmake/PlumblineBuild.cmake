@@ -81,6 +81,8 @@ if(PLUMBLINE_WHEEL)
   foreach(folder ${PROJECT_SOURCE_DIR}=. ${PROJECT_BINARY_DIR}=build ${PLUMBLINE_THIRD_PARTY}=third_party)
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${folder}>)
   endforeach()
+  # Before their ids are made of what is in them: nvcc leaves names of its temporary files.
+  add_link_options(LINKER:-s)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/ci/package/older_symbols.hpp>")
 endif()
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Fails when a wheel is not what it must be: its size, its files, what its programs and modules need of a machine.
 
-usage: check_wheel.py FILE
+usage: check_wheel.py [--symbols] FILE
+
+--symbols asks only for what systems of the wheel's tag lack, of a wheel that has none yet.
 """
 import json, re, subprocess, sys, tempfile, zipfile
 from pathlib import Path
@@ -10,6 +12,9 @@ SOURCE = Path(__file__).resolve().parents[2]
 MOST_BYTES = 40 << 20
 # Of every Linux; and of the modules that are linked to their runtime.
 SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+# The newest versions of symbols on the systems of the tag.
+TAG = "manylinux_2_34"
+NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13)}
 RUNTIMES = dict.fromkeys(("libplumbline_training.so", "libplumbline_c10d.so"), r"lib(torch\w*|c10\w*)\.so")
 FILES = ["__init__.py", "__main__.py", "adapter.py", "job.py", "torch_job.py", "results/report/templates/report.html.j2", "bin/plumbline", "lib/plumbline/libplumbline_worker.so",
          "lib/plumbline/libplumbline_benchmarks.so", "lib/plumbline/libplumbline_nccl.so", "lib/plumbline/openmpi/libplumbline_mpi.so",
@@ -30,6 +35,28 @@ def version():
 def needed(file):
     words = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True).stdout
     return re.findall(r"\(NEEDED\).*\[(.+)\]", words)
+
+
+def newer_symbols(file):
+    """What a program or module takes from libraries that systems of the tag do not have in that version, such as hypot@GLIBC_2.35."""
+    words = subprocess.run(["readelf", "--dyn-syms", "--wide", file], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r" UND (\S+)@(GLIBC|GLIBCXX|CXXABI)_([\d.]+)", words)
+    return [f"{name}@{library}_{version}" for name, library, version in found
+            if tuple(map(int, version.split("."))) > NEWEST[library]]
+
+
+def programs(archive, folder):
+    """The name and the extracted file of each program and module."""
+    for name in sorted(archive.namelist()):
+        if name.endswith(".so") or name == "plumbline/bin/plumbline":
+            yield name, Path(archive.extract(name, folder))
+
+
+def problems_of_symbols(wheel):
+    with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as folder:
+        for name, file in programs(archive, folder):
+            for symbol in newer_symbols(file):
+                yield f"{name} uses {symbol}, which {TAG} lacks"
 
 
 def problems_of_licences(archive, names):
@@ -55,10 +82,7 @@ def problems(wheel):
             if f"plumbline/{name}" not in names:
                 yield f"without {name}"
         yield from problems_of_licences(archive, names)
-        for name in sorted(names):
-            if not (name.endswith(".so") or name == "plumbline/bin/plumbline"):
-                continue
-            file = Path(archive.extract(name, folder))
+        for name, file in programs(archive, folder):
             for library in needed(file):
                 if library not in SYSTEM and not re.fullmatch(RUNTIMES.get(file.name, "$"), library):
                     yield f"{name} needs {library}"
@@ -66,10 +90,13 @@ def problems(wheel):
                 yield f"{name} is not stripped"
             if str(SOURCE).encode() in file.read_bytes():
                 yield f"{name} names {SOURCE}"
+            if re.search(rb"_(GLOBAL__N|INTERNAL)__[0-9a-f]{8}_\d+_", file.read_bytes()):
+                yield f"{name} has names that nvcc made of the folder: its sources have a namespace without a name"
+    yield from problems_of_symbols(wheel)
 
 
-def main(wheel):
-    found = list(problems(wheel))
+def main(wheel, symbols_alone):
+    found = list((problems_of_symbols if symbols_alone else problems)(wheel))
     for problem in found:
         print(f"{wheel.name}: {problem}", file=sys.stderr)
     if not found:
@@ -78,7 +105,10 @@ def main(wheel):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_file():
-        print(f"check_wheel.py: {' '.join(sys.argv[1:]) or 'nothing'}: it is the file of a wheel", file=sys.stderr)
+    arguments = sys.argv[1:]
+    symbols_alone = arguments[:1] == ["--symbols"]
+    arguments = arguments[symbols_alone:]
+    if len(arguments) != 1 or not Path(arguments[0]).is_file():
+        print(f"check_wheel.py: {' '.join(arguments) or 'nothing'}: it is the file of a wheel", file=sys.stderr)
         sys.exit(2)
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(arguments[0]), symbols_alone))

@@ -3,7 +3,8 @@
 usage: installed_test.py WHEEL [--torch PYTHON] [unittest arguments]
 
 PYTHON imports a torch of the version that the wheel was built with, and numpy; without it what needs torch is left out. What needs
-an MPI is left out where there is none.
+an MPI is left out where there is none. PLUMBLINE_OTHER_TORCH names a Python with a torch of another minor version, for which
+modules are built; that takes minutes more.
 """
 import json, os, re, shutil, subprocess, sys, tempfile, unittest, venv
 from pathlib import Path
@@ -53,7 +54,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(len(listed), 9)
         for command in listed:
             if command.startswith("pip install") or "build-module" in command:
-                continue  # done; below
+                continue  # done; below, in test_modules_for_another_torch
             if command.startswith("prefix="):
                 prefix = self.do(command + "; echo $prefix").stdout.strip()
                 continue
@@ -117,6 +118,18 @@ class Installed(unittest.TestCase):
         self.check("--backend c10d:gloo --world-size 2 --filter 'collectives.barrier*'", PLUMBLINE_PYTHON=TORCH)
         self.check("--profile data-parallel --world-size 2 --filter TRAIN-005 --job-launches-ranks --job "
                    "'plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local --no-judge'", PLUMBLINE_PYTHON=TORCH)
+
+    @unittest.skipUnless(os.environ.get("PLUMBLINE_OTHER_TORCH"), "PLUMBLINE_OTHER_TORCH names no Python with another torch")
+    def test_modules_for_another_torch(self):
+        python = os.environ["PLUMBLINE_OTHER_TORCH"]
+        done = self.do("plumbline train", 3, PLUMBLINE_PYTHON=python)
+        self.assertRegex(done.stderr, r"^plumbline: train needs LibTorch: .* is \d[^;]*; pip install torch==.*, or plumbline build-module training\n$")
+        for module in "training", "c10d":
+            done = self.do(f"plumbline build-module {module} --torch {python}")
+            self.assertLess(int(re.search(r"(?m)^OK: .* in (\d+) s;", done.stdout)[1]), 300)
+        self.do("plumbline train --steps 2 --out out", PLUMBLINE_PYTHON=python)
+        self.check("--backend local --profile data-parallel --filter TRAIN-001 --world-size 2", PLUMBLINE_PYTHON=python)
+        self.check("--backend c10d:gloo --world-size 2 --filter 'collectives.barrier*'", PLUMBLINE_PYTHON=python)
 
 
 if __name__ == "__main__":

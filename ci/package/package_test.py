@@ -130,6 +130,15 @@ class CheckWheel(unittest.TestCase):
         program = Path("/bin/true").read_bytes()
         words = self.problems(**{"bin/plumbline": program + str(SOURCE).encode(), "lib/plumbline/mpich/libplumbline_mpi.so": program + b".debug_info"})
         self.assertEqual(words, [f"plumbline/bin/plumbline names {SOURCE}", "plumbline/lib/plumbline/mpich/libplumbline_mpi.so is not stripped"])
+        words = self.problems(**{"lib/plumbline/libplumbline_cuda.so": program + b"_ZN6device48_GLOBAL__N__6fc0379b_15_cuda_kernels_cu_9faa959511fold"})
+        self.assertEqual(words, ["plumbline/lib/plumbline/libplumbline_cuda.so has names that nvcc made of the folder: its sources have a "
+                                 "namespace without a name"])
+
+    def test_kernels_have_no_names_of_the_folder(self):
+        files = [file for pattern in ("*.cu", "*.cuh") for file in (SOURCE / "reference").rglob(pattern)]
+        self.assertGreater(len(files), 5)
+        for file in files:
+            self.assertNotRegex(file.read_text(), r"(?m)^(namespace \{|static )", file)
 
     def test_libraries(self):
         own = {"libplumbline_mpi.so": ["libc.so.6"], "libplumbline_training.so": ["libtorch_cpu.so", "libc10.so", "libfmt.so.9"],
@@ -137,6 +146,32 @@ class CheckWheel(unittest.TestCase):
         with unittest.mock.patch.object(check_wheel, "needed", lambda file: own.get(file.name, ["libstdc++.so.6"])):
             self.assertEqual(self.problems(), ["plumbline/lib/plumbline/libplumbline_nccl.so needs libmpi.so.40",
                                                "plumbline/lib/plumbline/libplumbline_training.so needs libfmt.so.9"])
+
+
+class Symbols(unittest.TestCase):
+    def newer(self, words):
+        with unittest.mock.patch.object(check_wheel.subprocess, "run", lambda *_, **__: types.SimpleNamespace(stdout=words)):
+            return check_wheel.newer_symbols("program")
+
+    def test_newer_than_the_tag(self):
+        row = "    28: 0000000000000000   932 FUNC    GLOBAL DEFAULT  UND {} (20)\n"
+        of_others = ("hypot@GLIBC_2.35", "_ZNSt6chrono3now@GLIBCXX_3.4.30")
+        of_the_tag = ("hypot@GLIBC_2.2.5", "dlopen@GLIBC_2.34", "_ZSt4cout@GLIBCXX_3.4", "_ZTI@CXXABI_1.3.13", "mine")
+        self.assertEqual(self.newer("".join(row.format(one) for one in of_the_tag + of_others)), list(of_others))
+        self.assertEqual(self.newer(row.replace("UND", "12").format("own@GLIBC_2.35")), [])
+
+    def test_of_a_build(self):
+        """A wheel takes half an hour; what its files will ask of a machine shows in any build."""
+        build = os.environ.get("PLUMBLINE_BUILD", "")
+        programs = [file for file in (Path(build) / "bin/plumbline", *Path(build).glob("lib/plumbline/**/*.so")) if build and file.exists()]
+        if not programs:
+            self.skipTest("PLUMBLINE_BUILD names no built folder")
+        if tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[1].split("."))) > (2, 37):
+            self.skipTest("wheels are built where glibc is 2.37 or older")
+        renamed = re.findall(r"\.symver (\w+),", (PACKAGE / "older_symbols.hpp").read_text())
+        self.assertTrue(renamed)
+        found = {symbol for file in programs for symbol in check_wheel.newer_symbols(file) if symbol.split("@")[0] not in renamed}
+        self.assertEqual(found, set())
 
 
 class Options(unittest.TestCase):

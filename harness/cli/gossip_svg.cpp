@@ -65,7 +65,8 @@ class Panel {
   // From rim to rim, beside the line between the two, so that the one that comes back is another.
   [[nodiscard]] std::string arrow(int from, int to) const {
     const Point a = place(from), b = place(to);
-    const double dx = b.x - a.x, dy = b.y - a.y, length = std::hypot(dx, dy);
+    const double dx = b.x - a.x, dy = b.y - a.y;
+    const double length = std::sqrt(dx * dx + dy * dy);  // hypot wants glibc 2.35 where it is compiled on a newer one
     if (length == 0) return "";
     const double ux = dx / length, uy = dy / length, aside = radius_ * 0.25;
     const auto along = [&](double distance) {

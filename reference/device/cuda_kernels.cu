@@ -2,8 +2,8 @@
 #include "reference/device/detail/fold_chunk.hpp"
 #include "reference/device/detail/move_chunk.hpp"
 
+// No namespace without a name: nvcc gives it one of the folder's, and no two builds would be the same.
 namespace plumbline::device {
-namespace {
 
 // With four vectors at once they make a chunk.
 constexpr int kThreads = 256;
@@ -30,8 +30,6 @@ __global__ void pause_kernel(std::int64_t nanoseconds) {
 
 // Blocks are numbered by 31 bits.
 constexpr std::int64_t kMostBlocks = 0x7fffffff;
-
-}  // namespace
 
 cudaError_t launch_fold(const FoldTable& table, cudaStream_t stream) {
   const std::int64_t chunks = table.chunks();
