@@ -422,19 +422,20 @@ void confirmed_pieces(Context& context) {
 
 // A node that never says that it has what came: nobody who sends to it changes anything.
 void unconfirmed(Context& context) {
-  const bool is_mute = context.parameters().text("node") == "mute" && context.rank() == 0;
+  const bool one_is_mute = context.parameters().text("node") == "mute";
+  const bool is_mute = one_is_mute && context.rank() == 0;
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
   if (is_mute) wire = std::make_unique<MuteWire>(std::move(wire));
   const Graph graph = live_graph("ring", context.size());
-  PushSum push_sum(*wire, graph, {}, {.heartbeat = kHalf, .verifies = false});
+  PushSum push_sum(*wire, graph, {}, {.heartbeat = one_is_mute ? kHalf : kLong, .verifies = false});
   const std::vector<double> start = own_start(context, 40'000);
   std::vector<double> x = start;
-  const bool sends_to_mute = context.parameters().text("node") == "mute" && graph.peers(context.rank(), 0).out[0] == 0;
+  const bool sends_to_mute = one_is_mute && graph.peers(context.rank(), 0).out[0] == 0;
   try {
     push_sum.mix(buffer_of(x));
     EXPECT_FALSE(sends_to_mute) << "GOSSIP-203: a round that was not confirmed is done";
   } catch (const Error&) {
-    EXPECT_EQ(context.parameters().text("node"), "mute") << "GOSSIP-203";
+    EXPECT_TRUE(one_is_mute) << "GOSSIP-203";
   }
   if (sends_to_mute) {
     EXPECT_EQ(x, start) << "GOSSIP-203: values that were not confirmed";
@@ -642,7 +643,7 @@ void thread_gives_up(Context& context) {
   EXPECT_EQ(starts.times().size(), tried) << "GOSSIP-048: tried again after it was abandoned";
 }
 
-constexpr auto kPauses = std::chrono::milliseconds(1500);  // in which there are ten attempts
+constexpr auto kPauses = std::chrono::seconds(2);  // in which there are a dozen attempts
 
 // The pauses between attempts, but for the last, which the heartbeat time may have cut. Other work on the machine makes
 // some of them longer and none shorter, so that the middle one of the first half and the least of the second are
@@ -682,7 +683,7 @@ void thread_pauses(Context& context) {
     return;
   }
   const auto attempts = starts.times();
-  EXPECT_LE(attempts.size(), 20U) << "GOSSIP-110: attempts whose pauses grow";
+  EXPECT_LE(attempts.size(), 16U) << "GOSSIP-110: attempts whose pauses grow";
   EXPECT_TRUE(pauses_grow(attempts)) << "GOSSIP-110: " << attempts.size() << " attempts whose pauses do not grow";
   const gossip::Peers peers = graph.peers(context.rank(), 0);
   EXPECT_TRUE(has_lists(said, {peers.in, peers.out})) << "GOSSIP-110: the peers in: " << said;

@@ -284,7 +284,7 @@ class BenchRun {
     }
     job.launches.push_back(std::move(launch));
     job.last = last;
-    job.is_narrow = width_of(job) <= options_.within / 100;
+    job.is_narrow = options_.within > 0 && width_of(job) <= options_.within / 100;
     if (static_cast<int>(job.launches.size()) < options_.launches) return;
     finish_narrow(static_cast<std::size_t>(&job - jobs_.data()));
     finish(job);
@@ -304,9 +304,11 @@ class BenchRun {
       if (job.is_narrow && !job.is_over) finish(job);
   }
 
+  // Where all launches were made.
   void tell_wide() const {
-    const auto wide =
-        std::ranges::count_if(jobs_, [](const Job& job) { return !job.is_narrow && !job.launches.empty(); });
+    const auto wide = std::ranges::count_if(jobs_, [this](const Job& job) {
+      return !job.is_narrow && static_cast<int>(job.launches.size()) == options_.launches;
+    });
     if (options_.within > 0 && wide > 0)
       fmt::print("{} of {} measurements are not within {} %: more --launches, or a quieter host\n", wide, jobs_.size(),
                  options_.within);
@@ -347,7 +349,6 @@ class BenchRun {
     }
     const std::string ratio = ratio_to_baseline(job, median, measurement);
     writer_->write(measurement);
-    metrics_.look_at(*writer_);
     if (measurement.noisy.empty()) quiet_.push_back(&job);
     noisy_ += measurement.noisy.empty() ? 0 : 1;
     fmt::print("{} {:>13.3f} us{}{:>12}{}{}\n", row_name(job, bytes), median * 1e6, figures(measurement, median),
@@ -418,7 +419,6 @@ class BenchRun {
   int noisy_ = 0;
   launch::Subject subject_;
   std::optional<record::Writer> writer_;
-  LiveMetrics metrics_;
   nlohmann::json last_;
 };
 

@@ -354,8 +354,12 @@ void CheckRun::write(Result& result) {
   result.repeat = repeat_command(driver_.group.subject, result);
   result.attempt = ++attempts_[result.key()];
   writer_->write(run::judged(result));
-  metrics_.look_at(*writer_);
   if (result.role == "subject") latest_[result.key()] = result;
+  metrics_.look(*writer_, [this] {
+    record::Run so_far{.header = header_};
+    for (const auto& [key, one] : latest_) so_far.results.push_back(run::judged(one));
+    return so_far;
+  });
 }
 
 // ---- running ----

@@ -1572,6 +1572,7 @@ class Commands(unittest.TestCase):
             file = self.folder / "out/metrics.prom"
             last = file.read_text() if file.exists() else ""
             if "\nplumbline_run_complete{" in last and re.search(r"^plumbline_run_complete\{.*\} 0$", last, re.M):
+                self.assertNotIn('verdict="missing"', last, "what has not run yet is no failure")
                 passed.add(sum(int(one) for one in re.findall(r'^plumbline_cases\{.*verdict="pass".*\} (\d+)$', last, re.M)))
             time.sleep(0.02)
         self.assertEqual(run.returncode, 0)
@@ -1593,6 +1594,7 @@ class Commands(unittest.TestCase):
                 return len(values) >= 6 and ordered[-1 - cut] - ordered[cut] <= 0.6 * statistics.median(values)
             self.assertFalse(any(is_narrow(medians[:count]) for count in range(len(medians))), f"it goes on: {medians}")
             self.assertTrue(len(medians) == 12 or is_narrow(medians), f"it stops: {medians}")
+        self.assertEqual([len(one) for one in launches_of("--launches", "8")], [8] * 4, "a fixed number, however near they are")
         self.assertEqual([len(one) for one in launches_of("--within", "0.01", "--launches", "7")], [7] * 4, "these are the most")
         self.assertIn("4 of 4 measurements are not within 0.01 %", self.done.stdout)
 

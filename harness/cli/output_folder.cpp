@@ -1,9 +1,11 @@
 #include "harness/cli/output_folder.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <iostream>
+#include <regex>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -66,6 +68,19 @@ fs::path keep_older_folder(const fs::path& old, const std::string& name) {
   if (why == ENOENT) return {};
   throw RuntimeFailure(fmt::format("cannot move '{}' to '{}': {}; --out names another", old.string(), kept.string(),
                                    std::strerror(why)));
+}
+
+// What a link to the newest folder of that name says; empty: there is none.
+std::string newest_of(const std::string& name) {
+  const std::regex of_name(R"(\d{8}T\d{6}Z-(.+?)(-\d+)?)");
+  fs::path newest;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kRuns)) {
+    std::smatch found;
+    const std::string folder = entry.path().filename().string();
+    if (std::regex_match(folder, found, of_name) && (found.str(1) == name || found.str(1) + found.str(2) == name))
+      newest = std::max(newest, entry.path());
+  }
+  return newest.empty() ? "" : seen_from_latest(newest);
 }
 
 }  // namespace
@@ -148,12 +163,12 @@ void OutputFolder::discard() {
   std::error_code error;
   if (!is_made_ || fs::exists(fs::path(chosen_) / "run.jsonl", error)) return;
   try {
-    // A run that began after this one keeps its link.
+    // A run that began after this one keeps its link. One that began before it may have been rejected, too.
     const bool is_last = fs::read_symlink(link(), error) == seen_from_latest(chosen_);
-    const bool has_earlier = !before_.empty() && fs::exists(fs::path(kLatest) / before_, error);
-    if (is_last && has_earlier) point_link(before_);
-    if (is_last && !has_earlier) fs::remove(link(), error);
     fs::remove_all(chosen_, error);
+    if (!before_.empty() && !fs::exists(fs::path(kLatest) / before_, error)) before_ = newest_of(name_);
+    if (is_last && !before_.empty()) point_link(before_);
+    if (is_last && before_.empty()) fs::remove(link(), error);
   } catch (const std::exception&) {
     // What the run was rejected for is the error to print.
   }

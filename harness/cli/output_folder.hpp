@@ -52,9 +52,12 @@ class OutputFolder {
 /// What `body` returns, which writes in the folder. A run whose options are rejected leaves none.
 template <class Body>
 int in_output_folder(OutputFolder& out, const Body& body) {
+  constexpr int kUsageError = 2;
   out.make();
   try {
-    return body();
+    const int status = body();
+    if (status == kUsageError) out.discard();
+    return status;
   } catch (const std::exception& error) {
     if (is_usage_error(error)) out.discard();
     throw;

@@ -152,15 +152,15 @@ void UnfinishedReports::rewrite() {
   }
 }
 
-void LiveMetrics::look_at(const record::Writer& writer) {
+void LiveMetrics::look(const record::Writer& writer, const std::function<record::Run()>& run) {
   const Clock::time_point now = Clock::now();
   if (now < due_ || !writer.in_place()) return;
   try {
-    record::Run run = record::read(writer.path());
-    run.seconds = std::chrono::duration<double>(now - begun_).count();
-    write_metrics(writer.path().parent_path(), run);
-  } catch (const RuntimeFailure&) {
-    // They say of an earlier moment that the run has not finished.
+    record::Run so_far = run();
+    so_far.seconds = std::chrono::duration<double>(now - begun_).count();
+    write_metrics(writer.path().parent_path(), so_far);
+  } catch (const std::exception&) {
+    // They say of an earlier moment that the run has not ended.
   }
   const Clock::time_point done = Clock::now();
   due_ = done + std::max<Clock::duration>(20 * (done - now), std::chrono::seconds(1));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -69,12 +70,12 @@ class UnfinishedReports {
   std::string written_;  // junit.xml, the last; empty: that of another run
 };
 
-/// Keeps metrics.prom at what the record of a run under way says: a dashboard shows how far it is.
+/// Keeps metrics.prom at what there is of a run under way: a dashboard shows how far it is.
 class LiveMetrics {
  public:
-  /// After a line was written. Reads the record where that takes a twentieth of the time since it did so last, and a
-  /// second has passed; a file that cannot be written waits for the end of the run.
-  void look_at(const record::Writer& writer);
+  /// Writes those of `run`, which is asked for no more than once a second, nor for more than a twentieth of the time.
+  /// A file that cannot be written waits for the end of the run.
+  void look(const record::Writer& writer, const std::function<record::Run()>& run);
 
  private:
   using Clock = std::chrono::steady_clock;

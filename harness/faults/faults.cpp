@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -366,7 +367,16 @@ Suite make_suite() {
       context.progress("still at it");
     }
   });
-  add(suite, "spoils", [](Context&) {}, true);
+  // In a process that has had the case before it fails.
+  add(
+      suite, "spoils",
+      [](Context& context) {
+        static std::mutex mutex;
+        static std::set<std::pair<std::string, int>> had;
+        const std::lock_guard hold(mutex);
+        EXPECT_TRUE(had.emplace(context.parameters().text("where"), context.rank()).second) << "HARNESS-901: once more";
+      },
+      true);
   suite.add({.id = "faults.leaves_early",
              .verifies = {suite.requirements.find("HARNESS-901")->citation()},
              .axes = {plumbline::suite::worlds({3})},

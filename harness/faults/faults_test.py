@@ -502,7 +502,9 @@ class Faults(Harness):
         self.assertEqual(verdicts, {"faults.sleep[where=one,world=3]": "crash", "faults.z_pass[where=one,world=3]": "pass"})
 
     def test_a_group_that_a_check_spoils_is_not_used_again(self):
-        self.run_checks("faults.spoils[where=one,world=3]", "faults.z_pass[where=one,world=3]", status=0)
+        self.run_checks("faults.spoils[where=all,world=3]", options=["--repeat", "3"])
+        verdicts = [line["verdict"] for line in self.lines() if line["type"] == "result"]
+        self.assertEqual("fail" not in verdicts, PROCESSES, f"threads end with their world: {verdicts}")
 
     # ---- options ----
 

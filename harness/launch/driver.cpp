@@ -83,6 +83,13 @@ struct Running {
   [[nodiscard]] bool all_reported() const {
     return std::ranges::all_of(ranks, [](const auto& rank) { return rank.has_value(); });
   }
+  // By the time in which nobody listened.
+  void postpone(Clock::duration deaf) {
+    deadline += deaf;
+    hard_deadline += deaf;
+    if (grace) *grace += deaf;
+    if (death) *death += deaf;
+  }
 };
 
 // A place where one group at a time works.
@@ -176,8 +183,13 @@ class Driver {
   // Whether somebody else started the ranks: there is one group, and no other can be had.
   [[nodiscard]] bool attached() const { return options_.group.launcher == Launcher::attached; }
 
-  // Whether each rank has a process of its own, and calls in it that outlive a case.
   [[nodiscard]] bool has_processes() const { return options_.group.subject.has_processes(); }
+
+  // A runtime in its own process goes on with calls, in memory that is somebody else's by then, and so does a device.
+  // The ranks of `local` are threads, and end with their world.
+  [[nodiscard]] bool calls_outlive_case(const Assignment& assignment) const {
+    return has_processes() || assignment.command.value("device", "cpu").starts_with("cuda");
+  }
 
   [[nodiscard]] bool busy() const {
     return std::ranges::any_of(slots_, [](const Slot& slot) { return slot.waiting || slot.running; });
@@ -351,23 +363,21 @@ class Driver {
     const bool complete =
         running.all_reported() && !running.death && running.idle >= slot.group->processes(running.world);
     Outcome outcome = judge(*slot.group, running);
-    // Nobody listened meanwhile: a debugger takes seconds.
-    for (Slot& other : slots_)
-      if (other.running) {
-        other.running->deadline += Clock::now() - judged;
-        other.running->hard_deadline += Clock::now() - judged;
-      }
     const Assignment& assignment = assignments_[running.assignment];
     std::error_code error;
     std::filesystem::remove_all(slot.group->folder() / fmt::format("run{}", running.run), error);
-    // Such a check, or one that failed half-way, may have left calls behind. A runtime in its own process goes on with
-    // them, in memory that is somebody else's by then; the ranks of `local` are threads, and end with their world.
-    // Ranks that somebody else started cannot be replaced: they go on beside such calls.
-    const bool in_doubt = (assignment.spoils_group || record::is_failure(outcome.verdict)) && has_processes();
+    // Such a check, or one that failed half-way, may have left calls behind. Ranks that somebody else started cannot be
+    // replaced: they go on beside such calls.
+    const bool in_doubt =
+        (assignment.spoils_group || record::is_failure(outcome.verdict)) && calls_outlive_case(assignment);
     slot.spoiled = !complete || (in_doubt && !attached());
     // First the word, then the deed: ranks that somebody else started take our way to the screen with them.
     report(running.assignment, outcome);
     if (slot.spoiled) retire(slot.group);
+    // A debugger takes seconds.
+    const auto deaf = Clock::now() - judged;
+    for (Slot& other : slots_)
+      if (other.running) other.running->postpone(deaf);
   }
 
   // Asks everybody who knows something: the ranks' notes, the launcher, the system. harness/run decides.

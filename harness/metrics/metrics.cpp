@@ -140,7 +140,10 @@ std::string to_prometheus(const record::Run& run) {
   Exposition exposition;
   const Labels common = common_labels(run);
   add_run(run, common, exposition);
-  add_cases(run::with_missing(run), common, exposition);
+  // Of a run that has not ended nothing is missing yet.
+  record::Run cases = run;
+  if (!run.complete && run.stopped.empty()) cases.stopped = "the run has not ended";
+  add_cases(run::with_missing(cases), common, exposition);
   add_measurements(run, common, exposition);
   if (!run.steps.empty()) {
     exposition.set("plumbline_train_steps", common, static_cast<double>(run.steps.size()));

@@ -123,5 +123,17 @@ TEST(Metrics, AreThoseOfTheTable) {
   EXPECT_THAT(text, Not(HasSubstr("of_no_row")));
 }
 
+TEST(ToPrometheus, SaysOfARunUnderWayThatNothingIsMissingYet) {
+  record::Run run = run_of("acme");
+  run.complete = false;
+  run.header.plan = {{.case_id = "toys.drop", .requirements = {"TOY-001"}, .mode = "chaos:7"},
+                     {.case_id = "toys.lift", .requirements = {"TOY-002"}, .mode = "chaos:7"}};
+  const std::string text = to_prometheus(run);
+  EXPECT_THAT(text, HasSubstr("verdict=\"not-run\""));
+  EXPECT_THAT(text, Not(HasSubstr("verdict=\"missing\"")));
+  run.complete = true;
+  EXPECT_THAT(to_prometheus(run), HasSubstr("verdict=\"missing\""));
+}
+
 }  // namespace
 }  // namespace plumbline::metrics

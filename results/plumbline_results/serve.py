@@ -8,8 +8,8 @@ from pathlib import Path
 from .options import BadInput, Failed, parser, status_of
 
 LATEST = Path("results/latest")
-HELP = """Serve the metrics of runs to Prometheus, also of those under way, which bring their metrics.prom up to date
-while they run. Each request reads the files anew. Ctrl-C ends it."""
+HELP = """Serve the metrics of runs to Prometheus, also of a check under way, which brings its metrics.prom up to date
+while it runs. Each request reads the files anew; label "run" has the folder. Ctrl-C ends it."""
 EXAMPLE = """Example: plumbline serve
          plumbline serve nightly/check nightly/bench --listen 0.0.0.0:9469
 Exit status: 0 ended by Ctrl-C; 2 a bad option or folder; 3 it cannot listen there."""
@@ -17,16 +17,19 @@ SAMPLE = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 
 
 def merged(texts):
-    """One exposition of several: the samples of a metric together, with its HELP once, and of the same series the first."""
-    families, seen = {}, set()
-    for lines in texts:
+    """One exposition of those of several runs, by their names: the samples of a metric together, with its HELP once. Runs of
+    one subject may have the same labels otherwise."""
+    families = {}
+    for run, lines in texts:
+        own = 'run="' + run.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
         for line in lines.splitlines():
             words = line.split(" ", 3)
             if words[0] == "#" and len(words) > 2 and words[1] in ("HELP", "TYPE"):
                 families.setdefault(words[2], {}).setdefault(words[1], line)
-            elif (name := SAMPLE.match(line)) and (series := line.rpartition(" ")[0]) not in seen:
-                seen.add(series)
-                families.setdefault(name[0], {}).setdefault("samples", []).append(line)
+            elif sample := SAMPLE.match(line):
+                name, rest = sample[0], line[sample.end() :]
+                labels = f"{{{own},{rest[1:]}" if rest.startswith("{") else f"{{{own}}}{rest}"
+                families.setdefault(name, {}).setdefault("samples", []).append(name + labels)
     lines = []
     for family in families.values():
         lines += [family[kind] for kind in ("HELP", "TYPE") if kind in family] + family.get("samples", [])
@@ -35,9 +38,10 @@ def merged(texts):
 
 def metrics_of(folders):
     texts = []
-    for folder in folders or sorted(LATEST.glob("*")):
+    named = {str(one): one for one in folders} if folders else {one.name: one for one in sorted(LATEST.glob("[!.]*"))}
+    for name, folder in named.items():
         try:
-            texts.append((folder / "metrics.prom").read_text("utf-8", "replace"))
+            texts.append((name, (folder / "metrics.prom").read_text("utf-8", "replace")))
         except OSError:  # no run has written there yet, or one has just moved it
             continue
     return merged(texts)

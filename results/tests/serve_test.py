@@ -30,6 +30,9 @@ BENCH = """# HELP plumbline_run_complete 1 when the run came to its end.
 # TYPE plumbline_run_complete gauge
 plumbline_run_complete{subject="backend mpi",command="bench"} 1
 plumbline_run_complete{subject="backend local"} 1
+# HELP plumbline_up Without labels.
+# TYPE plumbline_up gauge
+plumbline_up 1
 """
 
 
@@ -38,7 +41,7 @@ class ServeTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.here = Path(folder.name)
-        for name, words in (("results/latest/check", CHECK), ("results/latest/bench", BENCH)):
+        for name, words in (("results/latest/check", CHECK), ("results/latest/bench", BENCH), ("results/latest/.killed.new", BENCH)):
             (self.here / name).mkdir(parents=True)
             (self.here / name / "metrics.prom").write_text(words)
 
@@ -61,9 +64,12 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(page.count("# TYPE plumbline_run_complete gauge"), 1)
         lines = page.splitlines()
         first = lines.index("# TYPE plumbline_run_complete gauge") + 1
-        self.assertTrue(all(line.startswith("plumbline_run_complete{") for line in lines[first : first + 2]), "a metric's samples are together")
-        self.assertEqual(page.count('plumbline_run_complete{subject="backend local"}'), 1, "a series has one value")
-        self.assertIn('plumbline_cases{subject="backend local",verdict="pass"} 3', page)
+        self.assertTrue(all(line.startswith("plumbline_run_complete{") for line in lines[first : first + 3]), "a metric's samples are together")
+        self.assertIn('plumbline_run_complete{run="check",subject="backend local"} 0', lines, "a run does not hide another of its subject")
+        self.assertIn('plumbline_run_complete{run="bench",subject="backend local"} 1', lines)
+        self.assertIn('plumbline_cases{run="check",subject="backend local",verdict="pass"} 3', lines)
+        self.assertIn('plumbline_up{run="bench"} 1', lines)
+        self.assertNotIn("killed", page, "a link that was not finished is none")
         if shutil.which("promtool"):
             told = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True)
             self.assertEqual((told.returncode, told.stderr), (0, ""), told.stdout)
