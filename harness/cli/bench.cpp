@@ -511,9 +511,9 @@ Command add_bench(CLI::App& app, const Program& program) {
   command
       ->add_option("--within", options->within,
                    "make no further launch of a benchmark once the interval of its median is at most this part of the "
-                   "median; --launches is the most then, and 30 by default")
+                   "median; --launches is the most then, and 30 by default. That some are wider is no failure")
       ->type_name("PERCENT")
-      ->check(CLI::Range(0.01, 100.0).description(""));
+      ->transform(percent());
   command
       ->add_option("--budget", options->budget, "end the run after this time with what was measured, and exit status 3")
       ->check(seconds());

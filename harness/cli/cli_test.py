@@ -215,8 +215,9 @@ REFUSALS = [
     ("train --model perceptron --pipeline 1 --schedule zb-h1 --static-graph", 2, "--static-graph with --schedule 'zb-h1'"),
     ("bench --sizes 4x", 2, "--sizes '4x'"),
     ("bench --within 5 --launches 5", 2, "--launches 5: with --within it is 6 or more, which an interval takes"),
-    ("bench --within 0", 2, "--within"),
-    ("bench --within wide", 2, "--within"),
+    ("bench --within 0", 2, "--within: '0' is not a part such as 5 or 5%, above 0 and at most 100%"),
+    ("bench --within wide", 2, "--within: 'wide' is not a part such as 5 or 5%"),
+    ("bench --within 101%", 2, "--within: '101%' is not a part such as 5 or 5%"),
     ("bench --sizes 1023Gi", 2, "--sizes 1023Gi"),
     ("bench --benchmark nope", 2, "--benchmark 'nope'"),
     ("bench --benchmark pipeline_bubble*", 2, "`plumbline bench pipeline_bubble` measures pipeline_bubble."),
@@ -1562,6 +1563,25 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("bench", "--launches", "1", "--require-quiet", "--benchmark", "collectives.barrier", "--repetitions", "1",
                                             "--out", "quiet"), 3 if "  noisy: " in self.done.stdout else 0)
 
+    def test_out_in_latest_is_a_new_run(self):
+        check = ("check", "--backend", "local", "--filter", "COLL-001", "--world-size", "1", "--out", "results/latest/mine/")
+        for _ in range(2):
+            self.assertEqual(self.run_plumbline(*check), 0, self.done.stderr)
+        runs = sorted((self.folder / "results/runs").iterdir())
+        self.assertEqual(len(runs), 2, "nothing is written through the link")
+        self.assertEqual((self.folder / "results/latest/mine").resolve(), runs[-1].resolve())
+        junit = (runs[-1] / "junit.xml").read_text()
+        self.assertEqual(self.run_plumbline("check", "--frobnicate", "--out", "results/latest/mine"), 2)
+        self.assertEqual((runs[-1] / "junit.xml").read_text(), junit, "nor by a line that is rejected")
+
+    def test_a_file_that_may_not_grow_is_an_error_of_writing(self):
+        def limited():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+        done = subprocess.run([PLUMBLINE, "check", "--backend", "local", "--filter", "COLL-001", "--world-size", "1", "--out", "out"], cwd=self.folder,
+                              capture_output=True, text=True, preexec_fn=limited)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("File too large", done.stderr)
+
     def test_metrics_say_how_far_a_run_is(self):
         if "metrics" not in MODULES:
             self.skipTest("built without prometheus-cpp")
@@ -1586,7 +1606,7 @@ class Commands(unittest.TestCase):
             lines = (self.folder / "results/latest/bench/run.jsonl").read_text().splitlines()
             return [json.loads(line)["launches"] for line in lines if '"type":"measurement"' in line]
 
-        for launches in launches_of("--within", "60", "--launches", "12"):
+        for launches in launches_of("--within", "60%", "--launches", "12"):
             medians = [statistics.median(one["samples"]) for one in launches]
             # The lowest and the highest value of six to eight, the second ones of nine to eleven.
             def is_narrow(values):

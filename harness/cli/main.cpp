@@ -1,10 +1,13 @@
 // The executable: everything that it checks with comes from the worker library, opened when it is needed.
+#include <csignal>
+
 #include "harness/cli/bench_studies.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/subject/python_rank.hpp"
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that is too large is an error of write(), which says which one
   using plumbline::subject::open_module;
   using plumbline::suite::Suite;
   const plumbline::cli::Program program{

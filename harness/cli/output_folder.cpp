@@ -85,6 +85,12 @@ std::string newest_of(const std::string& name) {
 
 }  // namespace
 
+std::string name_in_latest(const std::string& folder) {
+  fs::path normal = fs::path(folder).lexically_normal();
+  if (!normal.has_filename()) normal = normal.parent_path();
+  return normal.parent_path() == kLatest ? normal.filename().string() : "";
+}
+
 OutputFolder OutputFolder::at(std::string folder) {
   OutputFolder out("");
   out.given_ = std::move(folder);
@@ -132,6 +138,10 @@ void OutputFolder::point_link(const std::string& target) const {
 }
 
 void OutputFolder::make() {
+  if (const std::string name = name_in_latest(given_); !name.empty()) {
+    name_ = name;
+    given_.clear();
+  }
   if (is_given() || !chosen_.empty()) return;
   make_parent(kLatest);
   before_ = clear_link();

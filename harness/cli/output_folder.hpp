@@ -14,6 +14,9 @@
 
 namespace plumbline::cli {
 
+/// NAME of results/latest/NAME, where links are: --out with it is as none, under that name. Empty for other folders.
+[[nodiscard]] std::string name_in_latest(const std::string& folder);
+
 class OutputFolder {
  public:
   /// Of a command whose link is results/latest/NAME.

@@ -170,7 +170,7 @@ void refuse_in_reports(const CommandLine& line, record::Header header, const std
   if (line.has("--list")) return;
   ReportOptions::as_given(line).put_into(header);
   for (const std::string& folder : line.single_values("--out")) {
-    if (folder.empty()) continue;
+    if (folder.empty() || !name_in_latest(folder).empty()) continue;
     try {
       UnfinishedReports(folder, header).failed(why);
     } catch (const RuntimeFailure&) {

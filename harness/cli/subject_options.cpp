@@ -123,6 +123,21 @@ CLI::Validator seconds() {
       "SECONDS");
 }
 
+CLI::Validator percent() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        std::string_view number = text;
+        if (number.ends_with('%')) number.remove_suffix(1);
+        double value = 0;
+        const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+        if (error != std::errc{} || end != number.data() + number.size() || !(value > 0 && value <= 100))
+          return fmt::format("'{}' is not a part such as 5 or 5%, above 0 and at most 100%", text);
+        text = std::string(number);
+        return {};
+      },
+      "PERCENT");
+}
+
 void require_ranks(const std::string& option, int ranks) {
   constexpr int kMost = 64;
   if (ranks > kMost)

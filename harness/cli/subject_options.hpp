@@ -72,6 +72,8 @@ struct SubjectOptions {
 [[nodiscard]] CLI::Validator seed_number();
 /// More than nothing, up to 11 days.
 [[nodiscard]] CLI::Validator seconds();
+/// A part in percent, with or without the sign, which is taken off.
+[[nodiscard]] CLI::Validator percent();
 
 /// Throws InvalidArgument, naming `option`, for more ranks than are started on one host.
 void require_ranks(const std::string& option, int ranks);

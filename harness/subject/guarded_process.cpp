@@ -81,6 +81,7 @@ pid_t fork_without_handlers() {
   ::dup2(start.output, STDOUT_FILENO);
   ::dup2(start.errors, STDERR_FILENO);
   std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -231,7 +231,7 @@ def _prune(given):
 
 def _parser():
     parser = options.parser("results", HELP, EXAMPLE)
-    parts = parser.add_subparsers(dest="part", metavar="add|list|show|prune", required=True, parser_class=type(parser))
+    parts = parser.add_subparsers(dest="part", metavar="add|list|show|prune|export|import", required=True, parser_class=type(parser))
 
     def part(name, words, body):
         one = parts.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".", epilog=EXAMPLE,

@@ -61,7 +61,8 @@ def summary(comparison):
     for row in comparison.rows:
         counts[row.verdict] = counts.get(row.verdict, 0) + 1
     order = ("slower", "faster", "same", "ambiguous", "not gateable", "missing", "new")
-    return f"{len(comparison.rows)} series: " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in order if verdict in counts)
+    words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in order if verdict in counts)
+    return f"{len(comparison.rows)} series: {words}; a change is the median over all pairs of launches, not that of the medians"
 
 
 def _json(comparison):
