@@ -108,7 +108,6 @@ class SparseSum::Of final : public SparseSum::Impl {
   void clear() override {
     indices_.clear();
     values_.clear();
-    width_ = 0;
   }
 
  private:
