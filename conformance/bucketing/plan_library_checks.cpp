@@ -187,6 +187,13 @@ void some_in_order(Context&) {
   }
   EXPECT_THAT(members, ElementsAre(ElementsAre(3), ElementsAre(1, 0), ElementsAre(2))) << "BUCKET-009: the buckets";
   EXPECT_TRUE(bucketing::buckets_in_order(gradients, {}, limits).buckets.empty()) << "BUCKET-009: of no gradients";
+  // Those that are delayed have the last limit alone.
+  const std::vector<bucketing::Gradient> six(6, {.elements = 2});
+  const bucketing::Plan late = bucketing::buckets_in_order(six, std::vector{5, 0}, limits, std::vector{2, 4, 3, 1});
+  std::vector<std::pair<int, std::int64_t>> sizes;
+  for (const auto& bucket : late.buckets) sizes.emplace_back(bucket.members, bucket.limit_bytes);
+  EXPECT_THAT(sizes, ElementsAre(std::pair(1, 8), std::pair(1, 16), std::pair(2, 16), std::pair(2, 16)))
+      << "BUCKET-009: members and limits of buckets, of which the last two are delayed";
 }
 
 // What is wrong with a gradient, first or last of all: no rule plans it.
@@ -236,6 +243,10 @@ void ready_in_time(Context&) {
       << "BUCKET-221: in an order";
   EXPECT_THAT(bucketing::ready_evenly(std::vector<bucketing::Gradient>(2), 16), ElementsAre(16, 16))
       << "BUCKET-221: gradients without elements";
+  EXPECT_THAT(bucketing::ready_evenly(
+                  std::vector<bucketing::Gradient>{{.elements = 1, .dtype = DType::u8}, {.elements = 0}}, 16),
+              ElementsAre(16, 0))
+      << "BUCKET-221: one byte in all";
   for (const auto& order : {std::vector{0}, std::vector{0, 1, 2, 2}, std::vector{0, 1, 2, 4}})
     EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, 1, order); }), kNotRefused)
         << "BUCKET-221: an order of other gradients";
