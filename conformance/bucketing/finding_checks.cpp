@@ -135,11 +135,12 @@ std::vector<Faulty> misplaced() {
   add(12, {{5, -3}, {7, 5}}, {{PlanFault::outside, 1, 1, {1, 5, -3, 1, 12}}});
   add(14, {{5, 0}, {7, 7}}, {{PlanFault::gap, 1, 2, {5, 7, 1}}});
   add(17, {{5, 0}, {7, 5}}, {{PlanFault::gap, 1, -1, {12, 17, 1}}});
+  add(12, {{12, 0}, {0, 5}}, {});  // nothing lies in another one
   add(16, {{5, 0}, {7, 6}}, {{PlanFault::alignment, 1, 2, {2, 6, 1, 4}}}).rules.member_alignment = 4;
   list.back().plan.buckets[0].elements = 32;
   add(17, {{5, 0}, {12, 5}}, {{PlanFault::alignment, 1, -1, {1, 17, 6}}}).rules.bucket_alignment = 6;
   const std::int64_t large = std::int64_t{1} << 61;
-  add(large, {{5, 0}}, {{PlanFault::overflow, 1, -1, {1, large, 8}}, {PlanFault::gap, 1, -1, {5, large, 1}}});
+  add(large, {{5, 0}}, {{PlanFault::overflow, 1, -1, {1, large, 8, 64}}, {PlanFault::gap, 1, -1, {5, large, 1}}});
   list.back().plan.buckets[1].dtype = list.back().gradients[1].dtype = DType::f64;
   return list;
 }
@@ -204,9 +205,19 @@ Faulty capped_with_gap() {
   return one;
 }
 
+// Nothing is counted of a bucket without members, which stands for no limit.
+Faulty capped_with_empty() {
+  Faulty one = capped({{5}, {2}}, {.limits = {20}}, {});
+  one.plan.buckets.insert(one.plan.buckets.begin() + 1, Bucket{.elements = 0, .first_member = 1, .members = 0});
+  one.rules.order = std::vector{0, 1, 2};
+  one.expect(PlanFault::empty, 1, -1, {1});
+  return one;
+}
+
 std::vector<Faulty> against_caps() {
   constexpr Closing below = Closing::before_exceeding;
   return {capped_with_gap(),
+          capped_with_empty(),
           capped({{5, 6}, {2}}, {.limits = {20}}, {{PlanFault::cap, 1, -1, {1, 20, 20}}}),
           capped({{7, 6}, {2}}, {.limits = {20}}, {{PlanFault::cap, 1, -1, {1, 20, 28}}}),
           capped({{3}, {9}, {2}}, {.limits = {20}}, {{PlanFault::cap, 1, -1, {1, 12, 20}}}),
@@ -251,7 +262,7 @@ const std::map<std::string, std::vector<Faulty> (*)()>& faulty_plans() {
 
 bool is_that(const PlanProblem& found, const Expected& expected) {
   return found.fault == expected.fault && found.bucket == expected.bucket && found.gradient == expected.gradient &&
-         missing_numbers(found.message, expected.numbers).empty();
+         numbers_in(found.message) == expected.numbers;
 }
 
 void findings_in_numbers(Context& context) {
@@ -318,6 +329,26 @@ void differences_in_numbers(Context& context) {
   }
 }
 
+// What a rank has alone is no difference; what is one has its name.
+void differences_in_groups(Context& context) {
+  const bool differ = context.parameters().text("differs") == "shared";
+  const auto own = context.world().create_group(std::vector{context.rank()});
+  const std::vector<Gradient> gradients{{.elements = 5 + context.rank(), .group = 1},
+                                        {.elements = differ && context.rank() == 1 ? 8 : 7},
+                                        {.elements = 4 + context.rank(), .group = 1}};
+  const std::string said = refusal<comm::MismatchError>([&] {
+    bucketing::Reducer reducer({&context.world(), own.get()}, gradients, bucketing::plan_unfused(gradients),
+                               {.names = {"expert", "shared", "router"}});
+    reducer.begin();
+  });
+  if (!differ) {
+    EXPECT_EQ(said, kNotRefused) << "BUCKET-066: each rank has experts of its own";
+    return;
+  }
+  EXPECT_EQ(missing_words(said, {"shared", "7", "8"}), "") << "BUCKET-066: " << said;
+  for (const char* other : {"expert", "router"}) EXPECT_FALSE(has_word(said, other)) << "BUCKET-066: " << said;
+}
+
 }  // namespace
 
 void add_finding_checks(suite::Suite& suite) {
@@ -331,6 +362,10 @@ void add_finding_checks(suite::Suite& suite) {
              .verifies = {"BUCKET-224@3397"},
              .axes = {suite::worlds({3})},
              .body = differences_in_numbers});
+  suite.add({.id = "bucketing.planned.differences_in_groups",
+             .verifies = {"BUCKET-066@f421"},
+             .axes = {{"differs", {"nothing", "shared"}}, suite::worlds({2, 3})},
+             .body = differences_in_groups});
 }
 
 }  // namespace plumbline::conformance

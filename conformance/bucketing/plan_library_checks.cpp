@@ -229,6 +229,13 @@ void bad_gradients(Context& context) {
     EXPECT_EQ(said([&] { return bucketing::plan_unfused(gradients, order); }), expected) << where;
     EXPECT_EQ(said([&] { return bucketing::plan_as_colossalai(gradients); }), expected) << where;
     EXPECT_EQ(said([&] { return bucketing::plan_as_megatron(gradients, {}); }), expected) << where;
+    const std::vector<std::string> names{"a", "b", "c"};
+    const json torch{{"rebuilt_per_bucket_param_indices", "2, 1, 0"}},
+        paddle = json::array({{{"gradients", names}}}),
+        megatron{{"param_index", {{4, 6, 0}, {2, 4, 0}, {0, 2, 0}}}, {"bucket_indices", {{0, 6}}}};
+    EXPECT_EQ(said([&] { return bucketing::plan_of_ddp_logging(torch, gradients); }), expected) << where;
+    EXPECT_EQ(said([&] { return bucketing::plan_of_megatron_layout(megatron, gradients); }), expected) << where;
+    EXPECT_EQ(said([&] { return bucketing::plan_of_paddle_groups(paddle, names, gradients); }), expected) << where;
     for (const int iteration : {0, 1})
       EXPECT_EQ(said([&] { return bucketing::ddp_plan({}, gradients, iteration, order); }), expected) << where;
     EXPECT_EQ(said([&] { return bucketing::ddp_plan({}, gradients, -1, order); }), "invalid") << where;
@@ -337,6 +344,21 @@ void own_form(Context&) {
   };
   reads_form({{{"buckets", {bucket(1, 6), bucket(0, 4)}}}}, true, "BUCKET-219");
 }
+// An error begins with the field that is wrong.
+void fields_first(Context&) {
+  const std::vector<std::pair<json, const char*>> spoilt{
+      {{{"schema", 2}, {"buckets", json::array()}}, "plan.schema"},
+      {{{"buckets", json::array({{{"dtype", "f32"}, {"elements", 4}, {"members", json::array({json::array({1})})}}})}},
+       "plan.buckets[0].members[0]"}};
+  for (const auto& [plan, field] : spoilt)
+    EXPECT_THAT(refusal<InvalidArgument>([&plan = plan] { (void)bucketing::plan_of_json(plan); }),
+                testing::StartsWith(field))
+        << "BUCKET-036: " << plan.dump();
+  for (const char* field : {"member_alignment", "bucket_alignment"})
+    EXPECT_THAT(refusal<InvalidArgument>([&] { (void)bucketing::alignment_of_json({{field, 0}}); }),
+                testing::StartsWith(std::string("plan.") + field))
+        << "BUCKET-036";
+}
 void torch_form(Context&) {
   const json rebuilt{{"rebuilt_per_bucket_param_indices", "1, 0"}};
   json sizes = rebuilt, count = rebuilt;
@@ -383,6 +405,7 @@ void add_plan_library_checks(suite::Suite& suite) {
   add("tables", "BUCKET-219@a1a3", {}, tables);
   add("spoilt_tables", "BUCKET-036@8f19", {}, spoilt_tables);
   add("own_form", "BUCKET-219@a1a3", {}, own_form);
+  add("fields_first", "BUCKET-036@8f19", {}, fields_first);
   add("torch_form", "BUCKET-031@46eb", {}, torch_form);
   add("megatron_form", "BUCKET-032@4a65", {}, megatron_form);
   add("paddle_form", "BUCKET-033@8caf", {}, paddle_form);

@@ -355,6 +355,8 @@ std::vector<Worded> plans_in_numbers(int ranks) {
       {bucket([](auto& one) { one.elements = -6; }), {-6, 1}},
       {bucket([](auto& one) { one.group = 3; }), {3, 1}},
       {bucket([](auto& one) { one.device = {comm::Device::Kind::cuda, 4}; }), {0, 4}},
+      {bucket([](auto& one) { one.dtype = DType::f16; }), {0}},
+      {bucket([](auto& one) { one.dtype = DType::f64; }), {0}},
       {member(7, 12), {7, 2}},
       {member(0, 12), {0}},
       {member(1, 11), {1, 24, 11, 36, 12}},
@@ -410,6 +412,39 @@ void rows_in_numbers(Context& context) {
   }
 }
 
+// A bucket for integers that no gradient has is reduced with others that are averaged; a gradient in no bucket is never
+// waited for, also where the first step said which there are.
+void spare_parts(Context& context) {
+  const std::vector<Gradient> gradients{{.elements = 3}, {.elements = 5}, {.elements = 4}};
+  const bucketing::Plan plan{.buckets = {{.elements = 3, .members = 1},
+                                         {.elements = 6, .first_member = 1, .members = 0, .dtype = DType::i32},
+                                         {.elements = 4, .first_member = 1, .members = 1}},
+                             .members = {{0, 0}, {2, 0}}};
+  Reducer reducer({&context.world()}, gradients, plan, {.unused = Unused::static_graph});
+  for (int step = 0; step < 3; ++step) {
+    reducer.begin();
+    for (const int gradient : {0, 2}) {
+      static_cast<float*>(reducer.view(gradient).data)[0] = static_cast<float>(2 * gradient + 7);
+      reducer.ready(gradient);
+    }
+    const bucketing::Outcome outcome = reducer.finish();
+    EXPECT_EQ(outcome.produced, (std::vector<bool>{true, false, true})) << "BUCKET-107: step " << step;
+    std::vector<std::int64_t> elements;
+    std::vector<int> ready;
+    for (const bucketing::Launch& launch : outcome.launches) {
+      if (launch.what != bucketing::Launch::What::bucket) continue;
+      elements.push_back(launch.elements);
+      ready.push_back(launch.ready_before);
+    }
+    EXPECT_THAT(elements, testing::ElementsAre(3, 6, 4)) << "BUCKET-058: step " << step;
+    EXPECT_EQ(ready.back(), 2) << "BUCKET-107: gradients that there were before the last bucket";
+    for (const int gradient : {0, 2})
+      EXPECT_EQ(static_cast<const float*>(reducer.view(gradient).data)[0], static_cast<float>(2 * gradient + 7))
+          << "BUCKET-058: the mean of gradient " << gradient;
+    reducer.clear();
+  }
+}
+
 // Eight names are read at a glance; of more, how many there are.
 void late_in_numbers(Context& context) {
   const auto missing = static_cast<int>(context.parameters().number("missing"));
@@ -421,12 +456,15 @@ void late_in_numbers(Context& context) {
   reducer.begin();
   reducer.ready(missing);
   const std::string said = words_of_error([&] { (void)reducer.finish(); });
+  EXPECT_EQ(verdict([&] { reducer.clear(); }), kNotRefused) << "BUCKET-224: the step that failed ends";
   names.pop_back();
   const int listed = missing - static_cast<int>(std::ranges::count_if(
                                    names, [&](const std::string& name) { return !has_word(said, name); }));
   EXPECT_EQ(missing_numbers(said, {0, missing, missing + 1}), "") << "BUCKET-224";
   EXPECT_GE(listed, std::min(missing, 8)) << "BUCKET-224: names in " << said;
-  if (listed < missing) EXPECT_EQ(missing_numbers(said, {missing, missing - listed}), "") << "BUCKET-224: others";
+  if (listed < missing) {
+    EXPECT_EQ(missing_numbers(said, {missing, missing - listed}), "") << "BUCKET-224: others";
+  }
 }
 
 // ---- what hooks are made of ----
@@ -723,6 +761,10 @@ void add_reducer_refusal_checks(suite::Suite& suite) {
   add("made_of_in_numbers", "BUCKET-224@3397", {{"of", {"options", "gradients", "plans"}}}, made_of_in_numbers);
   add("rows_in_numbers", "BUCKET-224@3397", {}, rows_in_numbers);
   add("late_in_numbers", "BUCKET-224@3397", {{"missing", {"1", "8", "9", "11"}}}, late_in_numbers);
+  suite.add({.id = "bucketing.reducer.spare_parts",
+             .verifies = {"BUCKET-058@3c6e", "BUCKET-107@ac9b"},
+             .axes = {suite::worlds({1, 3})},
+             .body = spare_parts});
   add("hooks_made_of", "BUCKET-216@a809", {{"hook", {"bytes", "powersgd"}}}, hooks_made_of);
   add("hook_of_strangers", "BUCKET-217@a0df", {}, hook_of_strangers);
   add("shapes_fit", "BUCKET-216@a809", {}, shapes_fit);

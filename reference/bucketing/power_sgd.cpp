@@ -57,7 +57,7 @@ void draw_column(std::span<double> matrix, std::int64_t columns, std::int64_t co
   std::mt19937_64 engine(mixed);
   const auto width = static_cast<std::size_t>(columns);
   for (std::size_t at = static_cast<std::size_t>(column); at < matrix.size(); at += width)
-    matrix[at] = static_cast<double>(engine() >> 11) * 0x1p-52 - 1;
+    matrix[at] = static_cast<double>(engine()) * 0x1p-63 - 1;
 }
 
 // Of a shape whose product may not fit 64 bits.
