@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -349,19 +351,78 @@ void differences_in_groups(Context& context) {
   for (const char* other : {"expert", "router"}) EXPECT_FALSE(has_word(said, other)) << "BUCKET-066: " << said;
 }
 
+// ---- what is waited for in vain ----
+
+// Over which the n-th reduction never ends.
+class Stuck final : public comm::CommunicatorDecorator {
+ public:
+  Stuck(std::unique_ptr<comm::Communicator> inner, int number, bool peer_fails)
+      : CommunicatorDecorator(std::move(inner)), left_(number), peer_fails_(peer_fails) {}
+
+ private:
+  class Never final : public comm::Work::State {
+   public:
+    Never(comm::Work inner, bool peer_fails) : inner_(std::move(inner)), peer_fails_(peer_fails) {}
+    bool test() override { return false; }
+    void wait(comm::Timeout timeout) override {
+      inner_.wait(timeout);  // its memory is free again
+      if (peer_fails_) throw comm::PeerFailed("a peer has gone");
+      throw comm::TimeoutError("nobody came");
+    }
+    [[nodiscard]] bool outlasts_wait() const override { return true; }
+
+   private:
+    comm::Work inner_;
+    bool peer_fails_;
+  };
+
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    comm::Work work = CommunicatorDecorator::do_start(calls);
+    return left_-- == 0 ? comm::Work(std::make_unique<Never>(std::move(work), peer_fails_)) : std::move(work);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+
+  int left_;
+  bool peer_fails_;
+};
+
+void vain_in_numbers(Context& context) {
+  const bool peer_fails = context.parameters().text("because") == "peer";
+  for (const int bucket : {0, 2}) {
+    Stuck world(context.world().duplicate(), bucket, peer_fails);
+    const std::vector<Gradient> gradients(4, {.elements = 3});
+    const auto run = [&] {
+      bucketing::Reducer reducer({&world}, gradients, bucketing::plan_unfused(gradients),
+                                 {.names = {"left", "middle", "right", "last"}});
+      reducer.begin();
+      for (int gradient = 0; gradient < 4; ++gradient) reducer.ready(gradient);
+      (void)reducer.finish();
+    };
+    const std::string said = peer_fails ? refusal<comm::PeerFailed>(run) : refusal<comm::TimeoutError>(run);
+    EXPECT_EQ(missing_numbers(said, {context.rank(), bucket, 4}), "") << "BUCKET-224";
+    EXPECT_EQ(missing_words(said, {bucket == 0 ? "left" : "right"}), "") << "BUCKET-224: " << said;
+    for (const char* other : {"middle", "last"}) EXPECT_FALSE(has_word(said, other)) << "BUCKET-224: " << said;
+    context.world().barrier();
+  }
+}
+
 }  // namespace
 
 void add_finding_checks(suite::Suite& suite) {
   suite::Axis faults{"faults", {}};
   for (const auto& [name, plans] : faulty_plans()) faults.values.push_back(name);
   suite.add({.id = "bucketing.planned.findings_in_numbers",
-             .verifies = {"BUCKET-224@3397"},
+             .verifies = {"BUCKET-224@0adc"},
              .axes = {faults, suite::worlds({1, 3})},
              .body = findings_in_numbers});
   suite.add({.id = "bucketing.planned.differences_in_numbers",
-             .verifies = {"BUCKET-224@3397"},
+             .verifies = {"BUCKET-224@0adc"},
              .axes = {suite::worlds({3})},
              .body = differences_in_numbers});
+  suite.add({.id = "bucketing.reducer.vain_in_numbers",
+             .verifies = {"BUCKET-224@0adc"},
+             .axes = {{"because", {"time", "peer"}}, suite::worlds({1, 3})},
+             .body = vain_in_numbers});
   suite.add({.id = "bucketing.planned.differences_in_groups",
              .verifies = {"BUCKET-066@f421"},
              .axes = {{"differs", {"nothing", "shared"}}, suite::worlds({2, 3})},

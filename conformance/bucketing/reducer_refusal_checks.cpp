@@ -758,9 +758,9 @@ void add_reducer_refusal_checks(suite::Suite& suite) {
                .body = body});
   };
   add("made_of", "BUCKET-216@a809", {{"of", {"options", "gradients", "plans"}}}, made_of);
-  add("made_of_in_numbers", "BUCKET-224@3397", {{"of", {"options", "gradients", "plans"}}}, made_of_in_numbers);
-  add("rows_in_numbers", "BUCKET-224@3397", {}, rows_in_numbers);
-  add("late_in_numbers", "BUCKET-224@3397", {{"missing", {"1", "8", "9", "11"}}}, late_in_numbers);
+  add("made_of_in_numbers", "BUCKET-224@0adc", {{"of", {"options", "gradients", "plans"}}}, made_of_in_numbers);
+  add("rows_in_numbers", "BUCKET-224@0adc", {}, rows_in_numbers);
+  add("late_in_numbers", "BUCKET-224@0adc", {{"missing", {"1", "8", "9", "11"}}}, late_in_numbers);
   suite.add({.id = "bucketing.reducer.spare_parts",
              .verifies = {"BUCKET-058@3c6e", "BUCKET-107@ac9b"},
              .axes = {suite::worlds({1, 3})},

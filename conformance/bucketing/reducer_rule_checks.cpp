@@ -386,6 +386,20 @@ void hook(Context& context) {
   EXPECT_EQ(finished, all) << "BUCKET-105: and was finished";
 }
 
+// Each is over before the next one starts, and none starts before the pass is over.
+void without_overlap(Context& context) {
+  RecordingCommunicator world(context.world().duplicate());
+  const std::vector<bucketing::Gradient> gradients(3, {.elements = 4});
+  std::vector<std::size_t> told;  // of a bucket, after so many reductions were started
+  Reducer reducer({&world}, gradients, bucketing::plan_unfused(gradients),
+                  {.overlap = false, .reduced = [&](int) { told.push_back(started(world).size()); }});
+  reducer.begin();
+  for (const int gradient : {0, 1, 2}) reducer.ready(gradient);
+  EXPECT_TRUE(started(world).empty()) << "BUCKET-225: reductions before the pass is over";
+  (void)reducer.finish();
+  EXPECT_THAT(told, testing::ElementsAre(1, 2, 3)) << "BUCKET-225: reductions until each is over";
+}
+
 // Of a 16-bit type: the relative error of rounding, and the distance between its smallest numbers.
 Nearness nearness_of_wire(DType wire) {
   return wire == DType::f16 ? Nearness{.unit = 0x1p-11, .least = 0x1p-24} : Nearness{.unit = 0x1p-8, .least = 0x1p-126};
@@ -554,6 +568,7 @@ void add_reducer_rule_checks(suite::Suite& suite) {
       says_what_it_starts, {1, 2, 3});
   add("absent_in_groups", "BUCKET-054@a2d4", {}, absent_in_groups, {1, 2, 3});
   add("overlaps", "BUCKET-059@f557", {limit}, overlaps);
+  add("without_overlap", "BUCKET-225@5000", {}, without_overlap);
   add("starts_when_written", "BUCKET-060@e63f", {limit}, starts_when_written);
   add("buffers", "BUCKET-061@4d6a", {{"passes", {"1", "3"}}}, buffers);
   add("initial_values", "BUCKET-086@d3ee", {{"given", {"before", "after"}}}, initial_values);
