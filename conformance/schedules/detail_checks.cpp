@@ -801,6 +801,10 @@ void waits_in_vain(Context& context) {
               : std::vector<std::string>{"rank", "1", "position", "1F0", "1RECV_F0", "0"};
     const std::string said = refusal<comm::TimeoutError>(run);
     EXPECT_EQ(missing_words(said, names), "") << "SCHED-126: " << said;
+    // This rank, the position, and the other rank.
+    EXPECT_EQ(missing_numbers(said, sends ? std::vector<std::int64_t>{0, 1, 1} : std::vector<std::int64_t>{1, 1, 0}),
+              "")
+        << "SCHED-126";
     EXPECT_NE(said.find(sends ? "0SEND_F0 to rank 1" : "1RECV_F0 from rank 0"), std::string::npos)
         << "SCHED-126: " << said;
   } else {

@@ -29,7 +29,7 @@ double random_part(std::uint64_t seed, const Action& action) {
   std::seed_seq mixed{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
                       static_cast<std::uint32_t>(action.stage), static_cast<std::uint32_t>(action.micro_batch),
                       static_cast<std::uint32_t>(action.kind)};
-  std::uint32_t word = 0;
+  std::uint32_t word{};
   mixed.generate(&word, &word + 1);
   return word * 0x1p-32;
 }
