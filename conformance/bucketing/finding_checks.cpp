@@ -135,6 +135,9 @@ std::vector<Faulty> misplaced() {
   add(12, {{5, 0}, {9, 5}, {0, 12}}, {{PlanFault::outside, 1, 2, {2, 9, 5, 1, 12}}});
   add(12, {{5, 0}, {9, 13}}, {{PlanFault::outside, 1, 2, {2, 9, 13, 1, 12}}});
   add(12, {{5, -3}, {7, 5}}, {{PlanFault::outside, 1, 1, {1, 5, -3, 1, 12}}});
+  add(12, {{8, -3}, {7, 5}},
+      {{PlanFault::alignment, 1, 1, {1, -3, 1, 5}}, {PlanFault::outside, 1, 1, {1, 8, -3, 1, 12}}})
+      .rules.member_alignment = 5;
   add(14, {{5, 0}, {7, 7}}, {{PlanFault::gap, 1, 2, {5, 7, 1}}});
   add(17, {{5, 0}, {7, 5}}, {{PlanFault::gap, 1, -1, {12, 17, 1}}});
   add(12, {{12, 0}, {0, 5}}, {});  // nothing lies in another one
@@ -157,7 +160,7 @@ std::vector<Faulty> mixed() {
     list.back().plan.buckets[1].group = 4;
     list.back().expect(PlanFault::mixed, 1, 2, std::move(numbers));
   };
-  change({1, 4, 2, 4}, [](Gradient& one) { one.dtype = DType::f64; });
+  for (const DType dtype : {DType::f16, DType::f64}) change({1, 4, 2, 4}, [=](Gradient& one) { one.dtype = dtype; });
   change({1, 4, 2, 2, 4}, [](Gradient& one) { one.components_per_element = 2; });
   change({1, 4, 2, 2, 4}, [](Gradient& one) { one.dtype = DType::bf16, one.components_per_element = 2; });
   change({1, 4, 2, 3, 4}, [](Gradient& one) { one.device = {comm::Device::Kind::cuda, 3}; });
@@ -220,6 +223,8 @@ std::vector<Faulty> against_caps() {
   constexpr Closing below = Closing::before_exceeding;
   return {capped_with_gap(),
           capped_with_empty(),
+          capped({{5}, {2}, {1}}, {.limits = {0}}, {}),
+          capped({{5, 2}}, {.limits = {0}}, {{PlanFault::cap, 1, -1, {1, 0, 20}}}),
           capped({{5, 6}, {2}}, {.limits = {20}}, {{PlanFault::cap, 1, -1, {1, 20, 20}}}),
           capped({{7, 6}, {2}}, {.limits = {20}}, {{PlanFault::cap, 1, -1, {1, 20, 28}}}),
           capped({{3}, {9}, {2}}, {.limits = {20}}, {{PlanFault::cap, 1, -1, {1, 12, 20}}}),

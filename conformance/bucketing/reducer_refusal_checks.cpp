@@ -334,7 +334,8 @@ std::vector<Worded> gradients_in_numbers() {
   const auto of_second = [](const std::function<void(Gradient&)>& change) {
     return [=](MadeOf& made) { made.plan = {}, change(made.gradients[1]); };
   };
-  return {{of_second([](Gradient& one) { one.elements = -5; }), {1, -5}},
+  return {{[](MadeOf& made) { made.plan = {}, made.gradients[0].elements = -5; }, {0, -5}},
+          {of_second([](Gradient& one) { one.elements = -5; }), {1, -5}},
           {of_second([](Gradient& one) { one.components_per_element = 3; }), {1, 3}},
           {of_second([](Gradient& one) { one.components_per_element = 0; }), {1, 0}},
           {of_second([](Gradient& one) { one.group = 4; }), {1, 4, 1}},
@@ -394,11 +395,9 @@ void rows_in_numbers(Context& context) {
     std::vector<float> values;
     std::vector<std::int64_t> numbers;
   };
-  const std::vector<Rows> list{{{0, 1}, std::vector<float>(7), {7, 2}},
-                               {{}, std::vector<float>(3), {3, 0}},
-                               {{0}, std::vector<float>(4), {4, 6}},
-                               {{1, 2}, std::vector<float>(6), {2, 0, 1}},
-                               {{-5}, std::vector<float>(2), {-5, 0, 2}}};
+  const std::vector<Rows> list{{{0, 1}, std::vector<float>(7), {7, 2}},   {{}, std::vector<float>(3), {3, 0}},
+                               {{0}, std::vector<float>(4), {4, 6}},      {{1, 2}, std::vector<float>(6), {2, 0, 1}},
+                               {{-5}, std::vector<float>(2), {-5, 0, 2}}, {{0, 7}, std::vector<float>(6), {7, 0, 1}}};
   const auto own = context.world().create_group(std::vector{context.rank()});
   const std::vector<Gradient> gradients{{.elements = 5}, {.elements = 6, .sparse = true}};
   Reducer reducer({own.get()}, gradients, bucketing::plan_unfused(gradients));
@@ -429,6 +428,7 @@ void spare_parts(Context& context) {
     }
     const bucketing::Outcome outcome = reducer.finish();
     EXPECT_EQ(outcome.produced, (std::vector<bool>{true, false, true})) << "BUCKET-107: step " << step;
+    EXPECT_EQ(outcome.copied_in, 0) << "BUCKET-058: bytes of gradients that are made in their buckets";
     std::vector<std::int64_t> elements;
     std::vector<int> ready;
     for (const bucketing::Launch& launch : outcome.launches) {

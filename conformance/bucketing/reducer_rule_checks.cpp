@@ -261,6 +261,20 @@ void division(Context& context) {
   judge_training(context, training, trained, {}, "BUCKET-062");
 }
 
+// Numbers whose sum is none are divided first.
+void divided_before(Context& context) {
+  const std::vector<bucketing::Gradient> gradients{{.elements = 3}};
+  Reducer reducer({&context.world()}, gradients, bucketing::plan_unfused(gradients),
+                  {.split = bucketing::Split{.before = context.size(), .after = 1}});
+  constexpr float large = 3e38F;
+  auto* const values = static_cast<float*>(reducer.view(0).data);
+  reducer.begin();
+  std::fill_n(values, 3, large);
+  reducer.ready(0);
+  (void)reducer.finish();
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(values[i] / large, 1, 1e-6) << "BUCKET-062: the mean of large numbers";
+}
+
 void sum(Context& context) {
   ReducerTraining training{.sizes = sizes_of_model("mlp")};
   training.options.average = context.parameters().text("result") == "average";
@@ -568,6 +582,7 @@ void add_reducer_rule_checks(suite::Suite& suite) {
       says_what_it_starts, {1, 2, 3});
   add("absent_in_groups", "BUCKET-054@a2d4", {}, absent_in_groups, {1, 2, 3});
   add("overlaps", "BUCKET-059@f557", {limit}, overlaps);
+  add("divided_before", "BUCKET-062@8ddc", {}, divided_before);
   add("without_overlap", "BUCKET-225@5000", {}, without_overlap);
   add("starts_when_written", "BUCKET-060@e63f", {limit}, starts_when_written);
   add("buffers", "BUCKET-061@4d6a", {{"passes", {"1", "3"}}}, buffers);

@@ -123,7 +123,6 @@ Buffer buffer_of(std::vector<float>& values) { return Buffer::of(values); }
 
 // What remains of numbers that are written as that type.
 void round_to(comm::DType dtype, std::vector<float>& values) {
-  if (dtype == comm::DType::f32) return;
   std::vector<std::byte> memory(values.size() * comm::size_of(dtype));
   const Buffer rounded{memory.data(), std::ssize(values), dtype};
   copy_divided(buffer_of(values), rounded, 1);
