@@ -723,6 +723,28 @@ void gives_back_when_sent(Context& context) {
   context.world().barrier();
 }
 
+// No piece has more bytes than a call may, but an element at least; together they are the tensors, in order.
+void pieces(Context&) {
+  std::vector<double> wide(27);
+  std::vector<std::uint8_t> narrow(130), none;
+  const std::vector<comm::Buffer> tensors{
+      comm::Buffer::of(wide), {none.data(), 0, DType::u8}, {narrow.data(), 130, DType::u8}};
+  for (const std::int64_t most : {1, 8, 63, 64, 65, 216, 1000}) {
+    std::vector<std::pair<const void*, std::int64_t>> expected, found;
+    for (const comm::Buffer& tensor : tensors) {
+      const auto size = static_cast<std::int64_t>(comm::size_of(tensor.dtype));
+      const std::int64_t each = std::max<std::int64_t>(1, most / size);
+      if (tensor.count == 0) expected.emplace_back(tensor.data, 0);
+      for (std::int64_t at = 0; at < tensor.count; at += each)
+        expected.emplace_back(static_cast<const std::byte*>(tensor.data) + at * size,
+                              std::min(each, tensor.count - at));
+    }
+    for (const comm::Buffer& piece : schedules::pieces_of(tensors, most)) found.emplace_back(piece.data, piece.count);
+    EXPECT_EQ(found, expected) << "SCHED-057: pieces of " << most << " bytes";
+  }
+  EXPECT_EQ(schedules::pieces_of(tensors, std::nullopt).size(), 3U) << "SCHED-057: whole tensors";
+}
+
 void executor_refuses(Context& context) {
   const std::string& fault = context.parameters().text("fault");
   const auto world = context.world().duplicate();
@@ -905,6 +927,7 @@ void add_detail_checks(suite::Suite& suite) {
   add("descriptions_exchanged", {"SCHED-128@812d", "SCHED-055@8a38", "SCHED-056@7e91"}, {}, descriptions_exchanged);
   add("calls_in_order", {"SCHED-133@c788"}, {{"around", {"yes", "no"}}}, calls_in_order, 2);
   add("tags", {"SCHED-050@793c"}, {}, tags);
+  add("pieces", {"SCHED-057@d693"}, {}, pieces);
   add("executor_refuses", {"SCHED-125@5294"},
       {{"fault",
         {"nothing", "group", "pieces", "ranks", "tags", "places", "place", "stages", "micro_batches", "forward",

@@ -129,7 +129,7 @@ constexpr std::size_t kMostBalancingSteps = std::size_t{1} << 33;
 std::vector<Split> best_splits(const std::vector<double>& sums, std::size_t parts) {
   const std::size_t items = sums.size() - 1;
   std::vector<Split> table(sums.size() * (parts + 1));
-  table[0] = {.heaviest = 0, .lightest = kUnbounded, .cost = 0};
+  table[0].heaviest = 0;
   for (std::size_t i = 1; i <= items; ++i)
     for (std::size_t j = 1; j <= std::min(i, parts); ++j)
       for (std::size_t k = 0; k < i; ++k) {
