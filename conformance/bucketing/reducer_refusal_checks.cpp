@@ -137,6 +137,7 @@ std::map<std::string, Choices> cases_of_options() {
        {"invalid",
         {[](MadeOf& made) { made.options.split = {1, made.ranks() + 1}; },
          [](MadeOf& made) { made.options.split = {made.ranks() + 1, 1}; },
+         [](MadeOf& made) { made.options.split = {1, made.ranks() - 1}; },
          [](MadeOf& made) { made.options.split = {-1, -made.ranks()}; }, split(0, 0), with(whole, present),
          [](MadeOf& made) {
            const auto alone = made.world->create_group(std::vector{made.world->rank()});
@@ -359,6 +360,7 @@ std::vector<Worded> plans_in_numbers(int ranks) {
       {bucket([](auto& one) { one.dtype = DType::f16; }), {0}},
       {bucket([](auto& one) { one.dtype = DType::f64; }), {0}},
       {member(7, 12), {7, 2}},
+      {member(2, 12), {2, 2}},
       {member(0, 12), {0}},
       {member(1, 11), {1, 24, 11, 36, 12}},
       {member(1, 13), {1, 24, 13, 36, 12}},

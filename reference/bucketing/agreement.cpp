@@ -161,12 +161,10 @@ PlanDisagreement first_difference(const std::vector<Lines>& ranks) {
   for (const Lines& lines : ranks)
     for (const Line& line : lines)
       if (line.is_gradient && !sayings.is_everywhere(line)) return {line.subject, sayings.opinions(line)};
-  for (const bool is_gradient : {true, false})
-    for (const Lines& lines : ranks)
-      for (const Line& line : lines)
-        if (line.is_gradient == is_gradient)
-          if (std::vector<Opinion> opinions = sayings.opinions(line); opinions.size() > 1)
-            return {line.subject, std::move(opinions)};
+  for (const Lines& lines : ranks)  // in which gradients, now the same ones, are before buckets
+    for (const Line& line : lines)
+      if (std::vector<Opinion> opinions = sayings.opinions(line); opinions.size() > 1)
+        return {line.subject, std::move(opinions)};
   return {"nothing that has a name", {}};  // as where two texts have one hash: a gradient's number is in its line
 }
 
