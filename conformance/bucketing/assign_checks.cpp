@@ -262,6 +262,9 @@ void ask(Context& context, const char* op, const json& args, const json& expecte
 // What a recorded question has in it.
 std::string kind_of(const json& one) {
   if (one.contains("error")) return "refused";
+  const json devices = one.value("device", json::array());
+  const auto is_cuda = [](const json& name) { return name.get<std::string>().starts_with("cuda"); };
+  if (std::ranges::any_of(devices, is_cuda)) return "devices";
   if (!one.value("tensor_indices", json::array()).empty()) return "ordered";
   const json flags = one.value("expect_sparse_gradient", json::array());
   if (std::ranges::find(flags, json(true)) != flags.end()) return "sparse";
@@ -469,7 +472,7 @@ void add_assign_checks(suite::Suite& suite) {
       {{kAssign, "dtype", {}, "fault", of_each(faults_of(bad_assignments(), {kAssign}), one_type, {})},
        {kAssign, "device", here}});
   add("torch_recorded", "BUCKET-010@aee5", {kAssign},
-      {"gradients", {"one_type", "limits", "types", "sparse", "ordered", "refused"}}, torch_recorded,
+      {"gradients", {"one_type", "limits", "types", "sparse", "ordered", "devices", "refused"}}, torch_recorded,
       {{kAssign,
         "dtype",
         {},
@@ -479,6 +482,7 @@ void add_assign_checks(suite::Suite& suite) {
          {"types", every_type},
          {"sparse", any_type},
          {"ordered", every_type},
+         {"devices", every_type},
          {"refused", one_type}}},
        {kAssign,
         "device",
@@ -489,6 +493,7 @@ void add_assign_checks(suite::Suite& suite) {
          {"types", {"cpu", "meta"}},
          {"sparse", here},
          {"ordered", {"cpu", "meta"}},
+         {"devices", {"cpu", "meta", "cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:7"}},
          {"refused", here}}}},
       "torch");
   add("torch_properties", "BUCKET-010@aee5", {kAssign}, drawn, torch_properties, of_drawn, "torch");

@@ -312,6 +312,39 @@ void low_rank(Context& context) {
   expect_same_bits(context, {used}, "BUCKET-203");
 }
 
+// Products are written in the gradients' type: with all directions they are the mean, within its roundings, and what is
+// left over is the difference from what was written, of each rank.
+void types_of_products(Context& context) {
+  const comm::DType dtype = context.parameters().dtype();
+  constexpr std::int64_t rows = 12, columns = 18;
+  const std::vector<bucketing::Gradient> gradients{{.elements = rows * columns, .dtype = dtype}};
+  const PowerSgd sgd({{rows, columns}}, {.rank = rows, .start = 0, .least_rate = 0});
+  Reducer reducer({&context.world()}, gradients, bucketing::plan_unfused(gradients), {.hook = sgd.hook()});
+  std::vector<std::vector<float>> made(static_cast<std::size_t>(context.size()),
+                                       std::vector<float>(static_cast<std::size_t>(rows * columns)));
+  Matrix mean(made.front().size());
+  for (int rank = 0; rank < context.size(); ++rank)
+    for (std::size_t at = 0; at < mean.size(); ++at) {
+      // Of few bits, which every type has.
+      made[static_cast<std::size_t>(rank)][at] = static_cast<float>(std::round(64 * number(3, rank, 0, at)) / 64);
+      mean[at] += static_cast<double>(made[static_cast<std::size_t>(rank)][at]) / context.size();
+    }
+  const std::vector<float>& own = made[static_cast<std::size_t>(context.rank())];
+  std::vector<float> used(own.size());
+  reducer.begin();
+  bucketing::copy_divided(comm::ConstBuffer::of(own), reducer.view(0), 1);
+  reducer.ready(0);
+  (void)reducer.finish();
+  bucketing::copy_divided(reducer.view(0), comm::Buffer::of(used), 1);
+  const double unit = dtype == comm::DType::f32 ? 1e-5 : dtype == comm::DType::f16 ? 0x1p-10 : 0x1p-7;
+  const std::span<const float> error = sgd.error(0);
+  ASSERT_EQ(error.size(), own.size()) << "BUCKET-204: what is left over";
+  for (std::size_t at = 0; at < mean.size(); ++at) {
+    ASSERT_LE(std::abs(static_cast<double>(used[at]) - mean[at]), unit) << "BUCKET-203: number " << at;
+    ASSERT_EQ(error[at], own[at] - used[at]) << "BUCKET-204: what is left over of number " << at;
+  }
+}
+
 struct Factorised {
   std::vector<MatrixShape> shapes;
   int rank = 2;
@@ -570,6 +603,10 @@ void add_compression_checks(suite::Suite& suite) {
       not_finite);
   add("low_rank", "BUCKET-203@d62e", {{"rank", {"1", "2", "4"}}, {"of", {"1", "2"}}}, low_rank, {1, 2, 3, 4},
       [](const suite::Parameters& parameters) { return parameters.number("of") <= parameters.number("rank"); });
+  suite.add({.id = "bucketing.compression.types_of_products",
+             .verifies = {"BUCKET-203@d62e", "BUCKET-204@54fb"},
+             .axes = {{"dtype", {"f16", "bf16", "f32"}}, suite::worlds({1, 2, 3})},
+             .body = types_of_products});
   add("feedback", "BUCKET-204@54fb", {{"feedback", {"on", "off"}}, {"limit", {"each", "flat"}}}, feedback);
   add("orthonormal", "BUCKET-204@54fb", {{"epsilon", {"0", "2"}}}, orthonormal, {1, 3});
   add("warm_start", "BUCKET-205@7d27", {{"directions", {"two", "five"}}}, warm_start);

@@ -187,6 +187,13 @@ void some_in_order(Context&) {
   }
   EXPECT_THAT(members, ElementsAre(ElementsAre(3), ElementsAre(1, 0), ElementsAre(2))) << "BUCKET-009: the buckets";
   EXPECT_TRUE(bucketing::buckets_in_order(gradients, {}, limits).buckets.empty()) << "BUCKET-009: of no gradients";
+  // Those that are delayed have the last limit alone.
+  const std::vector<bucketing::Gradient> six(6, {.elements = 2});
+  const bucketing::Plan late = bucketing::buckets_in_order(six, std::vector{5, 0}, limits, std::vector{2, 4, 3, 1});
+  std::vector<std::pair<int, std::int64_t>> sizes;
+  for (const auto& bucket : late.buckets) sizes.emplace_back(bucket.members, bucket.limit_bytes);
+  EXPECT_THAT(sizes, ElementsAre(std::pair(1, 8), std::pair(1, 16), std::pair(2, 16), std::pair(2, 16)))
+      << "BUCKET-009: members and limits of buckets, of which the last two are delayed";
 }
 
 // What is wrong with a gradient, first or last of all: no rule plans it.
@@ -222,6 +229,13 @@ void bad_gradients(Context& context) {
     EXPECT_EQ(said([&] { return bucketing::plan_unfused(gradients, order); }), expected) << where;
     EXPECT_EQ(said([&] { return bucketing::plan_as_colossalai(gradients); }), expected) << where;
     EXPECT_EQ(said([&] { return bucketing::plan_as_megatron(gradients, {}); }), expected) << where;
+    const std::vector<std::string> names{"a", "b", "c"};
+    const json torch{{"rebuilt_per_bucket_param_indices", "2, 1, 0"}},
+        paddle = json::array({{{"gradients", names}}}),
+        megatron{{"param_index", {{4, 6, 0}, {2, 4, 0}, {0, 2, 0}}}, {"bucket_indices", {{0, 6}}}};
+    EXPECT_EQ(said([&] { return bucketing::plan_of_ddp_logging(torch, gradients); }), expected) << where;
+    EXPECT_EQ(said([&] { return bucketing::plan_of_megatron_layout(megatron, gradients); }), expected) << where;
+    EXPECT_EQ(said([&] { return bucketing::plan_of_paddle_groups(paddle, names, gradients); }), expected) << where;
     for (const int iteration : {0, 1})
       EXPECT_EQ(said([&] { return bucketing::ddp_plan({}, gradients, iteration, order); }), expected) << where;
     EXPECT_EQ(said([&] { return bucketing::ddp_plan({}, gradients, -1, order); }), "invalid") << where;
@@ -236,6 +250,10 @@ void ready_in_time(Context&) {
       << "BUCKET-221: in an order";
   EXPECT_THAT(bucketing::ready_evenly(std::vector<bucketing::Gradient>(2), 16), ElementsAre(16, 16))
       << "BUCKET-221: gradients without elements";
+  EXPECT_THAT(bucketing::ready_evenly(
+                  std::vector<bucketing::Gradient>{{.elements = 1, .dtype = DType::u8}, {.elements = 0}}, 16),
+              ElementsAre(16, 0))
+      << "BUCKET-221: one byte in all";
   for (const auto& order : {std::vector{0}, std::vector{0, 1, 2, 2}, std::vector{0, 1, 2, 4}})
     EXPECT_NE(refusal<InvalidArgument>([&] { (void)bucketing::ready_evenly(gradients, 1, order); }), kNotRefused)
         << "BUCKET-221: an order of other gradients";
@@ -326,6 +344,21 @@ void own_form(Context&) {
   };
   reads_form({{{"buckets", {bucket(1, 6), bucket(0, 4)}}}}, true, "BUCKET-219");
 }
+// An error begins with the field that is wrong.
+void fields_first(Context&) {
+  const std::vector<std::pair<json, const char*>> spoilt{
+      {{{"schema", 2}, {"buckets", json::array()}}, "plan.schema"},
+      {{{"buckets", json::array({{{"dtype", "f32"}, {"elements", 4}, {"members", json::array({json::array({1})})}}})}},
+       "plan.buckets[0].members[0]"}};
+  for (const auto& [plan, field] : spoilt)
+    EXPECT_THAT(refusal<InvalidArgument>([&plan = plan] { (void)bucketing::plan_of_json(plan); }),
+                testing::StartsWith(field))
+        << "BUCKET-036: " << plan.dump();
+  for (const char* field : {"member_alignment", "bucket_alignment"})
+    EXPECT_THAT(refusal<InvalidArgument>([&] { (void)bucketing::alignment_of_json({{field, 0}}); }),
+                testing::StartsWith(std::string("plan.") + field))
+        << "BUCKET-036";
+}
 void torch_form(Context&) {
   const json rebuilt{{"rebuilt_per_bucket_param_indices", "1, 0"}};
   json sizes = rebuilt, count = rebuilt;
@@ -372,6 +405,7 @@ void add_plan_library_checks(suite::Suite& suite) {
   add("tables", "BUCKET-219@a1a3", {}, tables);
   add("spoilt_tables", "BUCKET-036@8f19", {}, spoilt_tables);
   add("own_form", "BUCKET-219@a1a3", {}, own_form);
+  add("fields_first", "BUCKET-036@8f19", {}, fields_first);
   add("torch_form", "BUCKET-031@46eb", {}, torch_form);
   add("megatron_form", "BUCKET-032@4a65", {}, megatron_form);
   add("paddle_form", "BUCKET-033@8caf", {}, paddle_form);

@@ -20,6 +20,8 @@ void add_sparse_checks(suite::Suite& suite);
 void add_reducer_refusal_checks(suite::Suite& suite);
 /// Plans of a reducer's gradients, and tables of them, that no adapter is asked for.
 void add_plan_library_checks(suite::Suite& suite);
+/// What is found about plans and ranks, in numbers: BUCKET-224.
+void add_finding_checks(suite::Suite& suite);
 /// Which size of buckets is chosen by trying: BUCKET-218.
 void add_tuning_checks(suite::Suite& suite);
 /// A model in buckets: BUCKET-070.

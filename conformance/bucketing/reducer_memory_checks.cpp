@@ -96,6 +96,26 @@ void shared_memory(Context& context) {
         << "BUCKET-100";
 }
 
+// In the next step gradients may have each other's memory, and then both the same.
+void memory_exchanged(Context& context) {
+  const auto own = context.world().create_group(std::vector{context.rank()});
+  const std::vector<bucketing::Gradient> gradients(3, {.elements = 4});
+  Reducer reducer({own.get()}, gradients, bucketing::plan_unfused(gradients), {.memory = GradientMemory::copies});
+  std::vector<float> first(4), second(4), third(4);
+  const auto step = [&](std::vector<float>& a, std::vector<float>& b, std::vector<float>& c) {
+    return refusal<InvalidArgument>([&] {
+      reducer.begin();
+      int gradient = 0;
+      for (std::vector<float>* memory : {&a, &b, &c}) reducer.ready(gradient++, comm::Buffer::of(*memory));
+      (void)reducer.finish();
+      reducer.clear();
+    });
+  };
+  EXPECT_EQ(step(first, second, third), kNotRefused) << "BUCKET-100: each in its own";
+  EXPECT_EQ(step(second, first, third), kNotRefused) << "BUCKET-100: exchanged";
+  EXPECT_NE(step(third, third, first), kNotRefused) << "BUCKET-100: two in one that was another's";
+}
+
 // ---- before a reduction ----
 
 void finite(Context& context) {
@@ -378,6 +398,7 @@ void add_reducer_memory_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
+  add("memory_exchanged", "BUCKET-100@4595", {}, {1, 3}, memory_exchanged);
   add("shared_memory", "BUCKET-100@4595", {{"shared", {"none", "none_before", "all", "begin", "end"}}}, {1, 3},
       shared_memory);
   add("in_place", "BUCKET-101@16b7", {{"limit", {"each", "buckets", "flat"}}, {"lacking", {"nothing", "in_turn"}}},

@@ -13,6 +13,7 @@
 
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/support/refusal.hpp"
+#include "conformance/support/words.hpp"
 #include "reference/bucketing/compression.hpp"
 #include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer.hpp"
@@ -136,6 +137,7 @@ std::map<std::string, Choices> cases_of_options() {
        {"invalid",
         {[](MadeOf& made) { made.options.split = {1, made.ranks() + 1}; },
          [](MadeOf& made) { made.options.split = {made.ranks() + 1, 1}; },
+         [](MadeOf& made) { made.options.split = {1, made.ranks() - 1}; },
          [](MadeOf& made) { made.options.split = {-1, -made.ranks()}; }, split(0, 0), with(whole, present),
          [](MadeOf& made) {
            const auto alone = made.world->create_group(std::vector{made.world->rank()});
@@ -303,6 +305,170 @@ void made_of(Context& context) {
   }
 }
 
+// ---- what errors say, in numbers ----
+
+std::string words_of_error(const std::function<void()>& part) {
+  try {
+    part();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return kNotRefused;
+}
+
+struct Worded {
+  Change change;
+  std::vector<std::int64_t> numbers;  // after the rank's
+};
+
+std::vector<Worded> options_in_numbers(int ranks) {
+  return {{[](MadeOf& made) { made.options.names = {"a"}; }, {1, 2}},
+          {[=](MadeOf& made) { made.options.split = {3, ranks + 5}; }, {3, ranks + 5, ranks}},
+          {[](MadeOf& made) { made.options.divisors = {7, 8, 9}; }, {3, 1}},
+          {[](MadeOf& made) { made.options.divisors = {-4}; }, {-4}},
+          {[](MadeOf& made) { made.options.wire = DType::bf16, made.options.wire_buffers = -3; }, {-3}},
+          {[](MadeOf& made) { made.shard(), made.options.inter_instance.assign(2, made.world); }, {2, 1}}};
+}
+
+// Of gradients in no bucket, where the plan says nothing about them.
+std::vector<Worded> gradients_in_numbers() {
+  const auto of_second = [](const std::function<void(Gradient&)>& change) {
+    return [=](MadeOf& made) { made.plan = {}, change(made.gradients[1]); };
+  };
+  return {{[](MadeOf& made) { made.plan = {}, made.gradients[0].elements = -5; }, {0, -5}},
+          {of_second([](Gradient& one) { one.elements = -5; }), {1, -5}},
+          {of_second([](Gradient& one) { one.components_per_element = 3; }), {1, 3}},
+          {of_second([](Gradient& one) { one.components_per_element = 0; }), {1, 0}},
+          {of_second([](Gradient& one) { one.group = 4; }), {1, 4, 1}},
+          {of_second([](Gradient& one) { one.sparse = true, one.dtype = DType::f16; }), {1}},
+          {of_second([](Gradient& one) { one.sparse = true, one.dtype = DType::bf16; }), {1}},
+          {of_second([](Gradient& one) { one.sparse = true, one.dtype = DType::i32; }), {1}},
+          {of_second([](Gradient& one) { one.device = {comm::Device::Kind::emulated, 3}; }), {1, 3}}};
+}
+
+std::vector<Worded> plans_in_numbers(int ranks) {
+  const auto bucket = [](const std::function<void(bucketing::Bucket&)>& change) {
+    return [=](MadeOf& made) { change(made.plan.buckets[0]); };
+  };
+  const auto member = [](int gradient, std::int64_t begin) {
+    return [=](MadeOf& made) { made.plan.members[1] = {gradient, begin}; };
+  };
+  std::vector<Worded> list{
+      {bucket([](auto& one) { one.elements = -6; }), {-6, 1}},
+      {bucket([](auto& one) { one.group = 3; }), {3, 1}},
+      {bucket([](auto& one) { one.device = {comm::Device::Kind::cuda, 4}; }), {0, 4}},
+      {bucket([](auto& one) { one.dtype = DType::f16; }), {0}},
+      {bucket([](auto& one) { one.dtype = DType::f64; }), {0}},
+      {member(7, 12), {7, 2}},
+      {member(2, 12), {2, 2}},
+      {member(0, 12), {0}},
+      {member(1, 11), {1, 24, 11, 36, 12}},
+      {member(1, 13), {1, 24, 13, 36, 12}},
+      {[](MadeOf& made) { made.gradients[1].components_per_element = 2; }, {1, 2}},
+      {[](MadeOf& made) { made.gradients[1].sparse = true; }, {1, 1}},
+      {[](MadeOf& made) { made.groups.push_back(made.world), made.gradients[1].group = 1; }, {1, 1, 0}},
+      {[](MadeOf& made) { made.groups.push_back(made.world), made.plan.buckets[0].group = 1; }, {0, 0, 1}}};
+  if (ranks > 1)
+    list.push_back(
+        {[=](MadeOf& made) { made.shard(), made.plan.buckets[0].elements = 36 * ranks + 1; }, {36 * ranks + 1, ranks}});
+  return list;
+}
+
+void made_of_in_numbers(Context& context) {
+  const std::string& of = context.parameters().text("of");
+  const std::vector<Worded> list = of == "options"     ? options_in_numbers(context.size())
+                                   : of == "gradients" ? gradients_in_numbers()
+                                                       : plans_in_numbers(context.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    MadeOf made{.world = &context.world()};
+    list[i].change(made);
+    std::vector<std::int64_t> expected{context.rank()};
+    expected.insert(expected.end(), list[i].numbers.begin(), list[i].numbers.end());
+    const std::string said =
+        words_of_error([&] { const Reducer reducer(made.groups, made.gradients, made.plan, made.options); });
+    EXPECT_EQ(missing_numbers(said, expected), "") << "BUCKET-224: choice " << i;
+  }
+}
+
+// Rows of a gradient of 6 numbers.
+void rows_in_numbers(Context& context) {
+  struct Rows {
+    std::vector<std::int64_t> indices;
+    std::vector<float> values;
+    std::vector<std::int64_t> numbers;
+  };
+  const std::vector<Rows> list{{{0, 1}, std::vector<float>(7), {7, 2}},   {{}, std::vector<float>(3), {3, 0}},
+                               {{0}, std::vector<float>(4), {4, 6}},      {{1, 2}, std::vector<float>(6), {2, 0, 1}},
+                               {{-5}, std::vector<float>(2), {-5, 0, 2}}, {{0, 7}, std::vector<float>(6), {7, 0, 1}}};
+  const auto own = context.world().create_group(std::vector{context.rank()});
+  const std::vector<Gradient> gradients{{.elements = 5}, {.elements = 6, .sparse = true}};
+  Reducer reducer({own.get()}, gradients, bucketing::plan_unfused(gradients));
+  reducer.begin();
+  for (const Rows& one : list) {
+    std::vector<std::int64_t> expected{0, 1};  // the rank of its own group, and the gradient
+    expected.insert(expected.end(), one.numbers.begin(), one.numbers.end());
+    const std::string said = words_of_error(
+        [&] { reducer.ready(1, {.indices = one.indices, .values = comm::ConstBuffer::of(one.values)}); });
+    EXPECT_EQ(missing_numbers(said, expected), "") << "BUCKET-224";
+  }
+}
+
+// A bucket for integers that no gradient has is reduced with others that are averaged; a gradient in no bucket is never
+// waited for, also where the first step said which there are.
+void spare_parts(Context& context) {
+  const std::vector<Gradient> gradients{{.elements = 3}, {.elements = 5}, {.elements = 4}};
+  const bucketing::Plan plan{.buckets = {{.elements = 3, .members = 1},
+                                         {.elements = 6, .first_member = 1, .members = 0, .dtype = DType::i32},
+                                         {.elements = 4, .first_member = 1, .members = 1}},
+                             .members = {{0, 0}, {2, 0}}};
+  Reducer reducer({&context.world()}, gradients, plan, {.unused = Unused::static_graph});
+  for (int step = 0; step < 3; ++step) {
+    reducer.begin();
+    for (const int gradient : {0, 2}) {
+      static_cast<float*>(reducer.view(gradient).data)[0] = static_cast<float>(2 * gradient + 7);
+      reducer.ready(gradient);
+    }
+    const bucketing::Outcome outcome = reducer.finish();
+    EXPECT_EQ(outcome.produced, (std::vector<bool>{true, false, true})) << "BUCKET-107: step " << step;
+    EXPECT_EQ(outcome.copied_in, 0) << "BUCKET-058: bytes of gradients that are made in their buckets";
+    std::vector<std::int64_t> elements;
+    std::vector<int> ready;
+    for (const bucketing::Launch& launch : outcome.launches) {
+      if (launch.what != bucketing::Launch::What::bucket) continue;
+      elements.push_back(launch.elements);
+      ready.push_back(launch.ready_before);
+    }
+    EXPECT_THAT(elements, testing::ElementsAre(3, 6, 4)) << "BUCKET-058: step " << step;
+    EXPECT_EQ(ready.back(), 2) << "BUCKET-107: gradients that there were before the last bucket";
+    for (const int gradient : {0, 2})
+      EXPECT_EQ(static_cast<const float*>(reducer.view(gradient).data)[0], static_cast<float>(2 * gradient + 7))
+          << "BUCKET-058: the mean of gradient " << gradient;
+    reducer.clear();
+  }
+}
+
+// Eight names are read at a glance; of more, how many there are.
+void late_in_numbers(Context& context) {
+  const auto missing = static_cast<int>(context.parameters().number("missing"));
+  const auto own = context.world().create_group(std::vector{context.rank()});
+  const std::vector<Gradient> gradients(static_cast<std::size_t>(missing + 1), {.elements = 5});
+  std::vector<std::string> names;
+  for (int i = 0; i <= missing; ++i) names.push_back(fmt::format("layer{}", i));
+  Reducer reducer({own.get()}, gradients, bucketing::plan_unfused(gradients), {.names = names});
+  reducer.begin();
+  reducer.ready(missing);
+  const std::string said = words_of_error([&] { (void)reducer.finish(); });
+  EXPECT_EQ(verdict([&] { reducer.clear(); }), kNotRefused) << "BUCKET-224: the step that failed ends";
+  names.pop_back();
+  const int listed = missing - static_cast<int>(std::ranges::count_if(
+                                   names, [&](const std::string& name) { return !has_word(said, name); }));
+  EXPECT_EQ(missing_numbers(said, {0, missing, missing + 1}), "") << "BUCKET-224";
+  EXPECT_GE(listed, std::min(missing, 8)) << "BUCKET-224: names in " << said;
+  if (listed < missing) {
+    EXPECT_EQ(missing_numbers(said, {missing, missing - listed}), "") << "BUCKET-224: others";
+  }
+}
+
 // ---- what hooks are made of ----
 
 void hooks_made_of(Context& context) {
@@ -429,7 +595,8 @@ void largest_of_type(Context& context) {
       if (dtype == DType::i32)
         EXPECT_EQ(said(at, value), kNotRefused) << "BUCKET-102: integers";
       else
-        EXPECT_THAT(said(at, value), testing::HasSubstr(fmt::format("element {}", at))) << "BUCKET-102: " << value;
+        EXPECT_EQ(missing_numbers(said(at, value), {static_cast<int>(value), static_cast<std::int64_t>(at), 100}), "")
+            << "BUCKET-102: the number, the element, and what is possible";
 }
 
 // ---- calls out of turn ----
@@ -578,6 +745,7 @@ void without_memory(Context& context) {
   alone.refuses("invalid", "another device",
                 [&](Reducer& one) { one.ready(0, {values.data(), 5, DType::f32, {comm::Device::Kind::cuda, 0}}); });
   alone.refuses(kNotRefused, "a gradient", [&](Reducer& one) { one.ready(0, Buffer::of(values)); });
+  alone.refuses(kNotRefused, "a sparse one", [&](Reducer&) { alone.say(1); });
 }
 
 }  // namespace
@@ -592,6 +760,13 @@ void add_reducer_refusal_checks(suite::Suite& suite) {
                .body = body});
   };
   add("made_of", "BUCKET-216@a809", {{"of", {"options", "gradients", "plans"}}}, made_of);
+  add("made_of_in_numbers", "BUCKET-224@0adc", {{"of", {"options", "gradients", "plans"}}}, made_of_in_numbers);
+  add("rows_in_numbers", "BUCKET-224@0adc", {}, rows_in_numbers);
+  add("late_in_numbers", "BUCKET-224@0adc", {{"missing", {"1", "8", "9", "11"}}}, late_in_numbers);
+  suite.add({.id = "bucketing.reducer.spare_parts",
+             .verifies = {"BUCKET-058@3c6e", "BUCKET-107@ac9b"},
+             .axes = {suite::worlds({1, 3})},
+             .body = spare_parts});
   add("hooks_made_of", "BUCKET-216@a809", {{"hook", {"bytes", "powersgd"}}}, hooks_made_of);
   add("hook_of_strangers", "BUCKET-217@a0df", {}, hook_of_strangers);
   add("shapes_fit", "BUCKET-216@a809", {}, shapes_fit);

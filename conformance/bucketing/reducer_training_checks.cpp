@@ -227,6 +227,7 @@ void add_reducer_checks(suite::Suite& suite) {
   add_reducer_refusal_checks(suite);
   add_tuning_checks(suite);
   add_plan_library_checks(suite);
+  add_finding_checks(suite);
   add_reducer_model_checks(suite);
 }
 

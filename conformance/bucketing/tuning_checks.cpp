@@ -2,6 +2,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,6 +14,7 @@
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/support/recording.hpp"
 #include "conformance/support/refusal.hpp"
+#include "conformance/support/words.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
@@ -76,26 +81,31 @@ void tried(Context& context) {
   const std::map<std::string, std::int64_t> limits{{"none", 0}, {"some", 800}, {"all", kNoLimit}};
   const bool per_tensor = context.parameters().text("per_tensor") == "yes";
   RecordingCommunicator world(context.world().duplicate());
-  std::vector<int> measured;  // reductions of each step that was timed; below 0: blocking ones
-  int before = 0;
-  bucketing::TuningOptions options{.limits = {800, kNoLimit},
-                                   .rounds = 4,
-                                   .seconds = 1e6,
-                                   .per_tensor = per_tensor,
-                                   .timing =
-                                       [&](comm::Communicator&, const std::function<void()>& body) {
-                                         world.calls.clear();
-                                         body();
-                                         int reductions = 0;
-                                         bool waits = false;
-                                         for (const RecordedCall& call : world.calls)
-                                           if (call.operation == comm::Operation::all_reduce)
-                                             ++reductions, waits = waits || call.waits;
-                                         measured.push_back(waits ? -reductions : reductions);
-                                         return seconds.at(fastest).at(reductions);
-                                       },
-                                   .before = [&](const bucketing::Reducer&, const std::string&,
-                                                 const std::function<void()>& step) { ++before, step(); }};
+  std::vector<int> measured;                      // reductions of each step that was timed; below 0: blocking ones
+  std::vector<std::vector<std::int64_t>> before;  // the numbers in what each candidate is called
+  std::set<std::string> called;
+  bucketing::TuningOptions options{
+      .limits = {800, kNoLimit},
+      .rounds = 4,
+      .seconds = 1e6,
+      .per_tensor = per_tensor,
+      .timing =
+          [&](comm::Communicator&, const std::function<void()>& body) {
+            world.calls.clear();
+            body();
+            int reductions = 0;
+            bool waits = false;
+            for (const RecordedCall& call : world.calls)
+              if (call.operation == comm::Operation::all_reduce) ++reductions, waits = waits || call.waits;
+            measured.push_back(waits ? -reductions : reductions);
+            return seconds.at(fastest).at(reductions);
+          },
+      .before =
+          [&](const bucketing::Reducer&, const std::string& candidate, const std::function<void()>& step) {
+            before.push_back(numbers_in(candidate));
+            called.insert(candidate);
+            step();
+          }};
   const auto tuning = bucketing::fastest_limit(world, six_gradients(), options);
   EXPECT_EQ(tuning.limit_bytes, limits.at(fastest)) << "BUCKET-218: the choice";
   std::vector<std::int64_t> tried_limits, launches;
@@ -107,7 +117,10 @@ void tried(Context& context) {
   }
   EXPECT_THAT(tried_limits, ElementsAre(0, 800, kNoLimit)) << "BUCKET-218: one bucket a gradient is tried always";
   EXPECT_THAT(launches, ElementsAre(6, 3, 1)) << "BUCKET-218: reductions of a step";
-  EXPECT_EQ(before, per_tensor ? 4 : 3) << "BUCKET-218: steps before the first one of each";
+  std::vector<std::vector<std::int64_t>> numbers{{}, {800}, {}};
+  if (per_tensor) numbers.emplace_back();
+  EXPECT_EQ(before, numbers) << "BUCKET-218: steps before the first one of each, by what they are called";
+  EXPECT_EQ(called.size(), numbers.size()) << "BUCKET-218: names of candidates";
   EXPECT_EQ(tuning.per_tensor.samples.size(), per_tensor ? 4U : 0U) << "BUCKET-218: rounds without a reducer";
   EXPECT_EQ(tuning.per_tensor.launches, per_tensor ? 6 : 0) << "BUCKET-218: reductions without a reducer";
   EXPECT_EQ(std::ranges::count(measured, -6) > 0, per_tensor) << "BUCKET-218: reductions that block";
@@ -126,6 +139,39 @@ void time_is_up(Context& context) {
   for (const BucketTime& time : tuning.times) EXPECT_EQ(time.samples.size(), is_up ? 3U : 5U) << "BUCKET-223: rounds";
 }
 
+// Memory that counts how often it was waited for what was begun there.
+class Settled final : public bucketing::BucketMemory {
+ public:
+  [[nodiscard]] comm::Device device() const override { return host_->device(); }
+  [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override { return host_->allocate(bytes); }
+  void copy_divided(comm::ConstBuffer from, comm::Buffer to, double divisor) override {
+    host_->copy_divided(from, to, divisor);
+  }
+  void fill_zeros(comm::Buffer buffer) override { host_->fill_zeros(buffer); }
+  void settle() override { ++times; }
+
+  int times = 0;
+
+ private:
+  std::shared_ptr<bucketing::BucketMemory> host_ = bucketing::host_memory();
+};
+
+// By the clock: a step is over when what it began on a device is.
+void by_the_clock(Context& context) {
+  const auto place = std::make_shared<Settled>();
+  for (const bool is_placed : {false, true}) {
+    bucketing::TuningOptions options{.limits = {0, kNoLimit}, .rounds = 3};
+    if (is_placed) options.place = place;
+    const auto tuning = bucketing::fastest_limit(context.world(), six_gradients(), options);
+    ASSERT_EQ(tuning.times.size(), 2U) << "BUCKET-218: sizes that are tried";
+    for (const BucketTime& time : tuning.times) {
+      EXPECT_EQ(time.samples.size(), 3U) << "BUCKET-218: rounds";
+      EXPECT_GT(time.low, 0) << "BUCKET-218: seconds of a step";
+    }
+  }
+  EXPECT_GE(place->times, 6) << "BUCKET-218: steps at whose end the device has settled";
+}
+
 // The sizes that are tried by default.
 void usual(Context&) {
   constexpr std::int64_t mebi = 1 << 20;
@@ -141,7 +187,7 @@ void bad_tuning(Context& context) {
   const std::string accepted = kNotRefused;
   EXPECT_EQ(said({.limits = {0}, .rounds = 1, .seconds = 0}), accepted) << "BUCKET-222";
   for (const int rounds : {0, -1})
-    EXPECT_NE(said({.rounds = rounds}), accepted) << "BUCKET-222: " << rounds << " rounds";
+    EXPECT_EQ(missing_numbers(said({.rounds = rounds}), {rounds, 1}), "") << "BUCKET-222: rounds, and the fewest";
   for (const double seconds : {-1.0, std::numeric_limits<double>::quiet_NaN()})
     EXPECT_NE(said({.seconds = seconds}), accepted) << "BUCKET-222: " << seconds << " seconds";
   EXPECT_NE(said({.limits = {0, -1}}), accepted) << "BUCKET-222: a limit below 0";
@@ -163,6 +209,7 @@ void add_tuning_checks(suite::Suite& suite) {
   add("bad_times", {}, bad_times);
   add("tried", {{"fastest", {"none", "some", "all"}}, {"per_tensor", {"no", "yes"}}}, tried);
   add("time_is_up", {{"seconds", {"0", "many"}}}, time_is_up, "BUCKET-223@ebfe");
+  add("by_the_clock", {}, by_the_clock);
   add("usual", {}, usual, "BUCKET-223@ebfe");
   add("bad_options", {}, bad_tuning, "BUCKET-222@642b");
 }

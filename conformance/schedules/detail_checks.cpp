@@ -334,6 +334,10 @@ void cells(Context&) {
       expect_rejected<InvalidArgument>("SCHED-134",
                                        [&] { (void)schedules::parse_row(fmt::format("1F1,,{},1B1", cell), line); },
                                        {"line", std::to_string(line), "column", "3"});
+  const std::string said = refusal<InvalidArgument>([] { (void)schedules::parse_row("0F0,0\033[2JF1\n"); });
+  EXPECT_TRUE(std::ranges::none_of(said, [](unsigned char letter) { return std::iscntrl(letter) != 0; }))
+      << "SCHED-134: what a screen obeys is in the words";
+  EXPECT_NE(said.find("[2JF1"), std::string::npos) << "SCHED-134: the cell is in the words: " << said;
   EXPECT_TRUE(schedules::parse_row("").empty()) << "SCHED-134";
   EXPECT_TRUE(schedules::parse_row(" \t").empty()) << "SCHED-134";
   EXPECT_EQ(schedules::parse_row(",").size(), 2U) << "SCHED-134";
@@ -640,7 +644,8 @@ void calls_in_order(Context& context) {
   const std::vector<std::string> rows{
       "0UNSHARD,0F0,(0SEND_F0;0RECV_B0)P2P,0RESHARD,0UNSHARD,0I0,0F1,0SEND_F1,0RECV_B1,0W0,0B1,0REDUCE_GRAD,0RESHARD",
       "1UNSHARD,(1RECV_F0;1RECV_F1)P2P,1F0,1B0,1SEND_B0,1F1,1I1,1SEND_B1,1W1,1REDUCE_GRAD,1RESHARD"};
-  const Schedule plan = plan_of(rows, {0, 1}, 2);
+  Schedule plan = plan_of(rows, {0, 1}, 2);
+  for (auto& each : plan.ranks) each.back().joined = true;  // to nothing
   const auto& row = plan.ranks[static_cast<std::size_t>(context.rank())];
   using Clock = std::chrono::steady_clock;
   std::vector<std::string> calls, expected, timed;
@@ -716,6 +721,28 @@ void gives_back_when_sent(Context& context) {
     EXPECT_LT(sent - calls.begin(), last - calls.begin()) << "SCHED-059: " << testing::PrintToString(calls);
   }
   context.world().barrier();
+}
+
+// No piece has more bytes than a call may, but an element at least; together they are the tensors, in order.
+void pieces(Context&) {
+  std::vector<double> wide(27);
+  std::vector<std::uint8_t> narrow(130), none;
+  const std::vector<comm::Buffer> tensors{
+      comm::Buffer::of(wide), {none.data(), 0, DType::u8}, {narrow.data(), 130, DType::u8}};
+  for (const std::int64_t most : {1, 8, 63, 64, 65, 216, 1000}) {
+    std::vector<std::pair<const void*, std::int64_t>> expected, found;
+    for (const comm::Buffer& tensor : tensors) {
+      const auto size = static_cast<std::int64_t>(comm::size_of(tensor.dtype));
+      const std::int64_t each = std::max<std::int64_t>(1, most / size);
+      if (tensor.count == 0) expected.emplace_back(tensor.data, 0);
+      for (std::int64_t at = 0; at < tensor.count; at += each)
+        expected.emplace_back(static_cast<const std::byte*>(tensor.data) + at * size,
+                              std::min(each, tensor.count - at));
+    }
+    for (const comm::Buffer& piece : schedules::pieces_of(tensors, most)) found.emplace_back(piece.data, piece.count);
+    EXPECT_EQ(found, expected) << "SCHED-057: pieces of " << most << " bytes";
+  }
+  EXPECT_EQ(schedules::pieces_of(tensors, std::nullopt).size(), 3U) << "SCHED-057: whole tensors";
 }
 
 void executor_refuses(Context& context) {
@@ -796,6 +823,10 @@ void waits_in_vain(Context& context) {
               : std::vector<std::string>{"rank", "1", "position", "1F0", "1RECV_F0", "0"};
     const std::string said = refusal<comm::TimeoutError>(run);
     EXPECT_EQ(missing_words(said, names), "") << "SCHED-126: " << said;
+    // This rank, the position, and the other rank.
+    EXPECT_EQ(missing_numbers(said, sends ? std::vector<std::int64_t>{0, 1, 1} : std::vector<std::int64_t>{1, 1, 0}),
+              "")
+        << "SCHED-126";
     EXPECT_NE(said.find(sends ? "0SEND_F0 to rank 1" : "1RECV_F0 from rank 0"), std::string::npos)
         << "SCHED-126: " << said;
   } else {
@@ -896,6 +927,7 @@ void add_detail_checks(suite::Suite& suite) {
   add("descriptions_exchanged", {"SCHED-128@812d", "SCHED-055@8a38", "SCHED-056@7e91"}, {}, descriptions_exchanged);
   add("calls_in_order", {"SCHED-133@c788"}, {{"around", {"yes", "no"}}}, calls_in_order, 2);
   add("tags", {"SCHED-050@793c"}, {}, tags);
+  add("pieces", {"SCHED-057@d693"}, {}, pieces);
   add("executor_refuses", {"SCHED-125@5294"},
       {{"fault",
         {"nothing", "group", "pieces", "ranks", "tags", "places", "place", "stages", "micro_batches", "forward",

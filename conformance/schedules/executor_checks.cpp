@@ -94,7 +94,9 @@ class Model {
     };
     callbacks.hand_over = [this](const Action& send) {
       const bool up = send.kind == ActionKind::send_forward;
-      memory(up ? inputs_ : gradients_, send.stage + (up ? 1 : -1), send.micro_batch) = memory_of(send);
+      const int to = send.stage + (up ? 1 : -1);
+      EXPECT_TRUE(to >= 0 && to < schedule_.stages) << "SCHED-050: " << to_string(send) << " goes to no stage";
+      memory(up ? inputs_ : gradients_, to, send.micro_batch) = memory_of(send);
     };
     return callbacks;
   }

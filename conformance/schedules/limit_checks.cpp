@@ -358,6 +358,52 @@ void schedules_refused(Context& context) {
   rejects([](Schedule& one) { one.stage_to_rank = {-1, 1}; });
 }
 
+// The rank and the position of what is rejected, and the numbers that were possible.
+void errors_in_numbers(Context&) {
+  const auto said = [](std::size_t rank, const std::string& row, const auto& asked) {
+    Schedule plan{.stages = 3, .micro_batches = 5, .stage_to_rank = {0, 1, 1}, .ranks = {{}, {}}};
+    plan.ranks[rank] = schedules::parse_row(row);
+    return refusal<InvalidArgument>([&] { (void)asked(plan); });
+  };
+  const auto lower = [](const Schedule& plan) { return schedules::lower(plan); };
+  const auto add_messages = [](const Schedule& plan) { return schedules::add_send_recv(plan); };
+  const auto expect = [&](std::size_t rank, const std::string& row, const std::vector<std::int64_t>& numbers) {
+    for (const std::string& words : {said(rank, row, lower), said(rank, row, add_messages)})
+      EXPECT_EQ(missing_numbers(words, numbers), "") << "SCHED-138: " << row;
+  };
+  expect(1, "1F0,2F0,7F0", {1, 2, 0, 2});
+  expect(0, "0F0,3F1", {0, 1, 0, 2});
+  expect(1, "1F0,1F4,2F5", {1, 2, 0, 4});
+  expect(0, "0F0,0F1,0F2,2F0", {0, 3, 1});
+  expect(1, "1F0,0F0", {1, 1, 0});
+  expect(1, "1F0,1SEND_F0", {1, 1});
+}
+
+// A message beyond the first or the last stage has no other side: it takes no time, and nobody waits for it.
+void messages_beyond(Context&) {
+  const auto makespan = [](const std::string& first, const std::string& last, bool rendezvous) {
+    const Schedule plan{.stages = 2,
+                        .micro_batches = 1,
+                        .stage_to_rank = {0, 1},
+                        .ranks = {schedules::parse_row(first), schedules::parse_row(last)}};
+    schedules::SimulationOptions options;
+    options.message_bytes = {8};
+    options.links = {.latency = 2, .bandwidth = 1};
+    options.rendezvous = rendezvous;
+    return schedules::simulate(plan, options).makespan;
+  };
+  const std::string first = "0F0,0SEND_F0,0RECV_B0,0B0", last = "1RECV_F0,1F0,1B0,1SEND_B0";
+  for (const bool rendezvous : {false, true}) {
+    const double usual = makespan(first, last, rendezvous);
+    EXPECT_EQ(makespan("0RECV_F0," + first, last, rendezvous), usual) << "SCHED-132: from before the first stage";
+    EXPECT_EQ(makespan(first + ",0SEND_B0", last, rendezvous), usual) << "SCHED-132: to before the first stage";
+    EXPECT_EQ(makespan(first, "1RECV_F0,1F0,1SEND_F0,1B0,1SEND_B0", rendezvous), usual)
+        << "SCHED-132: to after the last stage";
+    EXPECT_EQ(makespan(first, "1RECV_F0,1F0,1RECV_B0,1B0,1SEND_B0", rendezvous), usual)
+        << "SCHED-132: from after the last stage";
+  }
+}
+
 // Costs that fit neither the stages nor each other.
 void costs_refused(Context&) {
   using schedules::SimulationOptions;
@@ -431,6 +477,8 @@ void add_size_limit_checks(suite::Suite& suite) {
   add("simulate_refuses", {"SCHED-087@ce02"}, {{"by", {"simulate"}}}, schedules_refused);
   add("lowering_refuses", {"SCHED-090@75de"},
       {{"by", {"lower", "add_send_recv", "add_reduce_gradients", "defer_receives"}}}, schedules_refused);
+  add("errors_in_numbers", {"SCHED-138@97d1"}, {}, errors_in_numbers);
+  add("messages_beyond", {"SCHED-132@cb17"}, {}, messages_beyond);
   add("costs_refused", {"SCHED-087@ce02"}, {}, costs_refused);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <regex>
 
 #include <fmt/format.h>
@@ -32,6 +33,25 @@ bool has_word(std::string_view message, std::string_view word) {
   for (std::size_t at = message.find(word); at != message.npos; at = message.find(word, at + 1))
     if (!is_part(message, at, at + word.size())) return true;
   return false;
+}
+
+std::vector<std::int64_t> numbers_in(std::string_view message) {
+  std::vector<std::int64_t> numbers;
+  for (std::size_t at = 0; at < message.size();) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(message.data() + at, message.data() + message.size(), number);
+    const std::size_t size = static_cast<std::size_t>(end - message.data()) - at;
+    if (error == std::errc{} && !is_part(message, at, at + size)) numbers.push_back(number);
+    at += std::max<std::size_t>(size, 1);
+  }
+  return numbers;
+}
+
+std::string missing_numbers(std::string_view message, const std::vector<std::int64_t>& numbers) {
+  auto next = numbers.begin();
+  for (const std::int64_t number : numbers_in(message))
+    if (next != numbers.end() && number == *next) ++next;
+  return next == numbers.end() ? "" : fmt::format("{} of {} in '{}'", *next, fmt::join(numbers, ", "), message);
 }
 
 std::string missing_words(std::string_view message, const std::vector<std::string>& words) {

@@ -1,6 +1,7 @@
 // conformance/support/words.hpp: what an error message names, in whatever words it does.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,11 @@ namespace plumbline::conformance {
 
 /// The words that a message lacks, as "'7' and 'data'"; "" when it has all.
 [[nodiscard]] std::string missing_words(std::string_view message, const std::vector<std::string>& words);
+
+/// The whole numbers that stand in a message by themselves, in order: 3, -4 in "gradient 3 of f32 has -4 or 2.5".
+[[nodiscard]] std::vector<std::int64_t> numbers_in(std::string_view message);
+/// "" where a message has these numbers in this order, among others; else what it lacks.
+[[nodiscard]] std::string missing_numbers(std::string_view message, const std::vector<std::int64_t>& numbers);
 
 /// The numbers that a message gives as ranks: those after "rank" or "ranks", as in "rank 1", "Rank1", "ranks [0, 2]".
 [[nodiscard]] std::vector<int> ranks_named(std::string_view message);

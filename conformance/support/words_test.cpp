@@ -25,6 +25,15 @@ TEST(Words, ThatAreMissingAreListed) {
   EXPECT_EQ(missing_words("rank 3 of 4", {"3", "5", "data"}), "'5' and 'data'");
 }
 
+TEST(Words, NumbersAreFoundInTheirOrder) {
+  EXPECT_THAT(numbers_in("gradient 3 of f32 has -4 or 2.5, cuda:1: [6, 5] 2@17, w_0 x7"),
+              ElementsAre(3, -4, 1, 6, 5, 2, 17));
+  EXPECT_THAT(numbers_in("none - but 1."), ElementsAre(1));
+  EXPECT_EQ(missing_numbers("3 of 4 and 5", {3, 5}), "");
+  EXPECT_EQ(missing_numbers("3 of 4 and 5", {}), "");
+  EXPECT_EQ(missing_numbers("3 of 4", {4, 3}), "3 of 4, 3 in '3 of 4'");
+}
+
 TEST(Words, OfRanksHaveTheirNumbers) {
   EXPECT_THAT(ranks_named("rank 1: 8 elements; rank 12: 7"), ElementsAre(1, 12));
   EXPECT_THAT(ranks_named("[Rank0] and ranks [2, 3 and 4] disagree"), ElementsAre(0, 2, 3, 4));

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/bucketing/plan_json.hpp"
+#include "reference/bucketing/detail/laying_out.hpp"
 #include "reference/support/fnv1a.hpp"
 
 namespace plumbline::bucketing {
@@ -26,11 +26,6 @@ using Lines = std::vector<Line>;
 std::string printable(std::string name) {
   std::ranges::replace_if(name, [](unsigned char c) { return c < 0x20; }, ' ');
   return name;
-}
-
-std::string type_words(comm::DType dtype, std::int8_t components_per_element) {
-  return components_per_element == 1 ? std::string(comm::name_of(dtype))
-                                     : fmt::format("{} x {}", int{components_per_element}, comm::name_of(dtype));
 }
 
 // Where the plan has each gradient, in words; of a plan that is wrong, all places.
@@ -166,34 +161,25 @@ PlanDisagreement first_difference(const std::vector<Lines>& ranks) {
   for (const Lines& lines : ranks)
     for (const Line& line : lines)
       if (line.is_gradient && !sayings.is_everywhere(line)) return {line.subject, sayings.opinions(line)};
-  for (const bool is_gradient : {true, false})
-    for (const Lines& lines : ranks)
-      for (const Line& line : lines)
-        if (line.is_gradient == is_gradient)
-          if (std::vector<Opinion> opinions = sayings.opinions(line); opinions.size() > 1)
-            return {line.subject, std::move(opinions)};
-  // Only equal names can be in another order, and say the same together.
-  std::vector<Opinion> opinions;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    opinions.push_back({{static_cast<int>(rank)}, fmt::format("{} lines of its own", ranks[rank].size())});
-  return {"the order of the gradients", std::move(opinions)};
+  for (const Lines& lines : ranks)  // in which gradients, now the same ones, are before buckets
+    for (const Line& line : lines)
+      if (std::vector<Opinion> opinions = sayings.opinions(line); opinions.size() > 1)
+        return {line.subject, std::move(opinions)};
+  return {"nothing that has a name", {}};  // as where two texts have one hash: a gradient's number is in its line
 }
 
 std::string disagreement(const std::string& subject, const std::vector<Opinion>& opinions) {
-  constexpr std::size_t kEnough = 240;
-  std::string words = "ranks disagree on " + subject;
-  for (std::size_t i = 0; i < opinions.size(); ++i) {
-    const Opinion& one = opinions[i];
-    const std::string value = one.value.size() <= kEnough ? one.value : one.value.substr(0, kEnough) + "...";
-    words += fmt::format("{} {} {}: {}", i == 0 ? ":" : ";", one.ranks.size() == 1 ? "rank" : "ranks",
-                         fmt::join(one.ranks, " "), value);
-  }
-  return words;
+  constexpr std::size_t enough = 240;  // of a value
+  std::vector<std::string> said;
+  for (const Opinion& one : opinions)
+    said.push_back(fmt::format("{} {}: {:.{}}{}", one.ranks.size() == 1 ? "rank" : "ranks", fmt::join(one.ranks, " "),
+                               one.value, enough, one.value.size() > enough ? "..." : ""));
+  return fmt::format("ranks disagree on {}: {}", subject, fmt::join(said, "; "));
 }
 
 void require_shape(const Shape& shape, const Gradient& gradient, std::size_t index) {
   std::int64_t elements = 1;
-  const bool is_empty = std::ranges::count(shape, 0) > 0;
+  const bool is_empty = std::ranges::find(shape, 0) != shape.end();
   for (const std::int64_t size : shape) {
     if (size < 0 || (!is_empty && size > std::numeric_limits<std::int64_t>::max() / elements))
       throw InvalidArgument(

@@ -42,10 +42,12 @@ bool BucketExchange::is_compressed(const Bucket& bucket) const {
   return wire && comm::is_floating(bucket.dtype) && bucket.dtype != *wire;
 }
 
-int BucketExchange::next_wire() const { return static_cast<int>(started_ % std::ssize(wires_)); }
+int BucketExchange::free_wire() const {
+  return static_cast<int>(std::ranges::find(wires_, false, &Wire::in_use) - wires_.begin());
+}
 
 bool BucketExchange::must_wait(const Bucket& bucket) const {
-  return is_compressed(bucket) && wires_[static_cast<std::size_t>(next_wire())].in_use;
+  return is_compressed(bucket) && free_wire() == std::ssize(wires_);
 }
 
 void BucketExchange::start(const BucketStore& buckets, Flight& flight) {
@@ -56,7 +58,7 @@ void BucketExchange::start(const BucketStore& buckets, Flight& flight) {
     flight.work = setup_->options.hook.start(group, hooked(buckets, flight.bucket, flight.sent));
   } else {
     if (is_compressed(buckets[flight.bucket])) {
-      flight.wire = next_wire();
+      flight.wire = free_wire();
       flight.sent = wire_buffer(flight.wire, flight.values.count);
       setup_->memory->copy_divided(flight.values, flight.sent, before);
       wires_[static_cast<std::size_t>(flight.wire)].in_use = true;
@@ -69,7 +71,6 @@ void BucketExchange::start(const BucketStore& buckets, Flight& flight) {
                                                                 .out = buckets.own_part(flight.bucket, flight.sent)})
                                        : start_all_reduce(group, flight.sent, flight.divisors.op);
   }
-  ++started_;
 }
 
 void BucketExchange::finish(const BucketStore& buckets, Flight& flight) {

@@ -31,11 +31,7 @@ void BucketLife::put_in(int gradient) {
   const bool held = presence_->is_held(gradient);
   const int bucket = buckets_->bucket_of(gradient);
   if (held) sources_->check_range(gradient);
-  if (setup_->gradient(gradient).sparse) {
-    if (!held) sources_->sum_of(gradient).clear();
-    return;
-  }
-  if (is_in_place(bucket)) return;
+  if (setup_->gradient(gradient).sparse || is_in_place(bucket)) return;
   if (buckets_->ensure_memory(bucket)) outcome_->most_memory = std::max(outcome_->most_memory, buckets_->bytes());
   const Buffer slot = buckets_->slot_of(gradient);
   if (!held) {

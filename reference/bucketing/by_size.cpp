@@ -46,15 +46,13 @@ class Assignment {
     Plan plan;
     plan.buckets.reserve(sequence.size());
     int next = 0;
-    bool in_place = in_turn_;
     for (const int number : sequence) {
-      in_place = in_place && number == static_cast<int>(plan.buckets.size());
       Bucket& bucket = buckets_[static_cast<std::size_t>(number)];
       bucket.first_member = next;
       next += bucket.members;
       plan.buckets.push_back(bucket);
     }
-    if (in_place) {
+    if (in_turn_ && std::ranges::is_sorted(sequence)) {
       plan.members = std::move(members_);
       return plan;
     }
@@ -102,10 +100,8 @@ class Assignment {
   }
 
   Filling& filling_of(std::uint64_t key) {
-    if (current_ < filling_.size() && filling_[current_].key == key) return filling_[current_];
-    current_ = static_cast<std::size_t>(std::ranges::find(filling_, key, &Filling::key) - filling_.begin());
-    if (current_ == filling_.size()) filling_.push_back({.key = key});
-    return filling_[current_];
+    const auto known = std::ranges::find(filling_, key, &Filling::key);
+    return known != filling_.end() ? *known : filling_.emplace_back(Filling{.key = key});
   }
 
   void note(int members, int number) {
@@ -198,7 +194,6 @@ class Assignment {
   std::vector<Bucket> buckets_;
   std::vector<int> closed_;
   std::vector<Filling> filling_;
-  std::size_t current_ = 0;  // in filling_: neighbours mostly have one type
 };
 
 void require_limits(std::span<const std::int64_t> limits) {

@@ -19,10 +19,9 @@ constexpr std::array<std::string_view, 15> kNames{"range",   "missing", "doubled
                                                   "outside", "mixed",   "alone",    "alignment", "gap",
                                                   "cap",     "order",   "overflow", "empty",     "waits"};
 
-std::string words_of(ElementType type, comm::Device device, int group) {
-  return fmt::format("{} on {} of group {}",
-                     type.components_per_element == 1 || comm::is_floating(type.dtype) ? name_of(type) : "?",
-                     comm::name_of(device), group);
+std::string words_of(const auto& one) {
+  return fmt::format("{} on {} of group {}", type_words(one.dtype, one.components_per_element),
+                     comm::name_of(one.device), one.group);
 }
 
 bool is_multiple(std::int64_t value, std::int64_t of) { return value % of == 0; }
@@ -34,7 +33,7 @@ std::int64_t up_to_multiple(std::int64_t value, std::int64_t of) {
 
 std::vector<int> positions_of(const std::vector<int>& order) {
   std::vector<int> positions(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) positions[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+  for (int position = 0; const int gradient : order) positions[static_cast<std::size_t>(gradient)] = position++;
   return positions;
 }
 
@@ -155,12 +154,11 @@ class Checker {
     const Gradient& gradient = gradient_of(member);
     if (gradient.dtype != bucket.dtype || gradient.components_per_element != bucket.components_per_element ||
         gradient.device != bucket.device || gradient.group != bucket.group)
-      find(PlanFault::mixed, index, member.gradient, "bucket {} is {}, its gradient {} {}", index,
-           words_of({bucket.dtype, bucket.components_per_element}, bucket.device, bucket.group), member.gradient,
-           words_of({gradient.dtype, gradient.components_per_element}, gradient.device, gradient.group));
+      find(PlanFault::mixed, index, member.gradient, "bucket {} is {}, its gradient {} {}", index, words_of(bucket),
+           member.gradient, words_of(gradient));
     if (gradient.sparse && (!bucket.sparse || bucket.members > 1))
-      find(PlanFault::alone, index, member.gradient, "bucket {} has the sparse gradient {} {}", index, member.gradient,
-           bucket.members > 1 ? "among others" : "as a dense one");
+      find(PlanFault::alone, index, member.gradient, "bucket {} is not for the sparse gradient {} alone", index,
+           member.gradient);
     if (!gradient.sparse && bucket.sparse)
       find(PlanFault::alone, index, member.gradient, "bucket {} is for a sparse gradient, {} is dense", index,
            member.gradient);
@@ -182,7 +180,7 @@ class Checker {
       return std::pair(a.begin, elements(a)) < std::pair(b.begin, elements(b));
     });
     std::int64_t end = 0;  // of what came before
-    int before = -1;
+    Member last{};         // that ends there
     for (const Member& member : sorted) {
       if (member.begin < 0 || member.begin > bucket.elements || elements(member) > bucket.elements - member.begin) {
         find(PlanFault::outside, index, member.gradient, "gradient {} has {} elements from {} on, bucket {} has {}",
@@ -192,12 +190,11 @@ class Checker {
       if (member.begin < end && elements(member) > 0)
         find(PlanFault::overlap, index, member.gradient,
              "gradient {} starts at element {} of bucket {}, gradient {} ends at {}", member.gradient, member.begin,
-             index, before, end);
+             index, last.gradient, end);
       else if (member.begin > up_to_multiple(end, rules_.member_alignment))
         find(PlanFault::gap, index, member.gradient, "elements {} to {} of bucket {} belong to nobody", end,
              member.begin, index);
-      end = std::max(end, member.begin + elements(member));
-      before = member.gradient;
+      if (const std::int64_t its_end = member.begin + elements(member); its_end >= end) end = its_end, last = member;
     }
     // A bucket may end after the position that the next bucket's first member would have started at.
     if (bucket.elements > up_to_multiple(up_to_multiple(end, rules_.member_alignment), rules_.bucket_alignment))
@@ -237,65 +234,66 @@ class Checker {
   void check_caps() {
     for (const auto& [key, buckets] : by_key())
       for (std::size_t i = 0; i < buckets.size(); ++i)
-        check_cap(buckets[i], rules_.limits[std::min(i, rules_.limits.size() - 1)],
-                  i + 1 < buckets.size() ? buckets[i + 1] : -1);
+        check_cap(std::span(buckets).subspan(i), rules_.limits[std::min(i, rules_.limits.size() - 1)]);
   }
 
   [[nodiscard]] bool begins_alone(int index) const {
     return is_alone_[static_cast<std::size_t>(members_at(index).front().gradient)];
   }
 
-  void check_cap(int index, std::int64_t limit, int next) {
+  // The first of these; where one follows that is not to be alone, it has its gradients only if they do not fit.
+  void check_cap(std::span<const int> buckets, std::int64_t limit) {
+    const int index = buckets.front();
     if (begins_alone(index)) return;
-    if (next >= 0 && begins_alone(next)) next = -1;
+    const bool goes_on = buckets.size() > 1 && !begins_alone(buckets[1]);
     const auto members = static_cast<std::size_t>(bucket_at(index).members);
     if (rules_.closing == Closing::after_reaching) {
       const std::int64_t bytes = bytes_of_room(index, members), without = bytes_of_room(index, members - 1);
       if (members > 1 && without >= limit)
         find(PlanFault::cap, index, -1, "bucket {} reached {} bytes at {} already, and took one more gradient", index,
              limit, without);
-      if (next >= 0 && bytes < limit)
+      if (goes_on && bytes < limit)
         find(PlanFault::cap, index, -1, "bucket {} was closed at {} bytes; its limit is {}", index, bytes, limit);
       return;
     }
     const std::int64_t bytes = bytes_at(index, members);
     if (members > 1 && bytes > limit)
       find(PlanFault::cap, index, -1, "bucket {} has {} bytes; {} are allowed", index, bytes, limit);
-    if (next >= 0 && bytes <= limit && bytes_at(next, 1) <= limit - bytes)
+    if (goes_on && bytes <= limit && bytes_at(buckets[1], 1) <= limit - bytes)
       find(PlanFault::cap, index, -1, "bucket {} was closed at {} bytes though the next gradient, of {}, fits {}",
-           index, bytes, bytes_at(next, 1), limit);
+           index, bytes, bytes_at(buckets[1], 1), limit);
   }
 
   void check_order() {
     const std::vector<int> positions = positions_of(*rules_.order);
     for (const auto& [key, buckets] : by_key()) {
-      int last = -1;
+      const auto position = [&](int gradient) { return positions[static_cast<std::size_t>(gradient)]; };
+      int last = members_at(buckets.front()).front().gradient;
       for (const int index : buckets)
         for (const Member& member : members_at(index)) {
-          const int position = positions[static_cast<std::size_t>(member.gradient)];
-          if (position < last) {
+          if (position(member.gradient) < position(last)) {
             find(PlanFault::order, index, member.gradient,
                  "gradient {} is in bucket {} after gradient {}, and before it in the order", member.gradient, index,
-                 (*rules_.order)[static_cast<std::size_t>(last)]);
+                 last);
             break;
           }
-          last = position;
+          last = member.gradient;
         }
     }
   }
 
   void check_waits() {
     const std::vector<int> positions = positions_of(*rules_.ready);
-    int latest = -1, held_by = -1;
+    int latest = 0, held_by = 0;  // gradients after which it is complete, and the bucket
     for (int i = 0; i < static_cast<int>(plan_.buckets.size()); ++i) {
       if (!is_sound_[static_cast<std::size_t>(i)] || bucket_at(i).members == 0) continue;
-      int complete = -1;
+      int complete = 0;
       for (const Member& member : members_at(i))
-        complete = std::max(complete, positions[static_cast<std::size_t>(member.gradient)]);
+        complete = std::max(complete, positions[static_cast<std::size_t>(member.gradient)] + 1);
       if (complete < latest)
         find(PlanFault::waits, i, -1,
-             "bucket {} is complete after {} gradients and waits for bucket {}, complete after {}", i, complete + 1,
-             held_by, latest + 1);
+             "bucket {} is complete after {} gradients and waits for bucket {}, complete after {}", i, complete,
+             held_by, latest);
       else
         latest = complete, held_by = i;
     }

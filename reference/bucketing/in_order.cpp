@@ -15,7 +15,7 @@ Plan buckets_in_order(std::span<const Gradient> gradients, std::span<const int> 
 Plan buckets_in_order(std::span<const Gradient> gradients, std::span<const int> order,
                       std::span<const std::int64_t> limits, std::span<const int> delayed) {
   for (const int gradient : delayed)
-    if (std::ranges::count(order, gradient) > 0)
+    if (std::ranges::find(order, gradient) != order.end())
       throw InvalidArgument(fmt::format("gradient {} is delayed, and among those that are not", gradient));
   Plan plan = buckets_in_order(gradients, order, limits);
   const Plan last = buckets_in_order(gradients, delayed, limits.last(1));

@@ -18,6 +18,11 @@ void require_order(std::span<const int> order, std::size_t gradients, std::strin
   }
 }
 
+std::string type_words(comm::DType dtype, std::int8_t components_per_element) {
+  const std::string_view name = comm::name_of(dtype);
+  return components_per_element == 1 ? std::string(name) : fmt::format("{} x {}", int{components_per_element}, name);
+}
+
 Plan lay_out(std::span<const Gradient> gradients, std::span<const int> order, std::span<const int> bucket_of,
              std::vector<Bucket> buckets) {
   Plan plan;

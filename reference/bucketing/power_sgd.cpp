@@ -49,22 +49,20 @@ bool orthonormalise_column(std::span<double> matrix, std::int64_t columns, std::
   return is_left;
 }
 
-// Generic directions: numbers in [-1, 1), the same on every machine.
-void draw_column(std::span<double> matrix, std::int64_t columns, std::int64_t column, std::uint64_t seed) {
-  std::mt19937_64 engine(seed + 0x9e3779b97f4a7c15u * static_cast<std::uint64_t>(column + 1));
+// Generic directions of a gradient's Q: numbers in [-1, 1), the same on every rank and machine.
+void draw_column(std::span<double> matrix, std::int64_t columns, std::int64_t column, std::uint64_t seed,
+                 int gradient) {
+  std::seed_seq mixed{static_cast<std::int64_t>(seed), static_cast<std::int64_t>(seed >> 32), std::int64_t{gradient},
+                      column};
+  std::mt19937_64 engine(mixed);
   const auto width = static_cast<std::size_t>(columns);
   for (std::size_t at = static_cast<std::size_t>(column); at < matrix.size(); at += width)
-    matrix[at] = static_cast<double>(engine() >> 11) * 0x1p-52 - 1;
-}
-
-// The seed of a gradient's first Q, identical on every rank.
-std::uint64_t seed_of(std::uint64_t seed, int gradient) {
-  return seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(gradient);
+    matrix[at] = static_cast<double>(engine()) * 0x1p-63 - 1;
 }
 
 // Of a shape whose product may not fit 64 bits.
 bool has_elements(const MatrixShape& shape, std::int64_t elements) {
-  if (shape.rows == 0 || shape.columns == 0) return elements == 0;
+  if (shape.rows == 0) return elements == 0;
   return elements % shape.rows == 0 && elements / shape.rows == shape.columns;
 }
 
@@ -125,7 +123,6 @@ Buffer buffer_of(std::vector<float>& values) { return Buffer::of(values); }
 
 // What remains of numbers that are written as that type.
 void round_to(comm::DType dtype, std::vector<float>& values) {
-  if (dtype == comm::DType::f32) return;
   std::vector<std::byte> memory(values.size() * comm::size_of(dtype));
   const Buffer rounded{memory.data(), std::ssize(values), dtype};
   copy_divided(buffer_of(values), rounded, 1);
@@ -283,12 +280,14 @@ class PowerSgd::Impl {
     Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
     for (std::size_t i = 0; i < matrix.error.size(); ++i) values[i] += matrix.error[i];
     const bool is_warm = options_.warm_start && !matrix.directions.empty();
-    const std::uint64_t seed = seed_of(options_.seed, gradient);
+    const auto draw = [&](std::int64_t column) {
+      draw_column(matrix.directions, matrix.rank, column, options_.seed, gradient);
+    };
     matrix.directions.resize(static_cast<std::size_t>(matrix.wide()));
     for (std::int64_t column = 0; column < matrix.rank; ++column) {
-      if (!is_warm) draw_column(matrix.directions, matrix.rank, column, seed);
+      if (!is_warm) draw(column);
       if (orthonormalise_column(matrix.directions, matrix.rank, column, options_.epsilon)) continue;
-      draw_column(matrix.directions, matrix.rank, column, seed);  // a direction that was lost starts again
+      draw(column);  // a direction that was lost starts again
       orthonormalise_column(matrix.directions, matrix.rank, column, options_.epsilon);
     }
     return times(values, matrix, matrix.directions);

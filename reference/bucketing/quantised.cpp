@@ -24,12 +24,9 @@ float rounded(float value) {
 }
 
 void to_bytes(std::span<const float> channel, const Quantisation& by, std::uint8_t* bytes) {
-  if (!std::isfinite(by.scale)) {
-    std::fill_n(bytes, channel.size(), std::uint8_t{0});
-    return;
-  }
   for (std::size_t i = 0; i < channel.size(); ++i) {
     const float place = rounded(channel[i] / by.scale) + by.zero_point;
+    // Where the scale is none, so is every place, and the byte is 0.
     bytes[i] = static_cast<std::uint8_t>(place > 0 ? std::min(place, kHighestByte) : 0.0F);
   }
 }

@@ -1,5 +1,6 @@
 #include "reference/bucketing/detail/range.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -13,9 +14,10 @@ namespace {
 template <class T, class ToFloat>
 std::optional<std::int64_t> first_outside_of(comm::ConstBuffer values, double largest, const ToFloat& to_float) {
   const auto* const all = static_cast<const T*>(values.data);
-  for (std::int64_t i = 0; i < values.count; ++i)
-    if (!(std::abs(static_cast<double>(to_float(all[i]))) <= largest)) return i;
-  return std::nullopt;
+  const auto* const end = all + values.count;
+  const auto* const outside =
+      std::find_if_not(all, end, [&](T one) { return std::abs(static_cast<double>(to_float(one))) <= largest; });
+  return outside == end ? std::nullopt : std::optional<std::int64_t>(outside - all);
 }
 
 }  // namespace

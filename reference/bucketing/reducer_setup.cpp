@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "reference/bucketing/detail/agreement.hpp"
+#include "reference/bucketing/detail/laying_out.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -36,7 +38,7 @@ std::string ReducerSetup::listed(std::span<const std::string> names) {
 // ---- options that exclude each other ----
 
 void ReducerSetup::check() const {
-  if (groups.empty() || std::ranges::count(groups, nullptr) > 0)
+  if (groups.empty() || std::ranges::find(groups, nullptr) != groups.end())
     throw InvalidArgument("reducer: there must be a group for every number of a group");
   check_names();
   check_sharding();
@@ -87,7 +89,8 @@ void ReducerSetup::check_wire_and_hook() const {
 
 void ReducerSetup::check_device() const {
   for (const comm::Communicator* group : groups)
-    if (const auto& kinds = group->capabilities().devices; std::ranges::count(kinds, memory->device().kind) == 0)
+    if (const auto& kinds = group->capabilities().devices;
+        std::ranges::find(kinds, memory->device().kind) == kinds.end())
       throw Unsupported(at("options") +
                         fmt::format(": buckets lie on {}, whose memory group {} of backend {} does not take",
                                     name_of(memory->device()), group->group().name, group->capabilities().backend));
@@ -104,7 +107,8 @@ void ReducerSetup::check_sharding() const {
   if (is_sharded() && (options.unused == Unused::find_unused || options.unused == Unused::static_graph))
     refuse("results are shared out where it is known beforehand which gradients there are");
   if (options.inter_instance.empty()) return;
-  if (options.inter_instance.size() != groups.size() || std::ranges::count(options.inter_instance, nullptr) > 0)
+  if (options.inter_instance.size() != groups.size() ||
+      std::ranges::find(options.inter_instance, nullptr) != options.inter_instance.end())
     refuse(fmt::format("{} groups across instances for {} groups", options.inter_instance.size(), groups.size()));
   if (!is_sharded() || options.join)
     refuse("groups across instances are of results that are shared out, of ranks that all have rows");
@@ -189,7 +193,8 @@ void ReducerSetup::check_member(const Member& member, const Bucket& bucket, std:
   };
   const Gradient& one = gradient(member.gradient);
   if (one.dtype != bucket.dtype || one.components_per_element != bucket.components_per_element)
-    refuse_member(fmt::format("is of {}, its bucket of {}", comm::name_of(one.dtype), comm::name_of(bucket.dtype)));
+    refuse_member(fmt::format("is of {}, its bucket of {}", type_words(one.dtype, one.components_per_element),
+                              type_words(bucket.dtype, bucket.components_per_element)));
   if (one.device != bucket.device)
     refuse_member(fmt::format("lies on {}, its bucket on {}", name_of(one.device), name_of(bucket.device)));
   if (one.sparse && bucket.members != 1)
@@ -214,14 +219,13 @@ struct PlanOfGroup {
 
 PlanOfGroup plan_of_group(const ReducerSetup& setup, const Plan& plan, int group) {
   PlanOfGroup own;
-  std::vector<int> numbers(setup.gradients.size(), -1);
-  for (std::size_t i = 0; i < setup.gradients.size(); ++i) {
-    if (setup.gradients[i].group != group) continue;
-    numbers[i] = static_cast<int>(own.gradients.size());
-    own.gradients.push_back(setup.gradients[i]);
-    own.gradients.back().group = 0;
-    own.gradients.back().device.index = 0;  // which device of its kind a rank has is its own affair
-    if (!setup.options.names.empty()) own.names.push_back(setup.options.names[i]);
+  std::vector<int> numbers;  // of all gradients
+  for (Gradient gradient : setup.gradients) {
+    numbers.push_back(static_cast<int>(own.gradients.size()));
+    if (std::exchange(gradient.group, 0) != group) continue;
+    gradient.device.index = 0;  // which device of its kind a rank has is its own affair
+    own.gradients.push_back(gradient);
+    if (!setup.options.names.empty()) own.names.push_back(setup.options.names[numbers.size() - 1]);
   }
   for (Bucket bucket : plan.buckets) {
     if (bucket.group != group) continue;

@@ -1,4 +1,5 @@
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
 
 #include <fmt/format.h>
 
@@ -12,7 +13,8 @@ void copy_divided(comm::ConstBuffer from, comm::Buffer to, double divisor) {
   if (from.count != to.count)
     throw InvalidArgument(fmt::format("a copy of {} elements to {} elements", from.count, to.count));
   if (from.dtype == to.dtype && divisor == 1) {
-    if (from.data != to.data && from.count > 0) std::memcpy(to.data, from.data, from.bytes());
+    if (from.data != to.data)
+      std::copy_n(static_cast<const std::byte*>(from.data), from.bytes(), static_cast<std::byte*>(to.data));
     return;
   }
   const auto convert = comm::local::kernels().conversion(from.dtype, to.dtype);
@@ -25,7 +27,7 @@ void copy_divided(comm::ConstBuffer from, comm::Buffer to, double divisor) {
 }
 
 void fill_zeros(comm::Buffer buffer) {
-  if (buffer.count > 0) std::memset(buffer.data, 0, buffer.bytes());
+  std::fill_n(static_cast<std::byte*>(buffer.data), buffer.bytes(), std::byte{0});
 }
 
 }  // namespace plumbline::bucketing

@@ -108,7 +108,6 @@ class SparseSum::Of final : public SparseSum::Impl {
   void clear() override {
     indices_.clear();
     values_.clear();
-    width_ = 0;
   }
 
  private:
@@ -132,10 +131,10 @@ class SparseSum::Of final : public SparseSum::Impl {
       refuse(fmt::format("rows of {}, where it is of {}", comm::name_of(rows.values.dtype), comm::name_of(dtype_)));
     if (rows.values.device.kind != comm::Device::Kind::cpu)
       refuse(fmt::format("rows on {}; they are added in host memory", name_of(rows.values.device)));
-    if (count == 0 ? rows.values.count != 0 : rows.values.count % count != 0 || rows.values.count == 0)
+    if (rows.indices.empty() && rows.values.count == 0) return;
+    if (rows.indices.empty() || rows.values.count == 0 || rows.values.count % count != 0)
       refuse(fmt::format("{} numbers in {} rows; equally many in each, 1 or more, are possible", rows.values.count,
                          count));
-    if (count == 0) return;
     const std::int64_t width = rows.values.count / count;
     if (elements_ % width != 0) refuse(fmt::format("rows of {} numbers, where it has {} in all", width, elements_));
     for (const std::int64_t index : rows.indices)

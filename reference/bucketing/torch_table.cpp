@@ -1,6 +1,5 @@
 #include "reference/bucketing/detail/torch_table.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +12,8 @@ namespace {
 // c10::ScalarType, of numbers and of pairs of them.
 std::uint64_t number_of_type(const Gradient& gradient) {
   constexpr std::array<std::uint64_t, 7> plain{5, 15, 6, 7, 3, 4, 0};  // f16 bf16 f32 f64 i32 i64 u8
-  constexpr std::array<std::uint64_t, 4> pairs{8, 8, 9, 10};           // of f16, f32 and f64
-  const auto dtype = static_cast<std::size_t>(gradient.dtype);
-  return gradient.components_per_element == 1 ? plain[dtype] : pairs[std::min(dtype, pairs.size() - 1)];
+  constexpr std::array<std::uint64_t, 7> pairs{8, 0, 9, 10};           // it has those of f16, f32 and f64
+  return (gradient.components_per_element == 1 ? plain : pairs)[static_cast<std::size_t>(gradient.dtype)];
 }
 
 // A kind and an index, 255 without an index.

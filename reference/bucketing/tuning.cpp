@@ -97,7 +97,7 @@ BucketTime time_of(std::int64_t limit_bytes, std::vector<double> samples) {
 Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients, TuningOptions options) {
   require_right(options);
   std::vector<std::int64_t>& limits = options.limits;
-  if (std::ranges::count(limits, 0) == 0) limits.insert(limits.begin(), 0);
+  if (std::ranges::find(limits, 0) == limits.end()) limits.insert(limits.begin(), 0);
   const std::vector<int> order = backwards(gradients.size());
   const auto plan = [&](std::int64_t limit) { return buckets_in_order(gradients, order, std::array{limit}); };
   Reducer reducer({&group}, {gradients.begin(), gradients.end()}, plan(limits.front()),

@@ -169,7 +169,7 @@ class Execution {
     const auto ranks = static_cast<std::size_t>(actions_.ranks());
     happened_.assign(actions_.size(), false);
     waiter_.assign(actions_.size(), kNone);
-    waits_.assign(ranks, 0);
+    waits_.resize(ranks);
     at_.resize(ranks);
     for (int rank = actions_.ranks(); rank-- > 0;) {
       at_[static_cast<std::size_t>(rank)] = actions_.begin(rank);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/detail/simulation_options.hpp"
 #include "reference/schedules/executor.hpp"
 #include "reference/schedules/lowering.hpp"
 
@@ -65,9 +66,7 @@ StageCallbacks EmulatedDevice::callbacks() {
 void EmulatedDevice::compute(const Action& action) {
   const Clock::time_point begin = begin_of(action);
   if (action.kind == Kind::forward) peak_ = std::max(peak_, ++live_);
-  const auto& stages = options_.stages;
-  const double time =
-      (stages.size() == 1 ? stages.front() : stages[static_cast<std::size_t>(action.stage)]).of(action.kind);
+  const double time = detail::of_each(options_.stages, action.stage).of(action.kind);
   const Clock::time_point end =
       begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time * seconds_));
   wait_until(end);
@@ -90,10 +89,7 @@ Clock::time_point EmulatedDevice::begin_of(const Action& action) {
 
 comm::Buffer EmulatedDevice::memory_of(const Action& message) {
   const int boundary = std::min(message.stage, peer_stage(message));
-  const auto& sizes = options_.message_bytes;
-  const double size = is_metadata(message.kind) ? 0
-                      : sizes.size() == 1       ? sizes.front()
-                                                : sizes[static_cast<std::size_t>(boundary)];
+  const double size = is_metadata(message.kind) ? 0 : detail::of_each(options_.message_bytes, boundary);
   auto& memory = memory_->messages[{is_send(message.kind), tag_of(message, memory_->stages)}];
   memory.resize(static_cast<std::size_t>(size));
   if (is_send(message.kind) && memory.size() >= sizeof(Clock::rep)) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "reference/schedules/detail/generate_rows.hpp"
+#include "reference/schedules/detail/simulation_options.hpp"
 
 namespace plumbline::schedules::detail {
 namespace {
@@ -194,7 +195,7 @@ double hop_seconds(const SimulationOptions& times, int boundary) {
 }
 
 double seconds_of(const SimulationOptions& times, ActionKind kind, int stage, int rank) {
-  const double seconds = times.stages[times.stages.size() == 1 ? 0 : as_size(stage)].of(kind);
+  const double seconds = of_each(times.stages, stage).of(kind);
   return times.rank_slowdown.empty() ? seconds : seconds * times.rank_slowdown[as_size(rank)];
 }
 

@@ -342,10 +342,6 @@ class Follower {
     const std::uint32_t count = rank.sends + rank.receives;
     if (count < 2) return;
     Action* const last = &rank.out->back();
-    if (count == 2 && rank.sends == 1) {  // most gaps
-      (last - 1)->joined = true;
-      return;
-    }
     if (rank.sends > 1 || rank.receives > 1) put_in_order(rank);
     for (Action* message = last - (count - 1); message != last; ++message) message->joined = true;
   }

@@ -27,10 +27,10 @@ void MessageCalls::add_calls(const Action& message, std::size_t number, std::vec
       call.in = piece;
     else
       call.out = piece;
-    auto group = std::ranges::find(groups, over, &GroupCalls::communicator);
-    if (group == groups.end()) group = groups.insert(groups.end(), {over, {}, {}});
-    group->calls.push_back(call);
-    group->messages.push_back(number);
+    const auto known = std::ranges::find(groups, over, &GroupCalls::communicator);
+    GroupCalls& group = known != groups.end() ? *known : groups.emplace_back(GroupCalls{over, {}, {}});
+    group.calls.push_back(call);
+    group.messages.push_back(number);
   }
 }
 

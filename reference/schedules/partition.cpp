@@ -88,11 +88,12 @@ Boundaries partition_optimal(std::span<const double> weights, int parts) {
   for (int part = 1; part < parts; ++part) {
     const int begin = boundaries.back();
     const int latest = items - (parts - part);  // one for each part to come
-    int end = begin + 1;
+    int end = begin;
     const auto sum_to = [&](int i) {
       return sums[static_cast<std::size_t>(i)] - sums[static_cast<std::size_t>(begin)];
     };
-    while (end < latest && sum_to(end + 1) <= bottleneck) ++end;
+    do ++end;
+    while (end < latest && sum_to(end + 1) <= bottleneck);
     boundaries.push_back(end);
   }
   boundaries.push_back(items);

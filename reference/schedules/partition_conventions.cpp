@@ -3,6 +3,7 @@
 #include <limits>
 #include <numeric>
 #include <queue>
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,16 +41,9 @@ std::vector<Interval> filled_up_to(const Sums& sums, std::int64_t bottleneck) {
 
 // Where the two halves differ least; the first such place.
 int middle_of(const Sums& sums, const Interval& part) {
-  int best = part.begin + 1;
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (int split = part.begin + 1; split < part.end; ++split) {
-    const std::int64_t difference = std::abs(weight_of(sums, {split, part.end}) - weight_of(sums, {part.begin, split}));
-    if (difference < least) {
-      best = split;
-      least = difference;
-    }
-  }
-  return best;
+  return *std::ranges::min_element(std::views::iota(part.begin + 1, part.end), {}, [&](int split) {
+    return std::abs(weight_of(sums, {split, part.end}) - weight_of(sums, {part.begin, split}));
+  });
 }
 
 Sums sums_of(std::span<const std::int64_t> weights) {
@@ -135,7 +129,7 @@ constexpr std::size_t kMostBalancingSteps = std::size_t{1} << 33;
 std::vector<Split> best_splits(const std::vector<double>& sums, std::size_t parts) {
   const std::size_t items = sums.size() - 1;
   std::vector<Split> table(sums.size() * (parts + 1));
-  table[0] = {.heaviest = 0, .lightest = kUnbounded, .cost = 0};
+  table[0].heaviest = 0;
   for (std::size_t i = 1; i <= items; ++i)
     for (std::size_t j = 1; j <= std::min(i, parts); ++j)
       for (std::size_t k = 0; k < i; ++k) {

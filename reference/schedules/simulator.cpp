@@ -29,9 +29,9 @@ double random_part(std::uint64_t seed, const Action& action) {
   std::seed_seq mixed{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
                       static_cast<std::uint32_t>(action.stage), static_cast<std::uint32_t>(action.micro_batch),
                       static_cast<std::uint32_t>(action.kind)};
-  std::array<std::uint32_t, 4> words{};
-  mixed.generate(words.begin(), words.end());
-  return words.front() * 0x1p-32;
+  std::uint32_t word{};
+  mixed.generate(&word, &word + 1);
+  return word * 0x1p-32;
 }
 
 // Moves what ranks make for each other. A rank that waited for it is put among those that are ready.

@@ -60,14 +60,13 @@ class BucketExchange {
     bool in_use = false;
   };
   [[nodiscard]] bool is_compressed(const Bucket& bucket) const;
-  [[nodiscard]] int next_wire() const;
+  [[nodiscard]] int free_wire() const;
   [[nodiscard]] comm::Buffer wire_buffer(int wire, std::int64_t count);
   void reduce_across(const BucketStore& buckets, const Flight& flight) const;
   [[nodiscard]] HookedBucket hooked(const BucketStore& buckets, int bucket, const comm::Buffer& values) const;
 
   const ReducerSetup* setup_;
   std::vector<Wire> wires_;
-  std::int64_t started_ = 0;  // buckets of all steps
 };
 
 }  // namespace plumbline::bucketing

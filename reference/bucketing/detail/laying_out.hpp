@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,9 @@ namespace plumbline::bucketing {
          static_cast<std::uint64_t>(static_cast<std::uint16_t>(gradient.device.index)) << 16 |
          static_cast<std::uint64_t>(gradient.group) << 32;
 }
+
+/// "f32", or "2 x f32": of any type, also one that there is not.
+[[nodiscard]] std::string type_words(comm::DType dtype, std::int8_t components_per_element);
 
 /// A bucket of no members yet, of the gradient's type, device and group.
 [[nodiscard]] inline Bucket bucket_for(const Gradient& gradient) {
