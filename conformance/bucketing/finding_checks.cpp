@@ -1,5 +1,5 @@
-// What findings about plans, and differences of ranks, say in numbers: each is at its place in the words. Plans here are
-// written by hand, with another number for everything, so that two that change places are seen.
+// What findings about plans, and differences of ranks, say in numbers: each is at its place in the words. Plans
+// here are written by hand, with another number for everything, so that two that change places are seen.
 #include <algorithm>
 #include <functional>
 #include <map>

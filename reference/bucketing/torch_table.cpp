@@ -24,7 +24,7 @@ std::uint64_t number_of_device(comm::Device device) {
   return index < 0 ? static_cast<std::uint64_t>(-index) << 16 | none : cuda << 16 | static_cast<std::uint64_t>(index);
 }
 
-std::uint64_t hash(const Gradient& gradient) {
+std::uint64_t hash_of(const Gradient& gradient) {
   const std::uint64_t device = number_of_device(gradient.device);
   return device ^ (number_of_type(gradient) + 0x9e3779b9 + (device << 6) + (device >> 2));
 }
@@ -32,7 +32,7 @@ std::uint64_t hash(const Gradient& gradient) {
 }  // namespace
 
 std::vector<int> torch_table_order(const std::vector<Gradient>& entered) {
-  const auto hash_at = [&](int position) { return hash(entered[static_cast<std::size_t>(position)]); };
+  const auto hash_at = [&](int position) { return hash_of(entered[static_cast<std::size_t>(position)]); };
   std::unordered_set<int, decltype(hash_at)> table(0, hash_at);
   for (int position = 0; position < std::ssize(entered); ++position) table.insert(position);
   return {table.begin(), table.end()};
