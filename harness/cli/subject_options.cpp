@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <regex>
@@ -288,13 +289,16 @@ void SubjectOptions::require_no_job(const std::string& command) const {
 launch::Options SubjectOptions::driver() const {
   const launch::Subject one = subject();
   const bool is_forked = launcher == "fork" || (launcher == "auto" && !one.needs_launcher());
+  // An adapter has two minutes for its greeting, and ranks of c10d import torch.
+  const bool is_slow_to_start = !one.adapter.empty() || one.backend.starts_with("c10d");
   std::error_code error;
   return {.group = {.subject = one,
                     .launcher = is_forked ? launch::Launcher::fork : launch::Launcher::program,
                     .launcher_name = launcher == "auto" ? "" : launcher,
                     .executable = std::filesystem::canonical("/proc/self/exe", error)},
           .control_address = control_address,
-          .jobs = std::max(1, jobs)};
+          .jobs = std::max(1, jobs),
+          .start_limit = std::chrono::seconds(is_slow_to_start ? 150 : 60)};
 }
 
 }  // namespace plumbline::cli

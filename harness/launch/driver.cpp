@@ -102,6 +102,7 @@ struct Slot {
   std::optional<std::size_t> waiting;  // assignment that waits for the group to be ready
   std::optional<Running> running;
   int failed_starts = 0;
+  bool told_of_start = false;  // that it takes long
 };
 
 // Whether prose that begins so is wrapped, and goes on in that line: other lines are of other ranks, or of tables.
@@ -261,6 +262,9 @@ class Driver {
     const auto age = Clock::now() - slot.group->started();
     const bool late = age > options_.start_limit;
     if (!ended && slot.group->lost_one() && age > kTimeToDie) ended = "a worker ended before it was ready";
+    if (!ended && !late && age > options_.remind && !std::exchange(slot.told_of_start, true))
+      observer_.log(fmt::format("{} has not begun after {:.0f} s; it has {} s", options_.group.subject.describe(),
+                                std::chrono::duration<double>(age).count(), options_.start_limit.count()));
     if (!ended && !late) return false;
     // The message of a worker that could not start may still be on its way.
     if (ended && age < 200ms) return false;

@@ -5,7 +5,7 @@ Every value is escaped: no HTML, no link, no mention of anyone, no other table t
 from .escaping import code, cut, plain, raw
 from .figures import figures_of
 from .page import MOST_FAILURES, kills_of, profiles_of
-from .verdicts import causes_first, failing, outcome_of, subject_name, tone
+from .verdicts import causes_first, failing, outcome_of, subject_shown, tone
 from .words import counted, percent_text, seconds_text
 
 # GitHub takes a summary of at most 1 MiB, and people read less.
@@ -27,7 +27,7 @@ def _runs(records):
         rows.append(
             [
                 MARK.get(outcome.tone, ""),
-                plain(subject_name(record), 100),
+                plain(subject_shown(record), 100),
                 plain(record.command, 20),
                 plain(record.header.get("profile"), 40),
                 f"**{outcome.word}**",
@@ -54,7 +54,7 @@ def _failures(records):
         groups = failing(record) if record.command != "mutants" else {}
         if not groups:
             continue
-        lines.append(f"### Failures: {plain(subject_name(record), 100)}, {counted(len(groups), 'requirement')}\n")
+        lines.append(f"### Failures: {plain(subject_shown(record), 100)}, {counted(len(groups), 'requirement')}\n")
         for name, results in list(groups.items())[:MOST_ROWS]:
             lines += _failed_requirement(record, name, results)
         if len(groups) > MOST_ROWS:

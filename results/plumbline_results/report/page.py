@@ -23,7 +23,7 @@ from .verdicts import (
     outcome_of,
     profile_of,
     requirements_of,
-    subject_name,
+    subject_shown,
     tone,
 )
 from .words import bytes_text, counted, percent_text, seconds_text
@@ -77,7 +77,7 @@ class Run:
 
     def __init__(self, record):
         self.record, self.name = record, record.name
-        self.subject = cut(subject_name(record), 200)
+        self.subject = cut(subject_shown(record), 200)
         self.whole_subject = cut(record.header.get("subject"), 400)
         self.outcome = outcome_of(record)
         self.profile = cut(record.header.get("profile"), 80)
@@ -400,7 +400,7 @@ def _context(records, baselines, comparison, timelines, scores):
 
 
 def _title(records):
-    return " · ".join(dict.fromkeys(cut(subject_name(record), 80) for record in records)) or "records"
+    return " · ".join(dict.fromkeys(cut(subject_shown(record), 80) for record in records)) or "records"
 
 
 def _hash(content):

@@ -81,6 +81,12 @@ def subject_name(record):
     return kind if kind in ("adapter", "job") else subject
 
 
+def subject_shown(record):
+    """The name, and the fault that was planted in it."""
+    mutant = text(table(record.header.get("facts")).get("mutant"))
+    return subject_name(record) + (f", mutant {mutant}" if mutant else "")
+
+
 @dataclass
 class Tally:
     judgement: str = "skip"
