@@ -127,7 +127,7 @@ class BenchRun {
     print_heading(header.subject);
     const int status = run_measurements(
         assignments, driver, observer(), *writer_, options_.out.path(), options_.budget,
-        [&](double seconds) { tell_record(options_.out.path(), seconds); }, [this] { take_unfinished(); });
+        [&](double seconds) { tell_record(options_.out.path(), seconds); }, [this] { finish_launched(jobs_.size()); });
     tell_wide();
     look_again();
     return status == 0 ? status_of_noise() : status;
@@ -236,7 +236,7 @@ class BenchRun {
   launch::Observer observer() {
     launch::Observer observer;
     observer.wanted = [this](std::size_t at) { return !jobs_[order_[at]].is_narrow && !jobs_[order_[at]].is_over; };
-    observer.before = [this](std::size_t at, const nlohmann::json& description) -> std::optional<launch::Outcome> {
+    observer.before = [this](std::size_t, const nlohmann::json& description) -> std::optional<launch::Outcome> {
       require_device(options_.device, subject_.backend, description);
       writer_->subject(description);
       host_ = record::HostLoad();
@@ -286,8 +286,7 @@ class BenchRun {
     job.last = last;
     job.is_narrow = options_.within > 0 && width_of(job) <= options_.within / 100;
     if (static_cast<int>(job.launches.size()) < options_.launches) return;
-    finish_narrow(static_cast<std::size_t>(&job - jobs_.data()));
-    finish(job);
+    finish_launched(static_cast<std::size_t>(&job - jobs_.data() + 1));
   }
 
   // The interval of its median over the median; infinite for too few launches.
@@ -298,10 +297,11 @@ class BenchRun {
     return (interval->second - interval->first) / quantile(medians, 0.5);
   }
 
-  // Those of the first `end` that are: where lines are in the order of the table, baselines come first.
-  void finish_narrow(std::size_t end) {
+  // With the launches that there are: of the first `end` all that are to be made, or of a run that was stopped those
+  // that were. Lines are in the order of the table, where baselines come first.
+  void finish_launched(std::size_t end) {
     for (Job& job : std::span(jobs_).first(end))
-      if (job.is_narrow && !job.is_over) finish(job);
+      if (!job.is_over && !job.launches.empty()) finish(job);
   }
 
   // Where all launches were made.
@@ -312,12 +312,6 @@ class BenchRun {
     if (options_.within > 0 && wide > 0)
       fmt::print("{} of {} measurements are not within {} %: more --launches, or a quieter host\n", wide, jobs_.size(),
                  options_.within);
-  }
-
-  // Of a run that was stopped: the launches that there are.
-  void take_unfinished() {
-    for (Job& job : jobs_)
-      if (!job.is_over && !job.launches.empty()) finish(job);
   }
 
   void finish(Job& job) {

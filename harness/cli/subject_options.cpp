@@ -29,7 +29,7 @@ constexpr std::array kLaunchers{"auto", "fork", "mpirun", "mpiexec", "srun"};
 constexpr std::array kOtherModules{"worker", "training", "benchmarks", "cuda"};
 
 template <class Number>
-std::optional<Number> parse_whole(const std::string& text) {
+std::optional<Number> parse_number(std::string_view text) {
   Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
@@ -96,7 +96,7 @@ CLI::Validator device_name(bool emulated) {
 CLI::Validator at_least(int least, int most) {
   return CLI::Validator(
       [least, most](const std::string& text) -> std::string {
-        const auto value = parse_whole<int>(text);
+        const auto value = parse_number<int>(text);
         if (value && *value >= least && *value <= most) return {};
         return fmt::format("'{}' is not a whole number from {} to {}", text, least, most);
       },
@@ -106,7 +106,7 @@ CLI::Validator at_least(int least, int most) {
 CLI::Validator seed_number() {
   return CLI::Validator(
       [](const std::string& text) -> std::string {
-        if (const auto value = parse_whole<std::int64_t>(text); value && *value >= 0) return {};
+        if (const auto value = parse_number<std::int64_t>(text); value && *value >= 0) return {};
         return fmt::format("'{}' is not a whole number from 0 to 2^63-1", text);
       },
       "0..2^63-1");
@@ -115,10 +115,7 @@ CLI::Validator seed_number() {
 CLI::Validator seconds() {
   return CLI::Validator(
       [](const std::string& text) -> std::string {
-        double value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool number = error == std::errc{} && end == text.data() + text.size();
-        if (number && value > 0 && value <= 1e6) return {};
+        if (const auto value = parse_number<double>(text); value && *value > 0 && *value <= 1e6) return {};
         return fmt::format("'{}' is not a number of seconds above 0, at most 1000000", text);
       },
       "SECONDS");
@@ -129,9 +126,7 @@ CLI::Validator percent() {
       [](std::string& text) -> std::string {
         std::string_view number = text;
         if (number.ends_with('%')) number.remove_suffix(1);
-        double value = 0;
-        const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-        if (error != std::errc{} || end != number.data() + number.size() || !(value > 0 && value <= 100))
+        if (const auto value = parse_number<double>(number); !value || !(*value > 0 && *value <= 100))
           return fmt::format("'{}' is not a part such as 5 or 5%, above 0 and at most 100%", text);
         text = std::string(number);
         return {};

@@ -370,7 +370,7 @@ class Driver {
     const Assignment& assignment = assignments_[running.assignment];
     std::error_code error;
     std::filesystem::remove_all(slot.group->folder() / fmt::format("run{}", running.run), error);
-    // Such a check, or one that failed half-way, may have left calls behind. Ranks that somebody else started cannot be
+    // Such a check, or one that failed half-way, may have left open calls. Ranks that somebody else started cannot be
     // replaced: they go on beside such calls.
     const bool in_doubt =
         (assignment.spoils_group || record::is_failure(outcome.verdict)) && calls_outlive_case(assignment);

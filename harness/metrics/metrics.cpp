@@ -140,10 +140,12 @@ std::string to_prometheus(const record::Run& run) {
   Exposition exposition;
   const Labels common = common_labels(run);
   add_run(run, common, exposition);
+  std::vector<record::Result> cases = run::with_missing(run);
   // Of a run that has not ended nothing is missing yet.
-  record::Run cases = run;
-  if (!run.complete && run.stopped.empty()) cases.stopped = "the run has not ended";
-  add_cases(run::with_missing(cases), common, exposition);
+  if (!run.complete && run.stopped.empty())
+    for (record::Result& one : cases)
+      if (one.verdict == record::Verdict::missing) one.verdict = record::Verdict::not_run;
+  add_cases(cases, common, exposition);
   add_measurements(run, common, exposition);
   if (!run.steps.empty()) {
     exposition.set("plumbline_train_steps", common, static_cast<double>(run.steps.size()));

@@ -147,7 +147,7 @@ struct Check {
   bool deadlock_prone = false;  // runs in all arms: see execution_mode.hpp
   bool on_device = false;       // uses memory of a device itself; others' is staged where a run has a device
   bool beside_host = false;     // and the host's over the same backend, for what is right
-  bool spoils_group = false;    // leaves calls behind that nobody completes: processes of ranks are not used again
+  bool spoils_group = false;    // leaves calls that nobody completes: processes of ranks are not used again
   std::function<void(Context&)> body;
   std::string file = {};  // where it was added to the suite: "conformance/collectives/copy_checks.cpp"
   int line = 0;
