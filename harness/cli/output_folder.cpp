@@ -30,16 +30,19 @@ void make_parent(const fs::path& folder) {
         fmt::format("cannot make folder '{}': {}; --out names another", folder.string(), error.message()));
 }
 
-// mkdir() is for one alone: two runs of one second have two folders.
-fs::path make_dated_folder(std::time_t time, const std::string& name) {
-  make_parent(kRuns);
+std::string dated_name(std::time_t time, const std::string& name) {
   std::tm utc{};
   ::gmtime_r(&time, &utc);
   char stamp[32];
   (void)std::strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
-  for (int count = 1;; ++count) {
-    const fs::path folder =
-        fs::path(kRuns) / fmt::format("{}-{}{}", stamp, name, count == 1 ? "" : fmt::format("-{}", count));
+  return fmt::format("{}-{}", stamp, name);
+}
+
+// mkdir() is for one alone: of two runs of one second, the later is dated at the next, so that names sort by age.
+fs::path make_dated_folder(std::time_t time, const std::string& name) {
+  make_parent(kRuns);
+  for (;; ++time) {
+    const fs::path folder = fs::path(kRuns) / dated_name(time, name);
     if (::mkdir(folder.c_str(), 0777) == 0) return folder;
     if (errno != EEXIST)
       throw RuntimeFailure(
@@ -72,13 +75,12 @@ fs::path keep_older_folder(const fs::path& old, const std::string& name) {
 
 // What a link to the newest folder of that name says; empty: there is none.
 std::string newest_of(const std::string& name) {
-  const std::regex of_name(R"(\d{8}T\d{6}Z-(.+?)(-\d+)?)");
+  const std::regex of_name(R"(\d{8}T\d{6}Z-(.+))");
   fs::path newest;
   for (const fs::directory_entry& entry : fs::directory_iterator(kRuns)) {
     std::smatch found;
     const std::string folder = entry.path().filename().string();
-    if (std::regex_match(folder, found, of_name) && (found.str(1) == name || found.str(1) + found.str(2) == name))
-      newest = std::max(newest, entry.path());
+    if (std::regex_match(folder, found, of_name) && found.str(1) == name) newest = std::max(newest, entry.path());
   }
   return newest.empty() ? "" : seen_from_latest(newest);
 }

@@ -24,15 +24,14 @@ def new_folder(name, results=Path("results")):
 
 
 def _dated(runs, name, seconds):
-    """mkdir() is for one alone: two runs of one second have two folders."""
-    stamp, count = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(seconds)), 1
+    """mkdir() is for one alone: of two runs of one second, the later is dated at the next, so that names sort by age."""
     while True:
-        folder = runs / f"{stamp}-{name}{f'-{count}' if count > 1 else ''}"
+        folder = runs / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(seconds))}-{name}"
         try:
             folder.mkdir()
             return folder
         except FileExistsError:
-            count += 1
+            seconds += 1
 
 
 def _keep(older, runs, name):
