@@ -269,6 +269,41 @@ TEST_P(LocalPaths, MessagesMatchByTagInOrderInBothRegimes) {
       options());
 }
 
+// Ranks in pairs, of which each gives and takes: who waits helps, and who is busy elsewhere need not.
+TEST_P(LocalPaths, LargeMessagesAreMovedByBothSidesOrByOne) {
+  run_ranks(
+      ranks(),
+      [&](Communicator& world) {
+        const int peer = world.rank() ^ 1;
+        if (peer >= world.size()) return;
+        for (const std::size_t c : {0, 1, 255, 256, 257, 1024, 1025, 16384, 32769, 262147})
+          for (int round = 0; round < 6; ++round) {
+            const auto mine = gift(world.rank() + round, c);
+            std::vector<float> got(c, -1), last(1);
+            const bool gives = (world.rank() + round) % 2 == 0;
+            const Call take{.operation = Operation::recv, .root = peer, .out = out(got)};
+            if (gives && round / 2 == 1) {
+              Work work = world.start({.operation = Operation::send, .root = peer, .in = in(mine)});
+              while (!work.test()) std::this_thread::yield();
+            } else if (gives) {
+              world.send(in(mine), peer);
+            } else if (round / 2 == 0) {
+              world.recv(out(got), peer);
+            } else {
+              Work work = world.start(take);
+              while (round / 2 == 1 && !work.test()) std::this_thread::yield();
+              if (round / 2 == 2) world.recv(out(last), peer, 1);  // comes after the other's call has ended
+              work.wait();
+            }
+            if (gives && round / 2 == 2) world.send(in(gift(0, 1)), peer, 1);
+            if (!gives) {
+              ASSERT_EQ(got, gift(peer + round, c));
+            }
+          }
+      },
+      options());
+}
+
 INSTANTIATE_TEST_SUITE_P(Paths, LocalPaths,
                          testing::Combine(testing::Values(1, 2, 3, 4, 7), testing::Values(0, 100, 1 << 20),
                                           testing::Values(1, 64)),

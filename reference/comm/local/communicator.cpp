@@ -32,10 +32,6 @@ class LocalWork final : public Work::State {
   std::shared_ptr<DeviceCalls> device_calls;  // of a batch with calls on memory of devices
   std::vector<PostedMessage> messages;
   std::optional<JoinedExchange> joined;
-  /// Whether holds(state) of each message.
-  [[nodiscard]] bool each_message(const auto& holds) const {
-    return std::ranges::all_of(messages, holds, &PostedMessage::state);
-  }
   /// Its communicator is gone.
   void orphan(bool is_complete, std::string whose);
 
@@ -172,13 +168,13 @@ std::unique_ptr<Communicator> LocalCommunicator::do_create_group(std::span<const
 bool LocalCommunicator::is_finished(const LocalWork& work) const {
   if (work.joined && !work.joined->is_over()) return false;
   return collectives_.are_finished_until(work.last_collective) &&
-         work.each_message([](Message::State state) { return state != Message::State::waiting; });
+         std::ranges::all_of(work.messages, &PostedMessage::is_over);
 }
 
 bool LocalCommunicator::is_complete(const LocalWork& work) const {
   if (work.joined && !work.joined->is_complete()) return false;
   return collectives_.are_finished_until(work.last_collective) &&
-         work.each_message([](Message::State state) { return state == Message::State::complete; });
+         std::ranges::all_of(work.messages, &PostedMessage::is_complete);
 }
 
 void LocalCommunicator::follow(const LocalWork& work) {

@@ -33,7 +33,10 @@ Meeting& LocalGroup::of_pair(Pairs<Meeting>& pairs, int from, int to, Arguments.
   return *pairs.owned.back();
 }
 
-Channel& LocalGroup::channel(int from, int to) { return of_pair(channels_, from, to, lane.get()); }
+Channel& LocalGroup::channel(int from, int to) {
+  using enum Rendezvous::From;
+  return of_pair(channels_, from, to, lane.get(), policy, from < to ? front : back);
+}
 
 PairExchangeQueue& LocalGroup::meeting_place(int lower, int higher) { return of_pair(meeting_places_, lower, higher); }
 

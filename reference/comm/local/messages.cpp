@@ -15,24 +15,20 @@ Channel& channel_of(const Endpoint& self, const Call& call) {
 
 // ---- messages ----
 
-PostedMessage::PostedMessage(Endpoint& self, const Call& call)
-    : self_(&self), channel_(&channel_of(self, call)), message_(std::make_shared<Message>()) {
+PostedMessage::PostedMessage(Endpoint& self, const Call& call) : self_(&self), channel_(&channel_of(self, call)) {
   if (self.group->failed()) self.throw_failure(kNoSequence, false);
-  message_->call = call;
-  if (call.device().kind != Device::Kind::cpu) message_->ready = self.mark(call.device());
-  if (call.operation == Operation::send)
-    channel_->send(message_);
-  else
-    channel_->receive(message_);
+  message_ = channel_->post(call, call.device().kind == Device::Kind::cpu ? nullptr : self.mark(call.device()));
 }
 
 bool PostedMessage::try_complete() const {
-  switch (state()) {
+  if (message_ == nullptr) return true;
+  switch (message_->rendezvous.state()) {
+    case Message::State::met:
+      if (!message_->rendezvous.is_complete()) channel_->help(*message_);
+      return message_->rendezvous.is_complete();
     case Message::State::waiting:
       watch();
       return false;
-    case Message::State::complete:
-      return true;
     case Message::State::withdrawn:
       self_->throw_failure(kNoSequence, true);  // the group has failed before
     case Message::State::mismatched:
@@ -45,13 +41,14 @@ bool PostedMessage::try_complete() const {
 
 void PostedMessage::complete(Deadline& deadline) const {
   wait_until(
-      self_->group->policy, [&] { return state() != Message::State::waiting; },
+      self_->group->policy, [&] { return !is_waiting(); },
       [&](Clock::time_point now) {
         watch();
         if (!deadline.has_passed(now) || !channel_->withdraw(message_)) return;
         self_->fail_late(describe_call(), kNoSequence, deadline, {message_->call.root});
       });
-  (void)try_complete();
+  if (try_complete()) return;
+  wait_until(self_->group->policy, [&] { return is_complete(); }, [](Clock::time_point) {});
 }
 
 // What a rank that waits for a message looks at now and then: one that cannot come any more is taken back.
@@ -65,12 +62,13 @@ void PostedMessage::watch() const {
 }
 
 void PostedMessage::give_up() const noexcept {
-  if (channel_->withdraw(message_)) return;
-  wait_until(self_->group->policy, [&] { return state() != Message::State::waiting; }, [](Clock::time_point) {});
+  if (message_ == nullptr || channel_->withdraw(message_)) return;
+  wait_until(self_->group->policy, [&] { return is_over(); }, [](Clock::time_point) {});
 }
 
 void PostedMessage::follow() const {
-  if (state() == Message::State::complete && done() != nullptr) self_->follow(message_->call.device(), *done());
+  if (!is_complete()) return;
+  if (const DevicePlace there = done()) self_->follow(message_->call.device(), *there);
 }
 
 std::string PostedMessage::describe_call() const {

@@ -23,17 +23,22 @@ class PostedMessage {
   void give_up() const noexcept;
   /// Lets the caller's stream wait for what a device does of it, once it is complete.
   void follow() const;
-  [[nodiscard]] Message::State state() const { return message_->state.load(std::memory_order_acquire); }
+  [[nodiscard]] bool is_complete() const { return message_ == nullptr || message_->rendezvous.is_complete(); }
+  /// Whether its memory is no longer accessed.
+  [[nodiscard]] bool is_over() const { return message_ == nullptr || message_->rendezvous.is_over(); }
   /// Of one that is complete: where a device is done with it; null without a device.
-  [[nodiscard]] const std::shared_ptr<const DeviceCalls::Mark>& done() const { return message_->done; }
+  [[nodiscard]] DevicePlace done() const { return message_ == nullptr ? nullptr : message_->done; }
 
  private:
   void watch() const;
+  [[nodiscard]] bool is_waiting() const {
+    return message_ != nullptr && message_->rendezvous.state() == Message::State::waiting;
+  }
   [[nodiscard]] std::string describe_call() const;
 
   Endpoint* self_;
   Channel* channel_;
-  std::shared_ptr<Message> message_;
+  std::shared_ptr<Message> message_;  // null of one that was complete at once
 };
 
 /// This rank's side of an exchange in place.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,42 +11,38 @@ namespace {
 // Each part begins a line of its own, so that pieces, which are whole lines, hold whole elements.
 std::size_t lines_of(const PairPart& part) { return (part.x.bytes() + kCacheLine - 1) / kCacheLine * kCacheLine; }
 
+Rendezvous::From begins_at(std::size_t side) {
+  return side == PairExchangeSlot::kLower ? Rendezvous::From::front : Rendezvous::From::back;
+}
+
+int patience(WaitPolicy policy) { return policy.spins / 10; }
+
 std::byte* at(const Buffer& x, std::size_t offset) { return static_cast<std::byte*>(x.data) + offset; }
 
 }  // namespace
-
-PairExchangeSlot::State PairExchangeSlot::state() const {
-  return static_cast<State>(word_.load(std::memory_order_acquire) / kState);
-}
-
-bool PairExchangeSlot::is_complete() const {
-  const std::uint64_t word = word_.load(std::memory_order_acquire);
-  return static_cast<State>(word / kState) == State::met && made_in(word) == pieces_;
-}
-
-bool PairExchangeSlot::is_over() const {
-  return is_complete() || state() == State::mismatched || state() == State::withdrawn;
-}
 
 void PairExchangeSlot::post(std::size_t side, const PairExchange& exchange) noexcept {
   sides_[side] = exchange;
   first_ = side;
   users_.store(1, std::memory_order_relaxed);
-  word_.store(word_of(State::waiting), std::memory_order_relaxed);
+  rendezvous_.post();
 }
 
 void PairExchangeSlot::meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy) noexcept {
   sides_[side] = exchange;
   difference_ = difference();
-  if (difference_.in != Difference::In::nothing)
-    return word_.store(word_of(State::mismatched), std::memory_order_release);
-  cut_into_pieces();
-  if (pieces_ <= 1) {
-    make(0, bytes_);
-    return word_.store(word_of(State::met) + pieces_ * (kTaken + kMade), std::memory_order_release);
-  }
-  word_.store(word_of(State::met) + kTaken, std::memory_order_release);
-  take_pieces(side, policy, true);
+  if (difference_.in != Difference::In::nothing) return rendezvous_.end(State::mismatched);
+  rendezvous_.meet(bytes(), begins_at(side), patience(policy), [this](auto begin, auto end) { make(begin, end); });
+}
+
+void PairExchangeSlot::work(std::size_t side, WaitPolicy policy) noexcept {
+  rendezvous_.help(begins_at(side), patience(policy), [this](auto begin, auto end) { make(begin, end); });
+}
+
+std::size_t PairExchangeSlot::bytes() const noexcept {
+  std::size_t all = 0;
+  for (const PairPart& part : sides_[kLower].parts) all += lines_of(part);
+  return all;
 }
 
 PairExchangeSlot::Difference PairExchangeSlot::difference() const noexcept {
@@ -78,35 +73,6 @@ std::string PairExchangeSlot::mismatch() const {
   }
   return fmt::format("part {} of a pair exchange, {} x {}, meets {} x {}", part, name_of(dtypes[kLower]),
                      counts[kLower], name_of(dtypes[kHigher]), counts[kHigher]);
-}
-
-void PairExchangeSlot::cut_into_pieces() noexcept {
-  // A piece of both sides fits into the nearer caches, and large values do not make so many that looking for their
-  // parts costs.
-  // What is small is made by whoever comes second, before the other one could have seen it.
-  constexpr std::size_t small = 1024, least = 64 * 1024, most_pieces = 64;
-  bytes_ = 0;
-  for (const PairPart& part : sides_[kLower].parts) bytes_ += lines_of(part);
-  const std::size_t half = (bytes_ / kCacheLine + 1) / 2 * kCacheLine;
-  const std::size_t many = (bytes_ / most_pieces + kCacheLine - 1) / kCacheLine * kCacheLine;
-  piece_bytes_ = bytes_ <= small ? bytes_ : std::min(half, std::max(least, many));
-  pieces_ = bytes_ == 0 ? 0 : (bytes_ + piece_bytes_ - 1) / piece_bytes_;
-}
-
-void PairExchangeSlot::take_pieces(std::size_t side, WaitPolicy policy, bool has_first) noexcept {
-  const std::uint64_t share = side == kLower ? pieces_ - pieces_ / 2 : pieces_ / 2;
-  const auto taken = [this] { return taken_in(word_.load(std::memory_order_relaxed)); };
-  std::uint64_t made = 0;
-  for (; has_first || taken() < pieces_; ++made) {
-    constexpr int part_of_a_wait = 10;
-    // Until the other one has begun.
-    for (int spins = policy.spins / part_of_a_wait; made >= share && spins > 0 && taken() == made; --spins) cpu_pause();
-    if (!std::exchange(has_first, false) && taken_in(word_.fetch_add(kTaken, std::memory_order_relaxed)) >= pieces_)
-      break;
-    const std::size_t piece = side == kLower ? made : pieces_ - 1 - made;
-    make(piece * piece_bytes_, std::min(bytes_, (piece + 1) * piece_bytes_));
-  }
-  if (made > 0) word_.fetch_add(made * kMade, std::memory_order_acq_rel);
 }
 
 // What lies between two lines of all parts.
@@ -156,7 +122,7 @@ PairExchangeSlot& PairExchangeQueue::idle() {
 bool PairExchangeQueue::withdraw(PairExchangeSlot& exchange_slot) {
   const std::lock_guard hold(lock_);
   if (std::erase(posted_, &exchange_slot) == 0) return false;
-  exchange_slot.word_.store(PairExchangeSlot::word_of(PairExchangeSlot::State::withdrawn), std::memory_order_release);
+  exchange_slot.rendezvous_.end(Rendezvous::State::withdrawn);
   return true;
 }
 
