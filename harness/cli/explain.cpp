@@ -159,6 +159,7 @@ std::string subject_for(const suite::Suite& suite, const suite::Requirement& row
 // With its mutants; only that one where `id` names one.
 void print_requirement(const suite::Suite& suite, const suite::Requirement& row, const std::string& id) {
   fmt::print("{} ({}, since {}): {}\n", row.id, suite::name_of(row.level), row.since, row.text);
+  if (!row.rationale.empty()) fmt::print("  because    {}\n", row.rationale);
   fmt::print("  cited as   {}\n", row.citation());
   for (const std::string& source : row.sources) print_source(suite, source);
   if (!row.needs.empty()) fmt::print("  needs      {}\n", fmt::join(row.needs, ", "));

@@ -42,6 +42,7 @@ void print_json(const suite::Suite& suite, const std::vector<const suite::Requir
                     {"level", suite::name_of(row->level)},
                     {"since", row->since},
                     {"text", row->text},
+                    {"rationale", row->rationale},
                     {"source", row->sources},
                     {"checks", mutants::checks_of(suite, *row)},
                     {"mutants", mutants::mutants_of(suite, *row)},
@@ -53,7 +54,8 @@ void print_json(const suite::Suite& suite, const std::vector<const suite::Requir
 void print_markdown(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
   fmt::print("| id | level | requirement | checks | mutants | source |\n| --- | --- | --- | --- | --- | --- |\n");
   for (const suite::Requirement* row : rows)
-    fmt::print("| {} | {} | {} | {} | {} | {} |\n", row->id, suite::name_of(row->level), row->text,
+    fmt::print("| {} | {} | {}{} | {} | {} | {} |\n", row->id, suite::name_of(row->level), row->text,
+               row->rationale.empty() ? "" : fmt::format("<br>*{}*", row->rationale),
                fmt::join(mutants::checks_of(suite, *row), ", "), fmt::join(mutants::mutants_of(suite, *row), ", "),
                fmt::join(row->sources, ", "));
 }

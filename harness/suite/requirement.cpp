@@ -40,6 +40,7 @@ Requirement requirement_of(const TomlRow& row, const TomlRow& file) {
                           .level = level_of(row),
                           .since = row.has("since") ? row.text("since") : file.text("since"),
                           .text = row.text("text"),
+                          .rationale = row.has("rationale") ? row.text("rationale") : "",
                           .sources = list_if_any(row, "source"),
                           .checks = list_if_any(row, "checks"),
                           .mutants = list_if_any(row, "mutants"),
@@ -84,7 +85,7 @@ void RequirementTable::add_toml(std::string_view text, std::string_view origin) 
   if (tables.empty()) refuse_at(origin, file.source(), "no [[requirement]] in it");
   for (const toml::table* table : tables) {
     const TomlRow row(*table, origin, "a requirement",
-                      {"id", "level", "since", "text", "source", "checks", "mutants", "needs", "tags"});
+                      {"id", "level", "since", "text", "rationale", "source", "checks", "mutants", "needs", "tags"});
     Requirement requirement = requirement_of(row, all);
     const std::string id = requirement.id;
     if (!rows_.emplace(id, std::move(requirement)).second) row.refuse(fmt::format("id '{}' is used twice", id));

@@ -21,6 +21,7 @@ struct Requirement {
   Level level = Level::must;
   std::string since;                 // suite version
   std::string text;                  // one sentence
+  std::string rationale;             // why it is required, where that is not obvious; else empty
   std::vector<std::string> sources;  // catalogue rows, papers, sections
   std::vector<std::string> checks;   // ids of the checks that verify it
   std::vector<std::string> mutants;  // names of the mutants that violate it
