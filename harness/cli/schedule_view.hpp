@@ -23,7 +23,7 @@ namespace plumbline::cli {
 
 /// More computations than a reader looks at one by one.
 inline constexpr std::int64_t kMostDrawnAsText = 4096;
-inline constexpr std::int64_t kMostPicturedComputations = 32768;
+inline constexpr std::int64_t kMostPicturedComputations = 1 << 20;
 
 enum class Lowering { none, torch, plumbline };
 /// Throws InvalidArgument, naming --lower.

@@ -131,8 +131,27 @@ TEST(ScheduleView, a_wrong_name_is_answered_with_the_nearest) {
     }
 }
 
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(ScheduleView, a_picture_of_a_long_timeline_is_no_wider_and_has_an_overview) {
+  const std::string boxes = schedule_svg(view_of(request_of(ScheduleKind::one_f_one_b, 4, 16, 1, 1, 1, 1)));
+  EXPECT_EQ(count_of(boxes, "class=\"enlarged\""), 0u);
+  EXPECT_EQ(count_of(boxes, "<g class=\"F\""), 64u);
+  const std::string large = schedule_svg(view_of(request_of(ScheduleKind::gpipe, 8, 2048, 1, 1, 1, 1)));
+  EXPECT_EQ(count_of(large, "class=\"enlarged\""), 1u);
+  // Time for 44 of the shortest in 1150 pixels: rank r, which begins after r others, has begun 45 - r.
+  EXPECT_EQ(count_of(large, "<g class=\"F\""), 8u * 45u - 28u);
+  EXPECT_LT(large.size(), std::size_t{400'000});
+  EXPECT_EQ(large.find(" width=\""), large.find(" width=\"1584\""));
+}
+
 TEST(ScheduleView, pictures_beyond_the_stated_size_are_refused) {
-  EXPECT_THROW((void)schedule_svg(view_of(request_of(ScheduleKind::gpipe, 8, 2049, 1, 1, 1, 1))), InvalidArgument);
+  EXPECT_THROW((void)schedule_svg(view_of(request_of(ScheduleKind::gpipe, 8, 1 << 16 | 1, 1, 1, 1, 1))),
+               InvalidArgument);
 }
 
 }  // namespace
