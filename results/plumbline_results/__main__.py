@@ -17,7 +17,7 @@ COMMANDS = {
     "scoreboard": "scoreboard",
 }
 # Words after a command that have a module of their own.
-SUBCOMMANDS = {("results", "export"): "exports", ("results", "import"): "imports"}
+SUBCOMMANDS = {("results", "export"): "exports", ("results", "import"): "imports", ("results", "push"): "push"}
 
 
 def _missing(name, module):

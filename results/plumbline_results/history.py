@@ -23,7 +23,7 @@ EXAMPLE = """Example: plumbline results add results/latest/bench
          plumbline results list --label commit=3f2a9c1
          plumbline compare $(plumbline results list --command bench --paths | tail -2)
          plumbline results prune --keep 200
-Two further parts have a --help of their own: `plumbline results export` and `plumbline results import`, other tools' forms.
+Further parts have a --help of their own: `plumbline results export` and `import`, other tools' forms, and `push`, to a Pushgateway.
 Exit status: 0 done; 2 usage, or no such record; 3 the history cannot be read or written: what was in it stays."""
 
 UNFINISHED = ".unfinished-"  # begins the names of files that are being written, which do not end in .jsonl
@@ -231,7 +231,7 @@ def _prune(given):
 
 def _parser():
     parser = options.parser("results", HELP, EXAMPLE)
-    parts = parser.add_subparsers(dest="part", metavar="add|list|show|prune|export|import", required=True, parser_class=type(parser))
+    parts = parser.add_subparsers(dest="part", metavar="add|list|show|prune|export|import|push", required=True, parser_class=type(parser))
 
     def part(name, words, body):
         one = parts.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".", epilog=EXAMPLE,

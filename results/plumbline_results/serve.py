@@ -36,10 +36,14 @@ def merged(texts):
     return "".join(line + "\n" for line in lines)
 
 
+def runs_of(folders):
+    """By their names: the folders as they were given, or else all of the last runs."""
+    return {str(one): one for one in folders} if folders else {one.name: one for one in sorted(LATEST.glob("[!.]*"))}
+
+
 def metrics_of(folders):
     texts = []
-    named = {str(one): one for one in folders} if folders else {one.name: one for one in sorted(LATEST.glob("[!.]*"))}
-    for name, folder in named.items():
+    for name, folder in runs_of(folders).items():
         try:
             texts.append((name, (folder / "metrics.prom").read_text("utf-8", "replace")))
         except OSError:  # no run has written there yet, or one has just moved it
