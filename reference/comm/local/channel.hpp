@@ -3,7 +3,7 @@
 // Model   Sends and receives are matched by tag, first come first served; whichever side comes second moves the data,
 //         so a posted message needs nothing more from the rank that posted it. Small messages to a receive that is not
 //         yet posted are copied and their send is complete at once; larger ones, and those in memory of a device, wait
-//         for their receive. Large ones on the host are moved by both sides, where the first one waits (rendezvous.hpp);
+//         for their receive. Large ones on the host are moved by both sides where the first one waits (rendezvous.hpp),
 //         those of a device by the device, in the group's stream.
 #pragma once
 

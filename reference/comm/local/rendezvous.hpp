@@ -1,4 +1,4 @@
-// reference/comm/local/rendezvous.hpp: two members of whom the second to come finds what the first has posted.
+// reference/comm/local/rendezvous.hpp: two members, of which the second finds what the first has posted.
 //
 // Model   From then on their work, on a range of bytes, is made by either of them or both. It is cut into pieces. One
 //         side takes them from the front, the other one from the back, until none is left: so each does half, and a
@@ -33,14 +33,14 @@ class Rendezvous {
     return is_complete() || state() == State::mismatched || state() == State::withdrawn;
   }
 
-  /// To wait for the second side; nobody may look yet.
+  /// To wait for the second side, which must not know of it yet.
   void post() noexcept { word_.store(word_of(State::waiting), std::memory_order_relaxed); }
   void end(State state) noexcept {
     pieces_ = 0;
     word_.store(word_of(state), std::memory_order_release);
   }
   /// The second side's work. make(begin, end) makes these bytes, which are whole cache lines but for the last. After
-  /// its share it looks for so many spins whether the other side has begun.
+  /// its share it looks for this number of spins whether the other side has begun.
   template <class Make>
   void meet(std::size_t bytes, From from, int spins, const Make& make) noexcept {
     cut(bytes);
@@ -66,9 +66,8 @@ class Rendezvous {
   static std::uint64_t word_of(State state) { return kState * static_cast<std::uint64_t>(state); }
 
   void cut(std::size_t bytes) noexcept {
-    // A piece of both sides fits into the nearer caches, and large values do not make so many that looking for their
-    // parts costs.
-    // What is small is made by whoever comes second, before the other one could have seen it.
+    // A piece of both sides fits into the nearer caches, and large values do not make too many: looking for their
+    // parts costs. What is small is made by the second side, before the other one could have seen it.
     constexpr std::size_t small = 1024, least = 64 * 1024, most_pieces = 64;
     bytes_ = bytes;
     const std::size_t half = (bytes_ / kCacheLine + 1) / 2 * kCacheLine;
