@@ -7,6 +7,7 @@ MODULES are the optional parts of the build: "mpi,training,metrics", or "".
 import fcntl, importlib.util, json, os, re, resource, shlex, shutil, signal, statistics, subprocess, sys, tempfile, time, unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "ci"))
@@ -1188,6 +1189,17 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", "--profile", "full", "--list", program=program), 0, self.done.stderr)
         self.assertEqual(self.done.stdout, with_all[1])
         self.assertEqual(self.run_plumbline("check", "--profile", "full", "--out", "out", program=program), 3)
+
+    def test_the_doctor_tells_what_the_record_tools_lack(self):
+        python = self.folder / "pyth'on"
+        for lines, words in (("echo", "ok  record tools            {} has all that report, "),
+                             ("echo scipy, pyarrow", "no  record tools            {} lacks scipy, pyarrow: report takes jinja2, "),
+                             ("exit 1", "no  record tools            '{}' does not start; set PLUMBLINE_PYTHON ")):
+            python.write_text(f"#!/bin/sh\n{lines}\n")
+            python.chmod(0o755)
+            with mock.patch.dict(os.environ, PLUMBLINE_PYTHON=str(python)):
+                self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
+            self.assertIn("\n" + words.format(python), self.done.stdout)
 
     def test_the_doctor_tells_of_devices_with_memory(self):
         self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)

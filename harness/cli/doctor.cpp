@@ -1,6 +1,8 @@
 // `plumbline doctor`: what this machine can run, and why not.
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -21,6 +23,7 @@
 #include "harness/subject/backend_here.hpp"
 #include "harness/subject/backend_name.hpp"
 #include "harness/subject/modules.hpp"
+#include "harness/subject/torch_library.hpp"
 #include "harness/subject/training_module.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -184,6 +187,29 @@ Finding libtorch() {
           training.empty() ? "module training loads" : without_prefix("training", training)};
 }
 
+// What the commands in Python need beyond Python itself. The path is no text of the shell's.
+Finding record_tools() {
+  const std::string what = "record tools", python = subject::chosen_python();
+  ::setenv("PLUMBLINE_DOCTORS_PYTHON", python.c_str(), 1);
+  std::FILE* const answer = ::popen(
+      "\"$PLUMBLINE_DOCTORS_PYTHON\" -I -c 'from importlib.util import find_spec\n"
+      "print(*(name for name in (\"jinja2\", \"scipy\", \"ruptures\", \"pyarrow\") if not find_spec(name)), sep=\", "
+      "\")' "
+      "2>/dev/null",
+      "r");
+  if (answer == nullptr) return {what, false, std::strerror(errno)};
+  char line[200] = "";
+  const bool has_answered = std::fgets(line, sizeof line, answer) != nullptr;
+  if (::pclose(answer) != 0 || !has_answered)
+    return {what, false, fmt::format("'{}' does not start; set PLUMBLINE_PYTHON to Python 3.9 or later", python)};
+  const std::string missing(line, std::strcspn(line, "\n"));
+  if (missing.empty()) return {what, true, python + " has all that report, compare, gate, trend and export need"};
+  return {what, false,
+          fmt::format("{} lacks {}: report takes jinja2, compare and gate scipy, trend ruptures, export to parquet "
+                      "pyarrow; pip install 'plumbline-suite[results]', or these",
+                      python, missing)};
+}
+
 // A finding that is made in a process of its own: loading runtimes is what takes time, and is done side by side.
 class Look {
  public:
@@ -228,12 +254,13 @@ int run_doctor(bool starts, const Program& program) {
   const std::vector<std::string> names = backend_names();
   std::vector<Look> looks;
   looks.emplace_back(libtorch);
+  looks.emplace_back(record_tools);
   if (!starts)
     for (const std::string& name : names) looks.emplace_back([&] { return backend(name, false, program); });
   const std::vector<suite::Profile>& profiles = program.suite().profiles();  // meanwhile
-  const Finding torch = looks.front().finding();
+  const Finding torch = looks[0].finding(), tools = looks[1].finding();
   for (std::size_t i = 0; i < names.size(); ++i)
-    findings.push_back(starts ? backend(names[i], true, program) : looks[i + 1].finding());
+    findings.push_back(starts ? backend(names[i], true, program) : looks[i + 2].finding());
   findings.push_back(torch);
   for (const suite::Profile& profile : profiles) {
     bool needs_training = false;
@@ -249,6 +276,7 @@ int run_doctor(bool starts, const Program& program) {
   findings.push_back(device_runtime(comm::Device::Kind::emulated));
   findings.push_back(tool("srun", "ranks can not be started by Slurm", "install slurm-client"));
   findings.push_back(tool("python3", "adapters in Python can not run", "install python3"));
+  findings.push_back(tools);
   for (const Finding& finding : findings)
     fmt::print("{:<4}{:<24}{}\n", finding.good ? "ok" : "no", finding.what, finding.words);
   return 0;

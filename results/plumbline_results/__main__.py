@@ -21,8 +21,9 @@ SUBCOMMANDS = {("results", "export"): "exports", ("results", "import"): "imports
 
 
 def _missing(name, module):
-    print(f"plumbline: {name}: {sys.executable} has no {module}; pip install {module}, or set PLUMBLINE_PYTHON to a Python that has it",
-          file=sys.stderr)
+    module = {"markupsafe": "jinja2"}.get(module, module)  # the one comes with the other
+    print(f"plumbline: {name}: {sys.executable} has no {module}; pip install {module} (or 'plumbline-suite[results]', with all), "
+          "or set PLUMBLINE_PYTHON to a Python that has it", file=sys.stderr)
     return 3
 
 

@@ -1,9 +1,8 @@
 """`plumbline report`: records as a page that people look at, as Markdown, or as the summary of a CI job."""
 
-import sys
 from pathlib import Path
 
-from ..options import BadInput, Failed, parser, status_of
+from ..options import BadInput, parser, status_of
 from ..writing import write
 from .records import text
 
@@ -122,14 +121,7 @@ def main(arguments):
 
 def _run(arguments):
     options = _options().parse_args(arguments)
-    try:
-        page = _report(options)
-    except ModuleNotFoundError as error:
-        if error.name not in ("jinja2", "markupsafe"):  # the latter comes with the former
-            raise
-        raise Failed(
-            f"{sys.executable} has no jinja2; pip install jinja2, or set PLUMBLINE_PYTHON to a Python that has it"
-        ) from None
+    page = _report(options)
     out = options.out or _default_out(options)
     write(out, page)
     if out != "-":

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from ..options import BadInput, Failed, parser, status_of
+from ..options import BadInput, parser, status_of
 from ..writing import write
 
 FORMATS = ("html", "md", "json")
@@ -67,14 +67,7 @@ def _run(arguments):
         raise BadInput(f"--format '{options.format}'; it is html, md or json")
     causes = load_causes(options.causes) if options.causes else load_causes(CAUSES) if CAUSES.exists() else []
     board = Board(options.record, causes)
-    try:
-        page = _text_of(options.format, board, options.title)
-    except ModuleNotFoundError as error:
-        if error.name not in ("jinja2", "markupsafe"):  # the latter comes with the former
-            raise
-        raise Failed(
-            f"{sys.executable} has no jinja2; pip install jinja2, or set PLUMBLINE_PYTHON to a Python that has it"
-        ) from None
+    page = _text_of(options.format, board, options.title)
     out = options.out or _default_out(options)
     write(out, page)
     print(board.summary(), file=sys.stderr if out == "-" else sys.stdout)
