@@ -30,7 +30,7 @@ def add_options(parser):
                         help="of each program or backend, at least 5 (default 20)")
     parser.add_argument("--calibration", metavar="FILE", help="the noise of this machine, as `plumbline calibrate` wrote it "
                         "(default: that of the launches that are compared)")
-    parser.add_argument("--format", default="text", choices=("text", "md", "json"), help="text, md (a job's summary) or json (default text)")
+    parser.add_argument("--format", default="text", choices=("text", "md", "json"), metavar="FORMAT", help="text, md (a job's summary) or json (default text)")
     parser.add_argument("--keep", metavar="DIR", help="a folder where the records of the launches stay")
 
 

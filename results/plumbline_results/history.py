@@ -244,7 +244,7 @@ def _parser():
     one = part("list", "list records, the oldest first", _list)
     one.add_argument("--command", metavar="NAME", help="only of bench, check, train or mutants")
     one.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", help="only with this label, with * and ?; may be repeated")
-    one.add_argument("--format", default="text", choices=("text", "json"), help="text or json (default text)")
+    one.add_argument("--format", default="text", choices=("text", "json"), metavar="FORMAT", help="text or json (default text)")
     one.add_argument("--paths", action="store_true", help="print their files alone, one a line")
     one = part("show", "show one record", _show)
     one.add_argument("id", metavar="ID", help="of `plumbline results list`, or the beginning of one")

@@ -96,7 +96,7 @@ def main(words):
         parser.add_argument("--benchmark", action="append", metavar="NAME", help="only these, by name with * and ?; may be repeated")
         parser.add_argument("--effect", type=options.share, default=0.02, metavar="SHARE", help="the smallest change that is shown (default 2%%)")
         parser.add_argument("--gate", action="store_true", help="exit status 1 where the newest change of a series was for the worse")
-        parser.add_argument("--format", default="text", choices=("text", "json"), help="text or json (default text)")
+        parser.add_argument("--format", default="text", choices=("text", "json"), metavar="FORMAT", help="text or json (default text)")
         given = parser.parse_args(words)
         found = _histories(given.store, given.benchmark or ["*"])
         if not found:
