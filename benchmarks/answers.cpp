@@ -39,7 +39,8 @@ int number_of(int rank, int ranks, int index) {
   return static_cast<int>((x ^ x >> 31) % choices);
 }
 
-// A period of the sum of what all ranks give.
+}  // namespace
+
 std::vector<std::byte> sums_of(int ranks, DType dtype) {
   std::vector<std::byte> period;
   for (int index = 0; index < kPeriod; ++index) {
@@ -49,8 +50,6 @@ std::vector<std::byte> sums_of(int ranks, DType dtype) {
   }
   return period;
 }
-
-}  // namespace
 
 std::vector<std::byte> given_by(int rank, int ranks, DType dtype) {
   std::vector<std::byte> period;
@@ -80,6 +79,11 @@ bool is_answer(const comm::Communicator& world, const comm::Call& call, const Me
       return out.has(0, call.out.count, sums_of(ranks, dtype), me * call.out.count);
     case Operation::broadcast:
       return out.has(0, call.out.count, given_by(call.root, ranks, dtype));
+    case Operation::scatter:
+      return out.has(0, call.out.count, given_by(call.root, ranks, dtype), me * call.out.count);
+    case Operation::gather:
+      if (me != call.root) return true;
+      [[fallthrough]];
     case Operation::all_gather:
     case Operation::all_to_all: {
       const std::int64_t first = call.operation == Operation::all_to_all ? me * block : 0;

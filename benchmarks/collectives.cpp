@@ -164,6 +164,10 @@ void add_collectives(Registry& registry) {
                                     {.split_out = true}, false, half_ring));
   registry.push_back(call_benchmark("collectives.all_gather", "bytes of the output", all_gather, {.split_in = true},
                                     false, half_ring));
+  registry.push_back(call_benchmark("collectives.gather", "to rank 0; bytes of the output", gather, {.split_in = true},
+                                    false, half_ring));
+  registry.push_back(call_benchmark("collectives.scatter", "from rank 0; bytes of the input", scatter,
+                                    {.split_out = true}, false, half_ring));
   registry.push_back(call_benchmark("collectives.all_to_all", "bytes of the input", all_to_all, {}, false, half_ring));
   registry.push_back(call_benchmark("collectives.broadcast", "from rank 0", broadcast, {}, true, one));
   registry.push_back({.name = "collectives.send_recv",

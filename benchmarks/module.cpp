@@ -11,6 +11,7 @@ PLUMBLINE_EXPORT const plumbline::bench::Module* plumbline_benchmarks() {
   static const plumbline::bench::Module module{[] {
                                                  plumbline::bench::Registry registry;
                                                  plumbline::bench::add_collectives(registry);
+                                                 plumbline::bench::add_patterns(registry);
                                                  plumbline::bench::add_allreduce_fusion(registry);
                                                  plumbline::bench::add_gossip_throughput(registry);
                                                  plumbline::bench::add_pipeline_bubble(registry);

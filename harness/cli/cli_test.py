@@ -1674,6 +1674,14 @@ class Commands(unittest.TestCase):
         (subject,) = [line for line in lines if line["type"] == "subject"]
         self.assertEqual(subject["environment"]["device.runtime"], "emulated")
 
+    def test_bench_measures_messages_between_many_and_unlike_blocks(self):
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "messages.*", "uneven.*", "--sizes", "4,3Ki", "--world-size", "2,3",
+                                            "--repetitions", "2", "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        found = [line for line in lines if line["type"] == "measurement"]
+        self.assertEqual(len(found), 6 * 2 * 2)
+        self.assertTrue(all(line["answer_checked"] for line in found))
+
     def test_bench_measures_components_in_memory_of_devices(self):
         wanted = ["gossip_throughput.rounds.exchange_on", "gossip_throughput.rounds.confirmed", "gossip_throughput.step.slow_sgp.shards",
                   "scaler.unscale.bf16_to_f32", "scaler.agreement.resnet50.one_flag"]
