@@ -1,7 +1,8 @@
-/* The least that a benchmark of Open MPI can be: a loop of one call. What `plumbline bench` is held against.
+/* The least that a benchmark of an MPI can be: a loop of one call. What `plumbline bench` is held against.
  *
- * usage: mpirun -n N anchor_mpi_loop OPERATION REPETITIONS SECONDS BYTES...
- *        OPERATION: all_reduce or all_reduce_in_place, of floats, sum
+ * usage: mpirun -n N mpi_loop OPERATION REPETITIONS SECONDS BYTES...
+ *        OPERATION: all_reduce or all_reduce_in_place, of floats, sum; broadcast from rank 0; or send_recv, from rank 0 to
+ *        rank 1 and back
  * Output, a line for each size: {"bytes": B, "samples": [seconds a call, of the slowest rank...]} */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -11,13 +12,32 @@
 #include <string.h>
 
 static float *in, *out;
-static int in_place;
+static int rank;
+
+static void all_reduce(int count) { MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
+static void all_reduce_in_place(int count) {
+  MPI_Allreduce(MPI_IN_PLACE, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+static void broadcast(int count) { MPI_Bcast(out, count, MPI_FLOAT, 0, MPI_COMM_WORLD); }
+static void send_recv(int count) {
+  if (rank > 1) return;
+  if (rank == 0) MPI_Send(out, count, MPI_FLOAT, 1, 0, MPI_COMM_WORLD);
+  MPI_Recv(out, count, MPI_FLOAT, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (rank == 1) MPI_Send(out, count, MPI_FLOAT, 0, 0, MPI_COMM_WORLD);
+}
+static const struct {
+  const char* name;
+  void (*call)(int count);
+} operations[] = {{"all_reduce", all_reduce},
+                  {"all_reduce_in_place", all_reduce_in_place},
+                  {"broadcast", broadcast},
+                  {"send_recv", send_recv}};
+static void (*call)(int count);
 
 static double loop(long calls, int count) {
   MPI_Barrier(MPI_COMM_WORLD);
   double begin = MPI_Wtime();
-  for (long i = 0; i < calls; ++i)
-    MPI_Allreduce(in_place ? MPI_IN_PLACE : in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  for (long i = 0; i < calls; ++i) call(count);
   double seconds = MPI_Wtime() - begin;
   MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return seconds;
@@ -33,7 +53,7 @@ static long calls_for(double least, int count) {
   }
 }
 
-static void pin(int rank) {
+static void pin(void) {
   cpu_set_t usable, one;
   sched_getaffinity(0, sizeof usable, &usable);
   int wanted = rank % CPU_COUNT(&usable);
@@ -47,14 +67,14 @@ static void pin(int rank) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  if (argc < 5) {
-    fprintf(stderr, "usage: anchor_mpi_loop OPERATION REPETITIONS SECONDS BYTES...\n");
+  for (size_t i = 0; argc > 1 && i < sizeof operations / sizeof *operations; ++i)
+    if (strcmp(argv[1], operations[i].name) == 0) call = operations[i].call;
+  if (argc < 5 || call == NULL) {
+    fprintf(stderr, "usage: mpi_loop OPERATION REPETITIONS SECONDS BYTES...\n");
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
-  int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  pin(rank);
-  in_place = strcmp(argv[1], "all_reduce_in_place") == 0;
+  pin();
   int repetitions = atoi(argv[2]);
   double least = atof(argv[3]);
   for (int argument = 4; argument < argc; ++argument) {
