@@ -1,6 +1,7 @@
 // The runner: Google Benchmark on rank 0 decides, every rank runs.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -133,12 +134,24 @@ void follow(Ranks& ranks, Operation& operation) {
   while (const std::int64_t iterations = ranks.agree(-1)) (void)ranks.timed(operation, iterations);
 }
 
-// Until threads have found their cores and buffers their pages.
+// Until threads have found their cores, buffers their pages and processors their speed: until an iteration takes as long
+// as in the window before, but for a twentieth, and not for ever on a busy host.
 void warm_up(Ranks& ranks, Operation& operation) {
+  constexpr std::chrono::milliseconds window{10}, least{30}, most{200};
   const auto begin = Clock::now();
-  do {
-    operation.run();
-  } while (ranks.agree(Clock::now() - begin < std::chrono::milliseconds(30)) != 0);
+  for (double before = 0;;) {
+    const auto start = Clock::now();
+    std::int64_t iterations = 0;
+    do {
+      operation.run();
+      ++iterations;
+    } while (ranks.agree(Clock::now() - start < window) != 0);
+    const auto now = Clock::now();
+    const double mean = std::chrono::duration<double>(now - start).count() / static_cast<double>(iterations);
+    const bool is_stable = std::abs(mean - before) <= before / 20;
+    before = mean;
+    if (ranks.agree(now - begin >= most || (now - begin >= least && is_stable)) != 0) return;
+  }
 }
 
 void pin_to_core(int rank) {
