@@ -53,7 +53,7 @@ class MutationScore(unittest.TestCase):
         loop = b"for (std::size_t i = 0; i < x.size(); ++i) a(i);"
         for old, new, body, same in ((loop, loop.replace(b"<", b"!="), loop, True), (loop, loop.replace(b"<", b"!="), loop + b" ++i;", False),
                                      (loop, loop.replace(b"<", b"<="), loop, False), (loop, loop.replace(b"++i", b"--i"), loop, False),
-                                     (loop.replace(b"std::size_t", b"int"), loop.replace(b"std::size_t", b"int").replace(b"<", b"!="), loop, False),
+                                     (loop.replace(b"std::size_t", b"char"), loop.replace(b"std::size_t", b"char").replace(b"<", b"!="), loop, False),
                                      (b"if (x.size() > 0)", b"if (x.size() != 0)", b"", True), (b"if (x.size() > 0)", b"if (x.size() >= 0)", b"", False),
                                      (b"if (std::ranges::count(x, f(y)) == 0)", b"if (std::ranges::count(x, f(y)) <= 0)", b"", True),
                                      (b"if (count > 0)", b"if (count != 0)", b"", False), (b"if (size.size() > 0.5)", b"if (size.size() != 0.5)", b"", False),
@@ -61,6 +61,24 @@ class MutationScore(unittest.TestCase):
                                      (b"if (p != nullptr)", b"if (p > nullptr)", b"", True), (b"if (p != nullptr)", b"if (p < nullptr)", b"", False)):
             with self.subTest(old=old, new=new, body=body):
                 self.assertEqual(score.means_the_same(old, new, body), same)
+
+    def test_a_loop_of_ints_counts_to_a_signed_size(self):
+        loop = b"for (int i = 0; i < std::ssize(x); ++i) a(i);"
+        for new, same in ((loop.replace(b"<", b"!="), True), (loop.replace(b"<", b"<="), False), (loop.replace(b"= 0", b"= 1"), False)):
+            self.assertEqual(score.means_the_same(loop, new, loop), same)
+        count = loop.replace(b"std::ssize(x)", b"count")  # which may be below 0
+        self.assertFalse(score.means_the_same(count, count.replace(b"<", b"!="), count))
+
+    def test_no_value_is_beyond_the_ends_of_an_enumeration(self):
+        ends = score.same_by_ends([b"enum class Kind : char { first, /* or */ second, // of three\n last, };\nusing Sort = of::Kind;",
+                                   b"enum class Mode { a = 2, b = 1 }; enum class Two { a, b };", b"enum class Two { b, a };"])
+        for line, new, same in ((b"x == Kind::first", b"x <= Kind::first", True), (b"x != Kind::first", b"x > Kind::first", True),
+                                (b"x == my::Sort::last", b"x >= my::Sort::last", True), (b"x != Kind::last", b"x < Kind::last", True),
+                                (b"x == Kind::first", b"x >= Kind::first", False), (b"x == Kind::first", b"x < Kind::first", False),
+                                (b"x == Kind::second", b"x <= Kind::second", False), (b"x == Kind::last", b"x <= Kind::last", False),
+                                (b"x == Mode::a", b"x <= Mode::a", False), (b"x == Two::a", b"x <= Two::a", False)):
+            with self.subTest(line=line, new=new):
+                self.assertEqual(score.means_the_same(line, new, b"", ends), same)
 
     def test_continuing_at_a_loops_end_is_no_change(self):
         for body, at_end in ((b"for (;;) {\n a();\nHERE }", True), (b"for (;;) {\nHERE a();\n }", False), (b"for (;;)\n if (a()) {\n b();\nHERE }", True),
