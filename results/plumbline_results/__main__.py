@@ -15,6 +15,7 @@ COMMANDS = {
     "report": "report",
     "serve": "serve",
     "scoreboard": "scoreboard",
+    "trace": "trace",
 }
 # Words after a command that have a module of their own.
 SUBCOMMANDS = {("results", "export"): "exports", ("results", "import"): "imports", ("results", "push"): "push"}

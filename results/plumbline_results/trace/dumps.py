@@ -1,0 +1,182 @@
+"""Dumps of PyTorch's flight recorder: torch/csrc/distributed/c10d/FlightRecorder.hpp, version 2.x, pickled or as JSON."""
+
+import json
+import re
+
+from ..options import BadInput
+from .model import Dump, Entry
+from .safe_pickle import load
+
+MAJOR = "2"
+RANK = re.compile(r"(\d+)(?:\.(?:json|pickle|pkl))*$")
+# `nccl:all_reduce`, `nccl:send 0->1`, `nccl:recv 1<-0`
+NAME = re.compile(r"(?:([^:]*):)?(\S*)(?: (\d+)(->|<-)(\d+))?$")
+# Other names of one operation: of NCCL's fused forms, and of backends that spell it as MPI does.
+SAME = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "all_reduce_barrier": "barrier",
+    "all_gather_base": "all_gather",
+    "allgather": "all_gather",
+    "allgather_base": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "all_gather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "broadcast_oop": "broadcast",
+    "reduce_oop": "reduce",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "all_to_all_base": "all_to_all",
+}
+MOST_SHAPES = 1 << 16
+
+
+def looks_like(content):
+    """A pickle, or JSON with a recorder's entries."""
+    return content[:1] == b"\x80" or (content.lstrip()[:1] == b"{" and b'"entries"' in content)
+
+
+def rank_of(path):
+    found = RANK.search(path.name)
+    if not found:
+        raise BadInput(f"{path}: no rank at the end of its name; PREFIX and the rank would be right, as nccl_trace_rank_0")
+    return int(found.group(1))
+
+
+def read(path, content):
+    """The dump of one rank. Throws BadInput."""
+    rank = rank_of(path)
+    found = load(content, path) if content[:1] == b"\x80" else _json(content, path)
+    if not isinstance(found, dict) or not isinstance(found.get("entries", []), list) or "version" not in found:
+        raise BadInput(f"{path}: no dump of the flight recorder; a dict with version and entries would be right")
+    version = str(found["version"])
+    if version.split(".")[0] != MAJOR:
+        raise BadInput(f"{path}: version {version[:20]} of the flight recorder's dumps; {MAJOR}.x is read")
+    raw = found.get("entries", [])
+    entries = []
+    for number, one in enumerate(raw):
+        try:
+            entries.append(_entry(one))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise BadInput(f"{path}: entry {number} of {len(raw)}: {_why(error)}") from None
+    entries.sort(key=lambda entry: entry.record)
+    groups, descriptions = _groups(found, path)
+    descriptions.update({name: text for name, text in map(_named, raw) if text})
+    return Dump(rank, path.name, version, entries, groups, descriptions, _enqueued(found, raw),
+                bool(entries) and entries[0].record > 0)
+
+
+def _why(error):
+    if isinstance(error, KeyError):
+        return f"no field {error.args[0]!r}; every entry has it in version 2.x"
+    return f"a field of another form ({str(error)[:80]})"
+
+
+def _json(content, path):
+    try:
+        return json.loads(content)
+    except RecursionError:
+        why = "the JSON is nested too deeply"
+    except UnicodeDecodeError:
+        why = "the JSON is not UTF-8"
+    except ValueError as error:
+        at = getattr(error, "pos", 0)
+        why = f"the JSON ends early or is broken at byte {at} of {len(content)}"
+    raise BadInput(f"{path}: {why}; copy the whole file, or remove it to check the other ranks") from None
+
+
+def _shapes(sizes):
+    if not isinstance(sizes, list) or len(sizes) > MOST_SHAPES:
+        raise TypeError("sizes are no list of shapes")
+    shapes = tuple(map(tuple, sizes))
+    for shape in shapes:
+        for size in shape:
+            if type(size) is not int or size < 0:
+                raise TypeError(f"size {size!r} is no whole number")
+    return shapes
+
+
+def _whole(value, what):
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise TypeError(f"{what} {value!r} is no whole number")
+    return value
+
+
+def _named(entry):
+    name, description = (list(entry["process_group"]) + ["", ""])[:2]
+    return str(name), "" if description == "undefined" else str(description)
+
+
+def _operation(text):
+    found = NAME.match(str(text))
+    if not found:
+        return "", str(text), ()
+    backend, op, one, arrow, other = found.groups()
+    op = op.lower().strip("_")
+    peer = () if arrow is None else (int(one), int(other)) if arrow == "->" else (int(other), int(one))
+    return backend or "", SAME.get(op, op), peer
+
+
+def _entry(one):
+    backend, op, peer = _operation(one["profiling_name"])
+    is_p2p = one.get("is_p2p", False) is True
+    dtypes = tuple(dict.fromkeys(map(str, list(one.get("input_dtypes", [])) + list(one.get("output_dtypes", [])))))
+    state = str(one["state"])
+    frames = one.get("frames", [])
+    return Entry(
+        group=_named(one)[0],
+        seq=_whole(one["p2p_seq_id" if is_p2p else "collective_seq_id"], "sequence number"),
+        op=op,
+        backend=backend,
+        inputs=_shapes(one["input_sizes"]),
+        outputs=_shapes(one["output_sizes"]),
+        dtypes=dtypes,
+        done=state == "completed" or one.get("retired") is True,  # gloo's state stays scheduled
+        state=state,
+        created_ns=_whole(one["time_created_ns"], "time_created_ns"),
+        is_p2p=is_p2p,
+        peer=peer,
+        frames=frames if isinstance(frames, list) else [],
+        record=_whole(one["record_id"], "record_id"),
+    )
+
+
+def _groups(found, path):
+    """Gloo's has one without a name, and its ranks only in some processes: the default group's."""
+    groups, descriptions = {}, {}
+    config = found.get("pg_config")
+    for key, one in config.items() if isinstance(config, dict) else ():
+        if not isinstance(one, dict):
+            continue
+        name = str(one.get("name") or key)
+        ranks = _ranks(one.get("ranks"), path)
+        if ranks:
+            groups[name] = ranks
+        if one.get("desc") and one["desc"] != "undefined":
+            descriptions[name] = str(one["desc"])
+    return groups, descriptions
+
+
+def _ranks(text, path):
+    if isinstance(text, list):
+        text = str(text)
+    if not isinstance(text, str) or not re.fullmatch(r"\[[\d, ]{0,1000000}\]", text):
+        return []
+    ranks = [int(word) for word in re.findall(r"\d+", text)]
+    if len(set(ranks)) != len(ranks):
+        raise BadInput(f"{path}: a group has a rank twice: {text[:60]}")
+    return ranks
+
+
+def _enqueued(found, raw):
+    """Last number that each group's status names, by group; the status has the group's id."""
+    names = {str(one.get("pg_id")): _named(one)[0] for one in raw}
+    status = found.get("pg_status")
+    numbers = {}
+    for key, one in status.items() if isinstance(status, dict) else ():
+        try:
+            numbers[names.get(str(key), str(key))] = int(one["last_enqueued_collective"])
+        except (KeyError, TypeError, ValueError):
+            continue
+    return numbers

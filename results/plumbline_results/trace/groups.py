@@ -1,0 +1,58 @@
+"""Which ranks are in which process group: what dumps say, what the caller says, or what was seen."""
+
+import re
+
+from ..options import BadInput
+from .model import Group
+
+OPTION = re.compile(r"([^=]+)=(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)")
+DEFAULT = "default_pg"
+MOST = 1 << 20
+
+
+def parse_option(text):
+    """`NAME=0,2-4` as (name, ranks). Throws BadInput."""
+    found = OPTION.fullmatch(text)
+    if not found:
+        raise BadInput(f"--group '{text}'; NAME=RANKS would be right, as 1=0,2-3")
+    ranks = []
+    for word in found.group(2).split(","):
+        first, _, last = word.partition("-")
+        last = last or first
+        if len(last) > 7 or int(last) - int(first) >= MOST:
+            raise BadInput(f"--group '{text}': {word} has more than {MOST} ranks")
+        ranks.extend(range(int(first), int(last) + 1))
+    if not ranks or len(set(ranks)) != len(ranks):
+        raise BadInput(f"--group '{text}'; each rank once would be right")
+    return found.group(1), ranks
+
+
+def find_groups(dumps, named, world):
+    """Of all dumps (rank -> Dump): name -> Group. `named` is what the caller said, `world` the number of ranks or 0."""
+    descriptions, configured, seen = {}, {}, {}
+    for dump in dumps.values():
+        descriptions.update({name: text for name, text in dump.descriptions.items() if text})
+        configured.update(dump.configured)
+        for name in {entry.group for entry in dump.entries} | set(dump.enqueued):
+            seen.setdefault(name, set()).add(dump.rank)
+    size = world or max([max(dumps) + 1] + [max(ranks) + 1 for ranks in configured.values()])
+    groups = {}
+    for name in sorted(set(seen) | set(configured) - {""} | set(named)):
+        ranks, source = _ranks_of(name, descriptions.get(name, ""), named, configured, seen, size)
+        groups[name] = Group(name, descriptions.get(name, ""), ranks, source)
+    unknown = [name for name in named if name not in seen and name not in configured]
+    if unknown:
+        raise BadInput(f"--group '{unknown[0]}': no dump has a group of that name; there are {', '.join(sorted(seen))}")
+    return groups
+
+
+def _ranks_of(name, description, named, configured, seen, size):
+    if name in named:
+        return named[name], "option"
+    if name in configured:
+        return configured[name], "dump"
+    if description == DEFAULT:
+        # Gloo gives the ranks of the default group without its name.
+        whole = configured.get("", [])
+        return list(range(max(size, len(whole)))), "default"
+    return sorted(seen.get(name, ())), "seen"

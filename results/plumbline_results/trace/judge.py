@@ -1,0 +1,72 @@
+"""All findings about a set of dumps, causes first."""
+
+from .alignment import Aligned
+from .collectives import judge_group
+from .groups import find_groups
+from .messages import judge_messages
+from .waiting import judge_absent, judge_lateness, judge_waiting
+
+# What tells most about the cause comes first.
+ORDER = ("crossed", "skipped", "extra", "op", "dtype", "size", "sizes", "splits", "root", "message", "no-dump", "missing",
+         "alone", "stuck", "late", "waiting")
+
+
+class Judged:
+    """Of dumps (rank -> Dump): groups, findings, and notes on what could not be judged."""
+
+    def __init__(self, dumps, named_groups, world, late_seconds):
+        self.dumps = dumps
+        self.groups = find_groups(dumps, named_groups, world)
+        aligned = [Aligned(group, dumps) for group in self.groups.values()]
+        found = []
+        for one in aligned:
+            found.extend(judge_group(one))
+            found.extend(judge_messages(one.group, dumps))
+        found.extend(_absent(aligned))
+        waiting = judge_waiting(aligned, found, dumps)
+        late = [finding for one in aligned for finding in judge_lateness(one, late_seconds)]
+        for finding in found:
+            _add_waiting(finding, aligned)
+        self.findings = sorted(found + waiting + late, key=lambda one: (not one.is_cause, ORDER.index(one.kind)))
+        self.collectives = sum(len(one.numbers) for one in aligned)
+        self.notes = list(_notes(dumps, self.groups, world))
+
+
+def _absent(aligned):
+    """A rank without a dump once, in the group with the most members."""
+    seen = set()
+    for one in sorted(aligned, key=lambda each: -len(each.group.ranks)):
+        for finding in judge_absent(one):
+            if finding.ranks[0] not in seen:
+                seen.add(finding.ranks[0])
+                yield finding
+
+
+def _add_waiting(finding, aligned):
+    """Members that have not come out of the collective, or of a later one in the group, are held up."""
+    if finding.waiting or finding.kind in ("message", "no-dump"):
+        return
+    one = next(each for each in aligned if each.group.name == finding.group)
+    held = {}
+    for rank, column in one.columns.items():
+        times = [entry.created_ns for number in column if number >= finding.seq for entry in column[number] if not entry.done]
+        if times and rank not in finding.ranks:
+            held[rank] = min(times)
+    finding.waiting, finding.since_ns = sorted(held), min(held.values(), default=0)
+
+
+def _notes(dumps, groups, world):
+    backends = {entry.backend for dump in dumps.values() for entry in dump.entries}
+    yield "not recorded, so not judged: reduce operations, roots of broadcast and reduce, split sizes but their sum"
+    if "gloo" in backends:
+        yield "gloo records no send and no recv"
+    seen = [group.name for group in groups.values() if not group.is_known]
+    if seen:
+        yield f"members as far as dumps show: group{'s' if len(seen) > 1 else ''} {', '.join(seen)} (--group NAME=RANKS names all)"
+    if not world and any(group.source == "default" for group in groups.values()):
+        yield f"the job has {max(len(g.ranks) for g in groups.values() if g.source == 'default')} ranks as far as dumps show (--world N)"
+    lost = [dump for dump in dumps.values() if dump.lost]
+    for dump in lost:
+        yield f"rank {dump.rank}: the first {dump.entries[0].record} entries were overwritten (TORCH_FR_BUFFER_SIZE)"
+    if not any(dump.entries for dump in dumps.values()):
+        yield "no dump has an entry; TORCH_FR_BUFFER_SIZE=2000 makes PyTorch record"

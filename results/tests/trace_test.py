@@ -1,0 +1,416 @@
+"""trace check: real dumps of right and wrong programs, made-up ones of what gloo does not record, and broken files.
+
+    python3 trace_test.py    the real ones where the Python has PyTorch with gloo and its flight recorder
+"""
+
+import contextlib
+import gzip
+import importlib.util
+import io
+import json
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+import time
+import unittest
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent))
+import trace_programs as programs
+from plumbline_results import __main__ as commands
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+
+def call(op, seq, record, group="0", counts=(8, 8), dtype="Float", done=True, at=0, backend="nccl", **other):
+    """An entry as version 2.x writes it."""
+    entry = {
+        "record_id": record, "pg_id": 0, "process_group": [group, "default_pg" if group == "0" else "undefined"],
+        "collective_seq_id": seq, "p2p_seq_id": 0, "op_id": seq, "profiling_name": f"{backend}:{op}",
+        "time_created_ns": 1_700_000_000_000_000_000 + at, "input_sizes": [[counts[0]]] if counts[0] else [],
+        "input_dtypes": [dtype] if counts[0] else [], "output_sizes": [[counts[1]]] if counts[1] else [],
+        "output_dtypes": [dtype] if counts[1] else [], "state": "completed" if done else "started", "retired": done,
+        "is_p2p": False, "frames": [{"filename": "train.py", "line": 10 + seq, "name": "step"}],
+    }
+    entry.update(other)
+    return entry
+
+
+def message(op, source, target, number, record, count=8, **other):
+    name = f"send {source}->{target}" if op == "send" else f"recv {target}<-{source}"
+    counts = (count, 0) if op == "send" else (0, count)
+    return call(name, 0, record, counts=counts, is_p2p=True, p2p_seq_id=number, **other)
+
+
+def dump(entries, ranks="[0, 1]", **other):
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": ranks}} if ranks else {}
+    return {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries, **other}
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def leave(self, *dumps, first=0):
+        for rank, one in enumerate(dumps, first):
+            (self.folder / f"rank_{rank}.json").write_text(json.dumps(one))
+
+    def run_check(self, *words, folder=None):
+        out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = commands.main(["trace", "check", str(folder or self.folder), *words])
+        out.flush()
+        return status, out.buffer.getvalue().decode(), err.getvalue()
+
+    def findings(self, *words, folder=None):
+        status, out, err = self.run_check("--format", "json", *words, folder=folder)
+        self.assertIn(status, (0, 1), err)
+        found = json.loads(out)["findings"]
+        self.assertEqual(status, 1 if found else 0)
+        return found
+
+    def only(self, kind, ranks, *words, folder=None):
+        """The one cause, or the first of several, which must be this one."""
+        found = self.findings(*words, folder=folder)
+        self.assertTrue(found, "no finding")
+        self.assertEqual((found[0]["kind"], found[0]["ranks"]), (kind, ranks), found)
+        self.assertEqual([one["kind"] for one in found if one["is_cause"]], [kind], found)
+        return found[0]
+
+    def rejected(self, *parts, words=()):
+        status, out, err = self.run_check(*words)
+        self.assertEqual((status, out), (2, ""), err)
+        self.assertEqual(err.count("\n"), 1, err)
+        for part in parts:
+            self.assertIn(part, err)
+
+
+class Made(InFolder):
+    """Dumps in NCCL's form, by hand: they have messages and the ranks of groups, which gloo's lack."""
+
+    def test_same_calls_are_sound(self):
+        calls = [call("all_reduce", 1, 0), call("_all_gather_base", 2, 1, counts=(8, 16)), call("_reduce_scatter_base", 3, 2, counts=(16, 8))]
+        self.leave(dump(calls), dump(calls))
+        self.assertEqual(self.findings(), [])
+
+    def test_shapes_of_one_count_are_the_same(self):
+        self.leave(dump([call("all_reduce", 1, 0, input_sizes=[[2, 4]])]), dump([call("all_reduce", 1, 0)]))
+        self.assertEqual(self.findings(), [])
+
+    def test_gather_of_another_size_than_the_group(self):
+        calls = [call("_all_gather_base", 1, 0, counts=(8, 24))]
+        self.leave(dump(calls), dump(calls))
+        found = self.only("sizes", [0, 1])
+        self.assertIn("16 elements out", found["expected"])
+
+    def test_scatter_of_another_size_than_the_group(self):
+        calls = [call("_reduce_scatter_base", 1, 0, counts=(8, 8))]
+        self.leave(dump(calls), dump(calls))
+        self.assertIn("16 elements in", self.only("sizes", [0, 1])["expected"])
+
+    def test_two_ranks_have_no_majority(self):
+        self.leave(dump([call("all_reduce", 1, 0)]), dump([call("all_reduce", 1, 0, counts=(9, 9))]))
+        found = self.only("size", [0, 1])
+        self.assertIn("8 in", found["expected"] + found["got"])
+        self.assertIn("9 in", found["expected"] + found["got"])
+
+    def test_messages_that_match(self):
+        self.leave(dump([message("send", 0, 1, 1, 0), message("recv", 1, 0, 2, 1)]),
+                   dump([message("recv", 0, 1, 1, 0), message("send", 1, 0, 2, 1)]))
+        self.assertEqual(self.findings(), [])
+
+    def test_send_without_recv(self):
+        self.leave(dump([message("send", 0, 1, 1, 0), message("send", 0, 1, 2, 1, done=False)]), dump([message("recv", 0, 1, 1, 0)]))
+        found = self.only("message", [1])
+        self.assertEqual((found["seq"], found["waiting"]), (2, [0]))
+
+    def test_recv_without_send(self):
+        self.leave(dump([]), dump([message("recv", 0, 1, 1, 0, done=False)]))
+        self.assertIn("no send", self.only("message", [0])["text"])
+
+    def test_message_of_another_size(self):
+        self.leave(dump([message("send", 0, 1, 1, 0)]), dump([message("recv", 0, 1, 1, 0, count=7)]))
+        self.only("size", [0, 1])
+
+    def test_messages_name_ranks_of_the_group(self):
+        """Group 7 has ranks 2 and 3: its rank 0 is the world's rank 2."""
+        config = {"7": {"name": "7", "desc": "pp", "ranks": "[2, 3]"}}
+        sound = dump([], ranks="")
+        mine = dump([message("send", 0, 1, 1, 0, group="7", done=False)], ranks="", pg_config=config)
+        self.leave(sound, sound, mine, dump([], ranks="", pg_config=config))
+        self.only("message", [3])
+
+    def test_wrapped_messages_are_not_misjudged(self):
+        """Of the receiver the first 90 are lost, of the sender none."""
+        self.leave(dump([message("send", 0, 1, n + 1, n) for n in range(100)]),
+                   dump([message("recv", 0, 1, n + 1, n) for n in range(90, 100)]))
+        self.assertEqual(self.findings(), [])
+
+    def test_wrapped_buffers_are_aligned_by_number(self):
+        self.leave(dump([call("all_reduce", n, n - 1, counts=(n, n)) for n in range(1, 101)]),
+                   dump([call("all_reduce", n, n - 1, counts=(n, n)) for n in range(91, 101)]))
+        self.assertEqual(self.findings(), [])
+
+    def test_group_whose_entries_were_all_overwritten(self):
+        """The status says that rank 1 had come to number 5 of the group."""
+        config = {name: {"name": name, "desc": "default_pg" if name == "0" else "tp", "ranks": "[0, 1]"} for name in "03"}
+        rest = [call("all_reduce", n, 100 + n) for n in range(1, 4)]
+        mine = dump([call("all_reduce", 5, 0, group="3")] + rest, pg_config=config)
+        theirs = dump(rest, pg_config=config, pg_status={"3": {"last_enqueued_collective": 5}})
+        self.leave(mine, theirs)
+        self.assertEqual(self.findings(), [])
+        theirs["pg_status"]["3"]["last_enqueued_collective"] = 4
+        self.leave(mine, theirs)
+        self.only("missing", [1])
+
+    def test_coalesced_calls_share_a_number(self):
+        calls = [call("all_reduce", 1, 0), call("all_reduce", 1, 1, counts=(9, 9)), call("coalesced", 1, 2, counts=(0, 0))]
+        self.leave(dump(calls), dump(calls))
+        self.assertEqual(self.findings(), [])
+        self.leave(dump(calls), dump([calls[0], calls[0], calls[2]]))
+        self.only("size", [0, 1])
+
+    def test_crossed_groups_among_three(self):
+        """0 waits in x for 1, 1 in y for 2, 2 in z for 0: a cycle of three."""
+        config = {name: {"name": name, "desc": "", "ranks": ranks} for name, ranks in
+                  (("x", "[0, 1]"), ("y", "[1, 2]"), ("z", "[0, 2]"))}
+        self.leave(*(dump([call("all_reduce", 1, 0, group=name, done=False)], pg_config=config) for name in "xyz"))
+        found = self.only("crossed", [0, 1, 2])
+        self.assertIn("rank 2 in group z", found["text"])
+
+    def test_cause_at_the_end_of_a_chain(self):
+        """3 ended; 2 waits for 3 in the world, 1 for 2 in y, 0 for 1 in x."""
+        config = {name: {"name": name, "desc": "", "ranks": ranks} for name, ranks in
+                  (("w", "[2, 3]"), ("x", "[0, 1]"), ("y", "[1, 2]"))}
+        self.leave(*(dump([call("all_reduce", 1, 0, group=name, done=False)], pg_config=config) for name in "xyw"),
+                   dump([], pg_config=config))
+        found = self.only("missing", [3])
+        self.assertEqual(found["waiting"], [2])
+
+    def test_rank_without_a_dump(self):
+        calls = [call("all_reduce", 1, 0), call("all_reduce", 2, 1, done=False)]
+        one = dump(calls, ranks="[0, 1, 2]")
+        self.leave(one, one)
+        found = self.only("no-dump", [2])
+        self.assertEqual((found["waiting"], found["since_ns"] > 0), ([0, 1], True))
+
+    def test_text_and_markdown_have_the_same_findings(self):
+        self.leave(dump([call("all_reduce", 1, 0)]), dump([call("all_reduce", 1, 0, dtype="Half")]))
+        for form in "text", "md":
+            status, out, _ = self.run_check("--format", form)
+            self.assertEqual(status, 1)
+            for part in "dtype", "Half", "train.py:11 step":
+                self.assertIn(part, out)
+
+    def test_names_steer_no_terminal_and_no_table(self):
+        self.leave(dump([call("all_reduce", 1, 0)]), dump([call("all_reduce", 1, 0, dtype="\x1b[31m|a")]))
+        self.assertNotIn("\x1b", self.run_check()[1])
+        self.assertIn("\\|a", self.run_check("--format", "md")[1])
+
+    def test_committed_dumps(self):
+        for folder, kind, ranks in (("sound", "", []), ("skipped", "skipped", [2]), ("crossed", "crossed", [0, 1])):
+            with self.subTest(folder):
+                found = self.findings(folder=HERE / "trace" / folder)
+                self.assertEqual([(one["kind"], one["ranks"]) for one in found], [(kind, ranks)] if kind else [])
+
+    def test_many_entries_take_seconds(self):
+        calls = [call("all_reduce", n, n - 1, counts=(n % 97 + 1,) * 2) for n in range(1, 10001)]
+        for rank in range(8):
+            mine = calls if rank != 5 else calls[:7000] + [
+                {**one, "collective_seq_id": one["collective_seq_id"] - 1} for one in calls[7001:]]
+            (self.folder / f"rank_{rank}").write_bytes(pickle.dumps(dump(mine, ranks=str(list(range(8))))))
+        begin = time.monotonic()
+        found = self.only("skipped", [5])
+        self.assertEqual(found["seq"], 7001)
+        self.assertLess(time.monotonic() - begin, 60)
+
+
+class Rejected(InFolder):
+    def setUp(self):
+        super().setUp()
+        self.leave(dump([call("all_reduce", 1, 0)]))
+
+    def file(self, content, name="rank_1"):
+        (self.folder / name).write_bytes(content)
+
+    def test_no_folder(self):
+        shutil.rmtree(self.folder)
+        self.rejected("no such folder")
+
+    def test_folder_without_dumps(self):
+        (self.folder / "rank_0.json").unlink()
+        self.rejected("no dump")
+
+    def test_prefix_of_no_file(self):
+        self.rejected("'other'", words=("--prefix", "other"))
+
+    def test_empty_file(self):
+        self.file(b"")
+        self.rejected("rank_1", "empty")
+
+    def test_truncated_pickle(self):
+        whole = pickle.dumps(dump([call("all_reduce", 1, 0)]))
+        for length in (1, 2, 20, len(whole) // 2, len(whole) - 1):
+            self.file(whole[:length])
+            self.rejected("rank_1")
+
+    def test_truncated_json(self):
+        whole = json.dumps(dump([call("all_reduce", 1, 0)])).encode()
+        self.file(whole[:-5], "rank_1.json")
+        self.rejected("rank_1.json", "ends early")
+
+    def test_truncated_gzip(self):
+        self.file(gzip.compress(json.dumps(dump([call("all_reduce", 1, 0)])).encode())[:-20], "rank_1.json.gz")
+        self.rejected("rank_1.json.gz", "gzip")
+
+    def test_other_version(self):
+        self.file(pickle.dumps(dump([], version="3.0")))
+        self.rejected("version 3.0", "2.x")
+
+    def test_two_files_of_a_rank(self):
+        self.file(pickle.dumps(dump([])), "rank_0")
+        self.rejected("second dump of rank 0")
+
+    def test_name_without_rank(self):
+        self.file(pickle.dumps(dump([])), "rank")
+        self.rejected("no rank")
+
+    def test_entry_without_a_field(self):
+        entry = call("all_reduce", 1, 0)
+        del entry["input_sizes"]
+        self.file(pickle.dumps(dump([entry])))
+        self.rejected("entry 0 of 1", "input_sizes")
+
+    def test_fields_of_another_form(self):
+        for field, value in (("input_sizes", [["x"]]), ("input_sizes", 3), ("collective_seq_id", "1"), ("time_created_ns", -1),
+                             ("process_group", None), ("record_id", 1 << 70), ("input_sizes", [[-3]])):
+            with self.subTest(field, value=value):
+                self.file(pickle.dumps(dump([call("all_reduce", 1, 0, **{field: value})])))
+                self.rejected("rank_1", "entry 0")
+
+    def test_what_is_no_dump(self):
+        for content in (pickle.dumps([1]), pickle.dumps({"entries": 1, "version": "2.1"}), b"garbage", pickle.dumps({"version": "2.1", "entries": {}})):
+            self.file(content)
+            self.rejected("rank_1")
+
+    def test_hostile_pickles(self):
+        class Runs:
+            def __reduce__(self):
+                return os.system, (f"touch {Path(tempfile.gettempdir()) / 'plumbline-trace-ran'}",)
+
+        ran = Path(tempfile.gettempdir()) / "plumbline-trace-ran"
+        ran.unlink(missing_ok=True)
+        for protocol in (0, 2, 4):
+            self.file(b"\x80" + pickle.dumps(Runs(), protocol)[1 if protocol else 0:])
+            self.rejected("rank_1")
+        self.file(pickle.dumps(Runs()))
+        self.rejected("only dicts, lists")
+        self.assertFalse(ran.exists())
+        self.file(b"\x80\x04" + b"N" + b"r\xff\xff\xff\x7f" + b".")  # a memo of 2**31 places
+        self.rejected("rank_1")
+
+    def test_deep_json(self):
+        self.file(b'{"entries":' + b"[" * 200000, "rank_1.json")
+        self.rejected("rank_1.json")
+
+    def test_options(self):
+        for words, part in ((("--group", "x"), "NAME=RANKS"), (("--group", "x=0,0"), "once"), (("--group", "x=0"), "no dump has a group"),
+                            (("--world", "0"), "--world"), (("--late", "-1"), "--late"), (("--late", "nan"), "--late"),
+                            (("--format", "xml"), "xml"), (("--group", "x=3-1"), "once"), (("--group", "x=0-99999999"), "more than")):
+            self.rejected(part, words=words)
+
+    def test_world_smaller_than_a_rank(self):
+        self.file(pickle.dumps(dump([])), "rank_5")
+        self.rejected("rank 5", words=("--world", "3"))
+
+
+@unittest.skipUnless(HAS_TORCH, "no PyTorch in this Python; PLUMBLINE_PYTHON names another")
+class Real(InFolder):
+    """Programs that run with gloo here, and what their recorders kept."""
+
+    def record(self, name, world=3, buffer=2000):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            programs.run(name, world, self.folder, buffer)
+
+    def test_right_programs(self):
+        for name, world in (("all_ops", 2), ("all_ops", 3), ("all_ops", 4), ("groups_in_order", 4), ("forty_steps", 3)):
+            with self.subTest(name, world=world):
+                self.record(name, world)
+                self.assertEqual(len(list(self.folder.glob("rank_*"))), world)
+                self.assertEqual(self.findings(), [])
+                self.assertEqual(self.findings(folder=self.folder / "json"), [])
+            shutil.rmtree(self.folder)
+
+    def test_wrapped_buffers(self):
+        self.record("forty_steps", buffer=8)
+        status, out, _ = self.run_check()
+        self.assertEqual(status, 0, out)
+        self.assertIn("33 entries were overwritten", out)
+
+    def test_calls_that_differ(self):
+        for name, kind, rank, seq in (("skip_by_dtype", "skipped", 1, 2), ("skip_by_site", "skipped", 1, 6), ("another_size", "size", 0, 2),
+                                      ("another_dtype", "dtype", 1, 2), ("another_op", "op", 1, 2), ("extra_in_between", "extra", 1, 3),
+                                      ("uneven_all_to_all", "splits", 1, 1), ("extra_call", "extra", 1, 2)):
+            with self.subTest(name):
+                self.record(name)
+                found = self.only(kind, [rank])
+                self.assertEqual((found["seq"], found["group"]), (seq, "0"))
+                self.assertIn("trace_programs.py:", found["site"])
+                self.assertIn(name, found["site"])
+            shutil.rmtree(self.folder)
+
+    def test_roots(self):
+        self.record("another_root_of_gather")
+        self.only("root", [0, 1])
+        shutil.rmtree(self.folder)
+        self.record("another_root_of_broadcast")  # of which no root is recorded
+        self.assertIn("root", self.only("stuck", [0, 1, 2])["text"])
+
+    def test_crossed_groups(self):
+        self.record("crossed")
+        self.assertEqual(self.only("crossed", [0, 1])["waiting"], [])
+        shutil.rmtree(self.folder)
+        self.record("crossed_at_once")
+        found = self.findings()
+        self.assertEqual([(one["kind"], one["ranks"]) for one in found], [("alone", [0]), ("alone", [1])])
+        names = sorted({one["group"] for one in found})
+        self.only("crossed", [0, 1], *(word for name in names for word in ("--group", f"{name}=0-1")))
+
+    def test_rank_that_died(self):
+        self.record("died")
+        self.only("no-dump", [2], "--world", "3")
+
+    def test_rank_that_hangs(self):
+        self.record("hung")
+        found = self.only("missing", [2])
+        self.assertEqual((found["seq"], found["waiting"]), (2, [0]))
+        self.assertGreater(found["since_ns"], 10**18)
+
+    def test_recv_without_send(self):
+        self.record("no_send")
+        found = self.only("missing", [0])
+        self.assertIn("gloo records no send", found["text"])
+        self.assertEqual(found["waiting"], [1, 2])
+
+    def test_late_rank(self):
+        self.record("late")
+        self.assertEqual(self.findings(), [])
+        self.only("late", [1], "--late", "1")
+
+    def test_reductions_are_not_recorded(self):
+        """Two ranks add and one takes the maximum: no dump has it, and the report says so."""
+        self.record("another_reduction")
+        status, out, _ = self.run_check()
+        self.assertEqual(status, 0)
+        self.assertIn("not judged: reduce operations", out)
+
+
+if __name__ == "__main__":
+    unittest.main()
