@@ -99,6 +99,14 @@ class Made(InFolder):
         self.leave(dump(calls), dump(calls))
         self.assertEqual(self.findings(), [])
 
+    def test_recorder_that_kept_nothing(self):
+        """As PyTorch writes it: without entries."""
+        empty = {"version": "2.10", "pg_config": {"": {"name": "", "desc": "", "ranks": "[0, 1]"}}, "pg_status": {}}
+        self.leave(empty, empty)
+        status, out, _ = self.run_check()
+        self.assertEqual(status, 0)
+        self.assertIn("TORCH_FR_BUFFER_SIZE", out)
+
     def test_shapes_of_one_count_are_the_same(self):
         self.leave(dump([call("all_reduce", 1, 0, input_sizes=[[2, 4]])]), dump([call("all_reduce", 1, 0)]))
         self.assertEqual(self.findings(), [])
@@ -330,6 +338,105 @@ class Rejected(InFolder):
         self.rejected("rank 5", words=("--world", "3"))
 
 
+def event(name, begin, duration, kind="cpu_op", thread=1, **arguments):
+    return {"ph": "X", "cat": kind, "name": name, "pid": 1, "tid": thread, "ts": begin, "dur": duration, "args": arguments}
+
+
+def nccl_call(op, seq, begin, count=(8, 8), dtype="Float", group="0", ranks="[0, 1]", **other):
+    """record_param_comms, as torch/csrc/profiler/util.h names its arguments."""
+    return event("record_param_comms", begin, 1, **{
+        "Collective name": op, "In msg nelems": count[0], "Out msg nelems": count[1], "dtype": dtype, "Group size": 2,
+        "Process Group Name": group, "Process Group Description": "default_pg", "Process Group Ranks": ranks, "Seq": seq, **other})
+
+
+class MadeProfiles(InFolder):
+    """In the form of NCCL's, by hand, with times that can be added up."""
+
+    def leave(self, *ranks):
+        for rank, events in enumerate(ranks):
+            profile = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": len(ranks)}, "traceEvents": events}
+            (self.folder / f"trace{rank}.json").write_text(json.dumps(profile))
+
+    def test_times(self):
+        """Communication 0 to 10 and 20 to 50, computation 5 to 25 and 40 to 45: 5 + 5 + 5 overlap."""
+        kernels = [event("ncclDevKernel_AllReduce", 0, 10, "kernel", 2), event("ncclDevKernel_AllReduce", 20, 30, "kernel", 2),
+                   event("gemm", 5, 20, "kernel", 3), event("gemm", 40, 5, "kernel", 3), event("aten::mm", 0, 1000)]
+        others = [event("ncclDevKernel_AllReduce", 0, 4, "kernel", 2), event("ncclDevKernel_AllReduce", 20, 31, "kernel", 2)]
+        self.leave(kernels + [nccl_call("allreduce", n, n) for n in (1, 2)], others + [nccl_call("allreduce", n, n) for n in (1, 2)])
+        status, out, err = self.run_check("--format", "json")
+        self.assertEqual(status, 0, err)
+        one, other = json.loads(out)["profiles"]
+        self.assertEqual([one[key] for key in ("span_us", "computation_us", "communication_us", "overlapped_us", "waiting_us")],
+                         [50, 25, 40, 15, 6])
+        self.assertEqual([other[key] for key in ("span_us", "communication_us", "overlapped_us", "waiting_us")], [51, 35, 0, 1])
+
+    def test_calls_are_aligned_by_number(self):
+        """Rank 1 began to record one call later."""
+        calls = [nccl_call("allreduce", n, n, (n, n)) for n in range(1, 6)]
+        self.leave(calls, calls[1:])
+        self.assertEqual(self.findings(), [])
+
+    def test_calls_that_differ(self):
+        for other, kind in ((nccl_call("allreduce", 1, 1, (9, 9)), "size"), (nccl_call("allreduce", 1, 1, dtype="Half"), "dtype"),
+                            (nccl_call("broadcast", 1, 1), "op")):
+            self.leave([nccl_call("allreduce", 1, 1)], [other])
+            self.only(kind, [0, 1])
+
+    def test_group_size_and_sizes(self):
+        calls = [nccl_call("_allgather_base", 1, 1, (8, 24))]
+        self.leave(calls, calls)
+        self.only("sizes", [0, 1])
+
+    def pipeline(self, plan="0F0,0B0\n1F0,1B0\n"):
+        """Rank 0 computes 0 to 10 and 40 to 50. Its send goes 11 to 14, with the peer's recv posted at 0; its recv 12 to 40, with
+        the peer's send begun at 30."""
+        (self.folder / "plan.csv").write_text(plan)
+
+        def of_gloo(op, peer, begin, end):
+            given = {"Concrete Inputs": ["", "", str(peer), "0"], "Input type": ["TensorList", "", "Scalar", "Scalar"],
+                     "Input Dims": [[[8]], [], [], []]}
+            return [event(f"c10d::{op}", begin - 0.5, 0.5, **given),
+                    event("gloo:" + op.strip("_"), begin, end - begin, "user_annotation")]
+
+        self.leave([event("PP:0F0", 0, 10, "user_annotation"), event("aten::mm", 0, 10), *of_gloo("send", 1, 11, 14),
+                    *of_gloo("recv_", 1, 12, 40), event("PP:0B0", 15, 35, "user_annotation"), event("aten::mm", 40, 10)],
+                   [*of_gloo("recv_", 0, 0, 15), event("PP:1F0", 15, 10, "user_annotation"), event("aten::mm", 15, 10),
+                    event("PP:1B0", 25, 4, "user_annotation"), event("aten::mm", 25, 4), *of_gloo("send", 0, 30, 45)])
+
+    def test_idle_time_of_a_pipeline(self):
+        self.pipeline()
+        status, out, err = self.run_check("--format", "json", "--plan", str(self.folder / "plan.csv"))
+        self.assertEqual(status, 0, err + out)
+        one, other = json.loads(out)["pipeline"]
+        self.assertEqual([one[key] for key in ("steps", "window_us", "computation_us", "waiting_us", "transfer_us", "other_us", "bubble")],
+                         [1, 50, 20, 16, 13, 1, 0.6])
+        self.assertEqual([other[key] for key in ("steps", "window_us", "computation_us", "bubble")], [1, 14, 14, 0])
+
+    def test_order_against_the_plan(self):
+        self.pipeline("0F0,0B0\n1F0,1F1,1B0,1B1\n")
+        found = self.only("order", [1], "--plan", str(self.folder / "plan.csv"))
+        self.assertEqual((found["seq"], found["expected"], found["got"]), (2, "1F1", "1B0"))
+
+    def test_plan_of_more_ranks(self):
+        self.pipeline("0F0,0B0\n1F0,1B0\n2F0,2B0\n")
+        self.assertIn("no profile of rank 2", self.run_check("--plan", str(self.folder / "plan.csv"))[1])
+
+    def test_bad_plans(self):
+        for plan, part in (("", "empty"), ("0F0,x\n", "cell 2"), ("0F0,0B0\n", "1 lines"), ("0F0;0B0\n", "cell 1")):
+            self.pipeline(plan)
+            self.rejected("--plan", part, words=("--plan", str(self.folder / "plan.csv")))
+        self.rejected("no such file", words=("--plan", str(self.folder / "none.csv")))
+
+    def test_broken_profiles(self):
+        for content in (b'{"traceEvents": [', b'{"traceEvents": 3}', b'{"traceEvents": [], "distributedInfo": {"rank": -1}}'):
+            (self.folder / "trace.json").write_bytes(content)
+            self.rejected("trace.json")
+
+    def test_names_of_another_form(self):
+        self.leave([event("record_param_comms", 0, 1, **{"Collective name": 3, "Process Group Ranks": [[1]]})], [{"ph": "X", "cat": 7}, 3])
+        self.assertIn(self.run_check()[0], (0, 1, 2))
+
+
 @unittest.skipUnless(HAS_TORCH, "no PyTorch in this Python; PLUMBLINE_PYTHON names another")
 class Real(InFolder):
     """Programs that run with gloo here, and what their recorders kept."""
@@ -340,12 +447,15 @@ class Real(InFolder):
             programs.run(name, world, self.folder, buffer)
 
     def test_right_programs(self):
-        for name, world in (("all_ops", 2), ("all_ops", 3), ("all_ops", 4), ("groups_in_order", 4), ("forty_steps", 3)):
+        for name, world in (("all_ops", 2), ("all_ops", 3), ("all_ops", 4), ("groups_in_order", 4), ("forty_steps", 3),
+                            ("data_parallel", 3)):
             with self.subTest(name, world=world):
                 self.record(name, world)
                 self.assertEqual(len(list(self.folder.glob("rank_*"))), world)
+                self.assertEqual(len(list(self.folder.glob(".done*"))), world)
                 self.assertEqual(self.findings(), [])
                 self.assertEqual(self.findings(folder=self.folder / "json"), [])
+                self.assertGreater(json.loads(self.run_check("--format", "json")[1])["collectives"], 8)
             shutil.rmtree(self.folder)
 
     def test_wrapped_buffers(self):
@@ -402,7 +512,7 @@ class Real(InFolder):
     def test_late_rank(self):
         self.record("late")
         self.assertEqual(self.findings(), [])
-        self.only("late", [1], "--late", "1")
+        self.only("late", [1], "--late", "2")
 
     def test_reductions_are_not_recorded(self):
         """Two ranks add and one takes the maximum: no dump has it, and the report says so."""
@@ -410,6 +520,75 @@ class Real(InFolder):
         status, out, _ = self.run_check()
         self.assertEqual(status, 0)
         self.assertIn("not judged: reduce operations", out)
+
+    def profile(self, name, world=3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            programs.run(name, world, self.folder, has_profile=True)
+        return self.folder / "profiles"
+
+    def test_profiles_of_right_programs(self):
+        for name, world in (("all_ops", 3), ("groups_in_order", 4)):
+            with self.subTest(name):
+                folder = self.profile(name, world)
+                self.assertEqual(len(list(folder.iterdir())), world)
+                self.assertEqual(self.findings(folder=folder), [])
+                calls = [one["calls"] for one in json.loads(self.run_check("--format", "json", folder=folder)[1])["profiles"]]
+                self.assertGreater(min(calls), 5)
+            shutil.rmtree(self.folder)
+
+    def test_profiles_of_wrong_programs(self):
+        for name, world, kind, ranks in (("another_size", 3, "size", [0]), ("uneven_all_to_all", 3, "splits", [1]),
+                                         ("another_root_not_awaited", 3, "root", [1])):
+            with self.subTest(name):
+                self.only(kind, ranks, folder=self.profile(name, world))
+            shutil.rmtree(self.folder)
+
+    def test_pipelines_against_plans(self):
+        folder = self.profile("pipeline_gpipe", 2)
+        plan = self.folder / "mine.csv"
+        rows = [[f"{rank}{kind}{number}" for kind in "FB" for number in range(4)] for rank in range(2)]
+        plan.write_text("\n".join(map(",".join, rows)))
+        status, out, err = self.run_check("--format", "json", "--plan", str(plan), folder=folder)
+        self.assertEqual(status, 0, err + out)
+        for idle in json.loads(out)["pipeline"]:
+            self.assertEqual(idle["steps"], 2)
+            self.assertTrue(0 < idle["bubble"] < 1, idle)
+            parts = sum(idle[f"{name}_us"] for name in ("computation", "waiting", "transfer", "other"))
+            self.assertAlmostEqual(parts, idle["window_us"], delta=1)
+        plan.write_text("0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n")
+        self.assertEqual(self.only("order", [1], "--plan", str(plan), folder=folder)["expected"], "1B0")
+
+    def test_interleaved_pipeline(self):
+        folder = self.profile("pipeline_interleaved", 2)
+        plan = self.folder / "plan.csv"
+        self.assertEqual(self.findings("--plan", str(plan), folder=folder), [])
+        rows = plan.read_text().split("\n")
+        computations = ",".join(cell for cell in rows[0].split(",") if programs.is_computation(cell.strip()))
+        plan.write_text("\n".join([computations, ",".join(cell for cell in rows[1].split(",") if programs.is_computation(cell.strip()))]))
+        self.assertEqual(self.findings("--plan", str(plan), folder=folder), [])
+        plan.write_text(plan.read_text().replace("0F0,0F1", "0F1,0F0"))
+        self.only("order", [0], "--plan", str(plan), folder=folder)
+
+    def test_pipeline_without_marks(self):
+        folder = self.profile("pipeline_without_marks", 2)
+        plan = self.folder / "mine.csv"
+        plan.write_text("0F0\n1F0\n")
+        status, _, err = self.run_check("--plan", str(plan), folder=folder)
+        self.assertEqual((status, err.count("\n")), (2, 1), err)
+        self.assertIn("Schedule1F1B writes none", err)
+
+    def test_times_of_a_profile(self):
+        """Rank 1 comes 0.5 s late, and rank 0 waits for it."""
+        folder = self.profile("computes_meanwhile", 2)
+        status, out, err = self.run_check("--format", "json", folder=folder)
+        self.assertEqual(status, 0, err)
+        one, other = json.loads(out)["profiles"]
+        self.assertGreater(one["waiting_us"], 400_000)
+        for rank in one, other:
+            self.assertLess(0, rank["overlapped_us"])
+            self.assertLessEqual(rank["overlapped_us"], min(rank["communication_us"], rank["computation_us"]))
+            self.assertLessEqual(max(rank["communication_us"], rank["computation_us"]), rank["span_us"])
 
 
 if __name__ == "__main__":

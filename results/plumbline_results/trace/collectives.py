@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from .model import Finding, ranks_text
+from .model import PROFILE, Finding, ranks_text
 
 # How many calls too few or too many are looked for where sequences come apart.
 SHIFTS = 8
@@ -137,7 +137,7 @@ class _Judge:
             return
         if first.op == "all_to_all":
             self._all_to_all(number, calls)
-        elif first.op in ("gather", "scatter"):
+        elif first.op in ("gather", "scatter") and first.backend != PROFILE:
             roots = [rank for rank, entry in calls.items()
                      if (entry.elements_out if first.op == "gather" else entry.elements_in)]
             if len(roots) != 1 and len(calls) > 1 and any(e.elements_in + e.elements_out for e in calls.values()):

@@ -27,14 +27,15 @@ SAME = {
     "reduce_oop": "reduce",
     "alltoall": "all_to_all",
     "alltoall_base": "all_to_all",
+    "all_to_allv": "all_to_all",
     "all_to_all_base": "all_to_all",
 }
 MOST_SHAPES = 1 << 16
 
 
 def looks_like(content):
-    """A pickle, or JSON with a recorder's entries."""
-    return content[:1] == b"\x80" or (content.lstrip()[:1] == b"{" and b'"entries"' in content)
+    """A pickle, or JSON with what a recorder writes; one that kept no call writes no entries."""
+    return content[:1] == b"\x80" or (content.lstrip()[:1] == b"{" and any(word in content for word in (b'"entries"', b'"pg_status"')))
 
 
 def rank_of(path):

@@ -5,7 +5,7 @@ import zlib
 from pathlib import Path
 
 from ..options import BadInput
-from . import dumps
+from . import dumps, profiles
 
 # What other programs leave beside dumps.
 OTHERS = (".py", ".csv", ".txt", ".log", ".md", ".toml", ".yaml", ".yml", ".html", ".svg", ".png", ".pt", ".sh", ".out", ".err")
@@ -13,25 +13,29 @@ MOST_BYTES = 1 << 32
 
 
 def read_folder(folder, prefix):
-    """Dumps by rank. Throws BadInput."""
+    """Dumps and profiles, each by rank. Throws BadInput."""
     path = Path(folder)
     if not path.is_dir():
         raise BadInput(f"{folder}: {'a file' if path.exists() else 'no such folder'}; the folder with the dumps of all ranks would be right")
-    found = {}
+    found = {dumps: {}, profiles: {}}
     for file in sorted(path.iterdir()):
         if not file.is_file() or file.name.startswith(".") or not file.name.startswith(prefix) or file.suffix in OTHERS:
             continue
         content = _content(file)
-        if not dumps.looks_like(content):
-            raise BadInput(f"{file}: {'an empty file' if not content else 'no dump of the flight recorder'}; remove it, or choose the others by --prefix")
-        dump = dumps.read(file, content)
-        if dump.rank in found:
-            raise BadInput(f"{file}: a second dump of rank {dump.rank}, beside {found[dump.rank].file}; remove one, or choose by --prefix")
-        found[dump.rank] = dump
-    if not found:
+        reader = next((one for one in found if one.looks_like(content)), None)
+        if reader is None:
+            what = "no dump of the flight recorder and no profile" if content else "an empty file"
+            raise BadInput(f"{file}: {what}; remove it, or choose the others by --prefix")
+        one = reader.read(file, content)
+        beside = found[reader].setdefault(one.rank, one)
+        if beside is not one:
+            what = "dump" if reader is dumps else "profile"
+            raise BadInput(f"{file}: a second {what} of rank {one.rank}, beside {beside.file}; remove one, or choose by --prefix")
+    if not any(found.values()):
         of = f" whose name begins with '{prefix}'" if prefix else ""
-        raise BadInput(f"{folder}: no dump of PyTorch's flight recorder{of}; TORCH_FR_BUFFER_SIZE=2000 and torch._C._distributed_c10d._dump_fr_trace() make one on each rank")
-    return found
+        raise BadInput(f"{folder}: no dump of PyTorch's flight recorder and no profile{of}; TORCH_FR_BUFFER_SIZE=2000 and "
+                       "torch._C._distributed_c10d._dump_fr_trace() make a dump on each rank")
+    return found[dumps], found[profiles]
 
 
 def _content(file):

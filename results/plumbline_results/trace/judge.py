@@ -3,20 +3,31 @@
 from .alignment import Aligned
 from .collectives import judge_group
 from .groups import find_groups
+from .measure import measure
 from .messages import judge_messages
+from .plan import judge_plan, note_missing
+from .profiles import without_shapes
 from .waiting import judge_absent, judge_lateness, judge_waiting
 
 # What tells most about the cause comes first.
-ORDER = ("crossed", "skipped", "extra", "op", "dtype", "size", "sizes", "splits", "root", "message", "no-dump", "missing",
+ORDER = ("order", "crossed", "skipped", "extra", "op", "dtype", "size", "sizes", "splits", "root", "message", "no-dump", "missing",
          "alone", "stuck", "late", "waiting")
 
 
 class Judged:
     """Of dumps (rank -> Dump): groups, findings, and notes on what could not be judged."""
 
+    kind = "dump"
+    title = "flight recorder"
+
     def __init__(self, dumps, named_groups, world, late_seconds):
-        self.dumps = dumps
+        self.files = dumps
+        self.measured, self.idles = [], []
         self.groups = find_groups(dumps, named_groups, world)
+        self._judge(dumps, late_seconds)
+        self.notes = list(_notes(dumps, self.groups, world))
+
+    def _judge(self, dumps, late_seconds):
         aligned = [Aligned(group, dumps) for group in self.groups.values()]
         found = []
         for one in aligned:
@@ -24,12 +35,48 @@ class Judged:
             found.extend(judge_messages(one.group, dumps))
         found.extend(_absent(aligned))
         waiting = judge_waiting(aligned, found, dumps)
-        late = [finding for one in aligned for finding in judge_lateness(one, late_seconds)]
+        late = [finding for one in aligned for finding in judge_lateness(one, late_seconds)] if late_seconds else []
         for finding in found:
             _add_waiting(finding, aligned)
         self.findings = sorted(found + waiting + late, key=lambda one: (not one.is_cause, ORDER.index(one.kind)))
         self.collectives = sum(len(one.numbers) for one in aligned)
-        self.notes = list(_notes(dumps, self.groups, world))
+
+
+class JudgedProfiles(Judged):
+    """The same of profiles (rank -> Profile), and what they measured."""
+
+    kind = "profile"
+    title = "profiles"
+
+    def __init__(self, profiles, named_groups, world, plan):
+        self.files = profiles
+        self.findings, self.collectives, self.groups, self.idles = [], 0, {}, []
+        if not all(one.has_shapes for one in profiles.values()):
+            for one in profiles.values():
+                without_shapes(one)
+        self.is_comparable = all(one.names_groups or one.has_one_group for one in profiles.values())
+        self.measured = measure(profiles, self.is_comparable)
+        if self.is_comparable:
+            self.groups = find_groups(profiles, named_groups, world)
+            self._judge(profiles, 0)
+        self.notes = list(_profile_notes(profiles, self.is_comparable))
+        if plan:
+            findings, self.idles = judge_plan(plan, profiles)
+            self.findings = findings + self.findings
+            self.notes += note_missing(plan, profiles)
+            if self.idles and not any(one.messages for one in profiles.values()):
+                self.notes.append("no messages with their peers, so idle time is not divided; profile(record_shapes=True) keeps them (gloo)")
+
+
+def _profile_notes(profiles, is_comparable):
+    if not is_comparable:
+        yield "gloo's profiles do not name the group of a call, and there are groups of several memberships: calls are not compared"
+    elif not all(one.has_shapes for one in profiles.values()):
+        yield "no sizes and no roots; profile(record_shapes=True) keeps them"
+    if is_comparable and not any(one.has_sequence for one in profiles.values()):
+        yield "calls are counted from the first of each profile: all ranks must begin to record before the same call"
+    if not any(one.entries for one in profiles.values()):
+        yield "no profile has a collective"
 
 
 def _absent(aligned):

@@ -5,8 +5,12 @@ from math import prod
 from typing import NamedTuple
 
 
+# The backend of calls that a profile has: it keeps roots and messages, and not all that a dump keeps.
+PROFILE = "profile"
+
+
 class Entry(NamedTuple):
-    """One call of one rank, as the flight recorder keeps it."""
+    """One call of one rank, as the flight recorder or a profile keeps it."""
 
     group: str
     seq: int  # of collectives in the group, or of messages
@@ -37,10 +41,10 @@ class Entry(NamedTuple):
         return site_of(self.frames)
 
     def __str__(self):
-        if self.op == "barrier":
-            return "barrier"
         root = f", root {self.root}" if self.root >= 0 else ""
-        return f"{self.op} of {' and '.join(self.dtypes) or 'nothing'}, {self.elements_in} in, {self.elements_out} out{root}"
+        if self.op == "barrier" or not (self.inputs or self.outputs):
+            return self.op + root
+        return f"{self.op} of {' and '.join(self.dtypes) or 'elements'}, {self.elements_in} in, {self.elements_out} out{root}"
 
 
 def _is_of_torch(name):
