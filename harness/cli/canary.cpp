@@ -95,8 +95,9 @@ class Canary {
  private:
   // What is wrong with B's options is said of those.
   static launch::Options driver_of_b(const CanaryOptions& options) {
-    const auto words = [](const std::exception& error) {
+    const auto words = [&options](const std::exception& error) {
       const std::string text = error.what();
+      if (text.starts_with("--launcher") && !options.against_launcher.empty()) return "--against-" + text.substr(2);
       return text.starts_with("--backend") ? "--against" + text.substr(std::string("--backend").size()) : text;
     };
     try {
@@ -327,10 +328,12 @@ class Canary {
     const auto bad =
         std::ranges::count_if(rows_, [this](const CanaryRow& row) { return is_bad(row, options_.limits); });
     const auto differ = std::ranges::count_if(rows_, [](const CanaryRow& row) { return row.difference.differing > 0; });
-    fmt::print("{}: B {} A in {} of {}; bits differ in {}\nfigures: {}\n", bad == 0 ? "OK" : "NOT OK",
+    const auto noisy = std::ranges::count_if(
+        rows_, [this](const CanaryRow& row) { return is_time_too_noisy(row.ratios, options_.limits); });
+    fmt::print("{}: B {} A in {} of {}; bits differ in {}{}\nfigures: {}\n", bad == 0 ? "OK" : "NOT OK",
                bad == 0 ? "may replace" : "is wrong, slower or too different beside",
                bad == 0 ? rows_.size() : static_cast<std::size_t>(bad), run::counted(rows_.size(), "call"), differ,
-               file.string());
+               noisy == 0 ? "" : fmt::format("; time too noisy to judge in {}", noisy), file.string());
     return bad == 0 ? 0 : 1;
   }
 

@@ -57,6 +57,15 @@ std::string side_text(int ranks, const std::vector<std::string>& orders, bool ch
 
 }  // namespace
 
+bool is_time_too_noisy(const std::vector<double>& ratios, const CanaryLimits& limits) {
+  constexpr double kWidest = 2;  // largest to smallest: further apart, neither "same" nor a difference is shown
+  if (std::ssize(ratios) < kFewest || all_above(ratios, 1 + limits.slower) ||
+      all_below(ratios, 1 / (1 + limits.slower)))
+    return false;
+  const auto [least, most] = std::ranges::minmax(ratios);
+  return !(most <= kWidest * least);  // also of what is no number
+}
+
 std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits) {
   if (row.is_unclaimed) return "not claimed by both";
   for (const auto& [name, side] : {std::pair{"B", &row.b}, {"A", &row.a}})
@@ -64,6 +73,8 @@ std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits) {
   std::string words = row.difference.differing > 0 ? "bits differ" : "";
   if (all_above(row.ratios, 1 + limits.slower)) words += words.empty() ? "slower" : ", slower";
   if (all_below(row.ratios, 1 / (1 + limits.slower))) words += words.empty() ? "faster" : ", faster";
+  if (is_time_too_noisy(row.ratios, limits))
+    words += words.empty() ? "time too noisy to judge" : ", time too noisy to judge";
   return words.empty() ? "same" : words;
 }
 

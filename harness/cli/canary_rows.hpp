@@ -38,8 +38,11 @@ struct CanaryLimits {
   bool same_bits = false;  // different bits fail
 };
 
+/// Whether the times of B as multiples of A's show neither a difference nor that there is none: B is not slower, or
+/// faster, in every pair of launches, and one multiple is more than twice another.
+[[nodiscard]] bool is_time_too_noisy(const std::vector<double>& ratios, const CanaryLimits& limits);
 /// "not claimed by both"; "same"; "bits differ"; "slower" or "faster", where every pair of launches says so by more
-/// than the limit; "wrong: A" or "wrong: B" with what no order of additions explains.
+/// than the limit; "time too noisy to judge"; "wrong: A" or "wrong: B" with what no order of additions explains.
 [[nodiscard]] std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits);
 /// Whether the verdict is a reason not to upgrade from A to B: a fault of A alone is not.
 [[nodiscard]] bool is_bad(const CanaryRow& row, const CanaryLimits& limits);

@@ -25,6 +25,19 @@ TEST(CanaryRow, IsSlowerOnlyWhereEveryPairOfLaunchesSaysSo) {
   EXPECT_FALSE(is_bad({.ratios = {0.5, 0.5, 0.5}}, kLimits));
 }
 
+TEST(CanaryRow, IsNotTheSameWhereRatiosAreTooFarApart) {
+  const auto verdict = [](std::vector<double> ratios) { return verdict_of({.ratios = std::move(ratios)}, kLimits); };
+  EXPECT_EQ(verdict({0, 1335, 2670}), "time too noisy to judge");
+  EXPECT_EQ(verdict({0.9, 1, 1.9}), "time too noisy to judge");
+  EXPECT_EQ(verdict({0.9, 1, 1.8}), "same");
+  EXPECT_EQ(verdict({1.1, 4, 9}), "slower") << "by how much is unsure, and that it is slower is not";
+  EXPECT_EQ(verdict({0.01, 0.5, 0.2}), "faster");
+  EXPECT_EQ(verdict({0.1, 9}), "same") << "too few launches";
+  const CanaryRow differing{.difference = {.elements = 8, .differing = 2}, .ratios = {0.2, 1, 3}};
+  EXPECT_EQ(verdict_of(differing, kLimits), "bits differ, time too noisy to judge");
+  EXPECT_FALSE(is_bad(differing, kLimits));
+}
+
 TEST(CanaryRow, DifferentBitsAreBadOnlyWhereTheyMustBeTheSame) {
   const CanaryRow row{.difference = {.elements = 8, .differing = 2, .largest = 1}};
   EXPECT_EQ(verdict_of(row, kLimits), "bits differ");

@@ -127,6 +127,7 @@ REFUSALS = [
     ("verify / --date soon", 2, "--date 'soon' is not a date; give one such as 2027-03-31"),
     ("canary --backend local", 2, "--against is required"),
     ("canary --against lcal", 2, "--against: no backend 'lcal'"),
+    ("canary --backend mpi --against mpi --against-launcher nope", 2, "--against-launcher 'nope'; it must be auto"),
     ("canary --against local --operations all_reduc", 2, "--operations 'all_reduc'; the operations are all_reduce, reduce, "),
     ("canary --against local --dtypes i32", 2, "--dtypes 'i32'; the types are f16, bf16, f32, f64"),
     ("canary --against local --sizes 1Gi", 2, "--sizes 1073741824: with 2 ranks it is at most 536870912 bytes"),
@@ -1332,6 +1333,19 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline(*canary, "--mutant", broken, "--against-mutant", broken), 1, self.done.stderr)
         self.assertRegex(self.done.stdout, r"\nall_reduce +f32 .* equal .* wrong: B: rank 0, element 1023: ")
         self.assertRegex(self.done.stdout, r"\nNOT OK: ")
+
+    @needs_mpi
+    def test_a_launcher_is_found_in_path_by_any_name(self):
+        names = [name for name in ("mpiexec.mpich", "mpirun.mpich", "mpirun.openmpi", "orterun") if shutil.which(name)]
+        if not names:
+            self.skipTest("no launcher but mpirun and mpiexec is in PATH")
+        for name in names:
+            canary = ["canary", "--backend", "mpi", "--against", "mpi", "--against-launcher", name, "--world-size", "2", "--sizes", "64",
+                      "--dtypes", "f32", "--operations", "broadcast", "--launches", "1", "--min-time", "0.001", "--out", name]
+            self.assertEqual(self.run_plumbline(*canary), 0, self.done.stdout + self.done.stderr)
+            self.assertEqual(self.run_plumbline("check", "--backend", "mpi", *PASS[1:], "--launcher", name), 0, self.done.stdout + self.done.stderr)
+        self.assertEqual(self.run_plumbline("check", "--backend", "mpi", *PASS[1:], "--launcher", "ls"), 2)
+        self.assertIn("--launcher ls: --version prints 'ls (", self.done.stderr)
 
     # HARNESS-060@f2d2
     def test_a_statement_is_made_of_a_whole_run_and_verified(self):

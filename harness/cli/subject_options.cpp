@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "harness/cli/program.hpp"
+#include "harness/launch/process.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/subject/backend_name.hpp"
 #include "harness/subject/modules.hpp"
@@ -170,9 +171,10 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {
   app.add_option("--mutant", mutant,
                  "break the subject on purpose in one known way; plumbline mutants --list names them")
       ->type_name("NAME");
-  app.add_option("--launcher", launcher,
-                 "program that starts the ranks of a process backend: auto, fork, mpirun, mpiexec, srun, or a path "
-                 "(default auto)");
+  app.add_option(
+      "--launcher", launcher,
+      "program that starts the ranks of a process backend: auto, fork, mpirun, mpiexec, srun, another launcher "
+      "in PATH or its path (default auto)");
   app.add_option("--control-address", control_address, "address of this host to which the workers connect")
       ->type_name("ADDRESS");
   if (kind == Kind::cases)
@@ -204,9 +206,11 @@ launch::Subject SubjectOptions::subject() const {
     if (!keys.insert(key).second)
       throw InvalidArgument(fmt::format("--backend-option '{}': {} was given before; give it once", option, key));
   }
-  if (std::ranges::count(kLaunchers, launcher) == 0 && launcher.find('/') == std::string::npos)
-    throw InvalidArgument(fmt::format("--launcher '{}'; it must be auto, fork, mpirun, mpiexec, srun or a path{}",
-                                      launcher, did_you_mean(launcher, {kLaunchers.begin(), kLaunchers.end()})));
+  if (std::ranges::count(kLaunchers, launcher) == 0 && launcher.find('/') == std::string::npos &&
+      !launch::find_program(launcher))
+    throw InvalidArgument(fmt::format(
+        "--launcher '{}'; it must be auto, fork, mpirun, mpiexec, srun, another launcher in PATH or a path{}", launcher,
+        did_you_mean(launcher, {kLaunchers.begin(), kLaunchers.end()})));
   if (!mutant.empty()) {
     const suite::Mutant& one = mutants::find_mutant(the_suite(), mutant, suite::door_of(adapter, job));
     if (std::holds_alternative<suite::Edits>(one.change) &&
