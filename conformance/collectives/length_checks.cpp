@@ -125,7 +125,7 @@ void add_length_checks(suite::Suite& suite) {
              .body = boundaries});
   suite.add({.id = "collectives.lengths.large",
              .verifies = {"COLL-026@e488"},
-             .axes = {operations_axis(exercised_operations()), suite::worlds()},
+             .axes = {operations_axis(exercised_operations()), suite::fewer_worlds()},
              .limit = std::chrono::seconds(60),
              .body = large});
   suite.add({.id = "collectives.lengths.huge",
