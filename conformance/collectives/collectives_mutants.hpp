@@ -19,6 +19,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> failure_mutants();
 /// Blocks of different lengths.
 [[nodiscard]] std::vector<Mutant> uneven_mutants();
+/// Element types that are claimed one by one.
+[[nodiscard]] std::vector<Mutant> optional_dtype_mutants();
 /// Memory of devices: order of streams, kernels, addresses.
 [[nodiscard]] std::vector<Mutant> device_mutants();
 /// Answers of adapters.

@@ -41,8 +41,9 @@ std::string compare(DType dtype, std::span<const std::byte> expected, std::span<
       [&](std::size_t index) {
         const std::uint64_t right = element(expected, index);
         const std::uint64_t wrong = element(got, index);
-        return fmt::format("expected {}, got {}, {} apart", text_of(dtype, right), text_of(dtype, wrong),
-                           fmt::format("{}{}", steps_between(dtype, right, wrong), is_floating(dtype) ? " ULP" : ""));
+        return fmt::format(
+            "expected {}, got {}, {} apart", text_of(dtype, right), text_of(dtype, wrong),
+            fmt::format("{}{}", steps_between(dtype, right, wrong), has_float_format(dtype) ? " ULP" : ""));
       });
 }
 

@@ -27,13 +27,31 @@ int magnitudes(ReduceOp op, int ranks) {
   return 2;
 }
 
+// Of formats with two or three fraction bits: a few members give 1 or 2, or the divisor of an average, the others 0. So
+// no sum of some of them has more than three significant bits.
+long double summand_of_8_bits(ReduceOp op, int ranks, int rank, std::uint64_t index) {
+  const auto turn = static_cast<std::uint64_t>(rank);
+  const std::uint64_t place = (index + turn) % static_cast<std::uint64_t>(ranks);
+  if (op == ReduceOp::avg) return place < 2 ? ranks : 0;
+  return place < 4 ? static_cast<long double>(1 + (index * 3 + turn) % 2) : 0;
+}
+
+// All true, all false, one false, one true.
+long double truth(int ranks, int rank, std::uint64_t index) {
+  const bool is_one = index / 4 % static_cast<std::uint64_t>(ranks) == static_cast<std::uint64_t>(rank);
+  const std::array<bool, 4> given{true, false, !is_one, is_one};
+  return given[index % 4] ? 1 : 0;
+}
+
 long double summand(DType dtype, ReduceOp op, int ranks, int rank, std::uint64_t index) {
+  if (dtype == DType::boolean) return truth(ranks, rank, index);
   const auto count = static_cast<std::uint64_t>(magnitudes(op, ranks));
   const auto turn = static_cast<std::uint64_t>(rank);
   auto number = static_cast<long double>(1 + (index * 3 + turn) % count);
   if (op == ReduceOp::avg) number *= ranks;
+  if (is_float8(dtype)) number = summand_of_8_bits(op, ranks, rank, index);
   const bool negative = dtype != DType::u8 && (index + turn) % 3 == 0;
-  return negative ? -number : number;
+  return negative && number != 0 ? -number : number;
 }
 
 // Powers of two for floating dtypes; small primes for integers, whose products wrap.
@@ -41,16 +59,18 @@ long double factor(DType dtype, int rank, std::uint64_t index) {
   constexpr std::array<long double, 5> floating{2, -2, 0.5, -0.5, -1};
   constexpr std::array<long double, 5> integer{2, -3, 5, -1, 7};
   const std::size_t choice = (index + static_cast<std::uint64_t>(rank) * 2) % 5;
-  const long double number = is_floating(dtype) ? floating[choice] : integer[choice];
+  const long double number = has_float_format(dtype) ? floating[choice] : integer[choice];
   return dtype == DType::u8 ? std::fabs(number) : number;
 }
 
-std::size_t period_of(ReduceOp op, int ranks) {
+std::size_t period_of(DType dtype, ReduceOp op, int ranks) {
+  if (dtype == DType::boolean) return 4 * static_cast<std::size_t>(ranks);
+  if (is_float8(dtype) && op != ReduceOp::product) return 6 * static_cast<std::size_t>(ranks);
   return op == ReduceOp::product ? 5 : 3 * static_cast<std::size_t>(magnitudes(op, ranks));
 }
 
 std::uint64_t result_bits(DType dtype, ReduceOp op, std::span<const std::uint64_t> given) {
-  if (!is_floating(dtype)) return reduce_integers(dtype, op, given);
+  if (!has_float_format(dtype)) return reduce_integers(dtype, op, given);
   std::vector<long double> numbers;
   for (const std::uint64_t bits : given) numbers.push_back(number_of(dtype, bits));
   return nearest_bits(dtype, reduce_numbers(op, numbers));
@@ -72,12 +92,18 @@ void fill_with_bits(std::uint64_t seed, int rank, DType dtype, std::int64_t firs
   const std::size_t element = size_of(dtype);
   auto index = static_cast<std::uint64_t>(first);
   for (std::size_t at = 0; at + element <= to.size(); at += element) {
-    const std::uint64_t bits = mixed(seed, static_cast<std::uint64_t>(rank), index++);
+    std::uint64_t bits = mixed(seed, static_cast<std::uint64_t>(rank), index++);
+    if (dtype == DType::boolean) bits &= 1;  // no other byte is a bool
     std::memcpy(to.data() + at, &bits, element);
   }
 }
 
 void fill_with_special_bits(int rank, DType dtype, std::int64_t first, std::span<std::byte> to) {
+  if (is_float8(dtype)) {  // every pattern
+    for (std::size_t at = 0; at < to.size(); ++at)
+      to[at] = static_cast<std::byte>(static_cast<std::uint64_t>(first) + at + static_cast<std::uint64_t>(rank));
+    return;
+  }
   const int fraction_bits = format_of(dtype).fraction_bits;
   const std::uint64_t infinity = nearest_bits(dtype, std::numeric_limits<long double>::infinity());
   const std::uint64_t quiet = std::uint64_t{1} << (fraction_bits - 1);
@@ -101,7 +127,7 @@ void fill_with_special_bits(int rank, DType dtype, std::int64_t first, std::span
 }
 
 ExactNumbers::ExactNumbers(DType dtype, ReduceOp op, int ranks, std::uint64_t seed) : element_(size_of(dtype)) {
-  const std::size_t period = period_of(op, ranks);
+  const std::size_t period = period_of(dtype, op, ranks);
   given_.assign(static_cast<std::size_t>(ranks), std::vector<std::byte>(period * element_));
   result_.resize(period * element_);
   std::vector<std::uint64_t> given(given_.size());

@@ -20,11 +20,11 @@ namespace plumbline::conformance {
 /// 64 well-mixed bits of three numbers.
 [[nodiscard]] std::uint64_t mixed(std::uint64_t seed, std::uint64_t rank, std::uint64_t index);
 
-/// Elements [first, first + n) of the random bits of `rank`, where n elements fit `to`.
+/// Elements [first, first + n) of the random bits of `rank`, of bool 0 or 1, where n elements fit `to`.
 void fill_with_bits(std::uint64_t seed, int rank, comm::DType dtype, std::int64_t first, std::span<std::byte> to);
 
 /// The same of bit patterns of a floating dtype that a conversion would change: signalling and quiet NaNs of both signs
-/// with payloads, infinities, zeros, subnormals, the extremes.
+/// with payloads, infinities, zeros, subnormals, the extremes; of a format of 8 bits, all 256.
 void fill_with_special_bits(int rank, comm::DType dtype, std::int64_t first, std::span<std::byte> to);
 
 /// Elements [first, first + n) of what repeats `period`, n elements of so many bytes fitting `to`.

@@ -62,6 +62,45 @@ TEST(Element, EncodesWhatItDecoded) {
     }
 }
 
+// Of the formats of 8 bits by the values that their specification states.
+TEST(Element, DecodesFormatsOf8Bits) {
+  EXPECT_EQ(number_of(DType::f8_e4m3, 0x7e), 448);
+  EXPECT_EQ(number_of(DType::f8_e4m3, 0x08), 0x1p-6L);
+  EXPECT_EQ(number_of(DType::f8_e4m3, 0x81), -0x1p-9L);
+  EXPECT_TRUE(std::isnan(number_of(DType::f8_e4m3, 0x7f)) && std::isnan(number_of(DType::f8_e4m3, 0xff)));
+  EXPECT_EQ(number_of(DType::f8_e5m2, 0x7b), 57344);
+  EXPECT_EQ(number_of(DType::f8_e5m2, 0x04), 0x1p-14L);
+  EXPECT_EQ(number_of(DType::f8_e5m2, 0x01), 0x1p-16L);
+  EXPECT_TRUE(std::isinf(number_of(DType::f8_e5m2, 0xfc)) && std::isnan(number_of(DType::f8_e5m2, 0x7d)));
+  EXPECT_EQ(nearest_bits(DType::f8_e4m3, 464), 0x7eu) << "a tie";
+  EXPECT_EQ(nearest_bits(DType::f8_e4m3, 464.01L), 0x7fu);
+  EXPECT_EQ(nearest_bits(DType::f8_e5m2, -61440), 0xfcu);
+  EXPECT_EQ(largest(DType::f8_e4m3), 448);
+  EXPECT_EQ(largest(DType::f8_e5m2), 57344);
+  for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2})
+    for (std::uint64_t bits = 0; bits < 256; ++bits)
+      if (!std::isnan(number_of(dtype, bits))) EXPECT_EQ(nearest_bits(dtype, number_of(dtype, bits)), bits) << bits;
+}
+
+// In whatever order members are added, and whoever is left out yet.
+TEST(ExactNumbers, OfFormatsOf8BitsHaveRepresentableSums) {
+  for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2})
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg})
+      for (int ranks = 1; ranks <= 8; ++ranks) {
+        const ExactNumbers numbers(dtype, op, ranks, 3);
+        std::vector<std::vector<std::byte>> given(static_cast<std::size_t>(ranks), std::vector<std::byte>(100));
+        for (int rank = 0; rank < ranks; ++rank) numbers.give(rank, 0, given[static_cast<std::size_t>(rank)]);
+        for (std::size_t i = 0; i < 100; ++i)
+          for (int members = 1; members < 1 << ranks; ++members) {
+            long double sum = 0;
+            for (int rank = 0; rank < ranks; ++rank)
+              if ((members >> rank & 1) != 0)
+                sum += number_of(dtype, bits_at(dtype, &given[static_cast<std::size_t>(rank)][i]));
+            ASSERT_EQ(number_of(dtype, nearest_bits(dtype, sum)), sum) << name_of(dtype) << ' ' << ranks;
+          }
+      }
+}
+
 TEST(Element, RoundsToNearestAndTiesToEven) {
   const auto round = [](long double number) { return number_of(DType::f16, nearest_bits(DType::f16, number)); };
   EXPECT_EQ(round(2049), 2048);
@@ -224,7 +263,8 @@ TEST(GuardedOutput, BeginsWithNoFiniteNumber) {
     ASSERT_EQ(output.bytes().size(), 5 * size_of(dtype));
     for (std::size_t at = 0; at < output.bytes().size(); at += size_of(dtype)) {
       const std::uint64_t bits = bits_at(dtype, output.bytes().data() + at);
-      EXPECT_TRUE(is_floating(dtype) ? std::isnan(number_of(dtype, bits)) : (bits & 0xff) == 0xa5) << name_of(dtype);
+      EXPECT_TRUE(has_float_format(dtype) ? std::isnan(number_of(dtype, bits)) : (bits & 0xff) == 0xa5)
+          << name_of(dtype);
     }
     EXPECT_EQ(output.unwritten(), "element 0 of 5 was not written");
   }

@@ -86,8 +86,9 @@ void refuses_the_rest(Context& context) {
       const std::string touched = exercise.touched();
       if (!touched.empty()) report(what + ": " + touched);
     };
-    for (const DType dtype : comm::kAllDTypes)
-      if (!context.capabilities().supports(dtype)) refused(std::string(name_of(dtype)), dtype, {});
+    for (const auto dtypes : {std::span<const DType>(comm::kAllDTypes), {comm::kOptionalDTypes}})
+      for (const DType dtype : dtypes)
+        if (!context.capabilities().supports(dtype)) refused(std::string(name_of(dtype)), dtype, {});
     const auto& devices = context.capabilities().devices;
     if (std::ranges::count(devices, comm::Device::Kind::cuda) == 0)
       refused("CUDA memory", some_dtype(context.capabilities()), {comm::Device::Kind::cuda, 0});

@@ -18,7 +18,7 @@ std::uint64_t mask(int bits) { return bits == 64 ? ~std::uint64_t{0} : (std::uin
 int width_of(DType dtype) { return static_cast<int>(size_of(dtype)) * 8; }
 
 std::int64_t signed_of(DType dtype, std::uint64_t bits) {
-  if (dtype == DType::u8) return static_cast<std::int64_t>(bits);
+  if (dtype == DType::u8 || dtype == DType::boolean) return static_cast<std::int64_t>(bits);
   const int unused = 64 - width_of(dtype);
   return static_cast<std::int64_t>(bits << unused) >> unused;
 }
@@ -33,6 +33,10 @@ FloatFormat format_of(DType dtype) {
       return {8, 7};
     case DType::f32:
       return {8, 23};
+    case DType::f8_e4m3:
+      return {4, 3};
+    case DType::f8_e5m2:
+      return {5, 2};
     default:
       return {11, 52};
   }
@@ -41,6 +45,7 @@ FloatFormat format_of(DType dtype) {
 long double round_off(DType dtype) { return std::ldexp(1.0L, -format_of(dtype).fraction_bits - 1); }
 
 long double largest(DType dtype) {
+  if (dtype == DType::f8_e4m3) return 448;
   const FloatFormat format = format_of(dtype);
   return std::ldexp(2.0L - 2.0L * round_off(dtype), bias_of(format));
 }
@@ -63,12 +68,14 @@ void put_bits(DType dtype, std::byte* element, std::uint64_t bits) {
 }
 
 long double number_of(DType dtype, std::uint64_t bits) {
-  if (!is_floating(dtype)) return static_cast<long double>(signed_of(dtype, bits));
+  if (!has_float_format(dtype)) return static_cast<long double>(signed_of(dtype, bits));
   const FloatFormat format = format_of(dtype);
   const auto field = static_cast<int>(bits >> format.fraction_bits & mask(format.exponent_bits));
   const std::uint64_t fraction = bits & mask(format.fraction_bits);
   const long double sign = bits >> (width_of(dtype) - 1) != 0 ? -1.0L : 1.0L;
-  if (field == static_cast<int>(mask(format.exponent_bits)))
+  // The upper exponent of f8_e4m3 is that of numbers, too, but for one fraction.
+  const bool is_special = dtype != DType::f8_e4m3 || fraction == mask(format.fraction_bits);
+  if (is_special && field == static_cast<int>(mask(format.exponent_bits)))
     return fraction != 0 ? std::numeric_limits<long double>::quiet_NaN()
                          : sign * std::numeric_limits<long double>::infinity();
   const std::uint64_t leading = field == 0 ? 0 : std::uint64_t{1} << format.fraction_bits;
@@ -77,10 +84,11 @@ long double number_of(DType dtype, std::uint64_t bits) {
 }
 
 std::uint64_t nearest_bits(DType dtype, long double number) {
-  if (!is_floating(dtype)) return static_cast<std::uint64_t>(static_cast<std::int64_t>(number)) & mask(width_of(dtype));
+  if (!has_float_format(dtype))
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(number)) & mask(width_of(dtype));
   const FloatFormat format = format_of(dtype);
   const std::uint64_t sign = std::signbit(number) ? std::uint64_t{1} << (width_of(dtype) - 1) : 0;
-  const std::uint64_t infinity = mask(format.exponent_bits) << format.fraction_bits;
+  const std::uint64_t infinity = dtype == DType::f8_e4m3 ? 0x7f : mask(format.exponent_bits) << format.fraction_bits;
   if (std::isnan(number)) return sign | infinity | std::uint64_t{1} << (format.fraction_bits - 1);
   if (std::isinf(number)) return sign | infinity;
   if (number == 0) return sign;
@@ -95,7 +103,7 @@ std::uint64_t nearest_bits(DType dtype, long double number) {
 }
 
 std::uint64_t steps_between(DType dtype, std::uint64_t a, std::uint64_t b) {
-  if (!is_floating(dtype)) {
+  if (!has_float_format(dtype)) {
     const std::int64_t x = signed_of(dtype, a);
     const std::int64_t y = signed_of(dtype, b);
     return x > y ? static_cast<std::uint64_t>(x) - static_cast<std::uint64_t>(y)
@@ -110,7 +118,7 @@ std::uint64_t steps_between(DType dtype, std::uint64_t a, std::uint64_t b) {
 }
 
 std::string text_of(DType dtype, std::uint64_t bits) {
-  if (!is_floating(dtype)) return fmt::format("{}", signed_of(dtype, bits));
+  if (!has_float_format(dtype)) return fmt::format("{}", signed_of(dtype, bits));
   const int digits = width_of(dtype) / 4;
   const auto number = static_cast<double>(number_of(dtype, bits));  // exact: no dtype is wider
   if (dtype == DType::f64) return fmt::format("{} (0x{:0{}x})", number, bits, digits);

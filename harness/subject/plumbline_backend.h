@@ -82,7 +82,9 @@ enum {
 };
 typedef int32_t plumbline_status;
 
-/* Element types. f16 is IEEE 754 binary16; bf16 is the upper half of binary32. */
+/* Element types. f16 is IEEE 754 binary16; bf16 is the upper half of binary32. bool is a byte, 0 or 1. The formats of 8
+ * bits are OCP's E4M3 (PyTorch's float8_e4m3fn, without infinity) and E5M2. A library with one of the last three moves
+ * its elements; it reduces them only with PLUMBLINE_CLAIM_BOOL_REDUCTIONS or PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS. */
 enum {
   PLUMBLINE_F16 = 1,
   PLUMBLINE_BF16 = 2,
@@ -90,7 +92,10 @@ enum {
   PLUMBLINE_F64 = 4,
   PLUMBLINE_I32 = 5,
   PLUMBLINE_I64 = 6,
-  PLUMBLINE_U8 = 7
+  PLUMBLINE_U8 = 7,
+  PLUMBLINE_BOOL = 8, /* since suite 0.2, like the next two */
+  PLUMBLINE_F8_E4M3 = 9,
+  PLUMBLINE_F8_E5M2 = 10
 };
 
 /* Operations. */
@@ -108,9 +113,10 @@ enum {
   PLUMBLINE_RECV = 11
 };
 
-/* Reductions. The accumulator is the element type, and f32 for f16 and bf16 unless
+/* Reductions. The accumulator is the element type, and f32 for f16, bf16 and the formats of 8 bits unless
  * PLUMBLINE_CLAIM_ROUNDS_EACH_HALF_ADDITION is set. An average is the sum, then one division in the
- * accumulator. Integer sums and products wrap. */
+ * accumulator. Integer sums and products wrap. Of bool, MIN is AND and MAX is OR; it has no
+ * other. */
 enum { PLUMBLINE_SUM = 1, PLUMBLINE_AVG = 2, PLUMBLINE_MIN = 3, PLUMBLINE_MAX = 4, PLUMBLINE_PRODUCT = 5 };
 
 /* Where memory is. */
@@ -118,22 +124,25 @@ enum { PLUMBLINE_HOST = 0 };
 
 /* The bit of a dtype, an operation or a reduction in its mask. */
 #define PLUMBLINE_BIT(value) (UINT32_C(1) << (value))
-#define PLUMBLINE_ALL_DTYPES UINT32_C(0xfe)
+#define PLUMBLINE_ALL_DTYPES UINT32_C(0xfe)       /* f16 to u8 */
+#define PLUMBLINE_OPTIONAL_DTYPES UINT32_C(0x700) /* bool and the formats of 8 bits */
 #define PLUMBLINE_ALL_OPERATIONS UINT32_C(0xffe)
 #define PLUMBLINE_ALL_REDUCTIONS UINT32_C(0x3e)
 
 /* What the library guarantees beyond its functions. A claim that does not hold is a failed check. */
 enum {
-  PLUMBLINE_CLAIM_COALESCING = 0x1,                 /* start accepts several calls */
-  PLUMBLINE_CLAIM_WAIT_TIMEOUT = 0x2,               /* wait returns TIMEOUT at its limit, never before */
-  PLUMBLINE_CLAIM_BLOCKING_TIMEOUT = 0x4,           /* so does run */
-  PLUMBLINE_CLAIM_NAMES_MISSING = 0x8,              /* error->missing has exactly the members that never arrived */
-  PLUMBLINE_CLAIM_MISUSE_DETECTION = 0x10,          /* members that disagree on a call all get MISMATCH */
-  PLUMBLINE_CLAIM_FAILURE_DETECTION = 0x20,         /* a failed or departed member: PEER_FAILED at once */
-  PLUMBLINE_CLAIM_RANK_ORDER = 0x40,                /* reductions add in rank order */
-  PLUMBLINE_CLAIM_EQUAL_RESULTS = 0x80,             /* a reduction has the same bits on all ranks */
-  PLUMBLINE_CLAIM_THREAD_MULTIPLE = 0x100,          /* threads may use different groups at once */
-  PLUMBLINE_CLAIM_ROUNDS_EACH_HALF_ADDITION = 0x200 /* f16 and bf16 are their own accumulator */
+  PLUMBLINE_CLAIM_COALESCING = 0x1,                  /* start accepts several calls */
+  PLUMBLINE_CLAIM_WAIT_TIMEOUT = 0x2,                /* wait returns TIMEOUT at its limit, never before */
+  PLUMBLINE_CLAIM_BLOCKING_TIMEOUT = 0x4,            /* so does run */
+  PLUMBLINE_CLAIM_NAMES_MISSING = 0x8,               /* error->missing has exactly the members that never arrived */
+  PLUMBLINE_CLAIM_MISUSE_DETECTION = 0x10,           /* members that disagree on a call all get MISMATCH */
+  PLUMBLINE_CLAIM_FAILURE_DETECTION = 0x20,          /* a failed or departed member: PEER_FAILED at once */
+  PLUMBLINE_CLAIM_RANK_ORDER = 0x40,                 /* reductions add in rank order */
+  PLUMBLINE_CLAIM_EQUAL_RESULTS = 0x80,              /* a reduction has the same bits on all ranks */
+  PLUMBLINE_CLAIM_THREAD_MULTIPLE = 0x100,           /* threads may use different groups at once */
+  PLUMBLINE_CLAIM_ROUNDS_EACH_HALF_ADDITION = 0x200, /* f16, bf16 and formats of 8 bits are their own accumulator */
+  PLUMBLINE_CLAIM_BOOL_REDUCTIONS = 0x400,           /* since suite 0.2: MIN and MAX of bool */
+  PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS = 0x800          /* since suite 0.2: reductions of the formats of 8 bits */
 };
 
 /* The library's own objects. */

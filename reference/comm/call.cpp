@@ -51,7 +51,8 @@ void check_alike(std::string_view call, const ConstBuffer& in, const Buffer& out
 void check_op(std::string_view call, DType dtype, ReduceOp op) {
   if (!is_defined(dtype, op))
     throw Unsupported(
-        fmt::format("{}: {} of {} is not defined; use sum, or a floating dtype", call, name_of(op), name_of(dtype)));
+        fmt::format("{}: {} of {} is not defined; use {}", call, name_of(op), name_of(dtype),
+                    dtype == DType::boolean ? "min, which is AND, or max, which is OR" : "sum, or a floating dtype"));
 }
 
 bool overlap(const ConstBuffer& in, const Buffer& out) {

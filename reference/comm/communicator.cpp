@@ -13,13 +13,31 @@ namespace plumbline::comm {
 namespace {
 
 constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
-    "nonblocking",      "coalescing",      "groups",           "point_to_point",    "wait_timeout",
-    "blocking_timeout", "names_missing",   "misuse_detection", "failure_detection", "rank_order",
-    "equal_results",    "thread_multiple", "all_gather_v",     "reduce_scatter_v",  "all_to_all_v"};
+    "nonblocking",      "coalescing",       "groups",           "point_to_point",    "wait_timeout",
+    "blocking_timeout", "names_missing",    "misuse_detection", "failure_detection", "rank_order",
+    "equal_results",    "thread_multiple",  "all_gather_v",     "reduce_scatter_v",  "all_to_all_v",
+    "bool_reductions",  "float8_reductions"};
 
 Capability capability_of(const UnevenCall& call) {
   if (call.operation == Operation::all_gather) return Capability::all_gather_v;
   return call.operation == Operation::all_to_all ? Capability::all_to_all_v : Capability::reduce_scatter_v;
+}
+
+// Backends may be older than these types: none is asked for what it does not claim.
+template <class AnyCall>
+void expect_optional_claimed(const AnyCall& call, DType dtype, const Communicator& group, auto describe_call) {
+  if (std::ranges::find(kOptionalDTypes, dtype) == kOptionalDTypes.end()) return;
+  const Capabilities& has = group.capabilities();
+  if (!has.supports(dtype))
+    throw Unsupported(fmt::format("{}: backend {} has no {}", describe_call(), has.backend, name_of(dtype)));
+  if (is_reduction(call.operation) && !has.reduces(dtype))
+    throw Unsupported(
+        fmt::format("{}: backend {} has {} and does not reduce it", describe_call(), has.backend, name_of(dtype)));
+}
+
+void expect_claimed(const Call& call, const Communicator& group) {
+  if (call.operation == Operation::barrier) return;
+  expect_optional_claimed(call, call.dtype(), group, [&] { return describe(call, group.size()); });
 }
 
 void check_members(std::span<const int> ranks, int rank, int size) {
@@ -53,9 +71,15 @@ std::optional<Capability> parse_capability(std::string_view name) {
   return static_cast<Capability>(found - kCapabilityNames.begin());
 }
 
+bool Capabilities::reduces(DType dtype) const {
+  if (!supports(dtype)) return false;
+  if (dtype == DType::boolean) return has(Capability::bool_reductions);
+  return !is_float8(dtype) || has(Capability::float8_reductions);
+}
+
 DType Capabilities::accumulator(DType dtype, ReduceOp op) const {
-  const bool half = dtype == DType::f16 || dtype == DType::bf16;
-  return half && !(rounds_each_half_addition && op != ReduceOp::avg) ? DType::f32 : dtype;
+  const bool narrow = dtype == DType::f16 || dtype == DType::bf16 || is_float8(dtype);
+  return narrow && !(rounds_each_half_addition && op != ReduceOp::avg) ? DType::f32 : dtype;
 }
 
 bool Work::test() {
@@ -87,11 +111,15 @@ std::unique_ptr<Communicator> Communicator::duplicate() {
 
 void Communicator::run(const Call& call, Timeout timeout) {
   validate(call, rank_, size_);
+  expect_claimed(call, *this);
   do_run(call, timeout);
 }
 
 Work Communicator::start(std::span<const Call> calls) {
-  for (const Call& call : calls) validate(call, rank_, size_);
+  for (const Call& call : calls) {
+    validate(call, rank_, size_);
+    expect_claimed(call, *this);
+  }
   return do_start(calls);
 }
 
@@ -129,6 +157,7 @@ void Communicator::recv(Buffer out, int from, int tag, Timeout timeout) {
 
 void Communicator::run_uneven(const UnevenCall& call, Timeout timeout) {
   validate(call, rank_, size_);
+  expect_optional_claimed(call, call.in.dtype, *this, [&] { return describe(call); });
   if (!capabilities().has(capability_of(call))) return Communicator::do_run_uneven(call, timeout);
   do_run_uneven(call, timeout);
 }

@@ -70,8 +70,10 @@ enum class Capability : std::uint8_t {
   all_gather_v,       // run_uneven() of that operation: blocks of different lengths
   reduce_scatter_v,
   all_to_all_v,
+  bool_reductions,    // min and max of bool, where it has bool
+  float8_reductions,  // reductions of f8_e4m3 and f8_e5m2, of those that it has
 };
-inline constexpr int kCapabilityCount = 15;
+inline constexpr int kCapabilityCount = 17;
 [[nodiscard]] std::string_view name_of(Capability capability);
 [[nodiscard]] std::optional<Capability> parse_capability(std::string_view name);
 
@@ -81,13 +83,15 @@ struct Capabilities {
   std::set<Capability> claims;
   std::set<DType> dtypes{kAllDTypes.begin(), kAllDTypes.end()};
   std::vector<Device::Kind> devices{Device::Kind::cpu};
-  /// Half formats that are summed in their own precision, rounding at each addition (others: in f32, rounded once).
+  /// Formats of 16 and 8 bits are summed in their own precision, rounding at each addition (else in f32, rounded once).
   bool rounds_each_half_addition = false;
   /// Things that it cannot do, and why, a line each.
   std::vector<std::string> notes;
 
   [[nodiscard]] bool has(Capability capability) const { return claims.contains(capability); }
   [[nodiscard]] bool supports(DType dtype) const { return dtypes.contains(dtype); }
+  /// Whether it reduces elements of a type that it has: of the optional ones only where it claims that.
+  [[nodiscard]] bool reduces(DType dtype) const;
   /// The type in which `op` on `dtype` is accumulated.
   [[nodiscard]] DType accumulator(DType dtype, ReduceOp op) const;
 };

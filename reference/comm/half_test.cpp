@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -72,6 +73,54 @@ TEST(RoundedTo, IsWhatAnElementHolds) {
   EXPECT_EQ(rounded_to(DType::bf16, 1.0 + 3 * 0x1p-8), 1.0 + 0x1p-6);
   EXPECT_EQ(rounded_to(DType::f32, 1.0 + 0x1p-24), 1.0);
   EXPECT_EQ(rounded_to(DType::f64, 1.0 + 0x1p-50), 1.0 + 0x1p-50);
+}
+
+// ---- the formats of 8 bits: the oracle is the specification's table of values
+
+// The value of the magnitude `bits`: (1 + fraction) * 2^(exponent - bias), and fraction * 2^(1 - bias) where the
+// exponent is 0.
+double of_fields(std::uint32_t bits, int fraction_bits, int bias) {
+  const double fraction = std::ldexp(bits & ((1u << fraction_bits) - 1), -fraction_bits);
+  const int exponent = static_cast<int>(bits >> fraction_bits);
+  return exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias);
+}
+
+template <class Format>
+void expect_nearest(Format (*narrow)(float), std::uint32_t largest, int fraction_bits, int bias, std::uint8_t beyond) {
+  for (std::uint32_t bits = 0; bits <= largest; ++bits) {
+    const double low = of_fields(bits, fraction_bits, bias), high = of_fields(bits + 1, fraction_bits, bias);
+    ASSERT_EQ(to_float(Format{static_cast<std::uint8_t>(bits)}), static_cast<float>(low)) << bits;
+    ASSERT_EQ(to_float(Format{static_cast<std::uint8_t>(bits | 0x80)}), static_cast<float>(-low)) << bits;
+    const std::uint32_t next = bits == largest ? beyond : bits + 1;
+    const auto middle = static_cast<float>((low + high) / 2);  // a float
+    for (const auto& [value, expected] : {std::pair{static_cast<float>(low), bits},
+                                          {std::nextafter(middle, 0.0f), bits},
+                                          {middle, bits % 2 == 0 ? bits : next},
+                                          {std::nextafter(middle, 1e9f), next}}) {
+      ASSERT_EQ(narrow(value).bits, expected) << value;
+      ASSERT_EQ(narrow(-value).bits, expected | 0x80) << value;
+    }
+  }
+  ASSERT_EQ(narrow(std::numeric_limits<float>::infinity()).bits, beyond);
+  ASSERT_EQ(narrow(-std::numeric_limits<float>::max()).bits, beyond | 0x80);
+  ASSERT_TRUE(std::isnan(to_float(narrow(std::numeric_limits<float>::quiet_NaN()))));
+  ASSERT_TRUE(std::isnan(to_float(narrow(std::bit_cast<float>(0x7f800001u)))));
+}
+
+TEST(Float8E4M3, HasNoInfinityAndRoundsToNearest) {
+  expect_nearest(to_float8_e4m3, 0x7e, 3, 7, 0x7f);
+  EXPECT_EQ(to_float(Float8E4M3{0x7e}), 448);
+  EXPECT_TRUE(std::isnan(to_float(Float8E4M3{0x7f})));
+  EXPECT_TRUE(std::isnan(to_float(Float8E4M3{0xff})));
+}
+
+TEST(Float8E5M2, IsRoundedOnceAndOverflowsToInfinity) {
+  expect_nearest(to_float8_e5m2, 0x7b, 2, 15, 0x7c);
+  EXPECT_EQ(to_float(Float8E5M2{0x7b}), 57344);
+  EXPECT_EQ(to_float(Float8E5M2{0xfc}), -std::numeric_limits<float>::infinity());
+  for (const std::uint8_t bits : {0x7d, 0x7e, 0x7f, 0xfd}) EXPECT_TRUE(std::isnan(to_float(Float8E5M2{bits})));
+  // By way of Float16 this would be a tie, and 1.
+  EXPECT_EQ(to_float8_e5m2(std::nextafter(1.125f, 2.0f)).bits, 0x3d);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace plumbline::comm {
 
-inline constexpr std::uint64_t kInterfaceVersion = 7;
+inline constexpr std::uint64_t kInterfaceVersion = 8;
 
 namespace interface {
 
@@ -41,7 +41,7 @@ template <class Base>
        {table_of<Communicator>(), table_of<Work::State>(), std::uint64_t{sizeof(Communicator)},
         std::uint64_t{sizeof(Work)}, std::uint64_t{sizeof(Group)}, std::uint64_t{sizeof(Capabilities)},
         std::uint64_t{sizeof(Call)}, std::uint64_t{sizeof(Buffer)}, std::uint64_t{sizeof(ConstBuffer)},
-        std::uint64_t{kCapabilityCount}, std::uint64_t{kOperationCount}, std::uint64_t{kAllDTypes.size()},
+        std::uint64_t{kCapabilityCount}, std::uint64_t{kOperationCount}, std::uint64_t{kDTypeCount},
         std::uint64_t{kAllReduceOps.size()}})
     hash = (hash ^ part) * 0x100000001b3u;
   return (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) & 0xffff;

@@ -1,8 +1,8 @@
 // reference/comm/kernels.hpp: the inner loops of the local backend.
 //
-// Model   reduce folds element i of all inputs in rank order, in the accumulator of the dtype (f32 for f16 and bf16,
-//         the dtype itself otherwise), rounds once, and writes the result to every output. Each element depends on its
-//         own inputs only, so any split of the range over threads gives the same bits.
+// Model   reduce folds element i of all inputs in rank order, in the accumulator of the dtype (f32 for the formats
+//         of 16 and 8 bits, the dtype itself otherwise), rounds once, and writes the result to every output. Each
+//         element depends on its own inputs only, so any split of the range over threads gives the same bits.
 //         avg divides the sum by the number of inputs. min and max are IEEE 754-2019 minimum and maximum: NaN goes
 //         through, -0 < +0. Integer sums and products wrap.
 // Cost    Every input byte is read once and every output byte written once. The loops exist once per instruction set
@@ -34,9 +34,9 @@ using ConvertKernel = void (*)(std::byte* to, const std::byte* from, std::size_t
 
 struct Kernels {
   const char* instruction_set;
-  ReduceKernel reduce[kAllDTypes.size()][kAllReduceOps.size()];  // null where the reduction is not defined
+  ReduceKernel reduce[kDTypeCount][kAllReduceOps.size()];  // null where the reduction is not defined
   CopyKernel copy;
-  ConvertKernel convert[kAllDTypes.size()][kAllDTypes.size()];  // [from][to]; null where one of them is an integer
+  ConvertKernel convert[kDTypeCount][kDTypeCount];  // [from][to]; null unless both are is_floating()
   [[nodiscard]] ConvertKernel conversion(DType from, DType to) const {
     return convert[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
   }

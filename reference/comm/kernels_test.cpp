@@ -54,6 +54,19 @@ struct Element<BFloat16> {
   static BFloat16 narrow(float value) { return to_bfloat16(value); }
 };
 
+template <>
+struct Element<Float8E4M3> {
+  using Acc = float;
+  static float widen(Float8E4M3 value) { return to_float(value); }
+  static Float8E4M3 narrow(float value) { return to_float8_e4m3(value); }
+};
+template <>
+struct Element<Float8E5M2> {
+  using Acc = float;
+  static float widen(Float8E5M2 value) { return to_float(value); }
+  static Float8E5M2 narrow(float value) { return to_float8_e5m2(value); }
+};
+
 template <class T>
 bool is_nan(T value) {
   if constexpr (std::is_integral_v<T>)
@@ -129,6 +142,23 @@ TEST(Kernels, EveryInstructionSetGivesTheBitsOfTheScalarRule) {
   check_all<std::int32_t>(DType::i32);
   check_all<std::int64_t>(DType::i64);
   check_all<std::uint8_t>(DType::u8);
+  check_all<Float8E4M3>(DType::f8_e4m3);
+  check_all<Float8E5M2>(DType::f8_e5m2);
+}
+
+TEST(Kernels, OfBoolAreAndAndOr) {
+  for (const Kernels* set : all_kernels())
+    for (std::size_t count : {1, 15, 64, 333}) {
+      std::vector<std::uint8_t> a(count), b(count), out(count);
+      for (std::size_t i = 0; i < count; ++i) a[i] = i % 2, b[i] = i / 2 % 2;
+      const std::byte* in[] = {reinterpret_cast<std::byte*>(a.data()), reinterpret_cast<std::byte*>(b.data())};
+      std::byte* to[] = {reinterpret_cast<std::byte*>(out.data())};
+      set->reduction(DType::boolean, ReduceOp::min)({.inputs = in, .outputs = to, .count = count});
+      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(out[i], i % 4 == 3 ? 1 : 0) << set->instruction_set << ' ' << i;
+      set->reduction(DType::boolean, ReduceOp::max)({.inputs = in, .outputs = to, .count = count});
+      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(out[i], i % 4 == 0 ? 0 : 1) << set->instruction_set << ' ' << i;
+      EXPECT_EQ(set->reduction(DType::boolean, ReduceOp::sum), nullptr);
+    }
 }
 
 template <class From, class To>

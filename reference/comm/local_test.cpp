@@ -84,6 +84,50 @@ TEST_P(LocalPaths, BlocksOfDifferentLengthsAreTakenBesideStartedCalls) {
       options());
 }
 
+// As a backend that is older than the optional types, or has them and reduces none.
+class Claims final : public CommunicatorDecorator {
+ public:
+  Claims(std::unique_ptr<Communicator> inner, std::set<DType> optional)
+      : CommunicatorDecorator(std::move(inner)), capabilities_(CommunicatorDecorator::capabilities()) {
+    for (const DType dtype : kOptionalDTypes)
+      if (!optional.contains(dtype)) capabilities_.dtypes.erase(dtype);
+    capabilities_.claims.erase(Capability::float8_reductions);
+    capabilities_.claims.erase(Capability::bool_reductions);
+  }
+  [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+
+ private:
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<Claims>(std::move(group), capabilities_.dtypes);
+  }
+  Capabilities capabilities_;
+};
+
+TEST(OptionalDTypes, AreAskedOfBackendsThatClaimThemAlone) {
+  run_ranks(1, [](Communicator& world) {
+    std::vector<std::uint8_t> from(4), to(4);
+    const ConstBuffer in{from.data(), 4, DType::f8_e4m3};
+    const Buffer out{to.data(), 4, DType::f8_e4m3};
+    const std::vector<std::int64_t> counts{4};
+    Claims older(world.duplicate(), {}), mover(world.duplicate(), {DType::f8_e4m3});
+    const auto refused = [](const auto& action, const char* words) {
+      EXPECT_THAT(action, testing::ThrowsMessage<Unsupported>(HasSubstr(words)));
+    };
+    refused([&] { older.all_gather(in, out); }, "all_gather(f8_e4m3 x 4): backend local has no f8_e4m3");
+    refused([&] { (void)older.start({.operation = Operation::all_gather, .in = in, .out = out}); }, "has no f8_e4m3");
+    refused([&] { older.run_uneven({.in = in, .out = out, .out_counts = counts}); }, "has no f8_e4m3");
+    mover.all_gather(in, out);
+    refused([&] { mover.all_reduce(in, out, ReduceOp::sum); },
+            "all_reduce(f8_e4m3 x 4, sum): backend local has f8_e4m3 and does not reduce it");
+    EXPECT_FALSE(mover.capabilities().reduces(DType::f8_e4m3));
+    EXPECT_FALSE(mover.capabilities().reduces(DType::boolean));
+    EXPECT_TRUE(mover.capabilities().reduces(DType::u8));
+    EXPECT_TRUE(world.capabilities().reduces(DType::boolean));
+    refused([&] { world.all_reduce({from.data(), 4, DType::boolean}, {to.data(), 4, DType::boolean}, ReduceOp::sum); },
+            "all_reduce: sum of bool is not defined; use min, which is AND, or max, which is OR");
+  });
+}
+
 TEST(LocalUneven, AnErrorNamesTheOperationAndWhoIsMissing) {
   run_ranks(
       3,

@@ -20,8 +20,9 @@ using Work = c10::intrusive_ptr<::c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 
 at::ScalarType scalar_of(comm::DType dtype) {
-  constexpr std::array kTypes{at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kInt, at::kLong, at::kByte};
-  static_assert(kTypes.size() == comm::kAllDTypes.size());
+  constexpr std::array kTypes{at::kHalf, at::kBFloat16, at::kFloat, at::kDouble,        at::kInt,
+                              at::kLong, at::kByte,     at::kBool,  at::kFloat8_e4m3fn, at::kFloat8_e5m2};
+  static_assert(kTypes.size() == comm::kDTypeCount);
   return kTypes[static_cast<std::size_t>(dtype)];
 }
 

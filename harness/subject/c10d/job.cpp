@@ -17,6 +17,7 @@ using comm::Capability;
 
 constexpr const char* kImport = "import";
 constexpr const char* kClaims = "claims";
+constexpr const char* kDTypes = "dtypes";
 constexpr const char* kPoll = "poll";
 
 std::vector<std::string> parts_of(const BackendOptions& options, const char* key) {
@@ -30,9 +31,9 @@ std::vector<std::string> parts_of(const BackendOptions& options, const char* key
 
 std::string backend_in(const BackendOptions& options) {
   for (const auto& [key, value] : options)
-    if (key != kC10dBackend && key != kImport && key != kClaims && key != kPoll)
-      throw InvalidArgument(
-          fmt::format("backend c10d: no option '{}'; there are {}, {} and {}", key, kImport, kClaims, kPoll));
+    if (key != kC10dBackend && key != kImport && key != kClaims && key != kDTypes && key != kPoll)
+      throw InvalidArgument(fmt::format("backend c10d: no option '{}'; there are {}, {}, {} and {}", key, kImport,
+                                        kClaims, kDTypes, kPoll));
   const auto backend = options.find(kC10dBackend);
   if (backend == options.end() || backend->second.empty())
     throw InvalidArgument("backend c10d: no backend of torch is named; give --backend c10d:gloo");
@@ -77,8 +78,26 @@ std::set<Capability> claims_of(const BackendOptions& options, const std::string&
   std::set<Capability> claims{Capability::nonblocking,    Capability::coalescing,   Capability::groups,
                               Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout,
                               Capability::all_to_all_v};
-  if (backend == kGloo) claims.insert({Capability::equal_results, Capability::thread_multiple});
+  if (backend == kGloo)
+    claims.insert({Capability::equal_results, Capability::thread_multiple, Capability::bool_reductions});
   return claims;
+}
+
+// Gloo has bool, as bytes, and no format of 8 bits; of others nothing is known beyond what every backend has.
+std::set<comm::DType> dtypes_of(const BackendOptions& options, const std::string& backend) {
+  std::set<comm::DType> dtypes{comm::kAllDTypes.begin(), comm::kAllDTypes.end()};
+  if (options.contains(kDTypes)) {
+    dtypes.clear();
+    for (const std::string& name : parts_of(options, kDTypes)) {
+      const auto dtype = comm::parse_dtype(name);
+      if (!dtype) throw InvalidArgument(fmt::format("backend c10d: option dtypes: there is no dtype '{}'", name));
+      dtypes.insert(*dtype);
+    }
+    if (dtypes.empty()) throw InvalidArgument("backend c10d: option dtypes is empty; give f32,bf16 or others");
+  } else if (backend == kGloo) {
+    dtypes.insert(comm::DType::boolean);
+  }
+  return dtypes;
 }
 
 comm::Capabilities capabilities_of(const BackendOptions& options, const std::string& backend, Polling polling,
@@ -87,7 +106,7 @@ comm::Capabilities capabilities_of(const BackendOptions& options, const std::str
       .backend = "c10d:" + backend,
       .version = fmt::format("torch {}, {}", torch, backend),
       .claims = claims_of(options, backend),
-      .dtypes = {comm::kAllDTypes.begin(), comm::kAllDTypes.end()},
+      .dtypes = dtypes_of(options, backend),
       .rounds_each_half_addition = true,
       .notes = {"calls are made on the host's memory",
                 "an out-of-place reduction begins with a copy of its input, since torch.distributed reduces in place",

@@ -1,6 +1,7 @@
 #include "harness/subject/mpi/arithmetic.hpp"
 
 #include <cstring>
+#include <type_traits>
 
 #include "harness/subject/mpi/errors.hpp"
 #include "reference/comm/dtype.hpp"
@@ -11,6 +12,8 @@ namespace plumbline::subject::mpi {
 using comm::BFloat16;
 using comm::DType;
 using comm::Float16;
+using comm::Float8E4M3;
+using comm::Float8E5M2;
 using comm::ReduceOp;
 
 namespace {
@@ -35,12 +38,17 @@ constexpr OwnReduction own() {
   return {dtype, op, fold<dtype, op>};
 }
 
-constexpr std::array kOwnReductions{
-    own<DType::f16, ReduceOp::sum>(),     own<DType::f16, ReduceOp::min>(),      own<DType::f16, ReduceOp::max>(),
-    own<DType::f16, ReduceOp::product>(), own<DType::bf16, ReduceOp::sum>(),     own<DType::bf16, ReduceOp::min>(),
-    own<DType::bf16, ReduceOp::max>(),    own<DType::bf16, ReduceOp::product>(), own<DType::f32, ReduceOp::min>(),
-    own<DType::f32, ReduceOp::max>(),     own<DType::f64, ReduceOp::min>(),      own<DType::f64, ReduceOp::max>(),
-    own<DType::u8, ReduceOp::sum>(),      own<DType::u8, ReduceOp::product>()};
+constexpr std::array kOwnReductions{own<DType::f16, ReduceOp::sum>(),     own<DType::f16, ReduceOp::min>(),
+                                    own<DType::f16, ReduceOp::max>(),     own<DType::f16, ReduceOp::product>(),
+                                    own<DType::bf16, ReduceOp::sum>(),    own<DType::bf16, ReduceOp::min>(),
+                                    own<DType::bf16, ReduceOp::max>(),    own<DType::bf16, ReduceOp::product>(),
+                                    own<DType::f32, ReduceOp::min>(),     own<DType::f32, ReduceOp::max>(),
+                                    own<DType::f64, ReduceOp::min>(),     own<DType::f64, ReduceOp::max>(),
+                                    own<DType::u8, ReduceOp::sum>(),      own<DType::u8, ReduceOp::product>(),
+                                    own<DType::f8_e4m3, ReduceOp::sum>(), own<DType::f8_e4m3, ReduceOp::min>(),
+                                    own<DType::f8_e4m3, ReduceOp::max>(), own<DType::f8_e4m3, ReduceOp::product>(),
+                                    own<DType::f8_e5m2, ReduceOp::sum>(), own<DType::f8_e5m2, ReduceOp::min>(),
+                                    own<DType::f8_e5m2, ReduceOp::max>(), own<DType::f8_e5m2, ReduceOp::product>()};
 
 template <class T>
 T load(const std::byte* from, std::size_t index) {
@@ -59,17 +67,34 @@ void divide_all(std::byte* data, int ranks, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) store<T>(data, i, load<T>(data, i) / static_cast<T>(ranks));
 }
 
+template <class Narrow>
+Narrow narrowed(float value) {
+  if constexpr (std::is_same_v<Narrow, Float16>) return comm::to_float16(value);
+  if constexpr (std::is_same_v<Narrow, BFloat16>) return comm::to_bfloat16(value);
+  if constexpr (std::is_same_v<Narrow, Float8E4M3>) return comm::to_float8_e4m3(value);
+  if constexpr (std::is_same_v<Narrow, Float8E5M2>) return comm::to_float8_e5m2(value);
+}
+
+void with_narrow(DType dtype, const auto& body) {
+  if (dtype == DType::f16) return body(Float16{});
+  if (dtype == DType::bf16) return body(BFloat16{});
+  if (dtype == DType::f8_e4m3) return body(Float8E4M3{});
+  body(Float8E5M2{});
+}
+
 }  // namespace
 
 MPI_Datatype type_of(DType dtype) {
-  static const std::array<MPI_Datatype, comm::kAllDTypes.size()> types{
-      MPI_UINT16_T, MPI_UINT16_T, MPI_FLOAT, MPI_DOUBLE, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
+  static const std::array<MPI_Datatype, comm::kDTypeCount> types{MPI_UINT16_T, MPI_UINT16_T, MPI_FLOAT,   MPI_DOUBLE,
+                                                                 MPI_INT32_T,  MPI_INT64_T,  MPI_UINT8_T, MPI_C_BOOL,
+                                                                 MPI_UINT8_T,  MPI_UINT8_T};
   return types[static_cast<std::size_t>(dtype)];
 }
 
 void Reductions::create() {
   constexpr bool commutes = true;
   for (auto& row : table_) row = {MPI_SUM, MPI_OP_NULL, MPI_MIN, MPI_MAX, MPI_PROD};
+  table_[static_cast<std::size_t>(DType::boolean)] = {MPI_OP_NULL, MPI_OP_NULL, MPI_LAND, MPI_LOR, MPI_OP_NULL};
   for (const OwnReduction& reduction : kOwnReductions) {
     MPI_Op& place = table_[static_cast<std::size_t>(reduction.dtype)][static_cast<std::size_t>(reduction.op)];
     check(MPI_Op_create(reduction.function, commutes, &place), "MPI_Op_create");
@@ -82,19 +107,17 @@ void Reductions::free() noexcept {
   own_.clear();
 }
 
-void widen(DType half, const std::byte* from, float* to, std::size_t count) {
-  if (half == DType::f16)
-    for (std::size_t i = 0; i < count; ++i) to[i] = comm::to_float(load<Float16>(from, i));
-  else
-    for (std::size_t i = 0; i < count; ++i) to[i] = comm::to_float(load<BFloat16>(from, i));
+void widen(DType narrow, const std::byte* from, float* to, std::size_t count) {
+  with_narrow(narrow, [&]<class Narrow>(Narrow) {
+    for (std::size_t i = 0; i < count; ++i) to[i] = comm::to_float(load<Narrow>(from, i));
+  });
 }
 
-void narrow_mean(DType half, const float* from, int ranks, std::byte* to, std::size_t count) {
+void narrow_mean(DType narrow, const float* from, int ranks, std::byte* to, std::size_t count) {
   const auto divisor = static_cast<float>(ranks);
-  if (half == DType::f16)
-    for (std::size_t i = 0; i < count; ++i) store(to, i, comm::to_float16(from[i] / divisor));
-  else
-    for (std::size_t i = 0; i < count; ++i) store(to, i, comm::to_bfloat16(from[i] / divisor));
+  with_narrow(narrow, [&]<class Narrow>(Narrow) {
+    for (std::size_t i = 0; i < count; ++i) store(to, i, narrowed<Narrow>(from[i] / divisor));
+  });
 }
 
 void divide(DType dtype, std::byte* data, int ranks, std::size_t count) {

@@ -1,8 +1,8 @@
 // harness/subject/mpi/arithmetic.hpp: element types and reductions in MPI's terms.
 //
-// Model   Halves travel as MPI_UINT16_T, a predefined type, and are folded by operations of ours, which
-//         round at each addition. Of the others, MPI's own operations are used, except where they are not
-//         what communicator.hpp says:
+// Model   Halves travel as MPI_UINT16_T and formats of 8 bits as MPI_UINT8_T, predefined types, and are folded by
+//         operations of ours, which round at each addition. bool is MPI_C_BOOL, with MPI_LAND and MPI_LOR.
+//         Of the others, MPI's own operations are used, except where they are not what communicator.hpp says:
 //         - min and max of f32 and f64: MPI_MIN and MPI_MAX compare with `<`, so NaN and the sign of zero
 //           depend on the order of the operands, and with it on the rank;
 //         - sum and product of u8: Open MPI 4.1 adds bytes with saturation where it has vector
@@ -36,15 +36,15 @@ class Reductions {
   }
 
  private:
-  std::array<std::array<MPI_Op, comm::kAllReduceOps.size()>, comm::kAllDTypes.size()> table_{};
+  std::array<std::array<MPI_Op, comm::kAllReduceOps.size()>, comm::kDTypeCount> table_{};
   std::vector<MPI_Op> own_;
 };
 
 // The steps around an average. No pointer need be aligned.
-/// to[i] = from[i] of a half format.
-void widen(comm::DType half, const std::byte* from, float* to, std::size_t count);
-/// to[i] = from[i] / ranks, rounded once to the half format.
-void narrow_mean(comm::DType half, const float* from, int ranks, std::byte* to, std::size_t count);
+/// to[i] = from[i] of a format of 16 or 8 bits.
+void widen(comm::DType narrow, const std::byte* from, float* to, std::size_t count);
+/// to[i] = from[i] / ranks, rounded once to the narrow format.
+void narrow_mean(comm::DType narrow, const float* from, int ranks, std::byte* to, std::size_t count);
 /// data[i] = data[i] / ranks; f32 or f64.
 void divide(comm::DType dtype, std::byte* data, int ranks, std::size_t count);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -75,6 +76,40 @@ TEST_F(MpiNumbers, SumsOfHalvesAreRoundedAtEachAdditionAsDeclared) {
   Elements data(DType::bf16, std::vector<double>(20, me == 0 ? 256.0 : 1.0));
   world.all_reduce(data.view(), data.view(), ReduceOp::sum);
   EXPECT_TRUE(data == Elements(DType::bf16, std::vector<double>(20, 256.0)));
+}
+
+TEST_F(MpiNumbers, MinAndMaxOfBoolAreAndAndOr) {
+  const std::vector<std::uint8_t> mine{1, 0, me == 0, me != 0};
+  std::vector<std::uint8_t> all(mine.size());
+  const ConstBuffer in{mine.data(), 4, DType::boolean};
+  const Buffer out{all.data(), 4, DType::boolean};
+  for (const Mode mode : kModes) {
+    make(world, {.operation = Operation::all_reduce, .op = ReduceOp::min, .in = in, .out = out}, mode);
+    EXPECT_EQ(all, (std::vector<std::uint8_t>{1, 0, n == 1, 0}));
+    make(world, {.operation = Operation::all_reduce, .op = ReduceOp::max, .in = in, .out = out}, mode);
+    EXPECT_EQ(all, (std::vector<std::uint8_t>{1, 0, 1, n > 1}));
+  }
+}
+
+// With 256 and 8 in e4m3, whose numbers are 32 apart there, an average in f32 keeps what a sum of two loses.
+TEST_F(MpiNumbers, FormatsOf8BitsAreMovedAsTheyAreAndRoundedAtEachAddition) {
+  std::vector<std::uint8_t> patterns(256), received(256);
+  for (std::size_t i = 0; i < patterns.size(); ++i) patterns[i] = static_cast<std::uint8_t>(i);
+  for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2}) {
+    if (me == n - 1) received = patterns;
+    world.broadcast({received.data(), 256, dtype}, n - 1);
+    EXPECT_EQ(received, patterns);
+    std::ranges::fill(received, 0);
+  }
+  std::uint8_t number = (me == 0 ? to_float8_e4m3(256) : to_float8_e4m3(8)).bits;
+  std::uint8_t sum = 0, mean = 0;
+  world.all_reduce({&number, 1, DType::f8_e4m3}, {&sum, 1, DType::f8_e4m3}, ReduceOp::sum);
+  world.all_reduce({&number, 1, DType::f8_e4m3}, {&mean, 1, DType::f8_e4m3}, ReduceOp::avg);
+  if (n == 2) EXPECT_EQ(to_float(Float8E4M3{sum}), 256);
+  EXPECT_EQ(mean, to_float8_e4m3((256.0f + 8.0f * static_cast<float>(n - 1)) / static_cast<float>(n)).bits);
+  number = to_float8_e5m2(1).bits;
+  world.all_reduce({&number, 1, DType::f8_e5m2}, {&sum, 1, DType::f8_e5m2}, ReduceOp::sum);
+  EXPECT_EQ(to_float(Float8E5M2{sum}), static_cast<float>(n));
 }
 
 TEST_F(MpiNumbers, MinAndMaxHandOnNanAndOrderTheZeros) {

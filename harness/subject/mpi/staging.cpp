@@ -13,7 +13,7 @@ using comm::Operation;
 namespace {
 
 // In scratch: the input in f32; for reduce_scatter the result after it, for others in its place.
-Call stage_half_average(const Call& call, int rank, Scratch& scratch) {
+Call stage_narrow_average(const Call& call, int rank, Scratch& scratch) {
   const std::int64_t given = call.in.count;
   const std::int64_t after = call.operation == Operation::reduce_scatter ? call.out.count : 0;
   auto* wide = reinterpret_cast<float*>(scratch.reserve(static_cast<std::size_t>(given + after) * sizeof(float)));
@@ -39,7 +39,7 @@ std::byte* Scratch::reserve(std::size_t bytes) {
 }
 
 Call stage(const Call& call, int rank, int ranks, Scratch& scratch) {
-  if (is_half_average(call)) return stage_half_average(call, rank, scratch);
+  if (is_narrow_average(call)) return stage_narrow_average(call, rank, scratch);
   Call staged = call;
   if (is_average(call)) staged.op = comm::ReduceOp::sum;
   if (scatters_in_place(call, rank, ranks)) staged.out.data = scratch.reserve(call.out.bytes());
@@ -51,7 +51,7 @@ void unstage(const Call& call, const Call& staged, int rank, int ranks) {
   auto* out = static_cast<std::byte*>(call.out.data);
   const auto count = static_cast<std::size_t>(call.out.count);
   if (count == 0) return;
-  if (is_half_average(call))
+  if (is_narrow_average(call))
     return narrow_mean(call.in.dtype, static_cast<const float*>(staged.out.data), ranks, out, count);
   if (staged.out.data != out) std::memcpy(out, staged.out.data, call.out.bytes());
   if (is_average(call)) divide(call.in.dtype, out, ranks, count);

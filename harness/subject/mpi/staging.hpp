@@ -1,7 +1,7 @@
 // harness/subject/mpi/staging.hpp: what MPI does not do as it is asked: averages, reduce_scatter in place.
 //
-// Model   An average is a sum, then a division of the result; of halves it is a sum in f32, so that it
-//         cannot overflow, divided and rounded once.
+// Model   An average is a sum, then a division of the result; of halves and formats of 8 bits it is a sum in f32, so
+//         that it cannot overflow, divided and rounded once.
 //         reduce_scatter in place leaves the other ranks' blocks of the input untouched. MPI's own in-place
 //         form puts the result first and may use the rest, and its buffers may not overlap: the result is
 //         made elsewhere and copied.
@@ -30,8 +30,12 @@ class Scratch {
 [[nodiscard]] inline bool is_average(const comm::Call& call) {
   return is_reduction(call.operation) && call.op == comm::ReduceOp::avg;
 }
-[[nodiscard]] inline bool is_half_average(const comm::Call& call) {
-  return is_average(call) && (call.in.dtype == comm::DType::f16 || call.in.dtype == comm::DType::bf16);
+/// Whether averages of the type are made in f32.
+[[nodiscard]] constexpr bool is_narrow(comm::DType dtype) {
+  return dtype == comm::DType::f16 || dtype == comm::DType::bf16 || is_float8(dtype);
+}
+[[nodiscard]] inline bool is_narrow_average(const comm::Call& call) {
+  return is_average(call) && is_narrow(call.in.dtype);
 }
 [[nodiscard]] inline bool scatters_in_place(const comm::Call& call, int rank, int ranks) {
   if (call.operation != comm::Operation::reduce_scatter) return false;

@@ -41,7 +41,6 @@ struct Posted {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 bool is_average(const UnevenCall& call) {
   return call.operation == Operation::reduce_scatter && call.op == comm::ReduceOp::avg;
 }
@@ -51,12 +50,12 @@ const std::byte* block_of(const UnevenCall& call, const void* whole, std::span<c
          static_cast<std::size_t>(comm::begin_of_block(counts, rank)) * size_of(call.in.dtype);
 }
 
-// An average is a sum and a division, of halves in f32; a block in place is made elsewhere (staging.hpp).
+// An average is a sum and a division, of narrow formats in f32; a block in place is made elsewhere (staging.hpp).
 UnevenCall staged(const UnevenCall& call, int rank, Scratch& scratch) {
   UnevenCall made = call;
   if (call.operation != Operation::reduce_scatter) return made;
   if (is_average(call)) made.op = comm::ReduceOp::sum;
-  if (is_average(call) && is_half(call.in.dtype)) {
+  if (is_average(call) && is_narrow(call.in.dtype)) {
     const std::int64_t given = call.in.count, taken = call.out.count;
     auto* const wide =
         reinterpret_cast<float*>(scratch.reserve(static_cast<std::size_t>(given + taken) * sizeof(float)));
@@ -73,7 +72,7 @@ void unstage(const UnevenCall& call, const UnevenCall& made, int ranks) {
   const auto count = static_cast<std::size_t>(call.out.count);
   if (count == 0 || call.operation != Operation::reduce_scatter) return;
   auto* const out = static_cast<std::byte*>(call.out.data);
-  if (is_average(call) && is_half(call.in.dtype))
+  if (is_average(call) && is_narrow(call.in.dtype))
     return narrow_mean(call.in.dtype, static_cast<const float*>(made.out.data), ranks, out, count);
   if (made.out.data != out) std::memcpy(out, made.out.data, call.out.bytes());
   if (is_average(call)) divide(call.in.dtype, out, ranks, count);

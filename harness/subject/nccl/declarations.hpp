@@ -41,6 +41,8 @@ enum class DataType : int {
   float32 = 7,
   float64 = 8,
   bfloat16 = 9,
+  float8e4m3 = 10,  // since 2.24
+  float8e5m2 = 11,
 };
 
 enum class RedOp : int { sum = 0, product = 1, max = 2, min = 3, avg = 4 };

@@ -22,6 +22,8 @@ class Library {
   [[nodiscard]] std::string lacking(comm::Operation operation) const;
   /// "2.32.3".
   [[nodiscard]] const std::string& version() const { return version_; }
+  /// Whether it has the formats of 8 bits: from 2.24 on.
+  [[nodiscard]] bool has_float8() const { return version_code_ >= version_code(2, 24, 0); }
   /// The file that the loader took.
   [[nodiscard]] const std::string& file() const { return file_; }
 
@@ -33,6 +35,7 @@ class Library {
 
  private:
   Functions functions_{};
+  int version_code_ = 0;
   std::string version_;
   std::string file_;
 };

@@ -29,6 +29,9 @@ static_assert(same(DataType::int8, ncclInt8) && same(DataType::uint8, ncclUint8)
               same(DataType::uint64, ncclUint64) && same(DataType::float16, ncclFloat16) &&
               same(DataType::float32, ncclFloat32) && same(DataType::float64, ncclFloat64) &&
               same(DataType::bfloat16, ncclBfloat16));
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
+static_assert(same(DataType::float8e4m3, ncclFloat8e4m3) && same(DataType::float8e5m2, ncclFloat8e5m2));
+#endif
 static_assert(same(RedOp::sum, ncclSum) && same(RedOp::product, ncclProd) && same(RedOp::max, ncclMax) &&
               same(RedOp::min, ncclMin) && same(RedOp::avg, ncclAvg));
 

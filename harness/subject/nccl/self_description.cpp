@@ -25,7 +25,7 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
       .version = "NCCL " + library.version(),
       .claims = {Capability::nonblocking, Capability::coalescing, Capability::groups, Capability::point_to_point,
                  Capability::wait_timeout, Capability::blocking_timeout, Capability::names_missing,
-                 Capability::failure_detection, Capability::equal_results},
+                 Capability::failure_detection, Capability::equal_results, Capability::bool_reductions},
       .devices = {device},
       .rounds_each_half_addition = true,
       .notes = {
@@ -41,7 +41,12 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
           "a process that dies is seen by its launcher, not by the backend",
           "several threads of a process may not use communicators at once: NCCL asks for one order of launches on all "
           "ranks",
+          "bool is ncclUint8, whose min and max are AND and OR; f8_e4m3 and f8_e5m2 are moved from NCCL 2.24 on, and "
+          "not "
+          "reduced, for which NCCL needs devices of compute capability 9.0",
           "an error on the device after a wait has returned ends the next call on the group"}};
+  capabilities.dtypes.insert(comm::DType::boolean);
+  if (library.has_float8()) capabilities.dtypes.insert({comm::DType::f8_e4m3, comm::DType::f8_e5m2});
   if (!library.lacking(comm::Operation::send).empty()) capabilities.claims.erase(Capability::point_to_point);
   for (const comm::Operation operation : kInOneFunction)
     if (const std::string functions = library.lacking(operation); !functions.empty())

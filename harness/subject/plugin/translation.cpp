@@ -15,7 +15,7 @@ namespace {
 
 using comm::Capability;
 
-constexpr std::array<std::pair<std::uint32_t, Capability>, 9> kClaims{
+constexpr std::array<std::pair<std::uint32_t, Capability>, 11> kClaims{
     {{PLUMBLINE_CLAIM_COALESCING, Capability::coalescing},
      {PLUMBLINE_CLAIM_WAIT_TIMEOUT, Capability::wait_timeout},
      {PLUMBLINE_CLAIM_BLOCKING_TIMEOUT, Capability::blocking_timeout},
@@ -24,7 +24,9 @@ constexpr std::array<std::pair<std::uint32_t, Capability>, 9> kClaims{
      {PLUMBLINE_CLAIM_FAILURE_DETECTION, Capability::failure_detection},
      {PLUMBLINE_CLAIM_RANK_ORDER, Capability::rank_order},
      {PLUMBLINE_CLAIM_EQUAL_RESULTS, Capability::equal_results},
-     {PLUMBLINE_CLAIM_THREAD_MULTIPLE, Capability::thread_multiple}}};
+     {PLUMBLINE_CLAIM_THREAD_MULTIPLE, Capability::thread_multiple},
+     {PLUMBLINE_CLAIM_BOOL_REDUCTIONS, Capability::bool_reductions},
+     {PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS, Capability::float8_reductions}}};
 
 std::set<Capability> claims_of(const plumbline_backend& backend) {
   std::set<Capability> claims;
@@ -64,9 +66,9 @@ std::vector<std::string> notes_of(const plumbline_backend& backend) {
 }  // namespace
 
 std::int32_t number_of(comm::DType dtype) {
-  constexpr std::array kNumbers{PLUMBLINE_F16, PLUMBLINE_BF16, PLUMBLINE_F32, PLUMBLINE_F64,
-                                PLUMBLINE_I32, PLUMBLINE_I64,  PLUMBLINE_U8};
-  static_assert(kNumbers.size() == comm::kAllDTypes.size());
+  constexpr std::array kNumbers{PLUMBLINE_F16, PLUMBLINE_BF16, PLUMBLINE_F32,  PLUMBLINE_F64,     PLUMBLINE_I32,
+                                PLUMBLINE_I64, PLUMBLINE_U8,   PLUMBLINE_BOOL, PLUMBLINE_F8_E4M3, PLUMBLINE_F8_E5M2};
+  static_assert(kNumbers.size() == comm::kDTypeCount);
   return kNumbers[static_cast<std::size_t>(dtype)];
 }
 
@@ -129,8 +131,9 @@ comm::Capabilities capabilities_of(const plumbline_backend& backend) {
       .dtypes = {},
       .rounds_each_half_addition = (backend.claims & PLUMBLINE_CLAIM_ROUNDS_EACH_HALF_ADDITION) != 0,
       .notes = notes_of(backend)};
-  for (const comm::DType dtype : comm::kAllDTypes)
-    if ((backend.dtypes & PLUMBLINE_BIT(number_of(dtype))) != 0) capabilities.dtypes.insert(dtype);
+  for (const auto dtypes : {std::span<const comm::DType>(comm::kAllDTypes), {comm::kOptionalDTypes}})
+    for (const comm::DType dtype : dtypes)
+      if ((backend.dtypes & PLUMBLINE_BIT(number_of(dtype))) != 0) capabilities.dtypes.insert(dtype);
   return capabilities;
 }
 

@@ -198,6 +198,7 @@ void with_type(DataType type, const Body& body) {
 std::size_t size_of(DataType type) {
   if (type == DataType::float16 || type == DataType::bfloat16) return 2;
   if (type == DataType::float32 || type == DataType::int32 || type == DataType::uint32) return 4;
+  if (type == DataType::float8e4m3 || type == DataType::float8e5m2) return 1;
   return type == DataType::uint8 || type == DataType::int8 ? 1 : 8;
 }
 

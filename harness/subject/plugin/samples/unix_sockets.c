@@ -5,7 +5,7 @@
  *         frames of all members have arrived and its own have been written. A frame carries its group
  *         and its number, so that calls of different groups never match.
  * Cost    n times the data of a call on every link, and a copy on both sides: simple, not fast.
- * Limits  Progress is made inside calls only. Element types are those that C has; MAX_RANKS ranks. */
+ * Limits  Progress is made inside calls only. Element types are those that C has, and formats of 8 bits to be moved; MAX_RANKS ranks. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ struct plumbline_work {
   step steps[];
 };
 
-static const int64_t element_size[] = {0, 2, 2, 4, 8, 4, 8, 1};
+static const int64_t element_size[] = {0, 2, 2, 4, 8, 4, 8, 1, 1, 1, 1};
 
 static void* get(size_t bytes) {
   void* memory = calloc(1, bytes);
@@ -167,7 +167,7 @@ static void fold(const plumbline_call* call, void* a, const void* b) {
   if (call->dtype == PLUMBLINE_F64) fold_f64(call->reduction, a, b, call->count);
   if (call->dtype == PLUMBLINE_I32) fold_i32(call->reduction, a, b, call->count);
   if (call->dtype == PLUMBLINE_I64) fold_i64(call->reduction, a, b, call->count);
-  if (call->dtype == PLUMBLINE_U8) fold_u8(call->reduction, a, b, call->count);
+  if (call->dtype == PLUMBLINE_U8 || call->dtype == PLUMBLINE_BOOL) fold_u8(call->reduction, a, b, call->count);
 }
 static void divide(const plumbline_call* call, void* a, int ranks) {
   for (int64_t i = 0; i < call->count; ++i)
@@ -490,12 +490,13 @@ const plumbline_backend* plumbline_backend_get(void) {
       .version = PLUMBLINE_BACKEND_VERSION,
       .size = sizeof(plumbline_backend),
       .claims = PLUMBLINE_CLAIM_COALESCING | PLUMBLINE_CLAIM_WAIT_TIMEOUT | PLUMBLINE_CLAIM_BLOCKING_TIMEOUT |
-                PLUMBLINE_CLAIM_NAMES_MISSING | PLUMBLINE_CLAIM_RANK_ORDER | PLUMBLINE_CLAIM_EQUAL_RESULTS,
+                PLUMBLINE_CLAIM_NAMES_MISSING | PLUMBLINE_CLAIM_RANK_ORDER | PLUMBLINE_CLAIM_EQUAL_RESULTS |
+                PLUMBLINE_CLAIM_BOOL_REDUCTIONS,
       .name = "unix_sockets",
       .library_version = "Unix sockets 1.0",
       .notes = "calls make progress only while a rank is inside the library",
       .dtypes = PLUMBLINE_BIT(PLUMBLINE_F32) | PLUMBLINE_BIT(PLUMBLINE_F64) | PLUMBLINE_BIT(PLUMBLINE_I32) |
-                PLUMBLINE_BIT(PLUMBLINE_I64) | PLUMBLINE_BIT(PLUMBLINE_U8),
+                PLUMBLINE_BIT(PLUMBLINE_I64) | PLUMBLINE_BIT(PLUMBLINE_U8) | PLUMBLINE_OPTIONAL_DTYPES,
       .operations = PLUMBLINE_ALL_OPERATIONS,
       .reductions = PLUMBLINE_ALL_REDUCTIONS,
       .open = open_job,
