@@ -105,6 +105,7 @@ nlohmann::json to_json_value(const BubbleFigures& figures) {
                        {"drain", idle.drain},
                        {"dependency", idle.dependency},
                        {"transfer", idle.transfer},
+                       {"sent_late", idle.sent_late},
                        {"imbalance", idle.imbalance},
                        {"straggler", idle.straggler},
                        {"overhead", idle.overhead}}}});

@@ -24,10 +24,11 @@ struct Part {
   const char* name;
   double IdleTime::* seconds;
 };
-constexpr std::array<Part, 7> kParts{{{"fill", &IdleTime::fill},
+constexpr std::array<Part, 8> kParts{{{"fill", &IdleTime::fill},
                                       {"drain", &IdleTime::drain},
                                       {"dependency", &IdleTime::dependency},
                                       {"transfer", &IdleTime::transfer},
+                                      {"sent_late", &IdleTime::sent_late},
                                       {"imbalance", &IdleTime::imbalance},
                                       {"straggler", &IdleTime::straggler},
                                       {"overhead", &IdleTime::overhead}}};
@@ -298,7 +299,7 @@ std::string bubble_head() {
       "{:<23} {:>3} {:>3} |{:>10} {:>9} {:>7} {:<15}|{:>8} {:>7} {:>7} |{:>8} {:>7} {:>7} | {}",
       "", "", "", "makespan", "", "", "", "barrier", "bubble", "", "span", "bubble", "", "idle for, % of the bubble",
       "schedule", "p", "m", "ms", "simulated", "ratio", "interval", "ms", "simul.", "formula", "ms", "simul.",
-      "formula", "fill drain depend. transf. imbal. straggl. overh.");
+      "formula", "fill drain depend. transf. late imbal. straggl. overh.");
 }
 
 std::string bubble_line(const BubbleRow& row) {
@@ -310,13 +311,13 @@ std::string bubble_line(const BubbleRow& row) {
   const double idle = row.idle.sum();
   const auto part = [&](double seconds) { return idle > 0 ? 100 * seconds / idle : 0; };
   return fmt::format(
-      "{:<23} {:>3} {:>3} |{:>10} {:>9} {:>7.3f} {:<15}|{} |{} | {:>4.0f} {:>5.0f} {:>7.0f} {:>7.0f} {:>6.0f} {:>8.0f} "
-      "{:>6.0f}",
+      "{:<23} {:>3} {:>3} |{:>10} {:>9} {:>7.3f} {:<15}|{} |{} | {:>4.0f} {:>5.0f} {:>7.0f} {:>7.0f} {:>4.0f} {:>6.0f} "
+      "{:>8.0f} {:>6.0f}",
       schedules::name_of(row.of.schedule_kind), row.of.shape.ranks, row.of.shape.micro_batches,
       milliseconds(median_of(row.makespans)), milliseconds(row.simulated_makespan), row.ratio.median,
       fmt::format("[{:.3f}, {:.3f}]", row.ratio.low, row.ratio.high), figure(row.barrier), figure(row.span),
       part(row.idle.fill), part(row.idle.drain), part(row.idle.dependency), part(row.idle.transfer),
-      part(row.idle.imbalance), part(row.idle.straggler), part(row.idle.overhead));
+      part(row.idle.sent_late), part(row.idle.imbalance), part(row.idle.straggler), part(row.idle.overhead));
 }
 
 }  // namespace plumbline::cli

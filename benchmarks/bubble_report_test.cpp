@@ -87,6 +87,7 @@ json answer_for(const BubbleCase& of, std::vector<double> factors) {
                          {"drain", factor * idle.drain},
                          {"dependency", factor * idle.dependency},
                          {"transfer", 0},
+                         {"sent_late", 0},
                          {"imbalance", factor * idle.imbalance},
                          {"straggler", 0},
                          {"overhead", 0}}}});
@@ -124,8 +125,8 @@ TEST(BubbleRow, HasWhatRanksWereIdleForInOneRepetition) {
   json answer = answer_for(of, {1, 1, 1});
   const auto set = [&](std::size_t repetition, std::size_t rank, double fill, double transfer, double overhead) {
     json& figures = answer["repetitions"][repetition]["ranks"][rank];
-    figures["idle"] = {{"fill", fill},   {"drain", 0},     {"dependency", 0},     {"transfer", transfer},
-                       {"imbalance", 0}, {"straggler", 0}, {"overhead", overhead}};
+    figures["idle"] = {{"fill", fill},   {"drain", 0},     {"dependency", 0}, {"transfer", transfer},
+                       {"sent_late", 0}, {"imbalance", 0}, {"straggler", 0},  {"overhead", overhead}};
     figures["barrier_bubble"] = fill + transfer + overhead;
   };
   set(0, 0, 8, 0, 0);

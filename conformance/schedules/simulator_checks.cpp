@@ -3,6 +3,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "conformance/schedules/plans.hpp"
 #include "conformance/schedules/random_plans.hpp"
@@ -218,6 +219,7 @@ std::string problem_of_idle_sums(const Run& run, const json& result) {
       if (seconds < 0) return fmt::format("rank {} is idle for {} s of {}", rank, seconds, cause);
       sum += seconds;
     }
+    sum += result.at("idle").at(rank).value("sent_late", 0.0);  // of a subject that names it
     if (sum != run.makespan - run.work[rank])
       return fmt::format("rank {} is idle for {} s, and {} s have a cause", rank, run.makespan - run.work[rank], sum);
   }
@@ -311,6 +313,83 @@ void idle_alone(Context& context) {
           context.adapter(), "schedules.simulate", question(schedule_of(rows, places, 1), times),
           [&](const json& result) { return first_difference(idle_in_line(ranks, slow, cause, times, added), result); });
       if (!problem.empty()) return report_words(fmt::format("{} ranks, of which {}: {}", ranks, slow, problem));
+    }
+}
+
+// All ranks of a line have all micro-batches before they send the first. Rank r then has its turn alone, and every
+// other waits for it: while it computes the one that comes next, and while it computes the others before it sends.
+json rows_of_late_outputs(int ranks, int micro_batches) {
+  json rows = json::array();
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<std::string> cells, sends;
+    for (int i = 0; i < micro_batches; ++i) {
+      if (rank > 0) cells.push_back(fmt::format("{}RECV_F{}", rank, i));
+      cells.push_back(fmt::format("{}F{}", rank, i));
+      if (rank + 1 < ranks) sends.push_back(fmt::format("{}SEND_F{}", rank, i));
+    }
+    cells.insert(cells.end(), sends.begin(), sends.end());
+    rows.push_back(fmt::format("{}", fmt::join(cells, ",")));
+  }
+  return rows;
+}
+json idle_of_late_outputs(int ranks, int micro_batches, double forward) {
+  const double others = forward * (micro_batches - 1);
+  json idle = json::array();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int after = ranks - 1 - rank;
+    idle.push_back({{"fill", rank * forward},
+                    {"drain", after == 0 ? 0.0 : after * forward + others},
+                    {"sent_late", (rank + std::max(0, after - 1)) * others}});
+  }
+  return idle;
+}
+
+// One micro-batch goes up a line of ranks and down again, and each rank sends its gradient after its weight gradient.
+json rows_of_late_gradients(int ranks) {
+  json rows = json::array();
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<std::string> cells;
+    const auto add = [&](const char* action) { cells.push_back(fmt::format("{}{}0", rank, action)); };
+    if (rank > 0) add("RECV_F");
+    add("F");
+    if (rank + 1 < ranks) add("SEND_F"), add("RECV_B");
+    add("I"), add("W");
+    if (rank > 0) add("SEND_B");
+    rows.push_back(fmt::format("{}", fmt::join(cells, ",")));
+  }
+  return rows;
+}
+json idle_of_late_gradients(int ranks, const Times& times) {
+  json idle = json::array();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int after = ranks - 1 - rank;
+    idle.push_back({{"fill", rank * times.forward},
+                    {"dependency", after * (times.forward + times.input_gradient)},
+                    {"drain", rank == 0 ? 0.0 : rank * times.input_gradient + times.weight_gradient},
+                    {"sent_late", (after + std::max(0, rank - 1)) * times.weight_gradient}});
+  }
+  return idle;
+}
+
+void sent_late(Context& context) {
+  const bool outputs = context.parameters().text("sends") == "outputs";
+  Random random(context.seed());
+  for (const int ranks : {1, 2, 3, 5})
+    for (const int micro_batches : {1, 2, 4}) {
+      const Times times{.forward = static_cast<double>(random.between(1, 5)),
+                        .input_gradient = static_cast<double>(random.between(1, 5)),
+                        .weight_gradient = static_cast<double>(random.between(1, 5))};
+      json places = json::array();
+      for (int rank = 0; rank < ranks; ++rank) places.push_back(rank);
+      const json rows = outputs ? rows_of_late_outputs(ranks, micro_batches) : rows_of_late_gradients(ranks);
+      const json idle =
+          outputs ? idle_of_late_outputs(ranks, micro_batches, times.forward) : idle_of_late_gradients(ranks, times);
+      json args = question(schedule_of(rows, places, outputs ? micro_batches : 1), times);
+      args["forward_only"] = outputs;
+      const std::string problem = problem_of(context.adapter(), "schedules.simulate", args, [&](const json& result) {
+        return first_difference({{"idle", idle}}, result);
+      });
+      if (!problem.empty()) return report_words(fmt::format("{} ranks: {}: {}", ranks, rows.dump(), problem));
     }
 }
 
@@ -479,8 +558,9 @@ void add_simulator_checks(suite::Suite& suite) {
   const suite::Axis all_rows{"rows", {"computations", "pairs", "messages", "idle_cells"}};
   add("traffic_of_rows", "SCHED-062@0b4e", all_rows, traffic_of_rows);
   add("idle_sums_of_rows", "SCHED-064@54c1", all_rows, idle_sums_of_rows);
-  add("idle_places", "SCHED-120@088a", {"rows", {"computations", "messages"}}, idle_places);
+  add("idle_places", "SCHED-120@5af3", {"rows", {"computations", "messages"}}, idle_places);
   add("idle_alone", "SCHED-065@11fb", {"cause", {"none", "transfer", "straggler", "imbalance"}}, idle_alone);
+  add("sent_late", "SCHED-139@1bd0", {"sends", {"outputs", "gradients"}}, sent_late);
   add("refuses", "SCHED-049@1380", {"fault", {"negative", "length", "latency", "stuck"}}, refuses_bad_times);
   add("rows_of_all_kinds", "SCHED-086@dfca", all_rows, rows_of_all_kinds);
   add("refuses_costs", "SCHED-087@ce02",

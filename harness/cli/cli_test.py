@@ -1829,8 +1829,8 @@ class Commands(unittest.TestCase):
                      "closed form: barrier bubble (p-1)(tF+tB) = 3 s; simulated 3 s: equal"):
             self.assertIn(line + "\n", text)
         row = next(line.split() for line in text.splitlines() if line.startswith("    1         9"))
-        #                     rank work barrier ratio   span  peak fill drain, dependency, transfer, imbalance, straggler
-        self.assertEqual(row, ["1", "9", "3", "25.0%", "0", "1", "1", "2", "0", "0", "0", "0"])
+        #                     rank work barrier ratio   span  peak fill drain, dependency, transfer, sent late, imbalance, straggler
+        self.assertEqual(row, ["1", "9", "3", "25.0%", "0", "1", "1", "2", "0", "0", "0", "0", "0"])
         self.assertIn("closed form: none holds", self.schedule(*SCHEDULE[1:], "--latency", "1"))
         text = self.schedule("--name", "gpipe", "--stages", "64", "--micro-batches", "512")
         self.assertIn("(a timeline is drawn of up to 4096 computations)", text)
@@ -1852,7 +1852,7 @@ class Commands(unittest.TestCase):
         def total(column, *arguments):
             lines = self.schedule(*SCHEDULE[1:], *arguments).splitlines()
             header = next(i for i, line in enumerate(lines) if "dependency" in line)
-            at = lines[header].split().index(column)
+            at = lines[header].replace("sent late", "sent_late").split().index(column)
             return sum(float(line.split()[at]) for line in lines[header + 1:header + 3])
         for column, arguments in (("transfer", ["--latency", "1"]), ("straggler", ["--stragglers", "1=2"]),
                                   ("imbalance", ["--durations", "F=1,4"]),

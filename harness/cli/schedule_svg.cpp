@@ -50,10 +50,11 @@ struct Cause {
   const char* words;
 };
 constexpr Colour kWork{122, 130, 142};
-constexpr std::array<Cause, 6> kCauses{{{&IdleTime::fill, {250, 218, 120}, "fill"},
+constexpr std::array<Cause, 7> kCauses{{{&IdleTime::fill, {250, 218, 120}, "fill"},
                                         {&IdleTime::drain, {204, 121, 167}, "drain"},
                                         {&IdleTime::dependency, {213, 94, 0}, "dependency"},
                                         {&IdleTime::transfer, {0, 158, 115}, "transfer"},
+                                        {&IdleTime::sent_late, {120, 190, 60}, "sent late"},
                                         {&IdleTime::imbalance, {86, 80, 160}, "imbalance"},
                                         {&IdleTime::straggler, {150, 20, 20}, "straggler"}}};
 

@@ -157,16 +157,18 @@ std::string figures_of(const ScheduleView& view, int rank) {
   const schedules::IdleTime& idle = view.idle[static_cast<std::size_t>(rank)];
   const auto seconds = [&](double value) { return shown(view, value); };
   return fmt::format(
-      "{:>5} {:>9.6g} {:>9.6g} {:>6.1f}% {:>9.6g} {:>5}  {:>8.5g} {:>8.5g} {:>10.5g} {:>8.5g} {:>9.5g} {:>9.5g}\n",
+      "{:>5} {:>9.6g} {:>9.6g} {:>6.1f}% {:>9.6g} {:>5}  {:>8.5g} {:>8.5g} {:>10.5g} {:>8.5g} {:>9.5g} {:>9.5g} "
+      "{:>9.5g}\n",
       rank, seconds(times.work), seconds(times.barrier_bubble), 100 * view.timeline.ratio_of_total(rank),
       seconds(times.span_bubble), times.peak_activations, seconds(idle.fill), seconds(idle.drain),
-      seconds(idle.dependency), seconds(idle.transfer), seconds(idle.imbalance), seconds(idle.straggler));
+      seconds(idle.dependency), seconds(idle.transfer), seconds(idle.sent_late), seconds(idle.imbalance),
+      seconds(idle.straggler));
 }
 
 std::string table(const ScheduleView& view) {
-  std::string text = fmt::format("{:>5} {:>9} {:>9} {:>7} {:>9} {:>5}  {:>8} {:>8} {:>10} {:>8} {:>9} {:>9}\n", "rank",
-                                 "work", "barrier", "ratio", "span", "peak", "fill", "drain", "dependency", "transfer",
-                                 "imbalance", "straggler");
+  std::string text = fmt::format("{:>5} {:>9} {:>9} {:>7} {:>9} {:>5}  {:>8} {:>8} {:>10} {:>8} {:>9} {:>9} {:>9}\n",
+                                 "rank", "work", "barrier", "ratio", "span", "peak", "fill", "drain", "dependency",
+                                 "transfer", "sent late", "imbalance", "straggler");
   const int ranks = static_cast<int>(view.schedule.ranks.size());
   for (int rank = 0; rank < ranks; ++rank) {
     const bool shown = ranks <= kShownRanks || rank < kShownRanks / 8 || rank >= ranks - kShownRanks / 8;

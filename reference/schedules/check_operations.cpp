@@ -104,6 +104,7 @@ json answer_of(const std::vector<schedules::IdleTime>& idle) {
   json answer = json::array();
   for (const schedules::IdleTime& rank : idle)
     answer.push_back({{"transfer", rank.transfer},
+                      {"sent_late", rank.sent_late},
                       {"straggler", rank.straggler},
                       {"imbalance", rank.imbalance},
                       {"fill", rank.fill},
@@ -211,6 +212,7 @@ void add_schedule_check_operations(AdapterService& service) {
          "list of object [ranks]",
          "why each rank is idle",
          {{"transfer", "number [s]", "a message is on its way"},
+          {"sent_late", "number [s]", "a peer has computed what it sends only after something else"},
           {"straggler", "number [s]", "a peer is slower by its factor"},
           {"imbalance", "number [s]", "a peer's stages take longer"},
           {"fill", "number [s]", "before its first computation"},

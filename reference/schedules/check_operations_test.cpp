@@ -74,8 +74,8 @@ TEST(ScheduleSimulate, GivesTimesByStage) {
   EXPECT_EQ(result, json::parse(R"({"makespan": 8.5, "barrier_bubble": 4.5, "span_bubble": [4.5, 0.0],
       "start_times": [[0.0, 5.5], [1.5, 3.5, 5.0]], "peak_activations": [1, 1],
       "links": [{"from": 0, "to": 1, "messages": 1, "bytes": 1.0}, {"from": 1, "to": 0, "messages": 1, "bytes": 1.0}],
-      "idle": [{"transfer": 1.0, "straggler": 0.0, "imbalance": 1.0, "fill": 0.0, "drain": 0.0, "dependency": 2.5},
-               {"transfer": 0.5, "straggler": 0.0, "imbalance": 0.0, "fill": 1.0, "drain": 3.0, "dependency": 0.0}]})"));
+      "idle": [{"transfer": 1.0, "sent_late": 0.0, "straggler": 0.0, "imbalance": 1.0, "fill": 0.0, "drain": 0.0, "dependency": 2.5},
+               {"transfer": 0.5, "sent_late": 0.0, "straggler": 0.0, "imbalance": 0.0, "fill": 1.0, "drain": 3.0, "dependency": 0.0}]})"));
 }
 
 TEST(ScheduleSimulate, HasSlowRanksAndSeeds) {

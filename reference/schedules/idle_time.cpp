@@ -41,14 +41,16 @@ class Origins {
     return (gradient ? pairs_ : 0) + static_cast<std::size_t>(stage) * micro_batches_ +
            static_cast<std::size_t>(micro_batch);
   }
-  // The group of computations that made it, and the action that sent it: the message, or the computation.
+  // The group of computations that made it, the sender's last one before it was sent, and the action that sent it: the
+  // message, or the computation.
   [[nodiscard]] ActionIndex maker(std::size_t place) const { return maker_[place]; }
+  [[nodiscard]] ActionIndex last_before(std::size_t place) const { return last_before_[place]; }
   [[nodiscard]] ActionIndex sent(std::size_t place) const { return sent_[place]; }
 
  private:
-  // Where every input and gradient comes from: the last group of computations of the sender before it was sent.
   void note_makers() {
     maker_.assign(2 * pairs_, kNoAction);
+    last_before_.assign(2 * pairs_, kNoAction);
     sent_.assign(2 * pairs_, kNoAction);
     const bool messages = detail::has_messages(schedule_);
     for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
@@ -65,19 +67,25 @@ class Origins {
           if (joined) before_.back() = before_[static_cast<std::size_t>(current)];
           joined = action.joined;
         }
-        const bool makes_forward = action.kind == (messages ? Kind::send_forward : Kind::forward);
-        const bool makes_backward = messages ? action.kind == Kind::send_backward : needs_gradient(action.kind);
-        if (makes_forward && action.stage + 1 < schedule_.stages)
-          note_maker(place(false, action.stage + 1, action.micro_batch), current, i);
-        if (makes_backward && action.stage > 0)
-          note_maker(place(true, action.stage - 1, action.micro_batch), current, i);
+        if (!is_compute(action.kind) && !is_send(action.kind)) continue;
+        const bool forward = action.kind == Kind::forward || action.kind == Kind::send_forward;
+        if (!forward && !needs_gradient(action.kind) && action.kind != Kind::send_backward) continue;
+        const int to = forward ? action.stage + 1 : action.stage - 1;
+        if (to < 0 || to >= schedule_.stages) continue;
+        const std::size_t made = place(!forward, to, action.micro_batch);
+        if (is_compute(action.kind)) note_made(made, current);
+        if (!messages || !is_compute(action.kind)) note_sent(made, current, i);
       }
     }
   }
   // Of what is made twice, the first is what others wait for: so each step back in a chain is one back in time.
-  void note_maker(std::size_t place, ActionIndex group, ActionIndex sent) {
+  void note_made(std::size_t place, ActionIndex group) {
+    if (maker_[place] == kNoAction && sent_[place] == kNoAction) maker_[place] = group;
+  }
+  void note_sent(std::size_t place, ActionIndex last, ActionIndex sent) {
     if (sent_[place] != kNoAction) return;
-    maker_[place] = group;
+    if (maker_[place] == kNoAction) maker_[place] = last;  // it is sent before it is made
+    last_before_[place] = last;
     sent_[place] = sent;
   }
 
@@ -88,6 +96,7 @@ class Origins {
   std::vector<ActionIndex> group_;
   std::vector<ActionIndex> before_;
   std::vector<ActionIndex> maker_;  // of each input, then each gradient
+  std::vector<ActionIndex> last_before_;
   std::vector<ActionIndex> sent_;
 };
 
@@ -168,15 +177,18 @@ class Attribution {
   ActionIndex follow_wait(const Gap& gap, ActionIndex group, ActionIndex own) {
     const double now = period(group).start;
     const std::size_t awaited = awaited_by(group);
-    if (awaited == kNowhere || (measured_ && end_of_maker(awaited) <= end_of(own))) {
+    if (awaited == kNowhere || (measured_ && end_of_sender(awaited) <= end_of(own))) {
       gap.idle.overhead += now - std::max(end_of(own), gap.begin);
       return own;
     }
     // A message came now. Under rendezvous it may have waited for the receiver.
-    const bool met_late = meets_ && end_of_maker(awaited) <= end_of(own);
-    const ActionIndex cause = met_late ? own : origins_.maker(awaited);
-    gap.idle.transfer += now - std::max(end_of(cause), gap.begin);
-    return cause;
+    const bool met_late = meets_ && end_of_sender(awaited) <= end_of(own);
+    const double posted = std::max(met_late ? end_of(own) : end_of_sender(awaited), gap.begin);
+    gap.idle.transfer += now - posted;
+    if (met_late) return own;
+    const ActionIndex maker = origins_.maker(awaited);
+    gap.idle.sent_late += posted - std::max(end_of(maker), gap.begin);
+    return maker;
   }
   void follow_from_end(const Gap& gap) {
     const auto last = std::ranges::max_element(timeline_.ranks, {}, &RankTimes::last_end);
@@ -198,12 +210,13 @@ class Attribution {
       const ActionIndex sent = origins_.sent(needed);
       if (sent == kNoAction || share_rank(origins_.action(sent).stage, action.stage)) continue;
       // When a measured message arrived nobody saw.
-      const double end = measured_ ? end_of_maker(needed) : period(sent).end;
+      const double end = measured_ ? end_of_sender(needed) : period(sent).end;
       if (std::exchange(latest, std::max(latest, end)) < end) found = needed;
     }
     return found;
   }
-  [[nodiscard]] double end_of_maker(std::size_t awaited) const { return end_of(origins_.maker(awaited)); }
+  // When the sender came to the message.
+  [[nodiscard]] double end_of_sender(std::size_t awaited) const { return end_of(origins_.last_before(awaited)); }
   [[nodiscard]] bool share_rank(int stage, int other) const {
     return schedule_.stage_to_rank[static_cast<std::size_t>(stage)] ==
            schedule_.stage_to_rank[static_cast<std::size_t>(other)];

@@ -133,13 +133,14 @@ struct Timeline {
 /// rank became idle. Each moment of the idle time is named after what the chain does at that moment:
 struct IdleTime {
   double transfer = 0;    // a message moves, or waits for its link
+  double sent_late = 0;   // what the message has is computed, and the sender does something else before it sends
   double straggler = 0;   // a computation runs past its nominal time: the rank is slow, or jitters
   double imbalance = 0;   // a computation runs past the longest that the idle rank's own stages take for such a one
   double fill = 0;        // anything else is computed, before the idle rank's first computation
   double drain = 0;       // after its last
   double dependency = 0;  // between two of its own
   double overhead = 0;    // of a measured timeline: a rank has what it needs and computes nothing yet
-  [[nodiscard]] double sum() const { return transfer + straggler + imbalance + fill + drain + dependency + overhead; }
+  [[nodiscard]] double sum() const { return transfer + sent_late + straggler + imbalance + fill + drain + dependency + overhead; }
 };
 /// By rank. `timeline` is that of simulate() with the same arguments. Rounding aside, sum() is the rank's barrier
 /// bubble.

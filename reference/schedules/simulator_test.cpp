@@ -297,7 +297,7 @@ void expect_attributed(const Schedule& schedule, const SimulationOptions& option
   for (std::size_t rank = 0; rank < idle.size(); ++rank) {
     EXPECT_NEAR(idle[rank].sum(), timeline.ranks[rank].barrier_bubble, 1e-9 * timeline.makespan) << rank;
     for (const double part : {idle[rank].fill, idle[rank].drain, idle[rank].dependency, idle[rank].transfer,
-                              idle[rank].imbalance, idle[rank].straggler})
+                              idle[rank].sent_late, idle[rank].imbalance, idle[rank].straggler})
       EXPECT_GE(part, 0);
   }
 }
@@ -325,6 +325,28 @@ TEST(Attribution, NamesEachCauseAlone) {
   EXPECT_EQ(heavy.straggler, 0);
   EXPECT_EQ(heavy.imbalance, slow.straggler);
   EXPECT_EQ(idle_of(schedule, {.stages = {{1, 1, 1, {}}, {2, 2, 2, {}}}}, 1).imbalance, 0);
+}
+
+TEST(Attribution, NamesWhatIsSentLate) {
+  // Rank 0 sends the first output after its second forward, rank 1 the first gradient after a weight gradient.
+  const Schedule late = from_rows({"0F0,0F1,0SEND_F0,0SEND_F1,0RECV_B0,0I0,0W0,0RECV_B1,0I1,0W1",
+                                   "1RECV_F0,1F0,1I0,1W0,1SEND_B0,1RECV_F1,1F1,1I1,1SEND_B1,1W1"},
+                                  2);
+  const IdleTime first = idle_of(late, {}, 0), second = idle_of(late, {}, 1);
+  EXPECT_EQ(first.sent_late, 1) << "the gradient, during W; the second one comes at once";
+  EXPECT_EQ(first.dependency, 2);
+  EXPECT_EQ(second.sent_late, 1) << "the output, during 0F1";
+  EXPECT_EQ(second.fill, 1);
+  const IdleTime moved = idle_of(late, {.links = {.latency = 2}, .rendezvous = true}, 1);
+  EXPECT_EQ(moved.sent_late, 1) << "from when it is ready to when it is sent, however long it moves";
+  const IdleTime slow = idle_of(late, {.rank_slowdown = {2, 1}}, 1);
+  EXPECT_EQ(slow.sent_late, 2) << "whatever the sender does meanwhile";
+}
+
+TEST(Attribution, TakesAMessageOfNothingComputedForOneInTime) {
+  const Schedule early = from_rows({"0F0,0SEND_F1,0F1,0SEND_F0", "1RECV_F1,1F1,1RECV_F0,1F0"}, 2);
+  EXPECT_EQ(idle_of(early, {}, 1).sent_late, 0);
+  EXPECT_EQ(idle_of(from_rows({"0SEND_F0,0F0", "1RECV_F0,1F0"}, 1), {}, 1).sent_late, 0);
 }
 
 TEST(Attribution, SumsToTheBubble) {
@@ -447,7 +469,7 @@ TEST(Attribution, OfMeasuredPeriodsSumsToTheBubble) {
     for (std::size_t rank = 0; rank < idle.size(); ++rank) {
       EXPECT_NEAR(idle[rank].sum(), timeline.ranks[rank].barrier_bubble, 1e-9 * timeline.makespan) << rank;
       for (const double part : {idle[rank].fill, idle[rank].drain, idle[rank].dependency, idle[rank].transfer,
-                                idle[rank].imbalance, idle[rank].straggler, idle[rank].overhead})
+                                idle[rank].sent_late, idle[rank].imbalance, idle[rank].straggler, idle[rank].overhead})
         EXPECT_GE(part, 0);
     }
   }

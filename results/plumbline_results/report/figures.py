@@ -407,7 +407,7 @@ def _kind(one):
 # ---- bubbles ----
 
 PIPELINE = "pipeline_bubble"
-IDLE = ("fill", "drain", "dependency", "transfer", "imbalance", "straggler", "overhead")
+IDLE = ("fill", "drain", "dependency", "transfer", "imbalance", "straggler", "overhead", "sent_late")
 
 
 def _pipeline_of(one):
