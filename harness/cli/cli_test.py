@@ -422,7 +422,7 @@ TRAINING_REFUSALS = [
     ("schedule --name gpipe --stages 2 --micro-batches 2 --jitter=-1", 2, "--jitter: it must be 0 or more, got '-1'"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --seed=-1", 2, "--seed: must be 0 or more, got -1"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --lower nope", 2, "--lower 'nope'; it must be none, torch or plumbline"),
-    ("schedule --name gpipe --stages 2 --micro-batches 2 --format xml", 2, "--format 'xml'; it must be text, csv, svg or trace"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --format xml", 2, "--format 'xml'; it must be text, csv, json, svg or trace"),
     ("schedule --name gpipe --stages 64 --micro-batches 512 --format svg", 2, "--format svg: 65536 computations; a picture of more"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --out /proc/nope", 3, "cannot write '/proc/nope'"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --format csv --out /nonexistent/a.csv", 3, "cannot write '/nonexistent/a.csv'"),
@@ -444,6 +444,13 @@ TRAINING_REFUSALS = [
     ("schedule --check /dev/null --stage-to-rank 0", 2, "--check '/dev/null': schedule: there is no line in it"),
     ("schedule --check /dev/null --name gpipe", 2, "--name excludes --check"),
     ("schedule --check /dev/null --format svg", 2, "--check: its report is text"),
+    ("schedule --file /nonexistent", 2, "plumbline: --file: cannot read '/nonexistent': there is no such file"),
+    ("schedule --file /dev/null", 2, "--file '/dev/null': schedule: no line has an action"),
+    ("schedule --file /dev/null --name gpipe", 2, "--name excludes --file"),
+    ("schedule --file /dev/null --check /dev/null", 2, "excludes"),
+    ("schedule --file /dev/null --layers /dev/null", 2, "--layers excludes --file"),
+    ("schedule --file /dev/null --forward-only", 2, "--forward-only requires --check"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --stage-to-rank 0,1", 2, "--stage-to-rank requires --file or --check"),
     ("train --model nope", 2, "model 'nope'; it must be mlp"),
     ("train --optimizer nope", 2, "optimizer 'nope'; it must be sgd"),
     ("train --data-parallel 0", 2, "'0' is not a whole number from 1"),
@@ -2043,6 +2050,61 @@ class Commands(unittest.TestCase):
         self.check_schedule("0F0,0F1\n1F0,1F1\n", "--forward-only", status=0)
         warned = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B1,0B1,0RECV_B0,0B0\n1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n"
         self.assertIn("fifo", self.check_schedule(warned, status=1))
+
+    def own_schedule(self, csv, *arguments, status=0):
+        (self.folder / "own.csv").write_text(csv)
+        return self.schedule("--file", "own.csv", *arguments, status=status)
+
+    def test_a_schedule_of_ones_own_has_what_a_named_one_has(self):
+        for name, lower in (("1f1b", "none"), ("zbv", "plumbline"), ("dualpipev", "torch")):
+            named = ("--name", name, "--stages", "2", "--micro-batches", "5", "--lower", lower)
+            costs = ("--durations", "F=1,2,1,3,I=2,W=0.5" if name != "1f1b" else "F=1,2,B=3", "--latency", "0.25", "--stragglers", "1=1.5")
+            csv = self.schedule(*named, "--format", "csv")
+            for form in ("text", "svg", "trace", "json"):
+                with self.subTest(name=name, form=form):
+                    expected = self.schedule(*named, *costs, "--format", form)
+                    found = self.own_schedule(csv, *costs, "--format", form).replace("own.csv: ", name + ": ", 1)
+                    drop = lambda text: [line for line in text.splitlines() if not line.startswith(("checked: ", "closed form: "))]
+                    self.assertEqual(drop(found), drop(expected))
+            made = json.loads(self.own_schedule(csv, *costs, "--format", "json"))
+            self.assertEqual(self.own_schedule(json.dumps(made), "--format", "csv"), csv)
+            self.assertEqual(self.own_schedule(csv, "--slots").splitlines()[-2:], self.schedule(*named, "--slots").splitlines()[-2:])
+
+    def test_a_schedule_of_ones_own_says_what_is_sent_late(self):
+        # Rank 0 sends the first output after its second forward; rank 1 the first gradient after a weight gradient of 3.
+        figures = json.loads(self.own_schedule("0F0,0F1,0SEND_F0,0SEND_F1,0RECV_B0,0I0,0W0,0RECV_B1,0I1,0W1\n"
+                                               "1RECV_F0,1F0,1I0,1W0,1SEND_B0,1RECV_F1,1F1,1I1,1SEND_B1,1W1\n",
+                                               "--durations", "F=2,I=1,W=3", "--format", "json"))["figures"]
+        self.assertEqual([rank["idle"]["sent_late"] for rank in figures], [3, 2])
+        self.assertEqual([rank["start_times"][5] for rank in figures], [10, 10])
+
+    def test_a_schedule_of_ones_own_in_pytorchs_old_notation(self):
+        text = self.own_schedule('"0F0","0F1","0BW0","0BW1"\r\n1F0,1B0,1F1,1W0,1BW1\r\n')
+        self.assertIn("read in PyTorch's old notation: B is the gradient of the input, now I, and BW both, now B\n", text)
+        self.assertIn("    1 ...F0 I0 F1 W0 B1    ......\n", text)
+        self.assertIn("VALID: s.csv", self.check_schedule("0F0,0BW0\n1F0,1B0,1W0\n", status=0))
+
+    def test_a_schedule_of_ones_own_that_has_no_times(self):
+        warned = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"
+        self.assertIn("checked: free of deadlock where sends are buffered, not under rendezvous; 0 warnings", self.own_schedule(warned))
+        for csv, arguments, words in (
+                ("0B0,0F0\n", [], "--file 'own.csv': error dependency: rank 0, position 0, 0B0: needs 0F0"),
+                ("0F0,0F1,0B0\n", [], "error missing: rank 0, 0B1: "),
+                ("0F0,0B0\n", ["--micro-batches", "3"], "4 errors in all, which --check reports"),
+                (warned, ["--rendezvous"], "--file 'own.csv': error deadlock: rank 0, position 3, 0SEND_F1: "),
+                (warned, ["--lower", "torch"], "--lower torch: 'own.csv' has its messages"),
+                ("0F0,0B0\n", ["--rendezvous"], "--rendezvous: there are no messages to wait for"),
+                ("0F0,0B0\n", ["--durations", "F=1,2"], "--durations: F has 2 entries; it has one, or one for each of 1 stages"),
+                ("0F0,0B0\n", ["--stage-to-rank", "3"], "rank 3 is not one of the file's 1 ranks"),
+                ("0F0,0B0\n", ["--format", "csv", "--latency", "1"], "--latency: --format csv has the order of actions alone"),
+                ("0F0,0B0\n", ["--out", "own.csv"], "--out 'own.csv': it would replace 'own.csv', which --file reads"),
+                ('{"ranks": 3}', [], "--file 'own.csv': schedule: ranks: must be a list of rows"),
+                ('{"ranks": ["0F0"', [], "this is not JSON"),
+                ('0F0,"0B0\n', [], "line 1, column 2: '\"0B0' is no cell")):
+            with self.subTest(words):
+                self.assertEqual(self.own_schedule(csv, *arguments, status=2), "")
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(words, self.done.stderr)
 
     def test_schedules_that_are_refuted(self):
         for csv, arguments, words in (

@@ -13,6 +13,7 @@
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/help.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/cli/schedule_file.hpp"
 #include "harness/cli/schedule_partition.hpp"
 #include "harness/cli/schedule_view.hpp"
 #include "reference/comm/errors.hpp"
@@ -35,7 +36,7 @@ struct ScheduleOptions {
   std::string format = "text";
   std::string out;
   bool list = false;
-  std::string check, stage_to_rank, most_activations;
+  std::string file, check, stage_to_rank, most_activations;
   std::string layers, partition = "optimal", memory_bytes, bytes_per_parameter;
   bool forward_only = false, fifo = false;
 };
@@ -112,11 +113,9 @@ std::uint64_t seed_of(const std::string& text) {
   return static_cast<std::uint64_t>(seed);
 }
 
-schedules::SimulationOptions simulation_of(const ScheduleOptions& options, const schedules::Shape& shape) {
+schedules::SimulationOptions simulation_of(const ScheduleOptions& options, int ranks, int stages) {
   schedules::SimulationOptions simulation;
-  if (!options.durations.empty())
-    simulation.stages = durations_of(
-        options.durations, static_cast<std::size_t>(shape.ranks) * static_cast<std::size_t>(shape.stages_per_rank));
+  if (!options.durations.empty()) simulation.stages = durations_of(options.durations, static_cast<std::size_t>(stages));
   if (!options.latency.empty()) simulation.links.latency = amount("--latency", options.latency, "a latency");
   if (!options.bandwidth.empty()) simulation.links.bandwidth = number("--bandwidth", options.bandwidth);
   if (simulation.links.bandwidth <= 0)
@@ -126,7 +125,7 @@ schedules::SimulationOptions simulation_of(const ScheduleOptions& options, const
     simulation.message_bytes = {bytes ? static_cast<double>(*bytes)
                                       : amount("--message-bytes", options.message_bytes, "a size")};
   }
-  simulation.rank_slowdown = stragglers_of(options.stragglers, shape.ranks);
+  simulation.rank_slowdown = stragglers_of(options.stragglers, ranks);
   if (!options.jitter.empty()) simulation.jitter = amount("--jitter", options.jitter, "it");
   if (!options.seed.empty()) simulation.seed = seed_of(options.seed);
   simulation.rendezvous = options.rendezvous;
@@ -189,9 +188,20 @@ void refuse_ignored_costs(const ScheduleOptions& options, schedules::ScheduleKin
           fmt::format("{}: --format csv has the order of actions alone, which it does not change", option));
 }
 
+void refuse_seed_alone(const ScheduleOptions& options) {
+  if (!options.seed.empty() && options.jitter.empty())
+    throw InvalidArgument("--seed: only for --jitter; give --jitter, too");
+}
+
+void require_messages_to_meet(const ScheduleOptions& options, bool has_messages) {
+  if (options.rendezvous && !has_messages)
+    throw InvalidArgument(
+        "--rendezvous: there are no messages to wait for; put them in with --lower plumbline or torch");
+}
+
 ScheduleRequest request_of(const ScheduleOptions& options) {
   if (options.name.empty())
-    throw InvalidArgument("--name: it names no schedule; --list names all, --check reads one from a file");
+    throw InvalidArgument("--name: it names no schedule; --list names all, --file reads one from a file");
   ScheduleRequest request{.schedule_kind = schedule_kind_named(options.name), .lowering = lowering_of(options.lower)};
   for (const auto& [option, value] :
        {std::pair{"--stages", &options.stages}, {"--micro-batches", &options.micro_batches}})
@@ -203,12 +213,9 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
                                           ? schedules::traits_of(request.schedule_kind).usual_stages_per_rank
                                           : positive("--chunks", options.chunks)};
   require_size(request.shape, options.format);
-  request.options = simulation_of(options, request.shape);
-  if (options.rendezvous && request.lowering == Lowering::none)
-    throw InvalidArgument(
-        "--rendezvous: there are no messages to wait for; put them in with --lower plumbline or torch");
-  if (!options.seed.empty() && options.jitter.empty())
-    throw InvalidArgument("--seed: only for --jitter; give --jitter, too");
+  request.options = simulation_of(options, request.shape.ranks, request.shape.ranks * request.shape.stages_per_rank);
+  require_messages_to_meet(options, request.lowering != Lowering::none);
+  refuse_seed_alone(options);
   request.activation_limits = memory_limits_of(options, request);
   refuse_ignored_costs(options, request.schedule_kind);
   return request;
@@ -251,10 +258,10 @@ std::string extension_of(const std::string& format) {
 void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
   const std::optional<PartitionChoice> choice = choice_of(options, request);
   if (choice) request = with_partition(std::move(request), *choice);
-  const std::filesystem::path file =
-      options.out.empty()
-          ? ""
-          : output_file(options.out, "schedule." + extension_of(options.format), {{"--layers", options.layers}});
+  const std::filesystem::path file = options.out.empty()
+                                         ? ""
+                                         : output_file(options.out, "schedule." + extension_of(options.format),
+                                                       {{"--layers", options.layers}, {"--file", options.file}});
   const bool terminal = options.out.empty() && ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   if (options.format == "csv") {
     const Schedule schedule = made_for(request, [&] { return schedule_of(request); });
@@ -263,7 +270,8 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
     output.finish();
   } else {
     const ScheduleView view = made_for(request, [&] { return view_of(request); });
-    const std::string text = options.format == "svg" ? schedule_svg(view)
+    const std::string text = options.format == "svg"    ? schedule_svg(view)
+                             : options.format == "json" ? schedule_json(view)
                              : options.format == "text"
                                  ? (choice ? partition_text(*choice) : "") + schedule_text(view, terminal) +
                                        (options.slots ? slots_text(view) : "")
@@ -284,42 +292,15 @@ void list_schedules() {
       "are taken, too, in upper and lower case.\n");
 }
 
-// Where the stages' ranks are told, nothing has to be inferred, and what does not fit is a finding.
-Schedule schedule_in(const ScheduleOptions& options, const std::string& text) {
-  if (options.stage_to_rank.empty()) {
-    Schedule schedule = schedules::parse_csv(text);
-    if (!options.micro_batches.empty()) schedule.micro_batches = positive("--micro-batches", options.micro_batches);
-    return schedule;
-  }
-  Schedule schedule{.stage_to_rank = numbers_of("--stage-to-rank", options.stage_to_rank)};
-  schedule.stages = static_cast<int>(schedule.stage_to_rank.size());
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    schedule.ranks.push_back(schedules::parse_row(rest.substr(0, end), static_cast<int>(schedule.ranks.size()) + 1));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  if (schedule.ranks.empty()) throw InvalidArgument("schedule: there is no line in it");
-  for (const int rank : schedule.stage_to_rank)
-    if (rank >= static_cast<int>(schedule.ranks.size()))
-      throw InvalidArgument(
-          fmt::format("--stage-to-rank: rank {} is not one of the file's {} ranks", rank, schedule.ranks.size()));
-  std::int32_t last = 0;
-  for (const auto& actions : schedule.ranks)
-    for (const schedules::Action& action : actions) last = std::max(last, action.micro_batch);
-  schedule.micro_batches =
-      options.micro_batches.empty() ? last + 1 : positive("--micro-batches", options.micro_batches);
-  return schedule;
-}
-
 std::string deadlock_text(const CheckReport& report) {
   if (report.deadlock_free_rendezvous) return "free of deadlock, buffered and under rendezvous";
   return report.deadlock_free_buffered ? "free of deadlock where sends are buffered, not under rendezvous"
                                        : "freedom from deadlock not proved";
 }
 
-std::string check_text(const ScheduleOptions& options, const Schedule& schedule, const CheckReport& report) {
-  std::string text;
+std::string check_text(const ScheduleOptions& options, const ScheduleFile& file, const CheckReport& report) {
+  const Schedule& schedule = file.schedule;
+  std::string text = notation_text(file);
   for (const schedules::Problem& problem : report.problems) text += to_string(problem) + '\n';
   if (report.omitted > 0) text += fmt::format("and {} more\n", report.omitted);
   std::size_t actions = 0;
@@ -337,34 +318,98 @@ std::string check_text(const ScheduleOptions& options, const Schedule& schedule,
   return text;
 }
 
+GivenPlacement placement_of(const ScheduleOptions& options) {
+  GivenPlacement placement;
+  if (!options.stage_to_rank.empty()) placement.stage_to_rank = numbers_of("--stage-to-rank", options.stage_to_rank);
+  if (!options.micro_batches.empty()) placement.micro_batches = positive("--micro-batches", options.micro_batches);
+  return placement;
+}
+
 int check_file(const ScheduleOptions& options) {
   if (options.format != "text") throw InvalidArgument("--check: its report is text");
   schedules::CheckOptions how{.matching = options.fifo ? schedules::Matching::fifo : schedules::Matching::name,
                               .forward_only = options.forward_only};
-  Schedule schedule;
+  ScheduleFile checked;
   const std::filesystem::path file =
       options.out.empty() ? "" : output_file(options.out, "schedule.txt", {{"--check", options.check}});
   CheckReport report;
   try {
-    schedule = schedule_in(options, read_text("--check", options.check));
+    checked = parse_schedule_file(read_text("--check", options.check), placement_of(options));
     if (!options.most_activations.empty()) {
       how.activation_limits = numbers_of("--most-activations", options.most_activations);
       if (how.activation_limits.size() == 1)
-        how.activation_limits.resize(schedule.ranks.size(), how.activation_limits[0]);
+        how.activation_limits.resize(checked.schedule.ranks.size(), how.activation_limits[0]);
     }
-    report = schedules::check(schedule, how);
+    report = schedules::check(checked.schedule, how);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("--check '{}': {}", options.check, error.what()));
   }
   TextOutput output(file);
-  output.write(check_text(options, schedule, report));
+  output.write(check_text(options, checked, report));
   output.finish();
   return report.valid() ? 0 : 1;
 }
 
+bool has_kind(const Schedule& schedule, bool (*is_it)(schedules::ActionKind)) {
+  return std::ranges::any_of(schedule.ranks, [&](const auto& row) {
+    return std::ranges::any_of(row, [&](const schedules::Action& action) { return is_it(action.kind); });
+  });
+}
+
+// What is wrong with a schedule, or needs buffers where there are none, has no times.
+CheckReport require_valid(const Schedule& schedule, bool forward_only, bool rendezvous) {
+  CheckReport report = schedules::check(schedule, {.forward_only = forward_only});
+  const auto prevents = [&](const schedules::Problem& problem) {
+    return problem.severity == schedules::ProblemSeverity::error &&
+           (rendezvous || !report.deadlock_free_buffered || problem.kind != schedules::ProblemKind::deadlock);
+  };
+  const auto first = std::ranges::find_if(report.problems, prevents);
+  if (first != report.problems.end())
+    throw InvalidArgument(
+        fmt::format("{}; {} in all, which --check reports", to_string(*first), counted(report.errors, "error")));
+  return report;
+}
+
+GivenSchedule given_in(const ScheduleOptions& options, const std::string& text) {
+  ScheduleFile file = parse_schedule_file(text, placement_of(options));
+  using Kind = schedules::ActionKind;
+  const bool forward_only =
+      !has_kind(file.schedule, [](Kind kind) { return is_compute(kind) && kind != Kind::forward; });
+  const CheckReport report = require_valid(file.schedule, forward_only, options.rendezvous);
+  return {.name = printable(std::filesystem::path(options.file).filename().string()),
+          .schedule = std::move(file.schedule),
+          .notes = notation_text(file) +
+                   fmt::format("checked: {}; {}\n", deadlock_text(report), counted(report.warnings, "warning")),
+          .forward_only = forward_only};
+}
+
+ScheduleRequest request_of_file(const ScheduleOptions& options) {
+  const std::string text = read_text("--file", options.file);
+  const auto given = std::make_shared<GivenSchedule>(
+      on_behalf_of(fmt::format("--file '{}'", options.file), [&] { return given_in(options, text); }));
+  const Schedule& schedule = given->schedule;
+  const bool has_messages = has_kind(schedule, schedules::is_message);
+  ScheduleRequest request{.lowering = lowering_of(options.lower), .given = given};
+  if (has_messages && request.lowering != Lowering::none)
+    throw InvalidArgument(fmt::format("--lower {}: '{}' has its messages", options.lower, options.file));
+  std::vector<int> stages_of_rank(schedule.ranks.size());
+  for (const int rank : schedule.stage_to_rank) ++stages_of_rank[static_cast<std::size_t>(rank)];
+  request.shape = {.ranks = static_cast<int>(schedule.ranks.size()),
+                   .micro_batches = schedule.micro_batches,
+                   .stages_per_rank = std::ranges::max(stages_of_rank)};
+  require_size(request.shape, options.format);
+  request.options = simulation_of(options, request.shape.ranks, schedule.stages);
+  require_messages_to_meet(options, has_messages || request.lowering != Lowering::none);
+  refuse_seed_alone(options);
+  refuse_ignored_costs(options, request.schedule_kind);
+  return request;
+}
+
 int run_schedule(const ScheduleOptions& options) {
-  if (!std::set<std::string>{"text", "csv", "svg", "trace"}.contains(options.format))
-    throw InvalidArgument(fmt::format("--format '{}'; it must be text, csv, svg or trace", options.format));
+  if (!std::set<std::string>{"text", "csv", "json", "svg", "trace"}.contains(options.format))
+    throw InvalidArgument(fmt::format("--format '{}'; it must be text, csv, json, svg or trace", options.format));
+  if (!options.stage_to_rank.empty() && options.file.empty() && options.check.empty())
+    throw InvalidArgument("--stage-to-rank requires --file or --check");
   if (options.list) {
     list_schedules();
     return 0;
@@ -372,7 +417,7 @@ int run_schedule(const ScheduleOptions& options) {
   if (!options.check.empty()) return check_file(options);
   if (options.slots && options.format != "text")
     throw InvalidArgument(fmt::format("--slots: they are text, got --format {}", options.format));
-  write_schedule(options, request_of(options));
+  write_schedule(options, options.file.empty() ? request_of(options) : request_of_file(options));
   return 0;
 }
 
@@ -386,8 +431,11 @@ constexpr const char* kScheduleFooter =
     "             --durations F=1,1,2,1,I=1,W=0.5 --memory-limit 4\n"
     "         plumbline schedule --name 1f1b --stages 4 --micro-batches 8 --layers layers.csv\n"
     "         plumbline schedule --check mine.csv\n"
+    "         plumbline schedule --file mine.csv --durations F=1,B=2 --latency 0.1\n"
     "A schedule file is in PyTorch's CSV notation, one line per rank: 0F0,0F1,0B0,0B1 or, with messages,\n"
-    "0F0,0SEND_F0,0RECV_B0,0I0,0W0. A layers file is a CSV with the columns name, type, parameters,\n"
+    "0F0,0SEND_F0,0RECV_B0,0I0,0W0; PyTorch's old notation (B and W for I and W, BW for B) is recognized.\n"
+    "Or it is JSON as --format json prints it: {\"ranks\": [\"0F0,0B0\"]}. A layers file is a CSV with the columns "
+    "name, type, parameters,\n"
     "forward, backward and activation_bytes, and optionally weight_gradient, parameter_bytes and\n"
     "output_bytes.\n"
     "Exit status: 0 success; 1 the checked schedule is not valid; 2 usage error; 3 the output was not\n"
@@ -443,13 +491,13 @@ void add_layer_options(CLI::App& command, ScheduleOptions& options) {
 
 Command add_schedule(CLI::App& app, const Program&) {
   CLI::App* command = app.add_subcommand(
-      "schedule", "Draw the timeline and bubbles of a pipeline schedule; check a schedule from a file");
+      "schedule", "Draw the timeline and bubbles of a pipeline schedule; time or check a schedule from a file");
   auto options = std::make_shared<ScheduleOptions>();
   command->add_option("--name", options->name, "name of the schedule; --list prints all");
   command->add_option("--stages", options->stages, "number of pipeline ranks")->type_name("N");
   command
       ->add_option("--micro-batches", options->micro_batches,
-                   "number of micro-batches per step; with --check, if the file does not hold all")
+                   "number of micro-batches per step; with --file or --check, if the file does not hold all")
       ->type_name("N");
   command->add_option("--chunks", options->chunks, "model stages per rank (default 1, or 2 for schedules with several)")
       ->type_name("N");
@@ -466,12 +514,14 @@ Command add_schedule(CLI::App& app, const Program&) {
       ->capture_default_str();
   CLI::Option* const list = command->add_flag("--list", options->list, "print the schedules with their rules");
   CLI::Option* const check =
-      command->add_option("--check", options->check, "prove the schedule in this CSV valid, or print each problem")
+      command->add_option("--check", options->check, "prove the schedule in this file valid, or print each problem")
+          ->type_name("FILE");
+  CLI::Option* const file =
+      command->add_option("--file", options->file, "time and draw the schedule in this file, if it is valid")
           ->type_name("FILE");
   command
       ->add_option("--stage-to-rank", options->stage_to_rank,
-                   "rank of each stage: 0,1,1,0 (default the rank that computes it)")
-      ->needs(check)
+                   "rank of each stage: 0,1,1,0 (default the rank that computes it; requires --file or --check)")
       ->type_name("RANK,...");
   command
       ->add_option("--most-activations", options->most_activations,
@@ -480,7 +530,7 @@ Command add_schedule(CLI::App& app, const Program&) {
       ->type_name("N,...");
   command->add_flag("--forward-only", options->forward_only, "the schedule has no backward pass")->needs(check);
   command->add_flag("--fifo", options->fifo, "match messages first in, first out, not by name")->needs(check);
-  command->add_option("--format", options->format, "text, csv, svg or trace (Chrome trace format, for Perfetto)")
+  command->add_option("--format", options->format, "text, csv, json, svg or trace (Chrome trace format, for Perfetto)")
       ->type_name("FORMAT")
       ->capture_default_str();
   command
@@ -495,6 +545,8 @@ Command add_schedule(CLI::App& app, const Program&) {
   }
   for (const char* other : {"--format", "--out"}) list->excludes(command->get_option(other));
   list->excludes(check);
+  for (const char* other : {"--name", "--stages", "--chunks", "--memory-limit", "--layers", "--check", "--list"})
+    file->excludes(command->get_option(other));
   group_options(
       *command, "Schedule",
       {"--list", "--name", "--stages", "--micro-batches", "--chunks", "--lower", "--memory-limit", "--slots"});
@@ -503,7 +555,7 @@ Command add_schedule(CLI::App& app, const Program&) {
                  "--rendezvous"});
   group_options(*command, "Measured layers", {"--layers", "--partition", "--memory-bytes", "--bytes-per-parameter"});
   group_options(*command, "Schedule from a file",
-                {"--check", "--stage-to-rank", "--most-activations", "--forward-only", "--fifo"});
+                {"--file", "--check", "--stage-to-rank", "--most-activations", "--forward-only", "--fifo"});
   group_options(*command, "Output", {"--format", "--out"});
   command->footer(kScheduleFooter);
   return [options] { return run_schedule(*options); };

@@ -181,6 +181,7 @@ std::string table(const ScheduleView& view) {
 }
 
 std::string formula_text(const ScheduleView& view) {
+  if (view.request.given) return view.request.given->notes;
   if (!view.formula) return "closed form: none holds for these times and this shape\n";
   const double simulated = view.simulated_bubble();
   const bool equal = std::abs(simulated - view.formula->seconds) <= 1e-9 * view.timeline.makespan;

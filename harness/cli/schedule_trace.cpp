@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "harness/cli/schedule_view.hpp"
 #include "reference/comm/errors.hpp"
@@ -17,6 +18,11 @@ constexpr double kMicroseconds = 1e6;  // in a second
 constexpr int kProcess = 1;
 int thread_of(int rank) { return rank + 1; }
 
+// A file may have any name.
+std::string json_text(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 class Trace {
  public:
   Trace(std::string title, const schedules::Schedule& schedule, const schedules::Timeline& timeline, TextOutput& output)
@@ -24,7 +30,7 @@ class Trace {
 
   void write() {
     output_.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-    event(fmt::format(R"("ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}})", kProcess, title_));
+    event(fmt::format(R"("ph":"M","name":"process_name","pid":{},"args":{{"name":{}}})", kProcess, json_text(title_)));
     for (int rank = 0; rank < static_cast<int>(schedule_.ranks.size()); ++rank) write_rank(rank);
     output_.write("\n]}\n");
   }

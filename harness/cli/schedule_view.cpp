@@ -53,7 +53,7 @@ bool is_ideal(const schedules::SimulationOptions& options) {
 }  // namespace
 
 std::optional<ClosedForm> closed_form(const ScheduleRequest& request) {
-  if (!is_ideal(request.options)) return std::nullopt;
+  if (request.given || !is_ideal(request.options)) return std::nullopt;
   const auto& [ranks, micro_batches, chunks] = request.shape;
   const schedules::StageTimes& stage = request.options.stages.front();
   const double v = chunks, hops = ranks - 1;
@@ -101,10 +101,10 @@ std::string counted(std::size_t count, std::string_view what) {
 }
 
 std::string ScheduleView::title() const {
-  return fmt::format("{}: {} on {}, {}", schedules::name_of(request.schedule_kind),
-                     counted(static_cast<std::size_t>(schedule.stages), "stage"),
-                     counted(schedule.ranks.size(), "rank"),
-                     counted(static_cast<std::size_t>(schedule.micro_batches), "micro-batch"));
+  return fmt::format(
+      "{}: {} on {}, {}", request.given ? request.given->name : std::string(schedules::name_of(request.schedule_kind)),
+      counted(static_cast<std::size_t>(schedule.stages), "stage"), counted(schedule.ranks.size(), "rank"),
+      counted(static_cast<std::size_t>(schedule.micro_batches), "micro-batch"));
 }
 
 double ScheduleView::simulated_bubble() const {
@@ -127,6 +127,7 @@ schedules::AutomaticSchedule automatic_of(const ScheduleRequest& request) {
 }  // namespace
 
 Schedule schedule_of(const ScheduleRequest& request) {
+  if (request.given) return lowered(request.given->schedule, request.lowering);
   return lowered(request.schedule_kind == ScheduleKind::automatic
                      ? automatic_of(request).schedule
                      : schedules::generate(request.schedule_kind, request.shape),
@@ -135,14 +136,15 @@ Schedule schedule_of(const ScheduleRequest& request) {
 
 ScheduleView view_of(const ScheduleRequest& request) {
   ScheduleView view{.request = request};
-  if (request.schedule_kind == ScheduleKind::automatic) {
+  if (!request.given && request.schedule_kind == ScheduleKind::automatic) {
     schedules::AutomaticSchedule found = automatic_of(request);
     view.schedule = lowered(std::move(found.schedule), request.lowering);
     view.found = {.made_by = found.made_by, .lower_bound = found.lower_bound};
   } else {
     view.schedule = schedule_of(request);
   }
-  view.request.options.forward_only = request.schedule_kind == ScheduleKind::forward_only;
+  view.request.options.forward_only =
+      request.given ? request.given->forward_only : request.schedule_kind == ScheduleKind::forward_only;
   view.timeline = schedules::simulate(view.schedule, view.request.options);
   view.idle = schedules::attribute_idle_time(view.schedule, view.request.options, view.timeline);
   view.formula = closed_form(request);
@@ -153,6 +155,7 @@ ScheduleView view_of(const ScheduleRequest& request) {
 }
 
 std::string options_of(const ScheduleRequest& request) {
+  if (request.given) return fmt::format("--file '{}'", request.given->name);
   const auto& [ranks, micro_batches, chunks] = request.shape;
   const std::string limits = request.activation_limits.empty()
                                  ? ""

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,11 +30,20 @@ enum class Lowering { none, torch, plumbline };
 /// Throws InvalidArgument, naming --lower.
 [[nodiscard]] Lowering lowering_of(const std::string& name);
 
+/// A schedule from a file, which no generator makes.
+struct GivenSchedule {
+  std::string name;  // of the file
+  schedules::Schedule schedule;
+  std::string notes;  // what was found in it, in lines
+  bool forward_only = false;
+};
+
 struct ScheduleRequest {
   schedules::ScheduleKind schedule_kind = schedules::ScheduleKind::gpipe;
   schedules::Shape shape;
   Lowering lowering = Lowering::none;
   schedules::SimulationOptions options;
+  std::shared_ptr<const GivenSchedule> given = nullptr;  // in place of what schedule_kind makes
   std::vector<int> activation_limits;  // of the automatic schedule: of each rank, one for all, or none
 };
 
@@ -47,7 +57,8 @@ struct ClosedForm {
   double seconds = 0;
   bool of_span = false;  // of the ranks' span bubbles; else of the busiest rank's barrier bubble
 };
-/// Nothing where no formula holds: for stages that differ, messages that take time, and shapes that it is not about.
+/// Nothing where no formula holds: for stages that differ, messages that take time, shapes that it is not about, and
+/// schedules from files.
 [[nodiscard]] std::optional<ClosedForm> closed_form(const ScheduleRequest& request);
 
 /// How an automatic schedule came about.
@@ -76,7 +87,7 @@ struct ScheduleView {
 /// Throws what schedule_of() and simulating throw.
 [[nodiscard]] ScheduleView view_of(const ScheduleRequest& request);
 
-/// "--name 'zbv' with --stages 4, --micro-batches 8, --chunks 3".
+/// "--file 'mine.csv'", or "--name 'zbv' with --stages 4, --micro-batches 8, --chunks 3".
 [[nodiscard]] std::string options_of(const ScheduleRequest& request);
 /// What make() returns, which makes the request's schedule. Throws what it throws, with the options that the request is
 /// from in front of an InvalidArgument.
@@ -111,6 +122,8 @@ struct Cell {
 [[nodiscard]] std::string slots_text(const ScheduleView& view);
 /// Throws InvalidArgument for more than kMostPicturedComputations.
 [[nodiscard]] std::string schedule_svg(const ScheduleView& view);
+/// The rows, which `--file` reads, when each action starts, and the figures of each rank.
+[[nodiscard]] std::string schedule_json(const ScheduleView& view);
 /// Chrome's trace events: a track for each rank, and one for the messages between each two. A second is a second.
 /// Throws InvalidArgument for a step of more microseconds than a number holds.
 void write_trace(const ScheduleView& view, TextOutput& output);
