@@ -2171,6 +2171,66 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.done.stdout.count('marker-end="url(#head)"'), 5 * 8, "a panel a round, of eight messages each")
         self.assertIn("round 5 is round 0 again", self.done.stdout)
 
+    def own_graph(self, text, *arguments, name="own.csv", status=0):
+        (self.folder / name).write_text(text)
+        self.assertEqual(self.run_plumbline("gossip", "--file", name, *arguments), status, self.done.stdout + self.done.stderr)
+        return self.done.stdout
+
+    def test_gossip_of_a_graph_of_ones_own(self):
+        # Pairs of a square along one side, then along the other: half and half, the mean after two rounds.
+        pairs = ((0, 1), (2, 3)), ((0, 2), (1, 3))
+        lines = [f"{r},{a},{b},0.5" for r, of in enumerate(pairs) for pair in of for a, b in (pair, pair[::-1])]
+        text = self.own_graph("round,from,to,weight\n" + "\n".join(lines), "--rounds", "2")
+        for line in ("own.csv, 4 nodes, 1 peers a round, given shares: regular, dynamic, weights travel", "     0: 1 2",
+                     "the rounds repeat after 2; connected: every node hears of every other",
+                     "columns sum to 1, rows to 1: doubly stochastic, plain averages keep the mean",
+                     "shares of round 1, a row for each receiver", "     0:    0.5      .    0.5      ."):
+            self.assertIn(line + "\n", text)
+        self.assertIn("after 2 rounds: 0 of the initial one", text)
+        self.assertLess(float(text.split()[-1]), 1e-15)
+
+    def test_gossip_of_a_graph_of_ones_own_is_a_named_one_in_other_words(self):
+        for graph, peers in (("static-exponential", 0), ("mesh", 0), ("n-peer-exponential", 2), ("star", 0)):
+            with self.subTest(graph):
+                self.assertEqual(self.run_plumbline("gossip", "--graph", graph, "--nodes", "9", "--peers", str(peers), "--format", "json"), 0)
+                named = json.loads(self.done.stdout)
+                own = json.loads(self.own_graph(json.dumps(named), "--format", "json", name="own.json"))
+                for field in ("phone_book", "regular", "dynamic"):
+                    self.assertEqual(own[field], named[field], field)
+                for field, expected in named["spectrum"].items():
+                    self.assertAlmostEqual(own["spectrum"][field], expected, places=6, msg=field)
+                for found, expected in zip(own["error"], named["error"], strict=True):
+                    self.assertAlmostEqual(found, expected, delta=1e-12)
+                self.assertEqual(own["sums"]["doubly_stochastic"], graph not in ("star", "mesh"))
+                self.assertTrue(own["connected"])
+                self.assertEqual(len(own["matrices"]), own["period"])
+                for matrix in own["matrices"]:
+                    for node in range(9):
+                        self.assertAlmostEqual(sum(matrix[node::9]), 1, msg="nothing is lost")
+                svg = self.own_graph(json.dumps(named), "--format", "svg", name="own.json")
+                self.assertIn("<title>own.json of 9 nodes</title>", svg)
+
+    def test_gossip_of_a_graph_of_ones_own_that_falls_apart(self):
+        text = self.own_graph("from,to\n0,1\n1,0\n2,3\n3,2\n", "--rounds", "60")
+        self.assertIn("not connected: node 0 never hears of node 2\n", text)
+        self.assertGreater(float(text.split()[-1]), 1e-3, "two means are no mean")
+        for graph, arguments, words in (
+                ("from,to\n0,1\n1,2\n2,1\n", [], "--file 'own.csv': no node sends to node 0: it never learns another value"),
+                ("from,to\n0,1\n1,0\n0,2\n", [], "node 2 sends to no other node: none learns its value"),
+                ("from,to\n0,1\n1,1\n", [], "line 3: node 1 sends to itself"),
+                ("round,from,to\n0,0,1\n0,1,0\n1,0,1\n", [], "round 1: node 1 sends to 0 nodes, but node 0 to 1 in round 0"),
+                ("from,to,weight\n0,1,.5\n0,2,.6\n1,0,.5\n2,0,.5\n", [], "node 0 sends 1.1 of its mass and keeps 0"),
+                ("from,to,weight\n0,1,.5\n1,0,.5\n", ["--mixing", "skewed"], "--mixing skewed: 'own.csv' has weights"),
+                ("from,to\n0,1\n1,2\n2,0\n", ["--mixing", "metropolis-hastings"], "whoever is sent to must answer"),
+                ("from,to\n0,1\n1,0\n", ["--nodes", "2"], "--file excludes --nodes"),
+                ("from,to\n0,1\n1,0\n", ["--out", "own.csv"], "it would replace 'own.csv', which --file reads"),
+                ("\x1b[2J", [], "there is no column '?[2J'"),
+                ('{"phone_book": [[1], [2]]}', [], "phone_book[1]: node 2 of 2 nodes")):
+            with self.subTest(words):
+                self.assertEqual(self.own_graph(graph, *arguments, status=2), "")
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(words, self.done.stderr)
+
     def scaler(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("scaler", *arguments), status, self.done.stdout + self.done.stderr)
         return self.done.stdout

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/gossip_file.hpp"
 #include "harness/cli/gossip_view.hpp"
 #include "harness/cli/help.hpp"
 #include "harness/cli/program.hpp"
@@ -29,6 +30,7 @@ using gossip::Mixing;
 
 struct GossipCommandOptions {
   bool list = false;
+  std::string file;
   std::string graph = "n-peer-exponential", mixing = "uniform", convention = "plumbline", format = "text", out;
   int nodes = 8, peers = 0, rounds = 20, rows = 0, center = 0;
   std::uint64_t seed = 0;
@@ -67,17 +69,55 @@ Graph gossip_graph_of(const GossipCommandOptions& options) {
   }
 }
 
+constexpr int kMostNodesOfMatrices = 16;
+constexpr std::int64_t kMostMatrices = 8;
+constexpr int kMostNodesSummed = 512;
+constexpr std::int64_t kMostRoundsSummed = 1024;
+
+GossipFindings findings_of(const Graph& graph, const Mixing& mixing) {
+  GossipFindings findings{.period = graph.period(), .matrices = {}, .sums = {}, .unheard = first_unheard(graph)};
+  if (graph.nodes() <= kMostNodesSummed)
+    findings.sums = sums_of(graph, mixing, std::min(findings.period, kMostRoundsSummed));
+  for (std::int64_t round = 0; round < std::min(findings.period, kMostMatrices); ++round)
+    if (graph.nodes() <= kMostNodesOfMatrices) findings.matrices.push_back(gossip::mixing_matrix(graph, mixing, round));
+  return findings;
+}
+
+// Shares of a file are written out for all rounds that are looked at.
+Mixing mixing_of_file(const GossipFile& file, const GossipCommandOptions& options, Mixing asked) {
+  if (file.mixing.kind != gossip::MixingKind::given) return asked;
+  if (options.mixing != "uniform")
+    throw InvalidArgument(fmt::format("--mixing {}: '{}' has weights", options.mixing, options.file));
+  constexpr double kMostShares = 1 << 24;
+  const std::int64_t rounds = std::max<std::int64_t>(options.rounds, file.graph.period());
+  if (static_cast<double>(rounds) * file.graph.nodes() > kMostShares)
+    throw InvalidArgument(fmt::format("--rounds {}: {} rounds of {} nodes with weights are more than {} in all",
+                                      options.rounds, rounds, file.graph.nodes(), kMostShares));
+  return file.graph.is_dynamic() ? repeated(file.mixing, rounds) : file.mixing;
+}
+
 GossipView gossip_view_of(const GossipCommandOptions& options) {
   const auto mixing = gossip::parse_mixing_kind(options.mixing);
   if (!mixing)
     throw InvalidArgument(fmt::format("--mixing: there is no '{}'; {}", options.mixing,
                                       there_are(options.mixing, {"uniform", "metropolis-hastings", "skewed"})));
-  GossipView view{.graph = gossip_graph_of(options), .mixing = {.kind = *mixing}, .spectrum = {}, .rounds = {}};
+  std::optional<GossipFile> file;
+  const std::string text = options.file.empty() ? "" : read_text("--file", options.file);
+  if (!options.file.empty())
+    file = on_behalf_of(fmt::format("--file '{}'", options.file), [&] { return parse_gossip_file(text); });
+  GossipView view{.name = file ? printable(std::filesystem::path(options.file).filename().string()) : "",
+                  .graph = file ? file->graph : gossip_graph_of(options),
+                  .mixing = {.kind = *mixing},
+                  .spectrum = {},
+                  .rounds = {}};
+  if (!file) view.name = name_of(view.graph.options().kind);
+  if (file) view.mixing = mixing_of_file(*file, options, view.mixing);
+  const std::string source = file ? fmt::format("--file '{}'", options.file)
+                                  : fmt::format("--graph {} --nodes {}", options.graph, options.nodes);
   try {
     gossip::require_simulable(view.graph, std::max(1, options.rounds));
   } catch (const Unsupported& error) {
-    throw InvalidArgument(fmt::format("--graph {} --nodes {} --rounds {}: {}", options.graph, options.nodes,
-                                      options.rounds, error.what()));
+    throw InvalidArgument(fmt::format("{} --rounds {}: {}", source, options.rounds, error.what()));
   }
   try {
     (void)gossip::shares_of(view.graph, view.mixing, 0, 0);
@@ -88,8 +128,9 @@ GossipView gossip_view_of(const GossipCommandOptions& options) {
     view.spectrum = gossip::spectrum_of(view.graph, view.mixing);
   } catch (const Unsupported&) {
   }
-  view.rounds =
-      gossip::simulate(view.graph, view.mixing, gossip::random_values(options.nodes, options.seed + 1), options.rounds);
+  view.rounds = gossip::simulate(view.graph, view.mixing, gossip::random_values(view.graph.nodes(), options.seed + 1),
+                                 options.rounds);
+  if (file) view.findings = on_behalf_of(source, [&] { return findings_of(view.graph, view.mixing); });
   return view;
 }
 
@@ -101,10 +142,44 @@ std::pair<std::vector<int>, std::ptrdiff_t> book_shown(const Graph& graph, int n
   return {std::move(book), entries};
 }
 
+std::string matrix_text(const std::vector<double>& matrix, int nodes) {
+  std::string text;
+  for (int to = 0; to < nodes; ++to) {
+    text += fmt::format("{:>6}:", to);
+    for (int from = 0; from < nodes; ++from) {
+      const double share = matrix[static_cast<std::size_t>(to * nodes + from)];
+      text += share == 0 ? "      ." : fmt::format(" {:>6.4g}", share);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string findings_text(const GossipView& view) {
+  const GossipFindings& findings = *view.findings;
+  std::string text = fmt::format(
+      "the rounds repeat after {}; {}\n", findings.period,
+      findings.unheard.empty() ? "connected: every node hears of every other" : "not connected: " + findings.unheard);
+  if (view.graph.nodes() <= kMostNodesSummed) {
+    const GossipSums& sums = findings.sums;
+    const auto range = [](double least, double largest) {
+      return largest - least < 1e-9 ? fmt::format("{:.6g}", least) : fmt::format("{:.6g} to {:.6g}", least, largest);
+    };
+    text += fmt::format("columns sum to {}, rows to {}: {}\n", range(sums.least_column, sums.largest_column),
+                        range(sums.least_row, sums.largest_row),
+                        sums.is_doubly_stochastic() ? "doubly stochastic, plain averages keep the mean"
+                                                    : "not doubly stochastic, push-sum's weights must travel");
+  }
+  for (std::size_t round = 0; round < findings.matrices.size(); ++round)
+    text += fmt::format("shares of round {}, a row for each receiver\n", round) +
+            matrix_text(findings.matrices[round], view.graph.nodes());
+  return text;
+}
+
 std::string gossip_text(const GossipView& view) {
   const Graph& graph = view.graph;
   std::string text = fmt::format(
-      "{}, {} nodes, {} a round, {} shares: {}regular, {}, weights {}\n", name_of(graph.options().kind), graph.nodes(),
+      "{}, {} nodes, {} a round, {} shares: {}regular, {}, weights {}\n", view.name, graph.nodes(),
       graph.peers_per_round() == 0 ? "all" : fmt::format("{} peers", graph.peers_per_round()),
       name_of(view.mixing.kind), graph.is_regular() ? "" : "not ", graph.is_dynamic() ? "dynamic" : "static",
       gossip::carries_weight(graph, view.mixing) ? "travel" : "stay 1");
@@ -114,6 +189,7 @@ std::string gossip_text(const GossipView& view) {
                         entries > kMostEntriesShown ? fmt::format(" ... {} more", entries - kMostEntriesShown) : "");
   }
   if (graph.nodes() > kMostNodesShown) text += fmt::format("   ...: {} more nodes\n", graph.nodes() - kMostNodesShown);
+  if (view.findings) text += findings_text(view);
   if (view.spectrum) {
     text += fmt::format(
         "distance to the mean after {1} rounds: {0:.6g} of the initial one, {2:.6g} per round; spectral gap "
@@ -147,6 +223,17 @@ nlohmann::json gossip_json(const GossipView& view) {
                        {"contraction", view.spectrum->contraction},
                        {"per_round", view.spectrum->per_round},
                        {"spectral_gap", view.spectrum->spectral_gap}};
+  if (view.findings) {
+    const GossipSums& sums = view.findings->sums;
+    all["file"] = view.name;
+    all["period"] = view.findings->period;
+    all["connected"] = view.findings->unheard.empty();
+    if (view.graph.nodes() <= kMostNodesSummed)
+      all["sums"] = {{"rows", {sums.least_row, sums.largest_row}},
+                     {"columns", {sums.least_column, sums.largest_column}},
+                     {"doubly_stochastic", sums.is_doubly_stochastic()}};
+    all["matrices"] = view.findings->matrices;
+  }
   return all;
 }
 
@@ -162,7 +249,8 @@ int run_gossip(const GossipCommandOptions& options) {
     fmt::print("{}", text);
     return 0;
   }
-  const auto file = output_file(options.out, options.format == "text" ? "gossip.txt" : "gossip." + options.format, {});
+  const auto file = output_file(options.out, options.format == "text" ? "gossip.txt" : "gossip." + options.format,
+                                {{"--file", options.file}});
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
   return 0;
@@ -214,6 +302,8 @@ Command add_gossip(CLI::App& app, const Program&) {
   auto options = std::make_shared<GossipCommandOptions>();
   command->add_option("--graph", options->graph, "graph by its name here or in FairScale; --list prints all")
       ->capture_default_str();
+  CLI::Option* const file =
+      command->add_option("--file", options->file, "show the graph in this CSV or JSON")->type_name("FILE");
   const auto add_number = [&](const char* name, int& to, int least, int most, const char* words) {
     command->add_option(name, to, words)->check(at_least(least, most))->capture_default_str();
   };
@@ -240,13 +330,23 @@ Command add_gossip(CLI::App& app, const Program&) {
       command->add_flag("--list", options->list, "print the graphs with their peers, and show none");
   for (CLI::Option* other : command->get_options())
     if (other != list && other != command->get_help_ptr()) list->excludes(other);
-  group_options(*command, "Graph",
-                {"--list", "--graph", "--nodes", "--peers", "--rows", "--center", "--convention", "--mixing"});
+  for (const char* other : {"--graph", "--nodes", "--peers", "--rows", "--center", "--convention"})
+    file->excludes(command->get_option(other));
+  group_options(
+      *command, "Graph",
+      {"--list", "--graph", "--file", "--nodes", "--peers", "--rows", "--center", "--convention", "--mixing"});
   group_options(*command, "Simulation", {"--rounds", "--seed"});
   group_options(*command, "Output", {"--format", "--out"});
   command->footer(
       "Example: plumbline gossip --graph mesh --nodes 12 --mixing metropolis-hastings\n"
       "         plumbline gossip --list\n"
+      "         plumbline gossip --file edges.csv --rounds 8\n"
+      "A graph file is a CSV of edges, or JSON: peer lists, of which each node takes so many entries per round (0: "
+      "all),\n"
+      "or the edges of each round. A round repeats after the last; round and weight, the sender's share, may be "
+      "missing.\n"
+      "  round,from,to,weight                {\"phone_book\": [[1, 2], [2, 0], [0, 1]], \"peers\": 1}\n"
+      "  0,0,1,0.5                           {\"rounds\": [[[0, 1, 0.5], [1, 0, 0.5]]]}\n"
       "Exit status: 0 success; 2 usage error; 3 the output was not written.");
   return [options] { return options->list ? list_graphs() : run_gossip(*options); };
 }

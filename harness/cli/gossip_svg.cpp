@@ -157,7 +157,7 @@ std::string gossip_svg(const GossipView& view) {
   const std::int64_t period = graph.is_dynamic() ? graph.period() : 1;
   const bool repeats = period > 0;  // random matchings do not
   const int panels = static_cast<int>(std::min<std::int64_t>(repeats ? period : kPanelsInRow, kMostPanels));
-  const std::string title = fmt::format("{} of {} nodes", name_of(graph.options().kind), graph.nodes());
+  const std::string title = fmt::format("{} of {} nodes", view.name, graph.nodes());
   std::string svg = svg_text(kLeft, 30, 18, "start", title) + svg_text(kLeft, 50, 12, "start", subtitle_of(view));
   for (int round = 0; round < panels; ++round) {
     const Point corner{kLeft + round % kPanelsInRow * (kPanel + kGap),

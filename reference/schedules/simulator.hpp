@@ -140,7 +140,9 @@ struct IdleTime {
   double drain = 0;       // after its last
   double dependency = 0;  // between two of its own
   double overhead = 0;    // of a measured timeline: a rank has what it needs and computes nothing yet
-  [[nodiscard]] double sum() const { return transfer + sent_late + straggler + imbalance + fill + drain + dependency + overhead; }
+  [[nodiscard]] double sum() const {
+    return transfer + sent_late + straggler + imbalance + fill + drain + dependency + overhead;
+  }
 };
 /// By rank. `timeline` is that of simulate() with the same arguments. Rounding aside, sum() is the rank's barrier
 /// bubble.
