@@ -2572,6 +2572,47 @@ class Commands(unittest.TestCase):
         self.assertIn("NOT OK: 0 races before the pass", text)
 
     # Both gradients in one variable, whose reduction stands before the op that makes the second of them.
+    def test_pass_against_another_program(self):
+        step = self.step()
+        copy = lambda: json.loads(json.dumps(step))
+        (self.folder / "before.json").write_text(json.dumps(step))
+
+        def against(after, *arguments, status=1):
+            (self.folder / "after.json").write_text(json.dumps(after))
+            self.assertEqual(self.run_plumbline("pass", "before.json", "--against", "after.json", *arguments), status,
+                             self.done.stdout + self.done.stderr)
+            return self.done.stdout if status < 2 else self.done.stderr
+        made = json.loads(self.pass_of(step, "--format", "json"))
+        self.assertNotIn("same_as", made["final"])
+        self.assertRegex(against(made, status=0), r"^OK: 0 of [1-9]\d* gradients, parameters and values that persist differ on 2 ranks\n$")
+        reductions = [i for i, op in enumerate(step["ops"]) if op["type"] == "all_reduce"]
+        name = step["ops"][reductions[0]]["inputs"]["x"][0]
+        lost = copy()
+        del lost["ops"][reductions[0]]
+        text = against(lost)
+        self.assertRegex(text, rf"^rank 0: the gradient of '{name.removesuffix('@GRAD')}', element \d+: expected \S+, got \S+ \(inputs of seed 1\)\n"
+                         rf"  before: op \d+, .*-> \({name}\).*\n  after: op \d+, .*-> \({name}\).*\nNOT OK: ")
+        found = json.loads(against(lost, "--format", "json", "--seed", "7"))
+        self.assertFalse(found["equal"])
+        first = found["differences"][0]
+        self.assertEqual((first["variable"] + "@GRAD", first["gradient"], first["seed"]), (name, True, 7))
+        self.assertNotEqual(first["expected"], first["got"])
+        rings = {"rings": step["rings"]}
+        one = {key: value for key, value in step.items() if key != "rings"}
+        silent = json.loads(json.dumps(one))
+        silent["ops"] = [op for op in silent["ops"] if op["type"] != "all_reduce"]
+        self.assertRegex(against({"programs": [one, silent], **rings}),
+                         rf"^NOT OK: the order of collectives differs: a rank waits: rank 0 at op {reductions[0]}, all_reduce sum of")
+        for after, arguments, words in (({}, [], "--against after.json.vars must be a list"),
+                                        ({"programs": []}, [], "programs must be a list of programs, one for each rank"),
+                                        ({"programs": [one, one, one]}, [], "3 programs for 2 ranks; one for all, or one for each"),
+                                        (step, ["--diff"], "--against excludes --diff"),
+                                        (step, ["--inputs", "0"], "--inputs: '0' is not a whole number from 1 to 1000"),
+                                        (step, ["--out", "after.json"], "it would replace 'after.json', which --against reads")):
+            with self.subTest(words):
+                self.assertIn(words, against(after, *arguments, status=2))
+                self.assertEqual(self.done.stderr.count("\n"), 1)
+
     def test_pass_checks_that_no_gradient_is_made_after_its_buckets_reduction(self):
         def fused(reduced_at, copies, coalesced_at=2):
             program = self.step()

@@ -9,7 +9,9 @@
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/json_text.hpp"
 #include "harness/cli/op_diff.hpp"
+#include "harness/cli/pass_against.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/cli/subject_options.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/program/pass_json.hpp"
@@ -24,9 +26,12 @@ namespace {
 using nlohmann::json;
 
 struct PassCommand {
-  std::string file, rings, convention = "plumbline", format = "text", out;
+  std::string file, rings, against, convention = "plumbline", format = "text", out;
   std::int64_t max_fuse_numel = program::kMostFusedElements, max_overlap_rings = program::kMostOverlappedRings;
   bool use_sharding = false, keeps_scaling = false, diff = false, check = false;
+  std::uint64_t seed = 1;
+  int inputs = 3;
+  bool exact = false;
 };
 
 // ---- the file ----
@@ -142,8 +147,9 @@ void write(const PassCommand& command, const std::string& text) {
     fmt::print("{}", text);
     return;
   }
-  const auto file = output_file(command.out, command.format == "json" ? "pass.json" : "pass.txt",
-                                {{"program", command.file}, {"--rings", command.rings}});
+  const auto file =
+      output_file(command.out, command.format == "json" ? "pass.json" : "pass.txt",
+                  {{"program", command.file}, {"--rings", command.rings}, {"--against", command.against}});
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
 }
@@ -167,15 +173,128 @@ int report_order(const PassCommand& command, const std::vector<program::ProgramP
   std::string text;
   for (const program::ProgramProblem& problem : problems)
     text += fmt::format("error: {}: {}\n", name_of(problem.fault), problem.message);
-  write(command, text + fmt::format("NOT OK: {} error{} in the order of ops; the pass is not applied\n",
-                                    problems.size(), problems.size() == 1 ? "" : "s"));
+  write(command, text + fmt::format("NOT OK: {} error{} in the order of ops; {}\n", problems.size(),
+                                    problems.size() == 1 ? "" : "s",
+                                    command.against.empty() ? "the pass is not applied" : "nothing is run"));
   return 1;
+}
+
+// ---- another program beside it ----
+
+// One program for all ranks, or "programs", one for each; of what the pass prints, its "final".
+std::vector<program::Program> programs_in(json value, const std::string& name,
+                                          const std::vector<program::Program>& same_as) {
+  if (value.is_object() && value.contains("final")) {
+    value = json(value["final"]);
+    if (value.is_object() && value.contains("same_as")) return same_as;
+  }
+  if (!value.is_object() || !value.contains("programs")) return {program::program_of_json(value, name)};
+  if (value.size() > 1 || !value["programs"].is_array() || value["programs"].empty())
+    throw InvalidArgument(
+        fmt::format("{}: programs must be a list of programs, one for each rank, beside rings", name));
+  std::vector<program::Program> programs;
+  for (const json& one : value["programs"])
+    programs.push_back(program::program_of_json(one, fmt::format("{}, programs[{}]", name, programs.size())));
+  return programs;
+}
+
+// `first` has the rings and the program that a second file may refer to.
+ProgramSide side_in(const std::string& option, const std::string& file, json rings, const ProgramSide* first) {
+  const std::string name = option + ' ' + file;
+  json value = parse_json(read_text(option, file), name);
+  if (value.is_object()) {
+    if (rings.is_null()) rings = value.value("rings", json());
+    value.erase("rings");
+    if (value.size() == 1 && value.contains("program")) value = json(value["program"]);
+  }
+  ProgramSide side{.programs = programs_in(std::move(value), name, first ? first->programs : decltype(side.programs){}),
+                   .rings = {}};
+  if (side.programs.empty()) throw InvalidArgument(name + ": final is the same as a program that is not there");
+  if (rings.is_null() && first == nullptr)
+    throw InvalidArgument(
+        fmt::format(R"({}: it has no rings; give them there or with --rings, as {{"0": [0, 1]}})", name));
+  side.rings = rings.is_null() ? first->rings : program::rings_of_json(rings, name + ": rings");
+  for (std::size_t i = 0; i < side.programs.size(); ++i)
+    on_behalf_of(side.programs.size() == 1 ? name : fmt::format("{}, programs[{}]", name, i),
+                 [&] { require_valid(side.programs[i], side.rings, {.order = first == nullptr}); });
+  return side;
+}
+
+std::string op_text(const char* when, const program::Program& program, int position) {
+  if (position < 0) return fmt::format("  {}: no op writes it\n", when);
+  return fmt::format("  {}: op {}, {}\n", when, position, line_of(program.ops[static_cast<std::size_t>(position)]));
+}
+
+std::string name_of_value(const ValueDifference& one) {
+  return fmt::format("{}'{}'", one.is_gradient ? "the gradient of " : "", one.variable);
+}
+
+std::string text_of(const AgainstReport& report, const ProgramSide& before, const ProgramSide& after) {
+  if (!report.collectives.empty()) return fmt::format("NOT OK: {}\n", report.collectives);
+  std::string text;
+  if (!report.differences.empty()) {
+    const ValueDifference& first = report.differences.front();
+    text = first.problem.empty()
+               ? fmt::format("rank {}: {}, element {}: expected {:.9g}, got {:.9g} (inputs of seed {})\n", first.rank,
+                             name_of_value(first), first.index, first.expected, first.got, first.seed)
+               : fmt::format("rank {}: {}: {} (inputs of seed {})\n", first.rank, name_of_value(first), first.problem,
+                             first.seed);
+    text +=
+        op_text("before", before.of(first.rank), first.before) + op_text("after", after.of(first.rank), first.after);
+  }
+  if (!report.is_equal() && !report.mixed.empty())
+    text += fmt::format("the order of collectives differs: {}\n", report.mixed);
+  return text + fmt::format("{}: {} of {} gradients, parameters and values that persist differ on {} rank{}\n",
+                            report.is_equal() ? "OK" : "NOT OK", report.differences.size(), report.compared,
+                            report.ranks, report.ranks == 1 ? "" : "s");
+}
+
+json json_of(const AgainstReport& report) {
+  json differences = json::array();
+  const auto position = [](int op) { return op < 0 ? json() : json(op); };
+  for (const ValueDifference& one : report.differences) {
+    json& value = differences.emplace_back(json{{"rank", one.rank},
+                                                {"variable", one.variable},
+                                                {"gradient", one.is_gradient},
+                                                {"seed", one.seed},
+                                                {"op_before", position(one.before)},
+                                                {"op_after", position(one.after)}});
+    if (one.problem.empty())
+      value.update({{"index", one.index}, {"expected", one.expected}, {"got", one.got}});
+    else
+      value["problem"] = one.problem;
+  }
+  json value{{"equal", report.is_equal()},
+             {"ranks", report.ranks},
+             {"compared", report.compared},
+             {"differences", std::move(differences)}};
+  if (!report.collectives.empty()) value["collectives"] = report.collectives;
+  if (!report.mixed.empty()) value["mixed_collectives"] = report.mixed;
+  return value;
+}
+
+int run_against(const PassCommand& command) {
+  const json rings = command.rings.empty() ? json() : parse_json(read_text("--rings", command.rings), "--rings");
+  const ProgramSide before = side_in("program", command.file, rings, nullptr);
+  const ProgramSide after = side_in("--against", command.against, command.rings.empty() ? json() : rings, &before);
+  for (const program::Program& one : after.programs)
+    if (const auto problems = find_problems(one, after.rings); !problems.empty())
+      return report_order(command, problems);
+  AgainstReport report;
+  try {
+    report = compare_programs(before, after, {.seed = command.seed, .inputs = command.inputs, .exact = command.exact});
+  } catch (const Unsupported& error) {
+    throw InvalidArgument(fmt::format("--against: {}", error.what()));
+  }
+  write(command, command.format == "json" ? json_of(report).dump() + '\n' : text_of(report, before, after));
+  return report.is_equal() ? 0 : 1;
 }
 
 int run_pass(const PassCommand& command) {
   if (command.format != "text" && command.format != "json")
     throw InvalidArgument(
         fmt::format("--format: there is no '{}'; {}", command.format, there_are(command.format, {"text", "json"})));
+  if (!command.against.empty()) return run_against(command);
   const program::PassOptions options = options_of(command);
   const Asked asked = asked_in(command);
   if (command.check)
@@ -216,6 +335,24 @@ Command add_pass(CLI::App& app, const Program&) {
       ->add_option("--rings", options->rings,
                    "ranks of each ring as JSON, {\"12\": [0, 1]}, if the program does not hold them")
       ->type_name("FILE");
+  CLI::Option* const against =
+      command
+          ->add_option("--against", options->against,
+                       "run the program and the one in this file on their ranks and compare what both train, in "
+                       "place of the pass; exit status 1 if it differs")
+          ->type_name("FILE");
+  command->add_option("--seed", options->seed, "random seed of the first inputs (default 1; requires --against)")
+      ->check(seed_number())
+      ->needs(against)
+      ->type_name("N");
+  command->add_option("--inputs", options->inputs, "number of random inputs (default 3; requires --against)")
+      ->check(at_least(1, 1000))
+      ->needs(against)
+      ->type_name("N");
+  command
+      ->add_flag("--exact", options->exact,
+                 "compare bit for bit in the types of the programs, not to 1e-6 in 64 bits (requires --against)")
+      ->needs(against);
   command->add_option("--convention", options->convention, "plumbline, or paddle (with the defects of Paddle 3.3.1)")
       ->capture_default_str();
   CLI::Option* const fused =
@@ -237,10 +374,17 @@ Command add_pass(CLI::App& app, const Program&) {
   command->add_option("--format", options->format, "text or json")->type_name("FORMAT")->capture_default_str();
   command->add_option("--out", options->out, "file to write in place of standard output; in a folder pass.txt or .json")
       ->type_name("FILE");
+  for (const char* other : {"--convention", "--max-fuse-numel", "--max-overlap-rings", "--use-sharding",
+                            "--keep-scaling", "--diff", "--check"})
+    against->excludes(command->get_option(other));
   command->footer(
       "Example: plumbline pass program.json --diff --check\n"
+      "         plumbline pass program.json --against rewritten.json\n"
+      "A file of --against is a program, what --format json prints, or {\"programs\": [...]}, one for each rank; it "
+      "has\n"
+      "the rings of the first if it holds none.\n"
       "The program format is in share/doc/plumbline/reference/program/README.md of the installation.\n"
-      "Exit status: 0 success; 1 --check found a problem; 2 usage error; 3 the output was not written.");
+      "Exit status: 0 success; 1 --check or --against found a problem; 2 usage error; 3 the output was not written.");
   return [options] { return run_pass(*options); };
 }
 
