@@ -83,6 +83,15 @@ void add_stale(const WrongGradient& gradient, std::span<const double> got, doubl
     found.push_back(fmt::format("the gradient of the step before: residual {:.0e}", residual));
 }
 
+void add_other_rules(const WrongGradient& gradient, std::span<const double> got, double most,
+                     std::vector<std::string>& found) {
+  for (const auto& [rule, predicted] : gradient.by_other_rules)
+    if (predicted.size() != got.size())
+      continue;
+    else if (const double residual = residual_of(got, predicted); residual <= most)
+      found.push_back(fmt::format("{}: residual {:.0e}", rule, residual));
+}
+
 }  // namespace
 
 std::vector<std::string> hypotheses_of(const WrongGradient& gradient) {
@@ -97,6 +106,7 @@ std::vector<std::string> hypotheses_of(const WrongGradient& gradient) {
   add_factors(gradient, got, most, found);
   add_subsets(gradient, got, most, found);
   add_stale(gradient, got, most, found);
+  add_other_rules(gradient, got, most, found);
   return found;
 }
 

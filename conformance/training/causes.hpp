@@ -19,6 +19,8 @@ struct WrongGradient {
   std::vector<std::span<const double>> slices;       // by data rank: the gradient of its rows alone
   std::span<const double> of_step_before;            // what was expected there
   std::vector<std::pair<std::string, int>> factors;  // {"data ranks", 2}: what may have multiplied or divided it
+  /// What it would be by other rules, such as "without the weights of rows".
+  std::vector<std::pair<std::string, std::span<const double>>> by_other_rules{};
 };
 
 /// Of a prediction: |got - predicted| / |got|, in the 2-norm.

@@ -63,6 +63,18 @@ TEST(Hypotheses, NameAStaleGradient) {
   EXPECT_THAT(hypotheses({7, 1, 0, 2}), ElementsAre(HasSubstr("the gradient of the step before: residual ")));
 }
 
+TEST(Hypotheses, NameAnotherRule) {
+  const std::vector<double> expected = mean(), rule{1, -2, 0.5, 3}, other{2, 2, 2, 2}, shorter{1};
+  const std::vector<float> got{1, -2, 0.5f, 3};
+  EXPECT_THAT(hypotheses_of({.got = got,
+                             .expected = expected,
+                             .slices = {},
+                             .of_step_before = {},
+                             .factors = {},
+                             .by_other_rules = {{"a mean of means", rule}, {"another", other}, {"short", shorter}}}),
+              ElementsAre(HasSubstr("a mean of means: residual ")));
+}
+
 TEST(Hypotheses, AreNoneWhereTheExpectedGradientFitsAsWell) {
   const std::vector<double> expected = mean();
   std::vector<double> before = expected, slightly = expected;

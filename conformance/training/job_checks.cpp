@@ -10,6 +10,7 @@
 #include "conformance/training/judge.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/training_checks.hpp"
+#include "conformance/training/weighted_checks.hpp"
 #include "harness/suite/machine_error.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/training_record.hpp"
@@ -123,6 +124,7 @@ void add_job_checks(suite::Suite& suite) {
              .modules = {"training"},
              .limit = std::chrono::seconds(75),
              .body = single_device});
+  add_weighted_checks(suite, suite::Door::job);
 }
 
 }  // namespace plumbline::conformance

@@ -41,10 +41,12 @@ class Judge {
         record_(record),
         training_(training),
         options_(options),
+        of_mean_(spec.row_weights ? ids::kWeightedGradient : ids::kGradient),
+        of_loss_(spec.row_weights ? ids::kWeightedLoss : ids::kLoss),
         parameters_(job::parameters_of(spec)),
         skipped_(spec, record) {
-    of_gradients_ = {ids::kGradient};
-    if (!mixes_rows(spec)) of_gradients_.push_back(ids::kUnionGradient);
+    of_gradients_ = {of_mean_};
+    if (!mixes_rows(spec) && !spec.row_weights) of_gradients_.push_back(ids::kUnionGradient);
     if (in_rank_order()) of_gradients_.push_back(ids::kGradientBits);
   }
 
@@ -180,7 +182,7 @@ class Judge {
     const std::optional<training::Values> before = values_of(spec_, record_, step, Moment::before);
     if (!before) {
       std::vector<std::string_view> citations = of_gradients_;
-      citations.insert(citations.end(), {ids::kLoss, ids::kOwnRows});
+      citations.insert(citations.end(), {of_loss_, ids::kOwnRows});
       for (const std::string_view citation : citations)
         not_judged(citation, step, -1, "", "'before' of some parameter");
       return;
@@ -219,7 +221,7 @@ class Judge {
     const std::optional<training::Values> own = values_of_data_rank(step, data);
     if (!own)
       for (const int rank : ranks_with_loss(data))
-        for (const std::string_view citation : {ids::kLoss, ids::kOwnRows})
+        for (const std::string_view citation : {of_loss_, ids::kOwnRows})
           not_judged(citation, step, rank, "", "'before' of some parameter");
     else if (*own == before)
       own_rows(step, data, single);
@@ -244,7 +246,7 @@ class Judge {
         loss(step, *own, single);
         continue;
       }
-      not_judged(ids::kLoss, step, rank, "loss", "the loss");
+      not_judged(of_loss_, step, rank, "loss", "the loss");
       if (!told) not_judged(ids::kOwnRows, step, rank, "loss", "the loss");
     }
   }
@@ -321,10 +323,11 @@ class Judge {
   }
 
   void mean_gradient(int step, const job::Copy& copy, const std::string& name, const SingleDevice& single) {
-    judge_by(ids::kGradient);
+    judge_by(of_mean_);
     Largest& largest = result_.steps.back().gradient;
-    Finding finding =
-        finding_of(ids::kGradient, step, copy.rank, name, "the gradient is not the mean of the single device's");
+    Finding finding = finding_of(
+        of_mean_, step, copy.rank, name,
+        fmt::format("the gradient is not the {}mean of the single device's", spec_.row_weights ? "weighted " : ""));
     const std::vector<double> magnitudes = single.magnitudes(name);
     const auto compressed = error_of_wire(single);
     if (!options_.reduction) {
@@ -384,6 +387,8 @@ class Judge {
     for (int data = 0; data < spec_.parallel.data; ++data) gradient.slices.emplace_back(single.slice64(data, name));
     if (const auto before = of_step_before_.find(name); before != of_step_before_.end())
       gradient.of_step_before = before->second;
+    for (const SingleDevice::OtherRule& rule : single.by_other_rules())
+      gradient.by_other_rules.emplace_back(rule.name, rule.gradients.at(name));
     return hypotheses_of(gradient);
   }
 
@@ -428,7 +433,8 @@ class Judge {
   void union_gradient(int step, const job::Copy& copy, const std::string& name, const SingleDevice& single) {
     // Where float32 overflows, the union in float64 says nothing of it.
     if (!std::ranges::all_of(single.mean_of_slices(name), [](double value) { return std::isfinite(value); })) return;
-    judge_by(ids::kUnionGradient);
+    const std::string_view citation = spec_.row_weights ? of_mean_ : ids::kUnionGradient;
+    judge_by(citation);
     Largest unused;
     const double bound = gradient_bound(name, single, step, copy.rank);
     const std::vector<double> magnitudes = single.magnitudes(name);
@@ -437,8 +443,9 @@ class Judge {
     compare_within(
         comparable(step, copy.rank, copy.values, expected), expected,
         [&](std::size_t i) { return bound + compressed(magnitudes[i]); },
-        finding_of(ids::kUnionGradient, step, copy.rank, name,
-                   "the gradient is not that of the mean loss over all rows of the step"),
+        finding_of(citation, step, copy.rank, name,
+                   fmt::format("the gradient is not that of the {}mean loss over all rows of the step",
+                               spec_.row_weights ? "weighted " : "")),
         result_.findings, unused);
   }
 
@@ -471,10 +478,11 @@ class Judge {
 
   void loss(int step, const job::RankNumber& recorded, const SingleDevice& single) {
     const int data = recorded.data;
-    for (const std::string_view citation : {ids::kLoss, ids::kOwnRows}) judge_by(citation);
+    for (const std::string_view citation : {of_loss_, ids::kOwnRows}) judge_by(citation);
     if (loss_is_of(recorded, data, single)) return;
-    Finding finding = finding_of(ids::kLoss, step, recorded.rank, "loss",
-                                 fmt::format("the loss is not the mean over the rows of data rank {}", data));
+    Finding finding = finding_of(of_loss_, step, recorded.rank, "loss",
+                                 fmt::format("the loss is not the {}mean over the rows of data rank {}",
+                                             spec_.row_weights ? "weighted " : "", data));
     finding.index = 0;
     finding.expected =
         options_.reduction ? static_cast<double>(static_cast<float>(exact_loss(data, single))) : single.loss64(data);
@@ -542,6 +550,7 @@ class Judge {
   const job::TrainingRecord& record_;
   training::Training& training_;
   const JudgeOptions& options_;
+  std::string_view of_mean_, of_loss_;  // the requirements of the step's mean, and of a rank's loss
   std::vector<Parameter> parameters_;
   std::vector<std::string_view> of_gradients_;  // the requirements that a gradient is held to
   std::set<std::pair<std::string_view, int>> gaps_;

@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <map>
+
+#include <fmt/format.h>
 
 #include "conformance/training/bounds.hpp"
 #include "reference/comm/dtype.hpp"
+#include "reference/record/run_files.hpp"
 
 namespace plumbline::conformance {
 namespace {
@@ -25,6 +30,30 @@ std::vector<training::Slice> slices_of(const job::RunSpec& spec, int step) {
       slices[static_cast<std::size_t>(cut / spec.run.micro_batches)].push_back({batch, begin, end - begin});
     }
   return slices;
+}
+
+// Each group of parts by its own weighted mean, which is 0 where it is all padding; then the plain mean of the groups.
+training::Gradients mean_of_means(const job::RunFiles& files, const std::vector<training::Slice>& parts,
+                                  const training::Baseline& apart, const std::function<int(std::size_t)>& group_of) {
+  std::map<int, double> weights;
+  double all = 0;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    weights[group_of(part)] += files.weight_of(parts[part]);
+    all += files.weight_of(parts[part]);
+  }
+  training::Gradients mean;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const double weight = weights.at(group_of(part));
+    // Taken out of the sum over all rows, and put into that over its group.
+    const double share =
+        weight == 0 ? 0 : all / static_cast<double>(parts.size()) / weight / static_cast<double>(weights.size());
+    for (const auto& [name, values] : apart.slices[part].gradients) {
+      std::vector<double>& sum = mean[name];
+      sum.resize(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) sum[i] += share * values[i];
+    }
+  }
+  return mean;
 }
 
 }  // namespace
@@ -123,6 +152,34 @@ std::vector<float> SingleDevice::scaled_mean(const std::string& parameter) const
 
 const std::vector<double>& SingleDevice::union64(const std::string& parameter) const {
   return union_.gradients.at(parameter);
+}
+
+const std::vector<SingleDevice::OtherRule>& SingleDevice::by_other_rules() const {
+  if (!spec_.row_weights || !other_rules_.empty()) return other_rules_;
+  // A slice for each micro-batch of the step: its gradient over the weight of all rows, times the number of slices.
+  std::vector<training::Slice> parts;
+  std::vector<int> ranks;
+  for (std::size_t data = 0; const training::Slice& slice : slices_of(spec_, step_)) {
+    for (const job::RowRange& part : slice) {
+      parts.push_back({part});
+      ranks.push_back(static_cast<int>(data));
+    }
+    ++data;
+  }
+  const training::Baseline apart = training_.baseline(spec_, parts, before_, Arithmetic::float64, device_);
+  const auto means_of = [&](const std::string& groups, const auto& group_of) {
+    other_rules_.push_back({fmt::format("the mean of the weighted means of the {}", groups),
+                            mean_of_means(job::RunFiles(spec_), parts, apart, group_of)});
+  };
+  means_of("data ranks", [&](std::size_t part) { return ranks[part]; });
+  means_of("micro-batches", [](std::size_t part) { return static_cast<int>(part); });
+  means_of("accumulated batches", [&](std::size_t part) { return static_cast<int>(parts[part].front().batch); });
+  job::RunSpec plain = spec_;
+  plain.row_weights = false;
+  other_rules_.push_back(
+      {"the mean over all rows, whatever their weights",
+       training_.baseline(plain, slices_of(plain, step_), before_, Arithmetic::float64, device_).mean.gradients});
+  return other_rules_;
 }
 
 double SingleDevice::gradient_bound(const std::string& parameter) const {

@@ -42,6 +42,14 @@ class SingleDevice {
   /// The gradient of all rows in one piece.
   [[nodiscard]] const std::vector<double>& union64(const std::string& parameter) const;
 
+  /// Of a step whose rows have weights: what its gradient would be by rules that programs have used in place of the
+  /// weighted mean over all rows. Computed when it is asked for.
+  struct OtherRule {
+    std::string name;  // "the mean of the weighted means of the micro-batches"
+    training::Gradients gradients;
+  };
+  [[nodiscard]] const std::vector<OtherRule>& by_other_rules() const;
+
   /// max(8 d, 64 u max|gradient of a slice|) of the mean, and of one slice; d is the distance from float64 of a plain
   /// run in float32, or of one in run.dtype where that was computed and is farther off: there activations change sides,
   /// and what should cancel leaves the roundings of the type.
@@ -65,6 +73,7 @@ class SingleDevice {
   training::Baseline float32_;
   training::Baseline float64_;
   training::LossGradient union_;
+  mutable std::vector<OtherRule> other_rules_;
   double scale_ = 1;
   std::vector<training::LossGradient> scaled_;
 };

@@ -12,6 +12,7 @@
 #include "conformance/training/judge.hpp"
 #include "conformance/training/mixed_checks.hpp"
 #include "conformance/training/report.hpp"
+#include "conformance/training/weighted_checks.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/run_settings.hpp"
@@ -149,6 +150,7 @@ void add_training_checks(suite::Suite& suite) {
              .applies = tells_more,
              .modules = {"training"},
              .body = single_device});
+  add_weighted_checks(suite, suite::Door::backend);
   // What goes wrong only here, or everywhere but here, has to do with a rank's rows coming in parts.
   suite.add({.id = "training.one_micro_batch",
              .verifies = judged,

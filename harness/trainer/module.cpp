@@ -39,11 +39,21 @@ auto guarded(const Body& body) {
   }
 }
 
-LossGradient on_host(const job::RunSpec& spec, const TensorGradient& result) {
-  LossGradient host{.gradients = {}, .loss = mean_loss(result.losses)};
+LossGradient on_host(const job::RunSpec& spec, const job::RunFiles& files, const Slice& rows,
+                     const TensorGradient& result) {
+  LossGradient host{.gradients = {}, .loss = mean_loss(files, rows, result.losses)};
   const std::vector<job::Parameter> list = job::parameters_of(spec);
   for (std::size_t i = 0; i < list.size(); ++i) host.gradients[list[i].name] = to_doubles(result.gradients[i]);
   return host;
+}
+
+// Of each slice's losses: its parts, or with row weights the slices' mean weight, so that their plain mean is weighted.
+double divisor_of_slices(const job::RunSpec& spec, const job::RunFiles& files, const std::vector<Slice>& slices,
+                         const Slice& own) {
+  if (!spec.row_weights) return static_cast<double>(own.size());
+  double sum = 0;
+  for (const Slice& slice : slices) sum += files.weight_of(slice);
+  return sum / static_cast<double>(slices.size());
 }
 
 // Rounds to float after each operation where that is the arithmetic.
@@ -257,7 +267,8 @@ class TorchTraining final : public Training {
       Baseline result;
       for (const Slice& slice : slices)
         result.slices.push_back(
-            on_host(spec, gradient_of(spec, files, parameters, slice, static_cast<double>(slice.size()))));
+            on_host(spec, files, slice,
+                    gradient_of(spec, files, parameters, slice, divisor_of_slices(spec, files, slices, slice))));
       result.mean = mean_in_rank_order(result.slices, arithmetic);
       return result;
     });
@@ -272,7 +283,8 @@ class TorchTraining final : public Training {
       std::vector<LossGradient> results;
       for (const Slice& slice : slices)
         results.push_back(
-            on_host(spec, gradient_of(spec, files, parameters, slice, static_cast<double>(slice.size()), scale)));
+            on_host(spec, files, slice,
+                    gradient_of(spec, files, parameters, slice, divisor_of_slices(spec, files, slices, slice), scale)));
       return results;
     });
   }
@@ -285,7 +297,8 @@ class TorchTraining final : public Training {
       const std::vector<at::Tensor> parameters =
           rounded_parameters(spec, parameters_on(spec, before, arithmetic, device_of(device, 0)));
       const std::vector<job::RowRange> batches = whole_batches(spec, step);
-      return on_host(spec, gradient_of(spec, files, parameters, batches, static_cast<double>(batches.size())));
+      const double divisor = spec.row_weights ? files.weight_of(batches) : static_cast<double>(batches.size());
+      return on_host(spec, files, batches, gradient_of(spec, files, parameters, batches, divisor));
     });
   }
 

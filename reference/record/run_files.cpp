@@ -1,6 +1,7 @@
 #include "reference/record/run_files.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -41,6 +42,7 @@ RunFiles::RunFiles(const RunSpec& spec)
   check_weights(spec);
   check_x(spec);
   check_y(spec);
+  if (spec.row_weights) check_row_weights(spec);
 }
 
 void RunFiles::check_weights(const RunSpec& spec) const {
@@ -86,6 +88,35 @@ void RunFiles::check_y(const RunSpec& spec) {
   for (const std::int64_t label : labels)
     if (label < 0 || label >= output_[0])
       refuse(batches_, fmt::format("tensor 'y' has {}; it must be a class, 0 to {}", label, output_[0] - 1));
+}
+
+void RunFiles::check_row_weights(const RunSpec& spec) {
+  check(batches_, "w", comm::DType::f32, batches_of(spec, {}));
+  row_weights_ = batches_.read<float>("w");
+  for (const float weight : row_weights_)
+    if (!(weight >= 0) || !std::isfinite(weight))
+      refuse(batches_, fmt::format("tensor 'w' has {}; it must be a finite number, at least 0", weight));
+  for (int step = 0; step < spec.run.steps; ++step)
+    for (int data = 0; data < spec.parallel.data; ++data)
+      if (weight_of(micro_batches_of(spec, step, data)) == 0)
+        refuse(batches_, fmt::format("tensor 'w' is 0 for all rows of data rank {} in step {}; it must be above 0 for "
+                                     "one of them",
+                                     data, step));
+}
+
+std::span<const float> RunFiles::row_weights(const RowRange& range) const {
+  if (row_weights_.empty()) return {};
+  return std::span(row_weights_)
+      .subspan(static_cast<std::size_t>(first_element(range, {})), static_cast<std::size_t>(range.rows));
+}
+
+double RunFiles::weight_of(std::span<const RowRange> ranges) const {
+  double sum = 0;
+  for (const RowRange& range : ranges) {
+    if (row_weights_.empty()) sum += static_cast<double>(range.rows);
+    for (const float weight : row_weights(range)) sum += static_cast<double>(weight);
+  }
+  return sum;
 }
 
 }  // namespace plumbline::job

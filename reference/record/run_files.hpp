@@ -2,7 +2,8 @@
 //
 // Model   weights: the parameters by name, F32, no other tensor. batches: "x" [steps*accumulation,
 //         global_batch, row…] F32 (I64 where the first layer is an embedding), "y" [steps*accumulation,
-//         global_batch] I64 class numbers, or for mse F32 of the model's output shape.
+//         global_batch] I64 class numbers, or for mse F32 of the model's output shape; with loss.row_weights "w"
+//         [steps*accumulation, global_batch] F32, at least 0, and on no data rank all 0 in a step.
 // Errors  InvalidArgument naming the file, the tensor, and what would be right.
 #pragma once
 
@@ -43,10 +44,16 @@ class RunFiles {
     batches_.read_part("y", first_element(range, target_), out);
   }
 
+  /// The weights of these rows; nothing where the specification has none.
+  [[nodiscard]] std::span<const float> row_weights(const RowRange& range) const;
+  /// The sum of the weights of these rows; their number where the specification has none.
+  [[nodiscard]] double weight_of(std::span<const RowRange> ranges) const;
+
  private:
   void check_weights(const RunSpec& spec) const;
   void check_x(const RunSpec& spec);
   void check_y(const RunSpec& spec);
+  void check_row_weights(const RunSpec& spec);
   [[nodiscard]] std::int64_t first_element(const RowRange& range, const Shape& row) const {
     return (range.batch * global_batch_ + range.first_row) * elements_of(row);
   }
@@ -59,6 +66,7 @@ class RunFiles {
   Shape target_;
   comm::DType x_dtype_;
   comm::DType y_dtype_;
+  std::vector<float> row_weights_;
 };
 
 }  // namespace plumbline::job

@@ -1,5 +1,6 @@
 #include "reference/record/run_files.hpp"
 
+#include <limits>
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -33,6 +34,7 @@ class RunFilesTest : public testing::Test {
     SafetensorsWriter batches;
     batches.add<float>("x", x_shape, x);
     batches.add<std::int64_t>("y", {2, 4}, y);
+    if (!w.empty()) batches.add<float>("w", {2, static_cast<std::int64_t>(w.size()) / 2}, w);
     batches.write(spec.batches_file());
   }
   std::string error() {
@@ -48,6 +50,7 @@ class RunFilesTest : public testing::Test {
   RunSpec spec;
   std::vector<float> x;
   std::vector<std::int64_t> y{0, 1, 1, 0, 1, 1, 0, 0};
+  std::vector<float> w;
   bool with_bias = true;
   bool with_extra = false;
 };
@@ -89,6 +92,37 @@ TEST_F(RunFilesTest, RefusesBatchesOfAnotherRun) {
   EXPECT_THAT(error(), HasSubstr("tensor 'y' has 2; it must be a class, 0 to 1"));
   spec.loss = Loss::mse;
   EXPECT_THAT(error(), HasSubstr("tensor 'y' is I64 [2, 4]; it must be F32 [2, 4, 2]"));
+}
+
+TEST_F(RunFilesTest, HasTheWeightsOfRows) {
+  write();
+  const std::vector<RowRange> some{{0, 1, 2}, {1, 2, 2}};
+  EXPECT_THAT(RunFiles(spec).row_weights(some[0]), testing::IsEmpty());
+  EXPECT_EQ(RunFiles(spec).weight_of(some), 4);
+  spec.row_weights = true;
+  w = {1, 0.5, 0, 2, 0, 0, 1, 0.25};
+  write();
+  EXPECT_THAT(RunFiles(spec).row_weights(some[0]), ElementsAre(0.5f, 0));
+  EXPECT_EQ(RunFiles(spec).weight_of(some), 0.5 + 0 + 1 + 0.25);
+}
+
+TEST_F(RunFilesTest, RefusesWeightsOfRowsThatMakeNoMean) {
+  spec.row_weights = true;
+  write();
+  EXPECT_THAT(error(), HasSubstr("tensor 'w' is missing"));
+  w = {1, 1, 1, 1, 1, 1};
+  write();
+  EXPECT_THAT(error(), HasSubstr("tensor 'w' is F32 [2, 3]; it must be F32 [2, 4]"));
+  w = {1, 1, 1, 1, 1, -0.5f, 1, 1};
+  write();
+  EXPECT_THAT(error(), HasSubstr("tensor 'w' has -0.5; it must be a finite number, at least 0"));
+  w = {1, 1, 1, 1, 1, std::numeric_limits<float>::quiet_NaN(), 1, 1};
+  write();
+  EXPECT_THAT(error(), HasSubstr("tensor 'w' has nan; it must be a finite number"));
+  spec.parallel.data = 2;
+  w = {1, 1, 1, 1, 1, 1, 0, 0};
+  write();
+  EXPECT_THAT(error(), HasSubstr("tensor 'w' is 0 for all rows of data rank 1 in step 1; it must be above 0 for one"));
 }
 
 TEST_F(RunFilesTest, SaysWhichFileIsNotThere) { EXPECT_THROW(RunFiles files(spec), NotFound); }

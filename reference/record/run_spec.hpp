@@ -6,7 +6,8 @@
 //         batches). A program that is given one writes a training record (training_record.hpp).
 // Ranks   The world is pipeline x data x tensor, row-major over Parallel::order.
 // Rows    Step S uses batches S*accumulation .. (S+1)*accumulation-1; data rank d of D takes the d-th of D
-//         equal consecutive slices of a batch, cut into micro_batches equal consecutive parts.
+//         equal consecutive slices of a batch, cut into micro_batches equal consecutive parts. With row_weights the
+//         gradient of a step is the sum of weight x gradient over all its rows, over the sum of the weights.
 // Errors  A specification that cannot be run is an InvalidArgument of one line: file:line:column, the field,
 //         its value, and what would be right.
 // Source  Layers, losses and optimizers are those of torch.nn and torch.optim at their defaults.
@@ -120,6 +121,7 @@ struct RunSpec {
   std::vector<int> stages{0};  // first layer of each stage
   std::vector<Layer> layers;
   Loss loss = Loss::cross_entropy;
+  bool row_weights = false;  // batches have "w", the weights of rows: the mean is a weighted one
   Optimizer optimizer;
   std::optional<Scaler> scaler;
   std::vector<Injection> injections;

@@ -101,11 +101,11 @@ void read_model(Fields fields, RunSpec& spec) {
   fields.done();
 }
 
-Loss loss_of(Fields fields) {
+void read_loss(Fields fields, RunSpec& spec) {
   need_required(fields, "loss");
-  const std::size_t kind = fields.word("type", {"cross_entropy", "mse"});
+  spec.loss = fields.word("type", {"cross_entropy", "mse"}) == 0 ? Loss::cross_entropy : Loss::mse;
+  fields.truth("row_weights", spec.row_weights);
   fields.done();
-  return kind == 0 ? Loss::cross_entropy : Loss::mse;
 }
 
 Optimizer optimizer_of(Fields fields) {
@@ -184,7 +184,7 @@ RunSpec spec_of(Fields fields) {
   if (auto table = fields.table("parallel")) spec.parallel = parallel_of(std::move(*table));
   spec.run = run_of(*fields.table("run"));
   read_model(*fields.table("model"), spec);
-  spec.loss = loss_of(*fields.table("loss"));
+  read_loss(*fields.table("loss"), spec);
   spec.optimizer = optimizer_of(*fields.table("optimizer"));
   if (auto table = fields.table("scaler")) spec.scaler = scaler_of(std::move(*table));
   for (Fields& table : fields.tables("inject")) spec.injections.push_back(injection_of(std::move(table)));

@@ -240,6 +240,7 @@ TEST(RunSpec, NamesPlaceFieldValueAndWhatWouldBeRight) {
       {"with = 0", "with = 6", "model.layer[6].with = 6; it must be the number of an earlier"},
       {"in = 16", "in = -3", "model.layer[2].in = -3; it must be at least 1"},
       {"in = 16\n", "", "model.layer[2].in is missing"},
+      {"[optimizer]", "row_weights = 1\n[optimizer]", "loss.row_weights = 1; it must be true or false"},
       {"type = \"adam\"", "type = \"lion\"", "optimizer.type = 'lion'; it must be one of sgd, adam"},
       {"lr = 1e-3", "lr = \"fast\"", "optimizer.lr = 'fast'; it must be a number"},
       {"lr = 1e-3", "lr = nan", "optimizer.lr = nan; it must be a finite number, at least 0"},

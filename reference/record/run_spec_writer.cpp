@@ -102,7 +102,7 @@ std::string to_toml(const RunSpec& spec) {
   text += fmt::format("\n[model]\nstages = [{}]\n", fmt::join(spec.stages, ", "));
   for (const Layer& layer : spec.layers)
     text += fmt::format("\n[[model.layer]]\ntype = \"{}\"\n{}", name_of(layer), std::visit(LayerWriter{}, layer));
-  text += fmt::format("\n[loss]\ntype = \"{}\"\n", name_of(spec.loss));
+  text += fmt::format("\n[loss]\ntype = \"{}\"\nrow_weights = {}\n", name_of(spec.loss), spec.row_weights);
   text += toml_of(spec.optimizer);
   if (spec.scaler) text += toml_of(*spec.scaler);
   for (const Injection& inject : spec.injections) text += toml_of(inject);

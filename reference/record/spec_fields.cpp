@@ -48,6 +48,10 @@ constexpr std::array kFields{
               "the earlier linear or embedding layer whose weight it multiplies by"},
 
     SpecField{"loss", "", "type", "text", "", "cross_entropy or mse, a mean"},
+    SpecField{
+        "loss", "", "row_weights", "boolean", "false",
+        "whether rows have weights, w of the batches: the mean over the rows of a step is a weighted one, and rows "
+        "of weight 0 are padding"},
 
     SpecField{"optimizer", "", "type", "text", "", "sgd or adam"},
     SpecField{"optimizer", "", "lr", "number", "", "learning rate"},
@@ -77,7 +81,8 @@ constexpr std::array kFields{
               "initial parameters, F32: <layer>.weight and <layer>.bias, as torch.nn.Sequential names and shapes them"},
     SpecField{"files", "", "batches", "text", R"("batches.safetensors")",
               "x [steps*accumulation, global_batch, row...] F32, or I64 before an embedding; y [steps*accumulation, "
-              "global_batch] I64, or F32 in the output's shape with mse"},
+              "global_batch] I64, or F32 in the output's shape with mse; with loss.row_weights w [steps*accumulation, "
+              "global_batch] F32"},
 };
 
 std::string shown_table(std::string_view table) {

@@ -112,6 +112,7 @@ std::string first_parameter_of(const job::RunSpec& spec, int rank) {
 job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const std::filesystem::path& folder) {
   check_name("model", settings.model, kDigitsModels);
   check_name("optimizer", settings.optimizer, kDigitsOptimizers);
+  check_name("rows", settings.rows, kDigitsRows);
   if (settings.global_batch > static_cast<std::int64_t>(training_rows))
     throw InvalidArgument(
         fmt::format("global batch {}; there are {} rows to train on", settings.global_batch, training_rows));
@@ -147,6 +148,7 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
     spec.optimizer = job::Sgd{.lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-3};
   else
     spec.optimizer = job::Sgd{.lr = 0.1, .momentum = 0.9};
+  spec.row_weights = settings.rows != "equal";
   spec.scaler = settings.scaler;
   for (job::Injection one : settings.injections) {
     if (one.parameter.empty()) one.parameter = first_parameter_of(spec, one.rank);
@@ -191,7 +193,26 @@ void append(const Digit& digit, std::vector<float>& x, std::vector<std::int64_t>
   y.push_back(digit.label);
 }
 
-void write_batches(const job::RunSpec& spec, const std::vector<Digit>& rows) {
+// [batches, global_batch], as kDigitsRows says.
+std::vector<float> weights_of_rows(const job::RunSpec& spec, bool all_one) {
+  Random random(spec.seed, 3);
+  std::vector<float> weights(static_cast<std::size_t>(spec.run.steps * spec.run.accumulation * spec.run.global_batch));
+  for (int step = 0; step < spec.run.steps; ++step)
+    for (int data = 0; data < spec.parallel.data; ++data) {
+      std::uint64_t least = 1;  // row that is no padding, in the first of these
+      for (const job::RowRange& part : job::micro_batches_of(spec, step, data)) {
+        const auto rows = static_cast<std::uint64_t>(part.rows);
+        const std::uint64_t valid = least + random.below(rows + 1 - least);
+        least = 0;
+        for (std::uint64_t row = 0; row < valid; ++row)
+          weights[static_cast<std::size_t>(part.batch * spec.run.global_batch + part.first_row) + row] =
+              all_one ? 1.0f : std::ldexp(0.25f, static_cast<int>(random.below(4)));
+      }
+    }
+  return weights;
+}
+
+void write_batches(const job::RunSpec& spec, const std::string& kind, const std::vector<Digit>& rows) {
   Random random(spec.seed, 2);
   std::vector<std::size_t> order(rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -214,6 +235,7 @@ void write_batches(const job::RunSpec& spec, const std::vector<Digit>& rows) {
   job::SafetensorsWriter writer;
   writer.add<float>("x", x_shape, x);
   writer.add<std::int64_t>("y", shape, y);
+  if (spec.row_weights) writer.add<float>("w", shape, weights_of_rows(spec, kind == "padding"));
   writer.write(spec.batches_file());
 }
 
@@ -225,7 +247,7 @@ job::RunSpec write_digits_run(const DigitsRun& settings, const Digits& digits, c
   std::filesystem::create_directories(folder, error);
   if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
   write_weights(spec);
-  write_batches(spec, digits.training);
+  write_batches(spec, settings.rows, digits.training);
   job::write_run_spec(spec, folder / "spec.toml");
   return spec;
 }

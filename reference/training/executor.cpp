@@ -53,7 +53,8 @@ class BucketedGradients {
     for (const job::RowRange& part : parts) {
       const Rows rows = read_rows(files_, part, leaves_.front().scalar_type());
       const c10::Device device = leaves_.front().device();
-      const at::Tensor loss = model_.loss(rows.x.to(device), rows.y.to(device));
+      const at::Tensor w = rows.w.defined() ? rows.w.to(device) : rows.w;
+      const at::Tensor loss = model_.loss(rows.x.to(device), rows.y.to(device), w);
       reducer_->begin(&part == &parts.back());
       const OnThisThread here;
       loss.div(divisor).backward();
@@ -108,7 +109,7 @@ class DataParallelRun {
     note(step, job::Moment::before, values_);
     // 1. The gradient of the rank's own rows: the mean over its micro-batches, g_r = 1/m sum_i g(rows_i).
     const std::vector<job::RowRange> rows = job::micro_batches_of(spec_, step, group_.rank());
-    TensorGradient local = back_propagate(rows);
+    TensorGradient local = back_propagate(step, rows);
     note(step, job::Moment::local_grad, local.gradients);
     // 2. Its average over the data ranks, g = 1/n sum_r g_r.
     average(local.gradients);
@@ -116,15 +117,15 @@ class DataParallelRun {
     // 3. The update, the same on every rank.
     optimizer_.step(values_, local.gradients);
     note(step, job::Moment::after, values_);
-    const auto loss = static_cast<float>(mean_loss(local.losses));
+    const auto loss = static_cast<float>(mean_loss(files_, rows, local.losses));
     record_.add_loss(step, loss);
     return {.step = step, .steps = spec_.run.steps, .loss = loss};
   }
   void write(const std::filesystem::path& folder) const { record_.write(folder); }
 
  private:
-  TensorGradient back_propagate(std::span<const job::RowRange> rows) {
-    const double divisor = micro_batches_of_a_step(spec_);
+  TensorGradient back_propagate(int step, std::span<const job::RowRange> rows) {
+    const double divisor = divisor_of(spec_, files_, step);
     if (buckets_) return buckets_->back_propagate(rows, divisor);
     return gradient_of(spec_, files_, values_, rows, divisor);
   }
@@ -200,7 +201,8 @@ class StagedRun {
     else
       update(step);
     if (!rank_.has_last_stage()) return {};
-    progress.loss = static_cast<float>(mean_loss(losses));
+    const std::vector<job::RowRange> own = job::micro_batches_of(spec_, step, rank_.place().data);
+    progress.loss = static_cast<float>(mean_loss(rank_.files(), own, losses));
     record_.add_loss(step, progress.loss);
     return progress;
   }
@@ -210,10 +212,11 @@ class StagedRun {
   std::vector<double> back_propagate(int step) {
     const std::vector<job::RowRange> rows = job::micro_batches_of(spec_, step, rank_.place().data);
     const std::ptrdiff_t of_call = spec_.run.micro_batches;
+    const double divisor = spec_.row_weights ? divisor_of(spec_, rank_.files(), step) : 0;
     std::vector<double> losses;
     for (auto begin = rows.begin(); rows.end() - begin >= of_call; begin += of_call) {
       const EngineResult result =
-          rank_.run({begin, begin + of_call}, spec_.run.accumulation, false, scaled_ ? scaled_->scale() : 1);
+          rank_.run({begin, begin + of_call}, spec_.run.accumulation, false, scaled_ ? scaled_->scale() : 1, divisor);
       losses.insert(losses.end(), result.losses.begin(), result.losses.end());
     }
     return losses;

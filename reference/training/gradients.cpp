@@ -1,5 +1,6 @@
 #include "reference/training/detail/gradients.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include <ATen/ops/empty.h>
@@ -43,11 +44,24 @@ Rows read_rows(const job::RunFiles& files, const job::RowRange& range, at::Scala
   const at::Tensor y = files.y_dtype() == comm::DType::f32 ? filled<float>(y_shape, at::kFloat, read_y)
                                                            : filled<std::int64_t>(y_shape, at::kLong, read_y);
   const auto typed = [type](const at::Tensor& tensor) { return tensor.is_floating_point() ? tensor.to(type) : tensor; };
-  return {typed(x), typed(y)};
+  at::Tensor w;
+  if (const std::span<const float> weights = files.row_weights(range); !weights.empty())
+    w = filled<float>({range.rows}, at::kFloat, [&](std::span<float> out) { std::ranges::copy(weights, out.begin()); });
+  return {typed(x), typed(y), w};
 }
 
-double mean_loss(std::span<const double> micro_batches) {
-  return std::accumulate(micro_batches.begin(), micro_batches.end(), 0.0) / static_cast<double>(micro_batches.size());
+double mean_loss(const job::RunFiles& files, std::span<const job::RowRange> rows,
+                 std::span<const double> micro_batches) {
+  const double sum = std::accumulate(micro_batches.begin(), micro_batches.end(), 0.0);
+  const bool is_weighted = !files.row_weights(rows.front()).empty();
+  return sum / (is_weighted ? files.weight_of(rows) : static_cast<double>(micro_batches.size()));
+}
+
+double divisor_of(const job::RunSpec& spec, const job::RunFiles& files, int step) {
+  if (!spec.row_weights) return micro_batches_of_a_step(spec);
+  double sum = 0;
+  for (int data = 0; data < spec.parallel.data; ++data) sum += files.weight_of(job::micro_batches_of(spec, step, data));
+  return sum / spec.parallel.data;
 }
 
 at::ScalarType compute_type(const job::RunSpec& spec) {
@@ -88,7 +102,8 @@ TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
     const at::Tensor& like = parameters.front();
     const Rows rows = read_rows(files, part, like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
     const at::ScalarType type = rows.x.is_floating_point() ? like.scalar_type() : rows.x.scalar_type();
-    const at::Tensor loss = model.loss(rows.x.to(like.device(), type), rows.y.to(like.device()));
+    const at::Tensor w = rows.w.defined() ? rows.w.to(like.device()) : rows.w;
+    const at::Tensor loss = model.loss(rows.x.to(like.device(), type), rows.y.to(like.device()), w);
     const at::Tensor mean = loss.div(divisor);
     (loss_scale == 1 ? mean : mean.mul(loss_scale)).backward();
     result.losses.push_back(loss.item<double>());

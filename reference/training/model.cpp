@@ -77,12 +77,17 @@ at::Tensor Model::forward(const at::Tensor& x, int first, int end, const Pass& p
   return value;
 }
 
-at::Tensor Model::loss(const at::Tensor& x, const at::Tensor& y) const { return loss_of(spec_, forward(x), y); }
+at::Tensor Model::loss(const at::Tensor& x, const at::Tensor& y, const at::Tensor& w) const {
+  return loss_of(spec_, forward(x), y, w);
+}
 
-at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y) {
+at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y, const at::Tensor& w) {
   const bool is_narrow = output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16;
   const at::Tensor wide = is_narrow ? output.to(at::kFloat) : output;
-  return spec.loss == job::Loss::mse ? at::mse_loss(wide, y) : at::cross_entropy_loss(wide, y);
+  if (!w.defined()) return spec.loss == job::Loss::mse ? at::mse_loss(wide, y) : at::cross_entropy_loss(wide, y);
+  const at::Tensor losses = spec.loss == job::Loss::mse ? at::mse_loss(wide, y, at::Reduction::None).flatten(1).mean(1)
+                                                        : at::cross_entropy_loss(wide, y, {}, at::Reduction::None);
+  return losses.mul(w.to(losses.options())).sum();
 }
 
 double micro_batches_of_a_step(const job::RunSpec& spec) {

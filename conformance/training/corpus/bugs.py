@@ -56,6 +56,38 @@ class ForwardOfTheModule(Ddp):
         return self.model.module(x)
 
 
+@bug("ddp.mean_of_micro_batch_means")
+class MeanOfMicroBatchMeans(Ddp):
+    """Each micro-batch counts as much as the others, however much of it is padding."""
+
+    def share_of_a_part(self):
+        return 1 / self.parts_of_a_step
+
+
+@bug("ddp.mean_of_rank_means")
+class MeanOfRankMeans(Ddp):
+    """The weight of a step's rows is that of the rank's own rows, which is not added up over the ranks."""
+
+    def weight_of_step(self, step):
+        return self.sizes["data"] * sum(weights.sum() for weights in self.weights_of_batches(step))
+
+
+@bug("ddp.tokens_of_all_then_averaged")
+class TokensOfAllThenAveraged(Ddp):
+    """A rank's share is that of all ranks' rows, as if gradients were summed over the ranks; they are averaged."""
+
+    def share_of_a_weight(self):
+        return 1 / self.weight_of_step(self.current)
+
+
+@bug("pipelining.tokens_after_the_backward")
+class TokensAfterTheBackward(Pipelining):
+    """The schedule propagates weighted sums back; only the loss is divided by the weight of the rows."""
+
+    def share_of_a_weight(self):
+        return self.sizes["data"]
+
+
 @bug("ddp.local_rank_for_rank")
 class LocalRankForRank(Ddp):
     """Takes the rows of its rank on the node, as if all nodes of two ranks were the first."""

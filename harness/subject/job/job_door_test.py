@@ -443,6 +443,9 @@ class Samples(JobDoor):
         "amp_gloo.py": ("mixed-precision", "scaler.job.one_replica[precision=fp16,moment=local,*"),
         "pipelining_gloo.py": ("pipeline", "pipeline.job.single_device[model=tied,schedule=zbv,*"),
     }
+    # Rows with weights.
+    WEIGHTED = {"ddp_gloo.py": "[rows=weights,pipeline=1,micro_batches=2,*", "fsdp2_gloo.py": "[rows=padding,pipeline=1,micro_batches=2,*",
+                "zero_gloo.py": "[rows=weights,pipeline=1,micro_batches=1,*", "pipelining_gloo.py": "[rows=padding,pipeline=2,*world=4]"}
     FAULTS = {
         "fsdp2.reduces_first_only": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-006"),
         "fsdp2.divides_twice": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-006"),
@@ -463,6 +466,20 @@ class Samples(JobDoor):
             with self.subTest(program):
                 (result,) = self.served(program, profile=profile, filter=filter, status=0)
                 self.assertEqual(result["verdict"], "pass", result)
+
+    def test_rows_with_weights(self):
+        for program, case in self.WEIGHTED.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter="training.job.row_weights" + case, status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, rule in (("ddp.mean_of_means", "micro-batches"), ("ddp.own_weights", "data ranks")):
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job.row_weights[rows=padding,*world=3]", status=1)
+                self.assertEqual((result["verdict"], result["violated"]), ("fail", ["TRAIN-016"]), result)
+                found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
+                self.assertRegex(found, f"hypothesis: the mean of the weighted means of the {rule}: residual ")
+        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.row_weights[rows=weights,*world=2]", status=3)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "weights of rows: this program has none"))
 
     def test_faults(self):
         for fault, (profile, filter, requirement) in self.FAULTS.items():

@@ -40,12 +40,17 @@ struct TensorGradient {
                                          std::span<const at::Tensor> parameters, std::span<const job::RowRange> parts,
                                          double divisor, double loss_scale = 1);
 
-/// Of the losses of micro-batches.
-[[nodiscard]] double mean_loss(std::span<const double> micro_batches);
+/// Of the losses of micro-batches, which have these rows; with row weights these losses are weighted sums.
+[[nodiscard]] double mean_loss(const job::RunFiles& files, std::span<const job::RowRange> rows,
+                               std::span<const double> micro_batches);
+/// By what a data rank divides the losses of its micro-batches, so that the mean over the data ranks is the step's
+/// gradient: their number, or with row weights the weight of the step's rows that a data rank has on average.
+[[nodiscard]] double divisor_of(const job::RunSpec& spec, const job::RunFiles& files, int step);
 
 struct Rows {
   at::Tensor x;
   at::Tensor y;
+  at::Tensor w;  // the weights of the rows, in float32; undefined where the specification has none
 };
 /// The rows, on the host. Integers stay, numbers take the type.
 [[nodiscard]] Rows read_rows(const job::RunFiles& files, const job::RowRange& range, at::ScalarType type);

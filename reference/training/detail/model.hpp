@@ -24,8 +24,8 @@ class Model {
   [[nodiscard]] at::Tensor forward(const at::Tensor& x) const;
   /// The same of layers first .. end-1 alone.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, int first, int end, const Pass& pass) const;
-  /// The mean loss over the rows, a scalar.
-  [[nodiscard]] at::Tensor loss(const at::Tensor& x, const at::Tensor& y) const;
+  /// The mean loss over the rows, a scalar; with weights, as loss_of().
+  [[nodiscard]] at::Tensor loss(const at::Tensor& x, const at::Tensor& y, const at::Tensor& w = {}) const;
 
  private:
   struct Step;
@@ -39,8 +39,10 @@ class Model {
   std::vector<Parameters> tensors_;
 };
 
-/// The specification's mean loss of outputs over their rows, a scalar; of outputs in 16 bits in float32.
-[[nodiscard]] at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y);
+/// The specification's mean loss of outputs over their rows, a scalar; of outputs in 16 bits in float32. With weights
+/// of the rows `w`, the sum of their products with the losses of the rows.
+[[nodiscard]] at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y,
+                                 const at::Tensor& w = {});
 /// The divisor of a micro-batch's loss: a step's gradient is the mean of its micro-batches'.
 [[nodiscard]] double micro_batches_of_a_step(const job::RunSpec& spec);
 

@@ -161,7 +161,8 @@ class PipelineEngine::Call {
     const at::Tensor loss = engine_.options_.criterion(kept.outputs, labels);
     result_.losses[at] = loss.item<double>();
     const at::Tensor mean = loss.div(static_cast<double>(call_.micro_batches) * call_.calls);
-    kept.outputs = {call_.loss_scale == 1 ? mean : mean.mul(call_.loss_scale)};
+    const at::Tensor share = call_.divisor == 0 ? mean : loss.div(call_.divisor);
+    kept.outputs = {call_.loss_scale == 1 ? share : share.mul(call_.loss_scale)};
   }
 
   void hand_on(const Place& place, const Tensors& outputs) {

@@ -64,6 +64,7 @@ struct EngineCall {
   bool return_loss = true;    // else, where forward_only, labels are not needed
   bool return_outputs = false;
   int calls = 1;          // whose gradients make a step
+  double divisor = 0;     // of each loss before back-propagation; 0: micro_batches x calls
   double loss_scale = 1;  // what losses are multiplied by before back-propagation; results have them as they are
   bool measure_memory = false;
 };

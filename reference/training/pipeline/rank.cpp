@@ -104,7 +104,7 @@ void PipelineRank::make_stages() {
   }
   EngineOptions options;
   options.criterion = [this](const Tensors& outputs, const Tensors& labels) {
-    return loss_of(spec_, outputs.at(0), labels.at(0));
+    return loss_of(spec_, outputs.at(0), labels.at(0), labels.size() > 1 ? labels[1] : at::Tensor());
   };
   options.device = device_;
   options.executor.around = settings_.around;
@@ -122,11 +122,12 @@ void PipelineRank::make_shared_parameters() {
 }
 
 EngineResult PipelineRank::run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only,
-                               double loss_scale) {
+                               double loss_scale, double divisor) {
   EngineCall call{.micro_batches = static_cast<int>(micro_batches.size()),
                   .forward_only = forward_only,
                   .return_outputs = forward_only,
                   .calls = calls,
+                  .divisor = divisor,
                   .loss_scale = loss_scale};
   const bool first = stages_.contains(0), last = has_last_stage();
   for (const job::RowRange& range : micro_batches) {
@@ -135,7 +136,9 @@ EngineResult PipelineRank::run(const std::vector<job::RowRange>& micro_batches, 
     Rows rows = read_rows(files_, range, at::kFloat);
     const at::ScalarType type = rows.x.is_floating_point() ? type_of(spec_, settings_.precision) : rows.x.scalar_type();
     if (first) call.inputs.push_back({rows.x.to(type)});
-    if (last) call.labels.push_back({std::move(rows.y)});
+    if (!last) continue;
+    call.labels.push_back({std::move(rows.y)});
+    if (rows.w.defined()) call.labels.back().push_back(std::move(rows.w));
   }
   return engine_->run(call);
 }

@@ -27,9 +27,10 @@ class PipelineRank {
                const RankDevice& device);
 
   /// Adds the gradients of the mean loss of these rows' micro-batches over `calls` such calls, times the scale; or, in
-  /// evaluation, nothing. Collective over the pipeline and the tensor group.
+  /// evaluation, nothing. With a divisor, those of the sum of their losses over it. Collective over the pipeline and
+  /// the tensor group.
   EngineResult run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only,
-                   double loss_scale = 1);
+                   double loss_scale = 1, double divisor = 0);
   /// Sums the gradients of shared parameters. Collective over the pipeline.
   void reduce_shared() { shared_->reduce(); }
   void clear_gradients() { engine_->clear_gradients(); }
@@ -47,6 +48,7 @@ class PipelineRank {
   void inject_local(int step);
   void inject_reduced(int step, std::vector<at::Tensor>& gradients) const;
 
+  [[nodiscard]] const job::RunFiles& files() const { return files_; }
   [[nodiscard]] const job::Coordinates& place() const { return place_; }
   [[nodiscard]] bool has_last_stage() const { return job::last_pipeline_rank(spec_) == place_.pipeline; }
   [[nodiscard]] comm::Communicator& data_group() { return groups_.communicator("data"); }

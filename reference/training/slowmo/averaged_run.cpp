@@ -318,7 +318,7 @@ class AveragedRun final : public AveragedSession {
       loss.div(divisor).mul(scale).backward();
     }
     done.buffers = flat_of(model_.buffers());
-    done.loss = mean_loss(losses);
+    done.loss = mean_loss(files_, parts, losses);
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& leaf : leaves_) gradients.push_back(leaf.grad().to(at::kFloat).div(scale));
     return gradients;

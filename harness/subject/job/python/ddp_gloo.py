@@ -11,6 +11,7 @@ from plumbline_torch_job import TorchJob
 class Ddp(TorchJob):
     framework = "torch.nn.parallel.DistributedDataParallel"
     dtypes = ("float32", "float16", "bfloat16")
+    weighs_rows = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)

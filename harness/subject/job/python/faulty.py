@@ -42,6 +42,20 @@ class NotDivided(Ddp):
         return 1
 
 
+class MeanOfMeans(Ddp):
+    """Each micro-batch counts as much as the others, however many rows of it are padding."""
+
+    def share_of_a_part(self):
+        return 1 / self.parts_of_a_step
+
+
+class OwnWeights(Ddp):
+    """Each rank divides by the weight of its own rows, and gradients are averaged over the ranks."""
+
+    def weight_of_step(self, step):
+        return self.sizes["data"] * sum(weights.sum() for weights in self.weights_of_batches(step))
+
+
 class OtherRows(Ddp):
     """All ranks compute on the rows of rank 0."""
 
@@ -155,7 +169,7 @@ class NotUnscaled(Amp):
 
 FAULTS = {
     "ddp.summed": Summed, "ddp.not_reduced": NotReduced, "ddp.not_divided": NotDivided, "ddp.other_rows": OtherRows,
-    "ddp.looks_before_the_sum": LooksBeforeTheSum,
+    "ddp.looks_before_the_sum": LooksBeforeTheSum, "ddp.mean_of_means": MeanOfMeans, "ddp.own_weights": OwnWeights,
     "fsdp2.reduces_first_only": ReducesFirstOnly, "fsdp2.divides_twice": DividesTwice,
     "zero.keeps_own_shard": KeepsOwnShard, "zero.loses_state": LosesState,
     "pipelining.shifted_targets": ShiftedTargets, "pipelining.tied_apart": TiedApart,

@@ -2,6 +2,9 @@
 
     plumbline check --profile pipeline --job 'python3 pipelining_gloo.py'
 """
+import itertools
+
+import torch
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B, schedules
 
 from plumbline_torch_job import TorchJob
@@ -15,25 +18,41 @@ class Pipelining(TorchJob):
     framework = "torch.distributed.pipelining"
     axes = ("pipeline", "data")
     schedules = tuple(SCHEDULES)
+    weighs_rows = True
     reduces_in_backward = False
 
     def wrap(self, model):
         stages = [PipelineStage(module, stage, self.stage_count, self.device, group=self.group("pipeline"))
-                  for stage, module in zip(self.stages, model)]
+                  for stage, module in zip(self.stages, model if self.stage_count > 1 else [model])]
         kind = SCHEDULES[self.spec["run"]["schedule"]]
         is_single = issubclass(kind, schedules.PipelineScheduleSingle)
         # With scale_grads a call divides what earlier calls of the step have gathered once more (torch 2.13).
-        return kind(stages[0] if is_single else stages, self.spec["run"]["micro_batches"], loss_fn=self.loss_of, scale_grads=False).step
+        return kind(stages[0] if is_single else stages, self.spec["run"]["micro_batches"], loss_fn=self.loss_of_part, scale_grads=False).step
+
+    def loss_of_part(self, out, target):
+        """Of a micro-batch the mean over its rows, or with row weights their weighted sum: the schedule adds up what parts have."""
+        if not self.has_row_weights:
+            return self.loss_of(out, target)
+        y, weights = target[:, 0].long(), target[:, 1]
+        return self.weighted_loss_of(out, y, weights) * weights.sum()
 
     def forward_backward(self, step):
         losses = []
-        for x, y in self.batches_of(step):
+        for x, target in self.with_weights(step):
             own = []
-            self.model(*([x] if 0 in self.stages else []), **({"target": y, "losses": own} if self.has_last_stage else {}))
+            self.model(*([x] if 0 in self.stages else []), **({"target": target, "losses": own} if self.has_last_stage else {}))
             losses += [loss.item() for loss in own]
+        share = self.share_of_a_weight() if self.has_row_weights else self.share_of_a_part()
         for gradient in self.gradients().values():
-            gradient.mul_(self.share_of_a_part())
+            gradient.mul_(share)
+        if self.has_row_weights and losses:
+            losses = [loss / max(float(weights.sum()), 1e-30) for loss, weights in zip(losses, self.weights_of_micro_batches(step))]
         return losses
+
+    def with_weights(self, step):
+        """The batches; where rows have weights, these stand beside the labels."""
+        for (x, y), weights in itertools.zip_longest(self.batches_of(step), self.weights_of_batches(step) if self.has_row_weights else ()):
+            yield x, y if weights is None else torch.stack([y.double(), torch.from_numpy(weights).to(y.device).double()], 1)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ def save(file, tensors, metadata):
 class Run:
     """One rank's part of the run that PLUMBLINE_SPEC says."""
 
+    weighs_rows = False  # whether the program takes weights of rows; a run that has them is skipped if not
+
     def __init__(self):
         file = Path(environment("PLUMBLINE_SPEC"))
         self.folder = Path(environment("PLUMBLINE_RECORD"))
@@ -58,6 +60,8 @@ class Run:
         self.weights = load(file.parent / self.spec["files"]["weights"])
         self.batches = load(file.parent / self.spec["files"]["batches"])
         self.tensors = {}
+        if self.has_row_weights and not self.weighs_rows:
+            unsupported("weights of rows: this program has none")
 
     # ---- the rank's place
 
@@ -113,11 +117,14 @@ class Run:
 
     def batches_of(self, step):
         """x and y of this rank's slice of each batch of a step."""
+        yield from self._slices(step, "x", "y")
+
+    def _slices(self, step, *names):
         run = self.spec["run"]
         rows = run["global_batch"] // self.sizes["data"]
         first = self.place["data"] * rows
         for batch in range(step * run["accumulation"], (step + 1) * run["accumulation"]):
-            yield tuple(self.batches[name][batch, first : first + rows] for name in ("x", "y"))
+            yield tuple(self.batches[name][batch, first : first + rows] for name in names)
 
     def micro_batches(self, step):
         """x and y of this rank's micro-batches in a step: consecutive slices of its slice of each batch."""
@@ -126,6 +133,28 @@ class Run:
             rows = len(x) // parts
             for first in range(0, parts * rows, rows):
                 yield x[first : first + rows], y[first : first + rows]
+
+    @property
+    def has_row_weights(self):
+        """Whether rows have weights, of which 0 is padding: a step's gradient is then the sum of weight x gradient over all its
+        rows, on all data ranks, over the sum of their weights."""
+        return self.spec["loss"].get("row_weights", False)
+
+    def weights_of_batches(self, step):
+        """The weights of the rows of batches_of(step)."""
+        return [weights for weights, in self._slices(step, "w")]
+
+    def weights_of_micro_batches(self, step):
+        """The weights of the rows of micro_batches(step)."""
+        return [part for weights in self.weights_of_batches(step) for part in weights.reshape(self.spec["run"]["micro_batches"], -1)]
+
+    def mean_loss(self, step, losses):
+        """The loss to record, of the losses of the rank's micro-batches; with row weights those are weighted means, or anything finite for
+        one that is all padding."""
+        if not self.has_row_weights:
+            return sum(losses) / len(losses)
+        weights = [float(part.sum()) for part in self.weights_of_micro_batches(step)]
+        return sum(weight * loss for weight, loss in zip(weights, losses, strict=True)) / sum(weights)
 
     def injections(self, step, moment):
         """(parameter, index, value) of what this rank is to write into its gradients; `moment` is local or reduced."""

@@ -54,6 +54,8 @@ LAYERS = {
     "relu": lambda of: nn.ReLU(), "gelu": lambda of: nn.GELU(), "tanh": lambda of: nn.Tanh(), "flatten": lambda of: nn.Flatten(),
 }
 LOSSES = {"cross_entropy": nn.functional.cross_entropy, "mse": nn.functional.mse_loss}
+LOSSES_OF_ROWS = {"cross_entropy": lambda out, y: nn.functional.cross_entropy(out, y, reduction="none"),
+                  "mse": lambda out, y: nn.functional.mse_loss(out, y, reduction="none").flatten(1).mean(1)}
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
@@ -73,6 +75,7 @@ class TorchJob(Run):
     dtypes = ("float32",)           # float32, float16, bfloat16
     layers = (*LAYERS, "tied_linear")
     optimizers = tuple(OPTIMIZERS)
+    weighs_rows = False             # whether it takes weights of rows, of which 0 is padding
     injects = True                  # whether values can be written into its gradients
     reduces_in_backward = True      # else reduce() is called after the last backward of a step
     keeps_copies = True             # in 16 bits `model` is a copy of the masters; else it is the masters (autocast)
@@ -83,9 +86,11 @@ class TorchJob(Run):
         run = self.spec["run"]
         self.device = torch.device(run["device"])
         self.dtype = getattr(torch, run["dtype"])
-        self.loss_of = LOSSES[self.spec["loss"]["type"]]
+        self.loss_of = LOSSES[self.spec["loss"]["type"]] if not self.has_row_weights else self.weighted_loss_of
         self.is_last_part = False  # whether the micro-batch that is computed is the last one of its step
         self.current = 0           # the step
+        self.part_weights = None   # the weights of the rows of that micro-batch, in a run that has them
+        self._totals = {}
 
     # ---- what a program overrides
 
@@ -124,8 +129,15 @@ class TorchJob(Run):
         return losses
 
     def share_of_a_part(self):
-        """A step's gradient is the mean over its micro-batches, of which each is a part."""
+        """A step's gradient is the mean over its micro-batches, of which each is a part; with row weights a part counts by its weight
+        in that of the rows of all data ranks, over whom gradients are averaged."""
+        if self.has_row_weights:
+            return self.part_weights.sum() * self.share_of_a_weight()
         return 1 / self.parts_of_a_step
+
+    def share_of_a_weight(self):
+        """What a row of weight 1 counts for in the gradient of a data rank."""
+        return self.sizes["data"] / self.weight_of_step(self.current)
 
     def accumulation(self):
         """In which a micro-batch is computed: gradients are reduced with the last one of a step."""
@@ -182,8 +194,24 @@ class TorchJob(Run):
             yield torch.from_numpy(x).to(self.device), torch.from_numpy(y).to(self.device)
 
     def micro_batches(self, step):
+        weights = iter(self.weights_of_micro_batches(step)) if self.has_row_weights else None
         for x, y in super().micro_batches(step):
+            if weights is not None:
+                self.part_weights = torch.from_numpy(next(weights)).to(self.device)
             yield torch.from_numpy(x).to(self.device), torch.from_numpy(y).to(self.device)
+
+    def weighted_loss_of(self, out, y, weights=None):
+        """The weighted mean loss of a micro-batch, 0 where it is all padding; by default with its own weights."""
+        weights = self.part_weights if weights is None else weights
+        return (LOSSES_OF_ROWS[self.spec["loss"]["type"]](out, y) * weights).sum() / (weights.sum() + (weights.sum() == 0))
+
+    def weight_of_step(self, step):
+        """The sum of the weights of the step's rows on all data ranks, which all ranks ask for in the same order."""
+        if step not in self._totals:
+            total = torch.tensor(float(sum(weights.sum() for weights in self.weights_of_batches(step))), dtype=torch.float64, device=self.device)
+            torch.distributed.all_reduce(total, group=self.group("data"))
+            self._totals[step] = total.item()
+        return self._totals[step]
 
     def group(self, axis):
         """The process group along an axis: ranks whose other coordinates are this rank's. All ranks call it in the same order."""
@@ -353,7 +381,7 @@ class TorchJob(Run):
             self.reduce()
         self._finish_step(step, computing, masters)
         if self.has_last_stage:
-            self.record(step, "loss", sum(losses) / len(losses))
+            self.record(step, "loss", self.mean_loss(step, losses))
 
     def _finish_step(self, step, computing, masters):
         if self.injections(step, "reduced"):
