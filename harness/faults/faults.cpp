@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -243,6 +244,28 @@ void add_checks_of_the_machine(Suite& suite) {
   add_one("eats_address_space", eats_address_space, true);
 }
 
+// Of what each run leaves a little, in a process that lives on.
+void add_checks_that_leak(Suite& suite) {
+  const auto add_one = [&](const std::string& name, std::function<void()> leak) {
+    suite.add({.id = "faults.leaks_" + name,
+               .verifies = {suite.requirements.find("HARNESS-901")->citation()},
+               .axes = {plumbline::suite::worlds({2})},
+               .limit = kLimit,
+               .body = [leak = std::move(leak)](Context& context) {
+                 if (context.rank() == 1) leak();
+                 std::this_thread::sleep_for(5ms);
+               }});
+  };
+  add_one("nothing", [] {});
+  add_one("memory", [] {
+    constexpr std::size_t kBytes = 128 << 10;
+    static std::vector<void*> kept;
+    kept.push_back(std::memset(std::malloc(kBytes), 1, kBytes));
+  });
+  add_one("descriptors", [] { static_cast<void>(::dup(STDIN_FILENO)); });
+  add_one("threads", [] { std::thread(sleep_forever).detach(); });
+}
+
 // Of worlds that the run of everything at once leaves out.
 void add_checks_of_two(Suite& suite) {
   const auto add_one = [&](const std::string& name, const std::string& requirement, std::vector<Axis> axes,
@@ -396,6 +419,7 @@ Suite make_suite() {
   add_checks_with_state(suite);
   add_checks_of_two(suite);
   add_checks_of_the_machine(suite);
+  add_checks_that_leak(suite);
   suite.add(std::vector{claims_bf16()});
   return suite;
 }

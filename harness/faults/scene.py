@@ -34,17 +34,22 @@ def module_at(path):
     return module
 
 
-def enter_namespaces():
-    """Starts this program again where mounts, network, shared memory and processes are its own; returns where that cannot be done."""
-    if has_namespaces():
-        return
+def namespaces_command():
+    """What a command is put after to run where mounts, network, shared memory and processes are its own; nothing where that cannot be done."""
     unshare = ["unshare", "--mount", "--net", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if os.geteuid() != 0 or not shutil.which("unshare") or subprocess.run([*unshare, "sh", "-c", MOUNTS], stderr=subprocess.DEVNULL).returncode != 0:
+        return None
+    return [*unshare, "sh", "-c", f'{MOUNTS} || exit 3; ip link set lo up; "$@"; exit $?', "sh"]
+
+
+def enter_namespaces():
+    """Starts this program again in namespaces of its own; returns where that cannot be done."""
+    command = None if has_namespaces() else namespaces_command()
+    if not command:
         return
-    prepare = f'{MOUNTS} || exit 3; ip link set lo up; "$@"; exit $?'
     os.environ[NAMESPACES] = "1"
     sys.stdout.flush()
-    os.execvp(unshare[0], [*unshare, "sh", "-c", prepare, "sh", sys.executable, "-B", *sys.argv])
+    os.execvp(command[0], [*command, sys.executable, "-B", *sys.argv])
 
 
 def has_namespaces():
