@@ -107,6 +107,14 @@ class Made(InFolder):
         self.assertEqual(status, 0)
         self.assertIn("TORCH_FR_BUFFER_SIZE", out)
 
+    def test_completed_before_the_watchdog_saw_it(self):
+        calls = [call("all_reduce", 1, 0, retired=False)]
+        self.leave(dump(calls), dump(calls))
+        self.assertEqual(self.findings(), [])
+        calls = [call("all_reduce", 1, 0, done=False)]
+        self.leave(dump(calls), dump(calls))
+        self.only("stuck", [0, 1])
+
     def test_shapes_of_one_count_are_the_same(self):
         self.leave(dump([call("all_reduce", 1, 0, input_sizes=[[2, 4]])]), dump([call("all_reduce", 1, 0)]))
         self.assertEqual(self.findings(), [])
@@ -360,7 +368,7 @@ class MadeProfiles(InFolder):
     def test_times(self):
         """Communication 0 to 10 and 20 to 50, computation 5 to 25 and 40 to 45: 5 + 5 + 5 overlap."""
         kernels = [event("ncclDevKernel_AllReduce", 0, 10, "kernel", 2), event("ncclDevKernel_AllReduce", 20, 30, "kernel", 2),
-                   event("gemm", 5, 20, "kernel", 3), event("gemm", 40, 5, "kernel", 3), event("aten::mm", 0, 1000)]
+                   event("gemm", 5, 20, "kernel", 3), event("gemm", 6, 2, "kernel", 4), event("gemm", 40, 5, "kernel", 3), event("aten::mm", 0, 1000)]
         others = [event("ncclDevKernel_AllReduce", 0, 4, "kernel", 2), event("ncclDevKernel_AllReduce", 20, 31, "kernel", 2)]
         self.leave(kernels + [nccl_call("allreduce", n, n) for n in (1, 2)], others + [nccl_call("allreduce", n, n) for n in (1, 2)])
         status, out, err = self.run_check("--format", "json")
