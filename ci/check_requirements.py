@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fails when a requirement's sentence is not written as conformance/README.md says: without its level in capitals, in a sentence of
-more than 30 words, or in words that only we understand.
+"""Fails when a requirement's text is not written as conformance/README.md says: without its level in capitals, in a sentence of
+more than 30 words, or in words that only we understand. A rationale is held to the same, except that it has no level.
 
 usage: check_requirements.py [ROOT | FILE…]
 """
@@ -38,9 +38,9 @@ BANNED = {
 }
 
 
-def problems_of(text, level):
-    """What is wrong with a sentence."""
-    if not re.search(rf"\b({'|'.join(LEVELS[level])})\b", text):
+def problems_of(text, level=None):
+    """What is wrong with a requirement's text; without a level, with its rationale."""
+    if level and not re.search(rf"\b({'|'.join(LEVELS[level])})\b", text):
         yield f"has no {LEVELS[level][0]}, and its level is {level}"
     for sentence in re.split(r"[.;:](?=\s|$)", text):
         if (words := len(sentence.split())) > MOST_WORDS:
@@ -56,8 +56,9 @@ def main(files):
     for file in files:
         for row in tomllib.loads(file.read_text(encoding="utf-8"))["requirement"]:
             rows += 1
-            for problem in problems_of(row["text"], row["level"]):
-                wrong += 1
+            found = [*problems_of(row["text"], row["level"]), *(f"rationale {problem}" for problem in problems_of(row.get("rationale", "")))]
+            wrong += len(found)
+            for problem in found:
                 print(f"{file}: {row['id']} {problem}")
     print(f"{rows} requirements, {wrong} problems")
     return 1 if wrong or rows == 0 else 0

@@ -34,6 +34,17 @@ class Sentences(unittest.TestCase):
             self.assertTrue(problem.startswith(f"says '{word}'; write: "), problem)
         self.assertEqual(self.problems("`arm` MUST name the execution mode."), [], "a name in backticks is nobody's idiom")
 
+    def test_a_rationale_is_held_to_the_same_words_without_a_level(self):
+        self.assertEqual(list(problems_of("Replicas that get different bits drift apart.")), [])
+        self.assertEqual(len(list(problems_of("A rank waits, refused" + 40 * " very" + " long."))), 2)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "requirements.toml")
+            row = '[[requirement]]\nid = "TOY-001"\nlevel = "must"\ntext = "A toy MUST hold."\n'
+            file.write_text(row + 'rationale = "A toy that breaks is refused."\n')
+            done = subprocess.run([sys.executable, "-B", CHECK, file], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout),
+                             (1, f"{file}: TOY-001 rationale says 'refused'; write: rejects, rejected with the error\n1 requirements, 1 problems\n"))
+
     def test_files_are_counted_and_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "requirements.toml")
