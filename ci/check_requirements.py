@@ -13,6 +13,8 @@ except ModuleNotFoundError:  # Python 3.9 and 3.10
     import tomli as tomllib
 
 MOST_WORDS = 30
+# A text with more words than these has a list, whose items are lines that begin with "- "; the second is for what is rejected.
+MOST_UNLISTED = 60, 45
 LEVELS = {"must": ("MUST",), "should": ("SHOULD",), "may": ("MAY", "MUST", "SHOULD")}  # of what is claimed, a MUST
 # What a reader has to guess at, and what is meant.
 BANNED = {
@@ -42,6 +44,9 @@ def problems_of(text, level=None):
     """What is wrong with a requirement's text; without a level, with its rationale."""
     if level and not re.search(rf"\b({'|'.join(LEVELS[level])})\b", text):
         yield f"has no {LEVELS[level][0]}, and its level is {level}"
+    if level and (words := len(text.split())) > MOST_UNLISTED["reject" in text] and "\n- " not in text:
+        yield f"has {words} words and no list; write a main sentence, and lines that begin with '- '"
+    text = re.sub(r"(?m)^- ", "", text)
     for sentence in re.split(r"[.;:](?=\s|$)", text):
         if (words := len(sentence.split())) > MOST_WORDS:
             yield f"has a sentence of {words} words; at most {MOST_WORDS}: '{' '.join(sentence.split()[:6])} …'"

@@ -723,6 +723,17 @@ class Commands(unittest.TestCase):
             self.assertEqual(self.run_plumbline("explain", id), 0, self.done.stderr)
             self.assertRegex(self.done.stdout, rf"run it     plumbline check {subject}--profile \w+ --filter {id}\n")
 
+    def test_a_list_of_a_requirement_is_printed_as_one(self):
+        self.assertEqual(self.run_plumbline("explain", "SCHED-116"), 0, self.done.stderr)
+        self.assertIn(" if:\n    - a computation is missing, unknown, on a wrong rank or before its inputs;\n    - ", self.done.stdout)
+        self.assertEqual(self.run_plumbline("requirements"), 0, self.done.stderr)
+        self.assertIn(f" if:\n{'':19}- a computation is missing, ", self.done.stdout)
+        self.assertEqual(self.run_plumbline("requirements", "--format", "markdown"), 0, self.done.stderr)
+        self.assertIn(" if:<br>- a computation is missing, ", self.done.stdout)
+        self.assertEqual(self.run_plumbline("requirements", "--format", "json"), 0, self.done.stderr)
+        texts = {row["id"]: row["text"] for row in json.loads(self.done.stdout)}
+        self.assertIn(" if:\n- a computation is missing, ", texts["SCHED-116"])
+
     def test_integers_of_an_adapter_are_integers(self):
         helper = Path(__file__).resolve().parents[1] / "subject/adapter/python"
         adapter = self.folder / "adapter.py"

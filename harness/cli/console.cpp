@@ -146,7 +146,8 @@ void Console::failure(const record::Result& result) {
   else
     for (const std::string& id : requirements)
       if (const suite::Requirement* requirement = suite_.requirements.find(id))
-        text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level), requirement->text);
+        text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level),
+                            suite::with_items_after("\n        ", requirement->text));
   text += fmt::format("      repeat: {}", printable(result.repeat));
   line(text);
   if (failures_ == kMostFailuresShown)

@@ -158,7 +158,8 @@ std::string subject_for(const suite::Suite& suite, const suite::Requirement& row
 
 // With its mutants; only that one where `id` names one.
 void print_requirement(const suite::Suite& suite, const suite::Requirement& row, const std::string& id) {
-  fmt::print("{} ({}, since {}): {}\n", row.id, suite::name_of(row.level), row.since, row.text);
+  fmt::print("{} ({}, since {}): {}\n", row.id, suite::name_of(row.level), row.since,
+             suite::with_items_after("\n    ", row.text));
   if (!row.rationale.empty()) fmt::print("  because    {}\n", row.rationale);
   fmt::print("  cited as   {}\n", row.citation());
   for (const std::string& source : row.sources) print_source(suite, source);

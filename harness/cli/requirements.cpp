@@ -29,7 +29,8 @@ std::vector<const suite::Requirement*> selected(const suite::Suite& suite, const
 
 void print_table(const std::vector<const suite::Requirement*>& rows) {
   for (const suite::Requirement* row : rows)
-    fmt::print("{:<11} {:<6} {}\n", row->citation(), suite::name_of(row->level), row->text);
+    fmt::print("{:<11} {:<6} {}\n", row->citation(), suite::name_of(row->level),
+               suite::with_items_after(fmt::format("\n{:19}", ""), row->text));
   fmt::print("{} requirements\n", rows.size());
 }
 
@@ -54,7 +55,8 @@ void print_json(const suite::Suite& suite, const std::vector<const suite::Requir
 void print_markdown(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
   fmt::print("| id | level | requirement | checks | mutants | source |\n| --- | --- | --- | --- | --- | --- |\n");
   for (const suite::Requirement* row : rows)
-    fmt::print("| {} | {} | {}{} | {} | {} | {} |\n", row->id, suite::name_of(row->level), row->text,
+    fmt::print("| {} | {} | {}{} | {} | {} | {} |\n", row->id, suite::name_of(row->level),
+               suite::with_items_after("<br>", row->text),
                row->rationale.empty() ? "" : fmt::format("<br>*{}*", row->rationale),
                fmt::join(mutants::checks_of(suite, *row), ", "), fmt::join(mutants::mutants_of(suite, *row), ", "),
                fmt::join(row->sources, ", "));

@@ -54,6 +54,31 @@ std::string in_html(const std::string& text) {
   return replaced(text, {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}});
 }
 
+// A cell's text: what stands before a list, and the items, which are lines that begin with "- ".
+std::vector<std::string> listed(std::string_view cell) {
+  constexpr std::string_view begin = "\n- ";
+  std::vector<std::string> parts;
+  for (std::size_t end = 0; end != std::string_view::npos;) {
+    end = cell.find(begin);
+    parts.emplace_back(cell.substr(0, end));
+    if (end != std::string_view::npos) cell.remove_prefix(end + begin.size());
+  }
+  return parts;
+}
+std::string cell_in_markdown(const std::string& cell) {
+  std::string out;
+  for (const std::string& part : listed(cell)) out += (out.empty() ? "" : "<br>- ") + in_markdown(part);
+  return out;
+}
+std::string cell_in_html(const std::string& cell) {
+  const std::vector<std::string> parts = listed(cell);
+  std::string out = in_html(parts.front());
+  if (parts.size() == 1) return out;
+  out += "<ul>";
+  for (std::size_t i = 1; i < parts.size(); ++i) out += "<li>" + in_html(parts[i]) + "</li>";
+  return out + "</ul>";
+}
+
 // ---- the page ----
 
 std::vector<Row> figures(const Statement& statement) {
@@ -203,7 +228,8 @@ constexpr const char* kStyle =
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1b1b1b}"
     "table{border-collapse:collapse;margin:1rem 0;width:100%}"
     "th,td{border-bottom:1px solid #ccc;padding:.3rem .8rem .3rem 0;text-align:left;vertical-align:top;"
-    "overflow-wrap:break-word}td:nth-child(2):last-child{overflow-wrap:anywhere}"
+    "overflow-wrap:break-word}td ul{margin:.2rem "
+    "0;padding-left:1.2rem}td:nth-child(2):last-child{overflow-wrap:anywhere}"
     "th{border-bottom-color:#666}td:first-child{white-space:nowrap}pre{background:#f3f3f3;padding:1rem;overflow:auto}"
     "p:first-of-type{font-size:1.3rem}@media print{body{margin:0;max-width:none}}";
 
@@ -249,7 +275,7 @@ std::string markdown_of(const Statement& statement) {
         break;
       case Block::Kind::table:
         for (std::size_t i = 0; i < block.rows.size(); ++i) {
-          for (const std::string& cell : block.rows[i]) out += fmt::format("| {} ", in_markdown(cell));
+          for (const std::string& cell : block.rows[i]) out += fmt::format("| {} ", cell_in_markdown(cell));
           out += "|\n";
           if (i == 0) {
             for (std::size_t j = 0; j < block.rows[i].size(); ++j) out += "| --- ";
@@ -287,7 +313,7 @@ std::string html_of(const Statement& statement) {
           if (std::ranges::all_of(row, &std::string::empty)) continue;
           const char* const mark = i == 0 ? "th" : "td";
           out += "<tr>";
-          for (const std::string& cell : row) out += fmt::format("<{0}>{1}</{0}>", mark, in_html(cell));
+          for (const std::string& cell : row) out += fmt::format("<{0}>{1}</{0}>", mark, cell_in_html(cell));
           out += "</tr>\n";
         }
         out += "</table>\n";

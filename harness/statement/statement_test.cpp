@@ -47,7 +47,11 @@ source = ["a catalogue"]
 id = "TOY-002"
 level = "should"
 since = "0.1"
-text = "A toy SHOULD be red."
+text = """
+A toy SHOULD be red:
+- if it is <big>;
+- if it is loud.
+"""
 source = ["a paper"]
 [[requirement]]
 id = "TOY-003"
@@ -331,6 +335,10 @@ TEST(Statement, EndsWithItsFirstWaiver) {
   EXPECT_EQ(statement.valid_until, std::chrono::sys_days(2027y / 2 / 28));
   EXPECT_THAT(markdown_of(statement), HasSubstr("brittle &lt;b>wheels&lt;/b> \\| of old"));
   EXPECT_THAT(html_of(statement), HasSubstr("brittle &lt;b&gt;wheels&lt;/b&gt; | of old"));
+  EXPECT_THAT(markdown_of(statement),
+              HasSubstr("| A toy SHOULD be red:<br>- if it is &lt;big>;<br>- if it is loud. |"));
+  EXPECT_THAT(html_of(statement),
+              HasSubstr("<td>A toy SHOULD be red:<ul><li>if it is &lt;big&gt;;</li><li>if it is loud.</li></ul></td>"));
 }
 
 TEST(SubjectFile, HasTheTypeOfItsRun) {

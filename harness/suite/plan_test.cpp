@@ -238,6 +238,28 @@ TEST(Requirements, RefuseWhatIsWrongAndSayWhere) {
   EXPECT_THAT(words(std::string(kRows) + std::string(kRows).substr(19)), HasSubstr("TOY-001"));
 }
 
+TEST(Requirements, KeepTheLinesOfAListAlone) {
+  RequirementTable table;
+  table.add_toml(R"(component = "toys"
+since = "0.1"
+[[requirement]]
+id = "TOY-001"
+level = "must"
+text = """
+A toy MUST NOT break if it is
+dropped:
+- by
+  a child;
+  - by a dog.
+"""
+)",
+                 "toys.toml");
+  const std::string& text = table.find("TOY-001")->text;
+  EXPECT_EQ(text, "A toy MUST NOT break if it is dropped:\n- by a child;\n- by a dog.");
+  EXPECT_EQ(with_items_after("<br>", text), "A toy MUST NOT break if it is dropped:<br>- by a child;<br>- by a dog.");
+  EXPECT_EQ(with_items_after("<br>", "A toy MUST NOT break."), "A toy MUST NOT break.");
+}
+
 TEST(Requirements, HashTheWordsAndNotTheWhiteSpace) {
   EXPECT_EQ(sentence_hash("a  toy\n is red"), sentence_hash("a toy is red"));
   EXPECT_NE(sentence_hash("a toy is red"), sentence_hash("a toy is rod"));

@@ -1,5 +1,6 @@
 #include "harness/suite/requirement.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 
@@ -15,6 +16,22 @@ constexpr std::array<std::string_view, 3> kLevels{"must", "should", "may"};
 
 std::vector<std::string> list_if_any(const TomlRow& row, std::string_view field) {
   return row.has(field) ? row.list(field) : std::vector<std::string>();
+}
+
+// A text of several lines, of which only those that begin an item of a list stay lines.
+std::string in_items(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+    line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
+    if (line.empty()) continue;
+    if (!out.empty()) out += line.starts_with("- ") ? '\n' : ' ';
+    out += line;
+  }
+  return out;
 }
 
 bool is_id(std::string_view id) {
@@ -39,7 +56,7 @@ Requirement requirement_of(const TomlRow& row, const TomlRow& file) {
                           .component = file.text("component"),
                           .level = level_of(row),
                           .since = row.has("since") ? row.text("since") : file.text("since"),
-                          .text = row.text("text"),
+                          .text = in_items(row.text("text")),
                           .rationale = row.has("rationale") ? row.text("rationale") : "",
                           .sources = list_if_any(row, "source"),
                           .checks = list_if_any(row, "checks"),
@@ -74,6 +91,17 @@ std::string sentence_hash(std::string_view text) {
   }
   const std::uint64_t hash = mixed.value(), folded = hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48;
   return fmt::format("{:04x}", folded & 0xffffu);
+}
+
+std::string with_items_after(std::string_view separator, std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n')
+      out += separator;
+    else
+      out += c;
+  }
+  return out;
 }
 
 std::string_view id_of_citation(std::string_view citation) { return citation.substr(0, citation.find('@')); }

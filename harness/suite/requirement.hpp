@@ -20,7 +20,7 @@ struct Requirement {
   std::string component;  // "collectives"
   Level level = Level::must;
   std::string since;                 // suite version
-  std::string text;                  // one sentence
+  std::string text;                  // a sentence, or one and a list, whose items are lines that begin with "- "
   std::string rationale;             // why it is required, where that is not obvious; else empty
   std::vector<std::string> sources;  // catalogue rows, papers, sections
   std::vector<std::string> checks;   // ids of the checks that verify it
@@ -34,6 +34,9 @@ struct Requirement {
 
 /// Four hexadecimal digits of the sentence (FNV-1a, folded to 16 bits); white space counts as one blank.
 [[nodiscard]] std::string sentence_hash(std::string_view text);
+
+/// A requirement's text with `separator` in place of the line break before each item of its list.
+[[nodiscard]] std::string with_items_after(std::string_view separator, std::string_view text);
 
 /// The requirements of a suite, by id.
 class RequirementTable {

@@ -266,6 +266,17 @@ class PageTest(ReportTest):
         self.assertLess(page.text.index("rank 1"), page.text.index("rank 0"))
         self.assertLess(page.text.index("Failures"), page.text.index("Environment"))
 
+    def test_a_list_of_a_requirement_is_one_on_every_page(self):
+        lines = made.failing_run()
+        words = "`sum` MUST hold:\n- on `A`;\n- on <b>."
+        lines[0]["requirements"] = made.REQUIREMENTS | {"COLL-001": made.REQUIREMENTS["COLL-001"] | {"text": words}}
+        run = self.write("run", lines)
+        page = self.page(run)
+        self.assertEqual(Page(page).unbalanced + Page(page).open, [])
+        self.assertIn("<code>sum</code> MUST hold:<ul><li>on <code>A</code>;</li><li>on &lt;b&gt;.</li></ul>", page)
+        self.assertIn("<code>sum</code> MUST hold:<br>– on <code>A</code>;<br>– on &lt;b&gt;.</span></summary>", page)
+        self.assertIn("MUST hold:<br>- on \\`A\\`;<br>- on &lt;b&gt;. |", self.page(run, "--format", "md"))
+
     def test_it_needs_nothing_from_anywhere(self):
         page = Page(self.page(self.write("run", made.failing_run()), self.write("bench", made.measured_run())))
         for tag, attributes in page.tags:

@@ -25,6 +25,16 @@ def plain(value, most=300):
     return value.replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
 
 
+def listed(value):
+    """A requirement's main sentence, then the items of its list, which are lines that begin with `- `."""
+    return [" ".join(part.split()) for part in value.split("\n- ")]
+
+
+def sentence(value, most=MOST_TEXT):
+    """A requirement's text in a cell of a table, with each item of its list on a line."""
+    return "<br>- ".join(plain(part, most) for part in listed(cut(value, most)))
+
+
 def raw(value, most=300):
     """Within tags, where Markdown may or may not have a meaning: signs that have one as entities."""
     value = re.sub(r"\s+", " ", cut(value, most)).strip().replace("&", "&amp;")

@@ -2,7 +2,7 @@
 
 Every value is escaped: no HTML, no link, no mention of anyone, no other table than ours."""
 
-from .escaping import code, cut, plain, raw
+from .escaping import code, cut, plain, raw, sentence
 from .figures import figures_of
 from .page import MOST_FAILURES, kills_of, profiles_of
 from .verdicts import causes_first, failing, outcome_of, subject_shown, tone
@@ -163,7 +163,7 @@ def whole(records, comparison, scores=()):
             [
                 code(row.id, 60),
                 plain(row.level, 20),
-                plain(row.text, 1500),
+                sentence(row.text),
                 plain("; ".join(row.sources), 300),
                 *(
                     (

@@ -12,7 +12,7 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from . import svg
-from .escaping import anchor, cut
+from .escaping import anchor, cut, listed
 from .figures import figures_of
 from .records import table, text, texts
 from .verdicts import (
@@ -59,6 +59,18 @@ def with_code(value):
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in enumerate(parts)
     )
+
+
+def with_items(value):
+    """A requirement's text, with its list as one."""
+    first, *items = listed(cut(value))
+    entries = Markup("").join(Markup("<li>{}</li>").format(with_code(item)) for item in items)
+    return with_code(first) + (Markup("<ul>{}</ul>").format(entries) if items else "")
+
+
+def with_breaks(value):
+    """The same where no list may stand: each item on a line."""
+    return Markup("<br>– ").join(with_code(part) for part in listed(cut(value)))
 
 
 def link_or_text(value):
@@ -328,6 +340,8 @@ def _template():
     environment.filters.update(
         cut=cut,
         with_code=with_code,
+        with_items=with_items,
+        with_breaks=with_breaks,
         link=link_or_text,
         seconds=seconds_text,
         percent=percent_text,
