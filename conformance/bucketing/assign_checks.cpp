@@ -468,7 +468,7 @@ void add_assign_checks(suite::Suite& suite) {
   add("buckets_in_order", "BUCKET-007@41f3", {kAssign}, drawn, judge<buckets_in_order>, of_drawn);
   add("launches_follow_the_limit", "BUCKET-008@7312", {kAssign}, {"dtype", {"f16", "f32", "f64", "c64"}},
       launches_follow_the_limit, {{kAssign, "dtype", {}, "dtype"}, {kAssign, "device", here}});
-  add("bad_arguments", "BUCKET-009@6f00", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments,
+  add("bad_arguments", "BUCKET-009@e43d", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments,
       {{kAssign, "dtype", {}, "fault", of_each(faults_of(bad_assignments(), {kAssign}), one_type, {})},
        {kAssign, "device", here}});
   add("torch_recorded", "BUCKET-010@aee5", {kAssign},
@@ -511,7 +511,7 @@ void add_assign_checks(suite::Suite& suite) {
       default_capacity, {});
   add("default_runs", "BUCKET-041@84e5", {"bucketing.ddp_runs"},
       {"options", {"neither", "find_unused", "static_graph"}}, default_runs, of_runs);
-  add("bad_caps", "BUCKET-014@0a1a", {"bucketing.capacity_config", "bucketing.ddp_runs"},
+  add("bad_caps", "BUCKET-014@b9f4", {"bucketing.capacity_config", "bucketing.ddp_runs"},
       faults_of(bad_assignments(), {"bucketing.capacity_config", "bucketing.ddp_runs"}), refuses_bad_assignments,
       {{runs, "dtype", {}, "fault", of_each(faults_of(bad_assignments(), {runs}), one_type, {})},
        {runs, "device", {}, "fault", of_each(faults_of(bad_assignments(), {runs}), here, {})}},

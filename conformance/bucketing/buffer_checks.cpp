@@ -510,7 +510,7 @@ void add_bucket_buffer_checks(suite::Suite& suite) {
   add("layout.disjoint_views", "BUCKET-015@b8c4", kLayout, buffers, judge_layout<>);
   add("layout.last_parameter_first", "BUCKET-016@7875", kLayout, buffers, judge_layout<last_parameter_first>);
   add("layout.aligned_starts", "BUCKET-017@d08d", kLayout, buffers, judge_layout<aligned_starts>);
-  add("layout.padded_ends", "BUCKET-018@e0e2", kLayout, buffers, judge_layout<padded_ends>);
+  add("layout.padded_ends", "BUCKET-018@ed67", kLayout, buffers, judge_layout<padded_ends>);
   add("layout.closes_on_reaching", "BUCKET-019@58f3", kLayout, buffers, judge_layout<buckets_close_on_reaching>);
   add("layout.embedding_alone", "BUCKET-020@4ceb", kLayout, {"buffer", {"padded", "embedding"}},
       judge_layout<embedding_alone>);
@@ -518,7 +518,7 @@ void add_bucket_buffer_checks(suite::Suite& suite) {
   add("layout.largest", "BUCKET-015@b8c4", kLayout, {"large", {"first", "last"}}, largest_buffers);
   add("layout.megatron_recorded", "BUCKET-021@08b7", kLayout, {"kind", {"ddp_layout", "distributed_optimizer_layout"}},
       megatron_recorded, "megatron");
-  add("layout.bad_arguments", "BUCKET-022@4577", kLayout, faults_of(bad_buffers(), {kLayout}), refuses_bad_buffers);
+  add("layout.bad_arguments", "BUCKET-022@47af", kLayout, faults_of(bad_buffers(), {kLayout}), refuses_bad_buffers);
   add("flat.one_buffer_a_kind", "BUCKET-023@0818", kFlatten, gradients, judge_flat<one_buffer_a_kind>, "plumbline",
       of_drawn);
   add("flat.as_completed", "BUCKET-024@2a72", kFlatten, gradients, judge_flat<as_completed>, "plumbline", of_drawn);

@@ -171,7 +171,7 @@ suite::Axis memory(std::vector<std::string> values = {"views", "handed_in", "own
 
 void add_reducer_training_checks(suite::Suite& suite) {
   suite.add({.id = "bucketing.reducer.single_device",
-             .verifies = {"BUCKET-050@5307"},
+             .verifies = {"BUCKET-050@e3c3"},
              .axes = {{"model", {"mlp", "equal", "one", "aligned", "resnet50"}}, memory(), suite::worlds({1, 2, 3, 4})},
              .applies =
                  [](const suite::Parameters& parameters) {

@@ -282,12 +282,12 @@ void add_sparse_checks(suite::Suite& suite) {
   add("is_the_dense_sum", "BUCKET-210@4f2b", {entries, {"result", {"average", "sum"}}}, is_the_dense_sum, {1, 2, 3, 4});
   add("of_doubles", "BUCKET-210@4f2b", {{"division", {"collective", "before", "after", "sum"}}}, of_doubles, {1, 2, 3});
   add("travels", "BUCKET-211@132d", {entries}, travels, {1, 2, 3});
-  add("refuses_rows", "BUCKET-212@87f7",
+  add("refuses_rows", "BUCKET-212@8e55",
       {{"what",
         {"nothing", "beyond", "below", "uneven", "width", "type", "dense", "of_dense", "no_rows", "no_numbers",
          "device", "empty"}}},
       refuses_rows, {1, 3});
-  add("other_widths", "BUCKET-212@87f7", {{"widths", {"alike", "differ"}}}, other_widths, {2, 3}, true);
+  add("other_widths", "BUCKET-212@8e55", {{"widths", {"alike", "differ"}}}, other_widths, {2, 3}, true);
 }
 
 }  // namespace plumbline::conformance
