@@ -439,7 +439,7 @@ void add_device_checks(suite::Suite& suite) {
              .on_device = true,
              .body = half_accumulation});
   suite.add({.id = "collectives.device.refuses_misplaced",
-             .verifies = {"DEVICE-007@7f45"},
+             .verifies = {"DEVICE-007@6749"},
              .axes = {suite::worlds({1, 2, 3})},
              .on_device = true,
              .body = refuses_misplaced});

@@ -264,7 +264,7 @@ void add_reduction_checks(suite::Suite& suite) {
              .axes = {suite::dtypes(), suite::worlds()},
              .body = reduce_scatter_exact});
   suite.add({.id = "collectives.reductions.rounding_bound",
-             .verifies = {"COLL-004@52d0"},
+             .verifies = {"COLL-004@f2ba"},
              .axes = {suite::floating_dtypes(), suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = rounding_bound});
   suite.add({.id = "collectives.reductions.integers_wrap",
