@@ -211,7 +211,7 @@ void add_gossip_device_checks(suite::Suite& suite) {
   add("host_goes_on", {"GOSSIP-181@7474"}, {{"how", {"mix", "thread"}}}, host_goes_on, {2, 3}, 90s);
   add("beside", {"GOSSIP-182@29dd"},
       {{"graph", {"ring", "hub"}}, {"streams", {"own", "callers"}}, {"types", {"f32", "several"}}}, beside, {1, 2, 3});
-  add("refuses", {"GOSSIP-183@e1fa"}, {}, refuses, {1, 2, 3});
+  add("refuses", {"GOSSIP-183@e875"}, {}, refuses, {1, 2, 3});
 }
 
 }  // namespace plumbline::conformance

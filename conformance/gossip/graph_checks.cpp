@@ -539,7 +539,7 @@ void add_gossip_graph_checks(suite::Suite& suite) {
       {{kGraph, "graph", {"random-matching"}},
        {"gossip.topology", "topology", {"random-matching"}},
        {"gossip.topology", "args.mixing", {"uniform"}}});
-  add("refusals", "GOSSIP-020@d0bd",
+  add("refusals", "GOSSIP-020@c728",
       {{"what", {"unknown_graph", "too_many_peers", "no_peers", "no_nodes", "no_ranks", "odd_sides", "no_mesh"}}},
       refusals, {kGraph},
       {{kGraph,
@@ -554,7 +554,7 @@ void add_gossip_graph_checks(suite::Suite& suite) {
          {"odd_sides", {"bipartite-exponential", "bipartite-linear"}},
          {"no_mesh", {"mesh", "star"}}}}});
   suite.add({.id = "gossip.graph.refuses_options",
-             .verifies = {"GOSSIP-020@d0bd"},
+             .verifies = {"GOSSIP-020@c728"},
              .axes = {suite::worlds({1})},
              .body = refuses_options});
 }

@@ -861,9 +861,9 @@ void add_gossip_rate_checks(suite::Suite& suite) {
        mixed(kSimulate, "mixing", "uniform"),
        {kSpectrum, "graph", {"directed-linear", "mesh", "ring"}},
        {kSpectrum, "mixing", {"skewed", "uniform"}}});
-  add("simulate.bad_lists", "GOSSIP-113@7ab4", {{"lists", {"values"}}}, {kSimulate}, bad_lists,
+  add("simulate.bad_lists", "GOSSIP-113@de5f", {{"lists", {"values"}}}, {kSimulate}, bad_lists,
       {mixed(kSimulate, "graph", "ring"), mixed(kSimulate, "mixing", "uniform")});
-  add("trace.bad_lists", "GOSSIP-113@7ab4", {{"lists", {"starts", "books", "weights"}}}, {kTrace}, bad_lists,
+  add("trace.bad_lists", "GOSSIP-113@de5f", {{"lists", {"starts", "books", "weights"}}}, {kTrace}, bad_lists,
       {{kTrace, "graph", {}, "lists", {{"starts", {"ring"}}}},
        mixed(kTrace, "algorithm", "PushSum"),
        mixed(kTrace, "mixing", "uniform"),
