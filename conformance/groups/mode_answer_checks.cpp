@@ -532,11 +532,11 @@ void add_mode_answer_checks(suite::Suite& suite) {
   add_property(suite, "neighbours", "GROUP-024@07ca", neighbours_told);
   for (const auto& [part, convention] : kConventions)
     suite.add(answer_check(
-        part + "layouts", "GROUP-037@5449", {layouts_axis()},
+        part + "layouts", "GROUP-037@06bd", {layouts_axis()},
         [convention](Context& context) { layouts(context, convention); }, kParallelGroups, convention));
-  suite.add(answer_check("groups.answers.refusals", "GROUP-025@872c", {faults_axis()}, refusals, kParallelGroups,
+  suite.add(answer_check("groups.answers.refusals", "GROUP-025@f5bb", {faults_axis()}, refusals, kParallelGroups,
                          "plumbline"));
-  suite.add(answer_check("groups.conventions.refusals", "GROUP-025@872c",
+  suite.add(answer_check("groups.conventions.refusals", "GROUP-025@f5bb",
                          {{"fault",
                            {"another_world", "one_rank_less", "no_stage", "two_sizes_below_one", "unknown_convention",
                             "unknown_before_all", "unknown_after_all"}}},

@@ -192,7 +192,7 @@ std::string accepts_logs(Adapter& adapter, int ranks) {
 
 void add_group_size_checks(suite::Suite& suite) {
   const std::vector<int> told_all{12, 60, 1001, 2744}, logged{12, 60, 1001, 4096};
-  for (const auto& [convention, groups, shared] : {std::tuple("plumbline", "GROUP-024@07ca", "GROUP-029@71c1"),
+  for (const auto& [convention, groups, shared] : {std::tuple("plumbline", "GROUP-024@07ca", "GROUP-029@4716"),
                                                    std::tuple("colossalai", "GROUP-024@07ca", "GROUP-028@5dec")}) {
     add_sized_check(suite, "groups", {"groups.parallel_groups", groups, told_all, all_modes(convention), convention});
     add_sized_check(suite, "groups", {"groups.shared_module", shared, told_all, shared_ends(convention), convention});
