@@ -573,8 +573,8 @@ void add_pass_recorded_checks(suite::Suite& suite) {
          "c_allreduce_sum", "c_reduce_sum", "reduce", "reduce_scatter", "z"}}},
       recognised);
   add("placement.union", "PASS-044@690f", {{"mapped", {"yes", "no"}}}, placed_on_all_meshes);
-  add("refusals", "PASS-005@8d9b", {{"fault", recorded_names(faults(), &Fault::name)}}, refuses);
-  add("forms", "PASS-005@8d9b", {{"part", {"attributes", "op", "variable", "question"}}}, forms);
+  add("refusals", "PASS-005@f9d5", {{"fault", recorded_names(faults(), &Fault::name)}}, refuses);
+  add("forms", "PASS-005@f9d5", {{"part", {"attributes", "op", "variable", "question"}}}, forms);
   add("places", "PASS-096@7ce2", {{"part", {"attributes", "op", "variable", "question"}}}, places);
   add("attributes_are_kept", "PASS-040@5827", {}, attributes_are_kept);
   add("values_are_kept", "PASS-040@5827", {{"field", {"reduce_type", "dtype", "scale", "ring_id", "whole", "list"}}},

@@ -631,7 +631,7 @@ void add_pass_rule_checks(suite::Suite& suite) {
                .body = body});
   };
   add("analysed", "PASS-001@f7f0", judge<analysed>);
-  add("pruned", "PASS-010@4c85", judge<pruned>);
+  add("pruned", "PASS-010@7f56", judge<pruned>);
   add("overlapped", "PASS-020@c1ac", judge<overlapped>);
   add("each_gradient_once", "PASS-030@a631", judge<>);
   add("alike", "PASS-031@8c8f", judge<alike>);
