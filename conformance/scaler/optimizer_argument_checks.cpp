@@ -424,7 +424,7 @@ void add_optimizer_argument_checks(suite::Suite& suite) {
       parameters_without_gradients);
   const suite::Axis scales{"scale", {"constant", "torch", "hysteresis", "deepspeed"}};
   add("states_are_loaded", "SCALER-117@29b0", {scales}, states_are_loaded);
-  add("states_are_refused", "SCALER-123@cc64", {scales}, states_are_refused);
+  add("states_are_refused", "SCALER-123@7c41", {scales}, states_are_refused);
   add("gradients_are_zeroed", "SCALER-118@5d7f", {{"given", {"all", "one"}}}, gradients_are_zeroed);
 }
 

@@ -581,7 +581,7 @@ void add_optimizer_checks(suite::Suite& suite) {
   add("replicas_skip_together", "SCALER-062@16b2", {found}, replicas_skip_together);
   add("smaller_groups_decide", "SCALER-042@34f5", {{"deciding", {"local", "tensor"}}, {"found", {"one", "two"}}},
       smaller_groups_decide, {"1x1x1", "2x1x1", "1x2x1", "2x2x1", "2x3x1"});
-  add("shards_are_one", "SCALER-112@6af0", {{"found", {"nobody", "one"}}, {"p", {"2", "inf"}}}, shards_are_one,
+  add("shards_are_one", "SCALER-112@6e2a", {{"found", {"nobody", "one"}}, {"p", {"2", "inf"}}}, shards_are_one,
       {"1x1x1", "1x1x2", "1x1x3", "2x1x2", "2x3x1"});
   add("flags_begin_anew", "SCALER-063@1a1b", {{"found", {"nobody", "one"}}}, flags_begin_anew,
       {"1x1x1", "2x1x1", "1x3x1"});
@@ -603,7 +603,7 @@ void add_optimizer_checks(suite::Suite& suite) {
   add("zeros_are_counted_once", "SCALER-072@b1c3", {}, zeros_are_counted_once);
   add("resumes_bit_for_bit", "SCALER-073@0e06", {{"resumed", {"no", "yes"}}}, resumes_bit_for_bit,
       {"1x1x1", "2x1x1", "1x3x1"});
-  add("injected_anywhere", "SCALER-082@8e0f",
+  add("injected_anywhere", "SCALER-082@2cda",
       {{"moment", {"before_reduction", "in_tied_module", "after_reduction", "never_reduced"}},
        {"value", {"inf", "nan"}}},
       injected_anywhere, {"1x1x1", "2x1x1", "1x2x1", "1x1x2", "1x3x1", "2x2x1", "2x1x2", "1x2x2", "1x3x2"});

@@ -393,7 +393,7 @@ void add_scale_rule_checks(suite::Suite& suite) {
   for (const std::string convention : {"megatron", "colossalai"}) {
     if (convention == "colossalai")
       wrong.insert(wrong.end(), {"maximum_below", "maximum_one", "maximum_one_and_a_half"});
-    add(convention, "rule_is_refused", "SCALER-036@5889", {{"what", wrong}},
+    add(convention, "rule_is_refused", "SCALER-036@757a", {{"what", wrong}},
         [convention](Context& context) { rule_is_refused(context, convention); });
   }
   std::vector<std::string> none{"nothing",         "minimum_vanishes", "scale_infinite",  "scale_overflows",

@@ -293,14 +293,14 @@ void add_scaler_size_checks(suite::Suite& suite) {
              {kTrace, "SCALER-034@210b", steps, long_trace<ScaleWithWindow>("deepspeed"), "deepspeed"}));
   add({"scaler.found_inf", "SCALER-040@afc9", {12, 60, 1001, 65'536}, many_decisions("plumbline")});
   add({"scaler.found_inf", "SCALER-045@34bd", {12, 60, 1001, 65'536}, many_decisions("colossalai"), "colossalai"});
-  add({"scaler.fp16_optimizer", "SCALER-082@8e0f", {10, 100, 600}, many_optimizers("plumbline")});
+  add({"scaler.fp16_optimizer", "SCALER-082@2cda", {10, 100, 600}, many_optimizers("plumbline")});
   add({"scaler.fp16_optimizer", "SCALER-076@5df0", {10, 100, 600}, many_optimizers("colossalai"), "colossalai"});
   add(asking({{"dtype", {"float32"}}, {"form", {"gradients"}}},
              {"scaler.clip_grad_norm", "SCALER-051@c227", {12, 500, 7000, 100'000}, long_norms("plumbline")}));
   add(asking({{"dtype", {"float32"}}, {"form", {"gradients"}}},
              {"scaler.clip_grad_norm", "SCALER-053@7055", {12, 500, 7000, 100'000}, long_norms("torch"), "torch"}));
   add(asking({{"dtype", {"float32"}}, {"form", {"ranks"}}}, {"scaler.clip_grad_norm",
-                                                             "SCALER-081@53de",
+                                                             "SCALER-081@06e9",
                                                              {10, 300, 5000},
                                                              norms_of_ranks("plumbline"),
                                                              "plumbline",

@@ -398,7 +398,7 @@ void add_skipping_checks(suite::Suite& suite) {
   add("clipping.all_shrink_alike", "SCALER-051@c227", {orders, lists}, kClip, norms<all_shrink_alike>, of_one_process);
   add("clipping.non_finite_is_told", "SCALER-052@35ab",
       {{"value", {"2", "inf", "-inf", "nan"}}, {"raise", {"no", "yes"}}}, kClip, non_finite_is_told, of_one_process);
-  add("clipping.norm_over_ranks", "SCALER-081@53de",
+  add("clipping.norm_over_ranks", "SCALER-081@06e9",
       {{"p", {"1", "2", "3", "inf"}}, {"grid", {"alone", "tensor", "pipeline", "model", "any"}}}, kClip,
       norms_over_ranks, {of_one_type, {kClip, "form", {"ranks"}}});
 }

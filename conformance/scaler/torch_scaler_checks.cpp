@@ -477,12 +477,12 @@ void add_torch_scaler_checks(suite::Suite& suite) {
       found_anywhere);
   std::vector<std::string> calls{"in_order"};
   for (const OutOfOrder& one : out_of_order()) calls.emplace_back(one.name);
-  add("refused_out_of_order", "SCALER-007@9522", {{"call", calls}}, refused_out_of_order);
+  add("refused_out_of_order", "SCALER-007@c980", {{"call", calls}}, refused_out_of_order);
   add("goes_on_from_its_state", "SCALER-008@04ad", {{"saved", {"no", "yes"}}}, goes_on_from_its_state);
   add("fallen_scale_is_saved", "SCALER-008@04ad", {{"saved", {"no", "yes"}}}, fallen_scale_is_saved);
   add("told_scale_is_taken", "SCALER-009@0ef9", {{"told", {"nothing", "4", "0.5", "1024"}}}, told_scale_is_taken);
   add("disabled_does_nothing", "SCALER-010@7c6a", {{"enabled", {"yes", "no"}}}, disabled_does_nothing);
-  add("rule_is_refused", "SCALER-011@ff39",
+  add("rule_is_refused", "SCALER-011@2f1e",
       {{"what", {"nothing",        "growth_one",     "growth_half",       "growth_negative",   "growth_infinite",
                  "growth_nan",     "backoff_one",    "backoff_two",       "backoff_zero",      "backoff_negative",
                  "backoff_nan",    "interval_zero",  "interval_negative", "interval_fraction", "scale_zero",
