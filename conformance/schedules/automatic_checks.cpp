@@ -379,7 +379,7 @@ void add_automatic_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis chunks{"chunks", {"1", "2"}};
-  add("less_memory", "SCHED-067@7ef1", {{"schedule", {"v-half", "v-min"}}}, less_memory,
+  add("less_memory", "SCHED-067@49b8", {{"schedule", {"v-half", "v-min"}}}, less_memory,
       {"schedules.generate", "schedule", {}, "schedule"});
   add("within_the_limit", "SCHED-068@aac5", {chunks, {"limit", {"least", "some", "all"}}}, within_the_limit);
   const AskedOption others{
@@ -397,7 +397,7 @@ void add_automatic_checks(suite::Suite& suite) {
   const suite::Axis limits{"limit", {"least", "some", "all"}};
   add("within_each_limit", "SCHED-068@aac5", {chunks, limits}, within_each_limit);
   add("says_its_makespan", "SCHED-118@b5ad", {chunks, limits}, says_its_makespan);
-  add("bounds_from_below", "SCHED-119@a431", {chunks, limits}, bounds_from_below);
+  add("bounds_from_below", "SCHED-119@b60c", {chunks, limits}, bounds_from_below);
 }
 
 }  // namespace plumbline::conformance

@@ -470,7 +470,7 @@ void add_convention_checks(suite::Suite& suite) {
       layouts_by_rule);
   add("layouts_refused_by_rule", "SCHED-104@b857", {"schedules.pipeline_layout"}, {{"answer", {"refused"}}}, "megatron",
       layouts_by_rule);
-  add("counted_by_rule", "SCHED-105@aa03", {"schedules.partition_counted"}, {}, "megatron", counted_by_rule);
+  add("counted_by_rule", "SCHED-105@c4fc", {"schedules.partition_counted"}, {}, "megatron", counted_by_rule);
 }
 
 }  // namespace plumbline::conformance

@@ -928,13 +928,13 @@ void add_detail_checks(suite::Suite& suite) {
   add("calls_in_order", {"SCHED-133@c788"}, {{"around", {"yes", "no"}}}, calls_in_order, 2);
   add("tags", {"SCHED-050@793c"}, {}, tags);
   add("pieces", {"SCHED-057@d693"}, {}, pieces);
-  add("executor_refuses", {"SCHED-125@5294"},
+  add("executor_refuses", {"SCHED-125@5b86"},
       {{"fault",
         {"nothing", "group", "pieces", "ranks", "tags", "places", "place", "stages", "micro_batches", "forward",
          "backward", "weight_gradient", "memory"}}},
       executor_refuses, 2);
-  add("executor_refuses_other_order", {"SCHED-125@5294"}, {}, executor_refuses_other_order, 2);
-  add("input_is_missing", {"SCHED-125@5294"}, {{"of", {"forward", "backward"}}}, input_is_missing, 2);
+  add("executor_refuses_other_order", {"SCHED-125@5b86"}, {}, executor_refuses_other_order, 2);
+  add("input_is_missing", {"SCHED-125@5b86"}, {{"of", {"forward", "backward"}}}, input_is_missing, 2);
   add("waits_in_vain", {"SCHED-126@9766"}, {{"for", {"a_send", "a_receive"}}}, waits_in_vain, 2);
   add("names_who_waits", {"SCHED-127@2a91"}, {{"by", {"simulate", "lower", "lower_with_shapes", "add_send_recv"}}},
       names_who_waits);

@@ -471,8 +471,8 @@ void add_size_limit_checks(suite::Suite& suite) {
       documented_limits);
   add("all_lists", {"SCHED-001@948e", "SCHED-004@effd", "SCHED-006@a8f3"}, {}, partitions_of_all_lists);
   add("partitions_refused", {"SCHED-004@effd", "SCHED-005@02a9", "SCHED-013@e041"}, {}, partitions_refused);
-  add("measured_refused", {"SCHED-107@93b5", "SCHED-108@26e7", "SCHED-111@e0d3"}, {}, measured_limits_refused);
-  add("missing_memory", {"SCHED-108@26e7"}, {}, missing_memory);
+  add("measured_refused", {"SCHED-107@93b5", "SCHED-108@08a3", "SCHED-111@e0d3"}, {}, measured_limits_refused);
+  add("missing_memory", {"SCHED-108@08a3"}, {}, missing_memory);
   add("check_refuses", {"SCHED-084@18f5"}, {{"by", {"check"}}}, schedules_refused);
   add("simulate_refuses", {"SCHED-087@ce02"}, {{"by", {"simulate"}}}, schedules_refused);
   add("lowering_refuses", {"SCHED-090@75de"},

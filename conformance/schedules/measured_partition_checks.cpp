@@ -518,7 +518,7 @@ void add_measured_partition_checks(suite::Suite& suite) {
                .body = body});
   };
   add("shortest_period", "SCHED-107@93b5", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);
-  add("memory_is_kept", "SCHED-108@26e7", kMeasured,
+  add("memory_is_kept", "SCHED-108@08a3", kMeasured,
       {{"bytes", {"none", "parameters", "activations"}}, {"micro_batches", {"1", "8"}}}, memory_is_kept);
   add("messages_count", "SCHED-109@a198", kMeasured, {{"links", {"free", "slow"}}}, messages_count);
   add("costs_of_candidates", "SCHED-110@233e", kCosts, {{"layers", {"equal", "random"}}, {"micro_batches", {"1", "4"}}},
@@ -526,7 +526,7 @@ void add_measured_partition_checks(suite::Suite& suite) {
   add("costs_of_schedules", "SCHED-110@233e", kCosts,
       {{"schedule", {"gpipe", "1f1b", "zb-h1", "zbv", "interleaved", "forward-only"}}, {"memory", {"unlimited"}}},
       costs_of_schedules);
-  add("costs_within_memory", "SCHED-108@26e7", kCosts,
+  add("costs_within_memory", "SCHED-108@08a3", kCosts,
       {{"schedule", {"gpipe", "1f1b", "zb-h1", "forward-only"}}, {"memory", {"limited"}}}, costs_of_schedules);
   add("bad_layers", "SCHED-111@e0d3", kMeasured,
       {{"fault",

@@ -698,7 +698,7 @@ void add_plan_size_checks(suite::Suite& suite) {
                 problem_of_kept_activations);
   add({"schedules.lower", "SCHED-033@f660", plans, lowered_plans("plumbline")});
   add({"schedules.lower", "SCHED-025@e735", plans, lowered_plans("torch"), "torch"});
-  add({"schedules.load_csv", "SCHED-116@a93e", plans, loaded_plans("plumbline")});
+  add({"schedules.load_csv", "SCHED-116@246d", plans, loaded_plans("plumbline")});
   add({"schedules.load_csv", "SCHED-066@dd58", plans, loaded_plans("torch"), "torch"});
   add({"schedules.check", "SCHED-045@10ef", plans, accepted_plans});
   add({"schedules.check", "SCHED-040@3567", plans, lost_action, "plumbline", "lost"});
@@ -732,14 +732,14 @@ void add_plan_size_checks(suite::Suite& suite) {
     add({method, requirement, sizes, {}, convention, "", {}, {}, std::move(choice)});
   };
   add_method("SCHED-100@a03b", {30, 170, 512}, "deepspeed", by_method("deepspeed", "parameters", "uniform"));
-  add_method("SCHED-102@3eae", weighed, "colossalai", by_method("colossalai", "parameter"));
-  add_method("SCHED-102@3eae", weighed, "deepspeed-0.6", by_method("deepspeed-0.6", "parameters"));
+  add_method("SCHED-102@f952", weighed, "colossalai", by_method("colossalai", "parameter"));
+  add_method("SCHED-102@f952", weighed, "deepspeed-0.6", by_method("deepspeed-0.6", "parameters"));
   add({"schedules.pipeline_layout", "SCHED-103@6ca1", stages, laid_out, "megatron"});
   add({"schedules.partition_counted", "SCHED-106@642b", stages, counted_ends("plumbline")});
-  add({"schedules.partition_counted", "SCHED-105@aa03", stages, counted_ends("megatron"), "megatron"});
+  add({"schedules.partition_counted", "SCHED-105@c4fc", stages, counted_ends("megatron"), "megatron"});
   add({"schedules.partition_measured", "SCHED-107@93b5", {30, 487, 10'007}, measured_blocks});
   add({"schedules.count_layer_params", "SCHED-012@b5c2", {8, 100, 1001, 10'000}, counted_layers});
-  add({"schedules.stage_to_rank", "SCHED-113@da1f", stages, {}, "plumbline", "", {}, {}, placed_stages("plumbline")});
+  add({"schedules.stage_to_rank", "SCHED-113@f392", stages, {}, "plumbline", "", {}, {}, placed_stages("plumbline")});
   add({"schedules.stage_to_rank", "SCHED-028@9381", stages, {}, "torch", "", {}, {}, placed_stages("torch")});
 }
 

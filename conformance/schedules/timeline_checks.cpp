@@ -273,7 +273,7 @@ void add_timeline_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&)) {
     axes.push_back(suite::worlds({1}));
     suite.add({.id = std::string("schedules.timeline.") + name,
-               .verifies = {"SCHED-122@4748"},
+               .verifies = {"SCHED-122@4dd4"},
                .axes = std::move(axes),
                .body = body});
   };
@@ -283,11 +283,11 @@ void add_timeline_checks(suite::Suite& suite) {
   add("joined", {}, joined_computations);
   add("no_time", {}, no_time_at_all);
   suite.add({.id = "schedules.slots.of_their_own",
-             .verifies = {"SCHED-123@79c9"},
+             .verifies = {"SCHED-123@3c42"},
              .axes = {{"run", {"trained", "forward_only"}}, suite::worlds({1})},
              .body = slots_of_their_own});
   suite.add({.id = "schedules.slots.by_hand",
-             .verifies = {"SCHED-123@79c9"},
+             .verifies = {"SCHED-123@3c42"},
              .axes = {suite::worlds({1})},
              .body = slots_by_hand});
   add("refused",
