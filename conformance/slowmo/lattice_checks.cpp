@@ -193,7 +193,7 @@ void add_slowmo_lattice_checks(suite::Suite& suite) {
   };
   add("lattice.as_published", "SLOWMO-040@a10c", {{"rule", {"bmuf", "lookahead", "localsgd", "diloco"}}}, as_published,
       {1, 2, 3});
-  add("lattice.coincide", "SLOWMO-041@fa90",
+  add("lattice.coincide", "SLOWMO-041@f7c6",
       {{"what",
         {"slowmo_is_local_sgd", "slowmo_is_synchronous_sgd", "slowmo_is_lookahead", "slowmo_is_bmuf",
          "slowmo_is_heavy_ball", "diloco_is_local_sgd", "options_are_a_rule"}}},
@@ -201,7 +201,7 @@ void add_slowmo_lattice_checks(suite::Suite& suite) {
   add("lattice.rates_that_change", "SLOWMO-042@41fb", {{"rate", {"changes", "stays"}}}, rates_that_change, {2, 3});
   add("average.post_local", "SLOWMO-043@0e15", {{"begin", {"0", "1", "4"}}}, post_local, {2, 3});
   add("average.in_groups", "SLOWMO-044@14e0", {{"levels", {"one", "two"}}, {"warmup", {"0", "3"}}}, averagers, {4, 6});
-  add("average.schedules_refused", "SLOWMO-049@d240",
+  add("average.schedules_refused", "SLOWMO-049@3a1a",
       {{"fault",
         {"no_levels", "warmup", "period_0", "period_stays", "period_falls", "group_0", "group_below_0", "group_stays",
          "group_falls", "group_no_multiple", "part_of_the_world", "beyond_the_world"}}},

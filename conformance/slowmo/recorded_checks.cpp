@@ -194,18 +194,18 @@ void add_slowmo_recorded_checks(suite::Suite& suite) {
   };
   const AskedOption averages{kTrace, "base", {"localsgd"}}, gossip{kTrace, "base", {"sgp"}};
   const std::vector<std::string> n_peer{"NPeerDynamicDirectedExponentialGraph"};
-  add("averages", "SLOWMO-001@38d0", {"base"}, {averages});
-  add("slow_steps", "SLOWMO-002@728c", {"slow", "first"}, {averages});
-  add("gossip", "SLOWMO-003@96a9",
+  add("averages", "SLOWMO-001@dbdf", {"base"}, {averages});
+  add("slow_steps", "SLOWMO-002@4730", {"slow", "first"}, {averages});
+  add("gossip", "SLOWMO-003@26df",
       {"sgp", "sgp_n_peer", "sgp_bipartite", "sgp_book", "sgp_hub", "sgp_skew", "slow_sgp", "slow_sgp_book"},
       {gossip, of_runs("graph", {{"sgp_n_peer", n_peer},
                                  {"sgp_skew", n_peer},
                                  {"sgp_bipartite", {"DynamicBipartiteExponentialGraph"}},
                                  {"sgp_hub", {"Hub"}}})});
-  add("halves", "SLOWMO-004@178b", {"halves", "halves_sgp"},
+  add("halves", "SLOWMO-004@84ab", {"halves", "halves_sgp"},
       {of_runs("base", {{"halves", {"localsgd"}}, {"halves_sgp", {"sgp"}}}),
        of_runs("fp16", {{"halves", {"flat", "list"}}, {"halves_sgp", {"flat"}}})});
-  add("resumed", "SLOWMO-005@48b7", {"resume", "resume_book"},
+  add("resumed", "SLOWMO-005@40d2", {"resume", "resume_book"},
       {of_runs("base", {{"resume", {"localsgd"}}, {"resume_book", {"sgp"}}})});
 }
 

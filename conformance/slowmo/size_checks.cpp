@@ -146,11 +146,11 @@ void add_slowmo_size_checks(suite::Suite& suite) {
   const auto add = [&](SizedCheck one) { add_sized_check(suite, "slowmo", std::move(one)); };
   const std::vector<int> ranks{2, 6, 17, 64};
   add(asking({{"base", {"localsgd"}}, {"mixing", {"uniform"}}, {"optimizer.name", {"sgd"}}},
-             {"slowmo.trace", "SLOWMO-013@7c0d", ranks, long_runs("plumbline", 0.5)}));
+             {"slowmo.trace", "SLOWMO-013@8aee", ranks, long_runs("plumbline", 0.5)}));
   add(asking({{"base", {"localsgd"}}, {"mixing", {"uniform"}}, {"optimizer.name", {"sgd"}}},
              {"slowmo.trace", "SLOWMO-010@305d", ranks, long_runs("plumbline", 0), "plumbline", "averages"}));
   add(asking({{"base", {"localsgd"}}, {"mixing", {"uniform"}}, {"optimizer.name", {"sgd"}}},
-             {"slowmo.trace", "SLOWMO-001@38d0", ranks, long_runs("fairscale", 0), "fairscale"}));
+             {"slowmo.trace", "SLOWMO-001@dbdf", ranks, long_runs("fairscale", 0), "fairscale"}));
 }
 
 }  // namespace plumbline::conformance

@@ -396,7 +396,7 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   add("average.without_gradients", "SLOWMO-046@35f2", {{"gradients", {"all", "some"}}}, without_gradients, {2, 3});
   add("slow.averages_once", "SLOWMO-012@f92f", {{"every", {"1", "2", "3"}}, memory}, averages_once, {2, 3});
   add("slow.periods", "SLOWMO-012@f92f", {{"every", {"1", "2", "3"}}, memory}, periods_that_do_not_divide, {2, 3});
-  add("slow.as_the_paper", "SLOWMO-013@7c0d", {{"rule", {"both", "momentum", "rate"}}, {"groups", {"1", "2"}}, memory},
+  add("slow.as_the_paper", "SLOWMO-013@8aee", {{"rule", {"both", "momentum", "rate"}}, {"groups", {"1", "2"}}, memory},
       as_the_paper);
   add("slow.inside_nodes", "SLOWMO-014@f36c", {{"node", {"1", "2"}}, memory}, step_inside_nodes, {2, 4, 6});
   add("slow.shards_do_not_matter", "SLOWMO-015@98f5", {{"shards", {"1", "2", "5", "32"}}}, shards_do_not_matter,
