@@ -244,7 +244,7 @@ void add_recorded_checks(suite::Suite& suite) {
                                                 {"prime_factors", {"topology.prime_factors"}},
                                                 {"pipeline_parallel_grid", {"topology.grid"}}});
   suite.add(std::move(deepspeed_check));
-  suite.add(recorded_check("deepspeed", "topology.deepspeed.corners", "TOPO-046@0769",
+  suite.add(recorded_check("deepspeed", "topology.deepspeed.corners", "TOPO-046@02b0",
                            {"topology.query", "topology.prime_factors", "topology.grid"}, deepspeed_corners));
   suite.add(recorded_check("megatron", "topology.megatron.orders", "TOPO-047@3841", {"topology.rank_generator"},
                            megatron_orders));

@@ -568,7 +568,7 @@ void add_run_checks(suite::Suite& suite) {
   add_option("topology.runs.hierarchies", "TOPO-070@3cdf", hierarchies);
   add_option("topology.runs.hybrid_groups", "TOPO-071@5eec", hybrid_groups);
   add_option("topology.runs.offset", "TOPO-073@8c99", run_offsets);
-  suite.add(run_check("topology.refusals.runs", "TOPO-074@daab", faults_of(bad_runs(), {kRun}), bad_run));
+  suite.add(run_check("topology.refusals.runs", "TOPO-074@f6e4", faults_of(bad_runs(), {kRun}), bad_run));
 }
 
 }  // namespace plumbline::conformance
