@@ -13,7 +13,7 @@ namespace plumbline::conformance {
 
 /// The requirements of training records, as checks cite them.
 namespace training_requirements {
-inline constexpr std::string_view kCoverage = "TRAIN-001@fb8a";
+inline constexpr std::string_view kCoverage = "TRAIN-001@cb3c";
 inline constexpr std::string_view kGivenWeights = "TRAIN-002@7f22";
 inline constexpr std::string_view kContinuity = "TRAIN-003@e8c0";
 inline constexpr std::string_view kEqualParameters = "TRAIN-004@df24";
@@ -42,7 +42,7 @@ inline constexpr std::string_view kScale = "SCALER-092@367e";
 inline constexpr std::string_view kSkipLeaves = "SCALER-093@9f21";
 inline constexpr std::string_view kClips = "SCALER-094@ae2a";
 inline constexpr std::string_view kBits = "SCALER-095@a715";
-inline constexpr std::string_view kAutocastClips = "SCALER-110@3438";
+inline constexpr std::string_view kAutocastClips = "SCALER-110@784b";
 }  // namespace scaling_requirements
 
 struct Finding {
