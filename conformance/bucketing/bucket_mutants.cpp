@@ -713,7 +713,7 @@ std::vector<Mutant> check_mutants() {
                    "what is there is checked, not what is not", "no_bucket_at_all", "twice"),
       blind_mutant("bkt.overlap_unseen", "overlap", "members may overlap", "sizes are added and places not looked at",
                    "overlapping", "gap_between"),
-      blind_mutant("bkt.gap_unseen", "gap", "elements may belong to nobody, and are reduced as data",
+      blind_mutant("bkt.gap_unseen", "gap", "elements may belong to no gradient, and are reduced as data",
                    "a gap looks like padding", "gap_between", "overlapping"),
       blind_mutant("bkt.outside_unseen", "outside", "a member may reach beyond its bucket",
                    "places are compared with each other alone", "behind_the_bucket", "gap_at_the_end"),

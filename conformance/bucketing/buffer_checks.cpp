@@ -110,7 +110,7 @@ std::string aligned_starts(const LayoutQuestion& question, const Layout& got) {
     for (const std::size_t i : got.in(bucket)) {
       const std::int64_t begin = got.parameters[i].begin;
       if (begin % multiple != 0) return fmt::format("parameter {} starts at {}, no multiple of {}", i, begin, multiple);
-      if (begin - end >= multiple) return fmt::format("elements {} to {} belong to nobody", end, begin);
+      if (begin - end >= multiple) return fmt::format("elements {} to {} belong to no gradient", end, begin);
       end = got.parameters[i].end;
     }
   }

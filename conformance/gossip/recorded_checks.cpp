@@ -455,7 +455,7 @@ std::string problem_of_one_peer(suite::Adapter& adapter, const std::string& topo
                     [&](const json& result) { return first_difference({{"ranks", expected}}, result, args.dump()); });
 }
 
-// One node, which has nobody to send to; machines that are not filled, or have no ranks, or are too few or too small.
+// One node, which has no node to send to; machines that are not filled, or have no ranks, or are too few or too small.
 std::vector<json> bad_turns(const std::string& generator) {
   std::vector<json> bad;
   if (generator == "GetDynamicOnePeerSendRecvRanks") {

@@ -437,7 +437,7 @@ const std::vector<Fault>& faults_of_slow_buffers() {
   using Checkpoint = slowmo::Checkpoint;
   constexpr const char* kOthers = "keeps elements 0 to 5";
   static const std::vector<Fault> faults{
-      {"slow buffers", [](Checkpoint& one) { one.slow.reset(); }, "lacks the slow buffers", true},
+      {"slow buffers", [](Checkpoint& one) { one.slow.reset(); }, "lacks the slow momentum buffers", true},
       {"begin", [](Checkpoint& one) { ++one.slow->range.begin; }, kOthers},
       {"end", [](Checkpoint& one) { --one.slow->range.end; }, kOthers},
       {"old, short", [](Checkpoint& one) { one.slow->old_parameters.pop_back(); }, kOthers},

@@ -429,17 +429,21 @@ Cases refused_tensors(const Buffer& wide, const Buffer& narrow, const Buffer& ha
       {"doubles_of_fairscale",
        {{.convention = slowmo::Convention::fairscale}, {.parameters = {wide}}, {"parameters", "f64"}}},
       {"halves", {{}, {.parameters = {half}}, {"parameters", "f16"}}},
-      {"masters_too_few", {{}, {.parameters = {narrow}, .master_weights = Masters{}}, {"masters", "0"}}},
-      {"masters_of_another_type", {{}, {.parameters = {narrow}, .master_weights = Masters{wide}}, {"masters", "f64"}}},
+      {"masters_too_few", {{}, {.parameters = {narrow}, .master_weights = Masters{}}, {"master weight", "0"}}},
+      {"masters_of_another_type",
+       {{}, {.parameters = {narrow}, .master_weights = Masters{wide}}, {"master weight", "f64"}}},
       {"masters_of_another_size",
-       {{}, {.parameters = {narrow}, .master_weights = Masters{of_length(0)}}, {"masters", "0", "1"}}},
+       {{}, {.parameters = {narrow}, .master_weights = Masters{of_length(0)}}, {"master weight", "0", "1"}}},
       {"second_master_of_another_size",
-       {{}, {.parameters = {narrow, narrow}, .master_weights = Masters{narrow, of_length(2)}}, {"masters", "1", "2"}}},
-      {"masters_too_short", {{}, {.parameters = {narrow}, .master_weights = of_length(0)}, {"masters", "0", "1"}}},
-      {"masters_too_long", {{}, {.parameters = {narrow}, .master_weights = of_length(2)}, {"masters", "2", "1"}}},
-      {"dictionary_of_none", {{}, {.parameters = {narrow}, .master_weights = Named{}}, {"masters", "0"}}},
+       {{},
+        {.parameters = {narrow, narrow}, .master_weights = Masters{narrow, of_length(2)}},
+        {"master weight", "1", "2"}}},
+      {"masters_too_short",
+       {{}, {.parameters = {narrow}, .master_weights = of_length(0)}, {"master weight", "0", "1"}}},
+      {"masters_too_long", {{}, {.parameters = {narrow}, .master_weights = of_length(2)}, {"master weight", "2", "1"}}},
+      {"dictionary_of_none", {{}, {.parameters = {narrow}, .master_weights = Named{}}, {"master weight", "0"}}},
       {"dictionary_of_two",
-       {{}, {.parameters = {narrow}, .master_weights = Named{{"a", narrow}, {"b", narrow}}}, {"masters", "2"}}}};
+       {{}, {.parameters = {narrow}, .master_weights = Named{{"a", narrow}, {"b", narrow}}}, {"master weight", "2"}}}};
 }
 
 void refuses_states(Context& context) {
@@ -593,10 +597,11 @@ void warns(Context& context) {
   std::vector<What> said;
   for (const slowmo::Warning& warning : warnings) said.push_back(warning.what);
   EXPECT_EQ(said, expected) << "SLOWMO-037";
-  const std::map<What, const char*> words{{What::one_node, "LocalSGD and SGP are off: with one node"},
-                                          {What::no_base, "slow momentum is used without LocalSGD and SGP"},
-                                          {What::frequencies, "slow_frequency is 4"},
-                                          {What::no_master_weights, "parameters have 16 bits and no masters"}};
+  const std::map<What, const char*> words{
+      {What::one_node, "LocalSGD and SGP are off: with one node"},
+      {What::no_base, "slow momentum is used without LocalSGD and SGP"},
+      {What::frequencies, "slow_frequency is 4"},
+      {What::no_master_weights, "parameters have 16 bits and no f32 master weights"}};
   for (const slowmo::Warning& warning : warnings)
     EXPECT_THAT(warning.message, testing::StartsWith(words.at(warning.what))) << "SLOWMO-037";
 }

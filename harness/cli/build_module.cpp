@@ -128,7 +128,7 @@ fs::path destination_of(const std::string& module, const subject::Torch& torch) 
   fs::create_directories(file.parent_path(), error);
   if (error || ::access(file.parent_path().c_str(), W_OK) != 0)
     throw RuntimeFailure(
-        fmt::format("build-module: cannot write '{}'; run it as who installed plumbline, or install "
+        fmt::format("build-module: cannot write '{}'; run it as the user that installed plumbline, or install "
                     "plumbline into an environment of your own",
                     file.parent_path().string()));
   return file;

@@ -97,7 +97,7 @@ REFUSALS = [
     ("explain schedules.partition.even_sizes[nonsense", 2, "'schedules.partition.even_sizes[nonsense' is not a case of schedules.partition.even_sizes"),
     ("check --filter SCHED-024", 2, "--filter 'SCHED-024' matches nothing in profile collectives; with --adapter and --profile pipeline or full it does"),
     ("check --filter PIPE-001", 2, "matches nothing in profile collectives; --profile pipeline or full has it"),
-    ("check --world-size 64", 2, "at the world sizes asked for; --world-size has 1, 2"),
+    ("check --world-size 64", 2, "at the requested world sizes; --world-size has 1, 2"),
     ("check --backend local --launcher mpirun", 2, "--launcher mpirun: only for backends whose ranks are processes; backend local has threads"),
     ("check --adapter reference --launcher mpirun", 2, "--launcher mpirun: only for backends whose ranks are processes; an adapter is started by itself"),
     ("bench --control-address 10.0.0.1", 2, "--control-address 10.0.0.1: only for backends whose ranks are processes"),
@@ -269,7 +269,7 @@ REFUSALS = [
     ("gossip --graph star --nodes 4 --center 9", 2, "--graph star: star: center 9 of 4 nodes"),
     ("gossip --graph mesh --convention fairscale", 2, "--graph mesh: mesh: FairScale has no such graph"),
     ("gossip --mixing half", 2, "--mixing: there is no 'half'; there are uniform"),
-    ("gossip --graph ring --mixing metropolis-hastings", 2, "whoever is sent to must answer"),
+    ("gossip --graph ring --mixing metropolis-hastings", 2, "each receiver must answer"),
     ("gossip --rounds -1", 2, "'-1' is not a whole number from 0 to 10000"),
     ("gossip --format pdf", 2, "--format: there is no 'pdf'"),
     ("gossip --convention bluefog", 2, "--convention: there is no 'bluefog'"),
@@ -2398,7 +2398,7 @@ class Commands(unittest.TestCase):
                              ("3", "got 3"), ("{", "not JSON"), ('{"buckets": 3}', "plan.buckets must be a list, got 3"),
                              ('{"buckets": [], "member_alignment": 0}', "plan.member_alignment must be 1 or more, got 0"),
                              ('{"param_index": []}', "layout.param_index has 0 parameters; there are 4 gradients"),
-                             ('{"bucket_sizes": "141, 203"}', "a bucket of 203 bytes is none of these gradients"),
+                             ('{"bucket_sizes": "141, 203"}', "a bucket of 203 bytes does not hold whole gradients"),
                              ('[{"gradients": ["x"]}]', "has 'x', and no gradient is called so")):
             (folder / "wrong.json").write_text(wrong)
             self.buckets("--gradients", "gradients.csv", "--check", "wrong.json", status=2)

@@ -210,7 +210,7 @@ void Expectations::require_subject(const suite::Identity& subject) const {
     if (!one.range.matches(subject))
       throw InvalidArgument(fmt::format("{}: the expectations are of subject '{}', and this one is '{}'{}", one.place,
                                         one.range.text(), subject.describe(),
-                                        subject.version.empty() ? ", which does not say its version" : ""));
+                                        subject.version.empty() ? ", which does not report its version" : ""));
 }
 
 std::vector<const Entry*> Expectations::find_each(const record::Result& one, const Facts& run) const {

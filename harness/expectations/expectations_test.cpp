@@ -209,7 +209,7 @@ TEST(Finding, IsOfOneSubject) {
   of_acme.require_subject({"acme", "2.10"});
   EXPECT_EQ(words_of([&] { of_acme.require_subject({"mpi", "4.1.4"}); }),
             "e.toml:2: the expectations are of subject 'acme >=2.4,<3', and this one is 'mpi 4.1.4'");
-  EXPECT_THAT(words_of([&] { of_acme.require_subject({"acme", ""}); }), HasSubstr("does not say its version"));
+  EXPECT_THAT(words_of([&] { of_acme.require_subject({"acme", ""}); }), HasSubstr("does not report its version"));
   book("").require_subject({"anything", ""});
 }
 

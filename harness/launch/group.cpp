@@ -120,7 +120,7 @@ void WorkerGroup::ready(int connection, const json& message) {
   const bool taken = std::ranges::any_of(
       workers_, [&](const auto& other) { return other.first != connection && other.second.rank == rank; });
   if (rank < 0 || rank >= processes_ || taken)
-    throw RuntimeFailure(fmt::format("a worker says that it is rank {}, {}", rank,
+    throw RuntimeFailure(fmt::format("a worker reports that it is rank {}, {}", rank,
                                      taken ? "and so does another" : fmt::format("and there are {}", processes_)));
   if (worker.rank < 0) ++ready_;
   worker.rank = rank;

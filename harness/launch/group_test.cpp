@@ -103,8 +103,8 @@ TEST_F(GroupTest, EachRankIsOneWorkers) {
   group_.joined(1, json::object());
   group_.joined(2, json::object());
   EXPECT_EQ(refusal(1, 0), "");
-  EXPECT_THAT(refusal(2, 0), HasSubstr("a worker says that it is rank 0, and so does another"));
-  EXPECT_THAT(refusal(2, 2), HasSubstr("a worker says that it is rank 2, and there are 2"));
+  EXPECT_THAT(refusal(2, 0), HasSubstr("a worker reports that it is rank 0, and so does another"));
+  EXPECT_THAT(refusal(2, 2), HasSubstr("a worker reports that it is rank 2, and there are 2"));
   EXPECT_THAT(refusal(2, -1), HasSubstr("rank -1"));
   EXPECT_FALSE(group_.is_ready());
   EXPECT_EQ(refusal(2, 1), "");

@@ -33,8 +33,8 @@ bool is_of_one_job(const std::string& name) {
 void require_same(const NamedRun& first, const NamedRun& other, const char* what, const std::string& here,
                   const std::string& there) {
   if (here != there)
-    refuse(other,
-           fmt::format("{} is '{}', and in {} it is '{}'; shards of one run are alike", what, there, first.name, here));
+    refuse(other, fmt::format("{} is '{}', and in {} it is '{}'; shards of one run must agree", what, there, first.name,
+                              here));
 }
 
 // By index, all of them, each once.
@@ -118,9 +118,8 @@ Run merge(const std::vector<NamedRun>& shards) {
         verdict = result.verdict;
         whole.results.push_back(result);
       } else if (verdict != result.verdict) {
-        refuse(*shard,
-               fmt::format("{} ends with {}, and in {} with {}: the machines are not alike, or the case is a flake",
-                           result.case_id, name_of(result.verdict), from->name, name_of(verdict)));
+        refuse(*shard, fmt::format("{} ends with {}, and in {} with {}: the machines differ, or the case is a flake",
+                                   result.case_id, name_of(result.verdict), from->name, name_of(verdict)));
       }
     }
     whole.controls.insert(whole.controls.end(), shard->run.controls.begin(), shard->run.controls.end());

@@ -99,11 +99,11 @@ TEST(Merge, RefusesWhatIsNoWhole) {
 // HARNESS-018@289c
 TEST(Merge, RefusesAnotherPlanSubjectOrEnvironmentWithBothValues) {
   EXPECT_EQ(refusal([](auto& shards) { shards[0].run.header.shard->whole_plan = "f00d"; }),
-            "part2: the whole plan is 'f00d', and in part1 it is 'feed'; shards of one run are alike");
+            "part2: the whole plan is 'f00d', and in part1 it is 'feed'; shards of one run must agree");
   EXPECT_EQ(refusal([](auto& shards) { shards[0].run.header.subject = "backend other"; }),
-            "part2: the subject is 'backend other', and in part1 it is 'backend toy'; shards of one run are alike");
+            "part2: the subject is 'backend other', and in part1 it is 'backend toy'; shards of one run must agree");
   EXPECT_EQ(refusal([](auto& shards) { shards[0].run.header.environment["cpu"] = "slide rule"; }),
-            "part2: cpu is '\"slide rule\"', and in part1 it is '\"abacus\"'; shards of one run are alike");
+            "part2: cpu is '\"slide rule\"', and in part1 it is '\"abacus\"'; shards of one run must agree");
   EXPECT_THAT(refusal([](auto& shards) { shards[0].run.header.environment["governor"] = "powersave"; }),
               testing::HasSubstr("governor"));
   EXPECT_THAT(refusal([](auto& shards) { shards[0].run.subject["capabilities"]["claims"] = {"none"}; }),
@@ -113,9 +113,9 @@ TEST(Merge, RefusesAnotherPlanSubjectOrEnvironmentWithBothValues) {
 // HARNESS-018@289c
 TEST(Merge, RefusesShardsThatWereJudgedByOtherRules) {
   EXPECT_EQ(refusal([](auto& shards) { shards[0].run.header.allow_unexpected_pass = true; }),
-            "part2: --allow-unexpected-pass is 'on', and in part1 it is 'off'; shards of one run are alike");
+            "part2: --allow-unexpected-pass is 'on', and in part1 it is 'off'; shards of one run must agree");
   EXPECT_EQ(refusal([](auto& shards) { shards[0].run.header.expectations = {"e.toml"}; }),
-            "part2: the list of expectations is '[\"e.toml\"]', and in part1 it is '[]'; shards of one run are alike");
+            "part2: the list of expectations is '[\"e.toml\"]', and in part1 it is '[]'; shards of one run must agree");
 }
 
 TEST(Merge, WhatALauncherTellsItsRanksIsNoSetting) {
@@ -130,7 +130,7 @@ TEST(Merge, WhatALauncherTellsItsRanksIsNoSetting) {
 
 TEST(Merge, RefusesACanaryThatEndsInTwoWays) {
   EXPECT_EQ(refusal([](auto& shards) { shards[0].run.results[0].verdict = Verdict::fail; }),
-            "part2: canary ends with fail, and in part1 with pass: the machines are not alike, or the case is a flake");
+            "part2: canary ends with fail, and in part1 with pass: the machines differ, or the case is a flake");
 }
 
 }  // namespace

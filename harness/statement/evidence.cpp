@@ -53,7 +53,7 @@ std::string why_no_statement(const suite::Suite& suite, std::string_view suite_v
     return "it is no run for a statement; plumbline check --statement makes one";
   const auto& profiles = suite.profiles();
   if (std::ranges::count(profiles, header.profile, &suite::Profile::name) == 0)
-    return fmt::format("profile '{}' is none of this suite", header.profile);
+    return fmt::format("profile '{}' is not one of this suite", header.profile);
   const auto& seeds = header.statement_seeds;
   if (seeds.size() != 3 || seeds_of_statement(suite_version, seeds.back()) != seeds || seeds.back() != header.seed ||
       std::set(seeds.begin(), seeds.end()).size() != seeds.size())
@@ -85,7 +85,7 @@ void ask_plan(const suite::Suite& suite, const Header& header, Problems& problem
   }
   if (absent > 1) problems.add(fmt::format("nor are {} more cases of the profile", absent - 1));
   const auto extra = std::ranges::count_if(here, [](const auto& entry) { return entry.second > 0; });
-  if (extra > 0) problems.add(fmt::format("its plan has {} cases that are none of the profile", extra));
+  if (extra > 0) problems.add(fmt::format("its plan has {} cases that the profile does not have", extra));
 }
 
 // A pass is one of all its ranks and tries; a warning is of what only should hold.

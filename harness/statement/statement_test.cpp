@@ -215,7 +215,7 @@ TEST(Statement, IsMadeOnlyOfAWholeRunForOne) {
             }),
             "run.jsonl: its seeds are not those of a statement");
   EXPECT_EQ(refused([](record::Run& run) { run.header.profile = "tools"; }),
-            "run.jsonl: profile 'tools' is none of this suite");
+            "run.jsonl: profile 'tools' is not one of this suite");
   EXPECT_EQ(refused([](record::Run& run) { run.complete = false; }),
             "run.jsonl: it is not complete; plumbline check --statement --resume runs the rest");
   EXPECT_EQ(refused([](record::Run& run) { run.header.expectations = {"e.toml"}; }),
@@ -315,7 +315,7 @@ TEST(Statement, IsOfAllShardsOrOfNone) {
   EXPECT_THAT(problems(*suite, {both[0], both[0]}), ElementsAre("run-1.jsonl: is shard 1 as well as run-1.jsonl"));
   auto other = both;
   other[1].run.header.environment["cpu"] = "slide rule";
-  EXPECT_THAT(problems(*suite, other), ElementsAre(HasSubstr("shards of one run are alike")));
+  EXPECT_THAT(problems(*suite, other), ElementsAre(HasSubstr("shards of one run must agree")));
   auto older = both;
   older[1].run.header.started = "2026-10-01T00:00:00Z";
   EXPECT_EQ(make_statement(*suite, kAcme, older).made, std::chrono::sys_days(2026y / 10 / 1)) << "its earliest part";

@@ -193,7 +193,7 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
     if (!used[i]) throw NotFound(no_match(suite, selection, selection.filters[i]));
   if (chosen.empty())
     throw NotFound(fmt::format(
-        "nothing to run: no case of profile {} for the {} door at the world sizes asked for; {}", profile.name,
+        "nothing to run: no case of profile {} for the {} door at the requested world sizes; {}", profile.name,
         name_of(selection.door),
         sizes.empty() ? "--list shows what there is" : fmt::format("--world-size has {}", fmt::join(sizes, ", "))));
   if (selection.shuffle) std::ranges::shuffle(chosen, std::mt19937_64(*selection.shuffle));

@@ -102,7 +102,7 @@ std::int64_t step_to_resume(const PipelineRun& run, comm::Communicator& world) {
   if (step == kOfOthers)
     throw InvalidArgument(
         fmt::format("'{}' has checkpoints of fewer ranks than {}, and none is complete; resume it "
-                    "with as many, or give another folder",
+                    "with the same number, or give another folder",
                     run.checkpoints.string(), world.size()));
   return step;
 }

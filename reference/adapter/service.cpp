@@ -96,13 +96,13 @@ void AdapterService::add(OperationRow row, Operation operation) {
   row.arguments = with_paths(std::move(row.arguments));
   row.results = with_paths(std::move(row.results));
   if (name == "hello" || !operations_.emplace(name, Entry{std::move(row), std::move(operation)}).second)
-    throw InvalidArgument(fmt::format("adapter: operation '{}' is there already", name));
+    throw InvalidArgument(fmt::format("adapter: operation '{}' exists already", name));
 }
 
 const OperationRow& AdapterService::row(const std::string& name) const {
   const auto found = operations_.find(name);
   if (found == operations_.end())
-    throw Unsupported(fmt::format("there is no operation {}; hello lists those that there are", excerpt(name)));
+    throw Unsupported(fmt::format("there is no operation {}; hello lists those that exist", excerpt(name)));
   return found->second.row;
 }
 

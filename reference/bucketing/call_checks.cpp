@@ -40,7 +40,7 @@ void CallChecks::check_unused(int gradient, const char* operation) const {
   if (unused != Unused::find_unused && unused != Unused::zeros)
     throw InvalidArgument(
         setup_->at(operation) +
-        fmt::format(": '{}' is said to be unused, which is not looked at here", setup_->name(gradient)));
+        fmt::format(": '{}' is marked unused, which this configuration does not provide for", setup_->name(gradient)));
 }
 
 void CallChecks::require_memory(int bucket, const char* operation) const {

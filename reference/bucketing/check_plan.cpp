@@ -192,13 +192,14 @@ class Checker {
              "gradient {} starts at element {} of bucket {}, gradient {} ends at {}", member.gradient, member.begin,
              index, last.gradient, end);
       else if (member.begin > up_to_multiple(end, rules_.member_alignment))
-        find(PlanFault::gap, index, member.gradient, "elements {} to {} of bucket {} belong to nobody", end,
+        find(PlanFault::gap, index, member.gradient, "elements {} to {} of bucket {} belong to no gradient", end,
              member.begin, index);
       if (const std::int64_t its_end = member.begin + elements(member); its_end >= end) end = its_end, last = member;
     }
     // A bucket may end after the position that the next bucket's first member would have started at.
     if (bucket.elements > up_to_multiple(up_to_multiple(end, rules_.member_alignment), rules_.bucket_alignment))
-      find(PlanFault::gap, index, -1, "elements {} to {} of bucket {} belong to nobody", end, bucket.elements, index);
+      find(PlanFault::gap, index, -1, "elements {} to {} of bucket {} belong to no gradient", end, bucket.elements,
+           index);
   }
 
   // Dense buckets that may be relied on, by what tells them apart, in the order of planning.

@@ -187,9 +187,9 @@ TEST(PowerSgd, RefusesShapesOfOtherGradients) {
       });
     };
     EXPECT_EQ(refused({3, 2}), "nothing");
-    EXPECT_THAT(refused({2, 2}), HasSubstr("gradient 1 of 6 elements is said to have 2 x 2"));
-    EXPECT_THAT(refused({6, 2}), HasSubstr("gradient 1 of 6 elements is said to have 6 x 2"));
-    EXPECT_THAT(refused({0, 6}), HasSubstr("gradient 1 of 6 elements is said to have 0 x 6"));
+    EXPECT_THAT(refused({2, 2}), HasSubstr("gradient 1 of 6 elements was given as 2 x 2"));
+    EXPECT_THAT(refused({6, 2}), HasSubstr("gradient 1 of 6 elements was given as 6 x 2"));
+    EXPECT_THAT(refused({0, 6}), HasSubstr("gradient 1 of 6 elements was given as 0 x 6"));
     EXPECT_THAT(refused({INT64_MAX / 2 + 4, 2}), HasSubstr("gradient 1 of 6 elements"));
   });
 }

@@ -11,7 +11,7 @@ namespace {
 
 std::int64_t bytes_of_mebibytes(double mebibytes) {
   if (!(mebibytes >= 0))
-    throw InvalidArgument(fmt::format("a bucket of {} MiB; it cannot be below 0, nor no number", mebibytes));
+    throw InvalidArgument(fmt::format("a bucket of {} MiB; it must be 0 or more, and not NaN", mebibytes));
   const double bytes = std::trunc(mebibytes * (1 << 20));
   if (bytes >= 0x1p63) throw OutOfRange(fmt::format("a bucket of {} MiB is more bytes than 64 bits hold", mebibytes));
   return static_cast<std::int64_t>(bytes);

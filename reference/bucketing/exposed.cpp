@@ -17,7 +17,7 @@ void require_time(double seconds, const char* what) {
 }
 
 void require_link(const Link& link) {
-  if (link.ranks < 1) throw InvalidArgument(fmt::format("{} ranks; there is one at least", link.ranks));
+  if (link.ranks < 1) throw InvalidArgument(fmt::format("{} ranks; it must be 1 or more", link.ranks));
   require_time(link.latency, "latency");
   if (!(link.bandwidth >= 0)) throw InvalidArgument(fmt::format("a bandwidth of {} bytes a second", link.bandwidth));
 }

@@ -114,7 +114,7 @@ void append(Plan& plan, const MegatronLayout& layout, std::span<const int> param
 
 std::int64_t megatron_bucket_multiple(const DistributedOptimizer& optimizer) {
   if (optimizer.ranks < 1)
-    throw InvalidArgument(fmt::format("a group of {} ranks; there is one at least", optimizer.ranks));
+    throw InvalidArgument(fmt::format("a group of {} ranks; it must be 1 or more", optimizer.ranks));
   if (optimizer.instances < 1 || optimizer.ranks % optimizer.instances != 0)
     throw InvalidArgument(
         fmt::format("{} ranks in {} instances of the distributed optimizer; each has equally many, 1 or more",

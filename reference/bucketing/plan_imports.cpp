@@ -102,8 +102,9 @@ std::vector<int> members_of_size(std::int64_t size, std::span<const Gradient> gr
     bytes += bucketing::bytes_of(gradients[i]);
   }
   if (members.empty() || bytes != size)
-    throw InvalidArgument(fmt::format("{}: a bucket of {} bytes is none of these gradients; {} of them make {} bytes",
-                                      where, size, members.size(), bytes));
+    throw InvalidArgument(
+        fmt::format("{}: a bucket of {} bytes does not hold whole gradients; {} of them make {} bytes", where, size,
+                    members.size(), bytes));
   return members;
 }
 

@@ -247,7 +247,7 @@ class PowerSgd::Impl {
                                         member.gradient, bucket.gradients.size()));
     const std::int64_t elements = bucket.gradients[static_cast<std::size_t>(member.gradient)].elements;
     if (!has_elements(shape, elements))
-      throw InvalidArgument(fmt::format("PowerSGD: gradient {} of {} elements is said to have {} x {}", member.gradient,
+      throw InvalidArgument(fmt::format("PowerSGD: gradient {} of {} elements was given as {} x {}", member.gradient,
                                         elements, shape.rows, shape.columns));
     if (member.begin > bucket.values.count - shape.rows * shape.columns)
       throw InvalidArgument(fmt::format("PowerSGD: gradient {} has {} x {} numbers from {} on in a bucket of {}",

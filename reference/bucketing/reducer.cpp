@@ -116,7 +116,7 @@ void Reducer::Impl::mark_unused(int gradient) {
   checks_.check_unused(gradient, "lack");
   if (!in_pass_)
     throw StateError(at("lack") +
-                     fmt::format(": gradient '{}' is said to be unused, and no pass is under way", name(gradient)));
+                     fmt::format(": gradient '{}' is marked unused, and no pass is under way", name(gradient)));
   if (presence_.came(gradient))
     throw StateError(at("lack") + fmt::format(": gradient '{}' was ready before in this pass", name(gradient)));
   mark_lacking(gradient);

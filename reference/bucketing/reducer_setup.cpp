@@ -84,7 +84,7 @@ void ReducerSetup::check_wire_and_hook() const {
     refuse(fmt::format("gradients do not travel as {}", comm::name_of(*options.wire)));
   if (options.wire && options.wire_buffers < 1)
     refuse(fmt::format("{} buffers for compressed buckets; 1 or more are needed", options.wire_buffers));
-  if (options.wire && options.hook.start) refuse("a hook says itself how buckets travel: no type beside it");
+  if (options.wire && options.hook.start) refuse("a hook decides itself how buckets travel; give no dtype beside it");
 }
 
 void ReducerSetup::check_device() const {
@@ -102,21 +102,21 @@ void ReducerSetup::check_device() const {
 
 void ReducerSetup::check_sharding() const {
   if (is_sharded() && (copies() || options.hook.start || options.rebuild))
-    refuse(
-        "results are shared out of buckets that gradients live in, as they were planned, and that no hook exchanges");
+    refuse("sharded results need gradients in their buckets, a plan that is not rebuilt, and no hook");
   if (is_sharded() && (options.unused == Unused::find_unused || options.unused == Unused::static_graph))
-    refuse("results are shared out where it is known beforehand which gradients there are");
+    refuse("sharded results need gradients that are known in advance, without find_unused or static_graph");
   if (options.inter_instance.empty()) return;
   if (options.inter_instance.size() != groups.size() ||
       std::ranges::find(options.inter_instance, nullptr) != options.inter_instance.end())
-    refuse(fmt::format("{} groups across instances for {} groups", options.inter_instance.size(), groups.size()));
-  if (!is_sharded() || options.join)
-    refuse("groups across instances are of results that are shared out, of ranks that all have rows");
+    refuse(fmt::format("{} inter-instance groups for {} groups", options.inter_instance.size(), groups.size()));
+  if (!is_sharded() || options.join) refuse("inter-instance groups need sharded results, and ranks that all have rows");
 }
 
 void ReducerSetup::check_unused() const {
   if (options.reduced && (options.unused == Unused::find_unused || options.unused == Unused::static_graph))
-    refuse("buckets are told of as they are reduced, where it is known only at the end which gradients are there");
+    refuse(
+        "a callback per reduced bucket needs gradients that are known before the pass ends, without find_unused or "
+        "static_graph");
   if (options.join && options.unused == Unused::static_graph)
     refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
 }
@@ -129,7 +129,7 @@ void ReducerSetup::check_gradient(int index) const {
   if (one.elements < 0) throw InvalidArgument(where() + fmt::format(" has {} elements", one.elements));
   if (one.components_per_element < 1 || one.components_per_element > 2)
     throw InvalidArgument(where() +
-                          fmt::format(" has {} numbers in an element; 1 or 2 are there", one.components_per_element));
+                          fmt::format(" has {} components per element; it must be 1 or 2", one.components_per_element));
   if (static_cast<std::size_t>(one.group) >= groups.size())
     throw InvalidArgument(where() + fmt::format(" is of group {}; there are {}", one.group, groups.size()));
   if (one.sparse && (options.hook.start || is_sharded()))
@@ -181,7 +181,7 @@ void ReducerSetup::check_bucket(const Bucket& bucket) const {
                           fmt::format(": a bucket of group {}; there are {}", bucket.group, groups.size()));
   const int ranks = groups[static_cast<std::size_t>(bucket.group)]->size();
   if (is_sharded() && bucket.elements % ranks != 0)
-    throw InvalidArgument(at("plan") + fmt::format(": a bucket of {} elements, which are not shared out among {} ranks "
+    throw InvalidArgument(at("plan") + fmt::format(": a bucket of {} elements, which cannot be sharded among {} ranks "
                                                    "in equal parts; it must be padded",
                                                    bucket.elements, ranks));
 }

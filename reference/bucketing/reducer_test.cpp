@@ -348,7 +348,7 @@ TEST(Reducer, SharesResultsOutInEqualParts) {
                                          ReducerOptions{.results = Results::sharded, .wire = wire});
       };
       EXPECT_THAT(message_of<InvalidArgument>([&] { (void)make(); }),
-                  HasSubstr("a bucket of 5 elements, which are not shared out among 3 ranks in equal parts"));
+                  HasSubstr("a bucket of 5 elements, which cannot be sharded among 3 ranks in equal parts"));
       plan.buckets[0].elements = 6;
       const auto reducer = make();
       reducer->begin();
@@ -497,7 +497,7 @@ TEST(Reducer, RefusesWhatHasNoPlaceInAPass) {
     EXPECT_THAT(message_of<StateError>([&] { (void)reducer.join_step(); }), HasSubstr("without the option to join"));
     reducer.begin();
     EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_unused(1); }),
-                HasSubstr("lack, rank 0 of group world: 'bias' is said to be unused, which is not looked at"));
+                HasSubstr("lack, rank 0 of group world: 'bias' is marked unused, which this configuration"));
     EXPECT_THAT(message_of<StateError>([&] { reducer.begin(); }), HasSubstr("a pass is under way"));
     reducer.ready(0);
     EXPECT_THAT(message_of<StateError>([&] { reducer.ready(0); }), HasSubstr("'weight' was ready before"));
@@ -514,7 +514,7 @@ TEST(Reducer, RefusesToLackWhatIsThere) {
   alone(
       [](Reducer& reducer) {
         EXPECT_THAT(message_of<StateError>([&] { reducer.mark_unused(0); }),
-                    HasSubstr("'weight' is said to be unused, and no"));
+                    HasSubstr("'weight' is marked unused, and no"));
         EXPECT_THAT(message_of<OutOfRange>([&] { reducer.mark_unused(2); }), HasSubstr("gradient 2; there are 0 to 1"));
         reducer.begin();
         reducer.ready(0);
@@ -575,9 +575,9 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     const ReducerOptions sharded{.results = Results::sharded};
     EXPECT_EQ(refused(right, sharded), "nothing was thrown") << "one rank has all";
     EXPECT_THAT(refused(right, {.memory = GradientMemory::copies, .results = Results::sharded}),
-                HasSubstr("shared out of buckets that gradients live in"));
+                HasSubstr("sharded results need gradients in their buckets"));
     EXPECT_THAT(refused(right, {.unused = Unused::find_unused, .results = Results::sharded}),
-                HasSubstr("where it is known beforehand"));
+                HasSubstr("gradients that are known in advance"));
     EXPECT_THAT(refused(right, {.split = Split{2, 1}}), HasSubstr("the product must be the 1 ranks"));
     EXPECT_THAT(refused(right, {.divisors = {2, 2}}), HasSubstr("2 divisors for 1 groups"));
     EXPECT_THAT(refused(right, {.divisors = {0}}), HasSubstr("divided by 0; 1 or more are possible"));
@@ -585,13 +585,13 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     EXPECT_THAT(refused(right, {.unused = Unused::static_graph, .join = true}),
                 HasSubstr("is not learned from one where"));
     EXPECT_THAT(refused(right, {.unused = Unused::find_unused, .reduced = [](int) {}}),
-                HasSubstr("only at the end which"));
+                HasSubstr("gradients that are known before the pass ends"));
     EXPECT_THAT(refused(right, {.lazy = true}), HasSubstr("have their memory from the start"));
     EXPECT_THAT(refused(right, {.results = Results::sharded, .inter_instance = {nullptr}}),
-                HasSubstr("1 groups across instances for 1 groups"));
+                HasSubstr("1 inter-instance groups for 1 groups"));
     EXPECT_THAT(refused(right, {.results = Results::sharded, .inter_instance = {&world, &world}}),
-                HasSubstr("2 groups across instances for 1 groups"));
-    EXPECT_THAT(refused(right, {.inter_instance = {&world}}), HasSubstr("are of results that are shared out"));
+                HasSubstr("2 inter-instance groups for 1 groups"));
+    EXPECT_THAT(refused(right, {.inter_instance = {&world}}), HasSubstr("inter-instance groups need sharded results"));
     EXPECT_THAT(refused(right, {.wire = DType::i32}), HasSubstr("do not travel as i32"));
     gradients[0].sparse = true;
     gradients[0].dtype = DType::f16;

@@ -29,7 +29,7 @@ void check_view(std::string_view call, std::string_view which, const ConstBuffer
   if (count < 0) refuse(call, fmt::format("{} has {} elements; a count is 0 or more", which, count));
   std::int64_t bytes_of_all = 0;  // of the widest elements: what sizes are computed from must not overflow
   if (__builtin_mul_overflow(count, std::int64_t{8} * ranks, &bytes_of_all))
-    refuse(call, fmt::format("{} has {} elements; no {} ranks have memory for so many", which, count, ranks));
+    refuse(call, fmt::format("{} has {} elements; no memory of {} ranks holds that number", which, count, ranks));
   if (view.data == nullptr && count > 0)
     refuse(call, fmt::format("{} has {} elements and a null pointer", which, count));
 }
@@ -43,9 +43,9 @@ void check_count(const Call& call, std::string_view which, std::int64_t count, s
 
 void check_alike(std::string_view call, const ConstBuffer& in, const Buffer& out) {
   if (in.dtype != out.dtype)
-    refuse(call, fmt::format("in is {}, out is {}; both must be alike", name_of(in.dtype), name_of(out.dtype)));
+    refuse(call, fmt::format("in is {}, out is {}; both must be equal", name_of(in.dtype), name_of(out.dtype)));
   if (in.device != out.device)
-    refuse(call, fmt::format("in is on {}, out on {}; both must be alike", name_of(in.device), name_of(out.device)));
+    refuse(call, fmt::format("in is on {}, out on {}; both must be equal", name_of(in.device), name_of(out.device)));
 }
 
 void check_op(std::string_view call, DType dtype, ReduceOp op) {
@@ -182,7 +182,7 @@ std::int64_t sum_of(std::string_view call, std::string_view which, std::span<con
 std::int64_t expected(const UnevenCall& call, std::string_view which, std::span<const std::int64_t> counts,
                       std::span<const std::int64_t> of_the_other, bool is_block, int rank, int ranks) {
   if (!is_block) return sum_of(name_of(call), which, counts, ranks);
-  if (!counts.empty()) refuse(name_of(call), fmt::format("{}_counts has counts; there are none", which));
+  if (!counts.empty()) refuse(name_of(call), fmt::format("{}_counts has counts; it must be empty", which));
   return std::ssize(of_the_other) == ranks ? of_the_other[static_cast<std::size_t>(rank)] : 0;
 }
 

@@ -50,7 +50,7 @@ TEST(CallTest, ACountWhoseBytesNoIntegerHoldsIsRefused) {
   const std::int64_t wraps = std::int64_t{1} << 61;  // times 8 ranks: 0
   EXPECT_EQ(refusal_of(
                 {.operation = Operation::all_gather, .in = {&byte, wraps, DType::u8}, .out = {&byte, 0, DType::u8}}, 8),
-            "all_gather: in has 2305843009213693952 elements; no 8 ranks have memory for so many");
+            "all_gather: in has 2305843009213693952 elements; no memory of 8 ranks holds that number");
   for (const DType dtype : kAllDTypes)
     for (const int ranks : {1, 2, 4095}) {
       const Buffer all{&byte, std::numeric_limits<std::int64_t>::max(), dtype};
@@ -145,13 +145,13 @@ TEST_F(UnevenCallTest, WhatCannotIsRefusedWithItsValues) {
       "all_to_all_v: in and out overlap; this operation has no in-place form");
   expect(
       all_to_all, [&](UnevenCall& call) { call.out.dtype = DType::i32; },
-      "all_to_all_v: in is f32, out is i32; both must be alike");
+      "all_to_all_v: in is f32, out is i32; both must be equal");
   expect(
       all_gather, [&](UnevenCall& call) { call.in = ConstBuffer::of(small); },
       "all_gather_v: in has 3 elements, needs 0");
   expect(
       all_gather, [&](UnevenCall& call) { call.in_counts = counts; },
-      "all_gather_v: in_counts has counts; there are none");
+      "all_gather_v: in_counts has counts; it must be empty");
   expect(
       reduce_scatter, [&](UnevenCall& call) { call.in.data = nullptr; },
       "reduce_scatter_v: in has 7 elements and a null pointer");

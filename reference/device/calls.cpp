@@ -274,9 +274,8 @@ class Calls final : public comm::DeviceCalls {
     const std::string is =
         holder ? comm::name_of(comm::Device{runtime_->kind(), static_cast<std::int16_t>(*holder)}) : "the host";
     if (holder != claimed)
-      throw InvalidArgument(fmt::format("{}: {} is said to be memory of {}, and is memory of {}",
-                                        name_of(call.operation), which,
-                                        claimed ? comm::name_of(buffer.device) : "the host", is));
+      throw InvalidArgument(fmt::format("{}: {} is given as memory of {}, and is memory of {}", name_of(call.operation),
+                                        which, claimed ? comm::name_of(buffer.device) : "the host", is));
     if (claimed && reinterpret_cast<std::uintptr_t>(buffer.data) % size_of(buffer.dtype) != 0)
       throw InvalidArgument(fmt::format("{}: {} at {} is no multiple of the {} bytes of {}; a device reads none other",
                                         name_of(call.operation), which, buffer.data, size_of(buffer.dtype),

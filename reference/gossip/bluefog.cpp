@@ -153,7 +153,7 @@ std::vector<BluefogTurn> bluefog_one_peer_turns(const BluefogTopology& topology,
   std::vector<BluefogTurn> turns(topology.weights.size());
   for (int node = 0; node < nodes; ++node) {
     std::vector<int> to = topology.sends_to(node);
-    if (to.empty()) throw InvalidArgument(fmt::format("node {} of {} has nobody to send to", node, nodes));
+    if (to.empty()) throw InvalidArgument(fmt::format("node {} of {} has no node to send to", node, nodes));
     // Rising is clockwise but for those that come before the node.
     std::ranges::rotate(to, std::ranges::upper_bound(to, node));
     const int peer = to[static_cast<std::size_t>(step % std::ssize(to))];

@@ -327,7 +327,7 @@ std::vector<int> Graph::out_of(int node, std::int64_t round) const {
   const int peers = peers_of(node);
   if (options_.convention == Convention::fairscale && peers > count)
     throw OutOfRange(
-        fmt::format("the phone book of node {} has {} entries, and {} peers are asked for", node, count, peers));
+        fmt::format("the peer list of node {} has {} entries, and {} peers are requested", node, count, peers));
   if (count == 0) return out;
   for (int place = 0; place < peers; ++place) out.push_back(entry(node, index_of(round, options_.peers, place, count)));
   return out;
@@ -362,7 +362,7 @@ std::vector<int> Graph::in_by_position(int node, std::int64_t round) const {
       if (sender == node) continue;
       if (index >= entries(sender))
         throw OutOfRange(
-            fmt::format("the phone book of node {} has {} entries, none at {}", sender, entries(sender), index));
+            fmt::format("the peer list of node {} has {} entries, none at {}", sender, entries(sender), index));
       if (entry(sender, index) == node) in.push_back(sender);
     }
   }

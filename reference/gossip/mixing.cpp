@@ -42,8 +42,8 @@ Shares metropolis_hastings(const Graph& graph, int node, std::int64_t round) {
   std::ranges::sort(own.in);
   if (out != own.in)
     throw InvalidArgument(fmt::format(
-        "Metropolis-Hastings: in round {} node {} sends to {} and receives from {}; whoever is sent to must answer",
-        round, node, out, own.in));
+        "Metropolis-Hastings: in round {} node {} sends to {} and receives from {}; each receiver must answer", round,
+        node, out, own.in));
   return shares;
 }
 

@@ -43,7 +43,7 @@ GraphKind kind_in(const Arguments& arguments, std::string_view field) {
   std::string names;
   for (const GraphKind kind : gossip::kNamedGraphs)
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(kind));
-  arguments.refuse(fmt::format("{} '{}' is none; there are {}", field, name, names));
+  arguments.refuse(fmt::format("{} '{}' is unknown; it is one of {}", field, name, names));
 }
 
 // nprocs_per_node and peers_per_itr may be left out.

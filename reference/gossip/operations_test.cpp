@@ -22,7 +22,7 @@ TEST(GossipGraph, AnswersTurnsPlansOrRows) {
 }
 
 TEST(GossipGraph, NamesWhatIsWrong) {
-  EXPECT_THAT(error_of("gossip.graph", R"({"graph": "grid", "world_size": 4})"), HasSubstr("graph 'grid' is none"));
+  EXPECT_THAT(error_of("gossip.graph", R"({"graph": "grid", "world_size": 4})"), HasSubstr("graph 'grid' is unknown"));
   EXPECT_THAT(error_of("gossip.graph", R"({"graph": "ring", "world_size": 0})"), HasSubstr("world_size"));
   EXPECT_THAT(error_of("gossip.graph", R"({"graph": "ring", "world_size": 4, "peers_per_itr": 3})"),
               HasSubstr("3 peers in a round"));
@@ -72,7 +72,7 @@ TEST(GossipTurns, AreBlueFogs) {
       HasSubstr("no generator 'Get'"));
   EXPECT_THAT(error_of("gossip.turns", R"({"convention": "bluefog", "generator": "GetDynamicOnePeerSendRecvRanks",
                                            "topology": "RingGraph", "size": 1, "steps": 1})"),
-              HasSubstr("nobody to send to"));
+              HasSubstr("no node to send to"));
 }
 
 TEST(GossipRates, RefusesWhatWouldTakeTooLong) {

@@ -286,8 +286,8 @@ void PushSum::reconnect(comm::Communicator& group) {
   const PushSumOptions& options = state_->options;
   if (!options.confirms)
     throw StateError(
-        "a round of gossip without confirmations cannot be repeated over another group: who has which values is not "
-        "known");
+        "a round of gossip without confirmations cannot be repeated over another group: it is not known which nodes "
+        "have which values");
   if (group.size() != state_->graph.nodes() || group.rank() != state_->group->rank())
     throw InvalidArgument(
         fmt::format("group {} has other ranks than group {}", group.group().name, state_->group->group().name));
@@ -360,7 +360,7 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
                                       group.group().name, group.size()));
   const std::vector<int> book = state_->graph.phone_book(group.rank());
   if (std::ranges::find(book, group.rank()) != book.end())
-    throw InvalidArgument(fmt::format("the phone book of node {} names the node itself: {}", group.rank(), book));
+    throw InvalidArgument(fmt::format("the peer list of node {} names the node itself: {}", group.rank(), book));
   if (options.device.runtime != nullptr) use_stream(options.device.stream);
 }
 

@@ -51,13 +51,13 @@ int edge_of(const ParallelConfiguration& configuration) {
   if (configuration.mode == TensorMode::two_dimensional) {
     const int edge = root_of(size, 2);
     if (edge * edge != size)
-      throw InvalidArgument(fmt::format("groups: mode 2d needs a square of tensor ranks; {} is none", size));
+      throw InvalidArgument(fmt::format("groups: mode 2d needs a square of tensor ranks; {} is not one", size));
     return edge;
   }
   if (configuration.mode == TensorMode::three_dimensional) {
     const int edge = root_of(size, 3);
     if (edge * edge * edge != size)
-      throw InvalidArgument(fmt::format("groups: mode 3d needs a cube of tensor ranks; {} is none", size));
+      throw InvalidArgument(fmt::format("groups: mode 3d needs a cube of tensor ranks; {} is not one", size));
     return edge;
   }
   const int depth = *configuration.depth;
@@ -224,7 +224,7 @@ Plan shared_module_plan(int world_size, const ParallelConfiguration& configurati
 
 int broadcast_source(std::span<const int> members, std::span<const int> stages, BroadcastSource rule) {
   if (members.empty() || members.size() != stages.size())
-    throw InvalidArgument(fmt::format("groups: a shared module on stages {} has a group of as many ranks, got {}",
+    throw InvalidArgument(fmt::format("groups: a shared module on stages {} has a group of one rank per stage, got {}",
                                       shown(stages), shown(members)));
   const std::size_t place = rule == BroadcastSource::first_member ? 0 : static_cast<std::size_t>(stages.front());
   if (place >= members.size())

@@ -132,8 +132,8 @@ TEST(ColossalaiGroups, ATensorSizeThatTheModeCannotLayOutIsRefusedWithTheReason)
     EXPECT_THAT([&] { (void)colossalai_plan(configuration.tensor, configuration); },
                 ThrowsMessage<InvalidArgument>(HasSubstr(words)));
   };
-  refuses(with(1, 8, TensorMode::two_dimensional), "mode 2d needs a square of tensor ranks; 8 is none");
-  refuses(with(1, 4, TensorMode::three_dimensional), "mode 3d needs a cube of tensor ranks; 4 is none");
+  refuses(with(1, 8, TensorMode::two_dimensional), "mode 2d needs a square of tensor ranks; 8 is not one");
+  refuses(with(1, 4, TensorMode::three_dimensional), "mode 3d needs a cube of tensor ranks; 4 is not one");
   refuses(with(1, 8, TensorMode::two_and_a_half_dimensional, 1), "8 with depth 1 has no such edge");
   refuses(with(1, 8, TensorMode::two_and_a_half_dimensional, 16), "8 with depth 16 has no such edge");
   refuses(with(1, 8, TensorMode::two_and_a_half_dimensional), "mode 2.5d needs a depth");

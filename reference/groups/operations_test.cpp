@@ -160,7 +160,7 @@ TEST(ParallelGroups, ADepthNeedsAModeAndASizeThatIsNullIsNoneOfColossalAIs) {
 TEST(SharedModuleOperation, RefusesWhatTheInitializersRefuse) {
   EXPECT_THAT(error_of("groups.shared_module", R"({"world_size": 16, "pipeline_ranks": [0, 1], "parallel": {
                          "pipeline": 2, "tensor": {"size": 8, "mode": "2d"}}})"),
-              HasSubstr("mode 2d needs a square of tensor ranks; 8 is none"));
+              HasSubstr("mode 2d needs a square of tensor ranks; 8 is not one"));
 }
 
 TEST(Bounds, AreSaidWithTheArithmetic) {

@@ -201,7 +201,7 @@ Problem problem_of_injection(const RunSpec& spec, const Injection& inject, const
 Problem problem_of_injections(const RunSpec& spec) {
   if (!spec.injections.empty() && !spec.scaler)
     return SpecProblem{"inject[0]",
-                       "inject[0] is there without [scaler]; an injected value needs a scaler that survives it"};
+                       "inject[0] is given without [scaler]; an injected value needs a scaler that survives it"};
   for (std::size_t i = 0; i < spec.injections.size(); ++i)
     if (auto problem = problem_of_injection(spec, spec.injections[i], fmt::format("inject[{}]", i))) return problem;
   return {};

@@ -273,7 +273,7 @@ TEST(RunSpec, RefusesWhatOnlyThisSpecificationCanHaveWrong) {
               HasSubstr("optimizer.nesterov = true; it must be false without momentum"));
   EXPECT_THAT(error_of(std::string(kShort) + "[[inject]]\nstep = 0\nrank = 0\nparameter = \"0.bias\"\nindex = 0\n"
                                              "value = \"nan\"\n"),
-              HasSubstr("inject[0] is there without [scaler]"));
+              HasSubstr("inject[0] is given without [scaler]"));
   EXPECT_THAT(error_of(replaced(kShort, "[[model.layer]]\ntype = \"flatten\"",
                                 "[[model.layer]]\ntype = \"embedding\"\n"
                                 "rows = 3\nfeatures = 4")),

@@ -134,7 +134,7 @@ void TrainingRecord::open(const std::filesystem::path& folder) {
     if (!name.starts_with("rank") || !name.ends_with(".safetensors")) continue;
     const auto rank = natural(std::string_view(name).substr(4, name.size() - 4 - 12));
     if (rank && *rank >= spec_.parallel.world())
-      find(*rank, -1, "", fmt::format("'{}' is there, but the world has {} ranks", name, spec_.parallel.world()));
+      find(*rank, -1, "", fmt::format("'{}' exists, but the world has {} ranks", name, spec_.parallel.world()));
   }
   for (int rank = 0; rank < spec_.parallel.world(); ++rank) {
     try {
@@ -220,7 +220,8 @@ void TrainingRecord::check_parameter(const Parameter& parameter) {
     if (!first) first = form;
     if (form && *form != *first)
       find(cell.ranks.front(), -1, form->name(parameter.name),
-           fmt::format("is '{}' elsewhere; all data replicas hold a parameter alike", first->name(parameter.name)));
+           fmt::format("is '{}' elsewhere; all data replicas hold a parameter in the same form",
+                       first->name(parameter.name)));
     for (int step = 0; step < spec_.run.steps; ++step)
       for (const Moment moment : kAllMoments) check_value(cell, form.value_or(Form{}), step, moment, parameter);
   }

@@ -72,7 +72,7 @@ TEST_F(TrainingRecordTest, ReportsAMissingRankAndOneTooMany) {
   std::filesystem::copy_file(record_file(path(), 0), record_file(path(), 2));
   const TrainingRecord record(spec, path());
   EXPECT_THAT(texts(record),
-              ElementsAre(HasSubstr("rank 2 step -1  'rank2.safetensors' is there, but the world has 2 ranks"),
+              ElementsAre(HasSubstr("rank 2 step -1  'rank2.safetensors' exists, but the world has 2 ranks"),
                           HasSubstr("rank1.safetensors': no such file")));
   EXPECT_EQ(record.copies(0, Moment::before, parameters_of(spec)[0]).size(), 1u);
 }

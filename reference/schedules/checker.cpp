@@ -407,7 +407,7 @@ class Checker {
       if (!has_waits_ || !is_waitable(action.kind) || !counts(rank, action)) return;
       const Kind wait = action.kind == Kind::send_forward ? Kind::wait_send_forward : Kind::wait_send_backward;
       if (!actions_.has(wait, action.stage, action.micro_batch))
-        find(ProblemKind::missing_wait, index, "nobody waits for it: its memory is never free");
+        find(ProblemKind::missing_wait, index, "no wait follows it: its memory is never free");
     });
   }
 

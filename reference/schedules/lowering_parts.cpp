@@ -47,7 +47,7 @@ void require_stages(const Schedule& schedule) {
   for (const auto& row : schedule.ranks) actions += static_cast<std::int64_t>(row.size());
   if (std::int64_t{schedule.stages} * schedule.micro_batches > std::max(actions, kAlwaysAllowed))
     throw InvalidArgument(
-        fmt::format("lowering: {} stages and {} micro-batches need more than the {} actions that there are",
+        fmt::format("lowering: {} stages and {} micro-batches need more than the {} actions that exist",
                     schedule.stages, schedule.micro_batches, actions));
 }
 

@@ -117,7 +117,8 @@ DescriptionExchange::DescriptionExchange(Metadata told, TensorDescriptions promi
 
 DescriptionExchange::Told& DescriptionExchange::begin(int micro_batch) {
   if (metadata_ == Metadata::none)
-    throw StateError(fmt::format("micro-batch {}: its output is promised, so nothing is told of it", micro_batch));
+    throw StateError(
+        fmt::format("micro-batch {}: its output is promised, so no description of it is sent", micro_batch));
   const auto [told, is_new] =
       told_.try_emplace(key_of(micro_batch), Told{std::vector<std::int64_t>(kDescriptionWords), {}});
   if (!is_new) throw StateError(fmt::format("micro-batch {}: its output was told of before", micro_batch));

@@ -103,7 +103,7 @@ Boundaries partition_optimal(std::span<const double> weights, int parts) {
 double heaviest_part(std::span<const double> weights, const Boundaries& boundaries) {
   const auto parts = static_cast<int>(boundaries.size()) - 1;
   if (!is_partition(boundaries, static_cast<int>(weights.size()), parts))
-    throw InvalidArgument(fmt::format("partition: the boundaries are none of {} items", weights.size()));
+    throw InvalidArgument(fmt::format("partition: the boundaries are not those of {} items", weights.size()));
   require_weights(weights);
   double heaviest = 0;
   for (std::size_t part = 0; part + 1 < boundaries.size(); ++part)

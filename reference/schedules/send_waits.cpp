@@ -48,7 +48,7 @@ Schedule add_send_waits(const Schedule& schedule, int most_outstanding) {
   Schedule result = schedule;
   for (std::vector<Action>& actions : result.ranks) {
     if (const auto wait = std::ranges::find_if(actions, is_send_wait, &Action::kind); wait != actions.end())
-      throw InvalidArgument(fmt::format("add_send_waits: {} is there already", to_string(*wait)));
+      throw InvalidArgument(fmt::format("add_send_waits: {} exists already", to_string(*wait)));
     actions = row_with_waits(actions, static_cast<std::size_t>(most_outstanding));
   }
   return result;

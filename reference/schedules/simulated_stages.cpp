@@ -27,7 +27,7 @@ SimulatedStages::SimulatedStages(const Schedule& schedule, const SimulationOptio
 }
 
 void SimulatedStages::refuse_outside(const Action& action) const {
-  throw InvalidArgument(fmt::format("simulate: {} is none of {} stages and {} micro-batches", to_string(action),
+  throw InvalidArgument(fmt::format("simulate: {} is not one of {} stages and {} micro-batches", to_string(action),
                                     schedule_.stages, schedule_.micro_batches));
 }
 

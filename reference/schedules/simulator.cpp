@@ -117,7 +117,7 @@ void refuse_stuck_ranks(const Schedule& schedule, const std::vector<Rank>& ranks
       stuck.push_back(fmt::format("rank {} at position {} for what {} needs", number,
                                   next - schedule.ranks[number].data(), to_string(*next)));
   if (!stuck.empty())
-    throw InvalidArgument(fmt::format("simulate: the schedule cannot go on: {} ranks wait: {}", stuck.size(),
+    throw InvalidArgument(fmt::format("simulate: the schedule cannot continue: {} ranks wait: {}", stuck.size(),
                                       fmt::join(stuck | std::views::take(kShown), ", ")));
 }
 

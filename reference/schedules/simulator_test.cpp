@@ -131,7 +131,7 @@ TEST(Simulator, RefusesWhatItCannotRun) {
   const Schedule schedule = from_rows({"0F0,0B0", "1F0,1B0"}, 1);
   EXPECT_THAT(refusal(from_rows({"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"}, 2)),
               HasSubstr("rank 0 at position 1 for what 0B0 needs, rank 1 at position 1 for what 1F1 needs"));
-  EXPECT_THAT(refusal(from_rows({"0F7"}, 1)), HasSubstr("0F7 is none of 1 stages and 1 micro-batches"));
+  EXPECT_THAT(refusal(from_rows({"0F7"}, 1)), HasSubstr("0F7 is not one of 1 stages and 1 micro-batches"));
   EXPECT_THAT(refusal(schedule, {.stages = std::vector<StageTimes>(3)}), HasSubstr("stages has 3 entries for 2"));
   EXPECT_THAT(refusal(schedule, {.stages = {{-1, 1, 1, {}}}}),
               HasSubstr("the time of F must be a number from 0 on, got -1"));

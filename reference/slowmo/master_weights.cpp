@@ -12,11 +12,12 @@ using comm::DType;
 
 std::vector<Buffer> fitting(const std::vector<Buffer>& masters, const std::vector<Buffer>& parameters) {
   if (masters.size() != parameters.size())
-    throw InvalidArgument(fmt::format("slowmo: {} masters for {} parameters", masters.size(), parameters.size()));
+    throw InvalidArgument(
+        fmt::format("slowmo: {} master weights for {} parameters", masters.size(), parameters.size()));
   for (std::size_t i = 0; i < masters.size(); ++i)
     if (masters[i].count != parameters[i].count || masters[i].dtype != DType::f32)
       throw InvalidArgument(
-          fmt::format("slowmo: master {} has {} elements of {}, its parameter has {}; masters are of f32", i,
+          fmt::format("slowmo: master weight {} has {} elements of {}, its parameter has {}; master weights are f32", i,
                       masters[i].count, comm::name_of(masters[i].dtype), parameters[i].count));
   return masters;
 }
@@ -30,7 +31,7 @@ std::vector<Buffer> cut(Buffer flat, const std::vector<Buffer>& parameters) {
   }
   if (elements != flat.count)
     throw InvalidArgument(
-        fmt::format("slowmo: the flat masters have {} elements, the parameters {}", flat.count, elements));
+        fmt::format("slowmo: the flat master weights have {} elements, the parameters {}", flat.count, elements));
   return fitting(masters, parameters);
 }
 
@@ -41,7 +42,7 @@ std::vector<Buffer> masters_in(const Tensors& tensors) {
   if (const auto* named = std::get_if<std::map<std::string, Buffer>>(&tensors.master_weights)) {
     if (named->size() != 1)
       throw InvalidArgument(
-          fmt::format("slowmo: a dictionary of {} masters; it has one entry, all of them flat", named->size()));
+          fmt::format("slowmo: a dictionary of {} master weights; it has one entry, all of them flat", named->size()));
     return cut(named->begin()->second, tensors.parameters);
   }
   return {};

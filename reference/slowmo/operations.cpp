@@ -393,7 +393,7 @@ void require_lengths(const Trace& trace) {
     throw InvalidArgument(fmt::format("slowmo trace: the second group begins with parameter {} of {}", trace.split,
                                       trace.elements.size()));
   if (trace.split != 0 && trace.master_weights == Trace::MastersAs::flat)
-    throw InvalidArgument("slowmo trace: flat masters are one parameter, which is in one group");
+    throw InvalidArgument("slowmo trace: flat master weights are one parameter, which is in one group");
   for (const auto& rates : trace.rates) require(rates.size(), trace.split == 0 ? 1 : 2, "learning rates");
   for (const auto& initial : trace.initial) require(initial.size(), elements, "initial parameters");
   for (const auto& step : trace.gradients) {

@@ -86,7 +86,7 @@ void FlatOptimizer::step(std::span<const ParameterGroup> groups, std::span<const
                                  .step = steps_};
           std::visit([&](const auto& rule) { apply(rule, update); }, rule_);
         } else {
-          throw Unsupported(fmt::format("optimizer: parameters of {}; it works on their masters of f32",
+          throw Unsupported(fmt::format("optimizer: parameters of {}; it works on their f32 master weights",
                                         comm::name_of(values.dtype)));
         }
       });

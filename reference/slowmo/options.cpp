@@ -21,7 +21,7 @@ void require_world(const Options& options, int rank, int world) {
     throw InvalidArgument(
         fmt::format("slowmo: {} ranks are no multiple of ranks_per_node, which is {}", world, options.ranks_per_node));
   require(rank >= 0 && rank < world, "rank", rank, "ranks go from 0 to the world's size");
-  if (options.rank) require(*options.rank == rank, "rank", *options.rank, "the group says another one");
+  if (options.rank) require(*options.rank == rank, "rank", *options.rank, "the group has another rank");
   if (options.world_size)
     require(*options.world_size == world, "world_size", *options.world_size, "the group has another size");
 }
@@ -47,10 +47,10 @@ void require_numbers(const Options& options, const Setting& setting) {
 
 void require_overlap(const Options& options) {
   if (!options.overlap) return;
-  require(options.convention == Convention::plumbline, "overlap", true, "FairScale refuses it");
+  require(options.convention == Convention::plumbline, "overlap", true, "FairScale rejects it");
   require(options.accepts_stale, "overlap", true,
-          "it is off, since updates then come from parameters that lack the peers' latest messages; accepts_stale says "
-          "that this is wanted");
+          "it is off, since updates then come from parameters that lack the peers' latest messages; set "
+          "accepts_stale to allow it");
 }
 
 }  // namespace

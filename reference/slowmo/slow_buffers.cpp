@@ -34,7 +34,7 @@ DType slow_type(const Setting& setting, std::span<const ParameterGroup> groups) 
   const bool takes_doubles = setting.convention == Convention::plumbline;
   if (type != DType::f32 && !(takes_doubles && type == DType::f64))
     throw InvalidArgument(
-        fmt::format("slowmo: the optimizer has parameters of {}; slow momentum is of f32{}, with masters "
+        fmt::format("slowmo: the optimizer has parameters of {}; slow momentum is of f32{}, with master weights "
                     "where parameters have 16 bits",
                     comm::name_of(type), takes_doubles ? " or f64" : ""));
   return type;

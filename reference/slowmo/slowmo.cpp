@@ -52,7 +52,7 @@ void require_loadable(const Setting& setting, const Checkpoint& checkpoint, bool
   require(!setting.sgp || checkpoint.is_numerator, "whether parameters are numerators");
   require(!is_whole || checkpoint.steps, "the number of steps");
   require(!is_whole || !setting.sgp || !setting.is_master() || checkpoint.round, "the round of gossip");
-  require(!is_whole || !setting.slow || !setting.owns_shard || checkpoint.slow, "the slow buffers");
+  require(!is_whole || !setting.slow || !setting.owns_shard || checkpoint.slow, "the slow momentum buffers");
   if (is_whole && checkpoint.steps.value_or(0) < 0)
     throw InvalidArgument(
         fmt::format("slowmo: the checkpoint has {} steps; there must be 0 or more", *checkpoint.steps));
@@ -189,7 +189,7 @@ void SlowMo::Impl::warn_of_halves() {
       std::ranges::any_of(tensors_.parameters, [](const Buffer& one) { return comm::size_of(one.dtype) == 2; });
   if (has_halves && masters_->empty())
     log_.warn(Warning::What::no_master_weights,
-              "parameters have 16 bits and no masters of 32: what they lose in averages is lost for good");
+              "parameters have 16 bits and no f32 master weights: what they lose in averages is lost for good");
 }
 
 void SlowMo::Impl::begin_slow_buffers() {

@@ -139,7 +139,7 @@ TEST(Checkpoints, AreRefusedWhereTheyDoNotFit) {
     other.slow->range.end = 2;
     EXPECT_THAT([&] { slowmo.load(other); }, ThrowsMessage<InvalidArgument>(HasSubstr("rank 0 of 1")));
     other.slow.reset();
-    EXPECT_THAT([&] { slowmo.load(other); }, ThrowsMessage<NotFound>(HasSubstr("slow buffers")));
+    EXPECT_THAT([&] { slowmo.load(other); }, ThrowsMessage<NotFound>(HasSubstr("slow momentum buffers")));
   });
 }
 

@@ -159,7 +159,7 @@ const Topology& HyperCommGrid::topology(std::string_view name) const { return vi
 
 void HyperCommGrid::register_view(const std::string& name, std::span<const std::string> names,
                                   std::span<const int> shape, const std::vector<std::string>& shared) {
-  if (views_.contains(name)) throw InvalidArgument(fmt::format("HyperCommGrid: view '{}' is there already", name));
+  if (views_.contains(name)) throw InvalidArgument(fmt::format("HyperCommGrid: view '{}' exists already", name));
   const Topology& base = topology();
   const Topology other = Topology::first_fastest(names, shape, base.offset());
   if (other.world_size() != base.world_size())

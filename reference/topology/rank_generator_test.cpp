@@ -186,7 +186,7 @@ TEST(HyperCommGrid, RefusesViewsThatShareOtherGroups) {
     return [=, &grid] { grid.register_view(name, names, shape, shared); };
   };
   EXPECT_THAT(view("base", {"a"}, {16}, {}),
-              ThrowsMessage<InvalidArgument>("HyperCommGrid: view 'base' is there already"));
+              ThrowsMessage<InvalidArgument>("HyperCommGrid: view 'base' exists already"));
   EXPECT_THAT(view("v", {"a"}, {8}, {}), ThrowsMessage<InvalidArgument>(HasSubstr("has 8 ranks, the base")));
   EXPECT_THAT(view("v", {"ep", "tp", "pp"}, {4, 2, 2}, {"tp"}),
               ThrowsMessage<InvalidArgument>("HyperCommGrid: shared [tp] are other groups in view 'v' (ep=4 tp=2 pp=2) "

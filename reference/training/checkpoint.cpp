@@ -218,7 +218,7 @@ Checkpoint read_checkpoint(const std::filesystem::path& file, const Configuratio
   Checkpoint checkpoint;
   checkpoint.configuration = configuration_of_lines(metadata.text("configuration"));
   if (hash_of(checkpoint.configuration) != metadata.text("configuration.hash"))
-    metadata.refuse(fmt::format("its configuration has hash {}, and it says {}: it is damaged",
+    metadata.refuse(fmt::format("its configuration has hash {}, but the file states {}: it is damaged",
                                 hash_of(checkpoint.configuration), metadata.text("configuration.hash")));
   if (const auto difference = first_difference(checkpoint.configuration, configuration))
     metadata.refuse(fmt::format("it is of another run: {}", *difference));

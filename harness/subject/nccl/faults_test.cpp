@@ -585,7 +585,7 @@ TEST(NcclStart, AMissingFunctionIsNamed) {
 
 TEST(NcclStart, FewerDevicesThanRanksAreRefused) {
   EXPECT_THAT(why_not({}, 2, 1),
-              HasSubstr("2 ranks need 2 GPUs, this host has 1 (emulated); NCCL refuses two ranks on one GPU"));
+              HasSubstr("2 ranks need 2 GPUs, this host has 1 (emulated); NCCL rejects two ranks on one GPU"));
   EXPECT_EQ(why_not({{"device", "0"}}, 2, 1), "no error") << "each rank may see another GPU as its first";
   EXPECT_THAT(why_not({{"device", "3"}}, 1, 2),
               HasSubstr("device=3: this host has 2 emulated devices, counted from 0"));

@@ -60,7 +60,7 @@ Library::Library(const std::string& file) {
   find(library, file, "ncclGetVersion", functions_.GetVersion);
   file_ = file_of(reinterpret_cast<const void*>(functions_.GetVersion));
   int code = 0;
-  if (functions_.GetVersion(&code) != Result::success) refuse(fmt::format("'{}' does not say its version", file));
+  if (functions_.GetVersion(&code) != Result::success) refuse(fmt::format("'{}' does not report its version", file));
   version_code_ = code;
   version_ = name_of_version(code);
   // Before the other functions: what an old one lacks is no news.

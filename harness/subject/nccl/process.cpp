@@ -35,7 +35,7 @@ int choose_device(const Options& options, const Place& place, const device::Runt
   }
   if (place.size <= count) return place.rank;
   throw RuntimeFailure(
-      fmt::format("backend nccl: {} ranks need {} GPUs, this host has {} ({}); NCCL refuses two ranks on one GPU, so "
+      fmt::format("backend nccl: {} ranks need {} GPUs, this host has {} ({}); NCCL rejects two ranks on one GPU, so "
                   "take a smaller "
                   "--world-size, or --backend local",
                   place.size, place.size, count, kind));

@@ -130,10 +130,10 @@ void NcclWork::time_out(std::chrono::nanoseconds limit) {
   const std::vector<int> absent = missing(part);
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
   give_up<comm::TimeoutError>(
-      Status::timed_out,
-      absent.empty()
-          ? fmt::format("{}: all ranks are there; waited {} ms for the device", group_->place(part.call), milliseconds)
-          : fmt::format("{}: waited {} ms for {}", group_->place(part.call), milliseconds, Group::name_ranks(absent)));
+      Status::timed_out, absent.empty() ? fmt::format("{}: all ranks have arrived; waited {} ms for the device",
+                                                      group_->place(part.call), milliseconds)
+                                        : fmt::format("{}: waited {} ms for {}", group_->place(part.call), milliseconds,
+                                                      Group::name_ranks(absent)));
 }
 
 void NcclWork::give_up(const Failure& failure) {

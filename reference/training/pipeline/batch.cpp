@@ -28,9 +28,9 @@ struct AsList {
   Tensors operator()(const Tensors& several) const { return several; }
   Tensors operator()(const NamedTensors& named) const {
     if (names.empty())
-      throw InvalidArgument(fmt::format(
-          "the batch has tensors by name, {}, and nobody says which of them the first stage takes, in which order",
-          names_in(named)));
+      throw InvalidArgument(
+          fmt::format("the batch has tensors by name, {}, and no list names those that the first stage takes, in order",
+                      names_in(named)));
     Tensors list;
     for (const std::string& name : names) list.push_back(entry_of(named, name));
     return list;
@@ -48,8 +48,8 @@ std::vector<Tensors> micro_batches_of(const Tensors& batch, int micro_batches, c
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].dim() == 0) throw InvalidArgument(fmt::format("{}: tensor {} has no dimension of rows", what, i));
     if (batch[i].size(0) != batch.front().size(0))
-      throw InvalidArgument(fmt::format("{}: tensor {} has {} rows, tensor 0 has {}; all must have as many", what, i,
-                                        batch[i].size(0), batch.front().size(0)));
+      throw InvalidArgument(fmt::format("{}: tensor {} has {} rows, tensor 0 has {}; all must have the same number",
+                                        what, i, batch[i].size(0), batch.front().size(0)));
   }
   const std::int64_t rows = batch.front().size(0);
   if (micro_batches < 1 || rows % micro_batches != 0)

@@ -404,7 +404,7 @@ TEST(Batch, SaysInOneLineWhatCannotBeCut) {
   EXPECT_EQ(error_of_cut({random.normal({8, 2})}, 3), "labels: 8 rows cannot be cut into 3 equal micro-batches");
   EXPECT_EQ(error_of_cut({random.normal({8, 2})}, 0), "labels: 8 rows cannot be cut into 0 equal micro-batches");
   EXPECT_EQ(error_of_cut({random.normal({8, 2}), random.normal({6})}, 2),
-            "labels: tensor 1 has 6 rows, tensor 0 has 8; all must have as many");
+            "labels: tensor 1 has 6 rows, tensor 0 has 8; all must have the same number");
   EXPECT_EQ(error_of_cut({random.normal({})}, 2), "labels: tensor 0 has no dimension of rows");
   EXPECT_EQ(error_of_cut({}, 2), "labels: the batch has no tensor");
   try {

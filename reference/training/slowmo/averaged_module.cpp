@@ -136,7 +136,7 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
 
   std::vector<comm::Buffer> master_weights() const {
     if (tensors_.master_weights.size() != tensors_.parameters.size())
-      throw InvalidArgument(fmt::format("slowmo: {} masters for {} parameters", tensors_.master_weights.size(),
+      throw InvalidArgument(fmt::format("slowmo: {} master weights for {} parameters", tensors_.master_weights.size(),
                                         tensors_.parameters.size()));
     std::vector<comm::Buffer> views;
     for (std::size_t i = 0; i < tensors_.master_weights.size(); ++i) {

@@ -175,7 +175,7 @@ TEST(AveragedModule, TellsWhatItDoesNotTake) {
     expect_error<InvalidArgument>([&] { make(leaf_of(1, at::kHalf), {at::ones({2, 3})}); },
                                   "the master of 'weight' has another shape");
     expect_error<InvalidArgument>([&] { make(leaf_of(1, at::kHalf), {at::ones({3, 2}), at::ones({3, 2})}); },
-                                  "2 masters for 1 parameters");
+                                  "2 master weights for 1 parameters");
     const at::Tensor weight = leaf_of(1);
     AveragedModule module = module_of(world, weight, {});
     weight.detach();
