@@ -81,7 +81,8 @@ std::optional<ElementType> parse_element_type(std::string_view name) {
     if (name == alias) name = ours;
   for (const auto& [known, complex] : kComplex)
     if (name == known) return complex;
-  if (const auto dtype = comm::parse_dtype(name)) return ElementType{*dtype, 1};
+  for (const comm::DType dtype : comm::kAllDTypes)  // no gradient is of another
+    if (name == comm::name_of(dtype)) return ElementType{dtype, 1};
   return std::nullopt;
 }
 

@@ -41,6 +41,8 @@ TEST(ElementTypes, HaveNames) {
     EXPECT_EQ(name_of(parse_element_type(name).value()), name);
   EXPECT_EQ(parse_element_type("c64"), (ElementType{DType::f32, 2}));
   EXPECT_FALSE(parse_element_type("float"));
+  EXPECT_FALSE(parse_element_type("bool"));
+  EXPECT_FALSE(parse_element_type("f8_e4m3")) << "no gradient is of it";
   for (const auto& [alias, name] : {std::pair("float32", "f32"), {"torch.bfloat16", "bf16"}, {"complex64", "c64"}})
     EXPECT_EQ(name_of(parse_element_type(alias).value()), name) << "as PyTorch has it";
   EXPECT_THAT([] { (void)name_of(ElementType{DType::i32, 2}); }, ThrowsMessage<InvalidArgument>(HasSubstr("2 i32")));
