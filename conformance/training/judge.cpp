@@ -11,6 +11,7 @@
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/carried_optimizer.hpp"
 #include "conformance/training/causes.hpp"
+#include "conformance/training/clip_rules.hpp"
 #include "conformance/training/scaling.hpp"
 #include "conformance/training/single_device.hpp"
 #include "harness/suite/requirement.hpp"
@@ -192,6 +193,7 @@ class Judge {
     coefficient_ = coefficient_of(single);
     for (const Parameter& parameter : parameters_) gradients(step, parameter, single);
     for (const Parameter& parameter : parameters_) of_step_before_[parameter.name] = single.mean64(parameter.name);
+    if (options_.precision.clip_norm > 0) norm_of_step_before_ = single.norm64(options_.precision.norm_type);
     const std::vector<job::RankNumber> recorded = record_.losses(step);
     for (const job::RankNumber& one : recorded)
       result_.steps.back().loss += static_cast<double>(one.value) / static_cast<double>(recorded.size());
@@ -339,7 +341,7 @@ class Judge {
           [&](std::size_t i) { return bound + compressed(magnitudes[i]); }, std::move(finding), result_.findings,
           largest);
       if (result_.findings.size() > before)
-        result_.findings.back().hypotheses = hypotheses(copy.values, expected, name, single);
+        result_.findings.back().hypotheses = hypotheses(step, copy.values, expected, name, single);
       return;
     }
     if (computes_scaled()) {
@@ -368,8 +370,9 @@ class Judge {
   }
 
   // What may have made a gradient wrong.
-  [[nodiscard]] std::vector<std::string> hypotheses(const std::vector<float>& got, const std::vector<double>& expected,
-                                                    const std::string& name, const SingleDevice& single) const {
+  [[nodiscard]] std::vector<std::string> hypotheses(int step, const std::vector<float>& got,
+                                                    const std::vector<double>& expected, const std::string& name,
+                                                    const SingleDevice& single) const {
     WrongGradient gradient{.got = got,
                            .expected = expected,
                            .slices = {},
@@ -389,7 +392,23 @@ class Judge {
       gradient.of_step_before = before->second;
     for (const SingleDevice::OtherRule& rule : single.by_other_rules())
       gradient.by_other_rules.emplace_back(rule.name, rule.gradients.at(name));
+    std::vector<ClippedByOther> clipped_otherwise;
+    if (options_.precision.clip_norm > 0)
+      clipped_otherwise = clipped_by_other_rules(spec_, single, options_.precision, name, whole_on_tensor_ranks(step),
+                                                 norm_of_step_before_);
+    for (const ClippedByOther& other : clipped_otherwise)
+      gradient.by_other_rules.emplace_back(other.rule, other.gradient);
     return hypotheses_of(gradient);
+  }
+
+  // The parameters that no tensor rank recorded a part of.
+  [[nodiscard]] std::set<std::string> whole_on_tensor_ranks(int step) const {
+    std::set<std::string> whole;
+    for (const Parameter& parameter : parameters_)
+      if (std::ranges::all_of(record_.copies(step, Moment::grad, parameter),
+                              [](const job::Copy& copy) { return copy.ranks.size() == 1; }))
+        whole.insert(parameter.name);
+    return whole;
   }
 
   [[nodiscard]] int uses_of(const std::string& name) const {
@@ -557,7 +576,8 @@ class Judge {
   SkippedSteps skipped_;
   std::map<std::string, std::vector<double>> of_step_before_;  // the single device's mean gradients
   double coefficient_ = 1;                                     // of this step's clipping
-  int done_ = 0;                                               // parts
+  double norm_of_step_before_ = 0;
+  int done_ = 0;  // parts
   Judgement result_;
 };
 
@@ -566,8 +586,9 @@ class Judge {
 Judgement judge(const job::RunSpec& spec, const job::TrainingRecord& record, training::Training& training,
                 const JudgeOptions& options) {
   JudgeOptions held = options;
-  const bool is_rounded = is_mixed(spec, options.precision);
-  const bool has_bits = !options.precision.autocast && options.precision.clip_norm == 0 && !options.wire &&
+  held.precision = training::with_clip_of(spec, options.precision);
+  const bool is_rounded = is_mixed(spec, held.precision);
+  const bool has_bits = !options.precision.autocast && held.precision.clip_norm == 0 && !options.wire &&
                         options.reduction && options.reduction->rank_order;
   if (!adds_as_a_single_device(spec) || (is_rounded && !has_bits)) held.reduction.reset();
   return Judge(spec, record, training, held).run();

@@ -1,6 +1,7 @@
 // Training over tensor ranks, and in 16 bits: against a single device, with overflows on one rank, clipped.
 #include "conformance/training/mixed_checks.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -103,12 +104,17 @@ training::DigitsRun settings_for(Context& context) {
           .injections = injections_of(parameters, grid.world())};
 }
 
+// Below the norms that these runs have.
+double max_norm_of(const std::string& norm) { return norm == "inf" ? 0.05 : norm == "1" ? 5 : 0.25; }
+double type_of_norm(const std::string& norm) {
+  return norm == "inf" ? std::numeric_limits<double>::infinity() : std::stod(norm);
+}
+
 training::PrecisionSettings precision_of(const Parameters& parameters) {
   training::PrecisionSettings settings{.autocast = is_autocast(parameters)};
   if (!parameters.has("norm")) return settings;
-  const std::string& norm = parameters.text("norm");
-  settings.norm_type = norm == "inf" ? std::numeric_limits<double>::infinity() : std::stod(norm);
-  settings.clip_norm = norm == "inf" ? 0.05 : norm == "1" ? 5 : 0.25;  // below the norms that these runs have
+  settings.norm_type = type_of_norm(parameters.text("norm"));
+  settings.clip_norm = max_norm_of(parameters.text("norm"));
   return settings;
 }
 
@@ -149,6 +155,18 @@ void job_in_16_bits(Context& context) {
     return training::write_digits_run(settings_for(context), training::digits(), folder);
   });
   report_as(std::move(findings), scaling_requirements::kTraining);
+}
+
+// Clipping that the specification says.
+void clipped_job(Context& context) {
+  std::vector<Finding> findings = findings_of_job(context, [&](const std::filesystem::path& folder) {
+    training::DigitsRun settings = settings_for(context);
+    const std::string& norm = context.parameters().text("norm");
+    settings.micro_batches = std::max(settings.micro_batches, settings.pipeline);  // which some schedules need
+    settings.clip = job::Clip{.max_norm = max_norm_of(norm), .norm_type = type_of_norm(norm)};
+    return training::write_digits_run(settings, training::digits(), folder);
+  });
+  report_as(std::move(findings), scaling_requirements::kClips);
 }
 
 void over_tensor_ranks(Context& context) {
@@ -230,6 +248,21 @@ constexpr std::array kOverflows{MixedCase{"none", "2x2x1"},  MixedCase{"inf", "2
 constexpr std::array kJobs{MixedCase{"none", "1x1x2"}, MixedCase{"inf", "2x2x1"}, MixedCase{"scale", "1x1x3"}};
 constexpr std::array kClipped{MixedCase{"2", "2x1x1"}, MixedCase{"1", "2x1x2"}, MixedCase{"inf", "3x1x1"},
                               MixedCase{"2", "2x2x1"}, MixedCase{"2", "1x2x1"}, MixedCase{"2", "1x1x1"}};
+
+// Of jobs, in float32 but for one: data ranks, stages, a tied weight on two of them, tensor ranks, and products.
+bool is_clipped_job(const Parameters& parameters) {
+  struct Clipped {
+    std::string_view precision, model, norm, grid;
+  };
+  constexpr std::array cases{Clipped{"fp32", "pairs", "2", "1x1x2"}, Clipped{"fp32", "pairs", "inf", "1x1x3"},
+                             Clipped{"fp32", "pairs", "2", "1x2x2"}, Clipped{"fp32", "tied", "2", "1x3x1"},
+                             Clipped{"fp32", "pairs", "2", "2x1x1"}, Clipped{"fp32", "pairs", "2", "2x2x1"},
+                             Clipped{"fp16", "pairs", "1", "1x1x2"}};
+  return fills_world(parameters) && std::ranges::any_of(cases, [&](const Clipped& one) {
+           return parameters.text("precision") == one.precision && parameters.text("model") == one.model &&
+                  parameters.text("norm") == one.norm && parameters.text("grid") == one.grid;
+         });
+}
 
 bool clips_under_autocast(const Parameters& parameters) {
   struct Clipped {
@@ -339,6 +372,18 @@ void add_mixed_checks(suite::Suite& suite) {
              .modules = {"training"},
              .limit = std::chrono::seconds(75),
              .body = job_in_16_bits});
+  suite.add({.id = "scaler.job.clips",
+             .verifies = cited({kClips}),
+             .door = suite::Door::job,
+             .axes = {{"precision", {"fp32", "fp16"}},
+                      {"model", {"pairs", "tied"}},
+                      {"norm", {"1", "2", "inf"}},
+                      grids(),
+                      all_worlds()},
+             .applies = is_clipped_job,
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = clipped_job});
   suite.add({.id = "scaler.job.one_replica",
              .verifies = cited({kTraining, kSkipsTogether, kScale, kSkipLeaves}),
              .door = suite::Door::job,

@@ -169,6 +169,12 @@ Problem problem_of_optimizer(const Optimizer& optimizer) {
                    within("optimizer.betas[1]", adam.betas[1], 0, 1), positive("optimizer.eps", adam.eps)});
 }
 
+Problem problem_of_clip(const Clip& clip) {
+  if (auto problem = positive("clip.max_norm", clip.max_norm)) return problem;
+  if (clip.norm_type > 0) return {};
+  return wrong("clip.norm_type", clip.norm_type, "a number above 0, or inf");
+}
+
 Problem problem_of_scaler(const Scaler& scaler) {
   if (auto problem = positive("scaler.init_scale", scaler.init_scale)) return problem;
   if (!scaler.dynamic) return {};
@@ -234,6 +240,8 @@ std::optional<SpecProblem> problem_of(const RunSpec& spec) {
   if (auto problem = problem_of_run(spec)) return problem;
   if (auto problem = problem_of_model(spec)) return problem;
   if (auto problem = problem_of_optimizer(spec.optimizer)) return problem;
+  if (spec.clip)
+    if (auto problem = problem_of_clip(*spec.clip)) return problem;
   if (spec.scaler)
     if (auto problem = problem_of_scaler(*spec.scaler)) return problem;
   if (auto problem = problem_of_injections(spec)) return problem;

@@ -102,6 +102,12 @@ struct Scaler {
   int growth_interval = 2000;
 };
 
+/// Gradients are multiplied by max_norm over the norm of the whole model's gradient, where that is larger.
+struct Clip {
+  double max_norm = 1;
+  double norm_type = 2;  // or infinity
+};
+
 /// A value written into a gradient on purpose.
 struct Injection {
   int step = 0;
@@ -123,6 +129,7 @@ struct RunSpec {
   Loss loss = Loss::cross_entropy;
   bool row_weights = false;  // batches have "w", the weights of rows: the mean is a weighted one
   Optimizer optimizer;
+  std::optional<Clip> clip;
   std::optional<Scaler> scaler;
   std::vector<Injection> injections;
   std::string weights = "weights.safetensors";  // relative to `folder`

@@ -130,6 +130,15 @@ Optimizer optimizer_of(Fields fields) {
   return adam;
 }
 
+Clip clip_of(Fields fields) {
+  Clip clip;
+  need_required(fields, "clip");
+  fields.number("max_norm", clip.max_norm);
+  fields.number("norm_type", clip.norm_type);
+  fields.done();
+  return clip;
+}
+
 Scaler scaler_of(Fields fields) {
   Scaler scaler;
   need_required(fields, "scaler");
@@ -186,6 +195,7 @@ RunSpec spec_of(Fields fields) {
   read_model(*fields.table("model"), spec);
   read_loss(*fields.table("loss"), spec);
   spec.optimizer = optimizer_of(*fields.table("optimizer"));
+  if (auto table = fields.table("clip")) spec.clip = clip_of(std::move(*table));
   if (auto table = fields.table("scaler")) spec.scaler = scaler_of(std::move(*table));
   for (Fields& table : fields.tables("inject")) spec.injections.push_back(injection_of(std::move(table)));
   if (auto table = fields.table("files")) read_files(std::move(*table), spec);

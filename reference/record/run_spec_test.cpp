@@ -284,6 +284,23 @@ TEST(RunSpec, RefusesWhatOnlyThisSpecificationCanHaveWrong) {
   EXPECT_THAT(error_of(""), HasSubstr("protocol is missing"));
 }
 
+TEST(RunSpec, ClipsByANorm) {
+  const std::string clip = std::string(kShort) + "[clip]\nmax_norm = 0.5\n";
+  const RunSpec spec = parse_run_spec(clip, "spec.toml");
+  ASSERT_TRUE(spec.clip);
+  EXPECT_EQ(spec.clip->max_norm, 0.5);
+  EXPECT_EQ(spec.clip->norm_type, 2);
+  EXPECT_FALSE(parse_run_spec(kShort, "spec.toml").clip);
+  const std::string largest = to_toml(parse_run_spec(clip + "norm_type = inf\n", "spec.toml"));
+  EXPECT_TRUE(std::isinf(parse_run_spec(largest, "spec.toml").clip->norm_type));
+  EXPECT_THAT(error_of(std::string(kShort) + "[clip]\nnorm_type = 1\n"), HasSubstr("clip.max_norm is missing"));
+  EXPECT_THAT(error_of(replaced(clip, "0.5", "0")), HasSubstr("clip.max_norm = 0; it must be a finite number above 0"));
+  EXPECT_THAT(error_of(replaced(clip, "0.5", "inf")), HasSubstr("clip.max_norm = inf; it must be a finite number"));
+  EXPECT_THAT(error_of(replaced(clip, "0.5", "\"big\"")), HasSubstr("clip.max_norm = 'big'; it must be a number"));
+  EXPECT_THAT(error_of(clip + "norm_type = 0\n"), HasSubstr("clip.norm_type = 0; it must be a number above 0, or inf"));
+  EXPECT_THAT(error_of(clip + "norm = 2\n"), HasSubstr("unknown field clip.norm; known are max_norm, norm_type"));
+}
+
 TEST(RunSpec, NeedsNoLineBreakInAPathOrName) {
   RunSpec spec = parse_run_spec(kShort, "spec.toml");
   spec.weights = "a \"quoted\"\\\nname.safetensors";

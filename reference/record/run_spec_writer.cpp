@@ -73,6 +73,10 @@ std::string toml_of(const Optimizer& optimizer) {
                      real(adam.betas[0]), real(adam.betas[1]), real(adam.eps));
 }
 
+std::string toml_of(const Clip& clip) {
+  return fmt::format("\n[clip]\nmax_norm = {}\nnorm_type = {}\n", real(clip.max_norm), real(clip.norm_type));
+}
+
 std::string toml_of(const Scaler& scaler) {
   if (!scaler.dynamic)
     return fmt::format("\n[scaler]\nkind = \"constant\"\ninit_scale = {}\n", real(scaler.init_scale));
@@ -104,6 +108,7 @@ std::string to_toml(const RunSpec& spec) {
     text += fmt::format("\n[[model.layer]]\ntype = \"{}\"\n{}", name_of(layer), std::visit(LayerWriter{}, layer));
   text += fmt::format("\n[loss]\ntype = \"{}\"\nrow_weights = {}\n", name_of(spec.loss), spec.row_weights);
   text += toml_of(spec.optimizer);
+  if (spec.clip) text += toml_of(*spec.clip);
   if (spec.scaler) text += toml_of(*spec.scaler);
   for (const Injection& inject : spec.injections) text += toml_of(inject);
   text += fmt::format("\n[files]\nweights = {}\nbatches = {}\n", quoted(spec.weights), quoted(spec.batches));

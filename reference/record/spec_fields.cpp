@@ -61,6 +61,11 @@ constexpr std::array kFields{
     SpecField{"optimizer", "adam", "betas", "list of number", "[0.9, 0.999]", "decay rates of the moments"},
     SpecField{"optimizer", "adam", "eps", "number", "1e-08", "added to the denominator"},
 
+    SpecField{"clip", "", "max_norm", "number", "",
+              "gradients are multiplied by max_norm / (norm + 1e-6) where that is below 1, after the reduction and "
+              "unscaling; norm is that of the whole model's gradient; without this table they are not clipped"},
+    SpecField{"clip", "", "norm_type", "number", "2.0", "of that norm: a number above 0, or inf"},
+
     SpecField{
         "scaler", "", "kind", "text", "",
         "dynamic or constant; without this table the loss is not scaled, and a constant scale has init_scale alone"},

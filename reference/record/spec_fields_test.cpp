@@ -22,10 +22,10 @@ using testing::HasSubstr;
 // What each required field is given here; a layer's and an optimizer's kind comes first.
 std::string value_of(const SpecField& field, const std::string& kind) {
   static const std::map<std::string_view, std::string> values{
-      {"protocol", "1"}, {"steps", "2"}, {"global_batch", "4"}, {"lr", "0.5"},        {"kind", "\"dynamic\""},
-      {"step", "0"},     {"rank", "0"},  {"index", "0"},        {"value", "\"inf\""}, {"parameter", "\"0.weight\""},
-      {"in", "4"},       {"out", "4"},   {"kernel", "2"},       {"features", "4"},    {"rows", "4"},
-      {"with", "0"}};
+      {"protocol", "1"}, {"steps", "2"},     {"global_batch", "4"}, {"lr", "0.5"},        {"kind", "\"dynamic\""},
+      {"step", "0"},     {"rank", "0"},      {"index", "0"},        {"value", "\"inf\""}, {"parameter", "\"0.weight\""},
+      {"in", "4"},       {"out", "4"},       {"kernel", "2"},       {"features", "4"},    {"rows", "4"},
+      {"with", "0"},     {"max_norm", "1.0"}};
   return field.name == "type" ? '"' + kind + '"' : values.at(field.name);
 }
 
@@ -54,8 +54,8 @@ std::string spec_text(const std::string& layer, const std::string& optimizer, st
   };
   const std::string before = layer == "embedding" ? "" : "[[model.layer]]\n" + table_with("model.layer", "linear");
   return part("", "") + "[run]\n" + part("run", "") + before + "[[model.layer]]\n" + part("model.layer", layer) +
-         "[loss]\n" + part("loss", "mse") + "[optimizer]\n" + part("optimizer", optimizer) + "[scaler]\n" +
-         part("scaler", "") + "[[inject]]\n" + part("inject", "");
+         "[loss]\n" + part("loss", "mse") + "[optimizer]\n" + part("optimizer", optimizer) + "[clip]\n" +
+         part("clip", "") + "[scaler]\n" + part("scaler", "") + "[[inject]]\n" + part("inject", "");
 }
 
 TEST(SpecFields, AreAllThatTheReaderRequires) {

@@ -53,9 +53,9 @@ inline constexpr std::array<std::string_view, 5> kDigitsModels{"mlp", "conv", "c
 /// the rate. With their learning rates each model passes 0.95 of the held-out digits in 200 steps of 96 rows.
 inline constexpr std::array<std::string_view, 3> kDigitsOptimizers{"sgd", "sgd_decay", "adam"};
 
-/// equal: rows have no weights. padding: the last rows of each micro-batch have weight 0 and the others 1, other numbers
-/// of them in each, and in some micro-batches all, but not of a data rank's first one in a step. weights: the same, but
-/// rows that are no padding weigh 0.25, 0.5, 1 or 2.
+/// equal: rows have no weights. padding: the last rows of each micro-batch have weight 0 and the others 1, unequal
+/// counts of them in each, and in some micro-batches all, but not of a data rank's first one in a step. weights: the
+/// same, but rows that are no padding weigh 0.25, 0.5, 1 or 2.
 inline constexpr std::array<std::string_view, 3> kDigitsRows{"equal", "padding", "weights"};
 
 struct DigitsRun {
@@ -77,7 +77,8 @@ struct DigitsRun {
   std::string dtype = "float32";  // or bfloat16, float16
   std::optional<job::Scaler> scaler = {};
   std::vector<job::Injection> injections = {};  // those without a parameter: the first one that their rank holds
-  std::string rows = "equal";  // or padding, weights
+  std::string rows = "equal";                   // or padding, weights
+  std::optional<job::Clip> clip = {};
 };
 
 /// Writes spec.toml, weights.safetensors and batches.safetensors into `folder`, which is made where it is not

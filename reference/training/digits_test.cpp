@@ -124,6 +124,23 @@ TEST_F(DigitsRunTest, GivesTheSameBitsEverywhere) {
   EXPECT_EQ(hash_of(x), 1273629214937449253u);
 }
 
+TEST_F(DigitsRunTest, WeighsRowsSoThatNoDataRankHasNone) {
+  for (const std::string_view kind : kDigitsRows)
+    for (std::uint64_t seed = 1; seed < 20; ++seed) {
+      const job::RunSpec spec =
+          write({.data = 3, .global_batch = 24, .micro_batches = 2, .seed = seed, .rows = std::string(kind)});
+      EXPECT_EQ(spec.row_weights, kind != "equal");
+      const job::RunFiles files(spec);  // which refuses a data rank without weight
+      std::set<float> seen;
+      for (std::int64_t batch = 0; spec.row_weights && batch < 4; ++batch)
+        for (const float weight : files.row_weights({batch, 0, 24})) seen.insert(weight);
+      const std::set<float> expected = kind == "equal"     ? std::set<float>{}
+                                       : kind == "padding" ? std::set<float>{0, 1}
+                                                           : std::set<float>{0, 0.25f, 0.5f, 1, 2};
+      EXPECT_EQ(seen, expected) << kind << ", seed " << seed;
+    }
+}
+
 TEST_F(DigitsRunTest, DrawsWeightsWithinOneOverTheRootOfTheInputs) {
   const job::RunFiles files(write({.model = "mlp"}));
   const std::vector<float> weight = files.weight("0.weight");
@@ -161,6 +178,7 @@ TEST_F(DigitsRunTest, NamesTheSettingThatIsWrong) {
   EXPECT_EQ(error_of({.model = "resnet"}), "model 'resnet'; it must be mlp, conv, conv_norm, tied, pairs");
   EXPECT_EQ(error_of({.tied_uses = 1}), "1 uses of a tied weight; it has two at least");
   EXPECT_EQ(error_of({.optimizer = "lamb"}), "optimizer 'lamb'; it must be sgd, sgd_decay, adam");
+  EXPECT_EQ(error_of({.rows = "some"}), "rows 'some'; it must be equal, padding, weights");
   EXPECT_EQ(error_of({.global_batch = 2000}), "global batch 2000; there are 1437 rows to train on");
   EXPECT_EQ(error_of({.data = 5}),
             "run.global_batch = 96; it must be a multiple of parallel.data x run.micro_batches = 10");

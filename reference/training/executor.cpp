@@ -304,8 +304,10 @@ void require_runnable(const job::RunSpec& spec, const comm::Communicator& world,
 }
 
 void run_specification(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-                       const Progress& progress, const RunSettings& settings,
+                       const Progress& progress, const RunSettings& given,
                        const std::shared_ptr<device::Runtime>& devices) {
+  RunSettings settings = given;
+  settings.precision = with_clip_of(spec, given.precision);
   require_runnable(spec, world, settings);
   const RankDevice rank(spec.run.device, world, devices);
   std::error_code error;

@@ -67,6 +67,9 @@ struct PrecisionSettings {
   friend bool operator==(const PrecisionSettings&, const PrecisionSettings&) = default;
 };
 
+/// With what the specification itself says of clipping. Throws InvalidArgument where both say different things.
+[[nodiscard]] PrecisionSettings with_clip_of(const job::RunSpec& spec, PrecisionSettings settings);
+
 /// Whether master weights, a scale or a norm stand between gradients and optimizer.
 [[nodiscard]] bool is_mixed(const job::RunSpec& spec, const PrecisionSettings& settings);
 

@@ -16,6 +16,16 @@ bool splits_backward(const std::string& schedule) {
 
 }  // namespace
 
+PrecisionSettings with_clip_of(const job::RunSpec& spec, PrecisionSettings settings) {
+  if (!spec.clip) return settings;
+  if (settings.clip_norm != 0 && settings.clip_norm != spec.clip->max_norm)
+    throw InvalidArgument(
+        fmt::format("clip norm {}; the specification has clip.max_norm = {}", settings.clip_norm, spec.clip->max_norm));
+  settings.clip_norm = spec.clip->max_norm;
+  settings.norm_type = spec.clip->norm_type;
+  return settings;
+}
+
 bool is_mixed(const job::RunSpec& spec, const PrecisionSettings& settings) {
   return spec.run.dtype != "float32" || spec.scaler || settings.clip_norm > 0;
 }

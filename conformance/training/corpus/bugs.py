@@ -543,6 +543,60 @@ class ScalerNotRestored(Amp):
             self.scaler._growth_tracker.zero_()
 
 
+# ---- clipping
+
+@bug("ddp.norm_of_step_before")
+class NormOfStepBefore(Ddp):
+    """Clips by the norm that was kept from the step before."""
+
+    def total_norm(self):
+        now, self.kept = super().total_norm(), getattr(self, "kept", None)
+        kept, self.kept = self.kept, now
+        return now if kept is None else kept
+
+
+@bug("pipelining.clips_by_stage")
+class ClipsByStage(Pipelining):
+    """Each stage clips by the norm of its own gradients."""
+
+    def norm_over(self, norm, order, group):
+        return norm
+
+
+@bug("pipelining.tied_counts_twice")
+class TiedCountsTwice(Pipelining):
+    """Both copies of a tied weight count in the norm."""
+
+    def counts_in_norm(self, name):
+        return True
+
+
+@bug("tensor.whole_counts_for_each")
+class WholeCountsForEach(Tensor):
+    """What tensor ranks have whole counts in the norm once for each of them."""
+
+    def counts_in_norm(self, name):
+        return True
+
+
+@bug("tensor.part_left_out_of_norm")
+class PartLeftOutOfNorm(Tensor):
+    """A parameter that tensor ranks have parts of is not marked as one: only that of the first rank counts in the norm."""
+
+    def counts_in_norm(self, name):
+        return super().counts_in_norm(name) and (name != "0.weight" or self.place["tensor"] == 0)
+
+
+@bug("tensor.whole_clipped_on_one_rank")
+class WholeClippedOnOneRank(Tensor):
+    """Only the first tensor rank clips what all of them have whole, and the copies part."""
+
+    def multiply_gradients(self, factor):
+        for name, parameter in self.named_parameters():
+            if self.counts_in_norm(name):
+                parameter.grad.mul_(factor)
+
+
 @bug("tensor.tensor_group_decides")
 class TensorGroupDecides(Tensor):
     """Tensor ranks agree on an overflow, and stages of a pipeline do not."""

@@ -194,6 +194,7 @@ class Tensor(Stages):
     """Pairs of linear layers over tensor ranks, the first by columns and the second by rows, in the stages of a pipeline."""
     axes = ("pipeline", "data", "tensor")
     dtypes = ("float32", "float16")
+    clips = True
 
     def why_unsupported(self):
         return super().why_unsupported() or (None if self.sizes["tensor"] > 1 else "no tensor ranks: this program splits layers")

@@ -481,6 +481,23 @@ class Samples(JobDoor):
         (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.row_weights[rows=weights,*world=2]", status=3)
         self.assertEqual((result["verdict"], result["reason"]), ("skip", "weights of rows: this program has none"))
 
+    CLIPPED = {"fsdp2_gloo.py": "model=pairs,norm=2,grid=1x1x2,*", "zero_gloo.py": "model=pairs,norm=inf,*", "pipelining_gloo.py": "model=tied,*",
+               "amp_gloo.py": "model=pairs,norm=1,*"}
+
+    def test_clipping(self):
+        for program, case in self.CLIPPED.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="mixed-precision", filter=f"scaler.job.clips[*{case}", status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, case, rule in (("pipelining.clips_by_stage", "model=pairs,norm=2,grid=1x2x2,*", r"clipped by the norm of pipeline rank 0 alone"),
+                                  ("pipelining.counts_tied_twice", "model=tied,*", "clipped by a norm in which each copy of a tied weight counts"),
+                                  ("fsdp2.clips_own_shard", "model=pairs,norm=2,grid=1x1x2,*", None)):
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="mixed-precision", filter=f"scaler.job.clips[precision=fp32,{case}", status=1)
+                self.assertEqual((result["verdict"], result["violated"]), ("fail", ["SCALER-094"]), result)
+                found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
+                self.assertRegex(found, f"hypothesis: {rule}: residual " if rule else "SCALER-094: step 0")
+
     def test_faults(self):
         for fault, (profile, filter, requirement) in self.FAULTS.items():
             with self.subTest(fault):

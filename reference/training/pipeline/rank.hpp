@@ -29,8 +29,8 @@ class PipelineRank {
   /// Adds the gradients of the mean loss of these rows' micro-batches over `calls` such calls, times the scale; or, in
   /// evaluation, nothing. With a divisor, those of the sum of their losses over it. Collective over the pipeline and
   /// the tensor group.
-  EngineResult run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only,
-                   double loss_scale = 1, double divisor = 0);
+  EngineResult run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only, double loss_scale = 1,
+                   double divisor = 0);
   /// Sums the gradients of shared parameters. Collective over the pipeline.
   void reduce_shared() { shared_->reduce(); }
   void clear_gradients() { engine_->clear_gradients(); }

@@ -11,6 +11,7 @@ from plumbline_torch_job import TorchJob
 class Amp(TorchJob):
     framework = "torch.autocast"
     dtypes = ("float32", "float16", "bfloat16")
+    clips = True
     keeps_copies = False  # autocast rounds the parameters where they are used
 
     def wrap(self, model):

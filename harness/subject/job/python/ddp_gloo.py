@@ -12,6 +12,7 @@ class Ddp(TorchJob):
     framework = "torch.nn.parallel.DistributedDataParallel"
     dtypes = ("float32", "float16", "bfloat16")
     weighs_rows = True
+    clips = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)

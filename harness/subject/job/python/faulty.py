@@ -121,6 +121,28 @@ class KeepsOwnShard(Zero):
         return optimizer
 
 
+class ClipsOwnShard(Fsdp2):
+    """The norm by which a rank clips is that of its own shards."""
+
+    def total_norm(self):
+        shards = [parameter.grad.to_local() for _, parameter in self.named_parameters()]
+        return torch.nn.utils.get_total_norm(shards, self.spec["clip"]["norm_type"]).item()
+
+
+class ClipsByStage(Pipelining):
+    """Each stage clips by the norm of its own gradients."""
+
+    def norm_over(self, norm, order, group):
+        return norm
+
+
+class CountsTiedTwice(Pipelining):
+    """Both copies of a tied weight count in the norm."""
+
+    def counts_in_norm(self, name):
+        return True
+
+
 class LosesState(Zero):
     """The optimizer starts without its momentum in the middle of the run, as after an incomplete checkpoint."""
 
@@ -170,6 +192,7 @@ class NotUnscaled(Amp):
 FAULTS = {
     "ddp.summed": Summed, "ddp.not_reduced": NotReduced, "ddp.not_divided": NotDivided, "ddp.other_rows": OtherRows,
     "ddp.looks_before_the_sum": LooksBeforeTheSum, "ddp.mean_of_means": MeanOfMeans, "ddp.own_weights": OwnWeights,
+    "fsdp2.clips_own_shard": ClipsOwnShard, "pipelining.clips_by_stage": ClipsByStage, "pipelining.counts_tied_twice": CountsTiedTwice,
     "fsdp2.reduces_first_only": ReducesFirstOnly, "fsdp2.divides_twice": DividesTwice,
     "zero.keeps_own_shard": KeepsOwnShard, "zero.loses_state": LosesState,
     "pipelining.shifted_targets": ShiftedTargets, "pipelining.tied_apart": TiedApart,

@@ -10,6 +10,7 @@ from plumbline_torch_job import TorchJob
 class Fsdp2(TorchJob):
     framework = "torch.distributed.fsdp.fully_shard"
     weighs_rows = True
+    clips = True
     injects = False  # before its reduction a gradient is in a buffer of FSDP's
 
     def wrap(self, model):

@@ -19,6 +19,7 @@ class Pipelining(TorchJob):
     axes = ("pipeline", "data")
     schedules = tuple(SCHEDULES)
     weighs_rows = True
+    clips = True
     reduces_in_backward = False
 
     def wrap(self, model):

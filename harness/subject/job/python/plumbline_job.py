@@ -39,7 +39,9 @@ def save(file, tensors, metadata):
 class Run:
     """One rank's part of the run that PLUMBLINE_SPEC says."""
 
-    weighs_rows = False  # whether the program takes weights of rows; a run that has them is skipped if not
+    # What a run can ask for that a program may lack: it is skipped then.
+    weighs_rows = False  # weights of rows, of which 0 is padding
+    clips = False        # clipping by the norm of the whole model's gradient
 
     def __init__(self):
         file = Path(environment("PLUMBLINE_SPEC"))
@@ -62,6 +64,8 @@ class Run:
         self.tensors = {}
         if self.has_row_weights and not self.weighs_rows:
             unsupported("weights of rows: this program has none")
+        if "clip" in self.spec and not self.clips:
+            unsupported("clipping: this program does not clip gradients")
 
     # ---- the rank's place
 

@@ -16,7 +16,7 @@ plumbline (RANK and WORLD_SIZE set), or by torchrun with --job-launches-ranks.
 
 Needs Python 3.11, numpy and torch.
 """
-import contextlib, functools, importlib, os, sys
+import contextlib, functools, importlib, math, os, sys
 
 import torch
 from torch import nn
@@ -76,6 +76,7 @@ class TorchJob(Run):
     layers = (*LAYERS, "tied_linear")
     optimizers = tuple(OPTIMIZERS)
     weighs_rows = False             # whether it takes weights of rows, of which 0 is padding
+    clips = False                   # whether it clips gradients by the norm of the whole model's
     injects = True                  # whether values can be written into its gradients
     reduces_in_backward = True      # else reduce() is called after the last backward of a step
     keeps_copies = True             # in 16 bits `model` is a copy of the masters; else it is the masters (autocast)
@@ -151,6 +152,42 @@ class TorchJob(Run):
         """Without reduces_in_backward: sums tied weights over the stages that hold them, and averages over data ranks."""
         self.sum_tied_gradients()
         self.average_gradients(self.group("data"))
+
+    def clip(self):
+        """Clips the gradients, which are reduced and divided by the scale, where the run says so."""
+        norm = self.total_norm()
+        if math.isfinite(norm):  # else the step is skipped
+            self.multiply_gradients(min(1, self.spec["clip"]["max_norm"] / (norm + 1e-6)))
+
+    def total_norm(self):
+        """The norm of the whole model's gradient: of the parts on all pipeline and tensor ranks, and of what several have once."""
+        order = self.spec["clip"].get("norm_type", 2.0)
+        norms = [whole_of(torch.linalg.vector_norm(parameter.grad, order)).double() for name, parameter in self.named_parameters() if self.counts_in_norm(name)]
+        norm = torch.linalg.vector_norm(torch.stack(norms), order) if norms else torch.zeros((), dtype=torch.float64, device=self.device)
+        for axis in ("pipeline", "tensor"):
+            if self.sizes[axis] > 1:
+                norm = self.norm_over(norm, order, self.group(axis))
+        return norm.item()
+
+    def norm_over(self, norm, order, group):
+        """Of the norms that the ranks of a group have, that of their gradients together."""
+        is_largest = math.isinf(order)
+        power = norm if is_largest else norm**order
+        torch.distributed.all_reduce(power, torch.distributed.ReduceOp.MAX if is_largest else torch.distributed.ReduceOp.SUM, group=group)
+        return power if is_largest else power ** (1 / order)
+
+    def counts_in_norm(self, name):
+        """Whether this rank counts a parameter that others may have, too: a tied weight counts on the first of its stages' ranks,
+        and what tensor ranks have whole on the first of these."""
+        is_whole = self.sizes["tensor"] == 1 or self.shard_dim(name) is None
+        if is_whole and self.place["tensor"] > 0:
+            return False
+        number, kind = name.split(".")
+        return kind != "weight" or self.place["pipeline"] == self.pipeline_ranks_of_tied(int(number))[0]
+
+    def multiply_gradients(self, factor):
+        for _, parameter in self.named_parameters():
+            parameter.grad.mul_(factor)
 
     def update(self):
         """The optimizer's step, or none where the scaler finds an overflow."""
@@ -392,6 +429,8 @@ class TorchJob(Run):
         if self.scaler.is_enabled():
             self.record(step, "scale", self.scaler.get_scale())
             self.scaler.unscale_(self.optimizer)
+        if "clip" in self.spec:
+            self.clip()
         self._record_all(step, "grad", lambda parameter: parameter.grad)
         self._stepped.clear()
         self.update()
@@ -423,6 +462,11 @@ class TorchJob(Run):
                     if self.place["pipeline"] in stages:
                         self._ties[f"{owner}.weight"] = group
         return self._ties
+
+
+def whole_of(value):
+    """A DTensor as the whole tensor; all ranks of its mesh call it."""
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 
 def part_of_dtensor(value):

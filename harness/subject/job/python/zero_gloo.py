@@ -11,6 +11,7 @@ from plumbline_torch_job import TorchJob
 class Zero(TorchJob):
     framework = "torch.distributed.optim.ZeroRedundancyOptimizer"
     weighs_rows = True
+    clips = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)
