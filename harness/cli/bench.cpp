@@ -91,7 +91,7 @@ std::string size_text(std::int64_t bytes) {
 class BenchRun {
  public:
   BenchRun(const BenchOptions& options, const bench::Registry& registry) : options_(options), registry_(registry) {
-    for (const int world : options.worlds) require_ranks("--world-size", world);
+    for (const int world : options.worlds) require_ranks("--world-size", world, kMostRanks);
     for (const int world : options.worlds)
       for (const bench::Benchmark& benchmark : registry) {
         if (!is_wanted(benchmark) || benchmark.study || world < benchmark.least_world) continue;
@@ -476,7 +476,7 @@ Command add_bench(CLI::App& app, const Program& program) {
       ->type_name("SIZE")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--world-size", options->worlds, "numbers of ranks, each at most 64: 2,4")
+  command->add_option("--world-size", options->worlds, "numbers of ranks, each at most 256: 2,4")
       ->delimiter(',')
       ->check(at_least(1))
       ->capture_default_str();

@@ -58,7 +58,7 @@ class Canary {
  public:
   explicit Canary(const CanaryOptions& options) : options_(options), a_(options.a.driver()), b_(driver_of_b(options)) {
     for (launch::Options* driver : {&a_, &b_}) driver->group.worker_options.emplace_back("--no-flight");
-    for (const int world : options.worlds) require_ranks("--world-size", world);
+    for (const int world : options.worlds) require_ranks("--world-size", world, kMostRanks);
     for (const int world : options.worlds)
       for (const comm::Operation operation : chosen_operations())
         for (const comm::DType dtype : chosen_dtypes())
@@ -373,7 +373,7 @@ Command add_canary(CLI::App& app, const Program& program) {
       ->type_name("SIZE")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--world-size", options->worlds, "numbers of ranks, each at most 64: 2,3,4")
+  command->add_option("--world-size", options->worlds, "numbers of ranks, each at most 256: 2,3,4")
       ->delimiter(',')
       ->check(at_least(1))
       ->capture_default_str();

@@ -140,7 +140,7 @@ Command add_check(CLI::App& app, const Program& program) {
       ->type_name("PATTERN");
   command
       ->add_option("--world-size", options->selection.worlds,
-                   "run only with these numbers of ranks, each at most 64: 2,3")
+                   "run only with these numbers of ranks, each at most 256: 2,3")
       ->delimiter(',')
       ->check(at_least(1));
   CLI::Option* const seed = command->add_option("--seed", options->selection.seed, "random seed of inputs and delays");

@@ -213,7 +213,7 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
       throw InvalidArgument(fmt::format("{}: the ranks that you started are one group; run it outside mpirun and srun",
                                         options.statement ? "--statement" : "--isolate each"));
   } else {
-    for (const int world : selection_.worlds) require_ranks("--world-size", world);
+    for (const int world : selection_.worlds) require_ranks("--world-size", world, kMostRanks);
   }
   plan_ = suite::make_plan(suite, selection_);
   if (attached_processes == 0 && options.subject.jobs == 0)

@@ -135,10 +135,9 @@ CLI::Validator percent() {
       "PERCENT");
 }
 
-void require_ranks(const std::string& option, int ranks) {
-  constexpr int kMost = 64;
-  if (ranks > kMost)
-    throw InvalidArgument(fmt::format("{}: {} ranks; at most {} are started on one host", option, ranks, kMost));
+void require_ranks(const std::string& option, int ranks, int most) {
+  if (ranks > most)
+    throw InvalidArgument(fmt::format("{}: {} ranks; at most {} are started on one host", option, ranks, most));
 }
 
 void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {

@@ -75,7 +75,9 @@ struct SubjectOptions {
 /// A part in percent, with or without the sign, which is taken off.
 [[nodiscard]] CLI::Validator percent();
 
-/// Throws InvalidArgument, naming `option`, for more ranks than are started on one host.
-void require_ranks(const std::string& option, int ranks);
+/// Ranks of training, which hold a model each, and ranks of other runs: the most that are started on one host.
+inline constexpr int kMostTrainingRanks = 64, kMostRanks = 256;
+/// Throws InvalidArgument, naming `option`, for more than so many.
+void require_ranks(const std::string& option, int ranks, int most = kMostTrainingRanks);
 
 }  // namespace plumbline::cli

@@ -244,6 +244,20 @@ void add_checks_of_the_machine(Suite& suite) {
   add_one("eats_address_space", eats_address_space, true);
 }
 
+// What `ci/scale` runs in worlds of many ranks: each rank has all others' numbers in a sum.
+void add_check_of_many_ranks(Suite& suite) {
+  suite.add({.id = "faults.many_ranks",
+             .verifies = {suite.requirements.find("HARNESS-901")->citation()},
+             .axes = {plumbline::suite::worlds({8, 16, 32, 64, 128, 256})},
+             .limit = 60s,
+             .body = [](Context& context) {
+               const std::int64_t mine = context.rank() + 1, n = context.size();
+               std::int64_t sum = 0;
+               context.world().all_reduce({&mine, 1, DType::i64}, {&sum, 1, DType::i64}, ReduceOp::sum);
+               EXPECT_EQ(sum, n * (n + 1) / 2);
+             }});
+}
+
 // Of what each run leaves a little, in a process that lives on.
 void add_checks_that_leak(Suite& suite) {
   const auto add_one = [&](const std::string& name, std::function<void()> leak) {
@@ -420,6 +434,7 @@ Suite make_suite() {
   add_checks_of_two(suite);
   add_checks_of_the_machine(suite);
   add_checks_that_leak(suite);
+  add_check_of_many_ranks(suite);
   suite.add(std::vector{claims_bf16()});
   return suite;
 }
