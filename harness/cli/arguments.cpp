@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/support/control_characters.hpp"
 
 namespace plumbline::cli {
 
@@ -32,8 +33,7 @@ bool is_usage_error(const std::exception& error) {
 
 std::string printable(std::string text) {
   std::ranges::replace(text, '\t', ' ');
-  std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text;
+  return without_controls(text, '?');
 }
 
 int whole_number(const std::string& option, const std::string& text) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/support/control_characters.hpp"
 
 namespace plumbline::adapter {
 using nlohmann::json;
@@ -173,9 +174,7 @@ std::string error_line(const json& id, std::string_view kind, std::string_view m
 }
 
 std::string printable(std::string_view text) {
-  std::string line(text);
-  std::ranges::replace_if(line, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, ' ');
-  return json::parse(encode(line)).get<std::string>();  // encoding replaces what is no UTF-8
+  return json::parse(encode(without_controls(text, ' '))).get<std::string>();  // encoding replaces what is no UTF-8
 }
 
 std::string excerpt(std::string_view text, std::size_t enough) {

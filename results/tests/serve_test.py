@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -88,6 +89,14 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(refused.exception.code, 404)
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(60), 0)
+
+    def test_without_listen_this_machine_alone_is_served(self):
+        with unittest.mock.patch.object(serve, "server", side_effect=OSError) as server, contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(serve.main([]), 3)
+        host, port = server.call_args.args[0]
+        self.assertEqual((host, port), ("127.0.0.1", 9469))
+        with serve.server((host, 0), []) as listening:
+            self.assertEqual(listening.socket.getsockname()[0], "127.0.0.1")
 
     def test_bad_input(self):
         _, url = self.start("--listen", "127.0.0.1:0")
