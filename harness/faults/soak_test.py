@@ -58,6 +58,15 @@ class Judging(unittest.TestCase):
         for result, expected in seen:
             self.assertEqual(soak.is_expected(result), expected, result)
 
+    def test_a_slice_is_repeated_often_or_not_at_all(self):
+        first = soak.Slice("local", "gossip", ["--repeat", 2], 0, 1)
+        times = lambda **of: (one := soak.longer(soak.Outcome(first, **of), 30)) and one.words[-1]
+        self.assertEqual(times(case_seconds=2, verdicts={"pass": 10}), 29)
+        self.assertEqual(times(case_seconds=20, verdicts={"pass": 2}), soak.LEAST_REPETITIONS)
+        self.assertIsNone(times(case_seconds=60, verdicts={"pass": 2}))
+        self.assertIsNone(times(case_seconds=1, verdicts={"skip": 8}))
+        self.assertIsNone(times(case_seconds=1, verdicts={"pass": 8}, is_cut=True))
+
     def test_load_changes_and_ends(self):
         load = soak.Load(seed=3, most=2, seconds=(0.02, 0.05))
         time.sleep(1)
@@ -120,6 +129,13 @@ class Slices(unittest.TestCase):
         soak.scene.SECONDS_TO_VANISH = before
         self.assertRegex("\n".join(problems), r"left: process \d+ \(sleep 60")
         self.assertIn("left: scratch a_file", problems)
+
+    def test_a_run_whose_cases_are_all_skipped_has_no_problem(self):
+        words = ["--filter", "COLL-105", "--world-size", "3", "--shard"]
+        plugin = f"plugin:{BUILD}/tests/libunix_sockets.so"
+        outcomes = [self.runner.run(soak.Slice("plugin", "collectives", ["--backend", plugin, *words, f"{part}/2"], 1, 2)) for part in (1, 2)]
+        self.assertEqual([(one.problems, set(one.verdicts)) for one in outcomes], [([], {"skip"})] * 2)
+        self.assertEqual(soak.merge_and_report(self.runner.build, self.out, outcomes, print), [])
 
     def test_a_run_that_cannot_run_is_found(self):
         self.assertRegex(self.run_slice("--filter", "nothing.of.this.name").problems[0], "^status [23]: ")
