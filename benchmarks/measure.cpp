@@ -134,8 +134,8 @@ void follow(Ranks& ranks, Operation& operation) {
   while (const std::int64_t iterations = ranks.agree(-1)) (void)ranks.timed(operation, iterations);
 }
 
-// Until threads have found their cores, buffers their pages and processors their speed: until an iteration takes as long
-// as in the window before, but for a twentieth, and not for ever on a busy host.
+// Until threads have found their cores, buffers their pages and processors their speed: until an iteration takes as
+// long as in the window before, but for a twentieth, and not for ever on a busy host.
 void warm_up(Ranks& ranks, Operation& operation) {
   constexpr std::chrono::milliseconds window{10}, least{30}, most{200};
   const auto begin = Clock::now();
