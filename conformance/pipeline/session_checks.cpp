@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/pipeline/pipeline_cases.hpp"
+#include "conformance/support/claimed_type.hpp"
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/compare.hpp"
 #include "conformance/training/report.hpp"
@@ -336,7 +337,10 @@ training::ListModel list_model_of(Context& context) {
                             .schedule = parameters.text("schedule"),
                             .chunks = chunks_of(parameters),
                             .seed = context.seed()};
-  if (wire != "f32") model.wire = wire == "f16" ? comm::DType::f16 : comm::DType::bf16;
+  if (wire != "f32") {
+    model.wire = wire == "f16" ? comm::DType::f16 : comm::DType::bf16;
+    require_claimed(context, *model.wire);
+  }
   return model;
 }
 
@@ -470,6 +474,7 @@ class Counting final : public comm::CommunicatorDecorator {
 void shared(Context& context) {
   const int rank = context.rank();
   std::vector<Shared> own = shared_named(context.parameters().text("copies"), context.size());
+  for (const Shared& one : own) require_claimed(context, one.dtype);
   std::erase_if(own, [rank](const Shared& one) { return !std::ranges::binary_search(one.ranks, rank); });
   std::vector<training::SharedCopy> copies;
   std::set<std::pair<std::vector<int>, comm::DType>> buckets;

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "conformance/support/claimed_type.hpp"
 #include "conformance/support/refusal.hpp"
 #include "conformance/training/averaging/averaging_device_checks.hpp"
 #include "conformance/training/averaging/averaging_judge.hpp"
@@ -94,6 +95,8 @@ job::RunSpec short_spec(Context& context, int steps) {
 
 std::unique_ptr<AveragedSession> session_of(Context& context, const job::RunSpec& spec,
                                             const AveragingSettings& settings) {
+  if (spec.run.dtype == "float16") require_claimed(context, comm::DType::f16);
+  if (spec.run.dtype == "bfloat16") require_claimed(context, comm::DType::bf16);
   return context.training().averaged(spec, context.world(), settings);
 }
 
