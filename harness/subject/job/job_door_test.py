@@ -79,7 +79,7 @@ class Programs(JobDoor):
 
     def test_a_crash_costs_its_own_case(self):
         job = f"grep -q batch_norm2d $PLUMBLINE_SPEC && exit 3; exec {REFERENCE}"
-        results = self.check(job, "--job-launches-ranks", "--world-size", "3", status=1)
+        results = self.check(job, "--job-launches-ranks", "--filter", "training.job.single_device*", "--world-size", "3", status=1)
         self.assertEqual(len(results), 3)
         for result in results:
             self.assertEqual(result["verdict"], "crash" if result["parameters"]["model"] == "conv_norm" else "pass", result)
@@ -114,14 +114,14 @@ class Programs(JobDoor):
     def test_a_command_that_is_missing_later(self):
         # Then there was a program, and its end is its own.
         job = f"if [ -e ran ]; then exec /no/such; fi; touch ran; exec {REFERENCE}"
-        results = self.check(job, "--job-launches-ranks", "--world-size", "3", status=1)
+        results = self.check(job, "--job-launches-ranks", "--filter", "training.job.single_device*", "--world-size", "3", status=1)
         self.assertEqual([result["verdict"] for result in results], ["pass", "crash", "crash"])
         self.assertIn("exited with status 127", results[1]["reason"])
 
     # HARNESS-040@0d89
     def test_what_a_program_does_not_support(self):
         job = f"if grep -q batch_norm2d $PLUMBLINE_SPEC; then echo no batch_norm2d here >&2; exit 77; fi; exec {REFERENCE}"
-        results = self.check(job, "--job-launches-ranks", "--world-size", "3", status=0)
+        results = self.check(job, "--job-launches-ranks", "--filter", "training.job.single_device*", "--world-size", "3", status=0)
         self.assertEqual(len(results), 3)
         for result in results:
             unsupported = result["parameters"]["model"] == "conv_norm"
@@ -236,7 +236,7 @@ class Programs(JobDoor):
         self.assertIn("--device cuda:1", result["repeat"])
 
     def test_the_world_sizes_listed(self):
-        done = subprocess.run(self.command("true", "--list", "--world-size", "3"), capture_output=True, text=True)
+        done = subprocess.run(self.command("true", "--list", "--filter", "training.job.single_device*", "--world-size", "3"), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(done.stdout.splitlines()), 3, done.stdout)
         for line in done.stdout.splitlines():
