@@ -434,10 +434,9 @@ constexpr const char* kScheduleFooter =
     "         plumbline schedule --file mine.csv --durations F=1,B=2 --latency 0.1\n"
     "A schedule file is in PyTorch's CSV notation, one line per rank: 0F0,0F1,0B0,0B1 or, with messages,\n"
     "0F0,0SEND_F0,0RECV_B0,0I0,0W0; PyTorch's old notation (B and W for I and W, BW for B) is recognized.\n"
-    "Or it is JSON as --format json prints it: {\"ranks\": [\"0F0,0B0\"]}. A layers file is a CSV with the columns "
-    "name, type, parameters,\n"
-    "forward, backward and activation_bytes, and optionally weight_gradient, parameter_bytes and\n"
-    "output_bytes.\n"
+    "Or it is JSON as --format json prints it: {\"ranks\": [\"0F0,0B0\"]}. A layers file is a CSV with the\n"
+    "columns name, type, parameters, forward, backward and activation_bytes, and optionally\n"
+    "weight_gradient, parameter_bytes and output_bytes.\n"
     "Exit status: 0 success; 1 the checked schedule is not valid; 2 usage error; 3 the output was not\n"
     "written.";
 

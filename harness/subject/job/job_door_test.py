@@ -397,7 +397,7 @@ class Ddp(JobDoor):
                 filter = f"scaler.job.one_replica[precision={precision},moment={moment},*"
                 (result,) = self.check(self.sample("ddp_gloo.py"), "--job-serves-ranks", "--filter", filter, profile="mixed-precision", status=0)
                 self.assertEqual(result["verdict"], "pass")
-        (result,) = self.check(self.sample("ddp_gloo.py"), "--job-serves-ranks", "--filter", "scaler.job.*2x2x1*", profile="mixed-precision", status=3)
+        (result,) = self.check(self.sample("ddp_gloo.py"), "--job-serves-ranks", "--filter", "scaler.job.single_device*2x2x1*", profile="mixed-precision", status=3)
         self.assertEqual(result["verdict"], "skip")
         self.assertIn("2 pipeline ranks: this program is parallel along data only", result["reason"])
 

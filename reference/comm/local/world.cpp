@@ -108,9 +108,9 @@ const Capabilities& local_capabilities(Device::Kind kind) {
     Capabilities all{.backend = "local", .version = PLUMBLINE_VERSION};
     for (int capability = 0; capability < kCapabilityCount; ++capability)
       all.claims.insert(static_cast<Capability>(capability));
-    // Kernels of devices have not the optional types.
+    all.dtypes.insert(kOptionalDTypes.begin(), kOptionalDTypes.end());
     std::map<Device::Kind, Capabilities> made{{Device::Kind::cpu, all}};
-    made[Device::Kind::cpu].dtypes.insert(kOptionalDTypes.begin(), kOptionalDTypes.end());
+    all.host_dtypes.insert(kOptionalDTypes.begin(), kOptionalDTypes.end());  // kernels of devices lack them
     for (const Device::Kind one : {Device::Kind::cuda, Device::Kind::emulated}) {
       made[one] = all;
       made[one].devices.push_back(one);
