@@ -272,7 +272,7 @@ if rank == "0":
     def serve(self, fault, *options, status):
         (self.folder / "serve.py").write_text(self.PROGRAM.format(fault=fault, reference="exec " + REFERENCE))
         job = f"PYTHONPATH={SAMPLES} exec {PYTHON} -B serve.py {os.path.realpath(self.folder)}"
-        results = self.check(job, "--job-serves-ranks", "--world-size", "3", *options, status=status)
+        results = self.check(job, "--job-serves-ranks", "--filter", "training.job.single_device*", "--world-size", "3", *options, status=status)
         self.assertEqual(len(results), 3)
         self.started = len((self.folder / "started").read_text().splitlines())
         (self.folder / "started").unlink()
