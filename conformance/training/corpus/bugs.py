@@ -545,30 +545,12 @@ class ScalerNotRestored(Amp):
 
 # ---- clipping
 
-@bug("ddp.norm_of_step_before")
-class NormOfStepBefore(Ddp):
-    """Clips by the norm that was kept from the step before."""
-
-    def total_norm(self):
-        now, self.kept = super().total_norm(), getattr(self, "kept", None)
-        kept, self.kept = self.kept, now
-        return now if kept is None else kept
-
-
 @bug("pipelining.clips_by_stage")
 class ClipsByStage(Pipelining):
     """Each stage clips by the norm of its own gradients."""
 
     def norm_over(self, norm, order, group):
         return norm
-
-
-@bug("pipelining.tied_counts_twice")
-class TiedCountsTwice(Pipelining):
-    """Both copies of a tied weight count in the norm."""
-
-    def counts_in_norm(self, name):
-        return True
 
 
 @bug("tensor.whole_counts_for_each")
