@@ -409,7 +409,7 @@ void add_reducer_memory_checks(suite::Suite& suite) {
   add("lazy", "BUCKET-215@7b83", {{"memory", {"lazy", "kept"}}, {"lacking", {"nothing", "one"}}}, {1, 2, 3}, lazy);
   suite.add(
       {.id = "bucketing.reducer.instances",
-       .verifies = {"BUCKET-213@050a", "BUCKET-214@5de3"},
+       .verifies = {"BUCKET-213@0383", "BUCKET-214@5de3"},
        .axes = {{"instances", {"1", "2", "3"}},
                 {"division", {"collective", "before", "after", "sum"}},
                 suite::worlds({1, 2, 3, 4, 6})},

@@ -768,14 +768,14 @@ void add_reducer_refusal_checks(suite::Suite& suite) {
              .axes = {suite::worlds({1, 3})},
              .body = spare_parts});
   add("hooks_made_of", "BUCKET-216@7b9c", {{"hook", {"bytes", "powersgd"}}}, hooks_made_of);
-  add("hook_of_strangers", "BUCKET-217@9508", {}, hook_of_strangers);
+  add("hook_of_strangers", "BUCKET-217@532e", {}, hook_of_strangers);
   add("shapes_fit", "BUCKET-216@7b9c", {}, shapes_fit);
   add("shapes_have_room", "BUCKET-216@7b9c", {}, shapes_have_room);
   add("largest_of_type", "BUCKET-102@66b0", {{"dtype", {"f16", "bf16", "f32", "f64", "i32"}}}, largest_of_type);
-  add("out_of_turn", "BUCKET-217@9508", {}, out_of_turn);
-  add("unused_out_of_turn", "BUCKET-217@9508", {{"unused", {"none", "zeros", "find_unused", "static_graph"}}},
+  add("out_of_turn", "BUCKET-217@532e", {}, out_of_turn);
+  add("unused_out_of_turn", "BUCKET-217@532e", {{"unused", {"none", "zeros", "find_unused", "static_graph"}}},
       unused_out_of_turn);
-  add("without_memory", "BUCKET-217@9508", {{"memory", {"kept", "lazy"}}}, without_memory);
+  add("without_memory", "BUCKET-217@532e", {{"memory", {"kept", "lazy"}}}, without_memory);
 }
 
 }  // namespace plumbline::conformance

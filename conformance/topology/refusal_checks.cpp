@@ -407,7 +407,7 @@ void add_topology_refusal_checks(suite::Suite& suite) {
                           partial_coordinates));
   suite.add(refusal_check("topology.refusals.places", "TOPO-013@9924", faults(bad_places()), refused_places));
   suite.add(refusal_check("topology.refusals.places_told", "TOPO-014@edde", faults(bad_places()), places_told));
-  suite.add(refusal_check("topology.refusals.worlds", "TOPO-015@52a6", faults(bad_worlds()), worlds,
+  suite.add(refusal_check("topology.refusals.worlds", "TOPO-015@3451", faults(bad_worlds()), worlds,
                           operations_of(bad_worlds()), asks_world));
   suite.add(refusal_check("topology.refusals.worlds_told", "TOPO-016@f50f", faults_with_words(bad_worlds()),
                           worlds_told, operations_of(bad_worlds()), asks_world));
