@@ -5,7 +5,7 @@ usage: job_door_test.py PLUMBLINE PYTHONS [unittest arguments]
 PYTHONS are interpreters that may have torch, numpy and tomllib, separated by commas. Exits with 77 when another class than
 Programs is asked for and none of them has.
 """
-import glob, json, os, resource, shlex, signal, subprocess, sys, tempfile, time, unittest
+import glob, json, os, resource, shlex, signal, socket, subprocess, sys, tempfile, time, unittest
 from pathlib import Path
 
 PLUMBLINE = os.path.realpath(sys.argv[1])
@@ -497,6 +497,84 @@ class Samples(JobDoor):
                 self.assertEqual((result["verdict"], result["violated"]), ("fail", ["SCALER-094"]), result)
                 found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
                 self.assertRegex(found, f"hypothesis: {rule}: residual " if rule else "SCALER-094: step 0")
+
+    # What the cases of no profile have: a mean squared error over weighted rows, and a norm that is not finite without a scaler.
+    SQUARES = """
+[parallel]
+pipeline = {ranks}
+data = 1
+tensor = 1
+order = ["pipeline", "data", "tensor"]
+[run]
+steps = 1
+global_batch = 4
+micro_batches = 2
+accumulation = 1
+dtype = "float32"
+schedule = "gpipe"
+device = "cpu"
+[model]
+stages = {stages}
+layer = [{{type = "linear", in = 2, out = 3, bias = false}}, {{type = "linear", in = 3, out = 3, bias = false}}]
+[loss]
+type = "mse"
+row_weights = {weighs}
+[optimizer]
+type = "sgd"
+lr = 0.1
+[files]
+weights = "weights.safetensors"
+batches = "batches.safetensors"
+"""
+    # All in halves and quarters, and no product of infinity and 0. The last row's label is the argument; printed is 1.weight's gradient of `rank`, by its rows.
+    FILES = """
+import sys, numpy
+from plumbline_job import load, save
+if sys.argv[1] == "save":
+    y = numpy.arange(12).reshape(1, 4, 3) / 4
+    y[0, 3, 0] = float(sys.argv[2])
+    save("weights.safetensors", {"0.weight": numpy.array([[1, 2], [0.5, -1], [-1, 1]]), "1.weight": numpy.array([[1, 0.5, -1], [2, 0.5, 1], [0, 1, -0.5]])}, {})
+    save("batches.safetensors", {"x": numpy.arange(8).reshape(1, 4, 2) / 2 - 2, "y": y, "w": numpy.array([[1, 0.5, 0, 2]])}, {})
+else:
+    weights, batches, record = load("weights.safetensors"), load("batches.safetensors"), load(f"rank{sys.argv[2]}.safetensors")
+    x, y, w = batches["x"][0], batches["y"][0], batches["w"][0] if sys.argv[3] == "true" else numpy.ones(4)
+    hidden = x @ weights["0.weight"].T
+    of_out = 2 / 3 * (hidden @ weights["1.weight"].T - y) * w[:, None] / w.sum()
+    with numpy.errstate(invalid="ignore"):
+        print("equal" if numpy.allclose(record["step0/grad/1.weight"], of_out.T @ hidden) else record["step0/grad/1.weight"].tolist())
+"""
+
+    def gradient_of_squares(self, program, ranks, more="", label="0.5", weighs="true"):
+        def python(*command, **more):
+            return subprocess.Popen([PYTHON, "-B", *command], cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    env={**os.environ, "PYTHONPATH": str(SAMPLES), **more})
+        def printed(process):
+            out, errors = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, errors)
+            return out.strip()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        (self.folder / "spec.toml").write_text(self.SQUARES.format(ranks=ranks, stages=list(range(ranks)), weighs=weighs) + more)
+        printed(python("-c", self.FILES, "save", label))
+        started = [python(str(SAMPLES / program), PLUMBLINE_SPEC="spec.toml", PLUMBLINE_RECORD=".", RANK=str(rank), WORLD_SIZE=str(ranks),
+                          MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)) for rank in range(ranks)]
+        for process in started:
+            printed(process)
+        return printed(python("-c", self.FILES, "compare", str(ranks - 1), weighs))
+
+    def test_squares_of_rows_with_weights(self):
+        for program, ranks in (("ddp_gloo.py", 1), ("pipelining_gloo.py", 1), ("pipelining_gloo.py", 2)):
+            with self.subTest(program, ranks=ranks):
+                self.assertEqual(self.gradient_of_squares(program, ranks), "equal")
+
+    def test_a_norm_that_is_not_finite_clips_as_torch_does(self):
+        clip = "[clip]\nmax_norm = 1.0\n"
+        for label, others in (("nan", "nan"), ("inf", "0.0")):
+            with self.subTest(label):
+                first, *rest = json.loads(self.gradient_of_squares("ddp_gloo.py", 1, clip, label, "false").replace("nan", "NaN"))
+                self.assertEqual([str(value) for value in first], ["nan"] * 3)
+                self.assertEqual({str(abs(value)) for row in rest for value in row}, {others})
 
     def test_faults(self):
         for fault, (profile, filter, requirement) in self.FAULTS.items():

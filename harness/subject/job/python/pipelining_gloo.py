@@ -2,8 +2,6 @@
 
     plumbline check --profile pipeline --job 'python3 pipelining_gloo.py'
 """
-import itertools
-
 import torch
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B, schedules
 
@@ -34,12 +32,12 @@ class Pipelining(TorchJob):
         """Of a micro-batch the mean over its rows, or with row weights their weighted sum: the schedule adds up what parts have."""
         if not self.has_row_weights:
             return self.loss_of(out, target)
-        y, weights = target[:, 0].long(), target[:, 1]
+        y, weights = self.labels[target], self.row_weights[target]
         return self.weighted_loss_of(out, y, weights) * weights.sum()
 
     def forward_backward(self, step):
         losses = []
-        for x, target in self.with_weights(step):
+        for x, target in self.inputs_and_targets(step):
             own = []
             self.model(*([x] if 0 in self.stages else []), **({"target": target, "losses": own} if self.has_last_stage else {}))
             losses += [loss.item() for loss in own]
@@ -50,10 +48,15 @@ class Pipelining(TorchJob):
             losses = [loss / max(float(weights.sum()), 1e-30) for loss, weights in zip(losses, self.weights_of_micro_batches(step))]
         return losses
 
-    def with_weights(self, step):
-        """The batches; where rows have weights, these stand beside the labels."""
-        for (x, y), weights in itertools.zip_longest(self.batches_of(step), self.weights_of_batches(step) if self.has_row_weights else ()):
-            yield x, y if weights is None else torch.stack([y.double(), torch.from_numpy(weights).to(y.device).double()], 1)
+    def inputs_and_targets(self, step):
+        """The batches. A schedule splits one target: where rows have weights, it is the rows' numbers, by which their labels and
+        weights are found."""
+        if not self.has_row_weights:
+            yield from self.batches_of(step)
+            return
+        for (x, self.labels), weights in zip(self.batches_of(step), self.weights_of_batches(step)):
+            self.row_weights = torch.from_numpy(weights).to(self.device)
+            yield x, torch.arange(len(x), device=self.device)
 
 
 if __name__ == "__main__":

@@ -156,8 +156,10 @@ class TorchJob(Run):
     def clip(self):
         """Clips the gradients, which are reduced and divided by the scale, where the run says so."""
         norm = self.total_norm()
-        if math.isfinite(norm):  # else the step is skipped
-            self.multiply_gradients(min(1, self.spec["clip"]["max_norm"] / (norm + 1e-6)))
+        if self.scaler.is_enabled() and not math.isfinite(norm):
+            return  # the scaler skips the step
+        factor = self.spec["clip"]["max_norm"] / (norm + 1e-6)
+        self.multiply_gradients(1.0 if factor > 1 else factor)  # min(1, NaN) would be 1; clip_grad_norm_ multiplies by NaN
 
     def total_norm(self):
         """The norm of the whole model's gradient: of the parts on all pipeline and tensor ranks, and of what several have once."""
