@@ -741,16 +741,6 @@ class TiedGroupLacksMiddle(Stages):
         return [stages[0], stages[-1]]
 
 
-@bug("stages.tied_layouts_differ")
-class TiedLayoutsDiffer(Stages):
-    """Two stages have a shared weight at different offsets of their flat buffers, and add elements that do not belong together."""
-
-    def sum_tied_gradients(self):
-        for name in self._tied_groups():
-            self.gradients()[name].copy_(self.gradients()[name].flatten().roll(7 * self.place["pipeline"]).view_as(self.gradients()[name]))
-        super().sum_tied_gradients()
-
-
 @bug("stages.tied_written_late")
 class TiedWrittenLate(Stages):
     """The last micro-batch's gradient of a shared weight is computed after the reduction."""
