@@ -23,6 +23,9 @@ TEST_P(EveryCheckOnDevices, Passes) {
   for (const suite::Case& one : suite_under_test().cases()) {
     if (one.check->door != suite::Door::backend || one.world() != GetParam()) continue;
     if (one.parameters.has("gib")) continue;  // takes gigabytes
+    if (one.parameters.has("dtype") &&
+        !comm::local_capabilities(comm::Device::Kind::emulated).supports(one.parameters.dtype()))
+      continue;
     // Hundreds of MiB go to devices in pieces, each of which dawdles here: ctest's device.emulated has those cases.
     if (one.check->id == "collectives.lengths.large") continue;
     ++(one.check->on_device ? own : staged);

@@ -30,8 +30,6 @@ nlohmann::json description_of(const comm::Capabilities& capabilities) {
   for (const comm::Capability claim : capabilities.claims) claims.push_back(name_of(claim));
   nlohmann::json dtypes = nlohmann::json::array();
   for (const comm::DType dtype : capabilities.dtypes) dtypes.push_back(name_of(dtype));
-  nlohmann::json host_dtypes = nlohmann::json::array();
-  for (const comm::DType dtype : capabilities.host_dtypes) host_dtypes.push_back(name_of(dtype));
   nlohmann::json devices = nlohmann::json::array();
   for (const comm::Device::Kind kind : capabilities.devices) devices.push_back(name_of(kind));
   return {{"backend", capabilities.backend},
@@ -39,7 +37,6 @@ nlohmann::json description_of(const comm::Capabilities& capabilities) {
           {"devices", devices},
           {"claims", claims},
           {"dtypes", dtypes},
-          {"host_dtypes", host_dtypes},
           {"rounds_each_half_addition", capabilities.rounds_each_half_addition},
           {"notes", capabilities.notes}};
 }
@@ -110,9 +107,6 @@ std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const
     if (!has(claims, need)) return Lacking{"capability " + need, has(profile.mandatory, need)};
   if (one.parameters.has("dtype") && !has(capabilities.at("dtypes").get<Words>(), one.parameters.text("dtype")))
     return Lacking{"dtype " + one.parameters.text("dtype")};
-  if (one.parameters.has("dtype") && uses_device_memory(*one.check, device) &&
-      has(capabilities.value("host_dtypes", Words{}), one.parameters.text("dtype")))
-    return Lacking{fmt::format("dtype {} in memory of {}", one.parameters.text("dtype"), device)};
   return std::nullopt;
 }
 

@@ -25,15 +25,11 @@ Capability capability_of(const UnevenCall& call) {
 
 // Backends may be older than these types: none is asked for what it does not claim.
 template <class AnyCall>
-void expect_optional_claimed(const AnyCall& call, DType dtype, Device device, const Communicator& group,
-                             auto describe_call) {
+void expect_optional_claimed(const AnyCall& call, DType dtype, const Communicator& group, auto describe_call) {
   if (std::ranges::find(kOptionalDTypes, dtype) == kOptionalDTypes.end()) return;
   const Capabilities& has = group.capabilities();
   if (!has.supports(dtype))
     throw Unsupported(fmt::format("{}: backend {} has no {}", describe_call(), has.backend, name_of(dtype)));
-  if (device.kind != Device::Kind::cpu && has.host_dtypes.contains(dtype))
-    throw Unsupported(fmt::format("{}: backend {} has {} in the host's memory alone, not on {}", describe_call(),
-                                  has.backend, name_of(dtype), name_of(device)));
   if (is_reduction(call.operation) && !has.reduces(dtype))
     throw Unsupported(
         fmt::format("{}: backend {} has {} and does not reduce it", describe_call(), has.backend, name_of(dtype)));
@@ -41,7 +37,7 @@ void expect_optional_claimed(const AnyCall& call, DType dtype, Device device, co
 
 void expect_claimed(const Call& call, const Communicator& group) {
   if (call.operation == Operation::barrier) return;
-  expect_optional_claimed(call, call.dtype(), call.device(), group, [&] { return describe(call, group.size()); });
+  expect_optional_claimed(call, call.dtype(), group, [&] { return describe(call, group.size()); });
 }
 
 void check_members(std::span<const int> ranks, int rank, int size) {
@@ -161,7 +157,7 @@ void Communicator::recv(Buffer out, int from, int tag, Timeout timeout) {
 
 void Communicator::run_uneven(const UnevenCall& call, Timeout timeout) {
   validate(call, rank_, size_);
-  expect_optional_claimed(call, call.in.dtype, call.in.device, *this, [&] { return describe(call); });
+  expect_optional_claimed(call, call.in.dtype, *this, [&] { return describe(call); });
   if (!capabilities().has(capability_of(call))) return Communicator::do_run_uneven(call, timeout);
   do_run_uneven(call, timeout);
 }

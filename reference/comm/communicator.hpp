@@ -82,7 +82,6 @@ struct Capabilities {
   std::string version;
   std::set<Capability> claims;
   std::set<DType> dtypes{kAllDTypes.begin(), kAllDTypes.end()};
-  std::set<DType> host_dtypes;  // of those, the ones that are in the host's memory alone
   std::vector<Device::Kind> devices{Device::Kind::cpu};
   /// Formats of 16 and 8 bits are summed in their own precision, rounding at each addition (else in f32, rounded once).
   bool rounds_each_half_addition = false;

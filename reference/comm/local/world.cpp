@@ -108,9 +108,9 @@ const Capabilities& local_capabilities(Device::Kind kind) {
     Capabilities all{.backend = "local", .version = PLUMBLINE_VERSION};
     for (int capability = 0; capability < kCapabilityCount; ++capability)
       all.claims.insert(static_cast<Capability>(capability));
-    all.dtypes.insert(kOptionalDTypes.begin(), kOptionalDTypes.end());
+    // Kernels of devices have not the optional types.
     std::map<Device::Kind, Capabilities> made{{Device::Kind::cpu, all}};
-    all.host_dtypes.insert(kOptionalDTypes.begin(), kOptionalDTypes.end());  // kernels of devices lack them
+    made[Device::Kind::cpu].dtypes.insert(kOptionalDTypes.begin(), kOptionalDTypes.end());
     for (const Device::Kind one : {Device::Kind::cuda, Device::Kind::emulated}) {
       made[one] = all;
       made[one].devices.push_back(one);
