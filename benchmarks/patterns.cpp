@@ -26,9 +26,9 @@ struct Peers {
 };
 using Pattern = Peers (*)(int rank, int world);
 
-Peers both_ways(int rank, int) { return rank > 1 ? Peers{} : Peers{{1 - rank}, {1 - rank}}; }
-Peers ring(int rank, int world) { return {{(rank + 1) % world}, {(rank + world - 1) % world}}; }
-Peers pairs(int rank, int world) {
+Peers each_other(int rank, int) { return rank > 1 ? Peers{} : Peers{{1 - rank}, {1 - rank}}; }
+Peers next_rank(int rank, int world) { return {{(rank + 1) % world}, {(rank + world - 1) % world}}; }
+Peers partner(int rank, int world) {
   const int half = world / 2;
   if (rank < half) return {{rank + half}, {}};
   return rank < 2 * half ? Peers{{}, {rank - half}} : Peers{};
@@ -156,9 +156,9 @@ void add_uneven(Registry& registry, std::string name, std::string title, comm::O
 
 void add_patterns(Registry& registry) {
   const auto one = [](int) { return 1.0; };
-  add_messages(registry, "messages.both_ways", "ranks 0 and 1 send to each other at once", both_ways, one);
-  add_messages(registry, "messages.ring", "each rank sends to the next one", ring, one);
-  add_messages(registry, "messages.pairs", "each rank of the lower half sends to one of the upper half", pairs,
+  add_messages(registry, "messages.both_ways", "ranks 0 and 1 send to each other at once", each_other, one);
+  add_messages(registry, "messages.ring", "each rank sends to the next one", next_rank, one);
+  add_messages(registry, "messages.pairs", "each rank of the lower half sends to one of the upper half", partner,
                [](int world) { return 1.0 * (world / 2); });
   using enum comm::Operation;
   add_uneven(registry, "uneven.all_gather", "rank r gives r + 1 parts; bytes of the output", all_gather);

@@ -429,21 +429,21 @@ Cases refused_tensors(const Buffer& wide, const Buffer& narrow, const Buffer& ha
       {"doubles_of_fairscale",
        {{.convention = slowmo::Convention::fairscale}, {.parameters = {wide}}, {"parameters", "f64"}}},
       {"halves", {{}, {.parameters = {half}}, {"parameters", "f16"}}},
-      {"masters_too_few", {{}, {.parameters = {narrow}, .master_weights = Masters{}}, {"master weight", "0"}}},
+      {"masters_too_few", {{}, {.parameters = {narrow}, .master_weights = Masters{}}, {"master", "0"}}},
       {"masters_of_another_type",
-       {{}, {.parameters = {narrow}, .master_weights = Masters{wide}}, {"master weight", "f64"}}},
+       {{}, {.parameters = {narrow}, .master_weights = Masters{wide}}, {"master", "f64"}}},
       {"masters_of_another_size",
-       {{}, {.parameters = {narrow}, .master_weights = Masters{of_length(0)}}, {"master weight", "0", "1"}}},
+       {{}, {.parameters = {narrow}, .master_weights = Masters{of_length(0)}}, {"master", "0", "1"}}},
       {"second_master_of_another_size",
        {{},
         {.parameters = {narrow, narrow}, .master_weights = Masters{narrow, of_length(2)}},
-        {"master weight", "1", "2"}}},
+        {"master", "1", "2"}}},
       {"masters_too_short",
-       {{}, {.parameters = {narrow}, .master_weights = of_length(0)}, {"master weight", "0", "1"}}},
-      {"masters_too_long", {{}, {.parameters = {narrow}, .master_weights = of_length(2)}, {"master weight", "2", "1"}}},
-      {"dictionary_of_none", {{}, {.parameters = {narrow}, .master_weights = Named{}}, {"master weight", "0"}}},
+       {{}, {.parameters = {narrow}, .master_weights = of_length(0)}, {"master", "0", "1"}}},
+      {"masters_too_long", {{}, {.parameters = {narrow}, .master_weights = of_length(2)}, {"master", "2", "1"}}},
+      {"dictionary_of_none", {{}, {.parameters = {narrow}, .master_weights = Named{}}, {"master", "0"}}},
       {"dictionary_of_two",
-       {{}, {.parameters = {narrow}, .master_weights = Named{{"a", narrow}, {"b", narrow}}}, {"master weight", "2"}}}};
+       {{}, {.parameters = {narrow}, .master_weights = Named{{"a", narrow}, {"b", narrow}}}, {"master", "2"}}}};
 }
 
 void refuses_states(Context& context) {
