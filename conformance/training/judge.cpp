@@ -190,10 +190,14 @@ class Judge {
     }
     SingleDevice single(spec_, step, *before, training_, options_.device);
     if (computes_narrow()) single.compute_scaled(expected_scale(spec_, skipped_, step, 0));
-    coefficient_ = coefficient_of(single);
+    clip_rules_.reset();
+    const double norm =
+        options_.precision.clip_norm > 0 ? GradientNorm(single.means64(), options_.precision.norm_type).whole() : 0;
+    coefficient_ = options_.precision.clip_norm > 0 ? clip_coefficient(options_.precision.clip_norm, norm) : 1;
     for (const Parameter& parameter : parameters_) gradients(step, parameter, single);
     for (const Parameter& parameter : parameters_) of_step_before_[parameter.name] = single.mean64(parameter.name);
-    if (options_.precision.clip_norm > 0) norm_of_step_before_ = single.norm64(options_.precision.norm_type);
+    norm_of_step_before_ = norm;
+    clip_rules_.reset();  // they refer to what is gone after the step
     const std::vector<job::RankNumber> recorded = record_.losses(step);
     for (const job::RankNumber& one : recorded)
       result_.steps.back().loss += static_cast<double>(one.value) / static_cast<double>(recorded.size());
@@ -258,12 +262,6 @@ class Judge {
 
   // The same, for bits or for bounds.
   [[nodiscard]] bool computes_narrow() const { return computes_scaled() || spec_.run.dtype != "float32"; }
-
-  // What clipping multiplies gradients by.
-  [[nodiscard]] double coefficient_of(const SingleDevice& single) const {
-    if (options_.precision.clip_norm == 0) return 1;
-    return std::min(1.0, options_.precision.clip_norm / (single.norm64(options_.precision.norm_type) + 1e-6));
-  }
 
   // Whether a gradient may be anything: an injection has gone into it, or into what it was added up from.
   [[nodiscard]] bool is_injected(int step, const std::string& parameter) const {
@@ -372,7 +370,7 @@ class Judge {
   // What may have made a gradient wrong.
   [[nodiscard]] std::vector<std::string> hypotheses(int step, const std::vector<float>& got,
                                                     const std::vector<double>& expected, const std::string& name,
-                                                    const SingleDevice& single) const {
+                                                    const SingleDevice& single) {
     WrongGradient gradient{.got = got,
                            .expected = expected,
                            .slices = {},
@@ -390,15 +388,23 @@ class Judge {
     for (int data = 0; data < spec_.parallel.data; ++data) gradient.slices.emplace_back(single.slice64(data, name));
     if (const auto before = of_step_before_.find(name); before != of_step_before_.end())
       gradient.of_step_before = before->second;
-    for (const SingleDevice::OtherRule& rule : single.by_other_rules())
-      gradient.by_other_rules.emplace_back(rule.name, rule.gradients.at(name));
     std::vector<ClippedByOther> clipped_otherwise;
-    if (options_.precision.clip_norm > 0)
-      clipped_otherwise = clipped_by_other_rules(spec_, single, options_.precision, name, whole_on_tensor_ranks(step),
-                                                 norm_of_step_before_);
+    // Nothing is clipped in a step that is skipped.
+    if (options_.precision.clip_norm > 0 && !skipped_.any(step))
+      clipped_otherwise = clip_rules(step, single).of(name);
+    else
+      for (const SingleDevice::OtherRule& rule : single.by_other_rules())
+        gradient.by_other_rules.emplace_back(rule.name, rule.gradients.at(name));
     for (const ClippedByOther& other : clipped_otherwise)
       gradient.by_other_rules.emplace_back(other.rule, other.gradient);
     return hypotheses_of(gradient);
+  }
+
+  // Made for the first gradient of the step that is wrong.
+  [[nodiscard]] const ClipRules& clip_rules(int step, const SingleDevice& single) {
+    if (!clip_rules_)
+      clip_rules_.emplace(spec_, single, options_.precision, whole_on_tensor_ranks(step), norm_of_step_before_);
+    return *clip_rules_;
   }
 
   // The parameters that no tensor rank recorded a part of.
@@ -577,7 +583,8 @@ class Judge {
   std::map<std::string, std::vector<double>> of_step_before_;  // the single device's mean gradients
   double coefficient_ = 1;                                     // of this step's clipping
   double norm_of_step_before_ = 0;
-  int done_ = 0;  // parts
+  std::optional<ClipRules> clip_rules_;  // of this step
+  int done_ = 0;                         // parts
   Judgement result_;
 };
 

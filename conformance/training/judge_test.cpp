@@ -44,18 +44,22 @@ training::LossGradient linear_gradient(const job::RunSpec& spec, const Values& a
     std::vector<float> x(static_cast<std::size_t>(part.rows * kIn)), target(static_cast<std::size_t>(part.rows * kOut));
     files.read_x(part, std::span(x));
     files.read_y(part, std::span(target));
-    for (std::int64_t row = 0; row < part.rows; ++row)
+    const std::span<const float> weights = files.row_weights(part);
+    for (std::int64_t row = 0; row < part.rows; ++row) {
+      const T weight = weights.empty() ? T{1} : static_cast<T>(weights[static_cast<std::size_t>(row)]);
+      rows_sum += weight * static_cast<T>(kOut);
       for (int o = 0; o < kOut; ++o) {
         T y = static_cast<T>(at.at("0.bias")[static_cast<std::size_t>(o)]);
         const auto input = [&](int i) { return static_cast<T>(x[static_cast<std::size_t>(row * kIn + i)]); };
         for (int i = 0; i < kIn; ++i)
           y += static_cast<T>(at.at("0.weight")[static_cast<std::size_t>(o * kIn + i)]) * input(i);
         const T error = y - static_cast<T>(target[static_cast<std::size_t>(row * kOut + o)]);
-        loss_sum += error * error;
-        bias_sum[static_cast<std::size_t>(o)] += 2 * error;
-        for (int i = 0; i < kIn; ++i) weight_sum[static_cast<std::size_t>(o * kIn + i)] += 2 * error * input(i);
+        loss_sum += weight * error * error;
+        bias_sum[static_cast<std::size_t>(o)] += weight * 2 * error;
+        for (int i = 0; i < kIn; ++i)
+          weight_sum[static_cast<std::size_t>(o * kIn + i)] += weight * 2 * error * input(i);
       }
-    rows_sum += static_cast<T>(part.rows * kOut);
+    }
   }
   training::LossGradient result{.gradients = {}, .loss = static_cast<double>(loss_sum / rows_sum)};
   for (const T value : weight_sum) result.gradients["0.weight"].push_back(static_cast<double>(value / rows_sum));
@@ -78,6 +82,7 @@ class LinearTraining final : public training::Training {
                               const Values& before, Arithmetic arithmetic, const std::string&) override {
     training::Baseline result;
     for (const training::Slice& slice : slices) result.slices.push_back(gradient(spec, before, slice, arithmetic));
+    if (spec.row_weights) put_over_all_rows(spec, slices, result.slices);
     result.mean = result.slices.front();
     for (auto& [name, mean] : result.mean.gradients)
       for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -99,6 +104,16 @@ class LinearTraining final : public training::Training {
   }
 
  private:
+  // From the mean over a slice's weights to the sum over the weight of all slices, times their number.
+  static void put_over_all_rows(const job::RunSpec& spec, const std::vector<training::Slice>& slices,
+                                std::vector<training::LossGradient>& gradients) {
+    const job::RunFiles files(spec);
+    double all = 0;
+    for (const training::Slice& slice : slices) all += files.weight_of(slice);
+    for (std::size_t i = 0; i < slices.size(); ++i)
+      for (auto& [name, values] : gradients[i].gradients)
+        for (double& value : values) value *= files.weight_of(slices[i]) * static_cast<double>(slices.size()) / all;
+  }
   static training::LossGradient gradient(const job::RunSpec& spec, const Values& at,
                                          const std::vector<job::RowRange>& parts, Arithmetic arithmetic) {
     return arithmetic == Arithmetic::float64 ? linear_gradient<double>(spec, at, parts)
@@ -548,6 +563,74 @@ TEST_F(ScaledJudgeTest, StillLooksAtTheOtherGradientsOfASkippedStep) {
       if (step == 1) values["0.weight"][3] *= 2;
   }};
   EXPECT_THAT(violated(faults, kOtherProgram), ElementsAre("TRAIN-006", "TRAIN-008"));
+}
+
+// ---- clipped runs ----
+
+class ClippedJudgeTest : public JudgeTest {
+ protected:
+  // Every rank has these gradients of the one step, clipped by `coefficient`.
+  Faults uses(const training::Gradients& gradients, double coefficient) {
+    return {.reduced = [=](std::vector<Values>& used, const std::vector<Values>&, int) {
+      for (Values& values : used)
+        for (auto& [name, list] : values)
+          for (std::size_t i = 0; i < list.size(); ++i)
+            list[i] = static_cast<float>(coefficient * gradients.at(name)[i]);
+    }};
+  }
+  // Of the run's rows, each with its weight or with none.
+  training::LossGradient gradient(bool weighted) {
+    job::RunSpec spec = spec_;
+    spec.row_weights = weighted;
+    return training_.union_batch(spec, 0, given_, Arithmetic::float64, "cpu");
+  }
+  static double norm(const training::Gradients& gradients, const std::string& only = "") {
+    double sum = 0;
+    for (const auto& [name, values] : gradients)
+      if (only.empty() || name == only)
+        for (const double value : values) sum += value * value;
+    return std::sqrt(sum);
+  }
+  // The batches of one step, of rows with weights or without.
+  void write_batches(bool weighted) {
+    const int rows = 2 * 12;
+    std::vector<float> x, y, weights;
+    for (int i = 0; i < rows * kIn; ++i) x.push_back(static_cast<float>(i * 37 % 101) / 50 - 1);
+    for (int i = 0; i < rows * kOut; ++i) y.push_back(static_cast<float>(i * 53 % 97) / 48 - 1);
+    for (int i = 0; i < rows; ++i) weights.push_back(static_cast<float>(i % 5));
+    job::SafetensorsWriter batches;
+    batches.add<float>("x", {2, 12, kIn}, x);
+    batches.add<float>("y", {2, 12, kOut}, y);
+    if (weighted) batches.add<float>("w", {2, 12}, weights);
+    batches.write(spec_.batches_file());
+    spec_.row_weights = weighted;
+  }
+  ClippedJudgeTest() {
+    spec_.run.steps = 1;
+    spec_.clip = job::Clip{.max_norm = kMost, .norm_type = 2};
+    write_batches(false);
+  }
+  static constexpr double kMost = 0.125;
+};
+
+TEST_F(ClippedJudgeTest, NamesTheNormThatWasTakenInstead) {
+  const training::Gradients right = gradient(false).gradients;
+  EXPECT_THAT(violated(uses(right, kMost / (norm(right) + 1e-6)), kOtherProgram), IsEmpty());
+  EXPECT_THAT(violated(uses(right, kMost / (norm(right, "0.weight") + 1e-6)), kOtherProgram),
+              testing::Contains("TRAIN-006"));
+  EXPECT_THAT(first("TRAIN-006"), HasSubstr("clipped by the norm of this parameter alone"));
+  EXPECT_THAT(violated(uses(right, kMost / (std::sqrt(3.0) * norm(right) + 1e-6)), kOtherProgram),
+              testing::Contains("TRAIN-006"));
+  EXPECT_THAT(first("TRAIN-006"), HasSubstr("clipped by a norm in which each data rank's copy counts"));
+}
+
+TEST_F(ClippedJudgeTest, NamesAnotherRuleForWeightsThatIsClippedByItsOwnNorm) {
+  write_batches(true);
+  const training::Gradients right = gradient(true).gradients, plain = gradient(false).gradients;
+  (void)violated(uses(right, kMost / (norm(right) + 1e-6)), kOtherProgram);
+  EXPECT_EQ(first("TRAIN-016"), "none");
+  (void)violated(uses(plain, kMost / (norm(plain) + 1e-6)), kOtherProgram);
+  EXPECT_THAT(first("TRAIN-016"), HasSubstr("the mean over all rows, whatever their weights"));
 }
 
 TEST_F(JudgeTest, ComparesRunsBitForBit) {

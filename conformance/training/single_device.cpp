@@ -63,6 +63,26 @@ bool mixes_rows(const job::RunSpec& spec) {
                              [](const job::Layer& layer) { return std::holds_alternative<job::BatchNorm2d>(layer); });
 }
 
+GradientNorm::GradientNorm(const training::Gradients& gradients, double p) : p_(p) {
+  for (const auto& [name, gradient] : gradients) {
+    double& part = parts_[name];
+    for (const double value : gradient)
+      part = std::isinf(p) ? std::max(part, std::fabs(value)) : part + std::pow(std::fabs(value), p);
+  }
+}
+
+double GradientNorm::of(const std::map<std::string, double>& counts) const {
+  double sum = 0;
+  for (const auto& [name, part] : parts_) {
+    const auto found = counts.find(name);
+    const double count = found == counts.end() ? 1 : found->second;
+    if (count != 0) sum = std::isinf(p_) ? std::max(sum, part) : sum + count * part;
+  }
+  return std::isinf(p_) ? sum : std::pow(sum, 1 / p_);
+}
+
+double clip_coefficient(double most, double norm) { return std::min(1.0, most / (norm + 1e-6)); }
+
 SingleDevice::SingleDevice(const job::RunSpec& spec, int step, const training::Values& before,
                            training::Training& training, const std::string& device)
     : spec_(spec),
@@ -81,8 +101,12 @@ std::vector<float> SingleDevice::slice32(int data, const std::string& parameter)
   return {wide.begin(), wide.end()};
 }
 
+const training::Gradients& SingleDevice::slices64(int data) const {
+  return float64_.slices[static_cast<std::size_t>(data)].gradients;
+}
+
 const std::vector<double>& SingleDevice::slice64(int data, const std::string& parameter) const {
-  return float64_.slices[static_cast<std::size_t>(data)].gradients.at(parameter);
+  return slices64(data).at(parameter);
 }
 
 const std::vector<double>& SingleDevice::mean64(const std::string& parameter) const {
@@ -112,14 +136,6 @@ std::vector<double> SingleDevice::magnitudes(const std::string& parameter) const
   for (const training::LossGradient& slice : float32_.slices)
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += std::fabs(slice.gradients.at(parameter)[i]);
   return sum;
-}
-
-double SingleDevice::norm64(double p) const {
-  double sum = 0;
-  for (const auto& [name, gradient] : float64_.mean.gradients)
-    for (const double value : gradient)
-      sum = std::isinf(p) ? std::max(sum, std::fabs(value)) : sum + std::pow(std::fabs(value), p);
-  return std::isinf(p) ? sum : std::pow(sum, 1 / p);
 }
 
 void SingleDevice::compute_scaled(double scale) {

@@ -2,6 +2,7 @@
 // needs.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,22 @@ namespace plumbline::conformance {
 
 /// Whether batch normalisation is in the model: then the union batch is another function, and is not computed.
 [[nodiscard]] bool mixes_rows(const job::RunSpec& spec);
+
+/// The p-norm of a gradient, with p = infinity the largest magnitude, by what each parameter adds to it.
+class GradientNorm {
+ public:
+  GradientNorm(const training::Gradients& gradients, double p);
+  /// Each parameter counted once, or as often as is said.
+  [[nodiscard]] double whole() const { return of({}); }
+  [[nodiscard]] double of(const std::map<std::string, double>& counts) const;
+
+ private:
+  double p_;
+  std::map<std::string, double> parts_;
+};
+
+/// What clipping to `most` multiplies a gradient of this norm by.
+[[nodiscard]] double clip_coefficient(double most, double norm);
 
 class SingleDevice {
  public:
@@ -30,8 +47,9 @@ class SingleDevice {
   [[nodiscard]] std::vector<float> rank_order_mean(const std::string& parameter) const;
   /// The sums of the magnitudes of the float32 slices.
   [[nodiscard]] std::vector<double> magnitudes(const std::string& parameter) const;
-  /// The 2-norm of the whole mean in float64, or another, each parameter counted once.
-  [[nodiscard]] double norm64(double p) const;
+  /// The same of all parameters, in float64.
+  [[nodiscard]] const training::Gradients& slices64(int data) const;
+  [[nodiscard]] const training::Gradients& means64() const { return float64_.mean.gradients; }
   /// Computes the slices in run.dtype, under a scale, once more.
   void compute_scaled(double scale);
   /// Of these: a data rank's gradient, divided by the scale; the slices' mean as ranks make it that add in rank order
