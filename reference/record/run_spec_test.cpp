@@ -188,6 +188,15 @@ TEST(RunSpec, WritesWhatItReads) {
     EXPECT_THAT(full, HasSubstr(line));
 }
 
+// Job programs of earlier formats may reject fields that they do not know.
+TEST(RunSpec, HasFieldsOfLaterFormatsOnlyWhereTheyAreUsed) {
+  RunSpec spec = parse_run_spec(kShort, "spec.toml");
+  for (const char* added : {"row_weights", "[clip]"}) EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
+  spec.row_weights = true;
+  EXPECT_THAT(to_toml(spec), HasSubstr("[loss]\ntype = \"mse\"\nrow_weights = true\n"));
+  EXPECT_TRUE(parse_run_spec(to_toml(spec), "spec.toml").row_weights);
+}
+
 TEST(RunSpec, GoesThroughAFile) {
   const TemporaryFolder folder;
   write_run_spec(parse_run_spec(kFull, "elsewhere/spec.toml"), folder.path() / "spec.toml");

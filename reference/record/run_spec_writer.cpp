@@ -106,7 +106,9 @@ std::string to_toml(const RunSpec& spec) {
   text += fmt::format("\n[model]\nstages = [{}]\n", fmt::join(spec.stages, ", "));
   for (const Layer& layer : spec.layers)
     text += fmt::format("\n[[model.layer]]\ntype = \"{}\"\n{}", name_of(layer), std::visit(LayerWriter{}, layer));
-  text += fmt::format("\n[loss]\ntype = \"{}\"\nrow_weights = {}\n", name_of(spec.loss), spec.row_weights);
+  text += fmt::format("\n[loss]\ntype = \"{}\"\n", name_of(spec.loss));
+  // Only where it is so: a job program of an earlier format may reject fields that it does not know.
+  if (spec.row_weights) text += "row_weights = true\n";
   text += toml_of(spec.optimizer);
   if (spec.clip) text += toml_of(*spec.clip);
   if (spec.scaler) text += toml_of(*spec.scaler);
