@@ -3144,6 +3144,23 @@ class Commands(unittest.TestCase):
         self.assertIn("\njudged 100 %\n", self.done.stdout)
 
     @needs_training
+    def test_train_that_clips_in_another_way_than_its_specification_leaves_an_old_record(self):
+        self.assertEqual(self.run_plumbline("train", "--steps", "2", "--batch", "8", "--data-parallel", "2", "--out", "out"), 0,
+                         self.done.stdout + self.done.stderr)
+        spec = self.folder / "out" / "run" / "spec.toml"
+        spec.write_text(spec.read_text() + "[clip]\nmax_norm = 1\n")
+        records = {file: file.read_bytes() for file in (self.folder / "out" / "record").iterdir()}
+        self.assertTrue(records)
+        run = ["train", "--spec", "out/run/spec.toml", "--record", "out/record"]
+        for options, words in ((["--clip-norm", "2"], "clip norm 2; the specification has clip.max_norm = 1"),
+                               (["--compression", "int8"], "compression"), (["--static-graph"], "static graph")):
+            with self.subTest(options):
+                self.assertEqual(self.run_plumbline(*run, *options), 2, self.done.stdout + self.done.stderr)
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(words, self.done.stderr)
+                self.assertEqual(records, {file: file.read_bytes() for file in (self.folder / "out" / "record").iterdir()})
+
+    @needs_training
     @needs_mpi
     def test_train_in_16_bits_over_mpi(self):
         self.assertEqual(self.run_plumbline(*self.MIXED, *self.OVERFLOWS, "--backend", "mpi"), 0,

@@ -253,8 +253,8 @@ class TrainRun {
   }
 
   void refuse_impossible() const {
-    const training::PrecisionSettings precision{.autocast = precision_named(options_.precision).autocast,
-                                                .clip_norm = options_.clip_norm};
+    const training::PrecisionSettings precision = training::with_clip_of(
+        spec_, {.autocast = precision_named(options_.precision).autocast, .clip_norm = options_.clip_norm});
     training::refuse_impossible(spec_);
     training::require_possible(spec_, precision);
     training::require_possible(spec_, options_.gradients, precision);

@@ -21,6 +21,9 @@ PrecisionSettings with_clip_of(const job::RunSpec& spec, PrecisionSettings setti
   if (settings.clip_norm != 0 && settings.clip_norm != spec.clip->max_norm)
     throw InvalidArgument(
         fmt::format("clip norm {}; the specification has clip.max_norm = {}", settings.clip_norm, spec.clip->max_norm));
+  if (settings.clip_norm != 0 && settings.norm_type != spec.clip->norm_type)
+    throw InvalidArgument(fmt::format("norm type {}; the specification has clip.norm_type = {}", settings.norm_type,
+                                      spec.clip->norm_type));
   settings.clip_norm = spec.clip->max_norm;
   settings.norm_type = spec.clip->norm_type;
   return settings;
