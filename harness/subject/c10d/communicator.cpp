@@ -20,7 +20,14 @@ constexpr std::chrono::milliseconds kToKeepIt{250};
 C10dCommunicator::C10dCommunicator(std::shared_ptr<Group> group)
     : Communicator(group->rank, group->identity), group_(std::move(group)) {}
 
+// What option dtypes leaves out is refused even where torch would do it: it is not claimed.
+void C10dCommunicator::expect_claimed(comm::DType dtype, const std::string& where) const {
+  if (!capabilities().supports(dtype))
+    throw Unsupported(fmt::format("{}: backend {} has no {}", where, capabilities().backend, name_of(dtype)));
+}
+
 void C10dCommunicator::expect_supported(const Call& call) const {
+  if (call.operation != comm::Operation::barrier) expect_claimed(call.dtype(), group_->where(call));
   if (call.device().kind != comm::Device::Kind::cpu)
     throw Unsupported(fmt::format("{}: memory on {} is not supported by backend {}, only the host's",
                                   group_->where(call), name_of(call.device()), group_->job->capabilities.backend));
@@ -44,6 +51,7 @@ comm::Work C10dCommunicator::do_start(std::span<const Call> calls) {
 
 // all_to_all alone: blocks of different lengths in the other operations torch.distributed leaves to the backends.
 void C10dCommunicator::do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) {
+  expect_claimed(call.in.dtype, group_->where(describe(call)));
   if (call.operation != comm::Operation::all_to_all || call.in.device.kind != comm::Device::Kind::cpu)
     throw Unsupported(fmt::format("{} is not supported by backend {}", group_->where(describe(call)),
                                   group_->job->capabilities.backend));

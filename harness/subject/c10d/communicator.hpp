@@ -20,7 +20,9 @@ class C10dCommunicator final : public comm::Communicator {
   void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
 
-  /// Throws Unsupported for memory of a device, and for what backend gloo is known to lack.
+  /// Throws Unsupported for a dtype that is not claimed.
+  void expect_claimed(comm::DType dtype, const std::string& where) const;
+  /// The same, for memory of a device, and for what backend gloo is known to lack.
   void expect_supported(const comm::Call& call) const;
 
   const std::shared_ptr<Group> group_;

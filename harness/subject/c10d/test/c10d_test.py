@@ -77,6 +77,11 @@ class C10d(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual({verdict for verdict, _ in results(self.folder / "gloo")}, {"pass"}, done.stdout)
 
+    def test_a_dtype_that_is_left_out_is_refused(self):
+        done = check("c10d:gloo", self.folder / "f32", "--backend-option", "dtypes=f32", *filters(["COLL-029", "COLL-030", "COLL-020"]),
+                     "--world-size", "3", "--expectations", EXPECTATIONS)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_a_backend_outside_of_torch_is_found_after_its_import(self):
         done = check("c10d:acme", self.folder / "acme", "--backend-option", "import=acme_group", "--backend-option", "poll=wait",
                      *filters(SLICE), "--world-size", "2")
