@@ -12,6 +12,7 @@
 
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/bucketing/reducer_training.hpp"
+#include "conformance/support/claimed_type.hpp"
 #include "conformance/support/recording.hpp"
 #include "harness/bench/known_values.hpp"
 #include "reference/comm/dtype.hpp"
@@ -476,6 +477,7 @@ class WatchedBuffers final : public comm::CommunicatorDecorator {
 
 // With n buffers, bucket k of a step has that of bucket k - n, whose reduction is over.
 void wire_buffers(Context& context) {
+  require_claimed(context, DType::bf16);
   const auto buckets = static_cast<std::size_t>(context.parameters().number("buckets"));
   const auto buffers = static_cast<std::size_t>(context.parameters().number("buffers"));
   // Larger than what a backend sends at once.

@@ -13,6 +13,7 @@
 
 #include "conformance/scaler/oracles/injection.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
+#include "conformance/support/claimed_type.hpp"
 #include "conformance/support/element.hpp"
 #include "conformance/support/recording.hpp"
 #include "reference/comm/dtype.hpp"
@@ -347,6 +348,7 @@ void found_in_every_place(Context& context) {
 
 // Each replica's gradients are finite; their sum is not.
 void sum_over_replicas_overflows(Context& context) {
+  require_claimed(context, DType::f16);
   const bool is_large = context.parameters().text("values") == "large";
   const Place place = place_of(context);
   const Groups groups(context.world(), place);
@@ -382,6 +384,7 @@ void injected_anywhere(Context& context) {
                                                   : scaler::Moment::never_reduced;
   const bool is_reduced = moment == scaler::Moment::before_reduction || moment == scaler::Moment::in_tied_module;
   const Place place = place_of(context);
+  if (place.pipeline * place.data > 1) require_claimed(context, DType::f16);
   const scaler::InjectionGroups groups(context.world(), {place.tensor, place.pipeline, place.data});
   for (int rank = 0; rank < place.world(); ++rank) {
     const int stage = place.of(rank).stage();

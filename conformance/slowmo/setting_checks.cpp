@@ -14,6 +14,7 @@
 
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/slowmo/slowmo_training.hpp"
+#include "conformance/support/claimed_type.hpp"
 #include "conformance/support/refusal.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -306,6 +307,7 @@ void tells_of_slow_buffers(Context& context) {
 
 // Every phase that a step has is told, with rank and step, and timed; nothing is where nobody asks.
 void phases(Context& context) {
+  require_claimed(context, DType::f16);
   const std::string& asked = context.parameters().text("asked");
   const bool is_told = asked == "yes" || asked == "lines", is_timed = asked == "yes" || asked == "times";
   comm::Float16 half{};

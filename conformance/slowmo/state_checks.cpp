@@ -19,6 +19,7 @@
 
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/slowmo/slowmo_training.hpp"
+#include "conformance/support/claimed_type.hpp"
 #include "conformance/support/refusal.hpp"
 #include "conformance/support/words.hpp"
 #include "reference/comm/dtype.hpp"
@@ -63,6 +64,7 @@ slowmo::Masters master_weights_as(const std::string& form, Buffer master_weights
 
 // The mean of the masters is what it was, whatever the halves lose.
 void keeps_errors(Context& context) {
+  require_claimed(context, DType::f16);
   const int ranks = context.size();
   Halves mine(0, ranks, false);
   slowmo::Options options{.slow_momentum = 0, .local_sgd_frequency = 1};
@@ -89,6 +91,7 @@ void keeps_errors(Context& context) {
 
 // Overlapping rounds bring values whose halves are finer than what is there, so that masters have bits to give.
 void halves_follow_gossip(Context& context) {
+  require_claimed(context, DType::f16);
   slowmo::Options options{.base = BaseAlgorithm::sgp, .slow_momentum = 0};
   options.overlap = options.accepts_stale = context.parameters().text("overlap") == "yes";
   float master = context.rank() % 2 == 0 ? 1 + 0x1p-12F : -0.875F;
@@ -581,6 +584,7 @@ void warns(Context& context) {
   if (what == "halves") expected.push_back(What::no_master_weights);
   std::vector<slowmo::Warning> warnings;
   if (what.starts_with("halves")) {
+    require_claimed(context, DType::f16);
     Halves mine(context.rank(), context.size(), false);
     slowmo::Tensors tensors{.parameters = {mine.half_buffer()}};
     if (what == "halves_with_masters") tensors.master_weights = mine.master_buffer();

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "conformance/support/claimed_type.hpp"
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/job_runs.hpp"
 #include "conformance/training/judge.hpp"
@@ -130,8 +131,17 @@ Judgement judgement_of(Context& context, const job::RunSpec& spec, const trainin
   return judge(spec, job::TrainingRecord(spec, record), context.oracle(), options);
 }
 
+// Under autocast only tensor ranks give each other values of 16 bits.
+void require_type_of(Context& context) {
+  const Parameters& parameters = context.parameters();
+  const std::string dtype = dtype_of(parameters);
+  if (dtype == "float32" || (is_autocast(parameters) && Grid(parameters.text("grid")).tensor == 1)) return;
+  require_claimed(context, dtype == "float16" ? comm::DType::f16 : comm::DType::bf16);
+}
+
 // Runs what the axes say on all ranks; the judgement is rank 0's, the others have none.
 Judgement trained_mixed(Context& context) {
+  require_type_of(context);
   const std::filesystem::path folder = std::filesystem::path(context.scratch()) / "run";
   if (context.rank() == 0) (void)training::write_digits_run(settings_for(context), training::digits(), folder);
   context.world().barrier();
