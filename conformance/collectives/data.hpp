@@ -62,8 +62,14 @@ struct Bounded {
   long double bound;
 };
 /// The exact reduction and the largest error that n-1 operations in `accumulator`, a division for avg, and the rounding
-/// to `dtype` may make (Higham, section 4.2).
+/// to `dtype` may make (Higham, section 4.2; of sums, Jeannerod and
+/// Rump, Improved error bounds for inner products in floating-point arithmetic, 2013).
 [[nodiscard]] Bounded bounded_result(comm::DType dtype, comm::DType accumulator, comm::ReduceOp op,
                                      std::span<const long double> given);
+
+/// The same of a format of 8 bits, given as bits. A result below the normal numbers is rounded by up to half a subnormal,
+/// at each step at worst.
+[[nodiscard]] Bounded float8_result(comm::DType dtype, comm::DType accumulator, comm::ReduceOp op,
+                                    std::span<const std::uint64_t> given);
 
 }  // namespace plumbline::conformance

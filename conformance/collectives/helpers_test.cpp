@@ -378,6 +378,35 @@ TEST(Reductions, BoundAllowsSequentialAdditionAndNotALostElement) {
   }
 }
 
+// Of a backend that rounds each addition to the format, whose bound is the widest.
+TEST(Reductions, BoundOfFormatsOf8BitsPassesNoSumOfZeros) {
+  for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2})
+    for (int ranks = 2; ranks <= 8; ++ranks) {
+      int told = 0;
+      for (std::int64_t index = 0; index < 997; ++index) {
+        std::vector<std::uint64_t> given;
+        for (int rank = 0; rank < ranks; ++rank) given.push_back(rounding_bits(dtype, ReduceOp::sum, 1, rank, index));
+        const Bounded right = float8_result(dtype, dtype, ReduceOp::sum, given);
+        ASSERT_GE(right.bound, 0);
+        if (std::fabs(right.expected) > right.bound) ++told;
+      }
+      EXPECT_GT(told, 0) << name_of(dtype) << ' ' << ranks;
+    }
+}
+
+// Which tells zeros from averages, too, whatever the bound.
+TEST(ExactNumbers, OfFormatsOf8BitsHaveResultsOtherThanZero) {
+  for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2})
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg})
+      for (int ranks = 2; ranks <= 8; ++ranks) {
+        std::vector<std::byte> result(100);
+        ExactNumbers(dtype, op, ranks, 1).result(0, result);
+        EXPECT_TRUE(std::ranges::any_of(
+            result, [&](const std::byte& bits) { return number_of(dtype, bits_at(dtype, &bits)) != 0; }))
+            << name_of(dtype) << ' ' << ranks;
+      }
+}
+
 // ---- exercises ----
 
 TEST(Exercise, SaysNothingWhenAllIsRight) {

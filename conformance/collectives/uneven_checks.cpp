@@ -167,6 +167,32 @@ void all_to_all(Context& context, comm::Communicator& group, const Lengths& leng
   expect_right(out, dtype, from);
 }
 
+// ---- bool and the formats of 8 bits ----
+
+void reduce_scatter_of_optional(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  for (const bool in_place : {false, true})
+    for (const ReduceOp op : ops_on(dtype)) reduce_scatter(context, lengths_of(context), dtype, op, in_place);
+}
+
+void add_optional_dtypes(suite::Suite& suite) {
+  const auto add = [&](const char* id, const char* citation, suite::Axis dtypes, comm::Capability claim, auto body) {
+    suite.add({.id = id,
+               .verifies = {citation},
+               .axes = {std::move(dtypes), lengths_axis(), suite::worlds({2, 3, 5})},
+               .needs = {claim},
+               .body = body});
+  };
+  add("collectives.optional_dtypes.uneven_exchanges", "COLL-107@ba42", {"dtype", {"bool", "f8_e4m3", "f8_e5m2"}},
+      comm::Capability::all_to_all_v, [](Context& context) {
+        all_to_all(context, context.world(), lengths_of(context), context.parameters().dtype());
+      });
+  add("collectives.optional_dtypes.uneven_bool_reductions", "COLL-108@1694", {"dtype", {"bool"}},
+      comm::Capability::reduce_scatter_v, reduce_scatter_of_optional);
+  add("collectives.optional_dtypes.uneven_float8", "COLL-109@b91f", {"dtype", {"f8_e4m3", "f8_e5m2"}},
+      comm::Capability::reduce_scatter_v, reduce_scatter_of_optional);
+}
+
 // ---- beside other calls ----
 
 // Two groups of all members take turns, with a reduction of each under way.
@@ -296,6 +322,7 @@ void add_uneven_checks(suite::Suite& suite) {
     all_gather(context, lengths_of(context), true);
     every_reduction(context, lengths_of(context), true);
   });
+  add_optional_dtypes(suite);
   suite.add({.id = "collectives.uneven.in_order",
              .verifies = {"COLL-104@5ed3"},
              .axes = {suite::worlds({2, 3, 5})},
