@@ -301,10 +301,10 @@ class MutantRun {
     return subject;
   }
 
-  [[nodiscard]] launch::Options driver_of(Door door) const {
+  [[nodiscard]] launch::Options driver_of(Door door, const std::string& device) const {
     launch::Options driver = subject_options(door).driver();
     driver.stacks = false;  // a mutant that hangs is no mystery
-    if (door == Door::backend && options_.backend == "local") driver.group.worker_options = device_options("emulated");
+    if (door == Door::backend && options_.backend == "local") driver.group.worker_options = device_options(device);
     return driver;
   }
 
@@ -322,10 +322,17 @@ class MutantRun {
     return settings;
   }
 
+  // Those of a device apart: a subject with one may claim less.
   bool run_door(Door door, record::Writer& writer, Console& console) {
-    std::vector<const Trial*> trials;
+    std::vector<const Trial*> on_host, on_device;
     for (const Trial& trial : trials_)
-      if (trial.planned.one->check->door == door) trials.push_back(&trial);
+      if (trial.planned.one->check->door == door)
+        (settings_of(trial).device == "emulated" ? on_device : on_host).push_back(&trial);
+    return run_twice(door, std::move(on_host), writer, console) &&
+           run_twice(door, std::move(on_device), writer, console);
+  }
+
+  bool run_twice(Door door, std::vector<const Trial*> trials, record::Writer& writer, Console& console) {
     if (!run_trials(door, trials, writer, console)) return false;
     // A machine that stood still for a while is no proof: what hung or crashed must do so again, alone.
     std::erase_if(trials, [&](const Trial* trial) {
@@ -366,7 +373,7 @@ class MutantRun {
       if (value.contains("deviations"))
         deviating_.insert(blank_result(trials[index]->planned, settings_of(*trials[index])).key());
     };
-    return launch::run(assignments, driver_of(door), observer);
+    return launch::run(assignments, driver_of(door, settings_of(*trials.front()).device), observer);
   }
 
   const Result& take(const Trial& trial, const launch::Outcome& outcome) {
