@@ -1,4 +1,5 @@
 // Plumbline's side of the plugin interface, in one process of one rank.
+#include <array>
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -180,6 +181,24 @@ TEST(Calls, HaveTheNumbersOfTheInterface) {
   EXPECT_EQ(nanoseconds_of({}), PLUMBLINE_NO_LIMIT);
   EXPECT_EQ(nanoseconds_of(std::chrono::nanoseconds(-5)), 0);
   EXPECT_EQ(nanoseconds_of(std::chrono::milliseconds(20)), 20'000'000);
+}
+
+// Where functions that look numbers up are inlined into each other, too.
+TEST(Calls, OfUnevenBlocksHaveTheNumbersOfTheInterface) {
+  const std::int64_t counts[] = {1, 2, 3};
+  constexpr std::array numbers{PLUMBLINE_F16, PLUMBLINE_BF16, PLUMBLINE_F32,  PLUMBLINE_F64,     PLUMBLINE_I32,
+                               PLUMBLINE_I64, PLUMBLINE_U8,   PLUMBLINE_BOOL, PLUMBLINE_F8_E4M3, PLUMBLINE_F8_E5M2};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const comm::UnevenCall call{.operation = Operation::all_gather,
+                                .in = {nullptr, 0, static_cast<DType>(i)},
+                                .out = {nullptr, 0, static_cast<DType>(i)},
+                                .out_counts = counts};
+    const plumbline_uneven_call translation = translated(call);
+    EXPECT_EQ(translation.operation, PLUMBLINE_ALL_GATHER);
+    EXPECT_EQ(translation.dtype, numbers[i]);
+    EXPECT_EQ(translation.in_counts, nullptr);
+    EXPECT_EQ(translation.out_counts, counts);
+  }
 }
 
 TEST(Calls, ReachThePlugin) {
