@@ -67,8 +67,8 @@ struct Bounded {
 [[nodiscard]] Bounded bounded_result(comm::DType dtype, comm::DType accumulator, comm::ReduceOp op,
                                      std::span<const long double> given);
 
-/// The same of a format of 8 bits, given as bits. A result below the normal numbers is rounded by up to half a subnormal,
-/// at each step at worst.
+/// The same of a format of 8 bits, given as bits. A result below the normal numbers is rounded by up to half a
+/// subnormal, at each step at worst.
 [[nodiscard]] Bounded float8_result(comm::DType dtype, comm::DType accumulator, comm::ReduceOp op,
                                     std::span<const std::uint64_t> given);
 

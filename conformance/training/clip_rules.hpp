@@ -22,8 +22,8 @@ struct ClippedByOther {
 /// Of one step. Its norms are computed once, whatever the number of gradients that are asked for.
 class ClipRules {
  public:
-  /// `whole` are the parameters that each tensor rank has in full; the norm of the step before is 0 where there is none.
-  /// All but these two must outlive it.
+  /// `whole` are the parameters that each tensor rank has in full; the norm of the step before is 0 where there is
+  /// none. All but these two must outlive it.
   ClipRules(const job::RunSpec& spec, const SingleDevice& single, const training::PrecisionSettings& settings,
             std::set<std::string> whole, double norm_of_step_before);
 
