@@ -20,15 +20,15 @@ using Work = c10::intrusive_ptr<::c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 
 at::ScalarType scalar_of(comm::DType dtype) {
-  constexpr std::array kTypes{at::kHalf, at::kBFloat16, at::kFloat, at::kDouble,        at::kInt,
-                              at::kLong, at::kByte,     at::kBool,  at::kFloat8_e4m3fn, at::kFloat8_e5m2};
+  static constexpr std::array kTypes{at::kHalf, at::kBFloat16, at::kFloat, at::kDouble,        at::kInt,
+                                     at::kLong, at::kByte,     at::kBool,  at::kFloat8_e4m3fn, at::kFloat8_e5m2};
   static_assert(kTypes.size() == comm::kDTypeCount);
   return kTypes[static_cast<std::size_t>(dtype)];
 }
 
 ::c10d::ReduceOp op_of(comm::ReduceOp op) {
-  constexpr std::array kOps{::c10d::ReduceOp::SUM, ::c10d::ReduceOp::AVG, ::c10d::ReduceOp::MIN, ::c10d::ReduceOp::MAX,
-                            ::c10d::ReduceOp::PRODUCT};
+  static constexpr std::array kOps{::c10d::ReduceOp::SUM, ::c10d::ReduceOp::AVG, ::c10d::ReduceOp::MIN,
+                                   ::c10d::ReduceOp::MAX, ::c10d::ReduceOp::PRODUCT};
   static_assert(kOps.size() == comm::kAllReduceOps.size());
   return kOps[static_cast<std::size_t>(op)];
 }
