@@ -130,6 +130,15 @@ class Made(InFolder):
         self.leave(dump(calls), dump(calls))
         self.assertIn("16 elements in", self.only("sizes", [0, 1])["expected"])
 
+    def test_gather_and_scatter_as_nccl_records_them(self):
+        """Who is not the root has an undefined tensor of no elements in the place of the list."""
+        for op, mine, theirs in (("gather", {"counts": (8, 16)}, {"output_sizes": [[0]], "output_dtypes": ["Undefined"]}),
+                                 ("scatter", {"counts": (16, 8)}, {"input_sizes": [[0]], "input_dtypes": ["Undefined"]})):
+            self.leave(dump([call(op, 1, 0, **mine)]), dump([call(op, 1, 0, **theirs)]))
+            self.assertEqual(self.findings(), [], op)
+            self.leave(dump([call(op, 1, 0, **mine)]), dump([call(op, 1, 0, dtype="Half", **theirs)]))
+            self.only("dtype", [0, 1])
+
     def test_two_ranks_have_no_majority(self):
         self.leave(dump([call("all_reduce", 1, 0)]), dump([call("all_reduce", 1, 0, counts=(9, 9))]))
         found = self.only("size", [0, 1])
@@ -174,16 +183,81 @@ class Made(InFolder):
         self.assertEqual(self.findings(), [])
 
     def test_group_whose_entries_were_all_overwritten(self):
-        """The status says that rank 1 had come to number 5 of the group."""
+        """The status has a number of each process's own: only an entry tells whose it is."""
         config = {name: {"name": name, "desc": "default_pg" if name == "0" else "tp", "ranks": "[0, 1]"} for name in "03"}
         rest = [call("all_reduce", n, 100 + n) for n in range(1, 4)]
-        mine = dump([call("all_reduce", 5, 0, group="3")] + rest, pg_config=config)
-        theirs = dump(rest, pg_config=config, pg_status={"3": {"last_enqueued_collective": 5}})
-        self.leave(mine, theirs)
+        mine = dump([call("all_reduce", 5, 0, group="3", done=False)] + rest, pg_config=config)
+        for number in "3", "1":
+            self.leave(mine, dump(rest, pg_config=config, pg_status={number: {"last_enqueued_collective": 4}}))
+            self.assertEqual(self.findings(), [])
+        kept = [message("send", 1, 0, 1, 100, group="3", pg_id=1)] + rest
+        mine["entries"].append(message("recv", 1, 0, 1, 104, group="3"))
+        self.leave(mine, dump(kept, pg_config=config, pg_status={"1": {"last_enqueued_collective": 5}}))
         self.assertEqual(self.findings(), [])
-        theirs["pg_status"]["3"]["last_enqueued_collective"] = 4
-        self.leave(mine, theirs)
+        self.leave(mine, dump(kept, pg_config=config, pg_status={"1": {"last_enqueued_collective": 4}}))
         self.only("missing", [1])
+
+    def test_groups_that_share_a_name(self):
+        """Of a mesh, the groups that a process is not in take no name there."""
+        groups = [{"1": {"name": "1", "desc": "mesh_dp", "ranks": ranks}} for ranks in ("[0, 1]", "[2, 3]")]
+        one, other = [call("all_reduce", 1, 0, group="1")], [call("broadcast", 1, 0, group="1", counts=(4, 4))]
+        self.leave(*(dump(calls, "", pg_config=config) for calls, config in zip((one, one, other, other), (*groups[:1] * 2, *groups[1:] * 2))))
+        self.assertEqual(self.findings(), [])
+        waits = one + [call("all_reduce", 2, 1, group="1", done=False)]
+        self.leave(*(dump(calls, "", pg_config=config) for calls, config in zip((waits, one, one, one), (*groups[:1] * 2, *groups[1:] * 2))))
+        found = self.only("missing", [1])
+        self.assertEqual((found["waiting"], found["group_description"]), ([0], "mesh_dp"))
+
+    def test_what_was_completed_is_lacking_nowhere(self):
+        """Rank 1 dumped earlier. A broadcast may end on its root alone, and what gloo calls completed may have failed."""
+        calls = [call("all_reduce", n, n - 1) for n in range(1, 6)]
+        self.leave(dump(calls), dump(calls[:-1]))
+        self.assertEqual(self.findings(), [])
+        self.assertIn("rank 1: its dump is older", self.run_check()[1])
+        calls[-1] = call("broadcast", 5, 4)
+        self.leave(dump(calls), dump(calls[:-1]))
+        self.only("missing", [1])
+        calls[-1] = call("all_reduce", 5, 4, backend="gloo")
+        self.leave(dump(calls), dump(calls[:-1]))
+        self.only("missing", [1])
+
+    TP = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}, "1": {"name": "1", "desc": "tp", "ranks": "[1, 2]"}}
+
+    def test_message_to_a_rank_that_is_held_up(self):
+        """Rank 2 never enters tp, rank 1 waits there, and so does not come to the recv for rank 0."""
+        first = call("all_reduce", 1, 0)
+        for is_done in False, True:
+            self.leave(dump([first, message("send", 0, 1, 1, 1, done=is_done)], pg_config=self.TP),
+                       dump([first, call("all_reduce", 1, 1, group="1", done=False)], pg_config=self.TP), dump([first], pg_config=self.TP))
+            self.only("missing", [2])
+            self.assertEqual([(one["kind"], one["ranks"], one["is_cause"]) for one in self.findings()[1:]], [("message", [1], False)])
+
+    def test_message_that_holds_up_a_collective(self):
+        """Rank 0 waits for a send of rank 1, which has ended, and rank 2 for rank 0."""
+        config = {**self.TP, "1": {"name": "1", "desc": "tp", "ranks": "[0, 2]"}}
+        self.leave(dump([message("recv", 1, 0, 1, 0, done=False)], pg_config=config), dump([], pg_config=config),
+                   dump([call("all_reduce", 1, 0, group="1", done=False)], pg_config=config))
+        self.only("message", [1])
+
+    def test_message_crossed_with_a_collective(self):
+        """Rank 0 sends before the collective, rank 1 enters the collective before it receives."""
+        self.leave(dump([message("send", 0, 1, 1, 0, done=False)]), dump([call("all_reduce", 1, 0, done=False)]))
+        found = self.only("crossed", [0, 1])
+        self.assertIn("rank 0 in send #1", found["text"])
+
+    def test_messages_both_ways_without_the_other_side(self):
+        self.leave(dump([message("recv", 1, 0, 1, 0, done=False)]), dump([message("recv", 0, 1, 1, 0, done=False)]))
+        self.assertEqual([(one["kind"], one["is_cause"]) for one in self.findings()], [("message", True)] * 2)
+
+    def test_wrapped_messages_are_compared_where_both_are_kept(self):
+        """Send 60 is on its way already, recv 60 stands behind a collective that rank 2 never enters."""
+        sent = [message("send", 0, 1, n, n) for n in range(51, 61)]
+        received = [message("recv", 0, 1, n, n) for n in range(51, 60)]
+        held = [call("all_reduce", 1, 60, group="1", done=False), message("recv", 0, 1, 60, 61, done=False)]
+        self.leave(dump(sent, pg_config=self.TP), dump(received + held, pg_config=self.TP), dump([], pg_config=self.TP))
+        self.only("missing", [2])
+        self.leave(dump(sent[:-1]), dump(received + held[1:]))
+        self.assertEqual(self.only("message", [0])["seq"], 60)
 
     def test_coalesced_calls_share_a_number(self):
         calls = [call("all_reduce", 1, 0), call("all_reduce", 1, 1, counts=(9, 9)), call("coalesced", 1, 2, counts=(0, 0))]
@@ -383,6 +457,29 @@ class MadeProfiles(InFolder):
         calls = [nccl_call("allreduce", n, n, (n, n)) for n in range(1, 6)]
         self.leave(calls, calls[1:])
         self.assertEqual(self.findings(), [])
+
+    def test_profiles_that_end_and_begin_at_other_calls(self):
+        calls = [nccl_call("allreduce", n, n, (n, n)) for n in range(1, 6)] + [nccl_call("broadcast", 6, 6)]
+        for length in 5, 4, 3:
+            self.leave(calls, calls[:length])
+            self.assertEqual(self.findings(), [])
+        sent = [nccl_call("send", n, n, (n, n), **{"Dst Rank": 1}) for n in range(1, 6)]
+        received = [nccl_call("recv", n, n, (n, n), **{"Src Rank": 0}) for n in range(1, 6)]
+        for first, last in ((0, 4), (1, 5), (2, 3)):
+            self.leave(sent, received[first:last])
+            self.assertEqual(self.findings(), [])
+            self.leave(received[first:last], sent)  # as the ranks of a profile say, of another pair
+            self.assertEqual(self.findings(), [])
+
+    def test_messages_name_ranks_of_the_world(self):
+        """Group 7 has ranks 1 and 2."""
+        def messages(op, end, peer, count=8):
+            return [nccl_call(op, n, n, (count, count), group="7", ranks="[1, 2]", **{end: peer}) for n in (1, 2)]
+        other = [nccl_call("allreduce", 1, 1, group="9", ranks="[0]")]
+        self.leave(other, messages("send", "Dst Rank", 2), messages("recv", "Src Rank", 1))
+        self.assertEqual(self.findings(), [])
+        self.leave(other, messages("send", "Dst Rank", 2), messages("recv", "Src Rank", 1, 9))
+        self.only("size", [1, 2])
 
     def test_calls_that_differ(self):
         for other, kind in ((nccl_call("allreduce", 1, 1, (9, 9)), "size"), (nccl_call("allreduce", 1, 1, dtype="Half"), "dtype"),

@@ -119,10 +119,16 @@ def _operation(text):
     return backend or "", SAME.get(op, op), peer
 
 
+def _dtypes(one, op):
+    """Who is not the root of a gather has an undefined output, of a scatter an undefined input: only the side that all have is compared."""
+    given = [] if op == "scatter" else list(one.get("input_dtypes", []))
+    got = [] if op == "gather" else list(one.get("output_dtypes", []))
+    return tuple(dict.fromkeys(name for name in map(str, given + got) if name != "Undefined"))
+
+
 def _entry(one):
     backend, op, peer = _operation(one["profiling_name"])
     is_p2p = one.get("is_p2p", False) is True
-    dtypes = tuple(dict.fromkeys(map(str, list(one.get("input_dtypes", [])) + list(one.get("output_dtypes", [])))))
     state = str(one["state"])
     frames = one.get("frames", [])
     return Entry(
@@ -132,7 +138,7 @@ def _entry(one):
         backend=backend,
         inputs=_shapes(one["input_sizes"]),
         outputs=_shapes(one["output_sizes"]),
-        dtypes=dtypes,
+        dtypes=_dtypes(one, op),
         done=state == "completed" or one.get("retired") is True,  # gloo's state stays scheduled
         state=state,
         created_ns=_whole(one["time_created_ns"], "time_created_ns"),
@@ -171,13 +177,15 @@ def _ranks(text, path):
 
 
 def _enqueued(found, raw):
-    """Last number that each group's status names, by group; the status has the group's id."""
+    """Last number that each group's status names, by group. The status has the group's id, of each process's own: entries alone tell
+    which group it is."""
     names = {str(one.get("pg_id")): _named(one)[0] for one in raw}
     status = found.get("pg_status")
     numbers = {}
     for key, one in status.items() if isinstance(status, dict) else ():
         try:
-            numbers[names.get(str(key), str(key))] = int(one["last_enqueued_collective"])
+            if str(key) in names:
+                numbers[names[str(key)]] = int(one["last_enqueued_collective"])
         except (KeyError, TypeError, ValueError):
             continue
     return numbers

@@ -3,7 +3,7 @@
 import re
 
 from ..options import BadInput
-from .model import Group
+from .model import Group, ranks_text
 
 OPTION = re.compile(r"([^=]+)=(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)")
 DEFAULT = "default_pg"
@@ -25,6 +25,25 @@ def parse_option(text):
     if not ranks or len(set(ranks)) != len(ranks):
         raise BadInput(f"--group '{text}'; each rank once would be right")
     return found.group(1), ranks
+
+
+def separate(files):
+    """Groups of several memberships under one name, as of a mesh whose processes each count their own: each gets a name of its own."""
+    for name in {name for one in files.values() for name in one.configured}:
+        of_rank = {rank: frozenset(one.configured[name]) for rank, one in files.items() if name in one.configured}
+        several = set(of_rank.values())
+        if len(several) > 1 and sum(map(len, several)) == len(frozenset().union(*several)):
+            for rank, members in of_rank.items():
+                _rename(files[rank], name, f"{name} of {ranks_text(members)}")
+
+
+def _rename(one, name, new):
+    one.entries = [entry._replace(group=new) if entry.group == name else entry for entry in one.entries]
+    for table in one.configured, one.descriptions, one.enqueued:
+        if name in table:
+            table[new] = table.pop(name)
+    if hasattr(one, "calls"):
+        one.calls = [(new if group == name else group, *rest) for group, *rest in one.calls]
 
 
 def find_groups(dumps, named, world):

@@ -2,7 +2,7 @@
 
 from .alignment import Aligned
 from .collectives import judge_group
-from .groups import find_groups
+from .groups import find_groups, separate
 from .measure import measure
 from .messages import judge_messages
 from .plan import judge_plan, note_missing
@@ -23,9 +23,10 @@ class Judged:
     def __init__(self, dumps, named_groups, world, late_seconds):
         self.files = dumps
         self.measured, self.idles = [], []
+        separate(dumps)
         self.groups = find_groups(dumps, named_groups, world)
-        self._judge(dumps, late_seconds)
-        self.notes = list(_notes(dumps, self.groups, world))
+        aligned = self._judge(dumps, late_seconds)
+        self.notes = [*_notes(dumps, self.groups, world), *_outdated(aligned)]
 
     def _judge(self, dumps, late_seconds):
         aligned = [Aligned(group, dumps) for group in self.groups.values()]
@@ -40,6 +41,7 @@ class Judged:
             _add_waiting(finding, aligned)
         self.findings = sorted(found + waiting + late, key=lambda one: (not one.is_cause, ORDER.index(one.kind)))
         self.collectives = sum(len(one.numbers) for one in aligned)
+        return aligned
 
 
 class JudgedProfiles(Judged):
@@ -54,6 +56,7 @@ class JudgedProfiles(Judged):
         if not all(one.has_shapes for one in profiles.values()):
             for one in profiles.values():
                 without_shapes(one)
+        separate(profiles)
         self.is_comparable = all(one.names_groups or one.has_one_group for one in profiles.values())
         self.measured = measure(profiles, self.is_comparable)
         if self.is_comparable:
@@ -77,6 +80,15 @@ def _profile_notes(profiles, is_comparable):
         yield "calls are counted from the first of each profile: all ranks must begin to record before the same call"
     if not any(one.entries for one in profiles.values()):
         yield "no profile has a collective"
+
+
+def _outdated(aligned):
+    seen = set()
+    for one in aligned:
+        for rank, number in one.outdated().items():
+            if rank not in seen:
+                seen.add(rank)
+                yield f"rank {rank}: its dump is older than others', which have completed #{number} of {one.group}; it is not taken for lacking"
 
 
 def _absent(aligned):

@@ -1,6 +1,6 @@
 """Sends against receives. NCCL's recorder has them; gloo's has not."""
 
-from .model import Finding
+from .model import PROFILE, Finding
 
 
 def judge_messages(group, dumps):
@@ -9,15 +9,33 @@ def judge_messages(group, dumps):
     if any(entry.op == "recv_any_source" for dump in dumps.values() for entry in dump.entries):
         return  # which send it takes is not recorded
     for pair in sorted(set(sent) | set(received), key=str):
-        source, target = (_world_rank(group, one) for one in pair[:2])
+        source, target = pair[:2]
         if source not in dumps or target not in dumps:
             continue
-        yield from _judge_pair(group, source, target, sent.get(pair, []), received.get(pair, []),
-                               dumps[source].lost or dumps[target].lost)
+        both = sent.get(pair, []), received.get(pair, [])
+        if any(getattr(dumps[one], "has_sequence", False) for one in (source, target)):
+            both = _that_both_hold(*both, has_end=False)
+        elif dumps[source].lost or dumps[target].lost:
+            both = _that_both_hold(*both, has_end=True)
+        yield from _judge_pair(group, source, target, *both)
 
 
-def _world_rank(group, number):
-    return group.ranks[number] if group.is_known and number < len(group.ranks) else number
+def _peers(group, entry):
+    """(source, destination, and a tag) as ranks of the world. A dump names ranks of the group, a profile those of the world."""
+    if entry.backend == PROFILE or not group.is_known:
+        return entry.peer
+    return tuple(group.ranks[one] if one < len(group.ranks) else one for one in entry.peer)
+
+
+def _that_both_hold(sent, received, has_end):
+    """From the first number that both sides still hold, where their numbers are the same from there on: a rank counts all its messages
+    of a group, so those of a pair may have other numbers on each side. Without an end, what one side has more is none of its business."""
+    first = max(entries[0].seq if entries else 0 for entries in (sent, received))
+    sent, received = ([entry for entry in entries if entry.seq >= first] for entries in (sent, received))
+    count = min(len(sent), len(received))
+    if not count or any(one.seq != other.seq for one, other in zip(sent, received)):
+        return [], []
+    return (sent, received) if has_end else (sent[:count], received[:count])
 
 
 def _queues(group, dumps):
@@ -25,14 +43,11 @@ def _queues(group, dumps):
     for dump in dumps.values():
         for entry in dump.entries:
             if entry.group == group.name and entry.is_p2p and entry.peer:
-                (sent if entry.op == "send" else received).setdefault(entry.peer, []).append(entry)
+                (sent if entry.op == "send" else received).setdefault(_peers(group, entry), []).append(entry)
     return sent, received
 
 
-def _judge_pair(group, source, target, sent, received, is_lost):
-    if is_lost:  # the numbers of the two ranks are not the same: only those under way can be compared
-        sent = [entry for entry in sent if not entry.done]
-        received = [entry for entry in received if not entry.done]
+def _judge_pair(group, source, target, sent, received):
     for send, recv in zip(sent, received):
         if send.dtypes != recv.dtypes or send.elements_in != recv.elements_out:
             kind = "dtype" if send.dtypes != recv.dtypes else "size"

@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     state: str
     created_ns: int
     is_p2p: bool
-    peer: tuple  # (source, destination) of a message, as group ranks
+    peer: tuple  # (source, destination) of a message: of a dump as group ranks, of a profile as ranks of the world
     frames: list
     record: int
     root: int = -1  # where it is recorded

@@ -196,10 +196,11 @@ def _take_named(profile, events):
         key = (group, is_p2p)
         counts[key] = counts.get(key, 0) + 1
         ends = (profile.rank, given.get("Dst Rank")) if op == "send" else (given.get("Src Rank"), profile.rank)
+        ends = tuple(map(int, ends)) if is_p2p and all(re.fullmatch(r"\d{1,7}", str(one)) for one in ends) else ()
         profile.has_sequence = profile.has_sequence or type(given.get("Seq")) is int
-        counted = given.get("Seq") if type(given.get("Seq")) is int and not is_p2p else counts[key]
+        counted = given.get("Seq") if type(given.get("Seq")) is int else counts[key]
         profile.entries.append(_entry(group, counted, op, _count(given.get("In msg nelems")), _count(given.get("Out msg nelems")),
-                                      (str(given.get("dtype", "")),), event, number, is_p2p, ends if is_p2p else ()))
+                                      (str(given.get("dtype", "")),), event, number, is_p2p, ends))
 
 
 def _count(value):

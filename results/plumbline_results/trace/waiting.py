@@ -2,9 +2,6 @@
 
 from .model import Finding, ranks_text
 
-# Their members all wait for each other, so one that ended has ended everywhere.
-SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-
 
 class _Wait:
     """The first collective of a group that not all members entered."""
@@ -27,11 +24,12 @@ def judge_waiting(groups, found, dumps):
              for rank in finding.ranks}
     waits = [wait for wait in (_first_wait(aligned, apart) for aligned in groups) if wait]
     edges = _edges(waits, found, groups)
-    causes = _causes(edges, {rank for wait in waits for rank in wait.lacking})
-    blamed = {rank for finding in found for rank in finding.ranks}
-    findings = []
-    for cause in causes:
-        findings.append(_crossed(cause, waits, dumps) if len(cause) > 1 else None)
+    messages = [finding for finding in found if finding.kind == "message"]
+    causes = _causes(edges, {rank for wait in waits for rank in wait.lacking} | {one.ranks[0] for one in messages})
+    crossed = [_crossed(cause, waits, messages) for cause in causes if len(cause) > 1]
+    _demote(messages, edges, causes, crossed)
+    blamed = {rank for finding in found if finding.is_cause for rank in finding.ranks}
+    findings = list(crossed)
     at_fault = {rank for cause in causes for rank in cause}
     apart_groups = {group for group, _ in apart}
     for wait in waits:
@@ -64,6 +62,10 @@ def _edges(waits, found, groups):
             edges.setdefault(rank, set()).update(wait.lacking)
     by_name = {aligned.group.name: aligned for aligned in groups}
     for finding in found:
+        if finding.op in ("send", "recv"):  # whose numbers are those of messages
+            for rank in finding.waiting:
+                edges.setdefault(rank, set()).update(finding.ranks)
+            continue
         aligned = by_name.get(finding.group)
         for rank, column in aligned.columns.items() if aligned else ():
             under_way = any(not entry.done for number in column if number >= finding.seq for entry in column[number])
@@ -93,14 +95,30 @@ def _reachable(rank, edges):
     return seen
 
 
-def _crossed(cycle, waits, dumps):
+def _demote(messages, edges, causes, crossed):
+    """A rank that is held up itself cannot come to its side of a message, unless only messages hold up each other."""
+    in_crossed = {rank for one in crossed if one for rank in one.ranks}
+    at_fault = {rank for cause in causes for rank in cause} - in_crossed
+    for finding in messages:
+        rank = finding.ranks[0]
+        finding.is_cause = rank in at_fault or not edges.get(rank)
+        if not finding.is_cause:
+            finding.text += f"; {ranks_text([rank])} is held up itself"
+
+
+def _crossed(cycle, waits, messages):
+    """None where it is of messages alone, which are findings already."""
     mine = [wait for wait in waits if cycle & set(wait.held) and cycle & set(wait.lacking)]
+    if not mine:
+        return None
     lines = []
     for wait in mine:
         inside = sorted(cycle & set(wait.held))
         entry = wait.entered[inside[0]]
         lines.append(f"{ranks_text(inside)} in {wait.aligned.group} #{wait.number} ({entry.op} at {entry.site or '?'})"
                      f" for {ranks_text(cycle & set(wait.lacking))}")
+    lines += [f"{ranks_text(one.waiting)} in {one.op} #{one.seq} at {one.site or '?'} for {ranks_text(one.ranks)}" for one in messages
+              if cycle.issuperset(one.waiting + one.ranks) and one.waiting]
     first = mine[0]
     entry = first.entered[sorted(cycle & set(first.held))[0]]
     held = sorted({rank for wait in mine for rank in wait.held} - cycle)
