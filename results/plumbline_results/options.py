@@ -41,11 +41,12 @@ def parser(name, description, example):
                    formatter_class=Help)
 
 
-def whole(name, least):
+def whole(name, least, most=(1 << 63) - 1):
     """A whole number from `least` on."""
     def convert(text):
-        if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {least} on")
+        if not text.isascii() or not text.isdigit() or len(text) > 19 or not least <= int(text) <= most:
+            to = "on" if most >> 62 else f"to {most}"
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {least} {to}")
         return int(text)
     convert.__name__ = name
     return convert

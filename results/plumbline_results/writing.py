@@ -9,8 +9,8 @@ from .options import Failed
 
 
 def write(out, words):
-    """To the file `out`, or to standard output for "-". Throws Failed."""
-    content = words.encode("utf-8") if isinstance(words, str) else words
+    """To the file `out`, or to standard output for "-"; half a surrogate pair as JSON escapes it. Throws Failed."""
+    content = words.encode("utf-8", "backslashreplace") if isinstance(words, str) else words
     try:
         if out == "-":
             _print(content)

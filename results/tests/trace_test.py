@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import shutil
+import struct
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent))
 import trace_programs as programs
 from plumbline_results import __main__ as commands
+from plumbline_results.trace import folder, limits
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
@@ -405,6 +407,71 @@ class Rejected(InFolder):
         self.file(b"\x80\x04" + b"N" + b"r\xff\xff\xff\x7f" + b".")  # a memo of 2**31 places
         self.rejected("rank_1")
 
+    def spliced(self, blob, **fields):
+        """A dump whose field MARKER is what these opcodes leave on the stack."""
+        whole = pickle.dumps(dump([call("all_reduce", 1, 0, **fields)], **({"version": "MARKER"} if not fields else {})), 2)
+        marker = b"X\x06\x00\x00\x00MARKER"
+        at = whole.index(marker) + len(marker)
+        self.file(whole[:at - len(marker)] + blob + whole[at + (2 if whole[at:at + 1] == b"q" else 0):])
+
+    def test_texts_that_are_none(self):
+        """A hundred bytes that stand for 2^34 lists, and lists in lists: neither is made a text."""
+        twice = b"]r\xe8\x03\x00\x000" + b"".join(
+            b"]r" + struct.pack("<I", 1001 + n) + b"(" + 2 * (b"j" + struct.pack("<I", 1000 + n)) + b"e0" for n in range(34)) + b"j" + struct.pack("<I", 1034)
+        deep = b"]" * 100000 + b"a" * 99999
+        for blob in twice, deep:
+            for fields in ({"state": "MARKER"}, {"profiling_name": "MARKER"}, {"pg_id": "MARKER"}, {"collective_seq_id": "MARKER"},
+                           {"input_dtypes": ["MARKER"]}, {"input_sizes": "MARKER"}, {"process_group": ["MARKER", ""]}, {}):
+                self.spliced(blob, **fields)
+                if "pg_id" in fields:  # which is of use in a status alone
+                    self.assertEqual(self.run_check()[0], 0)
+                else:
+                    self.rejected("rank_1")
+            frame = {"filename": "a.py", "line": "MARKER", "name": "f"}
+            self.spliced(blob, frames=[frame], input_sizes=[[9]])
+            self.assertIn("a.py:?", self.run_check()[1])
+
+    def test_texts_and_numbers_without_measure(self):
+        for fields in ({"state": "s" * 10000}, {"profiling_name": "n" * 10000}, {"input_sizes": [[1 << 62] * 3]}, {"input_sizes": [[10 ** 5000]]},
+                       {"output_sizes": [[1 << 62], [1 << 62]]}, {"collective_seq_id": 10 ** 5000}):
+            self.file(pickle.dumps(dump([call("all_reduce", 1, 0, **fields)])))
+            self.rejected("rank_1", "entry 0")
+        self.file(pickle.dumps(dump([], version=10 ** 5000)))
+        self.rejected("version")
+        self.file(pickle.dumps(dump([], pg_status={10 ** 5000: {"last_enqueued_collective": float("inf")}})))
+        self.assertEqual(self.run_check()[0], 0)
+        self.file(pickle.dumps(dump([call(f"send {'9' * 5000}->1", 1, 0)])))
+        self.rejected("rank_1")
+
+    def test_ranks_without_measure(self):
+        for ranks in "[0, 99999999999]", f"[0, {'9' * 5000}]", [0, 1 << 40], "[0, 1048576]":
+            self.file(pickle.dumps(dump([], ranks=ranks)))
+            self.rejected("rank_1", "1048575")
+        self.rejected("1048576", words=("--world", "99999999999"))
+        self.rejected("--world", words=("--world", "9" * 5000))
+        self.rejected("1048575", words=("--group", "0=0,1048576"))
+        (self.folder / "rank_1").unlink()
+        self.file(pickle.dumps(dump([], ranks="")), "rank_20261127.json")
+        self.rejected("rank_20261127.json", "1048575")
+
+    def test_small_files_of_much(self):
+        before, limits.LEAST = limits.LEAST, 1 << 26
+        self.addCleanup(setattr, limits, "LEAST", before)
+        for name in "entries", "traceEvents":
+            content = b'{"version":"2.10","%s":[' % name.encode() + b"[]," * 8_000_000 + b"[]]}"
+            self.file(gzip.compress(content, 1), "rank_1.json.gz")
+            self.rejected("rank_1.json.gz", "memory")
+        before, folder.LEAST_UNPACKED = folder.LEAST_UNPACKED, 1 << 20
+        self.addCleanup(setattr, folder, "LEAST_UNPACKED", before)
+        self.file(gzip.compress(b" " * (1 << 24)), "rank_1.json.gz")
+        self.rejected("rank_1.json.gz", "unpacked")
+
+    def test_half_a_character(self):
+        self.file(pickle.dumps(dump([call("all_reduce", 1, 0, dtype="\ud800")])))
+        for form in "json", "text", "md":
+            self.assertEqual(self.run_check("--format", form)[0], 1)
+        json.loads(self.run_check("--format", "json")[1])
+
     def test_deep_json(self):
         self.file(b'{"entries":' + b"[" * 200000, "rank_1.json")
         self.rejected("rank_1.json")
@@ -536,6 +603,21 @@ class MadeProfiles(InFolder):
         for content in (b'{"traceEvents": [', b'{"traceEvents": 3}', b'{"traceEvents": [], "distributedInfo": {"rank": -1}}'):
             (self.folder / "trace.json").write_bytes(content)
             self.rejected("trace.json")
+
+    def test_numbers_without_measure(self):
+        one = nccl_call("allreduce", 1, 1)
+        of_gloo = event("c10d::allreduce_", 1, 1, **{"Input Dims": [[[float("inf")]]], "Input type": ["TensorList"], "Concrete Inputs": [""]})
+        tagged = event("c10d::send", 1, 1, **{"Concrete Inputs": ["", "", "0", {}], "Input type": ["TensorList"], "Input Dims": [[[8]]]})
+        for events, job in (([one], {"rank": 1 << 30}), ([one], {"pg_config": [{"pg_name": "0", "ranks": [float("inf")]}]}), ([of_gloo], {}),
+                            ([one], {"pg_config": [{"pg_name": "0", "ranks": [0, 10 ** 11]}]}), ([one], {"pg_config": {"a": 1}}),
+                            ([nccl_call("allreduce", 10 ** 4000, 1, (10 ** 4000, 8))], {}), ([nccl_call("allreduce", 1, 1, ranks="[0, 1048576]")], {}),
+                            ([tagged], {}), ([nccl_call("a" * 5000, 1, 1)], {})):
+            self.leave([one], [])
+            (self.folder / "trace1.json").write_text(json.dumps({"distributedInfo": {"rank": 1, **job}, "traceEvents": events,
+                                                                 "baseTimeNanoseconds": 10 ** 4000}))
+            status, out, err = self.run_check()
+            self.assertIn((status, err.count("\n")), ((0, 0), (1, 0), (2, 1)), err)
+            self.assertLess(len(out), 10000)
 
     def test_names_of_another_form(self):
         self.leave([event("record_param_comms", 0, 1, **{"Collective name": 3, "Process Group Ranks": [[1]]})], [{"ph": "X", "cat": 7}, 3])

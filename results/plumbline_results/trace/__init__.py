@@ -4,6 +4,7 @@ import argparse
 
 from ..options import BadInput, parser, status_of, whole
 from ..writing import write
+from .fields import MOST_RANKS
 
 FORMATS = ("text", "md", "json")
 HELP = """Read the flight-recorder dumps or the profiles of all ranks of a PyTorch job, and name the ranks that made it hang or go wrong: calls
@@ -33,7 +34,7 @@ def _options():
     one.add_argument("--prefix", default="", metavar="PREFIX", help="read only files whose name begins so (default: all)")
     one.add_argument("--group", action="append", default=[], metavar="NAME=RANKS",
                      help="members of a process group, as 1=0,2-3, where dumps lack them (gloo); may be repeated")
-    one.add_argument("--world", type=whole("world", 1), default=0, metavar="N",
+    one.add_argument("--world", type=whole("world", 1, MOST_RANKS), default=0, metavar="N",
                      help="number of ranks of the job (default: what the dumps show)")
     one.add_argument("--late", type=_seconds, default=60.0, metavar="SECONDS",
                      help="a rank is late when it enters a collective so long after most others (default 60 s)")

@@ -4,13 +4,14 @@ import json
 import re
 
 from ..options import BadInput
+from .fields import MOST_RANKS, is_whole, ranks, shapes, text, texts, whole
 from .model import Dump, Entry
 from .safe_pickle import load
 
 MAJOR = "2"
-RANK = re.compile(r"(\d+)(?:\.(?:json|pickle|pkl))*$")
+RANK = re.compile(r"(\d+)(?:\.(?:json|pickle|pkl|gz))*$")
 # `nccl:all_reduce`, `nccl:send 0->1`, `nccl:recv 1<-0`
-NAME = re.compile(r"(?:([^:]*):)?(\S*)(?: (\d+)(->|<-)(\d+))?$")
+NAME = re.compile(r"(?:([^:]*):)?(\S*)(?: (\d{1,7})(->|<-)(\d{1,7}))?$")
 # Other names of one operation: of NCCL's fused forms, and of backends that spell it as MPI does.
 SAME = {
     "allreduce": "all_reduce",
@@ -30,7 +31,7 @@ SAME = {
     "all_to_allv": "all_to_all",
     "all_to_all_base": "all_to_all",
 }
-MOST_SHAPES = 1 << 16
+MOST_FRAMES = 256
 
 
 def looks_like(content):
@@ -42,7 +43,13 @@ def rank_of(path):
     found = RANK.search(path.name)
     if not found:
         raise BadInput(f"{path}: no rank at the end of its name; PREFIX and the rank would be right, as nccl_trace_rank_0")
-    return int(found.group(1))
+    return checked_rank(int(found.group(1)), path)
+
+
+def checked_rank(rank, path):
+    if not 0 <= rank < MOST_RANKS:
+        raise BadInput(f"{path}: rank {str(rank)[:20]}; 0 to {MOST_RANKS - 1} would be right")
+    return rank
 
 
 def read(path, content):
@@ -51,7 +58,10 @@ def read(path, content):
     found = load(content, path) if content[:1] == b"\x80" else _json(content, path)
     if not isinstance(found, dict) or not isinstance(found.get("entries", []), list) or "version" not in found:
         raise BadInput(f"{path}: no dump of the flight recorder; a dict with version and entries would be right")
-    version = str(found["version"])
+    try:
+        version = text(found["version"], "version")
+    except TypeError as error:
+        raise BadInput(f"{path}: {error}; {MAJOR}.x would be right") from None
     if version.split(".")[0] != MAJOR:
         raise BadInput(f"{path}: version {version[:20]} of the flight recorder's dumps; {MAJOR}.x is read")
     raw = found.get("entries", [])
@@ -59,7 +69,7 @@ def read(path, content):
     for number, one in enumerate(raw):
         try:
             entries.append(_entry(one))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             raise BadInput(f"{path}: entry {number} of {len(raw)}: {_why(error)}") from None
     entries.sort(key=lambda entry: entry.record)
     groups, descriptions = _groups(found, path)
@@ -87,32 +97,15 @@ def _json(content, path):
     raise BadInput(f"{path}: {why}; copy the whole file, or remove it to check the other ranks") from None
 
 
-def _shapes(sizes):
-    if not isinstance(sizes, list) or len(sizes) > MOST_SHAPES:
-        raise TypeError("sizes are no list of shapes")
-    shapes = tuple(map(tuple, sizes))
-    for shape in shapes:
-        for size in shape:
-            if type(size) is not int or size < 0:
-                raise TypeError(f"size {size!r} is no whole number")
-    return shapes
-
-
-def _whole(value, what):
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise TypeError(f"{what} {value!r} is no whole number")
-    return value
-
-
 def _named(entry):
-    name, description = (list(entry["process_group"]) + ["", ""])[:2]
-    return str(name), "" if description == "undefined" else str(description)
+    name, description = (texts(entry["process_group"], "names of a group") + ["", ""])[:2]
+    return name, "" if description == "undefined" else description
 
 
-def _operation(text):
-    found = NAME.match(str(text))
+def _operation(name):
+    found = NAME.match(text(name, "profiling_name"))
     if not found:
-        return "", str(text), ()
+        return "", name, ()
     backend, op, one, arrow, other = found.groups()
     op = op.lower().strip("_")
     peer = () if arrow is None else (int(one), int(other)) if arrow == "->" else (int(other), int(one))
@@ -121,31 +114,31 @@ def _operation(text):
 
 def _dtypes(one, op):
     """Who is not the root of a gather has an undefined output, of a scatter an undefined input: only the side that all have is compared."""
-    given = [] if op == "scatter" else list(one.get("input_dtypes", []))
-    got = [] if op == "gather" else list(one.get("output_dtypes", []))
-    return tuple(dict.fromkeys(name for name in map(str, given + got) if name != "Undefined"))
+    given = [] if op == "scatter" else texts(one.get("input_dtypes", []), "input_dtypes")
+    got = [] if op == "gather" else texts(one.get("output_dtypes", []), "output_dtypes")
+    return tuple(dict.fromkeys(name for name in given + got if name != "Undefined"))
 
 
 def _entry(one):
     backend, op, peer = _operation(one["profiling_name"])
     is_p2p = one.get("is_p2p", False) is True
-    state = str(one["state"])
+    state = text(one["state"], "state")
     frames = one.get("frames", [])
     return Entry(
         group=_named(one)[0],
-        seq=_whole(one["p2p_seq_id" if is_p2p else "collective_seq_id"], "sequence number"),
+        seq=whole(one["p2p_seq_id" if is_p2p else "collective_seq_id"], "sequence number"),
         op=op,
         backend=backend,
-        inputs=_shapes(one["input_sizes"]),
-        outputs=_shapes(one["output_sizes"]),
+        inputs=shapes(one["input_sizes"]),
+        outputs=shapes(one["output_sizes"]),
         dtypes=_dtypes(one, op),
         done=state == "completed" or one.get("retired") is True,  # gloo's state stays scheduled
         state=state,
-        created_ns=_whole(one["time_created_ns"], "time_created_ns"),
+        created_ns=whole(one["time_created_ns"], "time_created_ns"),
         is_p2p=is_p2p,
         peer=peer,
-        frames=frames if isinstance(frames, list) else [],
-        record=_whole(one["record_id"], "record_id"),
+        frames=frames[:MOST_FRAMES] if isinstance(frames, list) else [],
+        record=whole(one["record_id"], "record_id"),
     )
 
 
@@ -156,36 +149,34 @@ def _groups(found, path):
     for key, one in config.items() if isinstance(config, dict) else ():
         if not isinstance(one, dict):
             continue
-        name = str(one.get("name") or key)
-        ranks = _ranks(one.get("ranks"), path)
-        if ranks:
-            groups[name] = ranks
-        if one.get("desc") and one["desc"] != "undefined":
-            descriptions[name] = str(one["desc"])
+        try:
+            name = text(one.get("name") or key, "the name of a group")
+            members = ranks(one.get("ranks"))
+            description = text(one.get("desc") or "", "the description of a group")
+        except TypeError as error:
+            raise BadInput(f"{path}: pg_config: {error}") from None
+        if len(set(members)) != len(members):
+            raise BadInput(f"{path}: a group has a rank twice: {str(one['ranks'])[:60]}")
+        if members:
+            groups[name] = members
+        if description not in ("", "undefined"):
+            descriptions[name] = description
     return groups, descriptions
-
-
-def _ranks(text, path):
-    if isinstance(text, list):
-        text = str(text)
-    if not isinstance(text, str) or not re.fullmatch(r"\[[\d, ]{0,1000000}\]", text):
-        return []
-    ranks = [int(word) for word in re.findall(r"\d+", text)]
-    if len(set(ranks)) != len(ranks):
-        raise BadInput(f"{path}: a group has a rank twice: {text[:60]}")
-    return ranks
 
 
 def _enqueued(found, raw):
     """Last number that each group's status names, by group. The status has the group's id, of each process's own: entries alone tell
     which group it is."""
-    names = {str(one.get("pg_id")): _named(one)[0] for one in raw}
+    names = {_id(one.get("pg_id")): _named(one)[0] for one in raw}
     status = found.get("pg_status")
     numbers = {}
     for key, one in status.items() if isinstance(status, dict) else ():
-        try:
-            if str(key) in names:
-                numbers[names[str(key)]] = int(one["last_enqueued_collective"])
-        except (KeyError, TypeError, ValueError):
-            continue
+        number = one.get("last_enqueued_collective") if isinstance(one, dict) else None
+        if _id(key) and _id(key) in names and is_whole(number):
+            numbers[names[_id(key)]] = number
     return numbers
+
+
+def _id(value):
+    """Of a group: a number, in JSON the text of one."""
+    return str(value) if is_whole(value) or type(value) is str else ""

@@ -6,10 +6,16 @@ from pathlib import Path
 
 from ..options import BadInput
 from . import dumps, profiles
+from .limits import limited
+from .safe_pickle import BYTES_PER_BYTE
 
 # What other programs leave beside dumps.
 OTHERS = (".py", ".csv", ".txt", ".log", ".md", ".toml", ".yaml", ".yml", ".html", ".svg", ".png", ".pt", ".sh", ".out", ".err")
 MOST_BYTES = 1 << 32
+# What a packed file may unpack to: its bytes times the one, and the other.
+UNPACKED_PER_BYTE, LEAST_UNPACKED = 200, 1 << 28
+# What the objects of JSON may take for each byte of it. Ours take about 5; a list of empty lists, 21.
+JSON_PER_BYTE = 10
 
 
 def read_folder(folder, prefix):
@@ -26,7 +32,7 @@ def read_folder(folder, prefix):
         if reader is None:
             what = "no dump of the flight recorder and no profile" if content else "an empty file"
             raise BadInput(f"{file}: {what}; remove it, or choose the others by --prefix")
-        one = reader.read(file, content)
+        one = _read(reader, file, content)
         beside = found[reader].setdefault(one.rank, one)
         if beside is not one:
             what = "dump" if reader is dumps else "profile"
@@ -38,17 +44,29 @@ def read_folder(folder, prefix):
     return found[dumps], found[profiles]
 
 
+def _read(reader, file, content):
+    try:
+        with limited((BYTES_PER_BYTE if content[:1] == b"\x80" else JSON_PER_BYTE) * len(content)):
+            return reader.read(file, content)
+    except MemoryError:
+        why = "it asks for more memory than a dump or a profile of its size takes"
+    except (OverflowError, RecursionError) as error:
+        why = f"a value that is too large, or nested too deeply ({type(error).__name__})"
+    raise BadInput(f"{file}: {why}")
+
+
 def _content(file):
     if file.stat().st_size > MOST_BYTES:
         raise BadInput(f"{file}: {file.stat().st_size} bytes; at most {MOST_BYTES} are read")
     content = file.read_bytes()
     if content[:2] != b"\x1f\x8b":
         return content
+    most = min(MOST_BYTES, LEAST_UNPACKED + UNPACKED_PER_BYTE * len(content))
     try:
         with gzip.open(file) as stream:
-            content = stream.read(MOST_BYTES + 1)
+            content = stream.read(most + 1)
     except (OSError, EOFError, zlib.error):
         raise BadInput(f"{file}: the gzip file is cut off or broken; copy the whole file, or remove it") from None
-    if len(content) > MOST_BYTES:
-        raise BadInput(f"{file}: more than {MOST_BYTES} bytes when unpacked; fewer are read")
+    if len(content) > most:
+        raise BadInput(f"{file}: more than {most} bytes when unpacked; fewer are read")
     return content

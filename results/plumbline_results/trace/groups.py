@@ -3,11 +3,11 @@
 import re
 
 from ..options import BadInput
+from .fields import MOST_RANKS
 from .model import Group, ranks_text
 
 OPTION = re.compile(r"([^=]+)=(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)")
 DEFAULT = "default_pg"
-MOST = 1 << 20
 
 
 def parse_option(text):
@@ -19,8 +19,8 @@ def parse_option(text):
     for word in found.group(2).split(","):
         first, _, last = word.partition("-")
         last = last or first
-        if len(last) > 7 or int(last) - int(first) >= MOST:
-            raise BadInput(f"--group '{text}': {word} has more than {MOST} ranks")
+        if len(last) > 7 or int(last) >= MOST_RANKS:
+            raise BadInput(f"--group '{text}': {word} is more than there may be; ranks 0 to {MOST_RANKS - 1} would be right")
         ranks.extend(range(int(first), int(last) + 1))
     if not ranks or len(set(ranks)) != len(ranks):
         raise BadInput(f"--group '{text}'; each rank once would be right")

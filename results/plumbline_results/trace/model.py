@@ -54,8 +54,13 @@ def _is_of_torch(name):
 def _frame(frame):
     if not isinstance(frame, dict):
         return "", ""
-    name = str(frame.get("filename", ""))
-    return name, f"{name}:{frame.get('line', '?')} {frame.get('name', '?')}"
+    name, line, function = (_shown(frame.get(one)) for one in ("filename", "line", "name"))
+    return name, f"{name}:{line or '?'} {function or '?'}"
+
+
+def _shown(value):
+    """A text or a number of a stranger, and "" for whatever else it may be."""
+    return value[:1000] if type(value) is str else str(value) if type(value) is int and abs(value) < 1 << 63 else ""
 
 
 def site_of(frames):

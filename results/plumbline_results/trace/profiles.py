@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass, field
 
 from ..options import BadInput
-from .dumps import RANK, SAME
+from . import fields
+from .dumps import RANK, SAME, checked_rank
 from .intervals import union
 from .model import PROFILE, Entry
 
@@ -82,8 +83,12 @@ def read(path, content):
     try:
         ranges = sorted(filter(_is_range, events), key=lambda event: event["ts"])
         return _profile(path, job, ranges)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise BadInput(f"{path}: an event of another form than Kineto's ({type(error).__name__}: {str(error)[:80]})") from None
+
+
+def _text(value):
+    return fields.text(value, "a name")
 
 
 def _is_range(event):
@@ -97,16 +102,17 @@ def _is_time(value):
 
 def _rank_of(path, job):
     if type(job.get("rank")) is int and job["rank"] >= 0:
-        return job["rank"]
+        return checked_rank(job["rank"], path)
     found = RANK.search(re.sub(r"(\.pt)?\.trace\.json(\.gz)?$|\.gz$", ".json", path.name))
     if not found:
         raise BadInput(f"{path}: no rank, neither in distributedInfo nor at the end of its name")
-    return int(found.group(1))
+    return checked_rank(int(found.group(1)), path)
 
 
 def _profile(path, job, events):
-    configured = {str(one["pg_name"]): list(map(int, one["ranks"])) for one in job.get("pg_config", []) if one.get("ranks")}
-    descriptions = {str(one["pg_name"]): str(one.get("pg_desc", "")) for one in job.get("pg_config", [])}
+    configured = {_text(one["pg_name"]): fields.ranks(one.get("ranks")) for one in job.get("pg_config", [])}
+    configured = {name: ranks for name, ranks in configured.items() if ranks}
+    descriptions = {_text(one["pg_name"]): _text(one.get("pg_desc", "")) for one in job.get("pg_config", [])}
     base = job.get("base_ns", 0)
     named = [event for event in events if event["name"] == "record_param_comms" and "Collective name" in event.get("args", {})]
     has_kernels = any(event["cat"] == "kernel" for event in events)
@@ -118,7 +124,7 @@ def _profile(path, job, events):
     times = [(event["ts"], event["ts"] + event["dur"], event) for event in events]
     comm = [(begin, end, event) for begin, end, event in times if _is_communication(event, has_kernels)]
     profile.communication = union((begin, end) for begin, end, _ in comm)
-    profile.base_ns = base if type(base) is int else 0
+    profile.base_ns = base if fields.is_whole(base) else 0
     servants = _threads_of_gloo(events)
     profile.computation = union((begin, end) for begin, end, event in times
                                 if _is_computation(event, has_kernels) and event.get("tid") not in servants)
@@ -166,8 +172,8 @@ def _is_computation(event, has_kernels):
 def _timed(event, duration):
     name = COMMUNICATION.match(event["name"])
     arguments = event.get("args", {})
-    return (str(arguments.get("Process Group Name", ONE_GROUP)),
-            name.group(1) if name else str(arguments.get("Collective name", event["name"])), duration)
+    return (_text(arguments.get("Process Group Name", ONE_GROUP)),
+            name.group(1) if name else _text(arguments.get("Collective name", event["name"])), duration)
 
 
 def without_shapes(profile):
@@ -185,11 +191,11 @@ def _take_named(profile, events):
     counts = {}
     for number, event in enumerate(events):
         given = event["args"]
-        group = str(given.get("Process Group Name", ""))
-        ranks = re.findall(r"\d+", str(given.get("Process Group Ranks", "")))
-        if ranks and "..." not in str(given["Process Group Ranks"]):
-            profile.configured.setdefault(group, list(map(int, ranks)))
-        op = _operation(str(given["Collective name"]))
+        group = _text(given.get("Process Group Name", ""))
+        ranks = fields.ranks(given.get("Process Group Ranks"))  # "[0, 1, ...]" where there are many
+        if ranks:
+            profile.configured.setdefault(group, ranks)
+        op = _operation(_text(given["Collective name"]))
         if op in ("wait", "init", "coalesced"):
             continue
         is_p2p = op in ("send", "recv")
@@ -197,14 +203,15 @@ def _take_named(profile, events):
         counts[key] = counts.get(key, 0) + 1
         ends = (profile.rank, given.get("Dst Rank")) if op == "send" else (given.get("Src Rank"), profile.rank)
         ends = tuple(map(int, ends)) if is_p2p and all(re.fullmatch(r"\d{1,7}", str(one)) for one in ends) else ()
-        profile.has_sequence = profile.has_sequence or type(given.get("Seq")) is int
-        counted = given.get("Seq") if type(given.get("Seq")) is int else counts[key]
+        has_number = fields.is_whole(given.get("Seq"))
+        profile.has_sequence = profile.has_sequence or has_number
+        counted = given["Seq"] if has_number else counts[key]
         profile.entries.append(_entry(group, counted, op, _count(given.get("In msg nelems")), _count(given.get("Out msg nelems")),
-                                      (str(given.get("dtype", "")),), event, number, is_p2p, ends))
+                                      (_text(given.get("dtype", "")),), event, number, is_p2p, ends))
 
 
 def _count(value):
-    return ((value,),) if type(value) is int and value >= 0 else ()
+    return ((value,),) if fields.is_whole(value) else ()
 
 
 def _take_operators(profile, events, job):
@@ -235,10 +242,10 @@ def _operator(profile, op, seq, event, number, is_p2p):
     kinds = given.get("Input type", [])
     values = given.get("Concrete Inputs", [])
     profile.has_shapes = profile.has_shapes or shapes is not None
-    place = int(values[root]) if root is not None and root < len(values) and re.fullmatch(r"\d+", str(values[root])) else -1
+    place = int(values[root]) if root is not None and root < len(values) and re.fullmatch(r"\d{1,7}", str(values[root])) else -1
     peer = ()
     if is_p2p and place >= 0:
-        tag = values[3] if len(values) > 3 else ""
+        tag = values[3] if len(values) > 3 and type(values[3]) in (str, int) else ""
         peer = (profile.rank, place, tag) if op == "send" else (place, profile.rank, tag)
     if op == "barrier":
         outputs = inputs = None
@@ -251,7 +258,7 @@ def _shapes(shapes, kinds, at):
     if shapes is None or at is None or at >= len(shapes) or at >= len(kinds) or kinds[at] in ("", "ScalarList"):
         return ()
     one = shapes[at] if kinds[at] == "TensorList" else [shapes[at]]
-    return tuple(tuple(int(size) for size in shape) for shape in one)
+    return fields.shapes(one)
 
 
 def _entry(group, seq, op, inputs, outputs, dtypes, event, number, is_p2p, peer, root=-1):

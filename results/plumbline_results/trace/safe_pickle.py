@@ -1,16 +1,13 @@
 """Pickles of strangers: containers, strings and numbers, and nothing that runs code."""
 
-import contextlib
 import io
 import pickle
-import resource
 
 from ..options import BadInput
+from .limits import limited
 
-# What a file's objects may take: its bytes times this, and something for the interpreter. A few bytes of a hostile
-# pickle ask for tens of GiB.
+# What a file's objects may take: its bytes times this. A few bytes of a hostile pickle ask for tens of GiB.
 BYTES_PER_BYTE = 64
-LEAST = 1 << 30
 
 
 class _Refused(Exception):
@@ -19,39 +16,16 @@ class _Refused(Exception):
 
 class _Plain(pickle.Unpickler):
     def find_class(self, module, name):
-        raise _Refused(f"it asks for {module}.{name}")
+        raise _Refused(f"it asks for {module[:100]}.{name[:100]}")
 
     def persistent_load(self, key):
         raise _Refused("it asks for an object of another file")
 
 
-def _address_space():
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
-
-
-@contextlib.contextmanager
-def _limited(more):
-    """Address space of this process, `more` bytes beyond what it has."""
-    try:
-        before = resource.getrlimit(resource.RLIMIT_AS)
-        limit = _address_space() + more
-        if before[0] != resource.RLIM_INFINITY:
-            limit = min(limit, before[0])
-        resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
-    except (OSError, ValueError):  # no /proc, as on macOS
-        yield
-        return
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
 def load(content, where):
     """The object of a pickle in bytes. Throws BadInput, also for each that has more than plain data."""
     try:
-        with _limited(LEAST + BYTES_PER_BYTE * len(content)):
+        with limited(BYTES_PER_BYTE * len(content)):
             return _Plain(io.BytesIO(content)).load()
     except _Refused as error:
         why = f"the pickle is not plain data: {error}; only dicts, lists, tuples, strings and numbers are read"
