@@ -63,6 +63,16 @@ def share(text):
     return value
 
 
+MOST_TEXT = 500
+
+
+def in_one_line(text):
+    """Of an error, for a terminal. It may have words of a stranger: what would steer the terminal is shown as a number, and of a long one
+    the middle is left out."""
+    text = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in " ".join(text.split()))
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT * 2 // 3]} ... {text[-MOST_TEXT // 3:]}"
+
+
 def status_of(name, body):
     """What body() returns; an error becomes one line on standard error, and its status."""
     try:
@@ -73,5 +83,5 @@ def status_of(name, body):
         status, why = 3, str(error)
     except OSError as error:
         status, why = 3, f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    print(f"plumbline: {name}: {' '.join(why.split())}", file=sys.stderr)
+    print(f"plumbline: {name}: {in_one_line(why)}", file=sys.stderr)
     return status

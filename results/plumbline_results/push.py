@@ -30,10 +30,11 @@ def path_of(prefix, job, run):
 
 def gateway_of(url):
     """Its parts, and the header that has the user and password of the URL. They are never printed."""
-    parts = urllib.parse.urlsplit(url)
     try:
-        is_right = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) and not parts.query
-    except ValueError:  # the port
+        parts = urllib.parse.urlsplit(url)
+        is_right = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) and not parts.query and "#" not in url
+        url.encode()
+    except ValueError:  # the port, half an address in brackets, half a character
         is_right = False
     if not is_right:
         shown = url.rpartition("@")[2]
@@ -80,14 +81,30 @@ def main(arguments):
     return status_of("results push", lambda: _run(one.parse_args(arguments)))
 
 
+def _named(folders):
+    """By the last part of their paths; that of a link, as in results/latest, and not of where it leads."""
+    named = {}
+    for folder in folders:
+        name = os.path.basename(os.path.abspath(folder))
+        if name in named:
+            raise BadInput(f"'{folder}' and '{named[name]}' have one name, under which the gateway keeps the last one alone; push them one by one "
+                           "with other values of --job")
+        named[name] = folder
+    return named
+
+
 def _run(options):
     if not options.gateway:
         raise BadInput("--gateway is missing: the URL of a Pushgateway, such as http://127.0.0.1:9091")
     if not options.job:
         raise BadInput("--job '' is not a name")
+    try:
+        options.job.encode()
+    except UnicodeError:
+        raise BadInput("--job is no text; a name such as nightly would be right") from None
     parts, headers = gateway_of(options.gateway)
     texts = {}
-    for name, folder in runs_of(options.folder).items():
+    for name, folder in _named(options.folder or runs_of([]).values()).items():
         try:
             texts[name] = (folder / "metrics.prom").read_text("utf-8")
         except (OSError, UnicodeError) as error:

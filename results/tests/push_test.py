@@ -50,7 +50,7 @@ class PushTest(unittest.TestCase):
         self.assertEqual((got, out, err.count("\n")), (status, "", 1), err)
         self.assertIn(words, err)
 
-    def answering(self, status):
+    def answering(self, status, words=b"these are\nthe words"):
         """The address of a server that answers so, and the requests that it got."""
         requests = []
 
@@ -59,7 +59,7 @@ class PushTest(unittest.TestCase):
                 requests.append((self.path, dict(self.headers), self.rfile.read(int(self.headers["Content-Length"])).decode()))
                 self.send_response(status)
                 self.end_headers()
-                self.wfile.write(b"these are\nthe words")
+                self.wfile.write(words)
 
             def log_message(self, *_):
                 pass
@@ -87,14 +87,14 @@ class PushTest(unittest.TestCase):
         self.write("check", 1)
         self.write("a b", 1)
         status, out, err = self.push("results/latest/check", "results/latest/a b", "--gateway", url, "--job", "night/ly")
-        self.assertEqual((status, out), (0, "sent: results/latest/check\nsent: results/latest/a b\n"), err)
+        self.assertEqual((status, out), (0, "sent: check\nsent: a b\n"), err)
         self.assertEqual(self.push("--gateway", url)[1], "sent: a b\nsent: check\n")
         with urllib.request.urlopen(url + "/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         kept = sorted(line for line in lines if line.startswith("plumbline_run_complete{"))
         self.assertEqual(kept, [
-            'plumbline_run_complete{instance="",job="night/ly",run="results/latest/a b",subject="backend local"} 1',
-            'plumbline_run_complete{instance="",job="night/ly",run="results/latest/check",subject="backend local"} 1',
+            'plumbline_run_complete{instance="",job="night/ly",run="a b",subject="backend local"} 1',
+            'plumbline_run_complete{instance="",job="night/ly",run="check",subject="backend local"} 1',
             'plumbline_run_complete{instance="",job="plumbline",run="a b",subject="backend local"} 1',
             'plumbline_run_complete{instance="",job="plumbline",run="check",subject="backend local"} 1'])
         Path("results/latest/check/metrics.prom").write_text("plumbline_run_complete{ 1\n")
@@ -110,6 +110,29 @@ class PushTest(unittest.TestCase):
         status, out, err = self.push("--gateway", f"http://me:secret@{address}")
         self.assertEqual((status, out, err.count("\n")), (3, "", 1))
         self.assertNotIn("secret", err)
+
+    def test_a_run_has_one_name(self):
+        """That of its folder or link, however it is given; results/latest has links."""
+        Path("results/runs").mkdir()
+        Path("results/latest/check").rename("results/runs/20261128T000000Z-check")
+        Path("results/latest/check").symlink_to("../runs/20261128T000000Z-check")
+        address, requests = self.answering(200)
+        for words in (), ("results/latest/check",), (Path("results/latest/check").absolute(),), ("results/latest/../latest/check/",):
+            self.assertEqual(self.push(*words, "--gateway", f"http://{address}")[:2], (0, "sent: check\n"))
+        os.chdir("results/latest/check")
+        self.assertEqual(self.push(".", "--gateway", f"http://{address}")[0], 0)
+        os.chdir("../../..")
+        self.assertEqual([path for path, _, _ in requests], ["/metrics/job/plumbline/run/check"] * 4 + [
+            "/metrics/job/plumbline/run/20261128T000000Z-check"])
+        self.write("../nightly/check", 1)
+        self.refused(2, "'results/nightly/check' and 'results/latest/check' have one name", "results/latest/check", "results/nightly/check",
+                     "--gateway", f"http://{address}")
+        self.assertEqual(len(requests), 5)
+
+    def test_the_words_of_a_gateway_steer_no_terminal(self):
+        address, _ = self.answering(400, b"\x1b]0;owned\x07 \x1b[31mred \xc2\x9b")
+        _, _, err = self.push("--gateway", f"http://{address}")
+        self.assertTrue(err[:-1].isprintable(), err)
 
     def test_what_is_no_gateway_is_named(self):
         address, _ = self.answering(404)
@@ -131,10 +154,13 @@ class PushTest(unittest.TestCase):
             self.refused(3, "gave no answer in 0.2 s", "--gateway", "http://127.0.0.1:%d" % silent.getsockname()[1])
 
     def test_bad_options_are_named(self):
-        for url in ("localhost:9091", "ftp://a", "http://", "http://a:b", "http://a:99999", "http://a?x=1"):
+        for url in ("localhost:9091", "ftp://a", "http://", "http://a:b", "http://a:99999", "http://a?x=1", "http://[::1", "http://a/#b", "http://a#"):
             self.refused(2, f"--gateway '{url}' is not the URL of a Pushgateway", "--gateway", url)
         self.refused(2, "--gateway is missing")
         self.refused(2, "--job '' is not a name", "--gateway", "http://a", "--job", "")
+        self.refused(2, "--job", "--gateway", "http://a", "--job", "\ud800")
+        self.refused(2, "--gateway", "--gateway", "http://a\ud800")
+        self.refused(2, "--gateway", "--gateway", "http://u:\ud800@a")
         self.refused(2, "'nothing' has no metrics.prom", "nothing", "--gateway", "http://a")
         self.refused(2, "--nothing", "--nothing")
         shutil.rmtree("results")

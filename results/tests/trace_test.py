@@ -466,6 +466,17 @@ class Rejected(InFolder):
         self.file(gzip.compress(b" " * (1 << 24)), "rank_1.json.gz")
         self.rejected("rank_1.json.gz", "unpacked")
 
+    def test_errors_steer_no_terminal(self):
+        for content in (pickle.dumps(dump([], version="3\x1b[31m\x07\x9b\x7f")), b"\x80\x02c\x1b]0;owned\x07\x1b[2J\nname\n."):
+            self.file(content)
+            _, _, err = self.run_check()
+            self.assertTrue(err[:-1].isprintable(), err)
+            self.assertIn("\\x1b", err)
+        (self.folder / "rank_1").unlink()
+        _, _, err = self.run_check("--prefix", "x" * 10000)
+        self.assertLess(len(err), 600)
+        self.assertIn("_dump_fr_trace() make a dump on each rank", err)
+
     def test_half_a_character(self):
         self.file(pickle.dumps(dump([call("all_reduce", 1, 0, dtype="\ud800")])))
         for form in "json", "text", "md":
