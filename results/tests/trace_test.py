@@ -600,12 +600,36 @@ class MadeProfiles(InFolder):
         found = self.only("order", [1], "--plan", str(self.folder / "plan.csv"))
         self.assertEqual((found["seq"], found["expected"], found["got"]), (2, "1F1", "1B0"))
 
+    def against(self, plan, *ranks):
+        (self.folder / "plan.csv").write_text(plan)
+        self.leave(*([event(f"PP:{name}" if name[0].isdigit() else name, 10 * at, 10, "user_annotation") for at, name in enumerate(names)]
+                     for names in ranks))
+        return "--plan", str(self.folder / "plan.csv")
+
+    def test_rank_without_actions(self):
+        words = self.against("0F0,0B0\n,\n1F0\n", ["0F0", "0B0"], ["step"], ["1F0"])
+        self.assertEqual(self.findings(*words), [])
+        self.assertEqual(self.findings(*self.against("0F0,0B0\n,\n\n", ["0F0", "0B0"], ["step"])), [])
+        words = self.against("0F0,0B0\n,\n1F0\n", ["0F0", "0B0"], ["2F0"], ["1F0"])
+        self.assertEqual(self.only("order", [1], *words)["got"], "2F0")
+
+    def test_profile_that_begins_within_a_step(self):
+        plan, step = "0F0,0F1,0B0,0B1\n", ["0F0", "0F1", "0B0", "0B1"]
+        for first in range(1, 4):
+            words = self.against(plan, step[first:] + step * 2)
+            self.assertEqual(self.findings(*words), [])
+            self.assertIn(f"rank 0: skipped {4 - first} action", self.run_check(*words)[1])
+            self.assertEqual(json.loads(self.run_check(*words, "--format", "json")[1])["pipeline"][0]["steps"], 2)
+        for wrong in (["0F1", "0F0", "0B0", "0B1"], ["0B0", *step], ["0F1", "0B1", *step], step[1:]):
+            self.only("order", [0], *self.against(plan, wrong))
+
     def test_plan_of_more_ranks(self):
         self.pipeline("0F0,0B0\n1F0,1B0\n2F0,2B0\n")
         self.assertIn("no profile of rank 2", self.run_check("--plan", str(self.folder / "plan.csv"))[1])
 
     def test_bad_plans(self):
-        for plan, part in (("", "empty"), ("0F0,x\n", "cell 2"), ("0F0,0B0\n", "1 lines"), ("0F0;0B0\n", "cell 1")):
+        for plan, part in (("", "empty"), (",\n", "empty"), ("0F0,x\n", "cell 2"), ("0F0,0B0\n", "1 lines"), ("0F0;0B0\n", "cell 1"), ("(a)OVERLAP_F_B\n", "cell 1"),
+                           ("(0F0)OVERLAP_F_B\n", "cell 1"), (f"0F{'9' * 5000}\n", "cell 1")):
             self.pipeline(plan)
             self.rejected("--plan", part, words=("--plan", str(self.folder / "plan.csv")))
         self.rejected("no such file", words=("--plan", str(self.folder / "none.csv")))

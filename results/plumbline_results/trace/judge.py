@@ -64,9 +64,9 @@ class JudgedProfiles(Judged):
             self._judge(profiles, 0)
         self.notes = list(_profile_notes(profiles, self.is_comparable))
         if plan:
-            findings, self.idles = judge_plan(plan, profiles)
+            findings, self.idles, notes = judge_plan(plan, profiles)
             self.findings = findings + self.findings
-            self.notes += note_missing(plan, profiles)
+            self.notes += [*notes, *note_missing(plan, profiles)]
             if self.idles and not any(one.messages for one in profiles.values()):
                 self.notes.append("no messages with their peers, so idle time is not divided; profile(record_shapes=True) keeps them (gloo)")
 

@@ -12,8 +12,9 @@ from ..options import BadInput
 from .intervals import common, length
 from .model import Finding, ranks_text
 
-CELL = re.compile(r"\d+(?:(?:F|B|I|W)\d+|(?:SEND|RECV)_[FB]\d+|UNSHARD|RESHARD|REDUCE_GRAD)|\(.*\)OVERLAP_F_B")
-COMPUTES = re.compile(r"\d+(?:F|B|I|W)\d+|\(.*\)OVERLAP_F_B")
+COMPUTATION = r"\d{1,9}[FBIW]\d{1,9}"
+COMPUTES = re.compile(rf"{COMPUTATION}|\({COMPUTATION}(?:;{COMPUTATION})+\)OVERLAP_F_B")
+CELL = re.compile(rf"{COMPUTES.pattern}|\d{{1,9}}(?:(?:SEND|RECV)_[FB]\d{{1,9}}|UNSHARD|RESHARD|REDUCE_GRAD)")
 GPIPE = re.compile(r"(Forward|Backward) (\d+)")
 MARK = "PP:"
 
@@ -22,14 +23,15 @@ def read_plan(path):
     """Rows of cells, a row a rank. Throws BadInput."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            rows = [[cell.strip() for cell in row if cell.strip()] for row in csv.reader(file)]
+            lines = list(csv.reader(file))
     except FileNotFoundError:
         raise BadInput(f"--plan {path}: no such file") from None
     except (UnicodeDecodeError, csv.Error):
         raise BadInput(f"--plan {path}: no CSV; a line a rank with cells such as 0F1 would be right") from None
-    while rows and not rows[-1]:
-        rows.pop()
-    if not rows:
+    while lines and not lines[-1]:  # not "," of a rank without actions
+        lines.pop()
+    rows = [[cell.strip() for cell in row if cell.strip()] for row in lines]
+    if not any(rows):
         raise BadInput(f"--plan {path}: empty; a line a rank with cells such as 0F1 would be right")
     for line, row in enumerate(rows, 1):
         for at, cell in enumerate(row, 1):
@@ -56,19 +58,31 @@ class Idle:
 
 
 def judge_plan(plan, profiles):
-    """Findings of kind order, and an Idle for each rank. Throws BadInput where there is nothing to compare."""
+    """Findings of kind order, an Idle for each rank, and notes. Throws BadInput where there is nothing to compare."""
     last = max(profiles)
     if last >= len(plan):
         raise BadInput(f"--plan has {len(plan)} lines, and there is a profile of rank {last}; a line a rank would be right")
-    findings, idles = [], []
+    findings, idles, notes = [], [], []
     for rank, profile in sorted(profiles.items()):
         actions = _actions(profile, plan[rank], any("SEND" in cell or "RECV" in cell for row in plan for cell in row))
-        finding, steps = _order(rank, plan[rank], actions)
+        skipped = _rest_of_a_step(plan[rank], actions)
+        if skipped:
+            notes.append(f"rank {rank}: skipped {skipped} action{'s' if skipped > 1 else ''} of a step that began before its profile")
+        finding, steps = _order(rank, plan[rank], actions[skipped:])
         if finding:
             findings.append(finding)
         else:
             idles.append(_idle(profile, steps, profiles))
-    return findings, idles
+    return findings, idles, notes
+
+
+def _rest_of_a_step(row, actions):
+    """How many actions at the beginning are the last ones of a step, where a whole one follows."""
+    names = [name for name, _, _ in actions]
+    if not row or row[0] not in names:
+        return 0
+    count = names.index(row[0])
+    return count if 0 < count < len(row) and names[:count] == row[-count:] else 0
 
 
 def _actions(profile, row, has_messages):
@@ -81,7 +95,7 @@ def _actions(profile, row, has_messages):
             name = f"{MARK}{min(stages)}{gpipe.group(1)[0]}{gpipe.group(2)}"
         if name.startswith(MARK):
             found.append((name[len(MARK):], begin, end))
-    if not found:
+    if row and not found:
         raise BadInput(f"{profile.file}: no range of torch.distributed.pipelining, as PP:0F1; its Schedule1F1B writes none, its runtime "
                        "(Interleaved1F1B, ZBVZeroBubble …) and ScheduleGPipe do")
     kept = set(row)
