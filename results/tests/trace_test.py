@@ -607,9 +607,9 @@ class MadeProfiles(InFolder):
         return "--plan", str(self.folder / "plan.csv")
 
     def test_rank_without_actions(self):
+        self.assertEqual(self.findings(*self.against("0F0,0B0\n,\n\n", ["0F0", "0B0"], ["step"])), [])
         words = self.against("0F0,0B0\n,\n1F0\n", ["0F0", "0B0"], ["step"], ["1F0"])
         self.assertEqual(self.findings(*words), [])
-        self.assertEqual(self.findings(*self.against("0F0,0B0\n,\n\n", ["0F0", "0B0"], ["step"])), [])
         words = self.against("0F0,0B0\n,\n1F0\n", ["0F0", "0B0"], ["2F0"], ["1F0"])
         self.assertEqual(self.only("order", [1], *words)["got"], "2F0")
 
