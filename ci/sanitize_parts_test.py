@@ -3,7 +3,12 @@
 usage: sanitize_parts_test.py [unittest arguments]
 """
 import json
+import os
+import shutil
+import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 import sanitize_parts as parts
 
@@ -35,6 +40,23 @@ class Parts(unittest.TestCase):
         words = parts.listing(["test a"], {"test b": "why"}, lambda _: 4000, (1, 2))
         self.assertIn("more than an hour: give more parts than 2", words[1])
         self.assertEqual(words[2], "left out  test b: why")
+
+    def test_a_list_changes_nothing(self):
+        """Nothing that installs or configures is called; a folder that was not configured is said to be none."""
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "bin").mkdir()
+            (Path(folder) / "ci").mkdir()
+            for name in "dpkg-query", "apt-get", "sudo", "cmake", "ninja":
+                program = Path(folder, "bin", name)
+                program.write_text(f"#!/bin/sh\ntouch {folder}/called\n")
+                program.chmod(0o755)
+            for name in "sanitize", "setup.sh", "sanitize_parts.py", "sanitize_times.json":
+                shutil.copy(parts.ROOT / "ci" / name, Path(folder, "ci"))
+            done = subprocess.run([f"{folder}/ci/sanitize", "--list", "thread"], capture_output=True, text=True,
+                                  env={**os.environ, "PATH": f"{folder}/bin:/usr/bin:/bin"})
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("build-tsan is not configured", done.stderr)
+            self.assertEqual(sorted(one.name for one in Path(folder).iterdir()), ["bin", "ci"])
 
     def test_a_part_is_two_numbers(self):
         self.assertEqual(parts.part("2/5"), (2, 5))
