@@ -175,6 +175,26 @@ echo m1 >> "$out/../local/toy.$1"
             self.assertIsNone(checks.entered("local", "toy.busy"))
             self.assertEqual(checks.entered("local", "toy.skipped"), (0, set()))
 
+    def test_a_worker_without_a_greeting_is_asked_again(self):
+        """What ends before its greeting once was the machine's doing; with no change chosen too, it says nothing of the mutant."""
+        says = """
+out=$(echo "$*" | sed 's/.*--out //')
+name=$(basename "$(dirname "$out")")
+echo "$name" >> FOLDER/asked
+case $name in once) [ "$(grep -c once FOLDER/asked)" = 2 ] && exit 0;; no_change) [ -e FOLDER/busy ] || exit 0;; esac
+echo "hello: it closed its output"
+exit 3
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            checks = self.checks_that_say(folder, says.replace("FOLDER", folder))
+            checks.of_door = {"local": {"toy.one": (0.1, {"always", "once"})}}
+            self.assertEqual(checks.verdict("once"), "")
+            self.assertEqual(checks.verdict("always"), "local: no greeting")
+            self.assertEqual(Path(folder, "asked").read_text().split(), ["once", "no_change", "once", "always", "no_change", "always"])
+            Path(folder, "busy").touch()
+            with unittest.mock.patch.object(score.sys, "stderr"), self.assertRaises(SystemExit):
+                checks.verdict("always")
+
     def test_the_interval_is_wilsons(self):
         share, low, high = score.wilson(45, 60)
         self.assertAlmostEqual(share, 0.75)
