@@ -1,6 +1,8 @@
 """trace check: real dumps of right and wrong programs, made-up ones of what gloo does not record, and broken files.
 
-    python3 trace_test.py    the real ones where the Python has PyTorch with gloo and its flight recorder
+    python3 trace_test.py [unittest arguments]    the real ones where the Python has PyTorch with gloo and its flight recorder
+
+The tests of the build have the right programs and five wrong ones, Real; `trace_test.py Whole` has the others, which take minutes.
 """
 
 import contextlib
@@ -660,17 +662,22 @@ class MadeProfiles(InFolder):
 
 
 @unittest.skipUnless(HAS_TORCH, "no PyTorch in this Python; PLUMBLINE_PYTHON names another")
-class Real(InFolder):
-    """Programs that run with gloo here, and what their recorders kept."""
+class OfPrograms(InFolder):
+    """Programs that run with gloo here, and what their recorders or profilers kept."""
 
     def record(self, name, world=3, buffer=2000):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             programs.run(name, world, self.folder, buffer)
 
-    def test_right_programs(self):
-        for name, world in (("all_ops", 2), ("all_ops", 3), ("all_ops", 4), ("groups_in_order", 4), ("forty_steps", 3),
-                            ("data_parallel", 3)):
+    def profile(self, name, world=3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            programs.run(name, world, self.folder, has_profile=True)
+        return self.folder / "profiles"
+
+    def are_sound(self, *of_worlds):
+        for name, world in of_worlds:
             with self.subTest(name, world=world):
                 self.record(name, world)
                 self.assertEqual(len(list(self.folder.glob("rank_*"))), world)
@@ -680,16 +687,8 @@ class Real(InFolder):
                 self.assertGreater(json.loads(self.run_check("--format", "json")[1])["collectives"], 8)
             shutil.rmtree(self.folder)
 
-    def test_wrapped_buffers(self):
-        self.record("forty_steps", buffer=8)
-        status, out, _ = self.run_check()
-        self.assertEqual(status, 0, out)
-        self.assertIn("33 entries were overwritten", out)
-
-    def test_calls_that_differ(self):
-        for name, kind, rank, seq in (("skip_by_dtype", "skipped", 1, 2), ("skip_by_site", "skipped", 1, 6), ("another_size", "size", 0, 2),
-                                      ("another_dtype", "dtype", 1, 2), ("another_op", "op", 1, 2), ("extra_in_between", "extra", 1, 3),
-                                      ("uneven_all_to_all", "splits", 1, 1), ("extra_call", "extra", 1, 2)):
+    def differ(self, *calls):
+        for name, kind, rank, seq in calls:
             with self.subTest(name):
                 self.record(name)
                 found = self.only(kind, [rank])
@@ -698,22 +697,38 @@ class Real(InFolder):
                 self.assertIn(name, found["site"])
             shutil.rmtree(self.folder)
 
-    def test_roots(self):
-        self.record("another_root_of_gather")
-        self.only("root", [0, 1])
-        shutil.rmtree(self.folder)
-        self.record("another_root_of_broadcast")  # of which no root is recorded
-        self.assertIn("root", self.only("stuck", [0, 1, 2])["text"])
+    def have_sound_profiles(self, *of_worlds):
+        for name, world in of_worlds:
+            with self.subTest(name):
+                folder = self.profile(name, world)
+                self.assertEqual(len(list(folder.iterdir())), world)
+                self.assertEqual(self.findings(folder=folder), [])
+                calls = [one["calls"] for one in json.loads(self.run_check("--format", "json", folder=folder)[1])["profiles"]]
+                self.assertGreater(min(calls), 5)
+            shutil.rmtree(self.folder)
+
+
+class Real(OfPrograms):
+    """What the build asks of them."""
+
+    def test_right_programs(self):
+        self.are_sound(("all_ops", 3), ("groups_in_order", 4), ("data_parallel", 3))
+
+    def test_profiles_of_right_programs(self):
+        self.have_sound_profiles(("all_ops", 3))
+
+    def test_wrapped_buffers(self):
+        self.record("forty_steps", buffer=8)
+        status, out, _ = self.run_check()
+        self.assertEqual(status, 0, out)
+        self.assertIn("33 entries were overwritten", out)
+
+    def test_calls_that_differ(self):
+        self.differ(("skip_by_site", "skipped", 1, 6), ("another_size", "size", 0, 2))
 
     def test_crossed_groups(self):
         self.record("crossed")
         self.assertEqual(self.only("crossed", [0, 1])["waiting"], [])
-        shutil.rmtree(self.folder)
-        self.record("crossed_at_once")
-        found = self.findings()
-        self.assertEqual([(one["kind"], one["ranks"]) for one in found], [("alone", [0]), ("alone", [1])])
-        names = sorted({one["group"] for one in found})
-        self.only("crossed", [0, 1], *(word for name in names for word in ("--group", f"{name}=0-1")))
 
     def test_rank_that_died(self):
         self.record("died")
@@ -724,6 +739,33 @@ class Real(InFolder):
         found = self.only("missing", [2])
         self.assertEqual((found["seq"], found["waiting"]), (2, [0]))
         self.assertGreater(found["since_ns"], 10**18)
+
+class Whole(OfPrograms):
+    """The other programs. No test of the build's: trace_test.py Whole."""
+
+    def test_right_programs(self):
+        self.are_sound(("all_ops", 2), ("all_ops", 4), ("forty_steps", 3))
+
+    def test_profiles_of_right_programs(self):
+        self.have_sound_profiles(("groups_in_order", 4))
+
+    def test_calls_that_differ(self):
+        self.differ(("skip_by_dtype", "skipped", 1, 2), ("another_dtype", "dtype", 1, 2), ("another_op", "op", 1, 2),
+                    ("extra_in_between", "extra", 1, 3), ("uneven_all_to_all", "splits", 1, 1), ("extra_call", "extra", 1, 2))
+
+    def test_roots(self):
+        self.record("another_root_of_gather")
+        self.only("root", [0, 1])
+        shutil.rmtree(self.folder)
+        self.record("another_root_of_broadcast")  # of which no root is recorded
+        self.assertIn("root", self.only("stuck", [0, 1, 2])["text"])
+
+    def test_groups_that_cross_in_their_first_calls(self):
+        self.record("crossed_at_once")
+        found = self.findings()
+        self.assertEqual([(one["kind"], one["ranks"]) for one in found], [("alone", [0]), ("alone", [1])])
+        names = sorted({one["group"] for one in found})
+        self.only("crossed", [0, 1], *(word for name in names for word in ("--group", f"{name}=0-1")))
 
     def test_recv_without_send(self):
         self.record("no_send")
@@ -742,22 +784,6 @@ class Real(InFolder):
         status, out, _ = self.run_check()
         self.assertEqual(status, 0)
         self.assertIn("not judged: reduce operations", out)
-
-    def profile(self, name, world=3):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            programs.run(name, world, self.folder, has_profile=True)
-        return self.folder / "profiles"
-
-    def test_profiles_of_right_programs(self):
-        for name, world in (("all_ops", 3), ("groups_in_order", 4)):
-            with self.subTest(name):
-                folder = self.profile(name, world)
-                self.assertEqual(len(list(folder.iterdir())), world)
-                self.assertEqual(self.findings(folder=folder), [])
-                calls = [one["calls"] for one in json.loads(self.run_check("--format", "json", folder=folder)[1])["profiles"]]
-                self.assertGreater(min(calls), 5)
-            shutil.rmtree(self.folder)
 
     def test_profiles_of_wrong_programs(self):
         for name, world, kind, ranks in (("another_size", 3, "size", [0]), ("uneven_all_to_all", 3, "splits", [1]),
