@@ -1,8 +1,8 @@
 /* The least that a benchmark of an MPI can be: a loop of one call. What `plumbline bench` is held against.
  *
  * usage: mpirun -n N mpi_loop OPERATION REPETITIONS SECONDS BYTES...
- *        OPERATION: all_reduce or all_reduce_in_place, of floats, sum; broadcast from rank 0; or send_recv, from rank 0 to
- *        rank 1 and back
+ *        OPERATION: all_reduce or all_reduce_in_place, of floats, sum; broadcast from rank 0; or send_recv, from rank 0
+ *        to rank 1 and back
  * Output, a line for each size: {"bytes": B, "samples": [seconds a call, of the slowest rank...]} */
 #define _GNU_SOURCE
 #include <mpi.h>

@@ -209,7 +209,7 @@ ProgramSide side_in(const std::string& option, const std::string& file, json rin
   }
   ProgramSide side{.programs = programs_in(std::move(value), name, first ? first->programs : decltype(side.programs){}),
                    .rings = {}};
-  if (side.programs.empty()) throw InvalidArgument(name + ": final is the same as a program that is not there");
+  if (side.programs.empty()) throw InvalidArgument(name + ": final is the same as a program that does not exist");
   if (rings.is_null() && first == nullptr)
     throw InvalidArgument(
         fmt::format(R"({}: it has no rings; give them there or with --rings, as {{"0": [0, 1]}})", name));
@@ -380,11 +380,11 @@ Command add_pass(CLI::App& app, const Program&) {
   command->footer(
       "Example: plumbline pass program.json --diff --check\n"
       "         plumbline pass program.json --against rewritten.json\n"
-      "A file of --against is a program, what --format json prints, or {\"programs\": [...]}, one for each rank; it "
-      "has\n"
-      "the rings of the first if it holds none.\n"
+      "A file of --against is a program, what --format json prints, or {\"programs\": [...]}, one for each\n"
+      "rank; it has the rings of the first if it holds none.\n"
       "The program format is in share/doc/plumbline/reference/program/README.md of the installation.\n"
-      "Exit status: 0 success; 1 --check or --against found a problem; 2 usage error; 3 the output was not written.");
+      "Exit status: 0 success; 1 --check or --against found a problem; 2 usage error; 3 the output was\n"
+      "not written.");
   return [options] { return run_pass(*options); };
 }
 

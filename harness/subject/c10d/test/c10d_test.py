@@ -119,7 +119,7 @@ class C10d(unittest.TestCase):
                 ("c10d:gloo", [], nowhere, 3, "/nowhere/python3: No such file or directory; pip install torch=="),
                 ("c10d:gloo", [], {"PLUMBLINE_PYTHON": str(without_torch)}, 3, "No module named 'torch'; pip install torch=="),
                 ("c10d:gloo", ["poll=never"], {}, 2, "option poll=never; it is is_completed or wait"),
-                ("c10d:gloo", ["colour=red"], {}, 2, "no option 'colour'; there are import, claims and poll"),
+                ("c10d:gloo", ["colour=red"], {}, 2, "no option 'colour'; there are import, claims, dtypes and poll"),
                 ("c10d:gloo", ["backend=gloo"], {}, 2, "it names the backend, and so does --backend-option backend"),
                 ("c10d:Gloo!", [], {}, 2, "'Gloo!' is not the name of a backend of torch.distributed"),
                 ("c10d:", [], {}, 2, "'' is not the name of a backend of torch.distributed")]:

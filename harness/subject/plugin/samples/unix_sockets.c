@@ -5,7 +5,8 @@
  *         frames of all members have arrived and its own have been written. A frame carries its group
  *         and its number, so that calls of different groups never match.
  * Cost    n times the data of a call on every link, and a copy on both sides: simple, not fast.
- * Limits  Progress is made inside calls only. Element types are those that C has, and formats of 8 bits to be moved; MAX_RANKS ranks. */
+ * Limits  Progress is made inside calls only. Element types are those that C has, and formats of 8 bits
+ *         to be moved; MAX_RANKS ranks. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <fcntl.h>
