@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "harness/suite/plan.hpp"
+#include "harness/suite/text.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::expectations {
@@ -24,14 +25,9 @@ std::string ending_of(const std::string& text) {
   return end != std::string::npos && end > 0 && text[end - 1] == '\r' ? "\r" : "";
 }
 
-// Without their "\n". The last line is given the ending that it may lack.
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+// The last one is given the ending that it may lack.
+std::vector<std::string> whole_lines_of(const std::string& text) {
+  std::vector<std::string> lines = lines_of(text);
   if (!text.empty() && text.back() != '\n') lines.back() += ending_of(text);
   return lines;
 }
@@ -71,7 +67,7 @@ std::string quoted(const std::string& text) {
 
 // The first line of a failure's words that says something: not "rank 0: report.cpp:13: Failed", nor the place alone.
 std::string telling_line(const std::string& reason) {
-  const std::vector<std::string> lines = lines_of(reason);
+  const std::vector<std::string> lines = whole_lines_of(reason);
   for (const std::string& line : lines)
     if (!is_blank(line) && !line.ends_with("Failed") && !line.ends_with(':')) return line;
   return lines.empty() ? "" : lines.front();
@@ -203,7 +199,7 @@ class Updater {
           std::chrono::sys_days today)
       : book_(Expectations::of_text(text, file, suite, today)),
         comparison_(book_, run, suite),
-        lines_(lines_of(text)),
+        lines_(whole_lines_of(text)),
         ending_(ending_of(text)),
         started_(run.header.started) {}
 
@@ -433,7 +429,7 @@ Edit prune(const std::string& text, const fs::path& file, const record::Run& run
     else
       passing.push_back(&entry);
   }
-  std::vector<std::string> lines = lines_of(text);
+  std::vector<std::string> lines = whole_lines_of(text);
   std::ranges::sort(passing, std::greater(), &Entry::line);
   for (const Entry* entry : passing) {
     take_out(lines, *entry, book);

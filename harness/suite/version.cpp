@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "harness/suite/plan.hpp"
+#include "harness/suite/text.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::suite {
@@ -72,12 +73,6 @@ std::strong_ordering compare_suffixes(const std::vector<std::string>& left, cons
     if (order != 0) return order;
   }
   return left.size() <=> right.size();
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 }  // namespace
