@@ -2096,6 +2096,21 @@ class Commands(unittest.TestCase):
         self.assertIn("read in PyTorch's old notation: B is the gradient of the input, now I, and BW both, now B\n", text)
         self.assertIn("    1 ...F0 I0 F1 W0 B1    ......\n", text)
         self.assertIn("VALID: s.csv", self.check_schedule("0F0,0BW0\n1F0,1B0,1W0\n", status=0))
+        # Without a BW it is not guessed: what B means is said, or B is all of the backward pass.
+        split = "0F0,0B0,0W0\n1F0,1B0,1W0\n"
+        text = self.check_schedule(split, status=1)
+        self.assertIn("back-propagated twice", text)
+        self.assertIn("as PyTorch once wrote it: --notation torch-old\n", text)
+        self.assertIn("VALID: s.csv", self.check_schedule(split, "--notation", "torch-old", status=0))
+        self.assertNotIn("--notation", self.check_schedule(split, "--notation", "torch", status=1))
+        self.own_schedule(split, status=2)
+        self.assertIn("--notation torch-old", self.done.stderr)
+        self.assertIn("    1 ...F0 I0 W0", self.own_schedule(split, "--notation", "torch-old"))
+        for arguments, words in ((["--notation", "old"], "--notation: there is no 'old'; there are torch, torch-old"),):
+            self.own_schedule(split, *arguments, status=2)
+            self.assertIn(words, self.done.stderr)
+        self.schedule("--name", "1f1b", "--notation", "torch", status=2)
+        self.assertIn("--notation requires --file or --check", self.done.stderr)
 
     def test_a_schedule_of_ones_own_that_has_no_times(self):
         warned = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"

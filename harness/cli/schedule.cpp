@@ -18,6 +18,7 @@
 #include "harness/cli/schedule_view.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/checker.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -36,7 +37,7 @@ struct ScheduleOptions {
   std::string format = "text";
   std::string out;
   bool list = false;
-  std::string file, check, stage_to_rank, most_activations;
+  std::string file, check, notation, stage_to_rank, most_activations;
   std::string layers, partition = "optimal", memory_bytes, bytes_per_parameter;
   bool forward_only = false, fifo = false;
 };
@@ -303,6 +304,7 @@ std::string check_text(const ScheduleOptions& options, const ScheduleFile& file,
   std::string text = notation_text(file);
   for (const schedules::Problem& problem : report.problems) text += to_string(problem) + '\n';
   if (report.omitted > 0) text += fmt::format("and {} more\n", report.omitted);
+  if (const std::string hint = notation_hint(file); !report.valid() && !hint.empty()) text += hint + '\n';
   std::size_t actions = 0;
   for (const auto& row : schedule.ranks) actions += row.size();
   text +=
@@ -322,6 +324,11 @@ GivenPlacement placement_of(const ScheduleOptions& options) {
   GivenPlacement placement;
   if (!options.stage_to_rank.empty()) placement.stage_to_rank = numbers_of("--stage-to-rank", options.stage_to_rank);
   if (!options.micro_batches.empty()) placement.micro_batches = positive("--micro-batches", options.micro_batches);
+  if (options.notation.empty()) return placement;
+  placement.notation = notation_named(options.notation);
+  if (!placement.notation)
+    throw InvalidArgument(fmt::format("--notation: there is no '{}'; {}", options.notation,
+                                      there_are(options.notation, {"torch", "torch-old"})));
   return placement;
 }
 
@@ -357,16 +364,17 @@ bool has_kind(const Schedule& schedule, bool (*is_it)(schedules::ActionKind)) {
 }
 
 // What is wrong with a schedule, or needs buffers where there are none, has no times.
-CheckReport require_valid(const Schedule& schedule, bool forward_only, bool rendezvous) {
-  CheckReport report = schedules::check(schedule, {.forward_only = forward_only});
+CheckReport require_valid(const ScheduleFile& file, bool forward_only, bool rendezvous) {
+  CheckReport report = schedules::check(file.schedule, {.forward_only = forward_only});
   const auto prevents = [&](const schedules::Problem& problem) {
     return problem.severity == schedules::ProblemSeverity::error &&
            (rendezvous || !report.deadlock_free_buffered || problem.kind != schedules::ProblemKind::deadlock);
   };
   const auto first = std::ranges::find_if(report.problems, prevents);
+  const std::string hint = notation_hint(file);
   if (first != report.problems.end())
-    throw InvalidArgument(
-        fmt::format("{}; {} in all, which --check reports", to_string(*first), counted(report.errors, "error")));
+    throw InvalidArgument(fmt::format("{}; {} in all, which --check reports{}", to_string(*first),
+                                      counted(report.errors, "error"), hint.empty() ? "" : "; " + hint));
   return report;
 }
 
@@ -375,7 +383,7 @@ GivenSchedule given_in(const ScheduleOptions& options, const std::string& text) 
   using Kind = schedules::ActionKind;
   const bool forward_only =
       !has_kind(file.schedule, [](Kind kind) { return is_compute(kind) && kind != Kind::forward; });
-  const CheckReport report = require_valid(file.schedule, forward_only, options.rendezvous);
+  const CheckReport report = require_valid(file, forward_only, options.rendezvous);
   return {.name = printable(std::filesystem::path(options.file).filename().string()),
           .schedule = std::move(file.schedule),
           .notes = notation_text(file) +
@@ -410,6 +418,8 @@ int run_schedule(const ScheduleOptions& options) {
     throw InvalidArgument(fmt::format("--format '{}'; it must be text, csv, json, svg or trace", options.format));
   if (!options.stage_to_rank.empty() && options.file.empty() && options.check.empty())
     throw InvalidArgument("--stage-to-rank requires --file or --check");
+  if (!options.notation.empty() && options.file.empty() && options.check.empty())
+    throw InvalidArgument("--notation requires --file or --check");
   if (options.list) {
     list_schedules();
     return 0;
@@ -433,10 +443,11 @@ constexpr const char* kScheduleFooter =
     "         plumbline schedule --check mine.csv\n"
     "         plumbline schedule --file mine.csv --durations F=1,B=2 --latency 0.1\n"
     "A schedule file is in PyTorch's CSV notation, one line per rank: 0F0,0F1,0B0,0B1 or, with messages,\n"
-    "0F0,0SEND_F0,0RECV_B0,0I0,0W0; PyTorch's old notation (B and W for I and W, BW for B) is recognized.\n"
-    "Or it is JSON as --format json prints it: {\"ranks\": [\"0F0,0B0\"]}. A layers file is a CSV with the\n"
-    "columns name, type, parameters, forward, backward and activation_bytes, and optionally\n"
-    "weight_gradient, parameter_bytes and output_bytes.\n"
+    "0F0,0SEND_F0,0RECV_B0,0I0,0W0. PyTorch's old notation (B and W for I and W, BW for B) is recognized\n"
+    "by a BW; without one give --notation torch-old. Or it is JSON as --format json prints it:\n"
+    "{\"ranks\": [\"0F0,0B0\"]}. A layers file is a CSV with the columns name, type, parameters,\n"
+    "forward, backward and activation_bytes, and optionally weight_gradient, parameter_bytes and\n"
+    "output_bytes.\n"
     "Exit status: 0 success; 1 the checked schedule is not valid; 2 usage error; 3 the output was not\n"
     "written.";
 
@@ -457,7 +468,7 @@ void add_cost_options(CLI::App& command, ScheduleOptions& options) {
       ->type_name("SHARE");
   command.add_option("--seed", options.seed, "random seed of the jitter")->type_name("N");
   command.add_flag("--rendezvous", options.rendezvous,
-                   "complete a send only once its receive is posted; needs --lower");
+                   "complete a send only once its receive is posted; needs messages (--lower, or a --file with them)");
 }
 
 void add_layer_options(CLI::App& command, ScheduleOptions& options) {
@@ -519,6 +530,11 @@ Command add_schedule(CLI::App& app, const Program&) {
       command->add_option("--file", options->file, "time and draw the schedule in this file, if it is valid")
           ->type_name("FILE");
   command
+      ->add_option("--notation", options->notation,
+                   "what B means in the file: torch, or torch-old (B and W for I and W, BW for B; default: old if a "
+                   "cell of a CSV is BW; requires --file or --check)")
+      ->type_name("NAME");
+  command
       ->add_option("--stage-to-rank", options->stage_to_rank,
                    "rank of each stage: 0,1,1,0 (default the rank that computes it; requires --file or --check)")
       ->type_name("RANK,...");
@@ -553,8 +569,9 @@ Command add_schedule(CLI::App& app, const Program&) {
                 {"--durations", "--latency", "--bandwidth", "--message-bytes", "--stragglers", "--jitter", "--seed",
                  "--rendezvous"});
   group_options(*command, "Measured layers", {"--layers", "--partition", "--memory-bytes", "--bytes-per-parameter"});
-  group_options(*command, "Schedule from a file",
-                {"--file", "--check", "--stage-to-rank", "--most-activations", "--forward-only", "--fifo"});
+  group_options(
+      *command, "Schedule from a file",
+      {"--file", "--check", "--notation", "--stage-to-rank", "--most-activations", "--forward-only", "--fifo"});
   group_options(*command, "Output", {"--format", "--out"});
   command->footer(kScheduleFooter);
   return [options] { return run_schedule(*options); };

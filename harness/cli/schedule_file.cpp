@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/json_text.hpp"
+#include "harness/suite/text.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -21,16 +22,6 @@ using schedules::Schedule;
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r";
-
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
 
 // What lies between commas, and inside of groups.
 template <class Visit>
@@ -89,18 +80,20 @@ bool weights_follow_backwards(const std::vector<std::string>& rows) {
   return std::ranges::includes(backwards, weights);
 }
 
-bool is_old_notation(const std::vector<std::string>& rows) {
-  bool whole = false, input = false, weight = false;
+// Which actions' names the file has, wherever they stand.
+struct NamesOfFile {
+  bool whole = false, input = false, weight = false;  // BW, I, W
+};
+NamesOfFile names_in(const std::vector<std::string>& rows) {
+  NamesOfFile names;
   for (const std::string& row : rows)
     for_each_cell(row, [&](std::string_view cell, std::string_view) {
       const std::string_view action = action_of_cell(cell);
-      whole = whole || action == "BW";
-      input = input || action == "I";
-      weight = weight || action == "W";
+      names.whole = names.whole || action == "BW";
+      names.input = names.input || action == "I";
+      names.weight = names.weight || action == "W";
     });
-  if (whole && input)
-    throw InvalidArgument("schedule: it has both BW, of PyTorch's old notation, and I, of the new one");
-  return whole || (weight && !input && weights_follow_backwards(rows));
+  return names;
 }
 
 std::string in_new_notation(std::string_view row) {
@@ -160,7 +153,7 @@ void read_placement(const json& object, std::vector<int>& stage_to_rank, std::op
 }
 
 // Where the stages' ranks are told, nothing has to be inferred, and what does not fit is a finding.
-Schedule placed(const std::vector<std::string>& rows, std::vector<int> stage_to_rank) {
+Schedule placed(const std::vector<std::string>& rows, std::vector<int> stage_to_rank, std::string_view source) {
   Schedule schedule{.stages = static_cast<int>(stage_to_rank.size()), .stage_to_rank = std::move(stage_to_rank)};
   for (const std::string& row : rows)
     schedule.ranks.push_back(schedules::parse_row(row, static_cast<int>(schedule.ranks.size()) + 1));
@@ -168,7 +161,7 @@ Schedule placed(const std::vector<std::string>& rows, std::vector<int> stage_to_
   for (const int rank : schedule.stage_to_rank)
     if (rank >= static_cast<int>(schedule.ranks.size()))
       throw InvalidArgument(
-          fmt::format("--stage-to-rank: rank {} is not one of the file's {} ranks", rank, schedule.ranks.size()));
+          fmt::format("{}: rank {} is not one of the file's {} ranks", source, rank, schedule.ranks.size()));
   std::int32_t last = 0;
   for (const auto& actions : schedule.ranks)
     for (const Action& action : actions) last = std::max(last, action.micro_batch);
@@ -178,23 +171,36 @@ Schedule placed(const std::vector<std::string>& rows, std::vector<int> stage_to_
 
 }  // namespace
 
-ScheduleFile parse_schedule_file(const std::string& text, const GivenPlacement& given) {
+std::optional<Notation> notation_named(std::string_view name) {
+  if (name == "torch") return Notation::present;
+  if (name == "torch-old") return Notation::old;
+  return std::nullopt;
+}
+
+ScheduleFile parse_schedule_file(const std::string& whole, const GivenPlacement& given) {
   std::vector<int> stage_to_rank = given.stage_to_rank;
   std::optional<int> micro_batches = given.micro_batches;
   std::vector<std::string> rows;
+  const std::string text(without_byte_order_mark(whole));
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != text.npos && text[first] == '{') {
+  const bool is_json = first != text.npos && text[first] == '{';
+  if (is_json) {
     const json object = parse_json(text, "schedule");
     rows = rows_in(object);
     read_placement(object, stage_to_rank, micro_batches);
   } else {
-    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    std::string_view rest = text;
-    if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
-    rows = lines_of(rest);
+    rows = lines_of(text);
   }
   for (std::string& row : rows) row = unquoted(row);
-  ScheduleFile file{.schedule = {}, .old_notation = is_old_notation(rows)};
+  const NamesOfFile names = names_in(rows);
+  ScheduleFile file;
+  file.old_notation = given.notation ? *given.notation == Notation::old : names.whole && !is_json;
+  if (file.old_notation && names.input)
+    throw InvalidArgument(
+        names.whole ? "schedule: it has both BW, of PyTorch's old notation, and I, of the new one"
+                    : "schedule: it has I, which PyTorch's old notation lacks; leave out --notation torch-old");
+  file.may_be_old = !file.old_notation && !given.notation && !is_json && names.weight && !names.input &&
+                    weights_follow_backwards(rows);
   if (file.old_notation)
     for (std::string& row : rows) row = in_new_notation(row);
   if (stage_to_rank.empty()) {
@@ -202,7 +208,8 @@ ScheduleFile parse_schedule_file(const std::string& text, const GivenPlacement& 
     for (const std::string& row : rows) csv += row + '\n';
     file.schedule = schedules::parse_csv(csv);
   } else {
-    file.schedule = placed(rows, std::move(stage_to_rank));
+    file.schedule = placed(rows, std::move(stage_to_rank),
+                           given.stage_to_rank.empty() ? "schedule: stage_to_rank" : "--stage-to-rank");
   }
   if (micro_batches) file.schedule.micro_batches = *micro_batches;
   return file;
@@ -212,6 +219,11 @@ std::string notation_text(const ScheduleFile& file) {
   return file.old_notation
              ? "read in PyTorch's old notation: B is the gradient of the input, now I, and BW both, now B\n"
              : "";
+}
+
+std::string notation_hint(const ScheduleFile& file) {
+  return file.may_be_old ? "if its B is the gradient of the input alone, as PyTorch once wrote it: --notation torch-old"
+                         : "";
 }
 
 }  // namespace plumbline::cli
