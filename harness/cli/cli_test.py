@@ -2187,6 +2187,8 @@ class Commands(unittest.TestCase):
         self.assertIn("     0: 1 7\n", self.done.stdout)
         self.assertIn("0.804738 per round; spectral gap 0.195262", self.done.stdout)
         self.assertIn("blocking sends, one at a time, never end", self.done.stdout)
+        self.assertEqual(self.run_plumbline("gossip", "--graph", "ring", "--nodes", "6", "--rounds", "1"), 0)
+        self.assertIn("1 peers a round, uniform shares: regular, static, weights stay 1\n     0: 1\n     1: 2\n", self.done.stdout)
         self.assertEqual(self.run_plumbline("gossip", "--graph", "mesh", "--nodes", "6", "--mixing", "metropolis-hastings",
                                             "--format", "json", "--rounds", "4"), 0)
         shown = json.loads(self.done.stdout)
@@ -2209,7 +2211,7 @@ class Commands(unittest.TestCase):
         pairs = ((0, 1), (2, 3)), ((0, 2), (1, 3))
         lines = [f"{r},{a},{b},0.5" for r, of in enumerate(pairs) for pair in of for a, b in (pair, pair[::-1])]
         text = self.own_graph("round,from,to,weight\n" + "\n".join(lines), "--rounds", "2")
-        for line in ("own.csv, 4 nodes, 1 peers a round, given shares: regular, dynamic, weights travel", "     0: 1 2",
+        for line in ("own.csv, 4 nodes, 1 peers a round, given shares: regular, dynamic, weights stay 1", "     0: 1 2",
                      "the rounds repeat after 2; connected: every node hears of every other",
                      "columns sum to 1, rows to 1: doubly stochastic, plain averages keep the mean",
                      "shares of round 1, a row for each receiver", "     0:    0.5      .    0.5      ."):
@@ -2253,6 +2255,7 @@ class Commands(unittest.TestCase):
                 ("from,to\n0,1\n1,0\n", ["--nodes", "2"], "--file excludes --nodes"),
                 ("from,to\n0,1\n1,0\n", ["--out", "own.csv"], "it would replace 'own.csv', which --file reads"),
                 ("\x1b[2J", [], "there is no column '?[2J'"),
+                ("round,from,to\n65535,0,1048575\n", [], "--file 'own.csv': 65536 rounds of 1048576 nodes; rounds times nodes may be 4194304"),
                 ('{"phone_book": [[1], [2]]}', [], "phone_book[1]: node 2 of 2 nodes")):
             with self.subTest(words):
                 self.assertEqual(self.own_graph(graph, *arguments, status=2), "")

@@ -134,9 +134,8 @@ GossipView gossip_view_of(const GossipCommandOptions& options) {
   return view;
 }
 
-// The first entries of a node's book, and how many there are.
-std::pair<std::vector<int>, std::ptrdiff_t> book_shown(const Graph& graph, int node) {
-  std::vector<int> book = graph.phone_book(node);
+// The first entries of a list, and how many there are.
+std::pair<std::vector<int>, std::ptrdiff_t> entries_shown(std::vector<int> book) {
   const std::ptrdiff_t entries = std::ssize(book);
   book.resize(static_cast<std::size_t>(std::min(entries, kMostEntriesShown)));
   return {std::move(book), entries};
@@ -176,15 +175,23 @@ std::string findings_text(const GossipView& view) {
   return text;
 }
 
+// Shares that were given may keep the mean by themselves: looked up in all matrices, where they were summed.
+bool weights_must_travel(const GossipView& view) {
+  const bool is_known = view.findings && view.graph.nodes() <= kMostNodesSummed &&
+                        view.findings->period <= kMostRoundsSummed && view.mixing.kind == gossip::MixingKind::given;
+  return is_known ? !view.findings->sums.is_doubly_stochastic() : gossip::carries_weight(view.graph, view.mixing);
+}
+
 std::string gossip_text(const GossipView& view) {
   const Graph& graph = view.graph;
-  std::string text = fmt::format(
-      "{}, {} nodes, {} a round, {} shares: {}regular, {}, weights {}\n", view.name, graph.nodes(),
-      graph.peers_per_round() == 0 ? "all" : fmt::format("{} peers", graph.peers_per_round()),
-      name_of(view.mixing.kind), graph.is_regular() ? "" : "not ", graph.is_dynamic() ? "dynamic" : "static",
-      gossip::carries_weight(graph, view.mixing) ? "travel" : "stay 1");
+  std::string text =
+      fmt::format("{}, {} nodes, {} a round, {} shares: {}regular, {}, weights {}\n", view.name, graph.nodes(),
+                  graph.peers_per_round() == 0 ? "all" : fmt::format("{} peers", graph.peers_per_round()),
+                  name_of(view.mixing.kind), graph.is_regular() ? "" : "not ",
+                  graph.is_dynamic() ? "dynamic" : "static", weights_must_travel(view) ? "travel" : "stay 1");
   for (int node = 0; node < std::min(graph.nodes(), kMostNodesShown); ++node) {
-    const auto [book, entries] = book_shown(graph, node);
+    // Where all rounds are the same, whom it sends to: of FairScale's ring, one of the two in its list.
+    const auto [book, entries] = entries_shown(graph.is_dynamic() ? graph.phone_book(node) : graph.peers(node, 0).out);
     text += fmt::format("{:>6}: {}{}\n", node, fmt::join(book, " "),
                         entries > kMostEntriesShown ? fmt::format(" ... {} more", entries - kMostEntriesShown) : "");
   }
@@ -209,7 +216,7 @@ std::string gossip_text(const GossipView& view) {
 nlohmann::json gossip_json(const GossipView& view) {
   nlohmann::json books = nlohmann::json::array(), errors = nlohmann::json::array();
   for (int node = 0; node < std::min(view.graph.nodes(), kMostNodesShown); ++node)
-    books.push_back(book_shown(view.graph, node).first);
+    books.push_back(entries_shown(view.graph.phone_book(node)).first);
   for (const auto& round : view.rounds) errors.push_back(round.error);
   nlohmann::json all{{"graph", name_of(view.graph.options().kind)},
                      {"nodes", view.graph.nodes()},
@@ -341,10 +348,9 @@ Command add_gossip(CLI::App& app, const Program&) {
       "Example: plumbline gossip --graph mesh --nodes 12 --mixing metropolis-hastings\n"
       "         plumbline gossip --list\n"
       "         plumbline gossip --file edges.csv --rounds 8\n"
-      "A graph file is a CSV of edges, or JSON: peer lists, of which each node takes so many entries per round (0: "
-      "all),\n"
-      "or the edges of each round. A round repeats after the last; round and weight, the sender's share, may be "
-      "missing.\n"
+      "A graph file is a CSV of edges, or JSON: peer lists, of which each node takes `peers` entries per\n"
+      "round (0: all), or the edges of each round. A round repeats after the last; round and weight, the\n"
+      "sender's share, may be missing.\n"
       "  round,from,to,weight                {\"phone_book\": [[1, 2], [2, 0], [0, 1]], \"peers\": 1}\n"
       "  0,0,1,0.5                           {\"rounds\": [[[0, 1, 0.5], [1, 0, 0.5]]]}\n"
       "Exit status: 0 success; 2 usage error; 3 the output was not written.");

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/json_text.hpp"
+#include "harness/suite/text.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -26,7 +28,8 @@ namespace {
 
 constexpr std::int64_t kMostNodesOfFile = 1 << 20;
 constexpr std::int64_t kMostRoundsOfFile = 1 << 16;
-constexpr double kRounding = 1e-9;  // of sums of weights that were written in decimals
+constexpr std::int64_t kMostSendersOfFile = 1 << 22;  // nodes, of every round anew
+constexpr double kRounding = 1e-9;                    // of sums of weights that were written in decimals
 
 struct Edge {
   int from = 0, to = 0;
@@ -45,12 +48,6 @@ void require_edge(const Edge& edge, const std::string& where) {
 }
 
 // ---- CSV ----
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const std::size_t begin = text.find_first_not_of(kBlank);
-  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
-}
 
 std::vector<std::string> fields_of(std::string_view line) {
   std::vector<std::string> fields;
@@ -177,10 +174,14 @@ std::vector<Sends> sends_of(const Round& edges, int nodes, const std::string& wh
   std::vector<Sends> all(static_cast<std::size_t>(nodes));
   for (const Edge& edge : edges) {
     Sends& own = all[static_cast<std::size_t>(edge.from)];
-    if (std::ranges::find(own.peers, edge.to) != own.peers.end())
-      throw InvalidArgument(fmt::format("{}node {} sends to node {} twice", where, edge.from, edge.to));
     own.peers.push_back(edge.to);
     if (edge.weight) own.weights.push_back(*edge.weight);
+  }
+  for (std::size_t node = 0; node < all.size(); ++node) {
+    std::vector<int> peers = all[node].peers;
+    std::ranges::sort(peers);
+    if (const auto twice = std::ranges::adjacent_find(peers); twice != peers.end())
+      throw InvalidArgument(fmt::format("{}node {} sends to node {} twice", where, node, *twice));
   }
   return all;
 }
@@ -235,10 +236,31 @@ bool is_regular_in_every_round(const Graph& graph) {
   return true;
 }
 
+// A round has the entries from a multiple of the greatest common divisor on, round the end of the list: two places of
+// one node are in a round together if such a multiple lies far enough before the later one.
+void require_each_once(const std::vector<int>& list, std::size_t node, int peers) {
+  const auto count = std::ssize(list);
+  const std::ptrdiff_t in_a_round = peers == 0 ? count : peers, divisor = std::gcd(count, in_a_round);
+  std::vector<std::ptrdiff_t> places(list.size());
+  std::iota(places.begin(), places.end(), 0);
+  const auto node_at = [&](std::ptrdiff_t place) { return list[static_cast<std::size_t>(place)]; };
+  std::ranges::stable_sort(places, {}, node_at);
+  for (std::size_t first = 0, next = 0; first < places.size(); first = next) {
+    while (next < places.size() && node_at(places[next]) == node_at(places[first])) ++next;
+    for (std::size_t i = first; next - first > 1 && i < next; ++i) {
+      const std::ptrdiff_t one = places[i], other = i + 1 < next ? places[i + 1] : places[first] + count;
+      if (one / divisor * divisor > other - in_a_round)
+        throw InvalidArgument(fmt::format("phone_book[{}]: entries {} and {} send to node {} twice in a round", node,
+                                          std::min(one, other % count), std::max(one, other % count), node_at(one)));
+    }
+  }
+}
+
 Graph graph_of_book(const std::vector<std::vector<int>>& book, int peers) {
   require_everybody(book);
   const auto make = [&](bool regular) { return Graph(book, peers, gossip::Convention::plumbline, regular); };
   const Graph graph = make(false);
+  for (std::size_t node = 0; node < book.size(); ++node) require_each_once(book[node], node, peers);
   return is_regular_in_every_round(graph) ? make(true) : graph;
 }
 
@@ -256,6 +278,9 @@ GossipFile graph_of_rounds(const std::vector<Round>& rounds, std::optional<int> 
     throw InvalidArgument(fmt::format("{} of {} edges have a weight; all must have one, or none", weights, edges));
   if (nodes && last >= *nodes) throw InvalidArgument(fmt::format("an edge names node {} of {} nodes", last, *nodes));
   const int count = nodes.value_or(last + 1);
+  if (std::cmp_greater(rounds.size(), kMostSendersOfFile / count))
+    throw InvalidArgument(fmt::format("{} rounds of {} nodes; rounds times nodes may be {} at most", rounds.size(),
+                                      count, kMostSendersOfFile));
   std::vector<std::vector<Sends>> sends;
   for (const Round& round : rounds) sends.push_back(sends_of(round, count, round_name(sends.size(), rounds.size())));
   const int peers = peers_of_rounds(sends);
@@ -304,7 +329,8 @@ Mixing repeated(const Mixing& mixing, std::int64_t rounds) {
   return all;
 }
 
-GossipFile parse_gossip_file(const std::string& text) {
+GossipFile parse_gossip_file(const std::string& whole) {
+  const std::string text(without_byte_order_mark(whole));
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == text.npos) throw InvalidArgument("there is nothing in it; an edge a line, after the line 'from,to'");
   if (text[first] == '{' || text[first] == '[') return graph_of_json(parse_json(text, "graph"));

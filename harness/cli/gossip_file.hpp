@@ -8,7 +8,7 @@
 //         much as each of its peers gets.
 // Rounds  Of several rounds, in each of which a node sends to as many peers as in every other, and as all other nodes.
 //         One round may have any numbers.
-// Cost    O(edges).
+// Cost    O(rounds nodes + edges log edges); rounds times nodes are 2^22 at most.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct GossipFile {
 /// Throws InvalidArgument for a line or field that is none, and for a graph that cannot agree at a glance: a node that
 /// sends to itself, twice to another or to none, one that no other sends to, weights of a node that leave it nothing,
 /// rounds in which nodes send to unequal numbers of peers.
-[[nodiscard]] GossipFile parse_gossip_file(const std::string& text);
+[[nodiscard]] GossipFile parse_gossip_file(const std::string& whole);
 
 /// Shares of rounds that come again and again, up to that many rounds.
 [[nodiscard]] gossip::Mixing repeated(const gossip::Mixing& mixing, std::int64_t rounds);

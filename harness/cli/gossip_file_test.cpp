@@ -1,5 +1,9 @@
 #include "harness/cli/gossip_file.hpp"
 
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +33,31 @@ TEST(GossipFile, HasTheSameGraphInEveryForm) {
   EXPECT_THAT(of_csv.graph.peers(1, 5).out, ElementsAre(2));
   EXPECT_TRUE(of_csv.graph.is_regular());
   EXPECT_FALSE(of_csv.graph.is_dynamic());
+}
+
+// By every round in turn, beside what the reader finds without them.
+TEST(GossipFile, HasNodesTwiceInAListAndOnceInARound) {
+  for (const std::vector<int>& list :
+       {std::vector{1, 2, 1, 2}, {1, 2, 2, 1}, {1, 1, 2, 2}, {1, 2, 3, 1, 2, 3}, {1, 2, 3, 1}, {1, 2, 3, 2, 1}, {1, 1}})
+    for (std::size_t peers = 1; peers <= list.size(); ++peers) {
+      bool is_twice = false;
+      for (std::size_t round = 0; round < list.size(); ++round) {
+        std::set<int> told;
+        for (std::size_t i = 0; i < peers; ++i)
+          is_twice |= !told.insert(list[(round * peers + i) % list.size()]).second;
+      }
+      const std::string ring = R"([0, 2, 3], [0, 1, 3], [0, 1, 2])";
+      const std::string text =
+          fmt::format(R"({{"phone_book": [[{}], {}], "peers": {}}})", fmt::join(list, ", "), ring, peers);
+      if (peers > 3) continue;  // more than the others have
+      EXPECT_EQ(refusal_of_graph(text) != "accepted", is_twice) << text;
+    }
+}
+
+TEST(GossipFile, OfAStarTakesNoSquareOfItsNodes) {
+  std::string star = "from,to\n";
+  for (int node = 1; node <= 200'000; ++node) star += fmt::format("0,{0}\n{0},0\n", node);
+  EXPECT_EQ(parse_gossip_file(star).graph.nodes(), 200'001);
 }
 
 TEST(GossipFile, HasRoundsThatRepeat) {
@@ -97,6 +126,15 @@ TEST(GossipFile, RefusesWhatIsNoGraph) {
            {"from,to,weight\n0,1,.5\n0,2,.5\n1,0,.5\n2,0,.5\n", "node 0 sends 1 of its mass and keeps 0"},
            {"round,from,to\n0,0,1\n0,1,0\n1,0,1\n", "round 1: node 1 sends to 0 nodes, but node 0 to 1 in round 0"},
            {"round,from,to\n0,0,1\n0,1,0\n2,0,1\n2,1,0\n", "round 1: node 0 sends to 0 nodes"},
+           {"round,from,to\n65535,0,1048575\n", "65536 rounds of 1048576 nodes; rounds times nodes may be 4194304"},
+           {R"({"rounds": [[[0, 1]], [[0, 1]], [[0, 1]], [[0, 1]], [[0, 1]]], "nodes": 1048576})",
+            "5 rounds of 1048576 nodes"},
+           {R"({"phone_book": [[1, 1], [0, 0]], "peers": 2})", "phone_book[0]: entries 0 and 1 send to node 1 twice"},
+           {R"({"phone_book": [[1, 1], [0, 0]]})", "phone_book[0]: entries 0 and 1 send to node 1 twice"},
+           {R"({"phone_book": [[1, 2, 1], [0, 2, 1], [0, 1, 2]], "peers": 1})",
+            "phone_book[1]: node 1 sends to itself"},
+           {R"({"phone_book": [[1, 2, 1], [0, 2, 0], [0, 1, 0]], "peers": 2})", "entries 0 and 2 send to node 1 twice"},
+           {R"({"phone_book": [[1, 2, 2, 1], [0, 2, 0, 2], [0, 1, 0, 1]], "peers": 3})", "entries 0 and 3"},
            {"{", "this is not JSON"},
            {"[]", "must be an object"},
            {"{}", "one of the fields rounds"},
