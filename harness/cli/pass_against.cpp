@@ -24,6 +24,7 @@ using program::RingId;
 namespace {
 
 constexpr double kRoundingOfFactors = 1e-6;
+constexpr double kRoundingOfSums = 1e-13;  // of the largest term, in float64: what another order of some hundred leaves
 constexpr std::int64_t kMostElements = std::int64_t{1} << 26;  // of all variables of a side, on all ranks
 
 // ---- collectives ----
@@ -42,14 +43,64 @@ struct Collective {
   std::string what;  // "all_reduce sum of 4 float32"
 };
 
-// What all ranks of a ring must do alike.
-std::string collective_text(const program::Program& program, const Op& op) {
+std::int64_t bytes_of(program::DataType type) {
+  using enum program::DataType;
+  switch (type) {
+    case boolean:
+    case u8:
+    case i8:
+      return 1;
+    case i16:
+    case f16:
+    case bf16:
+      return 2;
+    case i32:
+    case f32:
+      return 4;
+    case i64:
+    case f64:
+    case c64:
+      return 8;
+    case c128:
+      break;
+  }
+  return 16;
+}
+
+// The elements of a fused variable, whose shape is open: its members, as the last coalesce_tensor before puts them.
+std::optional<std::int64_t> fused_count(const program::Program& program, std::size_t position,
+                                        const std::string& name) {
+  constexpr std::int64_t kAlignmentBytes = 256;
+  while (position-- > 0) {
+    const Op& op = program.ops[position];
+    const auto fused = op.outputs.find("FusedOutput"), members = op.outputs.find("Output");
+    if (op.type != "coalesce_tensor" || fused == op.outputs.end() || members == op.outputs.end()) continue;
+    if (std::ranges::find(fused->second, name) == fused->second.end()) continue;
+    const auto aligned = op.attributes.find("use_align");
+    const bool* const is_aligned = aligned == op.attributes.end() ? nullptr : std::get_if<bool>(&aligned->second);
+    std::int64_t all = 0, step = 1;
+    for (const std::string& member : members->second) {
+      const auto variable = program.variables.find(member);
+      if (variable == program.variables.end()) return std::nullopt;
+      const auto count = program::element_count(variable->second.shape);
+      if (!count || *count > kMostElements) return std::nullopt;
+      if (all == 0 && is_aligned != nullptr && *is_aligned) step = kAlignmentBytes / bytes_of(variable->second.dtype);
+      all += (*count + step - 1) / step * step;
+    }
+    return all;
+  }
+  return std::nullopt;
+}
+
+// What all ranks of a ring must do equally.
+std::string collective_text(const program::Program& program, std::size_t position) {
+  const Op& op = program.ops[position];
   const std::string& name = program::first_name(op.inputs);
   const auto variable = program.variables.find(name);
-  const auto count =
-      variable == program.variables.end() ? std::nullopt : program::element_count(variable->second.shape);
+  std::optional<std::int64_t> count = fused_count(program, position, name);
+  if (!count && variable != program.variables.end()) count = program::element_count(variable->second.shape);
   const std::string reduction = op.reduction ? fmt::format(" {}", comm::name_of(*op.reduction)) : "";
-  if (!count) return op.type + reduction;  // a fused variable's shape is open
+  if (!count || variable == program.variables.end()) return op.type + reduction;
   return fmt::format("{}{} of {} {}", op.type, reduction, *count, name_of(variable->second.dtype));
 }
 
@@ -65,7 +116,7 @@ std::vector<Collective> collectives_of(const ProgramSide& side, int rank, int ra
                    .ring = *op.ring,
                    .ranks = members == rings.end() ? std::vector<int>{rank} : members->second,
                    .variable = program::first_name(op.inputs),
-                   .what = collective_text(program, op)});
+                   .what = collective_text(program, i)});
   }
   return all;
 }
@@ -197,6 +248,13 @@ bool is_same_value(double expected, double got, double allowed) {
   return expected == got || std::abs(expected - got) <= allowed;
 }
 
+double largest_of(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values)
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
 // What a step leaves: what persists, and what optimizers write.
 bool is_left(const program::Program& program, const std::string& name, const program::Variable& variable) {
   return variable.persistable || std::ranges::any_of(program.ops, [&](const Op& op) {
@@ -211,6 +269,7 @@ class RankComparison {
       : before_(before.of(rank)), after_(after.of(rank)), rank_(rank), seed_(seed), exact_(exact) {}
 
   void compare(const Execution& before, const Execution& after, AgainstReport& report) {
+    values_before_ = &before.variables, values_after_ = &after.variables;
     for (const auto& [parameter, values] : before.gradients)
       compare_values(parameter, true, values, after.gradients, report);
     for (const auto& [name, variable] : before_.variables)
@@ -220,7 +279,19 @@ class RankComparison {
   }
 
  private:
-  template <class Values>
+  using Values = decltype(Execution::variables);
+
+  // Of what the op reads, as the step leaves it.
+  static double largest_term(const program::Program& program, const Values* values, int position) {
+    double largest = 0;
+    if (position < 0) return largest;
+    for (const auto& [slot, names] : program.ops[static_cast<std::size_t>(position)].inputs)
+      for (const std::string& name : names)
+        if (const auto found = values->find(name); found != values->end())
+          largest = std::max(largest, largest_of(found->second));
+    return largest;
+  }
+
   void compare_values(const std::string& name, bool is_gradient, const std::vector<double>& expected,
                       const Values& others, AgainstReport& report) {
     ++report.compared;
@@ -243,11 +314,11 @@ class RankComparison {
       difference.problem = fmt::format("it has {} elements in place of {}", got.size(), expected.size());
       return report.differences.push_back(std::move(difference));
     }
-    double largest = 0;
-    for (const double value : expected)
-      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    const double terms = std::max({1.0, largest_term(before_, values_before_, difference.before),
+                                   largest_term(after_, values_after_, difference.after)});
+    const double allowed = std::max(kRoundingOfFactors * largest_of(expected), kRoundingOfSums * terms);
     for (std::size_t i = 0; i < got.size(); ++i) {
-      if (is_same_value(expected[i], got[i], exact_ ? 0 : kRoundingOfFactors * largest)) continue;
+      if (is_same_value(expected[i], got[i], exact_ ? 0 : allowed)) continue;
       difference.index = i;
       difference.expected = expected[i];
       difference.got = got[i];
@@ -260,6 +331,8 @@ class RankComparison {
   int rank_;
   std::uint64_t seed_;
   bool exact_;
+  const Values* values_before_ = nullptr;  // all of its run's variables
+  const Values* values_after_ = nullptr;
 };
 
 int ranks_of_sides(const ProgramSide& before, const ProgramSide& after) {
@@ -292,8 +365,18 @@ AgainstReport compare_programs(const ProgramSide& before, const ProgramSide& aft
   report.mixed = crossing.mixed();
   for (int input = 0; input < options.inputs && report.differences.empty(); ++input) {
     const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(input);
-    const std::vector<Execution> first = runs_of(before, report.ranks, seed, options.exact);
-    const std::vector<Execution> second = runs_of(after, report.ranks, seed, options.exact);
+    std::vector<Execution> first, second;
+    try {
+      first = runs_of(before, report.ranks, seed, options.exact);
+    } catch (const comm::MismatchError& error) {
+      throw InvalidArgument(fmt::format("the first program cannot run: {}", error.what()));
+    }
+    try {
+      second = runs_of(after, report.ranks, seed, options.exact);
+    } catch (const comm::MismatchError& error) {
+      report.collectives = error.what();
+      return report;
+    }
     report.compared = 0;
     for (int rank = 0; rank < report.ranks; ++rank)
       RankComparison(before, after, rank, seed, options.exact)

@@ -3,7 +3,8 @@
 // Model   Both run on ranks that are threads, from the same made-up inputs (conformance/pass/oracles/interpreter.hpp).
 //         Compared are the gradients that optimizers use, rescaled, the parameters that they write, and the variables
 //         that persist. Without `exact` all floating types are float64, so that sums in another order are no
-//         difference, and 1e-6 of the largest magnitude in a variable is allowed: what a factor in float32 rounds.
+//         difference, and 1e-6 of the largest magnitude in a variable is allowed: what a factor in float32 rounds; and
+//         1e-13 of the largest term of the op that made it, or of 1: where terms cancel, their rounding stays.
 //         A side has one program, which every rank runs, or one for each. Before anything runs, the ranks take their
 //         collectives one after the other: what two ranks of a ring do not agree on, or wait for, would hang.
 // Cost    What the interpreter takes: a rank's variables in doubles.
@@ -48,8 +49,8 @@ struct AgainstReport {
   int ranks = 1;
   std::size_t compared = 0;                  // values by name and rank, of each inputs
   std::vector<ValueDifference> differences;  // one for each name and rank, in the order of the ops that made them
-  std::string collectives;                   // why the second side's collectives would hang; nothing was run then
-  std::string mixed;                         // where its ranks reduce different variables of one size together
+  std::string collectives;  // why the second side's collectives would hang, or do not fit; nothing is compared then
+  std::string mixed;        // where its ranks reduce different variables of one size together
   [[nodiscard]] bool is_equal() const { return differences.empty() && collectives.empty(); }
 };
 

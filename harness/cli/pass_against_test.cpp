@@ -124,6 +124,68 @@ TEST(PassAgainst, NamesRanksThatWaitForEachOther) {
                InvalidArgument);
 }
 
+// A sum that is 0, and in another order 5e-17.
+TEST(PassAgainst, AllowsTheRoundingOfTermsThatCancel) {
+  namespace samples = program::samples;
+  const auto scaled = [](const char* to, double factor) {
+    program::Op op = samples::op("scale", {{"X", {"a"}}}, {{"Out", {to}}});
+    op.attributes["scale"] = factor;
+    return op;
+  };
+  const auto sum = [](const char* one, const char* other, const char* to) {
+    return samples::op("elementwise_add", {{"X", {one}}, {"Y", {other}}}, {{"Out", {to}}});
+  };
+  const auto step = [](std::vector<program::Op> ops) {
+    Program one{.ops = std::move(ops)};
+    one.ops.push_back(samples::optimizer_of("w"));
+    samples::declare(one);
+    return side_of(one);
+  };
+  const ProgramSide before = step({scaled("p", 0.3), scaled("n", -0.3), sum("p", "n", "w@GRAD")});
+  const ProgramSide after =
+      step({scaled("p", 0.1), scaled("q", 0.2), sum("p", "q", "r"), scaled("n", -0.3), sum("r", "n", "w@GRAD")});
+  const ProgramSide wrong = step({scaled("p", 0.300001), scaled("n", -0.3), sum("p", "n", "w@GRAD")});
+  EXPECT_TRUE(compare_programs(before, after, {}).is_equal());
+  EXPECT_FALSE(compare_programs(before, wrong, {}).is_equal());
+}
+
+Program fused_of(std::vector<std::string> members, bool is_aligned = false) {
+  Program one{.ops = {program::samples::op("coalesce_tensor", {{"Input", members}},
+                                           {{"Output", members}, {"FusedOutput", {"f"}}}),
+                      program::samples::reduction_of("f", 12)}};
+  one.ops.front().attributes["copy_data"] = true;
+  one.ops.front().attributes["use_align"] = is_aligned;
+  for (const char* name : {"a", "b"}) one.ops.push_back(program::samples::optimizer_of(name));
+  program::samples::declare(one);
+  one.variables["f"].shape = {};
+  return one;
+}
+
+TEST(PassAgainst, CountsTheMembersOfFusedReductions) {
+  const Program both = fused_of({"a@GRAD", "b@GRAD"}), one = fused_of({"a@GRAD"});
+  const AgainstReport report = compare_programs(side_of(both), {.programs = {both, one, both}, .rings = kThree}, {});
+  EXPECT_FALSE(report.is_equal());
+  EXPECT_EQ(report.collectives,
+            "ring 12, its collective 0: rank 0 has all_reduce sum of 8 float32 (op 1), rank 1 all_reduce sum of 4 "
+            "float32 (op 1)");
+  const Program aligned = fused_of({"a@GRAD", "b@GRAD"}, true);
+  EXPECT_THAT(compare_programs(side_of(both), {.programs = {both, aligned, both}, .rings = kThree}, {}).collectives,
+              HasSubstr("rank 1 all_reduce sum of 128 float32"));
+  EXPECT_TRUE(compare_programs(side_of(both), side_of(aligned), {}).is_equal());
+}
+
+// What no look ahead sees, the communicator does.
+TEST(PassAgainst, ReportsCallsThatDoNotFit) {
+  const Program both = fused_of({"a@GRAD", "b@GRAD"});
+  Program late = both;  // its members' shapes are open
+  late.variables["b@GRAD"].shape = {-1};
+  Program later = late;
+  later.ops.front().inputs["Input"] = later.ops.front().outputs["Output"] = {"b@GRAD"};
+  const AgainstReport report = compare_programs(side_of(both), {.programs = {late, later, late}, .rings = kThree}, {});
+  EXPECT_FALSE(report.is_equal());
+  EXPECT_THAT(report.collectives, HasSubstr("all_reduce"));
+}
+
 TEST(PassAgainst, RefusesWhatCannotRun) {
   const Program one = step_of_three();
   EXPECT_THROW((void)compare_programs({.programs = {one, one}, .rings = kThree}, side_of(one), {}), InvalidArgument);
