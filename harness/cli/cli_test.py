@@ -1975,6 +1975,15 @@ class Commands(unittest.TestCase):
                          sorted(f"{s}{a}{m}" for s in (0, 1) for a in "FB" for m in range(3)))
         self.assertIn("1F0: 1 to 2 s", titles)
 
+    def test_schedule_in_svg_has_boxes_where_some_are_short(self):
+        for durations in ("F=1,I=1,W=0.005", "F=1,I=0.005,W=0.005"):
+            svg = self.schedule("--name", "zb-h1", "--stages", "4", "--micro-batches", "4", "--durations", durations, "--format", "svg")
+            self.assertNotIn("enlarged", svg, "4 micro-batches have room")
+            self.assertEqual(svg.count("<title>"), 4 * 4 * 3)
+        # 44 boxes of a usual width are enlarged, not 44 of the shortest.
+        svg = self.schedule("--name", "zb-h1", "--stages", "4", "--micro-batches", "128", "--durations", "F=1,I=1,W=0.005", "--format", "svg")
+        self.assertGreater(float(re.search(r"enlarged: the first (\S+) s", svg)[1]), 20)
+
     def test_schedule_as_a_trace(self):
         events = json.loads(self.schedule(*SCHEDULE[1:], "--lower", "plumbline", "--latency", "0.5", "--format", "trace"))["traceEvents"]
         computations = {event["name"]: event for event in events if event["ph"] == "X"}

@@ -25,7 +25,7 @@ using schedules::ActionKind;
 using schedules::IdleTime;
 
 constexpr double kMargin = 24, kLabels = 62, kTop = 92, kGap = 4;
-constexpr double kBestCell = 26, kLeastCell = 12;                          // widths of the shortest box
+constexpr double kBestCell = 26, kLeastCell = 12;                          // mean width of the boxes
 constexpr double kLeastWidth = 620, kBestWidth = 1150, kMostWidth = 1600;  // of the timeline
 constexpr double kOverviewHeight = 540, kColumn = 2;                       // of all its rows; width of a column
 constexpr int kBoxedRanks = 16;                                            // below an overview
@@ -115,8 +115,9 @@ class Picture {
     for (const auto& actions : view.schedule.ranks)
       for (const Action& action : actions)
         has_pairs = has_pairs || (schedules::is_compute(action.kind) && action.joined);
-    const double makespan = view.timeline.makespan, shortest = shortest_cell(view);
-    const double boxes = shortest > 0 ? makespan / shortest : 0;
+    const double makespan = view.timeline.makespan, usual = mean_cell(view);
+    // Side by side. By the mean: one kind of short boxes among others makes no timeline long.
+    const double boxes = usual > 0 ? makespan / usual : 0;
     whole_.ranks = static_cast<int>(view.schedule.ranks.size());
     whole_.seconds = makespan;
     const auto row_of = [&](int ranks) { return (ranks <= kBoxedRanks ? 32 : 22) * (has_pairs ? 1.4 : 1); };
@@ -132,7 +133,7 @@ class Picture {
     part_ = {.top = whole_.bottom() + 84,
              .row = row_of(kBoxedRanks),
              .ranks = std::min(whole_.ranks, kBoxedRanks),
-             .seconds = shortest * kBestWidth / kBestCell,
+             .seconds = usual * kBestWidth / kBestCell,
              .width = kBestWidth};
   }
 

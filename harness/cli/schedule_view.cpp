@@ -184,14 +184,15 @@ std::vector<int> chunks_of(const Schedule& schedule) {
   return chunks;
 }
 
-double shortest_cell(const ScheduleView& view) {
-  double shortest = 0;
+double mean_cell(const ScheduleView& view) {
+  double seconds = 0;
+  std::size_t count = 0;
   for (int rank = 0; rank < static_cast<int>(view.schedule.ranks.size()); ++rank)
     for (const Cell& cell : cells_of(view, rank)) {
-      const double length = cell.period.end - cell.period.start;
-      if (shortest == 0 || length < shortest) shortest = length;
+      seconds += cell.period.end - cell.period.start;
+      ++count;
     }
-  return shortest;
+  return count == 0 ? 0 : seconds / static_cast<double>(count);
 }
 
 double tick_of(double makespan, double most) {

@@ -111,8 +111,8 @@ struct Cell {
 [[nodiscard]] std::string counted(std::size_t count, std::string_view what);
 /// Which of its rank's stages it is, from 0.
 [[nodiscard]] std::vector<int> chunks_of(const schedules::Schedule& schedule);
-/// The shortest time that a computation takes; 0 when none takes any.
-[[nodiscard]] double shortest_cell(const ScheduleView& view);
+/// The mean time of computations that take any; 0 when none does.
+[[nodiscard]] double mean_cell(const ScheduleView& view);
 /// A round number of seconds of which no more than `most` fit into the makespan.
 [[nodiscard]] double tick_of(double makespan, double most);
 
