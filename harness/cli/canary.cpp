@@ -328,12 +328,10 @@ class Canary {
     const auto bad =
         std::ranges::count_if(rows_, [this](const CanaryRow& row) { return is_bad(row, options_.limits); });
     const auto differ = std::ranges::count_if(rows_, [](const CanaryRow& row) { return row.difference.differing > 0; });
-    const auto noisy = std::ranges::count_if(
-        rows_, [this](const CanaryRow& row) { return is_time_too_noisy(row.ratios, options_.limits); });
     fmt::print("{}: B {} A in {} of {}; bits differ in {}{}\nfigures: {}\n", bad == 0 ? "OK" : "NOT OK",
                bad == 0 ? "may replace" : "is wrong, slower or too different beside",
                bad == 0 ? rows_.size() : static_cast<std::size_t>(bad), run::counted(rows_.size(), "call"), differ,
-               noisy == 0 ? "" : fmt::format("; time too noisy to judge in {}", noisy), file.string());
+               noise_text(rows_, options_.limits), file.string());
     return bad == 0 ? 0 : 1;
   }
 

@@ -66,6 +66,21 @@ bool is_time_too_noisy(const std::vector<double>& ratios, const CanaryLimits& li
   return !(most <= kWidest * least);  // also of what is no number
 }
 
+bool is_shown_too_noisy(const CanaryRow& row, const CanaryLimits& limits) {
+  return !row.is_unclaimed && fault_of(row.a).empty() && fault_of(row.b).empty() &&
+         is_time_too_noisy(row.ratios, limits);
+}
+
+std::string noise_text(const std::vector<CanaryRow>& rows, const CanaryLimits& limits) {
+  const auto noisy = std::ranges::count_if(rows, [&](const CanaryRow& row) { return is_shown_too_noisy(row, limits); });
+  const auto timed = std::ranges::count_if(rows, [](const CanaryRow& row) {
+    return !row.is_unclaimed && fault_of(row.a).empty() && fault_of(row.b).empty() && std::ssize(row.ratios) >= kFewest;
+  });
+  if (noisy == 0) return "";
+  return noisy == timed ? fmt::format("; time was not judged: too noisy in each of {}", timed)
+                        : fmt::format("; time too noisy to judge in {}", noisy);
+}
+
 std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits) {
   if (row.is_unclaimed) return "not claimed by both";
   for (const auto& [name, side] : {std::pair{"B", &row.b}, {"A", &row.a}})
@@ -73,8 +88,7 @@ std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits) {
   std::string words = row.difference.differing > 0 ? "bits differ" : "";
   if (all_above(row.ratios, 1 + limits.slower)) words += words.empty() ? "slower" : ", slower";
   if (all_below(row.ratios, 1 / (1 + limits.slower))) words += words.empty() ? "faster" : ", faster";
-  if (is_time_too_noisy(row.ratios, limits))
-    words += words.empty() ? "time too noisy to judge" : ", time too noisy to judge";
+  if (is_shown_too_noisy(row, limits)) words += words.empty() ? "time too noisy to judge" : ", time too noisy to judge";
   return words.empty() ? "same" : words;
 }
 

@@ -44,6 +44,11 @@ struct CanaryLimits {
 /// "not claimed by both"; "same"; "bits differ"; "slower" or "faster", where every pair of launches says so by more
 /// than the limit; "time too noisy to judge"; "wrong: A" or "wrong: B" with what no order of additions explains.
 [[nodiscard]] std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits);
+/// Whether the verdict says so of the row: not of one with a fault, or that is not compared.
+[[nodiscard]] bool is_shown_too_noisy(const CanaryRow& row, const CanaryLimits& limits);
+/// "" where no row is too noisy; "; time too noisy to judge in 2"; "; time was not judged: too noisy in each of 4"
+/// where all whose time was to be judged are.
+[[nodiscard]] std::string noise_text(const std::vector<CanaryRow>& rows, const CanaryLimits& limits);
 /// Whether the verdict is a reason not to upgrade from A to B: a fault of A alone is not.
 [[nodiscard]] bool is_bad(const CanaryRow& row, const CanaryLimits& limits);
 

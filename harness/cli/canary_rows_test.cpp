@@ -38,6 +38,16 @@ TEST(CanaryRow, IsNotTheSameWhereRatiosAreTooFarApart) {
   EXPECT_FALSE(is_bad(differing, kLimits));
 }
 
+TEST(CanaryRow, IsCountedAsNoisyWhereItsVerdictSaysSo) {
+  const CanaryRow noisy{.ratios = {0.2, 1, 3}}, quiet{.ratios = {1, 1, 1}}, untimed{};
+  const CanaryRow wrong{.b = {.answer = {.wrong = "rank 1"}}, .ratios = {0.2, 1, 3}};
+  const CanaryRow unclaimed{.is_unclaimed = true, .ratios = {0.2, 1, 3}};
+  EXPECT_EQ(noise_text({quiet, untimed}, kLimits), "");
+  EXPECT_EQ(noise_text({noisy, quiet, wrong, unclaimed}, kLimits), "; time too noisy to judge in 1");
+  EXPECT_EQ(noise_text({noisy, noisy, untimed, wrong}, kLimits), "; time was not judged: too noisy in each of 2");
+  EXPECT_EQ(noise_text({quiet, wrong, unclaimed}, kLimits), "");
+}
+
 TEST(CanaryRow, DifferentBitsAreBadOnlyWhereTheyMustBeTheSame) {
   const CanaryRow row{.difference = {.elements = 8, .differing = 2, .largest = 1}};
   EXPECT_EQ(verdict_of(row, kLimits), "bits differ");
