@@ -1222,6 +1222,20 @@ class Commands(unittest.TestCase):
                 self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
             self.assertIn("\n" + words.format(python), self.done.stdout)
 
+    def test_the_doctor_finds_what_the_record_tools_find(self):
+        # Packages in a folder of one's own, beside a Python without any; a module in the current folder is no package.
+        python = self.folder / "python"
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+        python.chmod(0o755)
+        own = self.folder / "own"
+        for name in ("jinja2", "scipy", "ruptures"):
+            (own / name).mkdir(parents=True)
+            (own / name / "__init__.py").write_text("")
+        (self.folder / "pyarrow.py").write_text("")
+        with mock.patch.dict(os.environ, PLUMBLINE_PYTHON=str(python), PYTHONPATH=str(own)):
+            self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
+        self.assertIn(f"\nno  record tools            {python} lacks pyarrow: ", self.done.stdout)
+
     def test_the_doctor_tells_of_devices_with_memory(self):
         self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
         self.assertIn("\nok  device emulated         emulated:0 emulated, 1.0 GiB; emulated:1 emulated, 1.0 GiB\n", self.done.stdout)

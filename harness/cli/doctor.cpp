@@ -191,12 +191,12 @@ Finding libtorch() {
 Finding record_tools() {
   const std::string what = "record tools", python = subject::chosen_python();
   ::setenv("PLUMBLINE_DOCTORS_PYTHON", python.c_str(), 1);
-  std::FILE* const answer = ::popen(
-      "\"$PLUMBLINE_DOCTORS_PYTHON\" -I -c 'from importlib.util import find_spec\n"
-      "print(*(name for name in (\"jinja2\", \"scipy\", \"ruptures\", \"pyarrow\") if not find_spec(name)), sep=\", "
-      "\")' "
-      "2>/dev/null",
-      "r");
+  const std::string code =
+      std::string(kPythonStart) +
+      "from importlib.util import find_spec; "
+      "print(*(name for name in ('jinja2', 'scipy', 'ruptures', 'pyarrow') if not find_spec(name)), sep=', ')";
+  ::setenv("PLUMBLINE_DOCTORS_CODE", code.c_str(), 1);
+  std::FILE* const answer = ::popen("\"$PLUMBLINE_DOCTORS_PYTHON\" -B -c \"$PLUMBLINE_DOCTORS_CODE\" 2>/dev/null", "r");
   if (answer == nullptr) return {what, false, std::strerror(errno)};
   char line[200] = "";
   const bool has_answered = std::fgets(line, sizeof line, answer) != nullptr;

@@ -61,6 +61,9 @@ Command add_gossip(CLI::App& app, const Program& program);
 Command add_pass(CLI::App& app, const Program& program);
 Command add_scaler(CLI::App& app, const Program& program);
 
+/// What Python begins with where it runs our code: as -m does, but without the current folder, for a record's may have
+/// files named like modules. What the user installed for this account or by PYTHONPATH is found.
+inline constexpr const char* kPythonStart = "import sys; sys.path[:1] = []; ";
 /// The commands that read records (record_tools.cpp), each with what it does.
 std::vector<std::pair<const CLI::App*, Command>> add_record_tools(CLI::App& app);
 

@@ -77,10 +77,9 @@ int become_tool(const std::string& name) {
   // CLI11 would take out a "--", which is the tool's.
   std::vector<std::string> words = record::command_line();
   words.erase(words.begin(), words.begin() + 1);
-  // As -m does, but without the current folder: a record's may have files named like modules.
-  const std::string start =
-      "import sys; sys.path[:1] = []; import runpy; "
-      "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)";
+  const std::string start = std::string(kPythonStart) +
+                            "import runpy; "
+                            "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)";
   words.insert(words.begin(), {python, "-B", "-c", start, package.name});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
