@@ -341,17 +341,17 @@ Command add_pass(CLI::App& app, const Program&) {
                        "run the program and the one in this file on their ranks and compare what both train, in "
                        "place of the pass; exit status 1 if it differs")
           ->type_name("FILE");
-  command->add_option("--seed", options->seed, "random seed of the first inputs (default 1; requires --against)")
+  command->add_option("--seed", options->seed, "random seed of the first inputs (default 1)")
       ->check(seed_number())
       ->needs(against)
       ->type_name("N");
-  command->add_option("--inputs", options->inputs, "number of random inputs (default 3; requires --against)")
+  command->add_option("--inputs", options->inputs, "number of random inputs (default 3)")
       ->check(at_least(1, 1000))
       ->needs(against)
       ->type_name("N");
   command
       ->add_flag("--exact", options->exact,
-                 "compare bit for bit in the types of the programs, not to 1e-6 in 64 bits (requires --against)")
+                 "compare bit for bit in the types of the programs, not to 1e-6 in 64 bits")
       ->needs(against);
   command->add_option("--convention", options->convention, "plumbline, or paddle (with the defects of Paddle 3.3.1)")
       ->capture_default_str();

@@ -61,7 +61,7 @@ def find_groups(dumps, named, world):
         groups[name] = Group(name, descriptions.get(name, ""), ranks, source)
     unknown = [name for name in named if name not in seen and name not in configured]
     if unknown:
-        raise BadInput(f"--group '{unknown[0]}': no dump has a group of that name; there are {', '.join(sorted(seen))}")
+        raise BadInput(f"--group '{unknown[0]}': no dump has a group of that name; their groups are {', '.join(sorted(seen))}")
     return groups
 
 
