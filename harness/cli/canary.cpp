@@ -377,7 +377,8 @@ Command add_canary(CLI::App& app, const Program& program) {
       ->capture_default_str();
   command
       ->add_option("--launches", options->launches,
-                   "launches of each side, alternately; a difference in time counts only if it shows in every launch")
+                   "launches of each side, alternately; a difference in time counts only if it shows in every launch, "
+                   "of at least 3")
       ->check(at_least(1, 1000))
       ->capture_default_str();
   command->add_option("--min-time", options->min_seconds, "least duration of a sample")

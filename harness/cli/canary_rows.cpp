@@ -49,7 +49,8 @@ std::string side_text(int ranks, const std::vector<std::string>& orders, bool ch
   std::string text = bench::name_of_order(ranks, orders);
   constexpr std::size_t kMostShown = 2;
   if (orders.size() <= kMostShown && !orders.front().empty() && ranks > 2)
-    text += fmt::format(", {}", fmt::join(orders, " and "));
+    text += fmt::format(", {}{}", orders.front(),
+                        orders.size() == 1 ? "" : " and " + (orders[1].empty() ? "none recognized" : orders[1]));
   else if (orders.size() > 1)
     text += fmt::format(", {} different parts", orders.size());
   return text + (changes ? ", which changes from call to call" : "");
@@ -89,7 +90,10 @@ std::string verdict_of(const CanaryRow& row, const CanaryLimits& limits) {
   if (all_above(row.ratios, 1 + limits.slower)) words += words.empty() ? "slower" : ", slower";
   if (all_below(row.ratios, 1 / (1 + limits.slower))) words += words.empty() ? "faster" : ", faster";
   if (is_shown_too_noisy(row, limits)) words += words.empty() ? "time too noisy to judge" : ", time too noisy to judge";
-  return words.empty() ? "same" : words;
+  if (words.empty()) words = "same";
+  return !row.ratios.empty() && std::ssize(row.ratios) < kFewest
+             ? fmt::format("{}, time not judged (under {} launches)", words, kFewest)
+             : words;
 }
 
 bool is_bad(const CanaryRow& row, const CanaryLimits& limits) {

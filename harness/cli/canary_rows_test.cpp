@@ -17,7 +17,7 @@ TEST(CanaryRow, IsSlowerOnlyWhereEveryPairOfLaunchesSaysSo) {
   EXPECT_EQ(verdict({1.2, 1.06, 1.3}), "slower");
   EXPECT_EQ(verdict({1.2, 1.04, 1.3}), "same") << "one is within the limit";
   EXPECT_EQ(verdict({0.9, 0.5, 0.8}), "faster");
-  EXPECT_EQ(verdict({1.9, 1.5}), "same") << "too few launches";
+  EXPECT_EQ(verdict({1.9, 1.5}), "same, time not judged (under 3 launches)");
   EXPECT_EQ(verdict({0.9, 0.8, 0.96}), "same");
   EXPECT_EQ(verdict_of({.ratios = {0.9, 0.8, 0.9}}, {.slower = 0}), "faster");
   EXPECT_EQ(verdict_of({.ratios = {1.1, 1.2, 1.3}}, {.slower = 0}), "slower");
@@ -32,7 +32,7 @@ TEST(CanaryRow, IsNotTheSameWhereRatiosAreTooFarApart) {
   EXPECT_EQ(verdict({0.9, 1, 1.8}), "same");
   EXPECT_EQ(verdict({1.1, 4, 9}), "slower") << "by how much is unsure, and that it is slower is not";
   EXPECT_EQ(verdict({0.01, 0.5, 0.2}), "faster");
-  EXPECT_EQ(verdict({0.1, 9}), "same") << "too few launches";
+  EXPECT_EQ(verdict({0.1, 9}), "same, time not judged (under 3 launches)");
   const CanaryRow differing{.difference = {.elements = 8, .differing = 2}, .ratios = {0.2, 1, 3}};
   EXPECT_EQ(verdict_of(differing, kLimits), "bits differ, time too noisy to judge");
   EXPECT_FALSE(is_bad(differing, kLimits));
@@ -57,7 +57,7 @@ TEST(CanaryRow, DifferentBitsAreBadOnlyWhereTheyMustBeTheSame) {
 }
 
 TEST(CanaryRow, HasASpaceAfterAFieldThatFillsItsColumn) {
-  EXPECT_THAT(table_of({{.ratios = {948.42}}}, kLimits), HasSubstr("948.42 (948.42 to 948.42) same"));
+  EXPECT_THAT(table_of({{.ratios = {948.42}}}, kLimits), HasSubstr("948.42 (948.42 to 948.42) same, time not judged"));
 }
 
 // har.other_side_is_right: an answer is right where both sides have the same bits.
