@@ -6,6 +6,7 @@
 #include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
 #include "harness/mutants/mutants.hpp"
+#include "reference/comm/local.hpp"
 
 namespace plumbline::conformance {
 
