@@ -177,6 +177,8 @@ const std::map<std::string, std::string> kHiddenElsewhere{
     {"slo.takes_another_device", "all refusals are asked in one case"},
     {"slo.stages_unasked", "all refusals of a communicator are of one that does not take the memory"},
     {"train.gossip_overwrites_masters", "all runs whose masters are judged have some"},
+    {"train.mean_of_rank_means", "all runs of rows with weights on several data ranks show it"},
+    {"train.loss_over_all_rows", "all runs of rows with weights show it"},
     {"train.checkpoint_beside_gossip", "all runs that are saved while a round is under way lag"},
     {"pass.race_names_no_gradient", "all programs that are reduced too early must be refused with the gradient's name"},
     {"pass.run_members_overlap", "all runs of fused variables have several members"},
