@@ -350,8 +350,7 @@ Command add_pass(CLI::App& app, const Program&) {
       ->needs(against)
       ->type_name("N");
   command
-      ->add_flag("--exact", options->exact,
-                 "compare bit for bit in the types of the programs, not to 1e-6 in 64 bits")
+      ->add_flag("--exact", options->exact, "compare bit for bit in the types of the programs, not to 1e-6 in 64 bits")
       ->needs(against);
   command->add_option("--convention", options->convention, "plumbline, or paddle (with the defects of Paddle 3.3.1)")
       ->capture_default_str();

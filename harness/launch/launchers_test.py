@@ -144,7 +144,7 @@ class Launchers(unittest.TestCase):
     def test_what_is_no_launcher(self):
         other = self.fake_launcher("frobnicate 3.0", "exit 1")
         for launcher, status, words in ((other, 2, "--version prints 'frobnicate 3.0'"), ("/nonexistent/mpirun", 3, "there is no such program"),
-                                        ("mpirum", 2, "it must be auto, fork, mpirun, mpiexec, srun or a path; did you mean mpirun?"),
+                                        ("mpirum", 2, "it must be auto, fork, mpirun, mpiexec, srun, another launcher in PATH or a path; did you mean mpirun?"),
                                         ("fork", 2, "ranks of backend mpi are started by mpirun, mpiexec or srun")):
             with self.subTest(launcher):
                 statuses, output = self.started([(self.check("--launcher", launcher), {})])
