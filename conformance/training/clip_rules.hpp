@@ -38,7 +38,7 @@ class ClipRules {
     double coefficient;
   };
   void add_of_ranks();
-  // By a norm in which each parameter's gradient counts so often.
+  // By a norm in which each parameter's gradient counts that number of times.
   void add(const std::string& name, const Count& count) { rules_.push_back({name, by(count)}); }
   [[nodiscard]] double by(const Count& count) const;
   [[nodiscard]] std::vector<double> clipped_before_the_mean(const std::string& parameter) const;

@@ -64,7 +64,7 @@ bool is_time_too_noisy(const std::vector<double>& ratios, const CanaryLimits& li
       all_below(ratios, 1 / (1 + limits.slower)))
     return false;
   const auto [least, most] = std::ranges::minmax(ratios);
-  return !(most <= kWidest * least);  // also of what is no number
+  return !(most <= kWidest * least);  // also of NaN
 }
 
 bool is_shown_too_noisy(const CanaryRow& row, const CanaryLimits& limits) {

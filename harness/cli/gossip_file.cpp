@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::int64_t kMostNodesOfFile = 1 << 20;
 constexpr std::int64_t kMostRoundsOfFile = 1 << 16;
-constexpr std::int64_t kMostSendersOfFile = 1 << 22;  // nodes, of every round anew
+constexpr std::int64_t kMostSendersOfFile = 1 << 22;  // nodes, of each round again
 constexpr double kRounding = 1e-9;                    // of sums of weights that were written in decimals
 
 struct Edge {
