@@ -95,20 +95,14 @@ BubbleFigures figures_of(const Schedule& schedule, const schedules::SimulationOp
 nlohmann::json to_json_value(const BubbleFigures& figures) {
   nlohmann::json ranks = nlohmann::json::array();
   for (std::size_t rank = 0; rank < figures.ranks.size(); ++rank) {
-    const schedules::IdleTime& idle = figures.idle[rank];
+    nlohmann::json idle = nlohmann::json::object();
+    for (const schedules::IdleCause& cause : schedules::kIdleCauses)
+      idle[cause.name] = figures.idle[rank].*cause.seconds;
     ranks.push_back({{"work", figures.ranks[rank].work},
                      {"barrier_bubble", figures.ranks[rank].barrier_bubble},
                      {"span_bubble", figures.ranks[rank].span_bubble},
                      {"peak_activations", figures.ranks[rank].peak_activations},
-                     {"idle",
-                      {{"fill", idle.fill},
-                       {"drain", idle.drain},
-                       {"dependency", idle.dependency},
-                       {"transfer", idle.transfer},
-                       {"sent_late", idle.sent_late},
-                       {"imbalance", idle.imbalance},
-                       {"straggler", idle.straggler},
-                       {"overhead", idle.overhead}}}});
+                     {"idle", std::move(idle)}});
   }
   return {{"makespan", figures.makespan}, {"ranks", std::move(ranks)}};
 }

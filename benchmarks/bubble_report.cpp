@@ -1,7 +1,6 @@
 #include "benchmarks/bubble_report.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -19,19 +18,6 @@ using schedules::ScheduleKind;
 using schedules::StageTimes;
 
 namespace {
-
-struct Part {
-  const char* name;
-  double IdleTime::* seconds;
-};
-constexpr std::array<Part, 8> kParts{{{"fill", &IdleTime::fill},
-                                      {"drain", &IdleTime::drain},
-                                      {"dependency", &IdleTime::dependency},
-                                      {"transfer", &IdleTime::transfer},
-                                      {"sent_late", &IdleTime::sent_late},
-                                      {"imbalance", &IdleTime::imbalance},
-                                      {"straggler", &IdleTime::straggler},
-                                      {"overhead", &IdleTime::overhead}}};
 
 double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -154,7 +140,7 @@ class Gathering {
       one.span_bubble = median_of(rank_spans_[rank].measured);
       one.simulated_span_bubble = median_of(rank_spans_[rank].simulated);
       one.idle = idle[rank];
-      for (const Part& part : kParts)
+      for (const schedules::IdleCause& part : schedules::kIdleCauses)
         row_.idle.*part.seconds += idle[rank].*part.seconds / static_cast<double>(idle.size());
     }
     if (!row_.of.libtorch && asked_.formula) calculate(*asked_.formula);
@@ -172,7 +158,8 @@ class Gathering {
       rank_spans_[rank].add(span, simulated.ranks[rank].span_bubble);
       longest = std::max(longest, figures.at("work").get<double>() + span);
       row_.peak_activations = std::max(row_.peak_activations, figures.at("peak_activations").get<int>());
-      for (const Part& part : kParts) idle[rank].*part.seconds = figures.at("idle").at(part.name).get<double>();
+      for (const schedules::IdleCause& part : schedules::kIdleCauses)
+        idle[rank].*part.seconds = figures.at("idle").at(part.name).get<double>();
     }
     row_.free_steps.push_back(longest);
   }
@@ -259,7 +246,8 @@ std::vector<record::Measurement> measurements_of(const BubbleRow& row, const std
   record::Measurement all{
       .benchmark = "pipeline_bubble", .labels = labels, .samples = row.makespans, .unit = "seconds", .derived = {}};
   const auto add_idle = [](record::Measurement& to, const IdleTime& idle) {
-    for (const Part& part : kParts) to.derived[fmt::format("idle_{}_seconds", part.name)] = idle.*part.seconds;
+    for (const schedules::IdleCause& part : schedules::kIdleCauses)
+      to.derived[fmt::format("idle_{}_seconds", part.name)] = idle.*part.seconds;
   };
   all.derived = {{"simulated_seconds", row.simulated_makespan},
                  {"ratio_to_simulated", row.ratio.median},

@@ -10,21 +10,16 @@ using Json = nlohmann::ordered_json;
 
 Json rank_json(const ScheduleView& view, std::size_t rank) {
   const schedules::RankTimes& times = view.timeline.ranks[rank];
-  const schedules::IdleTime& idle = view.idle[rank];
+  Json idle = Json::object();
+  for (const schedules::IdleCause& cause : schedules::kSimulatedIdleCauses)
+    idle[cause.name] = view.idle[rank].*cause.seconds;
   Json starts = Json::array();
   for (const schedules::Period& period : view.timeline.of_rank(static_cast<int>(rank))) starts.push_back(period.start);
   return {{"work", times.work},
           {"barrier_bubble", times.barrier_bubble},
           {"span_bubble", times.span_bubble},
           {"peak_activations", times.peak_activations},
-          {"idle",
-           {{"fill", idle.fill},
-            {"drain", idle.drain},
-            {"dependency", idle.dependency},
-            {"transfer", idle.transfer},
-            {"sent_late", idle.sent_late},
-            {"imbalance", idle.imbalance},
-            {"straggler", idle.straggler}}},
+          {"idle", std::move(idle)},
           {"start_times", std::move(starts)}};
 }
 

@@ -102,14 +102,10 @@ json answer_of(const std::vector<schedules::LinkTraffic>& links) {
 
 json answer_of(const std::vector<schedules::IdleTime>& idle) {
   json answer = json::array();
-  for (const schedules::IdleTime& rank : idle)
-    answer.push_back({{"transfer", rank.transfer},
-                      {"sent_late", rank.sent_late},
-                      {"straggler", rank.straggler},
-                      {"imbalance", rank.imbalance},
-                      {"fill", rank.fill},
-                      {"drain", rank.drain},
-                      {"dependency", rank.dependency}});
+  for (const schedules::IdleTime& rank : idle) {
+    json& parts = answer.emplace_back(json::object());
+    for (const schedules::IdleCause& cause : schedules::kSimulatedIdleCauses) parts[cause.name] = rank.*cause.seconds;
+  }
   return answer;
 }
 

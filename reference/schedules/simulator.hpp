@@ -20,6 +20,7 @@
 //         zero-bubble schedules (span).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -144,6 +145,21 @@ struct IdleTime {
     return transfer + sent_late + straggler + imbalance + fill + drain + dependency + overhead;
   }
 };
+/// The parts of an IdleTime by name, as figures have them.
+struct IdleCause {
+  const char* name;
+  double IdleTime::* seconds;
+};
+inline constexpr std::array<IdleCause, 8> kIdleCauses{{{"fill", &IdleTime::fill},
+                                                       {"drain", &IdleTime::drain},
+                                                       {"dependency", &IdleTime::dependency},
+                                                       {"transfer", &IdleTime::transfer},
+                                                       {"sent_late", &IdleTime::sent_late},
+                                                       {"imbalance", &IdleTime::imbalance},
+                                                       {"straggler", &IdleTime::straggler},
+                                                       {"overhead", &IdleTime::overhead}}};
+/// Those of a simulated timeline: all but the overhead.
+inline constexpr auto kSimulatedIdleCauses = std::span(kIdleCauses).first<kIdleCauses.size() - 1>();
 /// By rank. `timeline` is that of simulate() with the same arguments. Rounding aside, sum() is the rank's barrier
 /// bubble.
 [[nodiscard]] std::vector<IdleTime> attribute_idle_time(const Schedule& schedule, const SimulationOptions& options,
