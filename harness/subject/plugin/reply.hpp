@@ -32,7 +32,7 @@ class Reply {
   plumbline_error error_{message_, kMessage, missing_.data(), kMostRanks, 0};
 
  public:
-  Reply() { message_[0] = '\0'; }  // NOLINT
+  Reply() { message_[0] = '\0'; }  // NOLINT: as above
   Reply(const Reply&) = delete;
   Reply& operator=(const Reply&) = delete;
 };
