@@ -35,8 +35,9 @@ std::vector<std::int32_t> first_forwards(const Schedule& schedule) {
   std::vector<std::int32_t> first(static_cast<std::size_t>(schedule.stages), kNoMicroBatch);
   for (const auto& actions : schedule.ranks)
     for (const Action& action : actions) {
+      if (action.kind != ActionKind::forward) continue;
       std::int32_t& micro_batch = first[static_cast<std::size_t>(action.stage)];
-      if (action.kind == ActionKind::forward && micro_batch == kNoMicroBatch) micro_batch = action.micro_batch;
+      if (micro_batch == kNoMicroBatch) micro_batch = action.micro_batch;
     }
   return first;
 }

@@ -80,7 +80,8 @@ TEST(Lowering, TakesNoStageOfAnIdleCell) {
   for (const int stage : {-1, 1'000'000})
     for (auto& row : with_idle.ranks)
       row.insert(row.begin() + 1, {.kind = ActionKind::idle, .stage = stage, .micro_batch = stage});
-  EXPECT_EQ(to_csv(without_idle(lower(with_idle))), to_csv(without_idle(lower(schedule))));
+  for (const Metadata metadata : {Metadata::none, Metadata::once, Metadata::each})
+    EXPECT_EQ(to_csv(without_idle(lower(with_idle, metadata))), to_csv(without_idle(lower(schedule, metadata))));
 }
 
 TEST(Lowering, PostsTogetherWhatStandsBetweenTwoComputations) {
