@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fails when a requirement's text is not written as conformance/README.md says: without its level in capitals, in a sentence of
-more than 30 words, or in words that only we understand. A rationale is held to the same, except that it has no level.
+more than 30 words, or in words that only we understand. A rationale, and the meaning of a term, are held to the same, except that they have no level. Each
+term of a component occurs in one of its requirements; a component has at most 15.
 
 usage: check_requirements.py [ROOT | FILE…]
 """
@@ -13,6 +14,7 @@ except ModuleNotFoundError:  # Python 3.9 and 3.10
     import tomli as tomllib
 
 MOST_WORDS = 30
+MOST_TERMS = 15
 # A text with more words than these has a list, whose items are lines that begin with "- "; the second is for what is rejected.
 MOST_UNLISTED = 60, 45
 LEVELS = {"must": ("MUST",), "should": ("SHOULD",), "may": ("MAY", "MUST", "SHOULD")}  # of what is claimed, a MUST
@@ -56,15 +58,40 @@ def problems_of(text, level=None):
             yield f"says '{found[0]}'; write: {meant}"
 
 
+def has_word(text, word):
+    """Whether the word stands in the text, also in the plural; a sentence may begin with it. As RequirementTable::terms_in does."""
+    return re.search(rf"(?i)(?<![A-Za-z0-9_]){re.escape(word)}(es|s)?(?![A-Za-z0-9_])", text) is not None
+
+
+def problems_of_terms(terms, texts):
+    """What is wrong with a component's terms, by forms ("claim, claims") their meaning, beside its requirements' texts."""
+    if len(terms) > MOST_TERMS:
+        yield f"has {len(terms)} terms; at most {MOST_TERMS}"
+    for forms, meaning in terms.items():
+        for form in forms.split(", "):
+            if not any(has_word(text, form) for text in texts):
+                yield f"term '{form}' occurs in no requirement; leave it out"
+        yield from (f"term '{forms}' {problem}" for problem in problems_of(meaning))
+
+
 def main(files):
     rows, wrong = 0, 0
+    terms, texts = {}, {}
     for file in files:
-        for row in tomllib.loads(file.read_text(encoding="utf-8"))["requirement"]:
+        parsed = tomllib.loads(file.read_text(encoding="utf-8"))
+        if "terms" in parsed:
+            terms[parsed["component"]] = file, parsed["terms"]
+        for row in parsed["requirement"]:
+            texts.setdefault(parsed.get("component"), []).append(row["text"])
             rows += 1
             found = [*problems_of(row["text"], row["level"]), *(f"rationale {problem}" for problem in problems_of(row.get("rationale", "")))]
             wrong += len(found)
             for problem in found:
                 print(f"{file}: {row['id']} {problem}")
+    for component, (file, own) in terms.items():
+        for problem in problems_of_terms(own, texts[component]):
+            wrong += 1
+            print(f"{file}: {problem}")
     print(f"{rows} requirements, {wrong} problems")
     return 1 if wrong or rows == 0 else 0
 

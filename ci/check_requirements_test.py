@@ -6,7 +6,7 @@ CHECK = Path(__file__).resolve().parent / "check_requirements.py"
 sys.path.insert(0, str(CHECK.parent))
 sys.dont_write_bytecode = True
 
-from check_requirements import problems_of
+from check_requirements import problems_of, problems_of_terms
 
 
 class Sentences(unittest.TestCase):
@@ -53,6 +53,27 @@ class Sentences(unittest.TestCase):
             done = subprocess.run([sys.executable, "-B", CHECK, file], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stdout),
                              (1, f"{file}: TOY-001 rationale says 'refused'; write: rejects, rejected with the error\n1 requirements, 1 problems\n"))
+
+    def test_each_form_of_a_term_occurs(self):
+        texts = ["Boxes of a play room MUST NOT bring a `ring_id`, a string or earrings.", "A toy MUST be boxed."]
+        terms = {"box, boxed": "A case with a lid.", "play room": "Where toys are."}
+        self.assertEqual(list(problems_of_terms(terms, texts)), [])
+        self.assertEqual(list(problems_of_terms(terms | {"ring": "A torus."}, texts)), ["term 'ring' occurs in no requirement; leave it out"])
+        self.assertEqual(list(problems_of_terms({"box, boxing": "A case."}, texts)), ["term 'boxing' occurs in no requirement; leave it out"])
+        self.assertEqual(list(problems_of_terms({"box": "A case that is refused."}, texts)),
+                         ["term 'box' says 'refused'; write: rejects, rejected with the error"])
+        many = {f"word{i}": "A word." for i in range(16)}
+        self.assertEqual(list(problems_of_terms(many, [" ".join(many)])), ["has 16 terms; at most 15"])
+
+    def test_a_file_of_terms_is_held_to_its_components_requirements(self):
+        with tempfile.TemporaryDirectory() as folder:
+            row = 'component = "toys"\n{}[[requirement]]\nid = "{}"\nlevel = "must"\ntext = "A {} MUST hold."\n'
+            files = [Path(folder, name) for name in ("requirements.toml", "other_requirements.toml")]
+            files[0].write_text(row.format('[terms]\nbox = "A case."\nring = "A torus."\n', "TOY-001", "toy"))
+            files[1].write_text(row.format("", "TOY-002", "box"))
+            done = subprocess.run([sys.executable, "-B", CHECK, *files], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout),
+                             (1, f"{files[0]}: term 'ring' occurs in no requirement; leave it out\n2 requirements, 1 problems\n"))
 
     def test_files_are_counted_and_refused(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -723,6 +723,20 @@ class Commands(unittest.TestCase):
             self.assertEqual(self.run_plumbline("explain", id), 0, self.done.stderr)
             self.assertRegex(self.done.stdout, rf"run it     plumbline check {subject}--profile \w+ --filter {id}\n")
 
+    def test_the_terms_of_a_requirement_are_explained(self):
+        self.assertEqual(self.run_plumbline("explain", "COLL-054"), 0, self.done.stderr)
+        self.assertIn("\n  term       member: A process of a group", self.done.stdout)
+        self.assertNotIn("term       batch", self.done.stdout)
+        self.assertEqual(self.run_plumbline("requirements", "--format", "md"), 0, self.done.stderr)
+        headings = re.findall(r"(?m)^## (\w+)$", self.done.stdout)
+        self.assertEqual(len(headings), len(set(headings)), "a component has one head")
+        self.assertIn("## gossip\n\n| term | meaning |\n| --- | --- |\n| argument error | InvalidArgument, ", self.done.stdout)
+        self.assertRegex(self.done.stdout, r"\n\| .* \|\n\n\| id \| level \|")
+        self.assertEqual(self.run_plumbline("requirements", "--format", "json"), 0, self.done.stderr)
+        terms = {row["id"]: row["terms"] for row in json.loads(self.done.stdout)}
+        self.assertIn("member", terms["COLL-054"])
+        self.assertNotIn("batch", terms["COLL-054"])
+
     def test_a_list_of_a_requirement_is_printed_as_one(self):
         self.assertEqual(self.run_plumbline("explain", "SCHED-116"), 0, self.done.stderr)
         self.assertIn(" if:\n    - a computation is missing, unknown, on a wrong rank or before its inputs;\n    - ", self.done.stdout)

@@ -161,6 +161,8 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row,
   fmt::print("{} ({}, since {}): {}\n", row.id, suite::name_of(row.level), row.since,
              suite::with_items_after("\n    ", row.text));
   if (!row.rationale.empty()) fmt::print("  because    {}\n", row.rationale);
+  for (const suite::Term& term : suite.requirements.terms_in(row))
+    fmt::print("  term       {}: {}\n", term.forms, term.meaning);
   fmt::print("  cited as   {}\n", row.citation());
   for (const std::string& source : row.sources) print_source(suite, source);
   if (!row.needs.empty()) fmt::print("  needs      {}\n", fmt::join(row.needs, ", "));

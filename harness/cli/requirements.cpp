@@ -36,30 +36,49 @@ void print_table(const std::vector<const suite::Requirement*>& rows) {
 
 void print_json(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
   nlohmann::json list = nlohmann::json::array();
-  for (const suite::Requirement* row : rows)
+  for (const suite::Requirement* row : rows) {
+    nlohmann::json terms = nlohmann::json::object();
+    for (const suite::Term& term : suite.requirements.terms_in(*row)) terms[term.forms] = term.meaning;
     list.push_back({{"id", row->id},
                     {"hash", suite::sentence_hash(row->text)},
                     {"component", row->component},
                     {"level", suite::name_of(row->level)},
                     {"since", row->since},
                     {"text", row->text},
+                    {"terms", std::move(terms)},
                     {"rationale", row->rationale},
                     {"source", row->sources},
                     {"checks", mutants::checks_of(suite, *row)},
                     {"mutants", mutants::mutants_of(suite, *row)},
                     {"needs", row->needs},
                     {"tags", row->tags}});
+  }
   fmt::print("{}\n", list.dump(2));
 }
 
+// The head of a component: what its words mean.
+void print_markdown_head(const suite::Suite& suite, const std::string& component) {
+  fmt::print("## {}\n\n", component);
+  const std::vector<suite::Term> terms = suite.requirements.terms_of(component);
+  if (!terms.empty()) fmt::print("| term | meaning |\n| --- | --- |\n");
+  for (const suite::Term& term : terms) fmt::print("| {} | {} |\n", term.forms, term.meaning);
+  fmt::print("{}| id | level | requirement | checks | mutants | source |\n| --- | --- | --- | --- | --- | --- |\n",
+             terms.empty() ? "" : "\n");
+}
+
 void print_markdown(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
-  fmt::print("| id | level | requirement | checks | mutants | source |\n| --- | --- | --- | --- | --- | --- |\n");
-  for (const suite::Requirement* row : rows)
+  std::string component;
+  for (const suite::Requirement* row : rows) {
+    if (row->component != component) {
+      if (!component.empty()) fmt::print("\n");
+      print_markdown_head(suite, component = row->component);
+    }
     fmt::print("| {} | {} | {}{} | {} | {} | {} |\n", row->id, suite::name_of(row->level),
                suite::with_items_after("<br>", row->text),
                row->rationale.empty() ? "" : fmt::format("<br>*{}*", row->rationale),
                fmt::join(mutants::checks_of(suite, *row), ", "), fmt::join(mutants::mutants_of(suite, *row), ", "),
                fmt::join(row->sources, ", "));
+  }
 }
 
 // What a subject that claims the profile must keep, as conformance/mustpass has it for each profile's version.

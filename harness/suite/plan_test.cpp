@@ -235,7 +235,39 @@ TEST(Requirements, RefuseWhatIsWrongAndSayWhere) {
   };
   EXPECT_THAT(words("component = "), HasSubstr("toys.toml:1"));
   EXPECT_THAT(words(std::string(kRows) + "colour = 1\n"), HasSubstr("colour"));
+  EXPECT_THAT(words("component = \"toys\"\nterms = 1\n"), HasSubstr("toys.toml:2:9: 'terms' must be a table"));
+  EXPECT_THAT(words("component = \"toys\"\n[terms]\nbox = 1\n"), HasSubstr("toys.toml:3:7: the meaning of 'box'"));
   EXPECT_THAT(words(std::string(kRows) + std::string(kRows).substr(19)), HasSubstr("TOY-001"));
+}
+
+TEST(Requirements, HaveTheTermsThatOccurInThem) {
+  RequirementTable table;
+  table.add_toml(R"(component = "toys"
+since = "0.1"
+[terms]
+"box, boxed" = "A case with a lid."
+"ring" = "A torus."
+"play room" = "Where toys are."
+[[requirement]]
+id = "TOY-001"
+level = "must"
+text = "Boxes of a play room MUST NOT bring a `ring_id`, a string or earrings."
+[[requirement]]
+id = "TOY-002"
+level = "must"
+text = "A toy MUST be boxed with its key-ring."
+)",
+                 "toys.toml");
+  const auto forms = [&](const char* id) {
+    std::vector<std::string> found;
+    for (const Term& term : table.terms_in(*table.find(id))) found.push_back(term.forms);
+    return found;
+  };
+  EXPECT_THAT(forms("TOY-001"), ElementsAre("box, boxed", "play room"));
+  EXPECT_THAT(forms("TOY-002"), ElementsAre("box, boxed", "ring"));
+  ASSERT_EQ(table.terms_of("toys").size(), 3u);
+  EXPECT_EQ(table.terms_of("toys").front().meaning, "A case with a lid.");
+  EXPECT_TRUE(table.terms_of("games").empty());
 }
 
 TEST(Requirements, KeepTheLinesOfAListAlone) {

@@ -68,6 +68,46 @@ Requirement requirement_of(const TomlRow& row, const TomlRow& file) {
   return requirement;
 }
 
+// By forms, what the words of a file mean.
+std::map<std::string, std::string> terms_in_file(const toml::table& file, const TomlRow& all, std::string_view origin) {
+  std::map<std::string, std::string> terms;
+  if (!all.has("terms")) return terms;
+  const auto* const table = file.get_as<toml::table>("terms");
+  if (table == nullptr) all.refuse("terms", "'terms' must be a table: [terms]");
+  for (const auto& [forms, meaning] : *table) {
+    const auto sentence = meaning.value_exact<std::string>();
+    if (!sentence) refuse_at(origin, meaning.source(), fmt::format("the meaning of '{}' must be a text", forms.str()));
+    terms.emplace(forms.str(), *sentence);
+  }
+  return terms;
+}
+
+bool is_in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+// As a word of its own, also in the plural; a sentence may begin with it.
+bool has_word(std::string_view text, std::string_view word) {
+  const auto is_same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  for (auto from = text.begin();; ++from) {
+    from = std::search(from, text.end(), word.begin(), word.end(), is_same);
+    if (from == text.end()) return false;
+    std::string_view rest(from + static_cast<std::ptrdiff_t>(word.size()), text.end());
+    for (const std::string_view plural : {"es", "s", ""})
+      if (rest.starts_with(plural) && (rest.size() == plural.size() || !is_in_word(rest[plural.size()])) &&
+          (from == text.begin() || !is_in_word(from[-1])))
+        return true;
+  }
+}
+
+std::vector<std::string_view> forms_of(std::string_view term) {
+  std::vector<std::string_view> forms;
+  for (std::size_t comma = 0; (comma = term.find(", ")) != std::string_view::npos; term.remove_prefix(comma + 2))
+    forms.push_back(term.substr(0, comma));
+  forms.push_back(term);
+  return forms;
+}
+
 }  // namespace
 
 std::string_view name_of(Level level) { return kLevels[static_cast<std::size_t>(level)]; }
@@ -108,7 +148,10 @@ std::string_view id_of_citation(std::string_view citation) { return citation.sub
 
 void RequirementTable::add_toml(std::string_view text, std::string_view origin) {
   const toml::table file = parse_toml(text, origin);
-  const TomlRow all(file, origin, "a file of requirements", {"component", "since", "requirement"});
+  const TomlRow all(file, origin, "a file of requirements", {"component", "since", "terms", "requirement"});
+  for (const auto& [forms, meaning] : terms_in_file(file, all, origin))
+    if (!terms_[all.text("component")].emplace(forms, meaning).second)
+      all.refuse("terms", fmt::format("the term '{}' is defined twice", forms));
   const auto tables = tables_of(file, "requirement", origin);
   if (tables.empty()) refuse_at(origin, file.source(), "no [[requirement]] in it");
   for (const toml::table* table : tables) {
@@ -123,6 +166,22 @@ void RequirementTable::add_toml(std::string_view text, std::string_view origin) 
 const Requirement* RequirementTable::find(std::string_view id) const {
   const auto found = rows_.find(std::string(id));
   return found == rows_.end() ? nullptr : &found->second;
+}
+
+std::vector<Term> RequirementTable::terms_of(std::string_view component) const {
+  std::vector<Term> terms;
+  if (const auto found = terms_.find(component); found != terms_.end())
+    for (const auto& [forms, meaning] : found->second) terms.push_back({forms, meaning});
+  return terms;
+}
+
+std::vector<Term> RequirementTable::terms_in(const Requirement& requirement) const {
+  std::vector<Term> terms = terms_of(requirement.component);
+  std::erase_if(terms, [&](const Term& term) {
+    return std::ranges::none_of(forms_of(term.forms),
+                                [&](std::string_view form) { return has_word(requirement.text, form); });
+  });
+  return terms;
 }
 
 }  // namespace plumbline::suite

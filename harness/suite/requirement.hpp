@@ -1,8 +1,8 @@
 // harness/suite/requirement.hpp: one testable sentence that a subject must, should or may satisfy.
 //
-// Model   conformance/<component>/requirements.toml holds the rows. An id is permanent. A check cites a requirement
-//         with the hash of its sentence, "COLL-014@45a4": a reworded sentence voids its evidence until someone has
-//         looked.
+// Model   conformance/<component>/requirements.toml holds the rows, and in [terms] the meaning of technical words. An id
+//         is permanent. A check cites a requirement with the hash of its sentence, "COLL-014@45a4": a reworded sentence
+//         voids its evidence until someone has looked.
 #pragma once
 
 #include <map>
@@ -32,6 +32,12 @@ struct Requirement {
   [[nodiscard]] std::string citation() const;
 };
 
+/// A word of a component's requirements, and what it means there, in a sentence.
+struct Term {
+  std::string forms;  // the word, or several forms of it: "claim, claims, claimed"
+  std::string meaning;
+};
+
 /// Four hexadecimal digits of the sentence (FNV-1a, folded to 16 bits); white space counts as one blank.
 [[nodiscard]] std::string sentence_hash(std::string_view text);
 
@@ -48,9 +54,14 @@ class RequirementTable {
   [[nodiscard]] const std::map<std::string, Requirement>& rows() const { return rows_; }
   /// The requirement of that id, or nullptr.
   [[nodiscard]] const Requirement* find(std::string_view id) const;
+  /// By alphabet; none where the component's files have no [terms].
+  [[nodiscard]] std::vector<Term> terms_of(std::string_view component) const;
+  /// Those that occur in the requirement's text: whole words, also in the plural.
+  [[nodiscard]] std::vector<Term> terms_in(const Requirement& requirement) const;
 
  private:
   std::map<std::string, Requirement> rows_;
+  std::map<std::string, std::map<std::string, std::string>, std::less<>> terms_;  // by component and forms
 };
 
 /// "COLL-014" of "COLL-014@45a4"; the whole text where there is no hash.
