@@ -449,28 +449,28 @@ void add_convention_checks(suite::Suite& suite) {
                .options = options_of(std::move(options)),
                .body = body});
   };
-  add("colossalai_uniform_rule", "SCHED-008@9327", {uniform}, {}, "colossalai", colossalai_uniform_rule,
+  add("colossalai_uniform_rule", "SCHED-008@ef70", {uniform}, {}, "colossalai", colossalai_uniform_rule,
       {{uniform, "form", {"pp"}}});
-  add("colossalai_balanced_rule", "SCHED-008@9327", {balanced}, {}, "colossalai", colossalai_balanced_rule,
+  add("colossalai_balanced_rule", "SCHED-008@ef70", {balanced}, {}, "colossalai", colossalai_balanced_rule,
       {{balanced, "form", {"pp"}}});
   const suite::Axis kinds{"kind", {"uniform", "balanced"}};
   const auto of_kind = operations_by("kind", {{"uniform", {uniform}}, {"balanced", {balanced}}});
   const std::vector<AskedOption> by_parts{{uniform, "form", {}, "kind", {{"uniform", {"num_parts"}}}},
                                           {balanced, "form", {}, "kind", {{"balanced", {"num_parts"}}}}};
-  add("deepspeed_rule", "SCHED-010@8606", {uniform, balanced}, {kinds}, "deepspeed", deepspeed_rules, by_parts,
+  add("deepspeed_rule", "SCHED-010@0554", {uniform, balanced}, {kinds}, "deepspeed", deepspeed_rules, by_parts,
       of_kind);
-  add("deepspeed_06_rule", "SCHED-011@5334", {uniform, balanced}, {kinds}, "deepspeed-0.6", deepspeed06_rules, by_parts,
+  add("deepspeed_06_rule", "SCHED-011@6a00", {uniform, balanced}, {kinds}, "deepspeed-0.6", deepspeed06_rules, by_parts,
       of_kind);
   const suite::Axis faults{"fault", {"infinite", "not_a_number", "sum", "no_parts"}};
   const std::vector<AskedOption> balanced_by_parts{{balanced, "form", {"num_parts"}}};
-  add("deepspeed_refuses", "SCHED-010@8606", {balanced}, {faults}, "deepspeed", deepspeed_refuses, balanced_by_parts);
-  add("deepspeed_06_refuses", "SCHED-011@5334", {balanced}, {faults}, "deepspeed-0.6", deepspeed06_refuses,
+  add("deepspeed_refuses", "SCHED-010@0554", {balanced}, {faults}, "deepspeed", deepspeed_refuses, balanced_by_parts);
+  add("deepspeed_06_refuses", "SCHED-011@6a00", {balanced}, {faults}, "deepspeed-0.6", deepspeed06_refuses,
       balanced_by_parts);
-  add("layouts_by_rule", "SCHED-103@6ca1", {"schedules.pipeline_layout"}, {{"answer", {"accepted"}}}, "megatron",
+  add("layouts_by_rule", "SCHED-103@262f", {"schedules.pipeline_layout"}, {{"answer", {"accepted"}}}, "megatron",
       layouts_by_rule);
-  add("layouts_refused_by_rule", "SCHED-104@b857", {"schedules.pipeline_layout"}, {{"answer", {"refused"}}}, "megatron",
+  add("layouts_refused_by_rule", "SCHED-104@eb00", {"schedules.pipeline_layout"}, {{"answer", {"refused"}}}, "megatron",
       layouts_by_rule);
-  add("counted_by_rule", "SCHED-105@c4fc", {"schedules.partition_counted"}, {}, "megatron", counted_by_rule);
+  add("counted_by_rule", "SCHED-105@369d", {"schedules.partition_counted"}, {}, "megatron", counted_by_rule);
 }
 
 }  // namespace plumbline::conformance

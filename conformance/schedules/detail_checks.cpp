@@ -911,7 +911,7 @@ void add_detail_checks(suite::Suite& suite) {
       cycles);
   add("cycle_with_followers", {"SCHED-130@9ced", "SCHED-041@d2a7"}, {}, cycle_with_followers);
   add("most_of_a_kind", {"SCHED-080@8022"}, {}, most_of_a_kind);
-  add("activation_limits", {"SCHED-040@3567", "SCHED-045@10ef", "SCHED-080@8022", "SCHED-084@18f5"}, {},
+  add("activation_limits", {"SCHED-040@3567", "SCHED-045@10ef", "SCHED-080@8022", "SCHED-084@f7f3"}, {},
       activation_limits);
   add("doubled_messages", {"SCHED-040@3567", "SCHED-043@e59a"}, {}, doubled_messages);
   add("messages_on_one_rank", {"SCHED-042@0dca"}, {}, messages_on_one_rank);
@@ -920,14 +920,14 @@ void add_detail_checks(suite::Suite& suite) {
   add("cells", {"SCHED-134@014f"}, {}, cells);
   add("written_and_read", {"SCHED-134@014f"}, {}, written_and_read);
   add("gives_back_when_sent", {"SCHED-059@e374"}, {}, gives_back_when_sent, 2);
-  add("names", {"SCHED-131@c282", "SCHED-026@4842"}, {}, names);
-  add("interleaved_groups", {"SCHED-016@9567", "SCHED-018@fd16", "SCHED-085@7bc9"}, {}, interleaved_groups);
-  add("descriptions_return", {"SCHED-128@812d", "SCHED-054@8e82", "SCHED-056@7e91"}, {}, descriptions_return);
-  add("descriptions_refused", {"SCHED-128@812d"}, {}, descriptions_refused);
-  add("descriptions_exchanged", {"SCHED-128@812d", "SCHED-055@8a38", "SCHED-056@7e91"}, {}, descriptions_exchanged);
+  add("names", {"SCHED-131@c282", "SCHED-026@07ff"}, {}, names);
+  add("interleaved_groups", {"SCHED-016@f146", "SCHED-018@5238", "SCHED-085@bf41"}, {}, interleaved_groups);
+  add("descriptions_return", {"SCHED-128@fa29", "SCHED-054@8e82", "SCHED-056@e2a5"}, {}, descriptions_return);
+  add("descriptions_refused", {"SCHED-128@fa29"}, {}, descriptions_refused);
+  add("descriptions_exchanged", {"SCHED-128@fa29", "SCHED-055@8a38", "SCHED-056@e2a5"}, {}, descriptions_exchanged);
   add("calls_in_order", {"SCHED-133@c788"}, {{"around", {"yes", "no"}}}, calls_in_order, 2);
   add("tags", {"SCHED-050@793c"}, {}, tags);
-  add("pieces", {"SCHED-057@d693"}, {}, pieces);
+  add("pieces", {"SCHED-057@1739"}, {}, pieces);
   add("executor_refuses", {"SCHED-125@5b86"},
       {{"fault",
         {"nothing", "group", "pieces", "ranks", "tags", "places", "place", "stages", "micro_batches", "forward",
@@ -935,7 +935,7 @@ void add_detail_checks(suite::Suite& suite) {
       executor_refuses, 2);
   add("executor_refuses_other_order", {"SCHED-125@5b86"}, {}, executor_refuses_other_order, 2);
   add("input_is_missing", {"SCHED-125@5b86"}, {{"of", {"forward", "backward"}}}, input_is_missing, 2);
-  add("waits_in_vain", {"SCHED-126@9766"}, {{"for", {"a_send", "a_receive"}}}, waits_in_vain, 2);
+  add("waits_in_vain", {"SCHED-126@89ca"}, {{"for", {"a_send", "a_receive"}}}, waits_in_vain, 2);
   add("names_who_waits", {"SCHED-127@2a91"}, {{"by", {"simulate", "lower", "lower_with_shapes", "add_send_recv"}}},
       names_who_waits);
 }

@@ -268,21 +268,21 @@ void add_executor_checks(suite::Suite& suite) {
   };
   add("sums_of_one_device", "SCHED-050@793c", {"1", "p", "2p"}, sums_of_one_device);
   add("comes_to_its_end", "SCHED-051@c08c", {"1", "2p"}, comes_to_its_end);
-  add("keeps_no_more", "SCHED-052@92f9", {"2p"}, keeps_no_more);
+  add("keeps_no_more", "SCHED-052@a63f", {"2p"}, keeps_no_more);
   suite.add({.id = "schedules.executor.waits_for_its_input_alone",
              .verifies = {"SCHED-112@eb70"},
              .axes = {{"posted", {"together", "apart"}}, suite::worlds({2, 3})},
              .deadlock_prone = true,
              .body = waits_for_its_input_alone});
   suite.add({.id = "schedules.executor.emulated_devices",
-             .verifies = {"SCHED-121@3f0a"},
+             .verifies = {"SCHED-121@9a17"},
              .axes = {{"schedule", {"1f1b", "zb-h2", "zbv"}},
                       {"given", {"all", "each", "small", "slow"}},
                       {"micro_batches", {"2p"}},
                       suite::worlds({2, 3})},
              .body = emulated_devices});
   suite.add({.id = "schedules.executor.emulated_devices_refused",
-             .verifies = {"SCHED-121@3f0a"},
+             .verifies = {"SCHED-121@9a17"},
              .axes = {{"fault", {"nothing", "seconds", "seconds_no_number", "stages", "straggling", "bytes"}},
                       suite::worlds({1})},
              .body = emulated_devices_refused});

@@ -783,16 +783,16 @@ void add_form_checks(suite::Suite& suite) {
                .options = options_of(std::move(options)),
                .body = body});
   };
-  add("places", "SCHED-113@f392", {"schedules.stage_to_rank"}, {{"style", {"loop", "v"}}}, places, nullptr,
+  add("places", "SCHED-113@42b0", {"schedules.stage_to_rank"}, {{"style", {"loop", "v"}}}, places, nullptr,
       {{"schedules.stage_to_rank", "style", {}, "style"}});
-  add("no_places", "SCHED-113@f392", {"schedules.stage_to_rank"},
+  add("no_places", "SCHED-113@42b0", {"schedules.stage_to_rank"},
       {{"fault", {"no_ranks", "no_stages", "ranks_do_not_divide", "style"}}}, no_places, nullptr,
       {{"schedules.stage_to_rank",
         "style",
         {},
         "fault",
         {{"no_ranks", {"v"}}, {"no_stages", {"v"}}, {"ranks_do_not_divide", {"v"}}, {"style", {"v"}}}}});
-  add("streams", "SCHED-114@0bf6", {"schedules.instruction_stream"},
+  add("streams", "SCHED-114@cf3e", {"schedules.instruction_stream"},
       {{"schedule", {"TrainSchedule", "InferenceSchedule", "DataParallelSchedule"}}}, streams, nullptr,
       {{"schedules.instruction_stream", "schedule", {}, "schedule"}});
   add("traces", "SCHED-115@8bc1", {"schedules.trace"},
@@ -814,7 +814,7 @@ void add_form_checks(suite::Suite& suite) {
          {"data_parallel_empty", {"DataParallelSchedule"}},
          {"too_many", {"TrainSchedule"}}}}});
   suite.add({.id = "schedules.forms.empty_stream",
-             .verifies = {"SCHED-029@9328"},
+             .verifies = {"SCHED-029@6af7"},
              .door = Door::adapter,
              .axes = {{"schedule", {"TrainSchedule", "InferenceSchedule"}}},
              .operations = {"schedules.instruction_stream"},
@@ -826,15 +826,15 @@ void add_form_checks(suite::Suite& suite) {
       {{"schedules.trace", "schedule", {"interleaved"}}});
   add("grouped_traces", "SCHED-115@8bc1", {"schedules.trace"}, {}, grouped_traces, nullptr,
       {{"schedules.trace", "schedule", {"interleaved"}}});
-  add("loads_no_shape", "SCHED-116@246d", {"schedules.load_csv"},
+  add("loads_no_shape", "SCHED-116@8766", {"schedules.load_csv"},
       {{"fault", {"no_ranks", "negative_ranks", "no_stages", "no_micro_batches", "huge"}}}, loads_no_shape);
-  add("loads_nothing_less", "SCHED-116@246d", {"schedules.load_csv"}, {}, loads_nothing_less);
-  add("loads", "SCHED-116@246d", {"schedules.generate", "schedules.load_csv"},
+  add("loads_nothing_less", "SCHED-116@8766", {"schedules.load_csv"}, {}, loads_nothing_less);
+  add("loads", "SCHED-116@8766", {"schedules.generate", "schedules.load_csv"},
       {{"schedule",
         {"gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "interleaved-zero-bubble", "zbv", "dualpipev"}},
        {"micro_batches", {"p", "2p"}}},
       loads, some_allowed, {{"schedules.generate", "schedule", {}, "schedule"}});
-  add("does_not_load", "SCHED-116@246d", {"schedules.load_csv"},
+  add("does_not_load", "SCHED-116@8766", {"schedules.load_csv"},
       {{"fault",
         {"backward_first", "weight_gradient_first", "lost_forward", "lost_weight_gradient", "two_places",
          "unknown_stage", "too_few_ranks", "circle", "no_action", "too_many_ranks", "unknown_micro_batch", "one_more",
@@ -855,9 +855,9 @@ void add_form_checks(suite::Suite& suite) {
                       {{"TrainSchedule", long_streams(convention, "TrainSchedule")},
                        {"InferenceSchedule", long_streams(convention, "InferenceSchedule")}}}});
   };
-  add_streams("SCHED-114@0bf6", "plumbline");
-  add_streams("SCHED-029@9328", "deepspeed");
-  add_streams("SCHED-030@593f", "deepspeed-0.6");
+  add_streams("SCHED-114@cf3e", "plumbline");
+  add_streams("SCHED-029@6af7", "deepspeed");
+  add_streams("SCHED-030@40dd", "deepspeed-0.6");
   const auto add_traces = [&](const char* requirement, const char* convention, const char* single,
                               const char* several) {
     const char* const trace = "schedules.trace";
@@ -876,8 +876,8 @@ void add_form_checks(suite::Suite& suite) {
                        {{trace, {{"schedule", {schedule}}}}}});
   };
   add_traces("SCHED-115@8bc1", "plumbline", "1F1B", "interleaved");
-  add_traces("SCHED-032@0779", "megatron", "1F1B", "interleaved");
-  add_traces("SCHED-031@cbec", "colossalai", "PipelineSchedule", "InterleavedPipelineSchedule");
+  add_traces("SCHED-032@f804", "megatron", "1F1B", "interleaved");
+  add_traces("SCHED-031@5401", "colossalai", "PipelineSchedule", "InterleavedPipelineSchedule");
 }
 
 }  // namespace plumbline::conformance

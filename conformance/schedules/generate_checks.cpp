@@ -290,17 +290,17 @@ void add_generate_checks(suite::Suite& suite) {
   const std::vector<suite::Axis> shapes{schedules_axis(), micro_batches_axis()};
   add("complete", "SCHED-014@8808", shapes, complete, some_allowed);
   add("runs_to_the_end", "SCHED-015@2d9b", shapes, runs_to_the_end, some_allowed);
-  add("one_first_and_one_last", "SCHED-016@9567", shapes, one_first_and_one_last, some_allowed);
+  add("one_first_and_one_last", "SCHED-016@f146", shapes, one_first_and_one_last, some_allowed);
   add("answered", "SCHED-017@9847", shapes, answered, some_allowed);
-  add("refused_by_rule", "SCHED-018@fd16", shapes, refused_by_rule, some_refused);
+  add("refused_by_rule", "SCHED-018@5238", shapes, refused_by_rule, some_refused);
   add("nothing_is_refused", "SCHED-019@e6b0", {{"zero", {"pp", "microbatches", "stages_per_rank"}}}, nothing_is_refused,
       nullptr, schedule_names());
   add("one_chunk_is_plain", "SCHED-020@67e4", {micro_batches_axis()}, one_chunk_is_plain, nullptr,
       {"1f1b", "interleaved"});
-  add("bubble", "SCHED-021@3072", shapes, bubble, some_allowed);
-  add("no_span_bubble", "SCHED-022@ec35", {{"schedule", {"zb-h2", "zbv"}}}, no_span_bubble);
-  add("activations", "SCHED-023@3262", shapes, activations, some_allowed);
-  add("runs_ahead", "SCHED-085@7bc9", shapes, runs_ahead, some_allowed);
+  add("bubble", "SCHED-021@0fe9", shapes, bubble, some_allowed);
+  add("no_span_bubble", "SCHED-022@6643", {{"schedule", {"zb-h2", "zbv"}}}, no_span_bubble);
+  add("activations", "SCHED-023@f54d", shapes, activations, some_allowed);
+  add("runs_ahead", "SCHED-085@bf41", shapes, runs_ahead, some_allowed);
 }
 
 }  // namespace plumbline::conformance

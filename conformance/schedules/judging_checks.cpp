@@ -560,7 +560,7 @@ void add_judging_checks(suite::Suite& suite) {
       finds_any_fault);
   add("accepts_whole_plans", "SCHED-083@79b4",
       {{"put_in", {"nothing", "turned_pairs", "messages", "shapes", "sharding"}}}, accepts_whole_plans);
-  add("refuses", "SCHED-084@18f5",
+  add("refuses", "SCHED-084@f7f3",
       {{"fault", {"no_micro_batches", "places_too_few", "place_outside", "cell", "half_a_pair", "huge_micro_batch"}}},
       refuses_what_is_no_plan);
 }

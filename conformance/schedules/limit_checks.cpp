@@ -466,19 +466,19 @@ void add_size_limit_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("documented", {"SCHED-124@4b35"},
+  add("documented", {"SCHED-124@50a4"},
       {{"of", {"plans", "judges", "lowering", "expressions", "layouts", "measured", "weights", "descriptions"}}},
       documented_limits);
-  add("all_lists", {"SCHED-001@948e", "SCHED-004@effd", "SCHED-006@a8f3"}, {}, partitions_of_all_lists);
-  add("partitions_refused", {"SCHED-004@effd", "SCHED-005@02a9", "SCHED-013@e041"}, {}, partitions_refused);
-  add("measured_refused", {"SCHED-107@93b5", "SCHED-108@08a3", "SCHED-111@e0d3"}, {}, measured_limits_refused);
-  add("missing_memory", {"SCHED-108@08a3"}, {}, missing_memory);
-  add("check_refuses", {"SCHED-084@18f5"}, {{"by", {"check"}}}, schedules_refused);
+  add("all_lists", {"SCHED-001@948e", "SCHED-004@f67c", "SCHED-006@a8f3"}, {}, partitions_of_all_lists);
+  add("partitions_refused", {"SCHED-004@f67c", "SCHED-005@02a9", "SCHED-013@4f7d"}, {}, partitions_refused);
+  add("measured_refused", {"SCHED-107@1218", "SCHED-108@b2cf", "SCHED-111@a891"}, {}, measured_limits_refused);
+  add("missing_memory", {"SCHED-108@b2cf"}, {}, missing_memory);
+  add("check_refuses", {"SCHED-084@f7f3"}, {{"by", {"check"}}}, schedules_refused);
   add("simulate_refuses", {"SCHED-087@ce02"}, {{"by", {"simulate"}}}, schedules_refused);
-  add("lowering_refuses", {"SCHED-090@75de"},
+  add("lowering_refuses", {"SCHED-090@03dc"},
       {{"by", {"lower", "add_send_recv", "add_reduce_gradients", "defer_receives"}}}, schedules_refused);
-  add("errors_in_numbers", {"SCHED-138@97d1"}, {}, errors_in_numbers);
-  add("messages_beyond", {"SCHED-132@cb17"}, {}, messages_beyond);
+  add("errors_in_numbers", {"SCHED-138@1dcf"}, {}, errors_in_numbers);
+  add("messages_beyond", {"SCHED-132@2c9d"}, {}, messages_beyond);
   add("costs_refused", {"SCHED-087@ce02"}, {}, costs_refused);
 }
 

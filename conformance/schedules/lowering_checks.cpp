@@ -466,10 +466,10 @@ void add_lowering_checks(suite::Suite& suite) {
   add("each_message_once", "SCHED-033@f660", shapes, messages_once, some_allowed);
   add("where_due", "SCHED-034@9082", shapes, where_due, some_allowed);
   add("nobody_waits_for_ever", "SCHED-035@c079", shapes, nobody_waits_for_ever, some_allowed);
-  add("holds_nobody_up", "SCHED-060@f082",
+  add("holds_nobody_up", "SCHED-060@2383",
       {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, micro_batches_axis()}, holds_nobody_up,
       some_allowed);
-  add("shapes_hold_nobody_up", "SCHED-137@cd27", {{"schedule", {"gpipe", "1f1b"}}, micro_batches_axis(), metadata},
+  add("shapes_hold_nobody_up", "SCHED-137@61f9", {{"schedule", {"gpipe", "1f1b"}}, micro_batches_axis(), metadata},
       shapes_hold_nobody_up, some_allowed);
   add("in_one_order", "SCHED-036@39f2", shapes, in_one_order, some_allowed);
   add("shapes_ahead", "SCHED-037@72a7", {metadata}, shapes_ahead, nullptr, described);
@@ -477,12 +477,12 @@ void add_lowering_checks(suite::Suite& suite) {
   const suite::Axis any_metadata{"metadata", {"none", "once", "each"}};
   add("any_plan", "SCHED-088@276c", {any_metadata}, lowers_any_plan);
   add("sharding", "SCHED-089@c446", shapes, shards_any_plan, some_allowed);
-  add("refuses_no_plan", "SCHED-090@75de",
+  add("refuses_no_plan", "SCHED-090@03dc",
       {{"fault",
         {"twice", "twice_back", "twice_on_a_rank", "twice_with_shapes", "twice_out_of_order", "places_too_few",
          "place_outside", "cell"}}},
       refuses_no_plan);
-  add("each_send_waited_for", "SCHED-071@4ca8", {{"most", {"1", "2", "4"}}}, each_send_waited_for, nullptr,
+  add("each_send_waited_for", "SCHED-071@cda7", {{"most", {"1", "2", "4"}}}, each_send_waited_for, nullptr,
       {"1f1b", "interleaved", "v-half", "zb-h2", "zbv"});
   add("refuses", "SCHED-039@74a0", {{"fault", {"circle", "message", "stage", "rank", "any_rank"}}}, refuses_bad_orders);
 }

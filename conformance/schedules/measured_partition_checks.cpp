@@ -517,18 +517,18 @@ void add_measured_partition_checks(suite::Suite& suite) {
                               : options_of({{kCosts, "schedule", {}, "schedule"}}),
                .body = body});
   };
-  add("shortest_period", "SCHED-107@93b5", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);
-  add("memory_is_kept", "SCHED-108@08a3", kMeasured,
+  add("shortest_period", "SCHED-107@1218", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);
+  add("memory_is_kept", "SCHED-108@b2cf", kMeasured,
       {{"bytes", {"none", "parameters", "activations"}}, {"micro_batches", {"1", "8"}}}, memory_is_kept);
-  add("messages_count", "SCHED-109@a198", kMeasured, {{"links", {"free", "slow"}}}, messages_count);
-  add("costs_of_candidates", "SCHED-110@233e", kCosts, {{"layers", {"equal", "random"}}, {"micro_batches", {"1", "4"}}},
+  add("messages_count", "SCHED-109@71a0", kMeasured, {{"links", {"free", "slow"}}}, messages_count);
+  add("costs_of_candidates", "SCHED-110@671c", kCosts, {{"layers", {"equal", "random"}}, {"micro_batches", {"1", "4"}}},
       costs_of_candidates);
-  add("costs_of_schedules", "SCHED-110@233e", kCosts,
+  add("costs_of_schedules", "SCHED-110@671c", kCosts,
       {{"schedule", {"gpipe", "1f1b", "zb-h1", "zbv", "interleaved", "forward-only"}}, {"memory", {"unlimited"}}},
       costs_of_schedules);
-  add("costs_within_memory", "SCHED-108@08a3", kCosts,
+  add("costs_within_memory", "SCHED-108@b2cf", kCosts,
       {{"schedule", {"gpipe", "1f1b", "zb-h1", "forward-only"}}, {"memory", {"limited"}}}, costs_of_schedules);
-  add("bad_layers", "SCHED-111@e0d3", kMeasured,
+  add("bad_layers", "SCHED-111@a891", kMeasured,
       {{"fault",
         {"negative_time", "not_a_number", "endless_time", "weight_gradient", "negative_weight_gradient",
          "negative_bytes", "negative_output", "negative_memory", "more_stages_than_layers", "no_stages",

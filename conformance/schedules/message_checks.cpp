@@ -325,8 +325,8 @@ void add_message_checks_of_schedules(suite::Suite& suite) {
   add("dtypes", "SCHED-053@7058", {suite::dtypes()}, dtypes);
   add("lists", "SCHED-054@8e82", {{"list", {"none", "single", "as_they_are", "in_pieces", "mixed"}}}, lists);
   add("shapes", "SCHED-055@8a38", {schedule, {"shapes", {"constant", "changing"}}}, shapes);
-  add("promises", "SCHED-056@7e91", {{"told", {"never", "once"}}, {"promise", {"kept", "broken"}}}, promises);
-  add("sizes", "SCHED-057@d693", {{"size", {"0", "1", "t-1", "t", "t+1", "2t", "2t+1"}}}, sizes);
+  add("promises", "SCHED-056@e2a5", {{"told", {"never", "once"}}, {"promise", {"kept", "broken"}}}, promises);
+  add("sizes", "SCHED-057@1739", {{"size", {"0", "1", "t-1", "t", "t+1", "2t", "2t+1"}}}, sizes);
   add("two_groups", "SCHED-058@b1db", {schedule, {"groups", {"one", "two"}}}, two_groups);
   add("memory", "SCHED-059@e374", {{"size", {"small", "large"}}}, memory);
 }

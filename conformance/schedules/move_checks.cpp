@@ -308,7 +308,7 @@ void moves(Context& context) {
 
 void add_move_checks(suite::Suite& suite) {
   suite.add({.id = "schedules.simulator.moves",
-             .verifies = {"SCHED-132@cb17", "SCHED-047@f5a4", "SCHED-048@51bb", "SCHED-064@54c1", "SCHED-123@3c42",
+             .verifies = {"SCHED-132@2c9d", "SCHED-047@f5a4", "SCHED-048@51bb", "SCHED-064@54c1", "SCHED-123@3c42",
                           "SCHED-045@10ef"},
              .axes = {{"plans", {"computations", "messages", "rendezvous", "forwards"}}, suite::worlds({1})},
              .body = moves});

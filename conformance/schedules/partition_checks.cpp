@@ -610,7 +610,7 @@ void add_partition_checks(suite::Suite& suite) {
   add("even_sizes", "SCHED-002@6712", uniform, {items, parts}, even_sizes, by_parts);
   add("ends_act_alone", "SCHED-003@5248", uniform, {{"given", {"first", "last", "both"}}}, ends_act_alone, by_parts);
   add("ends_of_all_splits", "SCHED-003@5248", uniform, {}, ends_of_all_splits, by_parts);
-  add("ends_that_do_not_fit", "SCHED-004@effd", uniform,
+  add("ends_that_do_not_fit", "SCHED-004@f67c", uniform,
       {suite::Axis{"fault", {"ends_too_large", "rest_without_owner"}}}, refuses_bad_partitions, by_parts);
   add("chunks_in_turn", "SCHED-005@02a9", uniform, {{"stages", {"1", "3"}}, {"chunks", {"1", "2", "4"}}},
       chunks_in_turn, by_rank);
@@ -618,18 +618,18 @@ void add_partition_checks(suite::Suite& suite) {
   add("least_heaviest_of_fractions", "SCHED-006@a8f3", optimal, {{"unit", {"small", "eighth", "huge"}}},
       least_heaviest_of_fractions);
   add("none_empty", "SCHED-007@237e", optimal, {weights}, none_empty);
-  add("colossalai", "SCHED-008@9327", either, {kinds}, colossalai, form_of_kind("pp"), "colossalai", of_kind);
+  add("colossalai", "SCHED-008@ef70", either, {kinds}, colossalai, form_of_kind("pp"), "colossalai", of_kind);
   add("falls_back_to_uniform", "SCHED-009@8f73", either, {{"items", {"4", "7", "8"}}}, falls_back_to_uniform,
       {{in_uniform, "form", {"pp"}}, {in_balanced, "form", {"pp"}}}, "colossalai");
-  add("deepspeed", "SCHED-010@8606", either, {kinds}, deepspeed, form_of_kind("num_parts"), "deepspeed", of_kind);
-  add("deepspeed_06", "SCHED-011@5334", either, {kinds}, deepspeed06, form_of_kind("num_parts"), "deepspeed-0.6",
+  add("deepspeed", "SCHED-010@0554", either, {kinds}, deepspeed, form_of_kind("num_parts"), "deepspeed", of_kind);
+  add("deepspeed_06", "SCHED-011@6a00", either, {kinds}, deepspeed06, form_of_kind("num_parts"), "deepspeed-0.6",
       of_kind);
-  add("layer_counts", "SCHED-012@b5c2", {"schedules.count_layer_params"}, {{"recorded", {"0", "1", "2"}}},
+  add("layer_counts", "SCHED-012@2fcb", {"schedules.count_layer_params"}, {{"recorded", {"0", "1", "2"}}},
       layer_counts);
-  add("layers_by_hand", "SCHED-012@b5c2", {"schedules.count_layer_params"},
+  add("layers_by_hand", "SCHED-012@2fcb", {"schedules.count_layer_params"},
       {{"family", {"bilinear", "convolution", "norm", "recurrent", "options", "other"}}}, layers_by_hand);
-  add("refuses_layers", "SCHED-012@b5c2", {"schedules.count_layer_params"}, {}, refuses_layers);
-  add("bad_arguments", "SCHED-013@e041", {in_uniform, optimal.front()},
+  add("refuses_layers", "SCHED-012@2fcb", {"schedules.count_layer_params"}, {}, refuses_layers);
+  add("bad_arguments", "SCHED-013@4f7d", {in_uniform, optimal.front()},
       {suite::Axis{"fault",
                    {"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number",
                     "weight_infinite"}}},

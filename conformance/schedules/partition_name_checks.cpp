@@ -271,23 +271,23 @@ void add_partition_name_checks(suite::Suite& suite) {
         {balanced, "form", {}, "method", {{"weighed", {form}}}}};
   };
   const suite::Axis counted{"counted", {"none", "embedding", "loss", "both"}}, methods{"method", {"even", "weighed"}};
-  add("deepspeed_methods", "SCHED-100@a03b", {kMethod}, {{"method", {"uniform", "parameters", "type:"}}},
+  add("deepspeed_methods", "SCHED-100@72ca", {kMethod}, {{"method", {"uniform", "parameters", "type:"}}},
       deepspeed_methods, "deepspeed",
       {{kMethod, "method", {}, "method", {{"uniform", {"uniform"}}, {"parameters", {"parameters"}}}}});
-  add("unknown_methods", "SCHED-101@6fc3", {kMethod}, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
+  add("unknown_methods", "SCHED-101@66d2", {kMethod}, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
       unknown_methods, "deepspeed", {{kMethod, "method", {"parameters"}}});
-  add("colossalai_methods", "SCHED-102@f952", {kMethod, uniform, balanced}, {{"convention", {"colossalai"}}, methods},
+  add("colossalai_methods", "SCHED-102@7e3a", {kMethod, uniform, balanced}, {{"convention", {"colossalai"}}, methods},
       dealt_by_weight, "colossalai", methods_and_form("layer", "parameters", "parameter", "pp"), by_method);
-  add("deepspeed_06_methods", "SCHED-102@f952", {kMethod, uniform, balanced},
+  add("deepspeed_06_methods", "SCHED-102@7e3a", {kMethod, uniform, balanced},
       {{"convention", {"deepspeed-0.6"}}, methods}, dealt_by_weight, "deepspeed-0.6",
       methods_and_form("uniform", "parameter", "parameter", "num_parts"), by_method);
-  add("layouts", "SCHED-103@6ca1", {kLayout}, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
-  add("refused_layouts", "SCHED-104@b857", {kLayout}, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
-  add("layouts_of_any_size", "SCHED-104@b857", {kLayout}, {{"stages", {"1", "2", "3", "4", "6", "8"}}},
+  add("layouts", "SCHED-103@262f", {kLayout}, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
+  add("refused_layouts", "SCHED-104@eb00", {kLayout}, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
+  add("layouts_of_any_size", "SCHED-104@eb00", {kLayout}, {{"stages", {"1", "2", "3", "4", "6", "8"}}},
       layouts_of_any_size, "megatron");
-  add("counted_in_any_shape", "SCHED-105@c4fc", {kCounted}, {counted}, counted_in_any_shape, "megatron");
-  add("counted_as_megatron", "SCHED-105@c4fc", {kCounted}, {counted}, counted_as_megatron, "megatron");
-  add("counted_evenly", "SCHED-106@642b", {kCounted}, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
+  add("counted_in_any_shape", "SCHED-105@369d", {kCounted}, {counted}, counted_in_any_shape, "megatron");
+  add("counted_as_megatron", "SCHED-105@369d", {kCounted}, {counted}, counted_as_megatron, "megatron");
+  add("counted_evenly", "SCHED-106@43af", {kCounted}, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
 }
 
 }  // namespace plumbline::conformance

@@ -207,36 +207,36 @@ void add_recorded_schedule_checks(suite::Suite& suite) {
                                          : options_of({{std::string("schedules.") + operation, option, {}, option}}),
                .body = body});
   };
-  add("torch_order", "SCHED-024@18c0", "generate", "torch",
+  add("torch_order", "SCHED-024@167a", "generate", "torch",
       {"schedule",
        {"ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",
         "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV"}},
       torch_order);
-  add("torch_interleaved", "SCHED-024@18c0", "generate", "torch", {"schedule", {"ScheduleInterleaved1F1B"}},
+  add("torch_interleaved", "SCHED-024@167a", "generate", "torch", {"schedule", {"ScheduleInterleaved1F1B"}},
       interleaved_by_rule);
-  add("torch_lowering", "SCHED-025@e735", "lower", "torch",
+  add("torch_lowering", "SCHED-025@87a7", "lower", "torch",
       {"schedule",
        {"ScheduleInterleaved1F1B", "ScheduleLoopedBFS", "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble",
         "ScheduleDualPipeV"}},
       torch_lowering);
-  add("torch_passes", "SCHED-117@f3a0", "lower", "torch", {"pass", {"defer_receives", "merge_backward"}}, torch_passes);
-  add("torch_construction", "SCHED-026@4842", "generate", "torch",
+  add("torch_passes", "SCHED-117@a52d", "lower", "torch", {"pass", {"defer_receives", "merge_backward"}}, torch_passes);
+  add("torch_construction", "SCHED-026@07ff", "generate", "torch",
       {"schedule",
        {"ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",
         "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV"}},
       torch_construction);
-  add("torch_csv", "SCHED-027@d308", "load_csv", "torch", {"answer", {"accepted", "refused"}}, torch_csv);
-  add("torch_loading", "SCHED-066@dd58", "load_csv", "torch", {"format", {"compute_only", "compute_comms"}},
+  add("torch_csv", "SCHED-027@b847", "load_csv", "torch", {"answer", {"accepted", "refused"}}, torch_csv);
+  add("torch_loading", "SCHED-066@a2a7", "load_csv", "torch", {"format", {"compute_only", "compute_comms"}},
       torch_loading);
-  add("torch_placement", "SCHED-028@9381", "stage_to_rank", "torch", {"style", {"loop", "v"}}, torch_placement);
+  add("torch_placement", "SCHED-028@7b41", "stage_to_rank", "torch", {"style", {"loop", "v"}}, torch_placement);
   const suite::Axis streams{"schedule", {"TrainSchedule", "InferenceSchedule"}};
-  add("deepspeed", "SCHED-029@9328", "instruction_stream", "deepspeed", streams, deepspeed_pipelines);
-  add("deepspeed_data_parallel", "SCHED-029@9328", "instruction_stream", "deepspeed",
+  add("deepspeed", "SCHED-029@6af7", "instruction_stream", "deepspeed", streams, deepspeed_pipelines);
+  add("deepspeed_data_parallel", "SCHED-029@6af7", "instruction_stream", "deepspeed",
       {"schedule", {"DataParallelSchedule"}}, deepspeed_pipelines);
-  add("deepspeed_06", "SCHED-030@593f", "instruction_stream", "deepspeed-0.6", streams, deepspeed_06);
-  add("colossalai", "SCHED-031@cbec", "trace", "colossalai",
+  add("deepspeed_06", "SCHED-030@40dd", "instruction_stream", "deepspeed-0.6", streams, deepspeed_06);
+  add("colossalai", "SCHED-031@5401", "trace", "colossalai",
       {"schedule", {"PipelineSchedule", "InterleavedPipelineSchedule"}}, colossalai_pipelines);
-  add("megatron", "SCHED-032@0779", "trace", "megatron", {"schedule", {"1F1B", "interleaved"}}, megatron);
+  add("megatron", "SCHED-032@f804", "trace", "megatron", {"schedule", {"1F1B", "interleaved"}}, megatron);
 }
 
 }  // namespace plumbline::conformance

@@ -548,7 +548,7 @@ void add_simulator_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis links{"links", {"none", "latency", "bandwidth"}};
-  add("times", "SCHED-046@a0de", links, times);
+  add("times", "SCHED-046@3b00", links, times);
   add("bubbles", "SCHED-047@f5a4", links, bubbles);
   add("activations", "SCHED-048@51bb", {"links", {"none"}}, activations);
   add("parts", "SCHED-061@08f7", {"part", {"stages", "boundaries", "stragglers"}}, times);
@@ -561,7 +561,7 @@ void add_simulator_checks(suite::Suite& suite) {
   add("idle_places", "SCHED-120@5af3", {"rows", {"computations", "messages"}}, idle_places);
   add("idle_alone", "SCHED-065@11fb", {"cause", {"none", "transfer", "straggler", "imbalance"}}, idle_alone);
   add("sent_late", "SCHED-139@1bd0", {"sends", {"outputs", "gradients"}}, sent_late);
-  add("refuses", "SCHED-049@1380", {"fault", {"negative", "length", "latency", "stuck"}}, refuses_bad_times);
+  add("refuses", "SCHED-049@6d56", {"fault", {"negative", "length", "latency", "stuck"}}, refuses_bad_times);
   add("rows_of_all_kinds", "SCHED-086@dfca", all_rows, rows_of_all_kinds);
   add("refuses_costs", "SCHED-087@ce02",
       {"fault",

@@ -692,38 +692,38 @@ void add_plan_size_checks(suite::Suite& suite) {
   };
   add_generated("SCHED-015@2d9b", plans, ours, "plumbline", "", problem_of_course);
   add_generated("SCHED-015@2d9b", shorter, others, "plumbline", "others", problem_of_course);
-  add_generated("SCHED-024@18c0", plans, of_torch, "torch", "", problem_of_torch_order);
-  add_generated("SCHED-024@18c0", shorter, others_of_torch, "torch", "others", problem_of_torch_order);
-  add_generated("SCHED-023@3262", plans, {{"1f1b"}, {"interleaved", 3}}, "plumbline", "kept",
+  add_generated("SCHED-024@167a", plans, of_torch, "torch", "", problem_of_torch_order);
+  add_generated("SCHED-024@167a", shorter, others_of_torch, "torch", "others", problem_of_torch_order);
+  add_generated("SCHED-023@f54d", plans, {{"1f1b"}, {"interleaved", 3}}, "plumbline", "kept",
                 problem_of_kept_activations);
   add({"schedules.lower", "SCHED-033@f660", plans, lowered_plans("plumbline")});
-  add({"schedules.lower", "SCHED-025@e735", plans, lowered_plans("torch"), "torch"});
-  add({"schedules.load_csv", "SCHED-116@246d", plans, loaded_plans("plumbline")});
-  add({"schedules.load_csv", "SCHED-066@dd58", plans, loaded_plans("torch"), "torch"});
+  add({"schedules.lower", "SCHED-025@87a7", plans, lowered_plans("torch"), "torch"});
+  add({"schedules.load_csv", "SCHED-116@8766", plans, loaded_plans("plumbline")});
+  add({"schedules.load_csv", "SCHED-066@a2a7", plans, loaded_plans("torch"), "torch"});
   add({"schedules.check", "SCHED-045@10ef", plans, accepted_plans});
   add({"schedules.check", "SCHED-040@3567", plans, lost_action, "plumbline", "lost"});
   add({"schedules.check", "SCHED-041@d2a7", plans, early_action, "plumbline", "early"});
-  add({"schedules.simulate", "SCHED-046@a0de", plans, simulated_plans});
-  add(asking({{"schedule", {"1f1b"}}}, {"schedules.partition_costs", "SCHED-110@233e", plans, costs_of_equal_layers}));
+  add({"schedules.simulate", "SCHED-046@3b00", plans, simulated_plans});
+  add(asking({{"schedule", {"1f1b"}}}, {"schedules.partition_costs", "SCHED-110@671c", plans, costs_of_equal_layers}));
   const std::vector<int> items{30, 487, 4096, 100'003}, weighed{30, 487, 2050, 10'007}, stages{8, 60, 512, 4096};
   const char* const uniform = "schedules.partition_uniform";
   add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-002@6712", items, even_partitions}));
-  add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-010@8606", items, even_partitions_of_deepspeed, "deepspeed"}));
+  add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-010@0554", items, even_partitions_of_deepspeed, "deepspeed"}));
   add(asking({{"form", {"num_parts"}}},
-             {uniform, "SCHED-011@5334", items, even_partitions_of_deepspeed06, "deepspeed-0.6"}));
-  add(asking({{"form", {"pp"}}}, {uniform, "SCHED-008@9327", items, even_partitions_of_colossalai, "colossalai"}));
+             {uniform, "SCHED-011@6a00", items, even_partitions_of_deepspeed06, "deepspeed-0.6"}));
+  add(asking({{"form", {"pp"}}}, {uniform, "SCHED-008@ef70", items, even_partitions_of_colossalai, "colossalai"}));
   const char* const balanced = "schedules.partition_balanced";
   add(asking({{"form", {"num_parts"}}},
              {balanced, "SCHED-006@a8f3", weighed, balanced_blocks(balanced, "plumbline", "weights", "num_parts")}));
   add(asking({{"form", {"num_parts"}}}, {balanced,
-                                         "SCHED-010@8606",
+                                         "SCHED-010@0554",
                                          {30, 170, 512},
                                          balanced_blocks(balanced, "deepspeed", "weights", "num_parts"),
                                          "deepspeed"}));
   add(asking({{"form", {"num_parts"}}},
-             {balanced, "SCHED-011@5334", weighed, balanced_blocks(balanced, "deepspeed-0.6", "weights", "num_parts"),
+             {balanced, "SCHED-011@6a00", weighed, balanced_blocks(balanced, "deepspeed-0.6", "weights", "num_parts"),
               "deepspeed-0.6"}));
-  add(asking({{"form", {"pp"}}}, {balanced, "SCHED-008@9327", weighed, balanced_blocks_of_colossalai, "colossalai"}));
+  add(asking({{"form", {"pp"}}}, {balanced, "SCHED-008@ef70", weighed, balanced_blocks_of_colossalai, "colossalai"}));
   const char* const optimal = "schedules.partition_optimal";
   add({optimal, "SCHED-006@a8f3", weighed, balanced_blocks(optimal, "plumbline", "weights", "parts")});
   const char* const method = "schedules.partition_method";
@@ -731,16 +731,16 @@ void add_plan_size_checks(suite::Suite& suite) {
                               Choice choice) {
     add({method, requirement, sizes, {}, convention, "", {}, {}, std::move(choice)});
   };
-  add_method("SCHED-100@a03b", {30, 170, 512}, "deepspeed", by_method("deepspeed", "parameters", "uniform"));
-  add_method("SCHED-102@f952", weighed, "colossalai", by_method("colossalai", "parameter"));
-  add_method("SCHED-102@f952", weighed, "deepspeed-0.6", by_method("deepspeed-0.6", "parameters"));
-  add({"schedules.pipeline_layout", "SCHED-103@6ca1", stages, laid_out, "megatron"});
-  add({"schedules.partition_counted", "SCHED-106@642b", stages, counted_ends("plumbline")});
-  add({"schedules.partition_counted", "SCHED-105@c4fc", stages, counted_ends("megatron"), "megatron"});
-  add({"schedules.partition_measured", "SCHED-107@93b5", {30, 487, 10'007}, measured_blocks});
-  add({"schedules.count_layer_params", "SCHED-012@b5c2", {8, 100, 1001, 10'000}, counted_layers});
-  add({"schedules.stage_to_rank", "SCHED-113@f392", stages, {}, "plumbline", "", {}, {}, placed_stages("plumbline")});
-  add({"schedules.stage_to_rank", "SCHED-028@9381", stages, {}, "torch", "", {}, {}, placed_stages("torch")});
+  add_method("SCHED-100@72ca", {30, 170, 512}, "deepspeed", by_method("deepspeed", "parameters", "uniform"));
+  add_method("SCHED-102@7e3a", weighed, "colossalai", by_method("colossalai", "parameter"));
+  add_method("SCHED-102@7e3a", weighed, "deepspeed-0.6", by_method("deepspeed-0.6", "parameters"));
+  add({"schedules.pipeline_layout", "SCHED-103@262f", stages, laid_out, "megatron"});
+  add({"schedules.partition_counted", "SCHED-106@43af", stages, counted_ends("plumbline")});
+  add({"schedules.partition_counted", "SCHED-105@369d", stages, counted_ends("megatron"), "megatron"});
+  add({"schedules.partition_measured", "SCHED-107@1218", {30, 487, 10'007}, measured_blocks});
+  add({"schedules.count_layer_params", "SCHED-012@2fcb", {8, 100, 1001, 10'000}, counted_layers});
+  add({"schedules.stage_to_rank", "SCHED-113@42b0", stages, {}, "plumbline", "", {}, {}, placed_stages("plumbline")});
+  add({"schedules.stage_to_rank", "SCHED-028@7b41", stages, {}, "torch", "", {}, {}, placed_stages("torch")});
 }
 
 }  // namespace plumbline::conformance

@@ -273,7 +273,7 @@ void add_timeline_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&)) {
     axes.push_back(suite::worlds({1}));
     suite.add({.id = std::string("schedules.timeline.") + name,
-               .verifies = {"SCHED-122@4dd4"},
+               .verifies = {"SCHED-122@2b2d"},
                .axes = std::move(axes),
                .body = body});
   };

@@ -390,8 +390,8 @@ void add_torch_pass_checks(suite::Suite& suite) {
                .convention = "torch",
                .body = passes});
   };
-  add("torch_rule", "SCHED-025@e735", "messages");
-  add("torch_other_passes", "SCHED-117@f3a0", "others");
+  add("torch_rule", "SCHED-025@87a7", "messages");
+  add("torch_other_passes", "SCHED-117@a52d", "others");
 }
 
 }  // namespace plumbline::conformance
