@@ -337,13 +337,13 @@ suite::Check deepspeed_check(std::string id, std::string verifies, std::function
 }  // namespace
 
 void add_deepspeed_checks(suite::Suite& suite) {
-  suite.add(deepspeed_check("topology.deepspeed.positions", "TOPO-061@58a8", positions));
-  suite.add(deepspeed_check("topology.deepspeed.surplus_sizes", "TOPO-062@fcd3", surplus_sizes));
-  suite.add(deepspeed_check("topology.deepspeed.empty_worlds", "TOPO-063@17da", empty_worlds));
-  suite.add(deepspeed_check("topology.deepspeed.field_names", "TOPO-064@bad6", field_names));
-  suite.add(deepspeed_check("topology.deepspeed.shapes_as_given", "TOPO-076@f574", shapes_as_given));
-  suite.add(deepspeed_check("topology.deepspeed.names_of_ranks", "TOPO-077@5c31", names_of_ranks));
-  suite.add(deepspeed_check("topology.deepspeed.grids_of_surplus_sizes", "TOPO-078@8331", grids_of_surplus_sizes,
+  suite.add(deepspeed_check("topology.deepspeed.positions", "TOPO-061@e56e", positions));
+  suite.add(deepspeed_check("topology.deepspeed.surplus_sizes", "TOPO-062@ed3c", surplus_sizes));
+  suite.add(deepspeed_check("topology.deepspeed.empty_worlds", "TOPO-063@8a1e", empty_worlds));
+  suite.add(deepspeed_check("topology.deepspeed.field_names", "TOPO-064@49bd", field_names));
+  suite.add(deepspeed_check("topology.deepspeed.shapes_as_given", "TOPO-076@a547", shapes_as_given));
+  suite.add(deepspeed_check("topology.deepspeed.names_of_ranks", "TOPO-077@9280", names_of_ranks));
+  suite.add(deepspeed_check("topology.deepspeed.grids_of_surplus_sizes", "TOPO-078@78cb", grids_of_surplus_sizes,
                             "topology.grid"));
 }
 

@@ -354,7 +354,7 @@ suite::Check map_check(std::string id, std::string verifies, std::function<void(
 void add_map_checks(suite::Suite& suite) {
   suite.add(map_check("topology.map.bijection", "TOPO-001@c301", bijection));
   suite.add(map_check("topology.map.row_major", "TOPO-002@48f6", row_major));
-  suite::Check questions = map_check("topology.map.single_questions", "TOPO-003@1b25", single_questions);
+  suite::Check questions = map_check("topology.map.single_questions", "TOPO-003@662b", single_questions);
   questions.axes = {shapes({"5", "3x2", "2x3x1", "random"})};
   questions.operations = {"topology.query"};
   suite.add(std::move(questions));
@@ -362,10 +362,10 @@ void add_map_checks(suite::Suite& suite) {
   large.axes = {{"ranks", {"16_bits", "20_bits", "24_bits", "31_bits", "largest"}}};
   large.operations = {"topology.query"};
   suite.add(std::move(large));
-  suite::Check lenient = map_check("topology.deepspeed.map", "TOPO-057@1b6c", five_axes);
+  suite::Check lenient = map_check("topology.deepspeed.map", "TOPO-057@a43f", five_axes);
   lenient.convention = "deepspeed";
   suite.add(std::move(lenient));
-  suite::Check sized = map_check("topology.map.sizes", "TOPO-004@38aa", sizes_of_axes);
+  suite::Check sized = map_check("topology.map.sizes", "TOPO-004@51ee", sizes_of_axes);
   sized.operations.emplace_back("topology.query");
   suite.add(std::move(sized));
   suite.add(map_check("topology.groups.partition", "TOPO-005@0bbb", partition));
@@ -376,7 +376,7 @@ void add_map_checks(suite::Suite& suite) {
   suite::Check long_axis = map_check("topology.names.any_style", "TOPO-010@e8f3", names);
   long_axis.axes = {shapes({"5", "3x2", "2x3x1", "1x101", "2x2x1x2", "1x1001", "random"})};
   suite.add(std::move(long_axis));
-  suite.add(map_check("topology.names.default_style", "TOPO-011@1074", default_names));
+  suite.add(map_check("topology.names.default_style", "TOPO-011@158b", default_names));
 }
 
 }  // namespace plumbline::conformance

@@ -199,7 +199,7 @@ suite::Check order_check(std::string id, std::string verifies, std::function<voi
 }  // namespace
 
 void add_order_checks(suite::Suite& suite) {
-  suite.add(order_check("topology.orders.first_fastest", "TOPO-031@17a3", first_fastest));
+  suite.add(order_check("topology.orders.first_fastest", "TOPO-031@68b7", first_fastest));
   suite.add(order_check("topology.orders.merged", "TOPO-032@e8f1", merged));
   suite::Check experts = order_check("topology.orders.expert_grids", "TOPO-033@844d", expert_grids);
   experts.axes = {shapes({"1x4", "3x2", "2x3x1", "2x3x2x2", "random"})};
@@ -208,7 +208,7 @@ void add_order_checks(suite::Suite& suite) {
   shifted.axes = {shapes({"5", "3x2", "2x3x1", "random"}), {"begin", {"0", "7", "64", "last"}}};
   suite.add(std::move(shifted));
   suite.add({.id = "topology.orders.groups_of_ranks",
-             .verifies = {"TOPO-034@3c39", "TOPO-013@9924"},
+             .verifies = {"TOPO-034@3c39", "TOPO-013@f506"},
              .axes = {shapes({"5", "3x2", "2x3x1", "random"}), {"begin", {"0", "7", "64"}}, suite::worlds({1})},
              .body = groups_of_ranks});
   suite::Check span = order_check("topology.orders.spans", "TOPO-035@9592", spans);

@@ -237,22 +237,22 @@ suite::Check recorded_check(std::string convention, std::string id, std::string 
 
 void add_recorded_checks(suite::Suite& suite) {
   suite::Check deepspeed_check =
-      recorded_check("deepspeed", "topology.deepspeed.recorded", "TOPO-045@591a",
+      recorded_check("deepspeed", "topology.deepspeed.recorded", "TOPO-045@1993",
                      {"topology.process_topology", "topology.prime_factors", "topology.grid"}, deepspeed);
   deepspeed_check.axes = {{"kind", {"process_topology", "prime_factors", "pipeline_parallel_grid"}}};
   deepspeed_check.asks = operations_by("kind", {{"process_topology", {"topology.process_topology"}},
                                                 {"prime_factors", {"topology.prime_factors"}},
                                                 {"pipeline_parallel_grid", {"topology.grid"}}});
   suite.add(std::move(deepspeed_check));
-  suite.add(recorded_check("deepspeed", "topology.deepspeed.corners", "TOPO-046@02b0",
+  suite.add(recorded_check("deepspeed", "topology.deepspeed.corners", "TOPO-046@ca17",
                            {"topology.query", "topology.prime_factors", "topology.grid"}, deepspeed_corners));
-  suite.add(recorded_check("megatron", "topology.megatron.orders", "TOPO-047@3841", {"topology.rank_generator"},
+  suite.add(recorded_check("megatron", "topology.megatron.orders", "TOPO-047@aaa3", {"topology.rank_generator"},
                            megatron_orders));
-  suite.add(recorded_check("megatron", "topology.megatron.all_groups", "TOPO-048@ae25",
+  suite.add(recorded_check("megatron", "topology.megatron.all_groups", "TOPO-048@db3c",
                            {"topology.initialize_model_parallel"}, megatron_groups));
-  suite.add(recorded_check("megatron", "topology.megatron.spans", "TOPO-049@9a11", {"topology.hyper_comm_grid"},
+  suite.add(recorded_check("megatron", "topology.megatron.spans", "TOPO-049@59de", {"topology.hyper_comm_grid"},
                            megatron_spans));
-  suite.add(recorded_check("torch", "topology.torch.meshes", "TOPO-050@c425", {"topology.device_mesh"}, torch_meshes));
+  suite.add(recorded_check("torch", "topology.torch.meshes", "TOPO-050@7d1c", {"topology.device_mesh"}, torch_meshes));
 }
 
 }  // namespace plumbline::conformance

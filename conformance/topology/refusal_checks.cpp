@@ -403,17 +403,17 @@ void add_topology_refusal_checks(suite::Suite& suite) {
   std::map<std::string, std::vector<std::string>> by_fault;
   for (const Bad& bad : bad_worlds()) by_fault[bad.fault] = {bad.op};
   const OperationsOfCase asks_world = operations_by("fault", by_fault);
-  suite.add(refusal_check("topology.refusals.partial_coordinates", "TOPO-012@fa0f", {"given", {"all_but_one", "one"}},
+  suite.add(refusal_check("topology.refusals.partial_coordinates", "TOPO-012@6b55", {"given", {"all_but_one", "one"}},
                           partial_coordinates));
-  suite.add(refusal_check("topology.refusals.places", "TOPO-013@9924", faults(bad_places()), refused_places));
+  suite.add(refusal_check("topology.refusals.places", "TOPO-013@f506", faults(bad_places()), refused_places));
   suite.add(refusal_check("topology.refusals.places_told", "TOPO-014@edde", faults(bad_places()), places_told));
-  suite.add(refusal_check("topology.refusals.worlds", "TOPO-015@3451", faults(bad_worlds()), worlds,
+  suite.add(refusal_check("topology.refusals.worlds", "TOPO-015@501f", faults(bad_worlds()), worlds,
                           operations_of(bad_worlds()), asks_world));
   suite.add(refusal_check("topology.refusals.worlds_told", "TOPO-016@f50f", faults_with_words(bad_worlds()),
                           worlds_told, operations_of(bad_worlds()), asks_world));
-  suite.add(refusal_check("topology.refusals.unknown_axis", "TOPO-017@6da1",
+  suite.add(refusal_check("topology.refusals.unknown_axis", "TOPO-017@304f",
                           {"call", {"get_dim", "get_axis_comm_lists", "get_axis_list"}}, unknown_axis));
-  suite::Check lenient = refusal_check("topology.deepspeed.unknown_axis", "TOPO-018@467a",
+  suite::Check lenient = refusal_check("topology.deepspeed.unknown_axis", "TOPO-018@c4b2",
                                        {"call", {"get_dim", "get_axis_comm_lists"}}, unknown_axis_of_deepspeed);
   lenient.convention = "deepspeed";
   suite.add(std::move(lenient));

@@ -552,7 +552,7 @@ void add_run_checks(suite::Suite& suite) {
   add("topology.orders.all_groups", "TOPO-036@ff7d", all_groups);
   add("topology.orders.expert_groups", "TOPO-054@d45c", expert_groups);
   add("topology.orders.ordered_groups", "TOPO-067@14a5", ordered_groups);
-  suite.add(run_check("topology.refusals.orders", "TOPO-075@b1d9", {"stages", {"2", "3", "4"}}, orders_are_refused));
+  suite.add(run_check("topology.refusals.orders", "TOPO-075@a093", {"stages", {"2", "3", "4"}}, orders_are_refused));
   suite.add({.id = "topology.orders.weight_groups",
              .verifies = {"TOPO-068@9707", "TOPO-079@ac83"},
              .door = suite::Door::adapter,
@@ -563,12 +563,12 @@ void add_run_checks(suite::Suite& suite) {
   const auto add_option = [&](const char* id, const char* verifies, std::function<void(Context&)> body) {
     suite.add(run_check(id, verifies, {"stages", {"1", "2"}}, std::move(body)));
   };
-  add_option("topology.runs.optimizer_instances", "TOPO-069@03b8", optimizer_instances);
-  add_option("topology.runs.gloo_groups", "TOPO-080@fd76", gloo_groups);
-  add_option("topology.runs.hierarchies", "TOPO-070@3cdf", hierarchies);
+  add_option("topology.runs.optimizer_instances", "TOPO-069@85e1", optimizer_instances);
+  add_option("topology.runs.gloo_groups", "TOPO-080@2661", gloo_groups);
+  add_option("topology.runs.hierarchies", "TOPO-070@0e5b", hierarchies);
   add_option("topology.runs.hybrid_groups", "TOPO-071@5eec", hybrid_groups);
   add_option("topology.runs.offset", "TOPO-073@8c99", run_offsets);
-  suite.add(run_check("topology.refusals.runs", "TOPO-074@f6e4", faults_of(bad_runs(), {kRun}), bad_run));
+  suite.add(run_check("topology.refusals.runs", "TOPO-074@6b3b", faults_of(bad_runs(), {kRun}), bad_run));
 }
 
 }  // namespace plumbline::conformance

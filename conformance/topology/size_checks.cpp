@@ -415,20 +415,20 @@ void add_topology_size_checks(suite::Suite& suite) {
   const auto add = [&](const char* operation, const char* ours, const char* others, const std::vector<int>& sizes,
                        JudgeSize (*judge)(const std::string&),
                        const char* convention) { add_apart(operation, ours, sizes, others, sizes, judge, convention); };
-  add("topology.process_topology", "TOPO-002@48f6", "TOPO-057@1b6c", worlds, whole_topology, "deepspeed");
+  add("topology.process_topology", "TOPO-002@48f6", "TOPO-057@a43f", worlds, whole_topology, "deepspeed");
   // DeepSpeed lays the ranks out again for each question, divides by every number up to the largest factor, and each
   // rank lists the groups of all.
-  add_apart("topology.query", "TOPO-003@1b25", worlds, "TOPO-057@1b6c", told_all, single_queries, "deepspeed");
+  add_apart("topology.query", "TOPO-003@662b", worlds, "TOPO-057@a43f", told_all, single_queries, "deepspeed");
   const std::vector<int> numbers{12, 1001, 65'536, 2'147'395'600},
       with_prime{12, 1001, 65'536, 2'147'395'600, 2'147'483'647};
-  add_apart("topology.prime_factors", "TOPO-059@0d8e", with_prime, "TOPO-045@591a", numbers, prime_factors_at,
+  add_apart("topology.prime_factors", "TOPO-059@0d8e", with_prime, "TOPO-045@1993", numbers, prime_factors_at,
             "deepspeed");
-  add_apart("topology.grid", "TOPO-025@e2d5", told_all, "TOPO-060@64f7", squared, whole_grid, "deepspeed");
-  add("topology.rank_generator", "TOPO-034@3c39", "TOPO-047@3841", worlds, generated_orders, "megatron");
-  add("topology.hyper_comm_grid", "TOPO-051@10f1", "TOPO-049@9a11", worlds, spans_and_views, "megatron");
-  add("topology.device_mesh", "TOPO-038@30f6", "TOPO-050@c425", squared, whole_mesh, "torch");
-  add("topology.initialize_model_parallel", "TOPO-055@9168", "TOPO-048@ae25", told_all, whole_run, "megatron");
-  add_sized_check(suite, "topology", {"topology.placement", "TOPO-043@7a64", worlds, whole_placement});
+  add_apart("topology.grid", "TOPO-025@e2d5", told_all, "TOPO-060@3893", squared, whole_grid, "deepspeed");
+  add("topology.rank_generator", "TOPO-034@3c39", "TOPO-047@aaa3", worlds, generated_orders, "megatron");
+  add("topology.hyper_comm_grid", "TOPO-051@10f1", "TOPO-049@59de", worlds, spans_and_views, "megatron");
+  add("topology.device_mesh", "TOPO-038@30f6", "TOPO-050@7d1c", squared, whole_mesh, "torch");
+  add("topology.initialize_model_parallel", "TOPO-055@9168", "TOPO-048@db3c", told_all, whole_run, "megatron");
+  add_sized_check(suite, "topology", {"topology.placement", "TOPO-043@b232", worlds, whole_placement});
 }
 
 }  // namespace plumbline::conformance

@@ -127,13 +127,13 @@ suite::Check view_check(std::string id, std::string verifies, std::function<void
 
 void add_view_checks(suite::Suite& suite) {
   suite.add(view_check("topology.views.groups", "TOPO-051@10f1", groups));
-  suite.add(view_check("topology.views.owners", "TOPO-052@144d", owners));
-  suite::Check bad = view_check("topology.refusals.views", "TOPO-053@9021", refused);
+  suite.add(view_check("topology.views.owners", "TOPO-052@1e4f", owners));
+  suite::Check bad = view_check("topology.refusals.views", "TOPO-053@6dca", refused);
   suite::Axis faults{"fault", {}};
   for (const BadView& view : bad_views()) faults.values.push_back(view.fault);
   bad.axes = {std::move(faults)};
   suite.add(std::move(bad));
-  suite::Check named = view_check("topology.refusals.view_named_base", "TOPO-066@4df3", view_named_base);
+  suite::Check named = view_check("topology.refusals.view_named_base", "TOPO-066@2386", view_named_base);
   named.axes = {};
   suite.add(std::move(named));
 }
