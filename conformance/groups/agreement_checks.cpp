@@ -217,7 +217,7 @@ void failing_rank(Context& context) {
 
 void add_agreement_checks(suite::Suite& suite) {
   suite.add({.id = "groups.agreement.different_plans",
-             .verifies = {"GROUP-011@f37d"},
+             .verifies = {"GROUP-011@a1bd"},
              .axes = {{"difference",
                        {"none", "order", "reversed", "members", "order_of_members", "mode", "one_more", "one_less"}},
                       {"odd", {"first", "last"}},
@@ -226,7 +226,7 @@ void add_agreement_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = different_plans});
   suite.add({.id = "groups.agreement.each_place",
-             .verifies = {"GROUP-011@f37d"},
+             .verifies = {"GROUP-011@a1bd"},
              .axes = {suite::worlds({3, 6})},
              .limit = std::chrono::seconds(10),
              .body = each_place});
@@ -237,7 +237,7 @@ void add_agreement_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = world_sizes});
   suite.add({.id = "groups.agreement.bad_plans",
-             .verifies = {"GROUP-013@9a95"},
+             .verifies = {"GROUP-013@8afb"},
              .axes = {{"fault", {"empty", "rank_twice", "rank_outside", "rank_far_outside", "rank_below_0"}},
                       {"who", {"all", "last"}},
                       suite::worlds({2, 3, 4, 6})},
@@ -245,13 +245,13 @@ void add_agreement_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = bad_plans});
   suite.add({.id = "groups.agreement.absent_rank",
-             .verifies = {"GROUP-014@9055"},
+             .verifies = {"GROUP-014@dd3d"},
              .axes = {suite::worlds({2, 3, 4, 6})},
              .needs = {comm::Capability::blocking_timeout, comm::Capability::names_missing},
              .limit = std::chrono::seconds(10),
              .body = absent_rank});
   suite.add({.id = "groups.agreement.failing_rank",
-             .verifies = {"GROUP-036@add6"},
+             .verifies = {"GROUP-036@a4c1"},
              .axes = {{"stage", {"log", "creation"}}, suite::worlds({1, 2, 3, 4, 6})},
              .needs = {comm::Capability::failure_detection},
              .limit = std::chrono::seconds(10),

@@ -96,7 +96,7 @@ void add_creation_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = log_of_creations});
   suite.add({.id = "groups.creation.nodes",
-             .verifies = {"GROUP-016@796e"},
+             .verifies = {"GROUP-016@fb42"},
              .axes = {{"nodes", {"even", "uneven", "alone"}}, suite::worlds({3, 4, 6})},
              .applies =
                  [](const suite::Parameters& parameters) {

@@ -299,8 +299,8 @@ void add_creation_log_checks(suite::Suite& suite) {
   for (const BadLine& line : bad_lines()) faults.values.emplace_back(line.fault);
   suite.add(log_check("groups.lint.logs_read", "GROUP-038@25ee", logs, logs_read));
   suite.add(log_check("groups.lint.any_log", "GROUP-038@25ee", {"form", {"plain", "numbered", "spaced"}}, any_log));
-  suite.add(log_check("groups.lint.logs_rejected", "GROUP-042@1d37", faults, logs_rejected));
-  suite.add(log_check("groups.lint.lists_rejected", "GROUP-042@1d37",
+  suite.add(log_check("groups.lint.logs_rejected", "GROUP-042@42f3", faults, logs_rejected));
+  suite.add(log_check("groups.lint.lists_rejected", "GROUP-042@42f3",
                       {"fault", {"sequence_twice", "sequence_on_some", "list_and_log"}}, lists_rejected, "creations"));
 }
 

@@ -48,7 +48,7 @@ void cycles(Context& context) {
 
 void add_lifetime_checks(suite::Suite& suite) {
   suite.add({.id = "groups.lifetime.cycles",
-             .verifies = {"GROUP-017@cbea"},
+             .verifies = {"GROUP-017@e5d9"},
              .axes = {{"groups", {"one", "two"}}, suite::worlds({1, 2, 3, 4})},
              .limit = std::chrono::seconds(60),
              .body = cycles});

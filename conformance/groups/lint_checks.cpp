@@ -373,8 +373,8 @@ suite::Check lint_check(std::string id, std::string verifies, suite::Axis axis, 
 
 void add_lint_checks(suite::Suite& suite) {
   suite.add(
-      lint_check("groups.lint.differences", "GROUP-030@5f3b", axis_of("fault", differences()), differences_named));
-  suite.add(lint_check("groups.lint.waits", "GROUP-031@936c", axis_of("fault", waits()), waits_named));
+      lint_check("groups.lint.differences", "GROUP-030@156b", axis_of("fault", differences()), differences_named));
+  suite.add(lint_check("groups.lint.waits", "GROUP-031@74d5", axis_of("fault", waits()), waits_named));
   suite.add(lint_check("groups.lint.lists", "GROUP-032@827a", axis_of("fault", all_bad_lists()), lists_named));
   suite.add(lint_check("groups.lint.findings_told", "GROUP-043@c3eb", axis_of("fault", told_logs()), findings_told));
   suite.add(lint_check("groups.lint.right_logs", "GROUP-033@ee14", axis_of("log", right_logs()), right_logs_pass));

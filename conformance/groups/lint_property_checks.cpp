@@ -453,9 +453,9 @@ void add_lint_property_checks(suite::Suite& suite) {
                .options = options_of({{kLint, "form", {"creations"}}}),
                .body = std::move(body)});
   };
-  add("any_sequences", {"GROUP-034@2d31"}, both, any_sequences);
-  add("any_difference", {"GROUP-030@5f3b"}, all_ranks, any_difference);
-  add("any_waits", {"GROUP-031@936c", "GROUP-039@95f7"}, members_only, any_waits);
+  add("any_sequences", {"GROUP-034@0a09"}, both, any_sequences);
+  add("any_difference", {"GROUP-030@156b"}, all_ranks, any_difference);
+  add("any_waits", {"GROUP-031@74d5", "GROUP-039@95f7"}, members_only, any_waits);
   add("any_meetings", {"GROUP-032@827a", "GROUP-040@6869", "GROUP-041@88f1"}, both, any_meetings);
   add("any_warnings", {"GROUP-040@6869"}, both, any_warnings);
   add("any_lists", {"GROUP-032@827a"}, all_ranks, any_lists);

@@ -154,7 +154,7 @@ void add_lookup_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = neighbours});
   suite.add({.id = "groups.modes.lookup",
-             .verifies = {"GROUP-007@23ff"},
+             .verifies = {"GROUP-007@474f"},
              .axes = {{"asked", {"known", "unknown", "without_a_part"}}, suite::worlds({2, 3, 4})},
              .body = lookup});
   suite.add({.id = "groups.ranks.translation",

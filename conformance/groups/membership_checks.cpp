@@ -209,7 +209,7 @@ void shared_modules(Context& context) {
 
 void add_membership_checks(suite::Suite& suite) {
   suite.add({.id = "groups.modes.members",
-             .verifies = {"GROUP-001@bcb1"},
+             .verifies = {"GROUP-001@a223"},
              .axes = {{"convention", {"colossalai", "megatron", "deepspeed"}},
                       {"sizes", kSizes},
                       suite::worlds({1, 2, 3, 4, 6, 8})},
@@ -217,7 +217,7 @@ void add_membership_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = modes_members});
   suite.add({.id = "groups.plans.members",
-             .verifies = {"GROUP-002@26e7"},
+             .verifies = {"GROUP-002@0da2"},
              .axes = {{"plan", {"descending", "without_first", "strided", "overlapping", "alone", "megatron"}},
                       suite::worlds({2, 3, 4, 6, 8})},
              .deadlock_prone = true,
@@ -245,7 +245,7 @@ void add_membership_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = every_geometry});
   suite.add({.id = "groups.modes.shared_modules",
-             .verifies = {"GROUP-035@0d40"},
+             .verifies = {"GROUP-035@5d9a"},
              .axes = {{"stages", {"first_and_last", "last_and_first"}},
                       {"sizes", {"2x1x1", "3x1x1", "2x3x1", "3x1x2", "4x1x1", "2x2x2", "4x2x1"}},
                       suite::worlds({2, 3, 4, 6, 8})},

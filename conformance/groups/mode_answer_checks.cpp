@@ -521,29 +521,29 @@ void add_property(suite::Suite& suite, const std::string& name, const std::strin
 }  // namespace
 
 void add_mode_answer_checks(suite::Suite& suite) {
-  suite.add(answer_check("groups.answers.recorded", "GROUP-018@2d0d",
+  suite.add(answer_check("groups.answers.recorded", "GROUP-018@9554",
                          {{"mode", {"none", "1d", "2d", "2.5d", "3d", "sequence", "refused"}}}, recorded_modes));
-  add_property(suite, "partition", "GROUP-019@e7be", partition);
+  add_property(suite, "partition", "GROUP-019@b3c2", partition);
   add_property(suite, "meet_once", "GROUP-020@0eb1", meet_once);
   add_property(suite, "model_contiguous", "GROUP-021@78ea", model_contiguous);
-  add_property(suite, "sizes_multiply", "GROUP-022@55e5", sizes_multiply);
+  add_property(suite, "sizes_multiply", "GROUP-022@08b4", sizes_multiply);
   add_property(suite, "creation_order", "GROUP-023@bfa0", creation_order);
   add_property(suite, "creation_order_of_sequence", "GROUP-023@bfa0", creation_order, "sequence");
-  add_property(suite, "neighbours", "GROUP-024@07ca", neighbours_told);
+  add_property(suite, "neighbours", "GROUP-024@cfde", neighbours_told);
   for (const auto& [part, convention] : kConventions)
     suite.add(answer_check(
-        part + "layouts", "GROUP-037@06bd", {layouts_axis()},
+        part + "layouts", "GROUP-037@f25b", {layouts_axis()},
         [convention](Context& context) { layouts(context, convention); }, kParallelGroups, convention));
-  suite.add(answer_check("groups.answers.refusals", "GROUP-025@f5bb", {faults_axis()}, refusals, kParallelGroups,
+  suite.add(answer_check("groups.answers.refusals", "GROUP-025@01a4", {faults_axis()}, refusals, kParallelGroups,
                          "plumbline"));
-  suite.add(answer_check("groups.conventions.refusals", "GROUP-025@f5bb",
+  suite.add(answer_check("groups.conventions.refusals", "GROUP-025@01a4",
                          {{"fault",
                            {"another_world", "one_rank_less", "no_stage", "two_sizes_below_one", "unknown_convention",
                             "unknown_before_all", "unknown_after_all"}}},
                          conventions_refused, "groups.conventions", "plumbline"));
   suite.add(answer_check("groups.conventions.compared", "GROUP-026@1bc2", {sizes_axis()}, conventions_compared,
                          "groups.conventions", "plumbline"));
-  suite.add(answer_check("groups.conventions.ordered", "GROUP-027@2303",
+  suite.add(answer_check("groups.conventions.ordered", "GROUP-027@2097",
                          {{"convention", {"deepspeed", "megatron", "colossalai", "torch"}}, sizes_axis()},
                          conventions_ordered, "groups.conventions", "plumbline"));
 }

@@ -137,26 +137,26 @@ void sizes_refused(Context& context) {
 
 void add_shared_module_checks(suite::Suite& suite) {
   suite.add({.id = "groups.shared_modules.recorded",
-             .verifies = {"GROUP-028@5dec"},
+             .verifies = {"GROUP-028@01ba"},
              .door = suite::Door::adapter,
              .axes = {{"stages", {"from_the_first", "later", "descending", "refused"}}},
              .operations = {kSharedModule},
              .convention = "colossalai",
              .body = recorded_shared});
   suite.add({.id = "groups.shared_modules.refusals",
-             .verifies = {"GROUP-025@f5bb"},
+             .verifies = {"GROUP-025@01a4"},
              .door = suite::Door::adapter,
              .axes = {{"fault", {"no_square", "no_cube"}}},
              .operations = {kSharedModule},
              .body = sizes_refused});
   suite.add({.id = "groups.shared_modules.stages",
-             .verifies = {"GROUP-029@4716"},
+             .verifies = {"GROUP-029@ecac"},
              .door = suite::Door::adapter,
              .axes = {{"stages", {"[0]", "[0,4]", "[-1,2]", "[2,1,2]"}}},
              .operations = {kSharedModule},
              .body = stages_refused});
   suite.add({.id = "groups.shared_modules.source",
-             .verifies = {"GROUP-029@4716"},
+             .verifies = {"GROUP-029@ecac"},
              .door = suite::Door::adapter,
              .axes = {{"stages", {"[0,3]", "[1,3]", "[2,3]", "[3,0]", "[1,2,3]"}}},
              .operations = {kSharedModule},

@@ -192,14 +192,14 @@ std::string accepts_logs(Adapter& adapter, int ranks) {
 
 void add_group_size_checks(suite::Suite& suite) {
   const std::vector<int> told_all{12, 60, 1001, 2744}, logged{12, 60, 1001, 4096};
-  for (const auto& [convention, groups, shared] : {std::tuple("plumbline", "GROUP-024@07ca", "GROUP-029@4716"),
-                                                   std::tuple("colossalai", "GROUP-024@07ca", "GROUP-028@5dec")}) {
+  for (const auto& [convention, groups, shared] : {std::tuple("plumbline", "GROUP-024@cfde", "GROUP-029@ecac"),
+                                                   std::tuple("colossalai", "GROUP-024@cfde", "GROUP-028@01ba")}) {
     add_sized_check(suite, "groups", {"groups.parallel_groups", groups, told_all, all_modes(convention), convention});
     add_sized_check(suite, "groups", {"groups.shared_module", shared, told_all, shared_ends(convention), convention});
   }
-  add_sized_check(suite, "groups", {"groups.conventions", "GROUP-027@2303", {12, 60, 1001, 65'536}, two_conventions});
+  add_sized_check(suite, "groups", {"groups.conventions", "GROUP-027@2097", {12, 60, 1001, 65'536}, two_conventions});
   for (const SizedCheck& lint : {SizedCheck{"groups.lint", "GROUP-033@ee14", logged, accepts_logs},
-                                 {"groups.lint", "GROUP-030@5f3b", logged, names_one_rank, "plumbline", "fault"}})
+                                 {"groups.lint", "GROUP-030@156b", logged, names_one_rank, "plumbline", "fault"}})
     add_sized_check(suite, "groups", asking({{"form", {"creations"}}}, lint));
 }
 
