@@ -465,13 +465,13 @@ void add_assign_checks(suite::Suite& suite) {
   add("limits_in_turn", "BUCKET-004@d2b1", {kAssign}, drawn, judge<limits_in_turn>, of_drawn);
   add("sparse_alone", "BUCKET-005@0a1f", {kAssign}, drawn, judge<sparse_alone>, of_drawn);
   add("order_kept", "BUCKET-006@3a83", {kAssign}, drawn, judge<order_kept>, of_drawn);
-  add("buckets_in_order", "BUCKET-007@41f3", {kAssign}, drawn, judge<buckets_in_order>, of_drawn);
+  add("buckets_in_order", "BUCKET-007@a3b9", {kAssign}, drawn, judge<buckets_in_order>, of_drawn);
   add("launches_follow_the_limit", "BUCKET-008@7312", {kAssign}, {"dtype", {"f16", "f32", "f64", "c64"}},
       launches_follow_the_limit, {{kAssign, "dtype", {}, "dtype"}, {kAssign, "device", here}});
-  add("bad_arguments", "BUCKET-009@e43d", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments,
+  add("bad_arguments", "BUCKET-009@3989", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments,
       {{kAssign, "dtype", {}, "fault", of_each(faults_of(bad_assignments(), {kAssign}), one_type, {})},
        {kAssign, "device", here}});
-  add("torch_recorded", "BUCKET-010@aee5", {kAssign},
+  add("torch_recorded", "BUCKET-010@6fcf", {kAssign},
       {"gradients", {"one_type", "limits", "types", "sparse", "ordered", "devices", "refused"}}, torch_recorded,
       {{kAssign,
         "dtype",
@@ -496,12 +496,12 @@ void add_assign_checks(suite::Suite& suite) {
          {"devices", {"cpu", "meta", "cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:7"}},
          {"refused", here}}}},
       "torch");
-  add("torch_properties", "BUCKET-010@aee5", {kAssign}, drawn, torch_properties, of_drawn, "torch");
-  add("torch_capacity", "BUCKET-011@d4d4", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
+  add("torch_properties", "BUCKET-010@6fcf", {kAssign}, drawn, torch_properties, of_drawn, "torch");
+  add("torch_capacity", "BUCKET-011@8188", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
       torch_capacity, {}, "torch");
-  add("ddp_recorded", "BUCKET-012@f3bc", {"bucketing.ddp_runs"},
+  add("ddp_recorded", "BUCKET-012@3287", {"bucketing.ddp_runs"},
       {"options", {"neither", "find_unused", "static_graph"}}, ddp_recorded, of_runs, "torch");
-  add("rebuilt_once", "BUCKET-013@3955", {"bucketing.ddp_runs", kAssign}, options, rebuilt_once,
+  add("rebuilt_once", "BUCKET-013@d637", {"bucketing.ddp_runs", kAssign}, options, rebuilt_once,
       {{runs, "dtype", any_type},
        {runs, "device", {}, "device"},
        {kAssign, "dtype", any_type},
@@ -511,7 +511,7 @@ void add_assign_checks(suite::Suite& suite) {
       default_capacity, {});
   add("default_runs", "BUCKET-041@84e5", {"bucketing.ddp_runs"},
       {"options", {"neither", "find_unused", "static_graph"}}, default_runs, of_runs);
-  add("bad_caps", "BUCKET-014@b9f4", {"bucketing.capacity_config", "bucketing.ddp_runs"},
+  add("bad_caps", "BUCKET-014@b3b0", {"bucketing.capacity_config", "bucketing.ddp_runs"},
       faults_of(bad_assignments(), {"bucketing.capacity_config", "bucketing.ddp_runs"}), refuses_bad_assignments,
       {{runs, "dtype", {}, "fault", of_each(faults_of(bad_assignments(), {runs}), one_type, {})},
        {runs, "device", {}, "fault", of_each(faults_of(bad_assignments(), {runs}), here, {})}},

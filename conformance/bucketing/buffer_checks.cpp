@@ -507,26 +507,26 @@ void add_bucket_buffer_checks(suite::Suite& suite) {
                .options = options_of(std::move(options)),
                .body = body});
   };
-  add("layout.disjoint_views", "BUCKET-015@b8c4", kLayout, buffers, judge_layout<>);
+  add("layout.disjoint_views", "BUCKET-015@5ac6", kLayout, buffers, judge_layout<>);
   add("layout.last_parameter_first", "BUCKET-016@7875", kLayout, buffers, judge_layout<last_parameter_first>);
-  add("layout.aligned_starts", "BUCKET-017@d08d", kLayout, buffers, judge_layout<aligned_starts>);
+  add("layout.aligned_starts", "BUCKET-017@2916", kLayout, buffers, judge_layout<aligned_starts>);
   add("layout.padded_ends", "BUCKET-018@ed67", kLayout, buffers, judge_layout<padded_ends>);
-  add("layout.closes_on_reaching", "BUCKET-019@58f3", kLayout, buffers, judge_layout<buckets_close_on_reaching>);
+  add("layout.closes_on_reaching", "BUCKET-019@f6b8", kLayout, buffers, judge_layout<buckets_close_on_reaching>);
   add("layout.embedding_alone", "BUCKET-020@4ceb", kLayout, {"buffer", {"padded", "embedding"}},
       judge_layout<embedding_alone>);
-  add("layout.large", "BUCKET-015@b8c4", kLayout, {"bits", {"20", "33"}}, large_buffers);
-  add("layout.largest", "BUCKET-015@b8c4", kLayout, {"large", {"first", "last"}}, largest_buffers);
-  add("layout.megatron_recorded", "BUCKET-021@08b7", kLayout, {"kind", {"ddp_layout", "distributed_optimizer_layout"}},
+  add("layout.large", "BUCKET-015@5ac6", kLayout, {"bits", {"20", "33"}}, large_buffers);
+  add("layout.largest", "BUCKET-015@5ac6", kLayout, {"large", {"first", "last"}}, largest_buffers);
+  add("layout.megatron_recorded", "BUCKET-021@2767", kLayout, {"kind", {"ddp_layout", "distributed_optimizer_layout"}},
       megatron_recorded, "megatron");
-  add("layout.bad_arguments", "BUCKET-022@47af", kLayout, faults_of(bad_buffers(), {kLayout}), refuses_bad_buffers);
-  add("flat.one_buffer_a_kind", "BUCKET-023@0818", kFlatten, gradients, judge_flat<one_buffer_a_kind>, "plumbline",
+  add("layout.bad_arguments", "BUCKET-022@3ed5", kLayout, faults_of(bad_buffers(), {kLayout}), refuses_bad_buffers);
+  add("flat.one_buffer_a_kind", "BUCKET-023@5266", kFlatten, gradients, judge_flat<one_buffer_a_kind>, "plumbline",
       of_drawn);
-  add("flat.as_completed", "BUCKET-024@2a72", kFlatten, gradients, judge_flat<as_completed>, "plumbline", of_drawn);
-  add("flat.described", "BUCKET-023@0818", kFlatten, gradients, buffers_described, "plumbline", of_drawn);
+  add("flat.as_completed", "BUCKET-024@6f6c", kFlatten, gradients, judge_flat<as_completed>, "plumbline", of_drawn);
+  add("flat.described", "BUCKET-023@5266", kFlatten, gradients, buffers_described, "plumbline", of_drawn);
   add("flat.unfused", "BUCKET-025@e703", kFlatten, {"order", {"registered", "ready"}}, unfused, "plumbline", plain);
-  add("flat.colossalai", "BUCKET-026@e2e5", kFlatten, {"groups", {"one", "several"}}, colossalai, "colossalai",
+  add("flat.colossalai", "BUCKET-026@2e71", kFlatten, {"groups", {"one", "several"}}, colossalai, "colossalai",
       {{kFlatten, "dtype", any_type}, {kFlatten, "device", here}});
-  add("flat.bad_arguments", "BUCKET-027@85d5", kFlatten, faults_of(bad_buffers(), {kFlatten}), refuses_bad_buffers,
+  add("flat.bad_arguments", "BUCKET-027@937e", kFlatten, faults_of(bad_buffers(), {kFlatten}), refuses_bad_buffers,
       "plumbline", plain);
 }
 

@@ -597,23 +597,23 @@ void add_compression_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis channel{"channel", {"bucket", "512", "100"}};
-  add("bytes_are_near", "BUCKET-200@443d", {channel, {"magnitudes", {"alike", "by_rank", "growing"}}}, bytes_are_near);
+  add("bytes_are_near", "BUCKET-200@95c9", {channel, {"magnitudes", {"alike", "by_rank", "growing"}}}, bytes_are_near);
   add("bytes_travel", "BUCKET-201@a63d", {channel}, bytes_travel);
   add("not_finite", "BUCKET-202@9539", {{"as", {"int8", "powersgd"}}, {"what", {"nothing", "nan", "infinity"}}},
       not_finite);
   add("low_rank", "BUCKET-203@d62e", {{"rank", {"1", "2", "4"}}, {"of", {"1", "2"}}}, low_rank, {1, 2, 3, 4},
       [](const suite::Parameters& parameters) { return parameters.number("of") <= parameters.number("rank"); });
   suite.add({.id = "bucketing.compression.types_of_products",
-             .verifies = {"BUCKET-203@d62e", "BUCKET-204@54fb"},
+             .verifies = {"BUCKET-203@d62e", "BUCKET-204@82a4"},
              .axes = {{"dtype", {"f16", "bf16", "f32"}}, suite::worlds({1, 2, 3})},
              .body = types_of_products});
-  add("feedback", "BUCKET-204@54fb", {{"feedback", {"on", "off"}}, {"limit", {"each", "flat"}}}, feedback);
-  add("orthonormal", "BUCKET-204@54fb", {{"epsilon", {"0", "2"}}}, orthonormal, {1, 3});
-  add("warm_start", "BUCKET-205@7d27", {{"directions", {"two", "five"}}}, warm_start);
-  add("start", "BUCKET-206@e6dc", {{"start", {"0", "1", "3", "9"}}}, start);
-  add("worth", "BUCKET-207@9083", {{"rate", {"0", "2", "1000"}}, {"compressed", {"at_once", "later"}}}, worth);
+  add("feedback", "BUCKET-204@82a4", {{"feedback", {"on", "off"}}, {"limit", {"each", "flat"}}}, feedback);
+  add("orthonormal", "BUCKET-204@82a4", {{"epsilon", {"0", "2"}}}, orthonormal, {1, 3});
+  add("warm_start", "BUCKET-205@0023", {{"directions", {"two", "five"}}}, warm_start);
+  add("start", "BUCKET-206@38ba", {{"start", {"0", "1", "3", "9"}}}, start);
+  add("worth", "BUCKET-207@6141", {{"rate", {"0", "2", "1000"}}, {"compressed", {"at_once", "later"}}}, worth);
   suite.add({.id = "bucketing.compression.finishes_in_turn",
-             .verifies = {"BUCKET-208@1215"},
+             .verifies = {"BUCKET-208@b19e"},
              .axes = {{"told", {"no", "yes"}}, suite::worlds({2, 3})},
              .spoils_group = true,
              .body = finishes_in_turn});

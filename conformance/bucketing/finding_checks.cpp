@@ -417,15 +417,15 @@ void add_finding_checks(suite::Suite& suite) {
   suite::Axis faults{"faults", {}};
   for (const auto& [name, plans] : faulty_plans()) faults.values.push_back(name);
   suite.add({.id = "bucketing.planned.findings_in_numbers",
-             .verifies = {"BUCKET-224@0adc"},
+             .verifies = {"BUCKET-224@55b2"},
              .axes = {faults, suite::worlds({1, 3})},
              .body = findings_in_numbers});
   suite.add({.id = "bucketing.planned.differences_in_numbers",
-             .verifies = {"BUCKET-224@0adc"},
+             .verifies = {"BUCKET-224@55b2"},
              .axes = {suite::worlds({3})},
              .body = differences_in_numbers});
   suite.add({.id = "bucketing.reducer.vain_in_numbers",
-             .verifies = {"BUCKET-224@0adc"},
+             .verifies = {"BUCKET-224@55b2"},
              .axes = {{"because", {"time", "peer"}}, suite::worlds({1, 3})},
              .body = vain_in_numbers});
   suite.add({.id = "bucketing.planned.differences_in_groups",

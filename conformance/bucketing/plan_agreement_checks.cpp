@@ -230,15 +230,15 @@ void add_plan_agreement_checks(suite::Suite& suite) {
                .operations = {kAgree},
                .body = body});
   };
-  add("all_agree", "BUCKET-038@ba53", {{"ranks", {"1", "2", "5", "64"}}, {"parameters", {"usual", "none", "empty"}}},
+  add("all_agree", "BUCKET-038@e459", {{"ranks", {"1", "2", "5", "64"}}, {"parameters", {"usual", "none", "empty"}}},
       all_agree);
-  add("differences_are_told", "BUCKET-039@fea4",
+  add("differences_are_told", "BUCKET-039@6c92",
       {{"differs",
         {"size", "shape", "type", "device", "group", "sparse", "missing", "extra", "place", "launch_order", "split",
          "limit", "padding", "bucket_type", "bucket_device", "bucket_group", "bucket_sparse", "bucket_complex"}}},
       differences_are_told);
-  add("opinions_of_each", "BUCKET-039@fea4", {}, opinions_of_each);
-  add("orders_of_readiness", "BUCKET-040@43dc", {{"ranks", {"1", "2", "4", "7"}}}, orders_of_readiness);
+  add("opinions_of_each", "BUCKET-039@6c92", {}, opinions_of_each);
+  add("orders_of_readiness", "BUCKET-040@355d", {{"ranks", {"1", "2", "4", "7"}}}, orders_of_readiness);
 }
 
 }  // namespace plumbline::conformance

@@ -1104,24 +1104,24 @@ void add_bucket_plan_checks(suite::Suite& suite) {
                .convention = convention,
                .body = body});
   };
-  add("right_plans_pass", "BUCKET-028@6c56", {kCheck}, keys_of("plan", right_plans()), right_plans_pass);
+  add("right_plans_pass", "BUCKET-028@d331", {kCheck}, keys_of("plan", right_plans()), right_plans_pass);
   add("faults_are_found", "BUCKET-029@4ce7", {kCheck}, keys_of("fault", faults()), faults_are_found);
   add("warnings_are_no_errors", "BUCKET-030@b1bd", {kCheck}, {"warning", {"empty", "waits"}}, warnings_are_no_errors);
-  add("reads_torch", "BUCKET-031@46eb", {kRead}, {"buckets", {"first", "rebuilt"}}, reads_torch, "torch");
-  add("reads_megatron", "BUCKET-032@4a65", {kRead}, {"buckets", {"plain", "padded"}}, reads_megatron, "megatron");
-  add("reads_paddle", "BUCKET-033@8caf", {kRead}, {"buckets", {"recorded"}}, reads_paddle, "paddle");
+  add("reads_torch", "BUCKET-031@b0fe", {kRead}, {"buckets", {"first", "rebuilt"}}, reads_torch, "torch");
+  add("reads_megatron", "BUCKET-032@166d", {kRead}, {"buckets", {"plain", "padded"}}, reads_megatron, "megatron");
+  add("reads_paddle", "BUCKET-033@635a", {kRead}, {"buckets", {"recorded"}}, reads_paddle, "paddle");
   add("exposed_by_recurrence", "BUCKET-034@2337", {kExposed}, {"times", {"any", "late_first", "free", "one_rank"}},
       exposed_by_recurrence);
-  add("equal_buckets", "BUCKET-035@ccb7", {kEqual}, {"bound", {"communication", "backward"}}, equal_buckets);
-  add("free_buckets", "BUCKET-035@ccb7", {kEqual}, {"of", {"one_rank", "no_latency"}}, free_buckets);
-  add("reads_sizes", "BUCKET-031@46eb", {kRead}, {"gradients", {"types", "empty", "sparse"}}, reads_sizes, "torch");
+  add("equal_buckets", "BUCKET-035@be77", {kEqual}, {"bound", {"communication", "backward"}}, equal_buckets);
+  add("free_buckets", "BUCKET-035@be77", {kEqual}, {"of", {"one_rank", "no_latency"}}, free_buckets);
+  add("reads_sizes", "BUCKET-031@b0fe", {kRead}, {"gradients", {"types", "empty", "sparse"}}, reads_sizes, "torch");
   add("reads_own", "BUCKET-219@a1a3", {kRead}, {"fields", {"all", "least"}}, reads_own);
   add("bad_plans", "BUCKET-036@ec8f", {kCheck}, faults_of(bad_plans(), {kCheck}), names_the_field);
   add("bad_ranks", "BUCKET-036@ec8f", {kRanksAgree}, faults_of(bad_plans(), {kRanksAgree}), names_the_field);
   for (const char* convention : {"torch", "megatron", "paddle"})
     add(fmt::format("bad_{}_plans", convention).c_str(), "BUCKET-036@ec8f", {kRead}, bad_plans_of(convention),
         names_the_field, convention);
-  add("bad_times", "BUCKET-037@38fd", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}), refuses_bad_plans,
+  add("bad_times", "BUCKET-037@190f", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}), refuses_bad_plans,
       "plumbline", operation_of_fault(bad_plans()));
 }
 

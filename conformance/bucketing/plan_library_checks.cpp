@@ -390,25 +390,25 @@ void add_plan_library_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("buffers_of_types", "BUCKET-019@58f3", {}, buffers_of_types);
+  add("buffers_of_types", "BUCKET-019@f6b8", {}, buffers_of_types);
   add("sharded_buffers_of_types", "BUCKET-018@ed67", {}, sharded_buffers_of_types);
-  add("default_elements", "BUCKET-021@08b7", {}, default_elements);
-  add("buffers_refused", "BUCKET-022@47af", {}, buffers_refused);
-  add("handlers_refuse", "BUCKET-220@27a2", {{"what", {"nothing", "sparse", "device_number", "device_kind"}}},
+  add("default_elements", "BUCKET-021@2767", {}, default_elements);
+  add("buffers_refused", "BUCKET-022@3ed5", {}, buffers_refused);
+  add("handlers_refuse", "BUCKET-220@1e82", {{"what", {"nothing", "sparse", "device_number", "device_kind"}}},
       handlers_refuse);
-  add("some_in_order", "BUCKET-009@e43d", {}, some_in_order);
-  add("bad_gradients", "BUCKET-009@e43d",
+  add("some_in_order", "BUCKET-009@3989", {}, some_in_order);
+  add("bad_gradients", "BUCKET-009@3989",
       {{"wrong", {"nothing", "no_numbers", "three_numbers", "elements", "group", "bytes", "sum"}}}, bad_gradients);
-  add("ready_in_time", "BUCKET-221@4111", {}, ready_in_time);
+  add("ready_in_time", "BUCKET-221@9eda", {}, ready_in_time);
   add("latency_alone", "BUCKET-034@2337", {}, latency_alone);
-  add("times_refused", "BUCKET-037@38fd", {}, times_refused);
+  add("times_refused", "BUCKET-037@190f", {}, times_refused);
   add("tables", "BUCKET-219@a1a3", {}, tables);
   add("spoilt_tables", "BUCKET-036@ec8f", {}, spoilt_tables);
   add("own_form", "BUCKET-219@a1a3", {}, own_form);
   add("fields_first", "BUCKET-036@ec8f", {}, fields_first);
-  add("torch_form", "BUCKET-031@46eb", {}, torch_form);
-  add("megatron_form", "BUCKET-032@4a65", {}, megatron_form);
-  add("paddle_form", "BUCKET-033@8caf", {}, paddle_form);
+  add("torch_form", "BUCKET-031@b0fe", {}, torch_form);
+  add("megatron_form", "BUCKET-032@166d", {}, megatron_form);
+  add("paddle_form", "BUCKET-033@635a", {}, paddle_form);
   add("no_form", "BUCKET-036@ec8f", {}, no_form);
 }
 

@@ -401,15 +401,15 @@ void add_reducer_memory_checks(suite::Suite& suite) {
   add("memory_exchanged", "BUCKET-100@4595", {}, {1, 3}, memory_exchanged);
   add("shared_memory", "BUCKET-100@4595", {{"shared", {"none", "none_before", "all", "begin", "end"}}}, {1, 3},
       shared_memory);
-  add("in_place", "BUCKET-101@16b7", {{"limit", {"each", "buckets", "flat"}}, {"lacking", {"nothing", "in_turn"}}},
+  add("in_place", "BUCKET-101@cebc", {{"limit", {"each", "buckets", "flat"}}, {"lacking", {"nothing", "in_turn"}}},
       {1, 2, 3}, in_place);
-  add("finite", "BUCKET-102@66b0", {{"what", {"nothing", "nan", "infinity", "large"}}, memory}, {1, 3}, finite);
-  add("told", "BUCKET-103@e49d", {{"limit", {"buckets", "flat"}}, memory}, {1, 2, 3}, told);
-  add("left_alone", "BUCKET-107@ac9b", {{"delayed", {"nothing", "first_ready"}}}, {1, 2, 3}, left_alone);
-  add("lazy", "BUCKET-215@7b83", {{"memory", {"lazy", "kept"}}, {"lacking", {"nothing", "one"}}}, {1, 2, 3}, lazy);
+  add("finite", "BUCKET-102@f472", {{"what", {"nothing", "nan", "infinity", "large"}}, memory}, {1, 3}, finite);
+  add("told", "BUCKET-103@d4d4", {{"limit", {"buckets", "flat"}}, memory}, {1, 2, 3}, told);
+  add("left_alone", "BUCKET-107@dbe9", {{"delayed", {"nothing", "first_ready"}}}, {1, 2, 3}, left_alone);
+  add("lazy", "BUCKET-215@52e9", {{"memory", {"lazy", "kept"}}, {"lacking", {"nothing", "one"}}}, {1, 2, 3}, lazy);
   suite.add(
       {.id = "bucketing.reducer.instances",
-       .verifies = {"BUCKET-213@0383", "BUCKET-214@5de3"},
+       .verifies = {"BUCKET-213@0e41", "BUCKET-214@4ccf"},
        .axes = {{"instances", {"1", "2", "3"}},
                 {"division", {"collective", "before", "after", "sum"}},
                 suite::worlds({1, 2, 3, 4, 6})},

@@ -199,7 +199,7 @@ void running_statistics(Context& context) {
 
 void add_reducer_model_checks(suite::Suite& suite) {
   suite.add({.id = "bucketing.training.single_device",
-             .verifies = {"BUCKET-070@d66d"},
+             .verifies = {"BUCKET-070@312d"},
              .axes = {{"model", {"mlp", "conv_norm", "tied"}},
                       {"buckets", {"each", "several", "flat"}},
                       {"accumulation", {"1", "3"}},
@@ -227,12 +227,12 @@ void add_reducer_model_checks(suite::Suite& suite) {
                .limit = std::chrono::seconds(60),
                .body = body});
   };
-  add("compressed", "BUCKET-080@d9ee", {{"model", {"mlp", "conv_norm"}}, suite::half_dtypes(), {"accumulation", {"1"}}},
+  add("compressed", "BUCKET-080@a8a4", {{"model", {"mlp", "conv_norm"}}, suite::half_dtypes(), {"accumulation", {"1"}}},
       compressed, {1, 2, 3});
   add("static_graph", "BUCKET-081@a94f", {{"model", {"mlp", "tied"}}, {"accumulation", {"1", "3"}}}, static_graph);
   add("overlapped", "BUCKET-081@a94f", {{"model", {"resnet50", "gpt"}}, {"micro_batches", {"1", "2"}}},
       overlapped_model);
-  add("hooked", "BUCKET-209@ae26",
+  add("hooked", "BUCKET-209@3bf4",
       {{"model", {"perceptron", "resnet_small", "gpt"}},
        {"compression", {"int8", "int8-channel", "powersgd"}},
        {"reduced", {"afterwards", "meanwhile"}}},
@@ -240,7 +240,7 @@ void add_reducer_model_checks(suite::Suite& suite) {
         return parameters.text("model") == "perceptron" ||
                (parameters.world() == 2 && parameters.text("reduced") == "meanwhile");
       });
-  add("quantised", "BUCKET-209@ae26",
+  add("quantised", "BUCKET-209@3bf4",
       {{"model", {"mlp"}}, {"compression", {"int8", "int8-channel"}}, {"accumulation", {"1"}}}, quantised_run);
   add("uneven_rows", "BUCKET-082@891e",
       {{"rows", {"even", "uneven", "of_rank_0"}},

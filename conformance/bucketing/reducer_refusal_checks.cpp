@@ -760,18 +760,18 @@ void add_reducer_refusal_checks(suite::Suite& suite) {
                .body = body});
   };
   add("made_of", "BUCKET-216@7b9c", {{"of", {"options", "gradients", "plans"}}}, made_of);
-  add("made_of_in_numbers", "BUCKET-224@0adc", {{"of", {"options", "gradients", "plans"}}}, made_of_in_numbers);
-  add("rows_in_numbers", "BUCKET-224@0adc", {}, rows_in_numbers);
-  add("late_in_numbers", "BUCKET-224@0adc", {{"missing", {"1", "8", "9", "11"}}}, late_in_numbers);
+  add("made_of_in_numbers", "BUCKET-224@55b2", {{"of", {"options", "gradients", "plans"}}}, made_of_in_numbers);
+  add("rows_in_numbers", "BUCKET-224@55b2", {}, rows_in_numbers);
+  add("late_in_numbers", "BUCKET-224@55b2", {{"missing", {"1", "8", "9", "11"}}}, late_in_numbers);
   suite.add({.id = "bucketing.reducer.spare_parts",
-             .verifies = {"BUCKET-058@3c6e", "BUCKET-107@ac9b"},
+             .verifies = {"BUCKET-058@3c6e", "BUCKET-107@dbe9"},
              .axes = {suite::worlds({1, 3})},
              .body = spare_parts});
   add("hooks_made_of", "BUCKET-216@7b9c", {{"hook", {"bytes", "powersgd"}}}, hooks_made_of);
   add("hook_of_strangers", "BUCKET-217@532e", {}, hook_of_strangers);
   add("shapes_fit", "BUCKET-216@7b9c", {}, shapes_fit);
   add("shapes_have_room", "BUCKET-216@7b9c", {}, shapes_have_room);
-  add("largest_of_type", "BUCKET-102@66b0", {{"dtype", {"f16", "bf16", "f32", "f64", "i32"}}}, largest_of_type);
+  add("largest_of_type", "BUCKET-102@f472", {{"dtype", {"f16", "bf16", "f32", "f64", "i32"}}}, largest_of_type);
   add("out_of_turn", "BUCKET-217@532e", {}, out_of_turn);
   add("unused_out_of_turn", "BUCKET-217@532e", {{"unused", {"none", "zeros", "find_unused", "static_graph"}}},
       unused_out_of_turn);

@@ -584,13 +584,13 @@ void add_reducer_rule_checks(suite::Suite& suite) {
       says_what_it_starts, {1, 2, 3});
   add("absent_in_groups", "BUCKET-054@a2d4", {}, absent_in_groups, {1, 2, 3});
   add("overlaps", "BUCKET-059@f557", {limit}, overlaps);
-  add("divided_before", "BUCKET-062@8ddc", {}, divided_before);
+  add("divided_before", "BUCKET-062@e64c", {}, divided_before);
   add("without_overlap", "BUCKET-225@5000", {}, without_overlap);
   add("starts_when_written", "BUCKET-060@e63f", {limit}, starts_when_written);
   add("buffers", "BUCKET-061@4d6a", {{"passes", {"1", "3"}}}, buffers);
   add("initial_values", "BUCKET-086@d3ee", {{"given", {"before", "after"}}}, initial_values);
   suite.add({.id = "bucketing.reducer.division",
-             .verifies = {"BUCKET-062@8ddc"},
+             .verifies = {"BUCKET-062@e64c"},
              .axes = {{"division", {"collective", "before", "after", "split"}},
                       {"memory", {"views", "own"}},
                       suite::worlds({1, 2, 3, 4, 6})},
@@ -607,20 +607,20 @@ void add_reducer_rule_checks(suite::Suite& suite) {
        .applies =
            [](const suite::Parameters& parameters) { return parameters.world() % parameters.number("experts") == 0; },
        .body = experts});
-  add("hook", "BUCKET-105@6a30", {{"hook", {"largest", "nothing"}}, {"memory", {"views", "own"}}}, hook, {1, 2, 3});
+  add("hook", "BUCKET-105@7544", {{"hook", {"largest", "nothing"}}, {"memory", {"views", "own"}}}, hook, {1, 2, 3});
   add("wide", "BUCKET-106@c9c9", {{"wire", {"own", "f32"}}}, wide, {3, 4});
-  add("sum", "BUCKET-063@e42c", {{"result", {"sum", "average"}}}, sum);
+  add("sum", "BUCKET-063@1971", {{"result", {"sum", "average"}}}, sum);
   add("half_stays_finite", "BUCKET-064@ad62", {suite::half_dtypes(), {"values", {"usual", "large"}}}, half_stays_finite,
       {2, 3, 4});
-  add("wire_buffers", "BUCKET-065@4923", {{"buffers", {"1", "2", "3"}}, {"buckets", {"1", "3", "5"}}}, wire_buffers);
+  add("wire_buffers", "BUCKET-065@ed9f", {{"buffers", {"1", "2", "3"}}, {"buckets", {"1", "3", "5"}}}, wire_buffers);
   suite.add({.id = "bucketing.reducer.other_plans",
              .verifies = {"BUCKET-066@f421"},
              .axes = {{"differs", {"nothing", "limits", "sizes", "count"}}, suite::worlds({2, 3})},
              .spoils_group = true,
              .body = other_plans});
-  add("refusals", "BUCKET-067@4f91", {{"what", {"nothing", "other_count", "other_type"}}, {"memory", {"views", "own"}}},
+  add("refusals", "BUCKET-067@2b3e", {{"what", {"nothing", "other_count", "other_type"}}, {"memory", {"views", "own"}}},
       refusals, {1, 3});
-  add("late", "BUCKET-068@3e1c", {{"late", {"nothing", "bias"}}}, late, {1, 3});
+  add("late", "BUCKET-068@088a", {{"late", {"nothing", "bias"}}}, late, {1, 3});
 }
 
 }  // namespace plumbline::conformance

@@ -397,28 +397,28 @@ void add_bucket_size_checks(suite::Suite& suite) {
   add(asking({{"device", {"cpu"}}, {"dtype", {"f16", "f32"}}},
              {"bucketing.assign", "BUCKET-003@4e98", gradients, assigned_gradients("plumbline")}));
   add(asking({{"device", {"cpu"}}, {"dtype", {"f16", "f32"}}},
-             {"bucketing.assign", "BUCKET-010@aee5", gradients, assigned_gradients("torch"), "torch"}));
+             {"bucketing.assign", "BUCKET-010@6fcf", gradients, assigned_gradients("torch"), "torch"}));
   add({"bucketing.capacity_config", "BUCKET-041@84e5", {3, 40, 1000, 10'000}, many_caps("plumbline")});
-  add({"bucketing.capacity_config", "BUCKET-011@d4d4", {3, 40, 1000, 10'000}, many_caps("torch"), "torch"});
+  add({"bucketing.capacity_config", "BUCKET-011@8188", {3, 40, 1000, 10'000}, many_caps("torch"), "torch"});
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
-             {"bucketing.ddp_runs", "BUCKET-013@3955", gradients, launched_buckets("plumbline")}));
+             {"bucketing.ddp_runs", "BUCKET-013@d637", gradients, launched_buckets("plumbline")}));
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
-             {"bucketing.ddp_runs", "BUCKET-012@f3bc", {10, 300, 4567, 20'000}, launched_buckets("torch"), "torch"}));
-  add({"bucketing.layout", "BUCKET-017@d08d", gradients, padded_layout("plumbline")});
-  add({"bucketing.layout", "BUCKET-021@08b7", gradients, padded_layout("megatron"), "megatron"});
+             {"bucketing.ddp_runs", "BUCKET-012@3287", {10, 300, 4567, 20'000}, launched_buckets("torch"), "torch"}));
+  add({"bucketing.layout", "BUCKET-017@2916", gradients, padded_layout("plumbline")});
+  add({"bucketing.layout", "BUCKET-021@2767", gradients, padded_layout("megatron"), "megatron"});
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
-             {"bucketing.flatten", "BUCKET-024@2a72", gradients, flat_buffers}));
+             {"bucketing.flatten", "BUCKET-024@6f6c", gradients, flat_buffers}));
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
-             {"bucketing.flatten", "BUCKET-026@e2e5", gradients, flat_buffers_of_colossalai, "colossalai"}));
-  add({"bucketing.check", "BUCKET-028@6c56", {20, 300, 4567, 100'000}, accepted_plan});
+             {"bucketing.flatten", "BUCKET-026@2e71", gradients, flat_buffers_of_colossalai, "colossalai"}));
+  add({"bucketing.check", "BUCKET-028@d331", {20, 300, 4567, 100'000}, accepted_plan});
   add({"bucketing.check", "BUCKET-029@4ce7", told, overlap_is_named, "plumbline", "overlap"});
   add({"bucketing.read", "BUCKET-219@a1a3", told, read_plan});
-  add({"bucketing.read", "BUCKET-031@46eb", told, read_logging, "torch"});
-  add({"bucketing.read", "BUCKET-032@4a65", told, read_buffer, "megatron"});
-  add({"bucketing.read", "BUCKET-033@8caf", told, read_groups, "paddle"});
+  add({"bucketing.read", "BUCKET-031@b0fe", told, read_logging, "torch"});
+  add({"bucketing.read", "BUCKET-032@166d", told, read_buffer, "megatron"});
+  add({"bucketing.read", "BUCKET-033@635a", told, read_groups, "paddle"});
   add({"bucketing.exposed", "BUCKET-034@2337", {10, 300, 4567, 20'000}, exposed_buckets});
-  add({"bucketing.equal_buckets", "BUCKET-035@ccb7", {10, 300, 4567, 100'000}, many_equal_buckets});
-  add({"bucketing.agree", "BUCKET-039@fea4", {20, 300, 640, 4567}, agreeing_ranks});
+  add({"bucketing.equal_buckets", "BUCKET-035@be77", {10, 300, 4567, 100'000}, many_equal_buckets});
+  add({"bucketing.agree", "BUCKET-039@6c92", {20, 300, 640, 4567}, agreeing_ranks});
 }
 
 }  // namespace plumbline::conformance
