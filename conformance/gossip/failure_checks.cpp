@@ -762,13 +762,13 @@ void add_gossip_failure_checks(suite::Suite& suite) {
       comparison_cut, {2, 3, 4}, {Capability::failure_detection}, true);
   add("failure.heartbeat", "GOSSIP-043@95ce", {}, heartbeat, {2, 3, 4}, {Capability::wait_timeout}, true);
   add("failure.failed_peer", "GOSSIP-043@95ce", {}, failed_peer, {2, 3, 4}, {Capability::failure_detection}, true);
-  add("thread.beside", "GOSSIP-044@ad3c", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside_the_caller,
+  add("thread.beside", "GOSSIP-044@a709", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside_the_caller,
       {1, 2, 3, 4}, {Capability::thread_multiple});
-  add("thread.one_version", "GOSSIP-045@9dd5", {}, one_version, {2, 3}, {Capability::thread_multiple});
-  add("thread.interrupted", "GOSSIP-046@fd87", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
-  add("thread.under_way", "GOSSIP-116@9cdc", {}, under_way, {2, 3}, {Capability::thread_multiple});
+  add("thread.one_version", "GOSSIP-045@403a", {}, one_version, {2, 3}, {Capability::thread_multiple});
+  add("thread.interrupted", "GOSSIP-046@19e9", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
+  add("thread.under_way", "GOSSIP-116@9321", {}, under_way, {2, 3}, {Capability::thread_multiple});
   add("failure.unfit", "GOSSIP-115@f869", {}, unfit, {2, 3, 4});
-  add("failure.pieces", "GOSSIP-049@a98b", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);
+  add("failure.pieces", "GOSSIP-049@ad73", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);
   add("failure.confirmed_pieces", "GOSSIP-203@2085",
       {{"graph", {"n-peer-exponential", "hub", "complete"}},
        {"again", {"here", "elsewhere"}},

@@ -506,12 +506,12 @@ void add_gossip_graph_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis all{"graph", all_graphs()};
-  add("inverse", "GOSSIP-010@92a7", {all}, inverse);
-  add("no_repeats", "GOSSIP-011@4ec6", {all}, no_repeats);
-  add("named", "GOSSIP-012@215b", {all}, named);
-  add("levels", "GOSSIP-013@5e1a", {{"peers", {"1", "2", "3", "4", "9"}}}, levels, {kGraph},
+  add("inverse", "GOSSIP-010@3251", {all}, inverse);
+  add("no_repeats", "GOSSIP-011@2de6", {all}, no_repeats);
+  add("named", "GOSSIP-012@1d18", {all}, named);
+  add("levels", "GOSSIP-013@3ab0", {{"peers", {"1", "2", "3", "4", "9"}}}, levels, {kGraph},
       of_graphs({"n-peer-exponential"}));
-  add("levels_of_two", "GOSSIP-013@5e1a",
+  add("levels_of_two", "GOSSIP-013@3ab0",
       {{"graph", {"bipartite-exponential", "directed-exponential", "static-exponential"}}}, levels_of_two);
   add("one_node", "GOSSIP-014@4d3b", {all}, one_node, {kGraph, "gossip.simulate", "gossip.topology"},
       {of_case,
@@ -524,22 +524,22 @@ void add_gossip_graph_checks(suite::Suite& suite) {
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
          "ring", "static-exponential", "mesh", "star", "complete"}}},
       in_turn);
-  add("says_of_itself", "GOSSIP-029@9a27", {all}, says_of_itself);
+  add("says_of_itself", "GOSSIP-029@da1b", {all}, says_of_itself);
   add("set_anew", "GOSSIP-016@b325",
       {{"graph",
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
          "ring"}}},
       set_anew);
-  add("ranks_of_nodes", "GOSSIP-017@ce2a", {{"ranks", {"1", "2", "3"}}}, ranks_of_nodes, {kGraph},
+  add("ranks_of_nodes", "GOSSIP-017@5af0", {{"ranks", {"1", "2", "3"}}}, ranks_of_nodes, {kGraph},
       of_graphs({"bipartite-exponential", "bipartite-linear", "complete", "directed-exponential", "directed-linear",
                  "mesh", "n-peer-exponential", "ring", "star", "static-exponential"}));
-  add("sides", "GOSSIP-018@d495", {{"graph", {"bipartite-exponential", "bipartite-linear"}}}, sides,
+  add("sides", "GOSSIP-018@0b91", {{"graph", {"bipartite-exponential", "bipartite-linear"}}}, sides,
       {kGraph, "gossip.blocking"}, {of_case, {"gossip.blocking", "graph", {}, "graph"}});
   add("matchings", "GOSSIP-019@9866", {}, matchings, {kGraph, "gossip.topology"},
       {{kGraph, "graph", {"random-matching"}},
        {"gossip.topology", "topology", {"random-matching"}},
        {"gossip.topology", "args.mixing", {"uniform"}}});
-  add("refusals", "GOSSIP-020@c728",
+  add("refusals", "GOSSIP-020@95c6",
       {{"what", {"unknown_graph", "too_many_peers", "no_peers", "no_nodes", "no_ranks", "odd_sides", "no_mesh"}}},
       refusals, {kGraph},
       {{kGraph,
@@ -554,7 +554,7 @@ void add_gossip_graph_checks(suite::Suite& suite) {
          {"odd_sides", {"bipartite-exponential", "bipartite-linear"}},
          {"no_mesh", {"mesh", "star"}}}}});
   suite.add({.id = "gossip.graph.refuses_options",
-             .verifies = {"GOSSIP-020@c728"},
+             .verifies = {"GOSSIP-020@95c6"},
              .axes = {suite::worlds({1})},
              .body = refuses_options});
 }

@@ -161,7 +161,7 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
   using comm::Capability;
   const suite::Axis mixing{"mixing", {"uniform", "skewed"}};
   suite.add({.id = "gossip.meeting.equals_messages",
-             .verifies = {"GOSSIP-200@78ac"},
+             .verifies = {"GOSSIP-200@e23b"},
              .axes = {{"graph", {"n-peer-exponential", "random-matching", "hub"}},
                       mixing,
                       suite::floating_dtypes(),

@@ -398,7 +398,7 @@ void add_push_sum_checks(suite::Suite& suite) {
       {1, 2, 3, 4});
   suite.add(
       {.id = "gossip.push_sum.rounds",
-       .verifies = {"GOSSIP-031@457b"},
+       .verifies = {"GOSSIP-031@028c"},
        .axes = {{"graph",
                  {"n-peer-exponential", "directed-linear", "ring", "hub", "star", "star-of-the-last", "followers"}},
                 mixing,
@@ -406,11 +406,11 @@ void add_push_sum_checks(suite::Suite& suite) {
                 suite::worlds({1, 2, 3, 4})},
        .deadlock_prone = true,
        .body = push_sum_rounds});
-  add("estimate", "GOSSIP-032@b02b", {any, mixing}, estimate, {1, 3, 4});
+  add("estimate", "GOSSIP-032@7302", {any, mixing}, estimate, {1, 3, 4});
   add("fusion", "GOSSIP-033@312d", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
       {2, 3});
   add("types", "GOSSIP-034@303a", {suite::dtypes(), {"graph", {"n-peer-exponential", "hub"}}}, types, {2, 3});
-  add("two_types", "GOSSIP-038@bd13",
+  add("two_types", "GOSSIP-038@6008",
       {{"convention", {"plumbline", "fairscale"}}, {"graph", {"hub", "n-peer-exponential"}}}, two_types, {2, 3, 4});
   suite.add({.id = "gossip.push_sum.turns_of_sides",
              .verifies = {"GOSSIP-039@be73"},
@@ -421,20 +421,20 @@ void add_push_sum_checks(suite::Suite& suite) {
                    return parameters.text("algorithm") == "push_pull" || parameters.text("values") == "few";
                  },
              .body = turns_of_sides});
-  add("messages", "GOSSIP-035@e937", {any, mixing, {"confirms", {"yes", "no"}}}, messages, {1, 2, 3, 4});
+  add("messages", "GOSSIP-035@bae5", {any, mixing, {"confirms", {"yes", "no"}}}, messages, {1, 2, 3, 4});
   suite.add({.id = "gossip.push_sum.out_of_order",
-             .verifies = {"GOSSIP-111@fea4"},
+             .verifies = {"GOSSIP-111@71eb"},
              .axes = {{"graph", {"hub", "chords", "star"}},
                       {"messages", {"late", "overtaken"}},
                       {"confirms", {"yes", "no"}},
                       suite::worlds({1, 2, 3, 4})},
              .deadlock_prone = true,
              .body = out_of_order});
-  add("rotation", "GOSSIP-036@c34e",
+  add("rotation", "GOSSIP-036@9dfa",
       {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub"}},
        {"after", {"nothing", "skips", "resume", "set"}}},
       rotation, {2, 3, 4});
-  add("large_rotation", "GOSSIP-036@c34e", {{"convention", {"plumbline", "fairscale"}}}, large_rotation, {2, 3, 4});
+  add("large_rotation", "GOSSIP-036@9dfa", {{"convention", {"plumbline", "fairscale"}}}, large_rotation, {2, 3, 4});
   suite.add({.id = "gossip.push_sum.exact",
              .verifies = {"GOSSIP-037@4149"},
              .axes = {{"graph", {"complete", "n-peer-exponential"}}, suite::worlds({1, 2, 3, 4, 8})},

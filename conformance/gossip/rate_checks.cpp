@@ -827,14 +827,14 @@ void add_gossip_rate_checks(suite::Suite& suite) {
     return option;
   };
   const suite::Axis all{"graph", all_graphs()}, mixing{"mixing", {"uniform", "skewed", "metropolis-hastings"}};
-  add("shares.stochastic", "GOSSIP-021@cefd", {all, mixing}, {kTopology, kGraphAnswers}, stochastic,
+  add("shares.stochastic", "GOSSIP-021@ea6b", {all, mixing}, {kTopology, kGraphAnswers}, stochastic,
       {weighed, weights, graph}, mixes);
-  add("shares.rules", "GOSSIP-022@7f61", {all, {"mixing", {"uniform", "metropolis-hastings"}}},
+  add("shares.rules", "GOSSIP-022@32f6", {all, {"mixing", {"uniform", "metropolis-hastings"}}},
       {kTopology, kGraphAnswers}, share_rules, {weighed, weights, graph}, mixes);
-  add("spectrum.closed_forms", "GOSSIP-023@63ac", {}, {kSpectrum}, closed,
+  add("spectrum.closed_forms", "GOSSIP-023@1210", {}, {kSpectrum}, closed,
       {{kSpectrum, "graph", {"complete", "n-peer-exponential", "ring", "static-exponential"}},
        mixed(kSpectrum, "mixing", "uniform")});
-  add("spectrum.bound", "GOSSIP-024@9f67",
+  add("spectrum.bound", "GOSSIP-024@04ed",
       {{"graph",
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
          "ring", "static-exponential", "mesh", "star", "complete", "random-matching"}}},
@@ -844,26 +844,26 @@ void add_gossip_rate_checks(suite::Suite& suite) {
   add("simulate.million", "GOSSIP-112@2b46",
       {{"graph", {"directed-exponential", "n-peer-exponential", "ring", "static-exponential"}}}, {kSpectrum, kSimulate},
       million, {simulated, spectrum, mixed(kSimulate, "mixing", "uniform"), mixed(kSpectrum, "mixing", "uniform")});
-  add("spectrum.long_run", "GOSSIP-025@9ca5",
+  add("spectrum.long_run", "GOSSIP-025@8da8",
       {{"graph", {"directed-exponential", "directed-linear", "ring", "static-exponential", "mesh", "star"}}},
       {kSpectrum, kSimulate, kTopology}, long_run,
       {simulated, spectrum, weighed, mixed(kSimulate, "mixing", "skewed"), mixed(kSpectrum, "mixing", "skewed"),
        mixed(kTopology, "args.mixing", "skewed")});
-  add("simulate.exact_rounds", "GOSSIP-026@be71", {}, {kSimulate}, exact_rounds,
+  add("simulate.exact_rounds", "GOSSIP-026@7e0b", {}, {kSimulate}, exact_rounds,
       {{kSimulate, "graph", {"complete", "directed-exponential", "n-peer-exponential", "ring", "static-exponential"}},
        mixed(kSimulate, "mixing", "uniform")});
   add("simulate.conserves", "GOSSIP-027@4390", {all, {"mixing", {"uniform", "skewed"}}}, {kSimulate}, conserves,
       {simulated, simulated_weights});
   add("simulate.values_of_seed", "GOSSIP-114@110e", {}, {kSimulate}, values_of_seed,
       {mixed(kSimulate, "graph", "ring"), mixed(kSimulate, "mixing", "uniform")});
-  add("simulate.limits", "GOSSIP-117@e1a7", {}, {kSimulate, kSpectrum}, limits,
+  add("simulate.limits", "GOSSIP-117@5d0e", {}, {kSimulate, kSpectrum}, limits,
       {{kSimulate, "graph", {"complete", "mesh", "ring", "star"}},
        mixed(kSimulate, "mixing", "uniform"),
        {kSpectrum, "graph", {"directed-linear", "mesh", "ring"}},
        {kSpectrum, "mixing", {"skewed", "uniform"}}});
-  add("simulate.bad_lists", "GOSSIP-113@de5f", {{"lists", {"values"}}}, {kSimulate}, bad_lists,
+  add("simulate.bad_lists", "GOSSIP-113@465b", {{"lists", {"values"}}}, {kSimulate}, bad_lists,
       {mixed(kSimulate, "graph", "ring"), mixed(kSimulate, "mixing", "uniform")});
-  add("trace.bad_lists", "GOSSIP-113@de5f", {{"lists", {"starts", "books", "weights"}}}, {kTrace}, bad_lists,
+  add("trace.bad_lists", "GOSSIP-113@465b", {{"lists", {"starts", "books", "weights"}}}, {kTrace}, bad_lists,
       {{kTrace, "graph", {}, "lists", {{"starts", {"ring"}}}},
        mixed(kTrace, "algorithm", "PushSum"),
        mixed(kTrace, "mixing", "uniform"),

@@ -569,13 +569,13 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
                .options = options_of(std::move(options)),
                .body = body});
   };
-  add("graph.fairscale_books", "GOSSIP-001@b127", "gossip.graph", graphs, books);
-  add("graph.fairscale_turns", "GOSSIP-002@596b", "gossip.graph", graphs, turns);
-  add("graph.fairscale_weights", "GOSSIP-003@4d7d", "gossip.graph", graphs, weights);
+  add("graph.fairscale_books", "GOSSIP-001@95e8", "gossip.graph", graphs, books);
+  add("graph.fairscale_turns", "GOSSIP-002@d831", "gossip.graph", graphs, turns);
+  add("graph.fairscale_weights", "GOSSIP-003@5b28", "gossip.graph", graphs, weights);
   suite::Axis graphs_and_books = graphs;
   graphs_and_books.values.emplace_back("phone_book");
   suite.add({.id = "gossip.trace.fairscale",
-             .verifies = {"GOSSIP-004@399a"},
+             .verifies = {"GOSSIP-004@adb7"},
              .door = Door::adapter,
              .axes = {{"algorithm", {"PushSum", "PushPull"}}, {"mixing", {"lazy", "eager"}}, graphs_and_books},
              .applies = is_traced,
@@ -583,13 +583,13 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
              .convention = "fairscale",
              .options = traced_options,
              .body = traces});
-  add("blocking.fairscale", "GOSSIP-005@5d69", "gossip.blocking", graphs, blocking);
-  add("topology.bluefog", "GOSSIP-006@be22", "gossip.topology",
+  add("blocking.fairscale", "GOSSIP-005@eceb", "gossip.blocking", graphs, blocking);
+  add("topology.bluefog", "GOSSIP-006@13e6", "gossip.topology",
       {"topology",
        {"ExponentialTwoGraph", "ExponentialGraph", "SymmetricExponentialGraph", "RingGraph", "MeshGrid2DGraph",
         "StarGraph", "FullyConnectedGraph"}},
       bluefog, "bluefog");
-  add("turns.bluefog", "GOSSIP-007@802a", "gossip.turns",
+  add("turns.bluefog", "GOSSIP-007@6189", "gossip.turns",
       {"generator",
        {"GetDynamicOnePeerSendRecvRanks", "GetExp2DynamicSendRecvMachineRanks", "GetInnerOuterRingDynamicSendRecvRanks",
         "GetInnerOuterExpo2DynamicSendRecvRanks"}},

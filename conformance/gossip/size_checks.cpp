@@ -239,7 +239,7 @@ void add_gossip_size_checks(suite::Suite& suite) {
   // FairScale makes the books of all nodes for each of them.
   add(asking(
       {{"graph", {exponential}}},
-      {"gossip.graph", "GOSSIP-002@596b", {8, 60, 334}, exponential_graph("fairscale", exponential), "fairscale"}));
+      {"gossip.graph", "GOSSIP-002@d831", {8, 60, 334}, exponential_graph("fairscale", exponential), "fairscale"}));
   const auto add_blocking = [&](const char* requirement, const char* convention, const char* bipartite,
                                 const char* other) {
     add({"gossip.blocking",
@@ -252,23 +252,23 @@ void add_gossip_size_checks(suite::Suite& suite) {
          {},
          blocking_rounds(convention, bipartite, other)});
   };
-  add_blocking("GOSSIP-018@d495", "plumbline", "bipartite-exponential", "n-peer-exponential");
-  add_blocking("GOSSIP-005@5d69", "fairscale", "DynamicBipartiteExponentialGraph", exponential);
+  add_blocking("GOSSIP-018@0b91", "plumbline", "bipartite-exponential", "n-peer-exponential");
+  add_blocking("GOSSIP-005@eceb", "fairscale", "DynamicBipartiteExponentialGraph", exponential);
   add(asking(
       {{"algorithm", {"PushSum"}}, {"dtype", {"float64"}}, {"graph", {"n-peer-exponential"}}, {"mixing", {"uniform"}}},
-      {"gossip.trace", "GOSSIP-031@457b", threads, traced_values("plumbline", "n-peer-exponential")}));
+      {"gossip.trace", "GOSSIP-031@028c", threads, traced_values("plumbline", "n-peer-exponential")}));
   add(asking({{"algorithm", {"PushSum"}}, {"dtype", {"float64"}}, {"graph", {exponential}}, {"mixing", {"uniform"}}},
-             {"gossip.trace", "GOSSIP-004@399a", threads, traced_values("fairscale", exponential), "fairscale"}));
+             {"gossip.trace", "GOSSIP-004@adb7", threads, traced_values("fairscale", exponential), "fairscale"}));
   add(asking({{"graph", {"n-peer-exponential"}}, {"mixing", {"uniform"}}},
              {"gossip.simulate", "GOSSIP-028@4f0c", {8, 60, 1024, 65'536}, simulated_values}));
   add(asking({{"topology", {"n-peer-exponential"}}, {"args.mixing", {"uniform"}}},
-             {"gossip.topology", "GOSSIP-022@7f61", nodes, whole_matrix("plumbline", "n-peer-exponential", {1})}));
+             {"gossip.topology", "GOSSIP-022@32f6", nodes, whole_matrix("plumbline", "n-peer-exponential", {1})}));
   add(asking({{"topology", {"RingGraph"}}},
-             {"gossip.topology", "GOSSIP-006@be22", nodes, whole_matrix("bluefog", "RingGraph", {1, -1}), "bluefog"}));
+             {"gossip.topology", "GOSSIP-006@13e6", nodes, whole_matrix("bluefog", "RingGraph", {1, -1}), "bluefog"}));
   add(asking({{"generator", {"GetDynamicOnePeerSendRecvRanks"}}, {"topology", {"ExponentialTwoGraph"}}},
-             {"gossip.turns", "GOSSIP-007@802a", nodes, one_peer_turns, "bluefog"}));
+             {"gossip.turns", "GOSSIP-007@6189", nodes, one_peer_turns, "bluefog"}));
   add({"gossip.spectrum",
-       "GOSSIP-023@63ac",
+       "GOSSIP-023@1210",
        nodes,
        {},
        "plumbline",
