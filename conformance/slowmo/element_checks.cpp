@@ -208,7 +208,7 @@ void add_slowmo_element_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&), bool on_device) {
     axes.push_back(suite::worlds({1}));
     suite.add({.id = std::string("slowmo.elements.") + name,
-               .verifies = {"SLOWMO-055@aba1"},
+               .verifies = {"SLOWMO-055@6644"},
                .axes = std::move(axes),
                .on_device = on_device,
                .beside_host = on_device,

@@ -428,14 +428,14 @@ void add_slowmo_gossip_checks(suite::Suite& suite) {
   };
   add("gossip.estimates", "SLOWMO-020@c06e", {graph}, estimates);
   add("gossip.conserves", "SLOWMO-021@4310", {graph}, conserves, {2, 3, 4});
-  add("gossip.inside_nodes", "SLOWMO-022@1edc", {graph, {"node", {"1", "2"}}}, inside_nodes, {4, 6});
+  add("gossip.inside_nodes", "SLOWMO-022@4a09", {graph, {"node", {"1", "2"}}}, inside_nodes, {4, 6});
   add("gossip.exact_average", "SLOWMO-023@12f6", {graph, {"average", {"efficient", "whole", "none"}}}, exact_average,
       {2, 3});
   add("gossip.complete_graph_averages", "SLOWMO-024@2d4e", {{"algorithm", {"push_sum", "push_pull"}}},
       complete_graph_averages, {1, 2, 3, 5});
-  add("gossip.evaluation_does_not_gossip", "SLOWMO-025@2998", {graph}, evaluation_does_not_gossip, {2, 3});
+  add("gossip.evaluation_does_not_gossip", "SLOWMO-025@1d83", {graph}, evaluation_does_not_gossip, {2, 3});
   add("gossip.overlaps", "SLOWMO-026@e533", {graph, {"lag", {"0", "2"}}, {"node", {"1", "2"}}}, overlaps, {2, 3, 4});
-  add("gossip.lags", "SLOWMO-028@7b6d", {graph, {"lag", {"1", "2", "3"}}}, lags, {2, 3});
+  add("gossip.lags", "SLOWMO-028@8d93", {graph, {"lag", {"1", "2", "3"}}}, lags, {2, 3});
   suite.add({.id = "slowmo.gossip.gives_up",
              .verifies = {"SLOWMO-110@89a7"},
              .axes = {{"overlap", {"no", "yes"}}, {"wire", {"cut", "whole"}}, suite::worlds({2, 3})},

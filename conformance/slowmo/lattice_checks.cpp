@@ -191,15 +191,15 @@ void add_slowmo_lattice_checks(suite::Suite& suite) {
     axes.push_back(suite::worlds(std::move(worlds)));
     suite.add({.id = std::string("slowmo.") + name, .verifies = {requirement}, .axes = std::move(axes), .body = body});
   };
-  add("lattice.as_published", "SLOWMO-040@a10c", {{"rule", {"bmuf", "lookahead", "localsgd", "diloco"}}}, as_published,
+  add("lattice.as_published", "SLOWMO-040@60c9", {{"rule", {"bmuf", "lookahead", "localsgd", "diloco"}}}, as_published,
       {1, 2, 3});
   add("lattice.coincide", "SLOWMO-041@f7c6",
       {{"what",
         {"slowmo_is_local_sgd", "slowmo_is_synchronous_sgd", "slowmo_is_lookahead", "slowmo_is_bmuf",
          "slowmo_is_heavy_ball", "diloco_is_local_sgd", "options_are_a_rule"}}},
       coincide, {1, 3});
-  add("lattice.rates_that_change", "SLOWMO-042@41fb", {{"rate", {"changes", "stays"}}}, rates_that_change, {2, 3});
-  add("average.post_local", "SLOWMO-043@0e15", {{"begin", {"0", "1", "4"}}}, post_local, {2, 3});
+  add("lattice.rates_that_change", "SLOWMO-042@ec9d", {{"rate", {"changes", "stays"}}}, rates_that_change, {2, 3});
+  add("average.post_local", "SLOWMO-043@5582", {{"begin", {"0", "1", "4"}}}, post_local, {2, 3});
   add("average.in_groups", "SLOWMO-044@14e0", {{"levels", {"one", "two"}}, {"warmup", {"0", "3"}}}, averagers, {4, 6});
   add("average.schedules_refused", "SLOWMO-049@3a1a",
       {{"fault",

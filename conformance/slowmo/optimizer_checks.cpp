@@ -166,7 +166,7 @@ void add_slowmo_optimizer_checks(suite::Suite& suite) {
   }
   const AskedOption averages{kOptimizerTrace, "base", {"localsgd"}}, uniform{kOptimizerTrace, "mixing", {"uniform"}};
   suite.add({.id = "slowmo.optimizer.as_torch",
-             .verifies = {"SLOWMO-047@1aa7"},
+             .verifies = {"SLOWMO-047@ec98"},
              .door = Door::adapter,
              .axes = {{"rule", names}},
              .operations = {kOptimizerTrace},
@@ -174,7 +174,7 @@ void add_slowmo_optimizer_checks(suite::Suite& suite) {
              .options = options_of({averages, uniform, {kOptimizerTrace, "optimizer.name", {}, "rule", optimizers}}),
              .body = as_torch});
   suite.add({.id = "slowmo.optimizer.groups_as_torch",
-             .verifies = {"SLOWMO-047@1aa7"},
+             .verifies = {"SLOWMO-047@ec98"},
              .door = Door::adapter,
              .axes = {{"rule", names}},
              .operations = {kOptimizerTrace},
@@ -182,7 +182,7 @@ void add_slowmo_optimizer_checks(suite::Suite& suite) {
              .options = options_of({averages, uniform, {kOptimizerTrace, "optimizer.name", {}, "rule", optimizers}}),
              .body = groups_as_torch});
   suite.add({.id = "slowmo.optimizer.refuses_nesterov",
-             .verifies = {"SLOWMO-048@694a"},
+             .verifies = {"SLOWMO-048@7237"},
              .door = Door::adapter,
              .axes = {faults_of(bad_optimizers(), {kOptimizerTrace})},
              .operations = {kOptimizerTrace},

@@ -525,9 +525,9 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
     axes.push_back(suite::worlds(std::move(worlds)));
     suite.add({.id = std::string("slowmo.") + name, .verifies = {requirement}, .axes = std::move(axes), .body = body});
   };
-  add("options.settled", "SLOWMO-051@8719", {convention, base}, settings);
-  add("options.frequencies", "SLOWMO-037@b456", {convention}, frequencies);
-  add("options.settings_refused", "SLOWMO-051@8719",
+  add("options.settled", "SLOWMO-051@f9e2", {convention, base}, settings);
+  add("options.frequencies", "SLOWMO-037@9983", {convention}, frequencies);
+  add("options.settings_refused", "SLOWMO-051@f9e2",
       {{"what",
         {"nothing", "own", "rank_below", "rank_beyond", "another_rank", "another_world_below", "another_world_beyond",
          "begin", "nothing_of_fairscale", "begin_of_fairscale", "outer_of_fairscale"}}},
@@ -535,15 +535,15 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
   add("options.nothing_to_optimize", "SLOWMO-035@1a22", {{"groups", {"none", "empty"}}, {"slow", {"yes", "no"}}},
       refuses_nothing_to_optimize);
   add("gossip.without_backward", "SLOWMO-021@4310", {}, steps_without_a_backward, {2, 3});
-  add("options.plans", "SLOWMO-052@3a9a", {convention, base}, plans);
+  add("options.plans", "SLOWMO-052@65c4", {convention, base}, plans);
   add("slow.shard_ranges", "SLOWMO-016@891f", {{"shards", {"1", "2", "5"}}}, shards);
-  add("options.told", "SLOWMO-054@880e", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
+  add("options.told", "SLOWMO-054@5fed", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
   add("options.phases", "SLOWMO-113@b3ef", {{"asked", {"yes", "no", "lines", "times", "lines_nobody_reads"}}}, phases,
       {2, 3});
   add("options.phases_of_gossip", "SLOWMO-113@b3ef", {{"overlap", {"yes", "no"}}}, phases_of_gossip, {2, 4, 6});
-  add("slow.buffers_told", "SLOWMO-054@880e", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
+  add("slow.buffers_told", "SLOWMO-054@5fed", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
       {1, 2, 3});
-  add("checkpoint.refused", "SLOWMO-053@c4c4", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
+  add("checkpoint.refused", "SLOWMO-053@64f7", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
       {2, 4, 6});
   add("checkpoint.counts_below_zero", "SLOWMO-184@9e9a", {{"base", {"localsgd", "sgp"}}}, refuses_counts_below_zero,
       {2, 4, 6});

@@ -661,7 +661,7 @@ void add_slowmo_state_checks(suite::Suite& suite) {
                    },
                .body = body});
   };
-  add("halves.keep_errors", {"SLOWMO-030@74a8", "SLOWMO-031@c096"},
+  add("halves.keep_errors", {"SLOWMO-030@0519", "SLOWMO-031@c096"},
       {{"masters", {"flat", "list", "dictionary"}}, {"loss", {"some", "none"}}}, keeps_errors, {2, 3, 4});
   add("halves.follow_gossip", {"SLOWMO-031@c096"}, {{"overlap", {"yes", "no"}}}, halves_follow_gossip, {2, 3, 4});
   add("checkpoint.contents", {"SLOWMO-005@40d2"},
@@ -681,7 +681,7 @@ void add_slowmo_state_checks(suite::Suite& suite) {
       groups_of_the_caller, {4, 6});
   add("options.blocking_waits", {"SLOWMO-114@c8f0"}, {{"value", {"absent", "0", "1", "2", "yes"}}}, blocking_waits,
       {1, 3});
-  add("options.defaults", {"SLOWMO-115@e79c"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1, 3});
+  add("options.defaults", {"SLOWMO-115@811f"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1, 3});
   add("options.refused", {"SLOWMO-035@1a22"},
       {{"what",
         {"nothing",
@@ -716,13 +716,13 @@ void add_slowmo_state_checks(suite::Suite& suite) {
          "second_master_of_another_size",
          "dictionary_of_none"}}},
       refuses_states, {1, 3});
-  add("options.taken", {"SLOWMO-036@5e8a"},
+  add("options.taken", {"SLOWMO-036@a4a9"},
       {{"what",
         {"negative_momentum", "frequency_that_is_not_used", "more_shards_than_ranks", "halves_without_slow_momentum",
          "frequency_of_another_base", "shards_that_are_not_used", "least", "own_rank", "lag_without_overlap",
          "begin_of_local_sgd", "fairscale"}}},
       takes, {1, 3});
-  add("options.warned", {"SLOWMO-037@b456"},
+  add("options.warned", {"SLOWMO-037@9983"},
       {{"what",
         {"nothing", "one_node", "one_node_slow", "frequencies", "no_base", "halves", "halves_with_masters", "one_rank",
          "overlap"}}},

@@ -390,7 +390,7 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   };
   add("average.on_time", "SLOWMO-010@305d", {{"every", {"1", "2", "3"}}, {"groups", {"1", "2"}}}, averages_on_time,
       {2, 3});
-  add("average.equals_synchronous", "SLOWMO-011@e734", {{"node", {"1", "2"}}}, equals_synchronous, {1, 2, 3, 4});
+  add("average.equals_synchronous", "SLOWMO-011@2a0f", {{"node", {"1", "2"}}}, equals_synchronous, {1, 2, 3, 4});
   add("average.gradients_are_complete", "SLOWMO-019@c74c", {{"node", {"1", "2"}}}, gradients_are_complete, {1, 3, 4});
   add("average.every_parameter", "SLOWMO-045@d4ee", {{"tensors", {"one", "many"}}}, every_parameter, {2, 3});
   add("average.without_gradients", "SLOWMO-046@35f2", {{"gradients", {"all", "some"}}}, without_gradients, {2, 3});
@@ -398,7 +398,7 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   add("slow.periods", "SLOWMO-012@f92f", {{"every", {"1", "2", "3"}}, memory}, periods_that_do_not_divide, {2, 3});
   add("slow.as_the_paper", "SLOWMO-013@8aee", {{"rule", {"both", "momentum", "rate"}}, {"groups", {"1", "2"}}, memory},
       as_the_paper);
-  add("slow.inside_nodes", "SLOWMO-014@f36c", {{"node", {"1", "2"}}, memory}, step_inside_nodes, {2, 4, 6});
+  add("slow.inside_nodes", "SLOWMO-014@7dd6", {{"node", {"1", "2"}}, memory}, step_inside_nodes, {2, 4, 6});
   add("slow.shards_do_not_matter", "SLOWMO-015@98f5", {{"shards", {"1", "2", "5", "32"}}}, shards_do_not_matter,
       {1, 2, 3, 5});
   add("slow.shards_are_kept", "SLOWMO-016@891f", {{"shards", {"1", "2", "5", "32"}}}, shards_are_kept, {1, 2, 3, 5});
@@ -407,9 +407,9 @@ void add_slowmo_step_checks(suite::Suite& suite) {
       starts_optimizers_tensors, {2, 3});
   add("average.large", "SLOWMO-045@d4ee", {{"convention", {"plumbline", "fairscale"}}}, large_parameter, {2, 3, 4});
   add("average.large_halves", "SLOWMO-057@e06b", {{"dtype", {"f16", "bf16"}}}, large_halves, {2, 3});
-  add("average.order_of_the_ring", "SLOWMO-056@4022", {{"step", {"average", "slow"}}, {"length", {"known", "longer"}}},
+  add("average.order_of_the_ring", "SLOWMO-056@ce99", {{"step", {"average", "slow"}}, {"length", {"known", "longer"}}},
       order_of_the_ring, {2, 3});
-  add("slow.begins_before_the_first_step", "SLOWMO-018@14aa", {}, begins_before_the_first_step, {1, 2, 3});
+  add("slow.begins_before_the_first_step", "SLOWMO-018@2949", {}, begins_before_the_first_step, {1, 2, 3});
 }
 
 }  // namespace plumbline::conformance
