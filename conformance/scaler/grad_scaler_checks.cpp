@@ -139,9 +139,9 @@ void add_grad_scaler_checks(suite::Suite& suite) {
                .axes = {std::move(axis), suite::worlds({1, 2, 3})},
                .body = body});
   };
-  add("given_scale_is_refused", "SCALER-126@6489", {"scale", {"right", "wrong"}}, given_scale_is_refused);
+  add("given_scale_is_refused", "SCALER-126@bf05", {"scale", {"right", "wrong"}}, given_scale_is_refused);
   add("states", "SCALER-127@d689", {"state", {"right", "wrong"}}, scaler_states);
-  add("agree", "SCALER-128@cb08", {"found", {"nobody", "last"}}, ranks_agree);
+  add("agree", "SCALER-128@61fe", {"found", {"nobody", "last"}}, ranks_agree);
 }
 
 }  // namespace plumbline::conformance

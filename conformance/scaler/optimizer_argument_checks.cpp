@@ -417,7 +417,7 @@ void add_optimizer_argument_checks(suite::Suite& suite) {
   add("gradients_are_refused", "SCALER-120@2c47", {{"what", {"nothing", "gradients"}}}, optimizer_refuses);
   add("clipping_is_refused", "SCALER-121@498b", {{"what", {"nothing", "clipping"}}}, optimizer_refuses);
   add("scale_is_refused", "SCALER-122@56e1", {{"what", {"nothing", "scale"}}}, optimizer_refuses);
-  add("groups_are_of_sizes", "SCALER-046@a44b", {{"what", {"nothing", "tensor", "pipeline", "data", "product"}}},
+  add("groups_are_of_sizes", "SCALER-046@aa93", {{"what", {"nothing", "tensor", "pipeline", "data", "product"}}},
       groups_are_of_sizes);
   add("clipped_over_the_group", "SCALER-129@e21f", {{"max_norm", {"0", "0.5", "1e6"}}}, clipped_over_the_group);
   add("parameters_without_gradients", "SCALER-130@148a", {{"lacking", {"nothing", "one"}}},

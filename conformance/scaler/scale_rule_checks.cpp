@@ -409,9 +409,9 @@ void add_scale_rule_checks(suite::Suite& suite) {
       add(convention, name, requirement, {overflows},
           [convention, judge](Context& context) { hysteresis(context, convention, judge); });
     };
-    add_judge("chances_are_spent", "SCALER-020@b2b7", chances_are_spent);
+    add_judge("chances_are_spent", "SCALER-020@0a67", chances_are_spent);
     add_judge("counters_are_told", "SCALER-021@1bc2", counters_are_told);
-    add_judge("grows_when_an_interval_is_over", "SCALER-022@aa51", grows_when_an_interval_is_over);
+    add_judge("grows_when_an_interval_is_over", "SCALER-022@b415", grows_when_an_interval_is_over);
     add_judge("never_below_minimum", "SCALER-023@3c62", never_below_minimum);
     if (convention == "colossalai") add_judge("passes_its_maximum_once", "SCALER-024@eb1b", passes_its_maximum_once);
   }

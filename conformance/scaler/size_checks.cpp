@@ -300,7 +300,7 @@ void add_scaler_size_checks(suite::Suite& suite) {
   add(asking({{"dtype", {"float32"}}, {"form", {"gradients"}}},
              {"scaler.clip_grad_norm", "SCALER-053@7055", {12, 500, 7000, 100'000}, long_norms("torch"), "torch"}));
   add(asking({{"dtype", {"float32"}}, {"form", {"ranks"}}}, {"scaler.clip_grad_norm",
-                                                             "SCALER-081@06e9",
+                                                             "SCALER-081@ea75",
                                                              {10, 300, 5000},
                                                              norms_of_ranks("plumbline"),
                                                              "plumbline",

@@ -380,11 +380,11 @@ void add_skipping_checks(suite::Suite& suite) {
   };
   const suite::Axis all{"grid", {"any", "tensor", "pipeline", "data", "model", "alone"}};
   add("skipping.model_group_skips", "SCALER-040@afc9", {all}, kFoundInf, grids<model_group_skips>);
-  add("skipping.two_reductions_are_one", "SCALER-041@7fc5", {all}, kFoundInf, grids<two_reductions_are_one>);
-  add("skipping.smaller_groups_skip_less", "SCALER-042@34f5", {all}, kFoundInf, grids<smaller_groups_skip_less>);
-  add("skipping.reduced_gradients_reach_all", "SCALER-043@e282", {all}, kFoundInf, grids<reduced_gradients_reach_all>);
+  add("skipping.two_reductions_are_one", "SCALER-041@0139", {all}, kFoundInf, grids<two_reductions_are_one>);
+  add("skipping.smaller_groups_skip_less", "SCALER-042@75a0", {all}, kFoundInf, grids<smaller_groups_skip_less>);
+  add("skipping.reduced_gradients_reach_all", "SCALER-043@45ff", {all}, kFoundInf, grids<reduced_gradients_reach_all>);
   add("skipping.replicas_agree", "SCALER-044@0b68", {all}, kFoundInf, grids<replicas_agree>);
-  add("skipping.grid_is_refused", "SCALER-046@a44b",
+  add("skipping.grid_is_refused", "SCALER-046@aa93",
       {{"what", {"nothing", "other_product", "size_zero", "rank_outside", "rank_below", "unknown_field"}}}, kFoundInf,
       grid_is_refused);
   const suite::Axis orders{"p", {"1", "2", "3", "0.5", "-1", "inf"}}, ends{"p", {"0", "-inf"}};
@@ -393,12 +393,12 @@ void add_skipping_checks(suite::Suite& suite) {
   const suite::Axis lists{"lists", {"none", "one", "several"}};
   add("clipping.norm_is_of_all", "SCALER-050@8d93", {orders, lists}, kClip, norms<norm_is_of_all>, of_one_process);
   add("clipping.norm_at_its_ends", "SCALER-124@2a34", {ends, lists}, kClip, norms<norm_is_of_all>, of_one_process);
-  add("clipping.empty_gradient_has_no_extreme", "SCALER-125@6deb", {{"p", {"2", "inf", "-inf"}}}, kClip,
+  add("clipping.empty_gradient_has_no_extreme", "SCALER-125@dc98", {{"p", {"2", "inf", "-inf"}}}, kClip,
       empty_gradient_has_no_extreme, of_one_process);
   add("clipping.all_shrink_alike", "SCALER-051@c227", {orders, lists}, kClip, norms<all_shrink_alike>, of_one_process);
   add("clipping.non_finite_is_told", "SCALER-052@35ab",
       {{"value", {"2", "inf", "-inf", "nan"}}, {"raise", {"no", "yes"}}}, kClip, non_finite_is_told, of_one_process);
-  add("clipping.norm_over_ranks", "SCALER-081@06e9",
+  add("clipping.norm_over_ranks", "SCALER-081@ea75",
       {{"p", {"1", "2", "3", "inf"}}, {"grid", {"alone", "tensor", "pipeline", "model", "any"}}}, kClip,
       norms_over_ranks, {of_one_type, {kClip, "form", {"ranks"}}});
 }

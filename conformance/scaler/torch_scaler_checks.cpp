@@ -468,21 +468,21 @@ void add_torch_scaler_checks(suite::Suite& suite) {
   add("overflow_backs_off", "SCALER-001@3b1d", {overflows}, steps<overflow_backs_off>);
   add("interval_grows", "SCALER-002@0e46", {overflows}, steps<interval_grows>);
   add("ends_of_the_range", "SCALER-003@3bf3", {{"end", {"usual", "largest", "smallest"}}}, ends_of_the_range);
-  add("each_for_itself", "SCALER-004@15cc", {{"optimizers", {"1", "2", "3"}}}, each_for_itself);
+  add("each_for_itself", "SCALER-004@6ac8", {{"optimizers", {"1", "2", "3"}}}, each_for_itself);
   add("unscaled_once", "SCALER-005@b9be",
       {{"call", {"step", "unscale_step", "unscale_clip_step"}}, {"gradients", {"finite", "infinite"}}}, unscaled_once);
-  add("found_anywhere", "SCALER-006@f40b",
+  add("found_anywhere", "SCALER-006@ba6d",
       {{"what", {"nothing", "inf", "-inf", "nan"}},
        {"where", {"first_first", "first_last", "middle_middle", "last_first", "last_last"}}},
       found_anywhere);
   std::vector<std::string> calls{"in_order"};
   for (const OutOfOrder& one : out_of_order()) calls.emplace_back(one.name);
-  add("refused_out_of_order", "SCALER-007@c980", {{"call", calls}}, refused_out_of_order);
+  add("refused_out_of_order", "SCALER-007@dacb", {{"call", calls}}, refused_out_of_order);
   add("goes_on_from_its_state", "SCALER-008@04ad", {{"saved", {"no", "yes"}}}, goes_on_from_its_state);
   add("fallen_scale_is_saved", "SCALER-008@04ad", {{"saved", {"no", "yes"}}}, fallen_scale_is_saved);
   add("told_scale_is_taken", "SCALER-009@0ef9", {{"told", {"nothing", "4", "0.5", "1024"}}}, told_scale_is_taken);
-  add("disabled_does_nothing", "SCALER-010@7c6a", {{"enabled", {"yes", "no"}}}, disabled_does_nothing);
-  add("rule_is_refused", "SCALER-011@2f1e",
+  add("disabled_does_nothing", "SCALER-010@a047", {{"enabled", {"yes", "no"}}}, disabled_does_nothing);
+  add("rule_is_refused", "SCALER-011@9b99",
       {{"what", {"nothing",        "growth_one",     "growth_half",       "growth_negative",   "growth_infinite",
                  "growth_nan",     "backoff_one",    "backoff_two",       "backoff_zero",      "backoff_negative",
                  "backoff_nan",    "interval_zero",  "interval_negative", "interval_fraction", "scale_zero",

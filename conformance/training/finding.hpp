@@ -37,8 +37,8 @@ inline constexpr std::string_view kDeviceMemory = "TRAIN-211@7cc2";
 /// Those of runs in 16 bits.
 namespace scaling_requirements {
 inline constexpr std::string_view kTraining = "SCALER-090@d3f8";
-inline constexpr std::string_view kSkipsTogether = "SCALER-091@e431";
-inline constexpr std::string_view kScale = "SCALER-092@367e";
+inline constexpr std::string_view kSkipsTogether = "SCALER-091@d744";
+inline constexpr std::string_view kScale = "SCALER-092@58f8";
 inline constexpr std::string_view kSkipLeaves = "SCALER-093@9f21";
 inline constexpr std::string_view kClips = "SCALER-094@ae2a";
 inline constexpr std::string_view kBits = "SCALER-095@a715";
