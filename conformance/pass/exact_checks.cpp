@@ -112,12 +112,12 @@ void add_exact_checks(suite::Suite& suite) {
                .convention = convention,
                .body = body});
   };
-  add("scalings", "PASS-095@8c6f", names_of(exact_scalings()), exact<exact_scalings>);
-  add("optimizers", "PASS-095@8c6f", names_of(exact_optimizers()), exact<exact_optimizers>);
-  add("waits", "PASS-095@8c6f", names_of(exact_waits()), exact<exact_waits>);
-  add("groups", "PASS-095@8c6f", names_of(exact_groups()), exact<exact_groups>);
-  add("paddle", "PASS-071@7e9d", names_of(exact_paddle()), exact_as_paddle<exact_paddle>, "paddle");
-  add("refused_paddle", "PASS-072@190e", names_of(refused_paddle()), refused_as_paddle, "paddle");
+  add("scalings", "PASS-095@80d2", names_of(exact_scalings()), exact<exact_scalings>);
+  add("optimizers", "PASS-095@80d2", names_of(exact_optimizers()), exact<exact_optimizers>);
+  add("waits", "PASS-095@80d2", names_of(exact_waits()), exact<exact_waits>);
+  add("groups", "PASS-095@80d2", names_of(exact_groups()), exact<exact_groups>);
+  add("paddle", "PASS-071@b47d", names_of(exact_paddle()), exact_as_paddle<exact_paddle>, "paddle");
+  add("refused_paddle", "PASS-072@aaac", names_of(refused_paddle()), refused_as_paddle, "paddle");
 }
 
 }  // namespace plumbline::conformance

@@ -152,7 +152,7 @@ void add_pass_linear_checks(suite::Suite& suite) {
   std::vector<std::string> names;
   for (const auto& [name, between] : betweens()) names.push_back(name);
   suite.add({.id = "pass.rule.pruned_through",
-             .verifies = {"PASS-010@7f56"},
+             .verifies = {"PASS-010@ba42"},
              .door = Door::adapter,
              .axes = {{"between", std::move(names)}},
              .operations = {kPass},

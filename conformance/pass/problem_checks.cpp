@@ -466,7 +466,7 @@ void add_problem_checks(suite::Suite& suite) {
   add("order", order);
   add("lost_values", lost_values);
   add("refusals", refusals);
-  suite.add({.id = "pass.written", .verifies = {"PASS-040@5827"}, .axes = {suite::worlds({1})}, .body = written});
+  suite.add({.id = "pass.written", .verifies = {"PASS-040@817b"}, .axes = {suite::worlds({1})}, .body = written});
 }
 
 }  // namespace plumbline::conformance

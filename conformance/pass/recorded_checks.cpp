@@ -553,18 +553,18 @@ void add_pass_recorded_checks(suite::Suite& suite) {
   const suite::Axis answered{"programs", files_of_answered()};
   suite::Axis all = answered;
   all.values.emplace_back("refused");
-  add("recorded.answers", "PASS-071@7e9d", {answered}, as_recorded, "paddle");
-  add("recorded.refusals", "PASS-072@190e",
+  add("recorded.answers", "PASS-071@b47d", {answered}, as_recorded, "paddle");
+  add("recorded.refusals", "PASS-072@aaac",
       {{"stage", {"analyze", "prune", "group_grads", "update_program", "add_dependencies"}}}, refused_as_recorded,
       "paddle");
-  add("recorded.words", "PASS-073@3d57", {}, refused_with_words, "paddle");
-  add("recorded.twice", "PASS-074@44f1", {}, twice_as_recorded, "paddle");
+  add("recorded.words", "PASS-073@f256", {}, refused_with_words, "paddle");
+  add("recorded.twice", "PASS-074@ddf0", {}, twice_as_recorded, "paddle");
   add("recorded.values", "PASS-014@fb32", {all}, values_of_recorded);
   const suite::Axis reason{"reason", recorded_names(reasons(), &std::pair<std::string, json>::first)};
   add("entry.does_nothing", "PASS-002@3df2", {reason}, does_nothing_as_ours);
   add("recorded.does_nothing", "PASS-002@3df2", {reason}, does_nothing_as_paddle, "paddle");
   add("entry.ranks", "PASS-002@3df2", {{"rank", {"first", "later", "true", "false", "large", "largest"}}}, ranks);
-  add("entry.options_ignored", "PASS-003@5293", {}, options_ignored);
+  add("entry.options_ignored", "PASS-003@a0ea", {}, options_ignored);
   add("entry.nothing_parallel", "PASS-004@6bd3",
       {{"scope", {"/auto_parallel/tensor_parallel", "/optimizer", "/data_parallel"}}}, nothing_parallel);
   add("recognised", "PASS-004@6bd3",
@@ -573,11 +573,11 @@ void add_pass_recorded_checks(suite::Suite& suite) {
          "c_allreduce_sum", "c_reduce_sum", "reduce", "reduce_scatter", "z"}}},
       recognised);
   add("placement.union", "PASS-044@690f", {{"mapped", {"yes", "no"}}}, placed_on_all_meshes);
-  add("refusals", "PASS-005@f9d5", {{"fault", recorded_names(faults(), &Fault::name)}}, refuses);
-  add("forms", "PASS-005@f9d5", {{"part", {"attributes", "op", "variable", "question"}}}, forms);
-  add("places", "PASS-096@7ce2", {{"part", {"attributes", "op", "variable", "question"}}}, places);
-  add("attributes_are_kept", "PASS-040@5827", {}, attributes_are_kept);
-  add("values_are_kept", "PASS-040@5827", {{"field", {"reduce_type", "dtype", "scale", "ring_id", "whole", "list"}}},
+  add("refusals", "PASS-005@8316", {{"fault", recorded_names(faults(), &Fault::name)}}, refuses);
+  add("forms", "PASS-005@8316", {{"part", {"attributes", "op", "variable", "question"}}}, forms);
+  add("places", "PASS-096@2abb", {{"part", {"attributes", "op", "variable", "question"}}}, places);
+  add("attributes_are_kept", "PASS-040@817b", {}, attributes_are_kept);
+  add("values_are_kept", "PASS-040@817b", {{"field", {"reduce_type", "dtype", "scale", "ring_id", "whole", "list"}}},
       values_are_kept);
 }
 

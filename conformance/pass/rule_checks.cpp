@@ -630,24 +630,24 @@ void add_pass_rule_checks(suite::Suite& suite) {
                .convention = convention,
                .body = body});
   };
-  add("analysed", "PASS-001@f7f0", judge<analysed>);
-  add("pruned", "PASS-010@7f56", judge<pruned>);
-  add("overlapped", "PASS-020@c1ac", judge<overlapped>);
-  add("each_gradient_once", "PASS-030@a631", judge<>);
+  add("analysed", "PASS-001@4b58", judge<analysed>);
+  add("pruned", "PASS-010@ba42", judge<pruned>);
+  add("overlapped", "PASS-020@8b74", judge<overlapped>);
+  add("each_gradient_once", "PASS-030@7317", judge<>);
   add("alike", "PASS-031@8c8f", judge<alike>);
-  add("within_limit", "PASS-032@a98a", judge<within_limit>);
+  add("within_limit", "PASS-032@56f2", judge<within_limit>);
   add("untouched", "PASS-033@cc59", judge<untouched>);
-  add("closed_for_a_reason", "PASS-034@9bd1", judge<closed_for_a_reason>);
-  add("others_are_left", "PASS-040@5827", judge<others_are_left>);
+  add("closed_for_a_reason", "PASS-034@6d45", judge<closed_for_a_reason>);
+  add("others_are_left", "PASS-040@817b", judge<others_are_left>);
   add("reduced_once", "PASS-041@5bda", judge<reduced_once>);
-  add("memory_made_one", "PASS-042@561f", judge<memory_made_one>);
+  add("memory_made_one", "PASS-042@90ca", judge<memory_made_one>);
   add("variables_added", "PASS-043@e965", judge<variables_added>);
-  add("dependent", "PASS-050@4216", judge<dependent>);
+  add("dependent", "PASS-050@4760", judge<dependent>);
   add("on_their_stream", "PASS-051@2b82", judge<on_their_stream>);
   add("readers_wait", "PASS-052@a47b", judge<readers_wait>);
-  add("refusals_told", "PASS-062@409e", judge<refusals_told>);
+  add("refusals_told", "PASS-062@2ef0", judge<refusals_told>);
   suite.add({.id = "pass.rule.reasons_differ",
-             .verifies = {"PASS-062@409e"},
+             .verifies = {"PASS-062@2ef0"},
              .door = Door::adapter,
              .operations = {kPass},
              .convention = "plumbline",
@@ -655,7 +655,7 @@ void add_pass_rule_checks(suite::Suite& suite) {
   add("positions_told", "PASS-094@1693", judge<positions_told>);
   add("named_in_log", "PASS-061@9573", judge<named_in_log>);
   add("summed_up", "PASS-060@1768", judge<summed_up>);
-  add("paddle", "PASS-070@482c", paddle_rules, "paddle");
+  add("paddle", "PASS-070@416f", paddle_rules, "paddle");
 }
 
 }  // namespace plumbline::conformance
