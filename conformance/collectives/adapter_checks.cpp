@@ -43,7 +43,7 @@ void ring_sum(Context& context) {
 
 void add_adapter_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.adapter.ring_sum",
-             .verifies = {"COLL-060@007c"},
+             .verifies = {"COLL-060@3097"},
              .door = suite::Door::adapter,
              .axes = {{"ranks", {"2", "3", "4", "5"}}},  // all that are recorded
              .operations = {"comm.ring_sum"},

@@ -150,7 +150,7 @@ void add_adapter_refusal_checks(suite::Suite& suite) {
              .options = [](const suite::Parameters& parameters) { return of_type(parameters.text("integers")); },
              .body = integer_average});
   suite.add({.id = "collectives.adapter.bad_arguments",
-             .verifies = {"COLL-028@c990"},
+             .verifies = {"COLL-028@0771"},
              .door = suite::Door::adapter,
              .axes = {{"fault",
                        {"null_input", "null_output", "negative_count", "fewer_out_than_in", "other_dtype_out",

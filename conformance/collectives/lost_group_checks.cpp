@@ -155,7 +155,7 @@ void add_lost_group_checks(suite::Suite& suite) {
   add("collectives.failure.abort_ends_outstanding_calls", "COLL-083@19b3", abort_ends_outstanding_calls);
   add("collectives.failure.polling_ends_after_abort", "COLL-084@bdd2", polling_ends_after_abort);
   add("collectives.failure.abort_reaches_groups_made_from_it", "COLL-085@45d3", abort_reaches_groups_made_from_it);
-  add("collectives.failure.dropped_work_fails_its_group", "COLL-086@e36d", dropped_work_fails_its_group);
+  add("collectives.failure.dropped_work_fails_its_group", "COLL-086@b65f", dropped_work_fails_its_group);
   add("collectives.limits.no_time_at_all", "COLL-098@c4ed", no_time_at_all);
   add("collectives.failure.abort_by_another_thread", "COLL-099@1333", abort_by_another_thread);
   add("collectives.limits.longest", "COLL-087@0e55", longest_limit);

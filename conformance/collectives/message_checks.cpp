@@ -234,9 +234,9 @@ void add_message_checks(suite::Suite& suite) {
                .deadlock_prone = true,
                .body = std::move(body)});
   };
-  add("collectives.messages.every_pair", "COLL-043@a4b6", {2, 3, 4, 5, 6, 8}, every_pair);
+  add("collectives.messages.every_pair", "COLL-043@9c54", {2, 3, 4, 5, 6, 8}, every_pair);
   add("collectives.messages.order", "COLL-044@ed2a", {2, 3, 5, 6}, order_of_messages);
-  add("collectives.messages.tags", "COLL-045@814a", {2, 3, 5, 6}, tags);
+  add("collectives.messages.tags", "COLL-045@18cc", {2, 3, 5, 6}, tags);
   suite.add({.id = "collectives.messages.buffer_is_free_afterwards",
              .verifies = {"COLL-061@0661"},
              .axes = {{"size", {"small", "large"}}, suite::worlds({2, 3, 5})},

@@ -192,11 +192,11 @@ void add_optional_dtype_checks(suite::Suite& suite) {
              .axes = {{"dtype", {"bool"}}, {"op", {"min", "max"}}, suite::worlds()},
              .body = exact_reductions});
   suite.add({.id = "collectives.optional_dtypes.float8_exact",
-             .verifies = {"COLL-109@b91f"},
+             .verifies = {"COLL-109@5c5f"},
              .axes = {float8_dtypes(), suite::ops(), suite::worlds()},
              .body = exact_reductions});
   suite.add({.id = "collectives.optional_dtypes.float8_bound",
-             .verifies = {"COLL-109@b91f"},
+             .verifies = {"COLL-109@5c5f"},
              .axes = {float8_dtypes(), suite::worlds()},
              .body = float8_bound});
   suite.add({.id = "collectives.optional_dtypes.float8_limits",

@@ -114,7 +114,7 @@ void claims_hold(Context& context) {
 
 void add_refusal_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.arguments.refused",
-             .verifies = {"COLL-028@c990"},
+             .verifies = {"COLL-028@0771"},
              .axes = {suite::worlds({1, 2, 3})},
              .body = arguments_refused});
   suite.add({.id = "collectives.capabilities.refuses_the_rest",

@@ -189,7 +189,7 @@ void add_optional_dtypes(suite::Suite& suite) {
       });
   add("collectives.optional_dtypes.uneven_bool_reductions", "COLL-108@1694", {"dtype", {"bool"}},
       comm::Capability::reduce_scatter_v, reduce_scatter_of_optional);
-  add("collectives.optional_dtypes.uneven_float8", "COLL-109@b91f", {"dtype", {"f8_e4m3", "f8_e5m2"}},
+  add("collectives.optional_dtypes.uneven_float8", "COLL-109@5c5f", {"dtype", {"f8_e4m3", "f8_e5m2"}},
       comm::Capability::reduce_scatter_v, reduce_scatter_of_optional);
 }
 
@@ -318,17 +318,17 @@ void add_uneven_checks(suite::Suite& suite) {
     for (const DType dtype : claimed(context.capabilities()))
       all_to_all(context, context.world(), lengths_of(context), dtype);
   });
-  add("collectives.uneven.in_place", "COLL-103@4322", [](Context& context) {
+  add("collectives.uneven.in_place", "COLL-103@881b", [](Context& context) {
     all_gather(context, lengths_of(context), true);
     every_reduction(context, lengths_of(context), true);
   });
   add_optional_dtypes(suite);
   suite.add({.id = "collectives.uneven.in_order",
-             .verifies = {"COLL-104@5ed3"},
+             .verifies = {"COLL-104@c49b"},
              .axes = {suite::worlds({2, 3, 5})},
              .body = in_order});
   suite.add({.id = "collectives.uneven.disagreement",
-             .verifies = {"COLL-105@ad3a"},
+             .verifies = {"COLL-105@36ca"},
              .axes = {suite::worlds({2, 3, 5})},
              .spoils_group = true,
              .body = disagreement});
