@@ -14,22 +14,22 @@ namespace plumbline::conformance {
 /// The requirements of training records, as checks cite them.
 namespace training_requirements {
 inline constexpr std::string_view kCoverage = "TRAIN-001@cb3c";
-inline constexpr std::string_view kGivenWeights = "TRAIN-002@7f22";
-inline constexpr std::string_view kContinuity = "TRAIN-003@e8c0";
+inline constexpr std::string_view kGivenWeights = "TRAIN-002@1009";
+inline constexpr std::string_view kContinuity = "TRAIN-003@b3b9";
 inline constexpr std::string_view kEqualParameters = "TRAIN-004@df24";
 inline constexpr std::string_view kEqualGradients = "TRAIN-005@31d9";
-inline constexpr std::string_view kGradient = "TRAIN-006@d253";
-inline constexpr std::string_view kGradientBits = "TRAIN-007@dcc5";
+inline constexpr std::string_view kGradient = "TRAIN-006@3ba0";
+inline constexpr std::string_view kGradientBits = "TRAIN-007@b3f9";
 inline constexpr std::string_view kUnionGradient = "TRAIN-008@6e61";
-inline constexpr std::string_view kUpdate = "TRAIN-009@dcd5";
-inline constexpr std::string_view kLoss = "TRAIN-010@f441";
+inline constexpr std::string_view kUpdate = "TRAIN-009@7589";
+inline constexpr std::string_view kLoss = "TRAIN-010@d65a";
 inline constexpr std::string_view kOwnRows = "TRAIN-011@6652";
 inline constexpr std::string_view kLearns = "TRAIN-012@4efb";
 inline constexpr std::string_view kSameBits = "TRAIN-013@1738";
 inline constexpr std::string_view kCutLayers = "TRAIN-014@9dbf";
 inline constexpr std::string_view kTensorRanks = "TRAIN-015@85d6";
 inline constexpr std::string_view kWeightedGradient = "TRAIN-016@c536";
-inline constexpr std::string_view kWeightedLoss = "TRAIN-017@cf9d";
+inline constexpr std::string_view kWeightedLoss = "TRAIN-017@d728";
 inline constexpr std::string_view kDeviceBits = "TRAIN-210@edd3";
 inline constexpr std::string_view kDeviceMemory = "TRAIN-211@7cc2";
 }  // namespace training_requirements

@@ -35,25 +35,25 @@ namespace plumbline::conformance {
 /// The requirements of such training, as checks cite them.
 namespace averaging_requirements {
 inline constexpr std::string_view kEstimate = "TRAIN-040@75cc";
-inline constexpr std::string_view kGradient = "TRAIN-041@7d56";
-inline constexpr std::string_view kUpdate = "TRAIN-042@7c5c";
-inline constexpr std::string_view kAverage = "TRAIN-043@0dbf";
-inline constexpr std::string_view kGossip = "TRAIN-044@5034";
-inline constexpr std::string_view kSlowStep = "TRAIN-045@2db9";
-inline constexpr std::string_view kBuffers = "TRAIN-046@a8d7";
-inline constexpr std::string_view kDistance = "TRAIN-047@28ec";
+inline constexpr std::string_view kGradient = "TRAIN-041@b0ef";
+inline constexpr std::string_view kUpdate = "TRAIN-042@f6a9";
+inline constexpr std::string_view kAverage = "TRAIN-043@3c25";
+inline constexpr std::string_view kGossip = "TRAIN-044@2883";
+inline constexpr std::string_view kSlowStep = "TRAIN-045@5eac";
+inline constexpr std::string_view kBuffers = "TRAIN-046@7403";
+inline constexpr std::string_view kDistance = "TRAIN-047@ec94";
 inline constexpr std::string_view kSynchronous = "TRAIN-048@077d";
 inline constexpr std::string_view kMemory = "TRAIN-049@a55f";
 inline constexpr std::string_view kEvaluation = "TRAIN-050@ed0c";
 inline constexpr std::string_view kResumes = "TRAIN-051@e656";
 inline constexpr std::string_view kHalves = "TRAIN-052@7e0f";
 inline constexpr std::string_view kLearns = "TRAIN-053@976a";
-inline constexpr std::string_view kOverlap = "TRAIN-110@e52a";
-inline constexpr std::string_view kSameRun = "TRAIN-111@5549";
+inline constexpr std::string_view kOverlap = "TRAIN-110@4ae1";
+inline constexpr std::string_view kSameRun = "TRAIN-111@9a93";
 inline constexpr std::string_view kRates = "TRAIN-112@62bb";
 inline constexpr std::string_view kFeedback = "TRAIN-200@315a";
 inline constexpr std::string_view kDeviceMemory = "TRAIN-212@46aa";
-inline constexpr std::string_view kCheckpoints = "TRAIN-201@19fc";
+inline constexpr std::string_view kCheckpoints = "TRAIN-201@354f";
 }  // namespace averaging_requirements
 
 /// What every rank had, [rank][step].
