@@ -33,12 +33,12 @@ namespace {
 
 constexpr std::string_view kShapes = "PIPE-007@395e";
 constexpr std::string_view kSurvive = "PIPE-008@4164";
-constexpr std::string_view kActivations = "PIPE-009@c449";
+constexpr std::string_view kActivations = "PIPE-009@32c6";
 constexpr std::string_view kEvaluation = "PIPE-011@f627";
 constexpr std::string_view kLists = "PIPE-012@e59e";
 constexpr std::string_view kProducts = "PIPE-013@f62c";
 constexpr std::string_view kSteps = "PIPE-014@a341";
-constexpr std::string_view kShared = "PIPE-015@bce8";
+constexpr std::string_view kShared = "PIPE-015@3541";
 constexpr std::string_view kStatistics = "PIPE-016@9f6b";
 
 using Rows = std::vector<job::RowRange>;
