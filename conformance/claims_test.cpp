@@ -208,7 +208,7 @@ const WholeRun& whole_run() {
 TEST(Checks, AskWhatTheyDeclare) { EXPECT_THAT(whole_run().failures, IsEmpty()); }
 
 // All that a case does not declare may be missing: no question comes to the adapter that lacks it.
-// HARNESS-050@4079
+// HARNESS-050@87f8
 TEST(AnHonestPartialAdapter, IsAskedOnlyForWhatACaseDeclares) { EXPECT_THAT(whole_run().refused, IsEmpty()); }
 
 // A question to an operation that is not declared, which the adapter lacks, is seen.
@@ -352,7 +352,7 @@ TEST(Operations, AnswerEveryValueOfTheirOptions) {
 bool has_options(const suite::Case& one) { return !one.options().empty(); }
 
 // Whichever declared value of an option is left out, the case is skipped and says so.
-// HARNESS-050@4079
+// HARNESS-050@87f8
 TEST(AnHonestPartialAdapter, IsNotAskedForWhatItLeavesOut) {
   const json whole = subject::LocalAdapter(adapter::reference_service()).claims();
   for (const suite::Case* one : first_cases(has_options)) {

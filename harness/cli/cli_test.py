@@ -685,7 +685,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(results[1]["tries"], ["crash", "pass"])
         self.assertIn("closed its output", results[1]["reason"])
 
-    # HARNESS-053@fead
+    # HARNESS-053@f62a
     def test_a_greeting_that_misspells_a_name_is_refused(self):
         greeting = '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":["schedules.genrate"]}}'
         for options in ((), ("--list",)):
@@ -1169,7 +1169,7 @@ class Commands(unittest.TestCase):
         answers = subprocess.run([PLUMBLINE, "adapter"], input=asked, capture_output=True, text=True, timeout=60).stdout
         self.assertEqual(answers.splitlines(), [reply for _, reply in examples])
 
-    # HARNESS-050@4079
+    # HARNESS-050@87f8
     def test_what_an_adapter_claims_is_asked_listed_and_recorded(self):
         source = Path(__file__).resolve().parents[1] / "subject/adapter/python/sample_adapter.py"
         adapter = f"{sys.executable} -B {source}"

@@ -205,7 +205,7 @@ class Faults(Harness):
         self.assertEqual(result["verdict"], "fail")
         self.assertIn("on a thread that is no rank", result["reason"])
 
-    # HARNESS-010@be8c
+    # HARNESS-010@06e2
     def test_a_rank_that_leaves_early(self):
         results = self.run_checks("faults.leaves_early*", "faults.z_pass[where=one,world=3]", status=1)
         result = results["faults.leaves_early[world=3]"]
@@ -224,7 +224,7 @@ class Faults(Harness):
         self.assertLess(self.seconds, 2 * (result["limit_seconds"] + 10) + 5)
         return result
 
-    # HARNESS-010@be8c
+    # HARNESS-010@06e2
     def test_sleep(self):
         result = self.check_hang("sleep")
         self.assertEqual(self.ranks(result), ["hang", "hang", "hang"])
@@ -246,7 +246,7 @@ class Faults(Harness):
         self.assertEqual(result["verdict"], "hang")
         self.assertIn("stopped", json.dumps(result))
 
-    # HARNESS-009@9e0b
+    # HARNESS-009@61db
     def test_progress_moves_the_deadline(self):
         results = self.run_checks("faults.slow_but_alive[where=all,world=1]", status=0)
         self.assertEqual([r["verdict"] for r in results.values()], ["pass"])
@@ -296,7 +296,7 @@ class Faults(Harness):
 
     # ---- deaths outside a case ----
 
-    # HARNESS-020@7705
+    # HARNESS-020@05f5
     def test_a_subject_that_dies_at_its_start_ends_the_run_in_one_line(self):
         before = self.verdicts("faults.a_pass[where=one,world=3]", status=0)
         self.run_checks("faults.z_pass*", status=3, environment={"FAULTS_AT_START": "abort"})
@@ -313,12 +313,12 @@ class Faults(Harness):
 
     # ---- time ----
 
-    # HARNESS-009@9e0b
+    # HARNESS-009@61db
     def test_calls_move_the_deadline(self):
         result = self.run_checks("faults.slow_but_calls*", options=["--time-limit", "1"], status=0)["faults.slow_but_calls[world=2]"]
         self.assertGreater(result["seconds"], 1.9)
 
-    # HARNESS-009@9e0b
+    # HARNESS-009@61db
     def test_progress_without_end_is_a_hang_at_the_hard_limit(self):
         result = self.run_checks("faults.endless_progress*", options=["--time-limit", "0.4"], status=1)["faults.endless_progress[world=2]"]
         self.assertEqual((result["verdict"], result["tries"]), ("hang", ["hang", "hang"]))
@@ -326,7 +326,7 @@ class Faults(Harness):
 
     # ---- evidence ----
 
-    # HARNESS-010@be8c
+    # HARNESS-010@06e2
     @unittest.skipUnless(shutil.which("gdb", path=DEBUGGER_PATH), "no debugger here")
     def test_the_stacks_of_a_hang_are_in_the_record(self):
         result = self.run_checks("faults.sleep[where=all,world=3]", options=["--time-limit", "0.5"], status=1,
@@ -334,7 +334,7 @@ class Faults(Harness):
         self.assertIn("sleep_forever", result["faults.sleep[where=all,world=3]"]["output"])
         self.assertIn("stacks of process", result["faults.sleep[where=all,world=3]"]["output"])
 
-    # HARNESS-010@be8c
+    # HARNESS-010@06e2
     def test_without_a_debugger_the_threads_of_a_hang_print_their_stacks(self):
         result = self.run_checks("faults.sleep[where=all,world=3]", options=["--time-limit", "0.5"],
                                  status=1)["faults.sleep[where=all,world=3]"]

@@ -104,7 +104,7 @@ TEST(FirstDifferenceTest, ACollectiveThatWasRefusedIsNotCounted) {
             "");
 }
 
-// HARNESS-010@be8c
+// HARNESS-010@06e2
 TEST(PositionTest, IsTheNewestCallThatIsOpenWhateverEndedAfterIt) {
   const FlightEvent one = of(FlightEvent::Kind::start, collective(1, Operation::all_reduce));
   const FlightEvent two = of(FlightEvent::Kind::start, collective(2, Operation::barrier));
@@ -114,7 +114,7 @@ TEST(PositionTest, IsTheNewestCallThatIsOpenWhateverEndedAfterIt) {
             "last completed all_reduce(f32 x 4, sum) #1 on world");
 }
 
-// HARNESS-010@be8c
+// HARNESS-010@06e2
 TEST(PositionTest, HasThePeerOfAMessage) {
   FlightEvent receive{.group = kWorld,
                       .call = 3,

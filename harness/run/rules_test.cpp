@@ -77,7 +77,7 @@ int status_of_failures(const Run& run) {
   return std::ranges::any_of(run.results, [](const Result& one) { return is_bad(one, false); }) ? 1 : 0;
 }
 
-// HARNESS-015@0212
+// HARNESS-015@fd30
 TEST(Rules, ARunInWhichNothingRanIsNoPass) {
   EXPECT_THAT(empty_passes(status_of), IsEmpty());
   EXPECT_THAT(empty_passes(status_of_failures), Not(IsEmpty())) << "har.empty_pass is found";

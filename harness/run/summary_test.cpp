@@ -41,7 +41,7 @@ TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   EXPECT_EQ(exit_status(run), 1);
 }
 
-// HARNESS-015@0212
+// HARNESS-015@fd30
 TEST(Summary, HasTheExitStatusOfTheWorst) {
   const auto status = [](const std::vector<Verdict>& verdicts) {
     record::Run run;

@@ -21,7 +21,7 @@ class Eligibility : public testing::Test {
   Suite suite_;
 };
 
-// HARNESS-050@4079
+// HARNESS-050@87f8
 TEST_F(Eligibility, AsksAnAdapterOnlyForConventionsThatItKnows) {
   EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {"megatron"}}}), "convention deepspeed");
   EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {"megatron", "deepspeed"}}}), "");
@@ -38,7 +38,7 @@ TEST_F(Eligibility, TakesConventionsWithTheVersionThatEachMeans) {
   EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {{"deepspeed", "0.19"}}}}), "");
 }
 
-// HARNESS-050@4079
+// HARNESS-050@87f8
 TEST_F(Eligibility, AsksForOurOwnConventionOnlyWhoClaimsIt) {
   const Check check{
       .id = "grid.stages", .door = Door::adapter, .operations = {"topology.grid"}, .body = [](Context&) {}};
@@ -80,7 +80,7 @@ TEST_F(Eligibility, NamesTheConventionsInWhichNoCaseAsks) {
             "no case asks the adapter's operations in convention torch, which it claims; cases ask them in none");
 }
 
-// HARNESS-050@4079
+// HARNESS-050@87f8
 TEST_F(Eligibility, AsksAnAdapterOnlyForValuesOfOptionsThatItHas) {
   const Check check{.id = "bucketing.assign",
                     .door = Door::adapter,

@@ -213,7 +213,7 @@ TEST(AdapterClient, NamesWhatIsWrongWithAGreeting) {
 }
 
 // What nobody knows would never be asked, or always: a slip in a greeting is said, with the name that was meant.
-// HARNESS-053@fead
+// HARNESS-053@f62a
 TEST(OpenAdapter, NamesWhatAGreetingMisspells) {
   const auto words_of = [](const std::string& ops, const std::string& fields) {
     const std::string words = failure_of([&] {
