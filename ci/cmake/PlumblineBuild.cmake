@@ -194,12 +194,10 @@ function(plumbline_library name)
   endif()
 endfunction()
 
-# plumbline_operations(component SOURCES … LINKS … [TESTS …]): what a component answers to the adapter protocol. Files are compiled
-# apart: each reads its arguments by names of its own.
+# plumbline_operations(component SOURCES … LINKS … [TESTS …]): what a component answers to the adapter protocol.
 function(plumbline_operations component)
   cmake_parse_arguments(arg "" "" "SOURCES;LINKS;TESTS" ${ARGN})
   plumbline_library(${component}_operations SOURCES ${arg_SOURCES} LINKS plumbline::adapter_service ${arg_LINKS})
-  set_target_properties(plumbline_${component}_operations PROPERTIES UNITY_BUILD OFF)
   target_compile_options(plumbline_${component}_operations PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
   set_property(GLOBAL APPEND PROPERTY PLUMBLINE_OPERATIONS plumbline::${component}_operations)
   if(arg_TESTS)
@@ -251,10 +249,11 @@ endmacro()
 set(PLUMBLINE_TEST_OPTIMIZATION -O0)
 
 # plumbline_compiles_together(): the files of this folder are compiled some at a time, since most of their time goes into
-# headers that they share.
+# headers that they share. Even an empty file takes a second, for what headers instantiate: so the groups are large.
 macro(plumbline_compiles_together)
   set(CMAKE_UNITY_BUILD ${PLUMBLINE_UNITY})
 endmacro()
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 20)
 
 # plumbline_fuzzer(name SOURCES … LINKS …): fuzzers/<name>, a libFuzzer program around one reader of input; ci/fuzz runs them all.
 function(plumbline_fuzzer name)
@@ -269,20 +268,16 @@ function(plumbline_fuzzer name)
   set_property(GLOBAL APPEND PROPERTY PLUMBLINE_FUZZERS fuzz_${name})
 endfunction()
 
-# plumbline_test(name SOURCES … LINKS … [LABELS …] [APART] [WOVEN filter]): a GoogleTest program of a part's inside, one ctest entry.
-# Its files are compiled together, unless APART. The tests that the filter names, which need mutants that are edits, a woven twin runs.
+# plumbline_test(name SOURCES … LINKS … [LABELS …] [WOVEN filter]): a GoogleTest program of a part's inside, one ctest entry.
+# Its files are compiled together. The tests that the filter names, which need mutants that are edits, a woven twin runs.
 function(plumbline_test name)
   if(NOT PLUMBLINE_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "APART" "WOVEN" "SOURCES;LINKS;LABELS;ARGUMENTS" ${ARGN})
+  cmake_parse_arguments(arg "" "WOVEN" "SOURCES;LINKS;LABELS;ARGUMENTS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  if(PLUMBLINE_UNITY AND NOT arg_APART)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
-  else()
-    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-  endif()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${PLUMBLINE_UNITY})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:${PLUMBLINE_TEST_OPTIMIZATION}>)
   target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
     GTest::gtest_main)

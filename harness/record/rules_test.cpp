@@ -23,7 +23,7 @@ using testing::Not;
 
 using Wrong = std::vector<std::string>;  // the examples in which a rule does not hold
 
-Result result(int number, Verdict verdict = Verdict::pass) {
+Result result_numbered(int number, Verdict verdict = Verdict::pass) {
   const std::string id = "a.case" + std::to_string(number);
   return {.check = id, .case_id = id, .requirements = {"TOY-001"}, .verdict = verdict};
 }
@@ -31,7 +31,7 @@ Result result(int number, Verdict verdict = Verdict::pass) {
 Header header_of(int results) {
   Header header{.command = "check", .subject = "toy"};
   for (int number = 0; number < results; ++number)
-    header.plan.push_back({.case_id = result(number).case_id, .requirements = {"TOY-001"}});
+    header.plan.push_back({.case_id = result_numbered(number).case_id, .requirements = {"TOY-001"}});
   return header;
 }
 
@@ -45,7 +45,7 @@ using Recorder = std::function<void(const fs::path& folder, int count)>;
 void line_by_line(const fs::path& folder, int count) {
   Writer writer(folder, header_of(kResults));
   for (int number = 0; number < kResults; ++number) {
-    writer.write(result(number));
+    writer.write(result_numbered(number));
     if (number + 1 == count) ::_exit(0);
   }
 }
@@ -54,7 +54,7 @@ void line_by_line(const fs::path& folder, int count) {
 void all_at_the_end(const fs::path& folder, int count) {
   json document{{"header", header_of(kResults)}, {"results", json::array()}};
   for (int number = 0; number < kResults; ++number) {
-    document["results"].push_back(result(number));
+    document["results"].push_back(result_numbered(number));
     if (number + 1 == count && count < kResults) ::_exit(0);
   }
   write_file(folder / "run.jsonl", document.dump() + "\n");
@@ -151,7 +151,7 @@ std::string line_of_writer(const json& line) {
 
 Wrong spoilt_by_bytes(const Line& line_of) {
   Wrong wrong;
-  Result one = result(0, Verdict::fail);
+  Result one = result_numbered(0, Verdict::fail);
   for (int byte = 0; byte < 256; ++byte) {
     one.output = std::string("a") + static_cast<char>(byte) + "b";
     try {

@@ -19,7 +19,7 @@ Expectation expects(Verdict verdict) {
 }
 const Expectation kWaiver{.kind = Expectation::Kind::waiver, .reason = "granted", .origin = "w.toml:2"};
 
-Result result(Verdict verdict, std::optional<Expectation> expectation = {}, std::vector<Verdict> tries = {}) {
+Result result_to_judge(Verdict verdict, std::optional<Expectation> expectation = {}, std::vector<Verdict> tries = {}) {
   return {.check = "a.b",
           .case_id = "a.b",
           .requirements = {"COLL-001"},
@@ -30,7 +30,7 @@ Result result(Verdict verdict, std::optional<Expectation> expectation = {}, std:
           .tries = std::move(tries)};
 }
 
-record::Run run_of(const Result& one) {
+record::Run run_with(const Result& one) {
   return {.header = {.plan = {{.case_id = one.case_id, .requirements = one.requirements, .seed = 1}}},
           .results = {one}};
 }
@@ -63,9 +63,9 @@ TEST(Judge, LetsNoRequirementPassByWhatIsNotExecuted) {
   Expectation unrun = expects(hang);
   unrun.run = false;
   EXPECT_EQ(judge(skip, unrun), Judgement::expected_fail);
-  EXPECT_EQ(requirement_verdicts({result(pass), result(skip, unrun)}).at("COLL-001").judgement,
+  EXPECT_EQ(requirement_verdicts({result_to_judge(pass), result_to_judge(skip, unrun)}).at("COLL-001").judgement,
             Judgement::expected_fail);
-  EXPECT_EQ(exit_status(run_of(result(skip, unrun))), 3) << "nothing ran";
+  EXPECT_EQ(exit_status(run_with(result_to_judge(skip, unrun))), 3) << "nothing ran";
   EXPECT_EQ(why_not_run(unrun), "not executed, it would hang: odd counts (e.toml:4, https://x/1)");
   const Expectation issue{
       .kind = Expectation::Kind::suite_issue, .run = false, .reason = "wrong bound", .origin = "s.toml:1"};
@@ -74,36 +74,36 @@ TEST(Judge, LetsNoRequirementPassByWhatIsNotExecuted) {
 }
 
 TEST(Judge, DecidesTheExitStatus) {
-  const auto status = [](const Result& one) { return exit_status(run_of(one)); };
-  EXPECT_EQ(status(result(fail, expects(fail))), 0);
-  EXPECT_EQ(status(result(fail, expects(hang))), 1);
-  EXPECT_EQ(status(result(hang, kWaiver)), 0);
-  EXPECT_EQ(status(result(pass, expects(fail))), 1);
-  EXPECT_EQ(status(result(flake, {}, {fail, pass})), 1);
-  EXPECT_EQ(status(result(flake, expects(flake), {fail, pass})), 0);
-  record::Run allowed = run_of(result(pass, expects(fail)));
+  const auto status = [](const Result& one) { return exit_status(run_with(one)); };
+  EXPECT_EQ(status(result_to_judge(fail, expects(fail))), 0);
+  EXPECT_EQ(status(result_to_judge(fail, expects(hang))), 1);
+  EXPECT_EQ(status(result_to_judge(hang, kWaiver)), 0);
+  EXPECT_EQ(status(result_to_judge(pass, expects(fail))), 1);
+  EXPECT_EQ(status(result_to_judge(flake, {}, {fail, pass})), 1);
+  EXPECT_EQ(status(result_to_judge(flake, expects(flake), {fail, pass})), 0);
+  record::Run allowed = run_with(result_to_judge(pass, expects(fail)));
   allowed.header.allow_unexpected_pass = true;
   EXPECT_EQ(exit_status(allowed), 0);
 }
 
 TEST(Judge, DecidesTheWordOfARequirement) {
-  const std::vector<Result> results{result(pass), result(fail, expects(fail))};
+  const std::vector<Result> results{result_to_judge(pass), result_to_judge(fail, expects(fail))};
   EXPECT_EQ(requirement_verdicts(results).at("COLL-001").judgement, Judgement::expected_fail);
   EXPECT_EQ(count_judgements(results).at(Judgement::expected_fail), 1);
 }
 
 TEST(Judge, IsInTheRecordAndReadBack) {
-  const Result written = result(flake, expects(flake), {fail, pass});
+  const Result written = result_to_judge(flake, expects(flake), {fail, pass});
   const nlohmann::json json = judged(written);
   EXPECT_EQ(json.at("judgement"), "flake");
-  EXPECT_EQ(nlohmann::json(judged(result(fail, expects(fail)))).at("judgement"), "expected-fail");
-  EXPECT_EQ(judged(judged(result(fail, expects(fail)))).judgement, "expected-fail");
+  EXPECT_EQ(nlohmann::json(judged(result_to_judge(fail, expects(fail)))).at("judgement"), "expected-fail");
+  EXPECT_EQ(judged(judged(result_to_judge(fail, expects(fail)))).judgement, "expected-fail");
   const auto back = json.get<Result>();
   EXPECT_EQ(back.expectation, written.expectation);
   EXPECT_EQ(back.tries, written.tries);
-  EXPECT_EQ(nlohmann::json(result(skip, kWaiver)).get<Result>().expectation, kWaiver);
+  EXPECT_EQ(nlohmann::json(result_to_judge(skip, kWaiver)).get<Result>().expectation, kWaiver);
   // Records from before there were expectations.
-  nlohmann::json old = judged(result(pass));
+  nlohmann::json old = judged(result_to_judge(pass));
   EXPECT_FALSE(old.contains("expectation") || old.contains("judgement") || old.contains("tries"));
   EXPECT_FALSE(old.get<Result>().expectation);
   const nlohmann::json header = Header{.command = "check"};

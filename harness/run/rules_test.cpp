@@ -21,7 +21,7 @@ using testing::Not;
 
 using Wrong = std::vector<std::string>;  // the examples in which a rule does not hold
 
-Result result(int number, Verdict verdict) {
+Result result_of_case(int number, Verdict verdict) {
   const std::string id = "a.case" + std::to_string(number);
   return {.check = id, .case_id = id, .requirements = {"TOY-001"}, .verdict = verdict};
 }
@@ -29,7 +29,7 @@ Result result(int number, Verdict verdict) {
 Header header_of(int results) {
   Header header{.command = "check", .subject = "toy"};
   for (int number = 0; number < results; ++number)
-    header.plan.push_back({.case_id = result(number, Verdict::pass).case_id, .requirements = {"TOY-001"}});
+    header.plan.push_back({.case_id = result_of_case(number, Verdict::pass).case_id, .requirements = {"TOY-001"}});
   return header;
 }
 
@@ -42,7 +42,7 @@ int status_of(const Run& run) { return exit_status(run); }
 Run run_of(int planned, const std::vector<Verdict>& verdicts) {
   Run run{.header = header_of(planned)};
   for (std::size_t number = 0; number < verdicts.size(); ++number)
-    run.results.push_back(result(static_cast<int>(number), verdicts[number]));
+    run.results.push_back(result_of_case(static_cast<int>(number), verdicts[number]));
   return run;
 }
 

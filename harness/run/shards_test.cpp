@@ -20,7 +20,7 @@ using record::Verdict;
 
 Planned planned(const std::string& id) { return {.case_id = id, .requirements = {"TOY-001"}}; }
 
-Result result(const std::string& id, Verdict verdict = Verdict::pass) {
+Result result_in_shard(const std::string& id, Verdict verdict = Verdict::pass) {
   return {.check = id, .case_id = id, .requirements = {"TOY-001"}, .verdict = verdict};
 }
 
@@ -34,7 +34,7 @@ NamedRun shard(int index, int count, const std::vector<std::string>& cases) {
   one.run.seconds = 2;
   for (const std::string& id : cases) {
     one.run.header.plan.push_back(planned(id));
-    one.run.results.push_back(result(id));
+    one.run.results.push_back(result_in_shard(id));
   }
   return one;
 }

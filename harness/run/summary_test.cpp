@@ -13,7 +13,7 @@ using record::Header;
 using record::Result;
 using record::Verdict;
 
-Result result(const std::string& case_id, Verdict verdict) {
+Result result_to_sum(const std::string& case_id, Verdict verdict) {
   return {.check = case_id.substr(0, case_id.find('[')),
           .case_id = case_id,
           .requirements = {"COLL-001"},
@@ -31,7 +31,7 @@ Header header(const std::vector<std::string>& cases) {
 // HARNESS-005@aabe
 TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   record::Run run{.header = header({"a", "b"})};
-  run.results = {result("a", Verdict::pass)};
+  run.results = {result_to_sum("a", Verdict::pass)};
   const auto results = with_missing(run);
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[1].verdict, Verdict::missing);
@@ -48,7 +48,7 @@ TEST(Summary, HasTheExitStatusOfTheWorst) {
     for (const Verdict verdict : verdicts) {
       const std::string name = "a" + std::to_string(run.results.size());
       run.header.plan.push_back({.case_id = name, .seed = 1});
-      run.results.push_back(result(name, verdict));
+      run.results.push_back(result_to_sum(name, verdict));
     }
     return exit_status(run);
   };
@@ -63,7 +63,7 @@ TEST(Summary, HasTheExitStatusOfTheWorst) {
 // HARNESS-005@aabe
 TEST(Summary, IsNotRunWhatARunThatWasStoppedHasLeft) {
   record::Run run{.header = header({"a", "b"})};
-  run.results = {result("a", Verdict::pass)};
+  run.results = {result_to_sum("a", Verdict::pass)};
   run.stopped = "the budget of 5 s is spent";
   EXPECT_EQ(with_missing(run).at(1).verdict, Verdict::not_run);
   EXPECT_EQ(exit_status(run), 3) << "half a run proves nothing of the whole";
@@ -100,7 +100,7 @@ TEST(Summary, OfARequirementSaysByHowManyOfItsCases) {
   };
   for (const Row& row : rows) {
     std::vector<Result> results;
-    for (const Verdict verdict : row.cases) results.push_back(result("a", verdict));
+    for (const Verdict verdict : row.cases) results.push_back(result_to_sum("a", verdict));
     const RequirementVerdict verdict = requirement_verdicts(results).at("COLL-001");
     EXPECT_EQ(verdict.words(), row.words) << row.rule;
     EXPECT_EQ(verdict.passes_by_few(), row.by_few) << row.rule;
@@ -117,7 +117,7 @@ TEST(Summary, CountsInWords) {
 }
 
 TEST(Summary, ARunThatDidNotComeToItsEndIsNoPass) {
-  record::Run run{.header = header({"a"}), .results = {result("a", Verdict::pass)}};
+  record::Run run{.header = header({"a"}), .results = {result_to_sum("a", Verdict::pass)}};
   EXPECT_EQ(exit_status(run), 0);
   EXPECT_EQ(exit_status(run, true), 3) << "a signal";
   run.stopped = "the budget is spent: 1 of 2 measurements were made";

@@ -12,7 +12,7 @@ using record::Result;
 using record::Verdict;
 using enum record::Verdict;
 
-Result result(Verdict verdict, std::vector<Verdict> tries = {}) {
+Result tried(Verdict verdict, std::vector<Verdict> tries = {}) {
   return {.check = "a.b",
           .case_id = "a.b",
           .verdict = verdict,
@@ -33,19 +33,19 @@ TEST(Tries, ACaseIsOwedAnother) {
     bool again;
   };
   const std::vector<Row> rows{
-      {"a first crash", result(crash), true},
-      {"a first hang", result(hang), true},
-      {"a second one is no accident", result(crash, {crash, crash}), false},
-      {"a failure is the subject's word", result(fail), false},
-      {"so is a refusal", result(refuse), false},
-      {"a pass", result(pass), false},
-      {"a crash that is expected is not bad", expected(crash, result(crash)), false},
-      {"a crash where a failure was expected is", expected(fail, result(crash)), true},
-      {"an expected flake that failed", expected(flake, result(fail)), true},
-      {"and failed again", expected(flake, result(crash, {fail, crash})), true},
-      {"but not more than three times", expected(flake, result(crash, {fail, hang, crash})), false},
-      {"an expected flake that passed", expected(flake, result(flake, {fail, pass})), false},
-      {"what was not executed", expected(flake, result(skip)), false},
+      {"a first crash", tried(crash), true},
+      {"a first hang", tried(hang), true},
+      {"a second one is no accident", tried(crash, {crash, crash}), false},
+      {"a failure is the subject's word", tried(fail), false},
+      {"so is a refusal", tried(refuse), false},
+      {"a pass", tried(pass), false},
+      {"a crash that is expected is not bad", expected(crash, tried(crash)), false},
+      {"a crash where a failure was expected is", expected(fail, tried(crash)), true},
+      {"an expected flake that failed", expected(flake, tried(fail)), true},
+      {"and failed again", expected(flake, tried(crash, {fail, crash})), true},
+      {"but not more than three times", expected(flake, tried(crash, {fail, hang, crash})), false},
+      {"an expected flake that passed", expected(flake, tried(flake, {fail, pass})), false},
+      {"what was not executed", expected(flake, tried(skip)), false},
   };
   for (const Row& row : rows) EXPECT_EQ(wants_another_try(row.result, Header{}), row.again) << row.rule;
 }
@@ -81,21 +81,21 @@ TEST(Tries, TheVerdictThatHoldsComesWithItsOwnEvidence) {
       {"the second is worse", hang, crash, crash, "crash it was", "crash output"},
   };
   for (const Row& row : rows) {
-    const Result after = after_another_try(result(row.first), result(row.second));
+    const Result after = after_another_try(tried(row.first), tried(row.second));
     EXPECT_EQ(name_of(after.verdict), name_of(row.verdict)) << row.rule;
     EXPECT_EQ(after.reason, row.reason) << row.rule;
     EXPECT_EQ(after.output, row.output) << row.rule;
     EXPECT_EQ(after.tries, (std::vector{row.first, row.second})) << row.rule;
   }
-  const Result third = after_another_try(result(fail, {hang, fail}), result(pass));
+  const Result third = after_another_try(tried(fail, {hang, fail}), tried(pass));
   EXPECT_EQ(third.tries, (std::vector{hang, fail, pass}));
   EXPECT_EQ(third.reason, "hang, then pass: fail it was");
 }
 
 TEST(Tries, OfManyTheFirstFiftyAndOfHangsTheFirstFive) {
   std::vector<Result> results;
-  for (int i = 0; i < 7; ++i) results.push_back(result(hang));
-  for (int i = 0; i < 60; ++i) results.push_back(result(crash));
+  for (int i = 0; i < 7; ++i) results.push_back(tried(hang));
+  for (int i = 0; i < 60; ++i) results.push_back(tried(crash));
   std::vector<const Result*> owed;
   for (const Result& one : results) owed.push_back(&one);
   const SecondTries chosen = choose_second_tries(owed);
