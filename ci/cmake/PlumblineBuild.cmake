@@ -142,6 +142,19 @@ function(plumbline_note_torch target)
   endforeach()
 endfunction()
 
+# plumbline_json_header(out): JSON's header without the bodies of its literals, which nothing here uses: for their sake files that
+# have nothing to do with JSON would instantiate a parser, too.
+function(plumbline_json_header out)
+  get_target_property(folders nlohmann_json::nlohmann_json INTERFACE_INCLUDE_DIRECTORIES)
+  string(REGEX REPLACE "\\$<BUILD_INTERFACE:([^>]*)>" "\\1" folders "${folders}")
+  find_file(header nlohmann/json.hpp PATHS ${folders} NO_CACHE REQUIRED)
+  file(READ ${header} text)
+  string(REGEX REPLACE "(operator *\"\" *_json(_pointer)?\\([^)]*\\))[ \n]*{[^}]*}" "\\1;" text "${text}")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/headers/json.hpp CONTENT "#pragma GCC system_header\n@text@" @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+  set(${out} ${PROJECT_BINARY_DIR}/headers/json.hpp PARENT_SCOPE)
+endfunction()
+
 function(plumbline_compile_headers kind level)
   set(target plumbline_headers_${kind})
   file(WRITE ${PROJECT_BINARY_DIR}/headers/${kind}.cpp "")
@@ -150,7 +163,9 @@ function(plumbline_compile_headers kind level)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:${level}>)
   set(headers <algorithm> <array> <chrono> <cmath> <filesystem> <fstream> <functional> <iostream> <map> <memory> <mutex> <numeric>
     <optional> <random> <ranges> <set> <span> <sstream> <string> <string_view> <thread> <tuple> <unordered_map> <variant> <vector>
-    <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
+    <fmt/format.h> <fmt/ranges.h>)
+  plumbline_json_header(json)
+  list(APPEND headers ${json})
   if(kind MATCHES "tests")
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   else()
