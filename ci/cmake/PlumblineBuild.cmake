@@ -283,6 +283,12 @@ function(plumbline_fuzzer name)
   set_property(GLOBAL APPEND PROPERTY PLUMBLINE_FUZZERS fuzz_${name})
 endfunction()
 
+# plumbline_compile_as_test(target): a program of the tests, optimised as they are in its folder.
+function(plumbline_compile_as_test target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:${PLUMBLINE_TEST_OPTIMIZATION}>)
+  plumbline_precompile_later(${target} tests)
+endfunction()
+
 # plumbline_test(name SOURCES … LINKS … [LABELS …] [WOVEN filter]): a GoogleTest program of a part's inside, one ctest entry.
 # Its files are compiled together. The tests that the filter names, which need mutants that are edits, a woven twin runs.
 function(plumbline_test name)
@@ -293,10 +299,9 @@ function(plumbline_test name)
   add_executable(${name} ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${PLUMBLINE_UNITY})
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:${PLUMBLINE_TEST_OPTIMIZATION}>)
   target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
     GTest::gtest_main)
-  plumbline_precompile_later(${name} tests)
+  plumbline_compile_as_test(${name})
   if(arg_WOVEN)
     list(APPEND arg_ARGUMENTS --gtest_filter=-${arg_WOVEN})  # that the twin runs
   endif()
