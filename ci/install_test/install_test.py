@@ -24,6 +24,8 @@ def run(*command, cwd=None, **variables):
 
 
 class Installed(unittest.TestCase):
+    consumers = {}  # build folders of the other project, by the prefix and the components that it asks for
+
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
@@ -80,18 +82,25 @@ class Installed(unittest.TestCase):
         self.assertTrue(done.stderr.startswith("plumbline: "), done.stderr)
         return done.stderr
 
-    def configure_consumer(self, prefix, components=""):
-        return run(CMAKE, "-S", SOURCE / "ci" / "install_test", "-B", self.elsewhere / "build", "-G",
+    def configure_consumer(self, build, prefix, components=""):
+        return run(CMAKE, "-S", SOURCE / "ci" / "install_test", "-B", build, "-G",
                    CACHE["CMAKE_GENERATOR"], f"-DCMAKE_CXX_COMPILER={CACHE['CMAKE_CXX_COMPILER']}",
                    f"-DCMAKE_PREFIX_PATH={prefix}", f"-DVERSION={CACHE['CMAKE_PROJECT_VERSION']}",
                    f"-DCOMPONENTS={components}")
 
+    def built_consumer(self, prefix, components=""):
+        """The other project's build folder; it is built once for all tests that ask for the same."""
+        if (prefix, components) not in self.consumers:
+            build = self.folder / f"consumer{len(self.consumers)}"
+            for step in (lambda: self.configure_consumer(build, prefix, components), lambda: run(CMAKE, "--build", build)):
+                done = step()
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.consumers[prefix, components] = build
+        return self.consumers[prefix, components]
+
     def run_consumer(self, prefix, components=""):
-        build = self.elsewhere / "build"
-        for step in (lambda: self.configure_consumer(prefix, components), lambda: run(CMAKE, "--build", build),
-                     lambda: run(build / "consumer", self.elsewhere / "run")):
-            done = step()
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = run(self.built_consumer(prefix, components) / "consumer", self.elsewhere / "run")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
     # ---- what is there ----
@@ -161,13 +170,13 @@ class Installed(unittest.TestCase):
         self.assertEqual(self.run_consumer(self.bare), "3 ranks added up\ncomponents answered\n")
 
     def test_each_example_is_what_its_readme_shows(self):
-        self.run_consumer(self.bare)
+        build = self.built_consumer(self.bare)
         examples = sorted((SOURCE / "reference").glob("*/example.cpp"))
         self.assertEqual(len(examples), 9)
         for example in examples:
             with self.subTest(example.parent.name):
                 shown = re.findall(r"(?ms)^```(?:cpp)?\n(.*?)^```", (example.parent / "README.md").read_text())
-                done = run(self.elsewhere / "build" / f"example_{example.parent.name}")
+                done = run(build / f"example_{example.parent.name}")
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(shown, [example.read_text(), done.stdout])
 
@@ -176,7 +185,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(self.run_consumer(self.prefix, "training"), "3 ranks added up\ncomponents answered\n2 ranks trained 4 steps\n")
 
     def check_component_refused(self, prefix, words):
-        done = self.configure_consumer(prefix, "training")
+        done = self.configure_consumer(self.elsewhere / "build", prefix, "training")
         self.assertNotEqual(done.returncode, 0)
         # CMake wraps what packages say.
         errors = " ".join(done.stderr.split())
