@@ -60,19 +60,33 @@ void waits_for_members_only(Context& context) {
   if (context.rank() == 0) send_number(context.world(), kOver, outside);
 }
 
+// The ranks of a group whose numbers are as even, or odd, as that one's.
+std::vector<int> every_other(const Communicator& group) {
+  std::vector<int> ranks;
+  for (int rank = group.rank() % 2; rank < group.size(); rank += 2) ranks.push_back(rank);
+  return ranks;
+}
+
+// Collectives and messages are under way while all ranks make a group and then part into two; afterwards calls of a
+// part and of all begin by turns.
 void made_beside_outstanding_calls(Context& context) {
   Communicator& world = context.world();
   std::vector<Exercise> exercises;
   std::vector<Work> works;
-  for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::all_to_all})
-    for (const std::int64_t elements : {3, 3000}) {
-      exercises.emplace_back(
-          world, Trial{.operation = operation, .elements = elements, .seed = context.seed() + works.size()});
-      works.push_back(exercises.back().start(world));
-    }
+  const auto begin = [&](Communicator& group, Operation operation, std::int64_t elements) {
+    exercises.emplace_back(group,
+                           Trial{.operation = operation, .elements = elements, .seed = context.seed() + works.size()});
+    works.push_back(exercises.back().start(group));
+  };
+  std::vector<Operation> operations{Operation::all_reduce, Operation::all_gather, Operation::all_to_all};
+  if (can_shift(world) && world.capabilities().has(comm::Capability::coalescing)) operations.push_back(Operation::send);
+  for (const Operation operation : operations)
+    for (const std::int64_t elements : {3, 3000}) begin(world, operation, elements);
   const auto group = world.create_group(reversed(ranks_between(0, world.size())));
+  const auto part = world.create_group(reversed(every_other(world)));
+  for (Communicator* const one : {part.get(), &world, part.get(), &world}) begin(*one, Operation::all_reduce, 40);
   expect_result(*group, {.elements = 11, .seed = context.seed() + 100});
-  for (Work& work : works) work.wait();
+  for (std::size_t i = works.size(); i-- > 0;) works[i].wait();
   for (const Exercise& exercise : exercises) report(exercise.problem());
 }
 

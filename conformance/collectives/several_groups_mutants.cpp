@@ -87,7 +87,8 @@ class BarrierOfParent final : public Related<BarrierOfParent> {
   }
 };
 
-// A started call whose result is lost where a group is made before it is waited for.
+// A started collective, or message, whose result is lost where a group is made before it is waited for.
+template <bool messages>
 class CreationDropsCalls final : public CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
@@ -108,8 +109,12 @@ class CreationDropsCalls final : public CommunicatorDecorator {
     After lose_;
   };
   Work do_start(std::span<const Call> calls) override {
-    const Call& last = calls.back();
-    After lose = restore(last.out, 0, last.out.count);
+    const auto is_lost = [this](const Call& call) {
+      return call.uses_out(rank()) && is_point_to_point(call.operation) == messages;
+    };
+    const auto lost = std::ranges::find_if(calls, is_lost);
+    if (lost == calls.end()) return CommunicatorDecorator::do_start(calls);
+    After lose = restore(lost->out, 0, lost->out.count);
     return Work(std::make_unique<Dropped>(CommunicatorDecorator::do_start(calls), *this, std::move(lose)));
   }
   std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
@@ -281,7 +286,12 @@ std::vector<Mutant> several_groups_mutants() {
        "collectives.groups.waits_for_members_only[world=3]", order, "no barrier is made", wrap_in<BarrierOfParent>},
       {"col.creation_drops_calls", "COLL-069", "a group's creation loses the results of outstanding calls",
        "state of the parent that a split resets", "collectives.groups.made_beside_outstanding_calls[world=3]",
-       "collectives.nonblocking.many_outstanding[world=3]", "no group is made meanwhile", wrap_in<CreationDropsCalls>},
+       "collectives.nonblocking.many_outstanding[world=3]", "no group is made meanwhile",
+       wrap_in<CreationDropsCalls<false>>},
+      {"col.creation_takes_messages", "COLL-069", "a group's creation loses messages that are under way",
+       "MPI_Comm_create_group of Open MPI 4.1, whose messages a user's receive takes",
+       "collectives.groups.made_beside_outstanding_calls[world=3]", "collectives.messages.tags[world=3]",
+       "no group is made meanwhile", wrap_in<CreationDropsCalls<true>>},
       {"col.goes_with_parent", "COLL-070", "a group cannot be used after its parent was destroyed",
        "resources that a split shares with its parent", "collectives.groups.outlive_their_parent[world=3]",
        "collectives.groups.nested[world=5]", "every parent lives", wrap_in<GoesWithParent>},
