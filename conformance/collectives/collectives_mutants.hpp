@@ -17,6 +17,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> work_mutants();
 /// The barrier, time limits, failures and misuse.
 [[nodiscard]] std::vector<Mutant> failure_mutants();
+/// Sums whose inputs are multiplied by factors.
+[[nodiscard]] std::vector<Mutant> scaled_mutants();
 /// Blocks of different lengths.
 [[nodiscard]] std::vector<Mutant> uneven_mutants();
 /// Element types that are claimed one by one.

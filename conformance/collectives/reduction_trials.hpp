@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,8 @@ struct Reduced {
 };
 
 /// Makes the call with `in`, which has given() elements. `expected` is what this member must get, where that is known;
-/// otherwise the right result is finite.
+/// otherwise the right result is finite. With a factor it is a sum that is made by run_scaled().
 [[nodiscard]] Reduced reduce(comm::Communicator& group, const Reduction& reduction, std::vector<std::byte> in,
-                             std::vector<std::byte> expected = {});
+                             std::vector<std::byte> expected = {}, std::optional<double> factor = {});
 
 }  // namespace plumbline::conformance

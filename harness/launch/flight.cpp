@@ -135,6 +135,14 @@ class FlightRecorder final : public comm::CommunicatorDecorator, private comm::P
     write_all(ring_, events, FlightEvent::Kind::leave);
   }
 
+  // Noted as the sum.
+  void do_run_scaled(const Call& call, double factor, comm::Timeout timeout) override {
+    std::vector<FlightEvent> events;
+    recorded(FlightEvent::Kind::enter, std::span(&call, 1), events,
+             [&] { CommunicatorDecorator::do_run_scaled(call, factor, timeout); });
+    write_all(ring_, events, FlightEvent::Kind::leave);
+  }
+
   comm::Work do_start(std::span<const Call> calls) override {
     return started(calls, [&] { return CommunicatorDecorator::do_start(calls); });
   }

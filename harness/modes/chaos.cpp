@@ -129,6 +129,12 @@ class Chaos final : public comm::CommunicatorDecorator {
     CommunicatorDecorator::do_run_uneven(call, timeout);
   }
 
+  void do_run_scaled(const Call& call, double factor, Timeout timeout) override {
+    disturbance_->begin_all();
+    disturbance_->delay();
+    CommunicatorDecorator::do_run_scaled(call, factor, timeout);
+  }
+
   comm::Work do_start(std::span<const Call> calls) override {
     auto call = std::make_shared<Late>();
     call->group = &inner();

@@ -193,6 +193,12 @@ class IdleCommunicator final : public comm::CommunicatorDecorator {
     else
       CommunicatorDecorator::do_run_uneven(call, timeout);
   }
+  void do_run_scaled(const comm::Call& call, double factor, comm::Timeout timeout) override {
+    if (is_skipped_(call.operation))
+      ++deviations;
+    else
+      CommunicatorDecorator::do_run_scaled(call, factor, timeout);
+  }
   comm::Work do_start(std::span<const comm::Call> calls) override {
     std::vector<comm::Call> made;
     for (const comm::Call& call : calls)

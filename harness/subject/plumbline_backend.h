@@ -49,6 +49,7 @@
  *           create_group  groups
  *           abort         an abort then fails the group on the calling rank only
  *           run_uneven    the operations with blocks of any lengths
+ *           run_scaled    sums of inputs that each rank multiplies by a factor (NCCL: PreMulSum)
  *         An operation, dtype or reduction that is not in its mask is rejected as unsupported before
  *         the library is called. Checks that need a missing capability are skipped; profile
  *         `collectives` fails without start, create_group, send, recv, PLUMBLINE_CLAIM_COALESCING and
@@ -279,6 +280,12 @@ typedef struct plumbline_backend {
   uint32_t reserved_2;        /* 0 */
   /* Makes a collective with blocks of any lengths; returns as run does. */
   plumbline_status (*run_uneven)(plumbline_group* group, const plumbline_uneven_call* call, int64_t limit_ns,
+                                 plumbline_error* error);
+
+  /* Makes an all_reduce, reduce or reduce_scatter of PLUMBLINE_SUM in which this rank's input is multiplied by `factor`
+   * before it is added; returns as run does. Each rank gives a factor of its own, a number that the dtype has. Of f16,
+   * bf16, f32 and f64. All members make the call by this function. */
+  plumbline_status (*run_scaled)(plumbline_group* group, const plumbline_call* call, double factor, int64_t limit_ns,
                                  plumbline_error* error);
 } plumbline_backend;
 

@@ -55,6 +55,10 @@ class NamingMemory final : public comm::CommunicatorDecorator {
   void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override {
     named([&] { return comm::describe(call); }, [&] { CommunicatorDecorator::do_run_uneven(call, timeout); });
   }
+  void do_run_scaled(const Call& call, double factor, comm::Timeout timeout) override {
+    named([&] { return comm::describe(call, size()); },
+          [&] { CommunicatorDecorator::do_run_scaled(call, factor, timeout); });
+  }
   comm::Work do_start(std::span<const Call> calls) override {
     const auto first = calls.empty() ? std::nullopt : std::optional(calls.front());
     comm::Work work = named([&] { return first ? comm::describe(*first, size()) : "a batch"; },

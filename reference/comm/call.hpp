@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "reference/comm/dtype.hpp"
 
@@ -201,6 +202,33 @@ void validate(const UnevenCall& call, int rank, int ranks);
 
 /// Where the block of `rank` begins, in elements.
 [[nodiscard]] std::int64_t begin_of_block(std::span<const std::int64_t> counts, int rank);
+
+// ---- Sums whose inputs are multiplied by a factor.
+
+/// Such a sum as a plain one of products, for backends that have no other. Each member multiplies its own input; the
+/// result is rounded to the dtype: products and sum of f16 and bf16 are f32, of f32 and f64 they are their own. Costs a
+/// copy of the input, and of f16 and bf16 one of the result; NCCL, whose kernels multiply as they read
+/// (ncclRedOpCreatePreMulSum), needs neither. Holds what the plain sum reads and writes: it stays until that is over.
+class ScaledSum {
+ public:
+  /// Multiplies the input of `rank`: `call` is a sum of f16, bf16, f32 or f64 in the host's memory.
+  ScaledSum(const Call& call, double factor, int rank);
+  ScaledSum(const ScaledSum&) = delete;
+  ScaledSum& operator=(const ScaledSum&) = delete;
+
+  /// The sum to be made in its place.
+  [[nodiscard]] const Call& plain() const { return plain_; }
+  /// After that: rounds its result into the caller's.
+  void finish() const;
+
+ private:
+  Call call_;
+  Call plain_;
+  bool is_rounded_ = false;  // the result, which this rank gets, is of another type
+  std::vector<double> wide_;
+  std::vector<float> products_;
+  std::vector<float> sums_;
+};
 
 // ---- Some elements of a buffer.
 

@@ -13,10 +13,10 @@ namespace plumbline::comm {
 namespace {
 
 constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
-    "nonblocking",      "coalescing",       "groups",           "point_to_point",    "wait_timeout",
-    "blocking_timeout", "names_missing",    "misuse_detection", "failure_detection", "rank_order",
-    "equal_results",    "thread_multiple",  "all_gather_v",     "reduce_scatter_v",  "all_to_all_v",
-    "bool_reductions",  "float8_reductions"};
+    "nonblocking",      "coalescing",        "groups",           "point_to_point",    "wait_timeout",
+    "blocking_timeout", "names_missing",     "misuse_detection", "failure_detection", "rank_order",
+    "equal_results",    "thread_multiple",   "all_gather_v",     "reduce_scatter_v",  "all_to_all_v",
+    "bool_reductions",  "float8_reductions", "scaled_sums"};
 
 Capability capability_of(const UnevenCall& call) {
   if (call.operation == Operation::all_gather) return Capability::all_gather_v;
@@ -165,6 +165,23 @@ void Communicator::run_uneven(const UnevenCall& call, Timeout timeout) {
 void Communicator::do_run_uneven(const UnevenCall& call, Timeout /*timeout*/) {
   throw Unsupported(
       fmt::format("{}: backend {} has no {}", describe(call), capabilities().backend, name_of(capability_of(call))));
+}
+
+void Communicator::run_scaled(const Call& call, double factor, Timeout timeout) {
+  validate(call, rank_, size_);
+  if (!is_reduction(call.operation) || call.op != ReduceOp::sum)
+    throw InvalidArgument(
+        fmt::format("run_scaled: {}; it makes an all_reduce, reduce or reduce_scatter of sum", describe(call, size_)));
+  if (!is_floating(call.dtype()))
+    throw Unsupported(
+        fmt::format("run_scaled: {}; factors are of f16, bf16, f32 and f64 alone", describe(call, size_)));
+  if (!capabilities().has(Capability::scaled_sums)) return Communicator::do_run_scaled(call, factor, timeout);
+  do_run_scaled(call, factor, timeout);
+}
+
+void Communicator::do_run_scaled(const Call& call, double /*factor*/, Timeout /*timeout*/) {
+  throw Unsupported(fmt::format("run_scaled: {}: backend {} has no {}", describe(call, size_), capabilities().backend,
+                                name_of(Capability::scaled_sums)));
 }
 
 CommunicatorDecorator::CommunicatorDecorator(std::unique_ptr<Communicator> inner)

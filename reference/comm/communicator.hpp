@@ -72,8 +72,9 @@ enum class Capability : std::uint8_t {
   all_to_all_v,
   bool_reductions,    // min and max of bool, where it has bool
   float8_reductions,  // reductions of f8_e4m3 and f8_e5m2, of those that it has
+  scaled_sums,        // run_scaled(): inputs that are multiplied before they are added
 };
-inline constexpr int kCapabilityCount = 17;
+inline constexpr int kCapabilityCount = 18;
 [[nodiscard]] std::string_view name_of(Capability capability);
 [[nodiscard]] std::optional<Capability> parse_capability(std::string_view name);
 
@@ -168,6 +169,13 @@ class Communicator {
   /// of the group's collectives. Throws Unsupported where the backend does not claim the operation.
   void run_uneven(const UnevenCall& call, Timeout timeout = {});
 
+  /// Makes a sum (all_reduce, reduce or reduce_scatter of op sum) of inputs that each member multiplies by a factor of
+  /// its own, and returns when it is complete. The factor is a number that the dtype has; a product is rounded to the
+  /// dtype at most. It has its place in the order of the group's collectives; all members make it by this function.
+  /// Throws InvalidArgument for another call, Unsupported for a dtype that is not f16, bf16, f32 or f64, and where the
+  /// backend does not claim scaled_sums.
+  void run_scaled(const Call& call, double factor, Timeout timeout = {});
+
   /// The stream in whose order calls on device memory are done from now on: the runtime's own handle (a cudaStream_t),
   /// of the device that holds the buffers; null: that device's default stream. It must outlive the calls made in it.
   /// Groups made from this one begin with it. Of calls on the host's memory, and of backends that know no other, it
@@ -193,6 +201,8 @@ class Communicator {
   virtual std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) = 0;
   // Of backends that claim one of the operations.
   virtual void do_run_uneven(const UnevenCall& call, Timeout timeout);
+  // Of backends that claim it.
+  virtual void do_run_scaled(const Call& call, double factor, Timeout timeout);
 
   int rank_;
   int size_;
@@ -213,6 +223,9 @@ class CommunicatorDecorator : public Communicator {
   void do_run(const Call& call, Timeout timeout) override { inner_->do_run(call, timeout); }
   Work do_start(std::span<const Call> calls) override { return inner_->do_start(calls); }
   void do_run_uneven(const UnevenCall& call, Timeout timeout) override { inner_->do_run_uneven(call, timeout); }
+  void do_run_scaled(const Call& call, double factor, Timeout timeout) override {
+    inner_->do_run_scaled(call, factor, timeout);
+  }
   /// Groups made from a decorated communicator are decorated in the same way.
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) = 0;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {

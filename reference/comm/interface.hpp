@@ -14,7 +14,7 @@
 
 namespace plumbline::comm {
 
-inline constexpr std::uint64_t kInterfaceVersion = 8;
+inline constexpr std::uint64_t kInterfaceVersion = 9;
 
 namespace interface {
 

@@ -93,6 +93,7 @@ class Claims final : public CommunicatorDecorator {
       if (!optional.contains(dtype)) capabilities_.dtypes.erase(dtype);
     capabilities_.claims.erase(Capability::float8_reductions);
     capabilities_.claims.erase(Capability::bool_reductions);
+    capabilities_.claims.erase(Capability::scaled_sums);
   }
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
@@ -125,6 +126,47 @@ TEST(OptionalDTypes, AreAskedOfBackendsThatClaimThemAlone) {
     EXPECT_TRUE(world.capabilities().reduces(DType::boolean));
     refused([&] { world.all_reduce({from.data(), 4, DType::boolean}, {to.data(), 4, DType::boolean}, ReduceOp::sum); },
             "all_reduce: sum of bool is not defined; use min, which is AND, or max, which is OR");
+  });
+}
+
+TEST(LocalScaled, ProductsAndSumAreRoundedOnceAtTheEnd) {
+  run_ranks(3, [](Communicator& world) {
+    // 2048 and 1 make 2048 in f16, which has even numbers there, and 2049 in f32.
+    const double factor = world.rank() == 2 ? 0.5 : 1;
+    std::vector<Float16> mine{to_float16(world.rank() == 0 ? 2048.F : static_cast<float>(world.rank()))}, sum(1);
+    world.run_scaled({.operation = Operation::reduce, .root = 1, .in = ConstBuffer::of(mine), .out = Buffer::of(sum)},
+                     factor);
+    EXPECT_EQ(to_float(sum[0]), world.rank() == 1 ? 2050.F : 0.F);
+    std::vector<double> wide{3}, all(1);
+    world.run_scaled({.operation = Operation::all_reduce, .in = ConstBuffer::of(wide), .out = Buffer::of(all)}, factor);
+    EXPECT_EQ(all[0], 7.5);
+    world.run_scaled({.operation = Operation::all_reduce}, factor);  // of nothing
+  });
+}
+
+TEST(LocalScaled, WhatIsNoSumOfFloatsIsRejected) {
+  run_ranks(1, [](Communicator& world) {
+    std::vector<float> numbers(2);
+    std::vector<std::int32_t> integers(2);
+    const Call sum{.operation = Operation::all_reduce, .in = ConstBuffer::of(numbers), .out = Buffer::of(numbers)};
+    const auto rejected = [&]<class E>(E*, auto change, const char* words) {
+      Call call = sum;
+      change(call);
+      EXPECT_THAT([&] { world.run_scaled(call, 2); }, testing::ThrowsMessage<E>(HasSubstr(words)));
+    };
+    rejected(
+        static_cast<InvalidArgument*>(nullptr), [](Call& call) { call.op = ReduceOp::avg; },
+        "run_scaled: all_reduce(f32 x 2, avg); it makes an all_reduce, reduce or reduce_scatter of sum");
+    rejected(
+        static_cast<InvalidArgument*>(nullptr), [](Call& call) { call.operation = Operation::all_gather; },
+        "run_scaled: all_gather(f32 x 2); it makes");
+    rejected(
+        static_cast<Unsupported*>(nullptr),
+        [&](Call& call) { call.in = ConstBuffer::of(integers), call.out = Buffer::of(integers); },
+        "run_scaled: all_reduce(i32 x 2, sum); factors are of f16, bf16, f32 and f64 alone");
+    Claims older(world.duplicate(), {});
+    EXPECT_THAT([&] { older.run_scaled(sum, 2); },
+                testing::ThrowsMessage<Unsupported>(HasSubstr("backend local has no scaled_sums")));
   });
 }
 

@@ -78,6 +78,25 @@ TEST_F(MpiNumbers, SumsOfHalvesAreRoundedAtEachAdditionAsDeclared) {
   EXPECT_TRUE(data == Elements(DType::bf16, std::vector<double>(20, 256.0)));
 }
 
+TEST_F(MpiNumbers, ASumWithFactorsIsOfProductsInTheAccumulator) {
+  const double factor = me == 0 ? 1 : 0.5;
+  double sum = 2;
+  for (int rank = 1; rank < n; ++rank) sum += 0.5 * (rank + 2);
+  for (const Timeout limit : {Timeout{}, Timeout{std::chrono::seconds(30)}})
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+      Elements in(dtype, std::vector<double>(20, me + 2.0)), out(dtype, 20);
+      world.run_scaled({.operation = Operation::all_reduce, .in = in.view(), .out = out.view()}, factor, limit);
+      EXPECT_TRUE(out == Elements(dtype, std::vector<double>(20, sum)));
+      EXPECT_TRUE(in == Elements(dtype, std::vector<double>(20, me + 2.0)));
+    }
+  // In f16, 2048 + 1 is 2048 again; the f32 sum keeps what others add.
+  Elements data(DType::f16, std::vector<double>{me == 0 ? 2048.0 : 4.0});
+  world.run_scaled({.operation = Operation::all_reduce, .in = data.view(), .out = data.view()}, me == 0 ? 1 : 0.25);
+  if (n == 3) {
+    EXPECT_TRUE(data == Elements(DType::f16, std::vector<double>{2050.0}));
+  }
+}
+
 TEST_F(MpiNumbers, MinAndMaxOfBoolAreAndAndOr) {
   const std::vector<std::uint8_t> mine{1, 0, me == 0, me != 0};
   std::vector<std::uint8_t> all(mine.size());

@@ -69,6 +69,19 @@ void MpiCommunicator::do_run_uneven(const comm::UnevenCall& call, comm::Timeout 
   mpi::run_uneven(*group_, call, timeout);
 }
 
+// MPI has no such sum: this rank multiplies, and MPI adds the products.
+void MpiCommunicator::do_run_scaled(const Call& call, double factor, comm::Timeout timeout) {
+  if (!is_supported(call)) refuse(call);
+  auto sum = std::make_unique<comm::ScaledSum>(call, factor, rank());
+  try {
+    do_run(sum->plain(), timeout);
+  } catch (...) {
+    (void)sum.release();  // MPI may still be at it
+    throw;
+  }
+  sum->finish();
+}
+
 std::unique_ptr<comm::Communicator> MpiCommunicator::do_create_group(std::span<const int> ranks) {
   std::vector<int> world_ranks;
   for (const int rank : ranks) world_ranks.push_back(group().ranks[static_cast<std::size_t>(rank)]);

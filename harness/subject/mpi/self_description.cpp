@@ -43,10 +43,10 @@ std::string runtime_version() { return short_version(library_version()); }
 comm::Capabilities capabilities_of(int thread_level) {
   using comm::Capability;
   comm::Capabilities all{.backend = "mpi", .version = runtime_version()};
-  all.claims = {Capability::nonblocking,     Capability::coalescing,       Capability::groups,
-                Capability::point_to_point,  Capability::wait_timeout,     Capability::blocking_timeout,
-                Capability::all_gather_v,    Capability::reduce_scatter_v, Capability::all_to_all_v,
-                Capability::bool_reductions, Capability::float8_reductions};
+  all.claims = {Capability::nonblocking,     Capability::coalescing,        Capability::groups,
+                Capability::point_to_point,  Capability::wait_timeout,      Capability::blocking_timeout,
+                Capability::all_gather_v,    Capability::reduce_scatter_v,  Capability::all_to_all_v,
+                Capability::bool_reductions, Capability::float8_reductions, Capability::scaled_sums};
   all.dtypes.insert(comm::kOptionalDTypes.begin(), comm::kOptionalDTypes.end());
   all.rounds_each_half_addition = true;
   all.notes = {

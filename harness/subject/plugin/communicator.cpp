@@ -63,6 +63,17 @@ void PluginCommunicator::do_run_uneven(const comm::UnevenCall& one, comm::Timeou
        });
 }
 
+void PluginCommunicator::do_run_scaled(const Call& one, double factor, comm::Timeout timeout) {
+  expect_supported(one);
+  group_->expect_sound();
+  const plumbline_call translation = translated(one, rank(), size());
+  call([&] { return group_->where(one) + " with a factor"; },
+       [&](plumbline_error* error) {
+         return group_->job->library->run_scaled(group_->handle(), &translation, factor, nanoseconds_of(timeout),
+                                                 error);
+       });
+}
+
 comm::Work PluginCommunicator::do_start(std::span<const Call> calls) {
   for (const Call& call : calls) expect_supported(call);
   if (calls.empty()) return {};

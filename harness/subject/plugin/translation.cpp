@@ -43,6 +43,7 @@ std::set<Capability> claims_of(const plumbline_backend& backend) {
                                               {PLUMBLINE_REDUCE_SCATTER, Capability::reduce_scatter_v},
                                               {PLUMBLINE_ALL_TO_ALL, Capability::all_to_all_v}})
     if ((backend.uneven_operations & PLUMBLINE_BIT(operation)) != 0) claims.insert(capability);
+  if (backend.run_scaled != nullptr) claims.insert(Capability::scaled_sums);
   return claims;
 }
 

@@ -72,6 +72,7 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
   void do_run(const Call& call, Timeout timeout) override;
   Work do_start(std::span<const Call> calls) override;
   void do_run_uneven(const UnevenCall& call, Timeout timeout) override;
+  void do_run_scaled(const Call& call, double factor, Timeout timeout) override;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override;
   [[nodiscard]] const Communicator& of_group() const override { return *this; }
   Work do_start(const PairExchange& exchange) override;
@@ -128,6 +129,15 @@ void LocalCommunicator::do_run_uneven(const UnevenCall& call, Timeout timeout) {
     throw Unsupported(fmt::format("{}: memory on {} is not supported by backend local, only cpu", describe(call),
                                   name_of(call.in.device)));
   collectives_.run(call, timeout);
+}
+
+void LocalCommunicator::do_run_scaled(const Call& call, double factor, Timeout timeout) {
+  if (call.device().kind != Device::Kind::cpu)
+    throw Unsupported(fmt::format("{} with a factor: memory on {} is not supported by backend local, only cpu",
+                                  name_of(call.operation), name_of(call.device())));
+  const ScaledSum sum(call, factor, rank());
+  do_run(sum.plain(), timeout);
+  sum.finish();
 }
 
 Work LocalCommunicator::do_start(std::span<const Call> calls) {

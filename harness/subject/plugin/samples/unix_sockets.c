@@ -335,6 +335,23 @@ static plumbline_status run(plumbline_group* group, const plumbline_call* call, 
   return status;
 }
 
+/* The products go over the sockets: frames are copies of what they are made of. */
+static plumbline_status run_scaled(plumbline_group* group, const plumbline_call* call, double factor, int64_t limit_ns,
+                                   plumbline_error* error) {
+  const int64_t count = call->count * (call->operation == PLUMBLINE_REDUCE_SCATTER ? group->ranks : 1);
+  plumbline_call product = *call;
+  void* products = get((size_t)(count * element_size[call->dtype]) + 1);
+  for (int64_t i = 0; i < count; ++i)
+    if (call->dtype == PLUMBLINE_F32)
+      ((float*)products)[i] = (float)factor * ((const float*)call->in)[i];
+    else
+      ((double*)products)[i] = factor * ((const double*)call->in)[i];
+  product.in = products;
+  plumbline_status status = run(group, &product, limit_ns, error);
+  free(products);
+  return status;
+}
+
 /* ---- Blocks of any lengths: a message for each member, of which those of length 0 are sent, too. */
 
 static int64_t begin_of(const int64_t* counts, int member) {
@@ -512,6 +529,7 @@ const plumbline_backend* plumbline_backend_get(void) {
       .drop = drop,
       .uneven_operations = PLUMBLINE_BIT(PLUMBLINE_ALL_GATHER) | PLUMBLINE_BIT(PLUMBLINE_REDUCE_SCATTER) |
                            PLUMBLINE_BIT(PLUMBLINE_ALL_TO_ALL),
-      .run_uneven = run_uneven};
+      .run_uneven = run_uneven,
+      .run_scaled = run_scaled};
   return &backend;
 }

@@ -196,6 +196,13 @@ static plumbline_status faulty_run_uneven(plumbline_group* group, const plumblin
   return PLUMBLINE_OK;
 }
 
+static plumbline_status faulty_run_scaled(plumbline_group* group, const plumbline_call* call, double factor,
+                                          int64_t limit_ns, plumbline_error* error) {
+  if (is("ignores_factors")) factor = 1;
+  if (is("factors_are_integers")) factor = (int)factor;
+  return run_scaled(group, call, factor, limit_ns, error);
+}
+
 /* ---- Faults of groups. */
 
 static plumbline_status faulty_create_group(plumbline_group* parent, const plumbline_group_info* info,
@@ -269,6 +276,7 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.test = faulty_test;
   backend.wait = faulty_wait;
   backend.run_uneven = faulty_run_uneven;
+  backend.run_scaled = faulty_run_scaled;
 #ifdef VERSION
   backend.version = VERSION;
 #endif
@@ -286,6 +294,7 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.drop = NULL;
   backend.run_uneven = NULL;
   backend.uneven_operations = 0;
+  backend.run_scaled = NULL;
 #endif
 #ifdef CLAIMS
   backend.claims |= CLAIMS;

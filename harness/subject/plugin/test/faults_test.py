@@ -62,6 +62,8 @@ FAULTS = {
     "loses_the_last_block": ("the last block of an all_to_all_v is zero", "COLL-102", "fail", 2),
     "uneven_input_is_scratch": ("a reduce_scatter_v in place clears the blocks before its own", "COLL-103", "fail", 2),
     "ignores_uneven_limits": ("an all_to_all_v has no time limit", "COLL-106", "hang", 2),
+    "ignores_factors": ("inputs are not multiplied before they are added", "COLL-111", "fail", 2),
+    "factors_are_integers": ("factors lose their fractions", "COLL-112", "fail", 2),
     "leaks_a_buffer": ("each call leaks 64 bytes", "COLL-065", "fail", 2),
 }
 # What happens before the first check ends the run with one line.
