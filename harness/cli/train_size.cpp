@@ -9,6 +9,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/safetensors.hpp"
+#include "reference/record/training_record.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -16,13 +17,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kGib = std::uint64_t{1} << 30;
-constexpr std::uint64_t kMoments = 4;  // of a parameter in a step: before, local_grad, grad, after
 
 }  // namespace
 
 RecordSize record_size(const job::RunSpec& spec) {
   const double steps = spec.run.steps;
   RecordSize size;
+  const auto moments = static_cast<std::uint64_t>(
+      std::ranges::count_if(job::kAllMoments, [&](job::Moment moment) { return job::has_moment(spec, moment); }));
   for (int rank = 0; rank < spec.parallel.world(); ++rank) {
     const int pipeline = job::coordinates_of(spec.parallel, rank).pipeline;
     std::uint64_t names = 0, elements = 0;
@@ -30,8 +32,8 @@ RecordSize record_size(const job::RunSpec& spec) {
       if (std::ranges::count(job::holders_of(spec, parameter), pipeline) == 0) continue;
       // "step9999/local_grad/0.weight":{"data_offsets":[123456789,123456789],"dtype":"F32","shape":[32,64]},
       constexpr std::uint64_t form = 70;
-      names += kMoments * (form + parameter.name.size() + job::text_of(parameter.shape).size());
-      elements += kMoments * static_cast<std::uint64_t>(job::elements_of(parameter.shape));
+      names += moments * (form + parameter.name.size() + job::text_of(parameter.shape).size());
+      elements += moments * static_cast<std::uint64_t>(job::elements_of(parameter.shape));
     }
     const double bytes = steps * static_cast<double>(names + sizeof(float) * elements);
     size.header = std::max(size.header, steps * static_cast<double>(names));

@@ -213,7 +213,12 @@ class TorchTraining final : public Training {
 
   void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
            const Progress& progress, const RunSettings& settings) override {
-    guarded([&] { run_specification(spec, world, folder, progress, settings, devices_); });
+    guarded([&] {
+      if (!spec.averaging) return run_specification(spec, world, folder, progress, settings, devices_);
+      refuse_impossible(spec);
+      require_possible(spec, settings.gradients, settings.precision);
+      run_averaged_specification(spec, world, folder, progress, devices_);
+    });
   }
 
   std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,

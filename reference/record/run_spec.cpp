@@ -175,6 +175,36 @@ Problem problem_of_clip(const Clip& clip) {
   return wrong("clip.norm_type", clip.norm_type, "a number above 0, or inf");
 }
 
+template <std::size_t N>
+std::vector<std::string> listed(const std::array<std::string_view, N>& names) {
+  return {names.begin(), names.end()};
+}
+
+// What replicas that differ do not have.
+Problem problem_beside_averaging(const RunSpec& spec) {
+  constexpr const char* none = "left out in a run with [averaging]";
+  if (spec.parallel.pipeline > 1) return wrong("parallel.pipeline", spec.parallel.pipeline, "1 with [averaging]");
+  if (spec.parallel.tensor > 1) return wrong("parallel.tensor", spec.parallel.tensor, "1 with [averaging]");
+  if (spec.run.dtype != "float32") return wrong("run.dtype", "'" + spec.run.dtype + "'", "float32 with [averaging]");
+  if (spec.row_weights) return wrong("loss.row_weights", "true", "false with [averaging]");
+  if (spec.clip) return wrong("clip.max_norm", spec.clip->max_norm, none);
+  if (spec.scaler) return wrong("scaler.init_scale", spec.scaler->init_scale, none);
+  for (std::size_t i = 0; i < spec.layers.size(); ++i)  // whose running statistics no record has
+    if (std::holds_alternative<BatchNorm2d>(spec.layers[i]))
+      return wrong(fmt::format("model.layer[{}].type", i), "'batch_norm2d'", none);
+  return {};
+}
+
+Problem problem_of_averaging(const RunSpec& spec) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Averaging& averaging = *spec.averaging;
+  return first_of({one_of("averaging.algorithm", averaging.algorithm, listed(kAveragingAlgorithms)),
+                   at_least("averaging.period", averaging.period, 1), positive("averaging.lr", averaging.lr),
+                   within("averaging.momentum", averaging.momentum, 0, infinity),
+                   one_of("averaging.graph", averaging.graph, listed(kAveragingGraphs)),
+                   problem_beside_averaging(spec)});
+}
+
 Problem problem_of_scaler(const Scaler& scaler) {
   if (auto problem = positive("scaler.init_scale", scaler.init_scale)) return problem;
   if (!scaler.dynamic) return {};
@@ -242,6 +272,8 @@ std::optional<SpecProblem> problem_of(const RunSpec& spec) {
   if (auto problem = problem_of_optimizer(spec.optimizer)) return problem;
   if (spec.clip)
     if (auto problem = problem_of_clip(*spec.clip)) return problem;
+  if (spec.averaging)
+    if (auto problem = problem_of_averaging(spec)) return problem;
   if (spec.scaler)
     if (auto problem = problem_of_scaler(*spec.scaler)) return problem;
   if (auto problem = problem_of_injections(spec)) return problem;

@@ -7,7 +7,8 @@
 // Ranks   The world is pipeline x data x tensor, row-major over Parallel::order.
 // Rows    Step S uses batches S*accumulation .. (S+1)*accumulation-1; data rank d of D takes the d-th of D
 //         equal consecutive slices of a batch, cut into micro_batches equal consecutive parts. With row_weights the
-//         gradient of a step is the sum of weight x gradient over all its rows, over the sum of the weights.
+//         gradient of a step is the sum of weight x gradient over all its rows, over the sum of the weights. With
+//         averaging a step's gradient is each data rank's own.
 // Errors  A specification that cannot be run is an InvalidArgument of one line: file:line:column, the field,
 //         its value, and what would be right.
 // Source  Layers, losses and optimizers are those of torch.nn and torch.optim at their defaults.
@@ -108,6 +109,21 @@ struct Clip {
   double norm_type = 2;  // or infinity
 };
 
+/// The algorithms by which ranks average parameters, and the graphs of sgp.
+inline constexpr std::array<std::string_view, 4> kAveragingAlgorithms{"localsgd", "slowmo", "diloco", "sgp"};
+inline constexpr std::array<std::string_view, 4> kAveragingGraphs{"n-peer-exponential", "ring", "star", "complete"};
+
+/// Each rank trains on its own gradients, and ranks average parameters after each round.
+struct Averaging {
+  std::string algorithm = "localsgd";  // of kAveragingAlgorithms
+  int period = 1;                      // steps of a round; of sgp one
+  double lr = 1;                       // of the outer step of slowmo and diloco, and
+  double momentum = 0;                 // its momentum
+  std::string graph = "star";          // of sgp, of kAveragingGraphs
+  [[nodiscard]] bool has_rounds() const { return algorithm != "sgp"; }
+  [[nodiscard]] bool has_outer_step() const { return algorithm == "slowmo" || algorithm == "diloco"; }
+};
+
 /// A value written into a gradient on purpose.
 struct Injection {
   int step = 0;
@@ -130,6 +146,7 @@ struct RunSpec {
   bool row_weights = false;  // batches have "w", the weights of rows: the mean is a weighted one
   Optimizer optimizer;
   std::optional<Clip> clip;
+  std::optional<Averaging> averaging;
   std::optional<Scaler> scaler;
   std::vector<Injection> injections;
   std::string weights = "weights.safetensors";  // relative to `folder`

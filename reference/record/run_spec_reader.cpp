@@ -139,6 +139,30 @@ Clip clip_of(Fields fields) {
   return clip;
 }
 
+Averaging averaging_of(Fields fields) {
+  Averaging averaging;
+  need_required(fields, "averaging");
+  averaging.algorithm = kAveragingAlgorithms[fields.word(
+      "algorithm", std::vector<std::string>(kAveragingAlgorithms.begin(), kAveragingAlgorithms.end()))];
+  const auto number = [&fields](std::string_view name, double& value) {
+    fields.need(name);
+    fields.number(name, value);
+  };
+  if (averaging.has_rounds()) {
+    fields.need("period");
+    fields.integer("period", averaging.period);
+  } else {
+    fields.need("graph");
+    fields.text("graph", averaging.graph);
+  }
+  if (averaging.has_outer_step()) {
+    number("lr", averaging.lr);
+    number("momentum", averaging.momentum);
+  }
+  fields.done();
+  return averaging;
+}
+
 Scaler scaler_of(Fields fields) {
   Scaler scaler;
   need_required(fields, "scaler");
@@ -196,6 +220,7 @@ RunSpec spec_of(Fields fields) {
   read_loss(*fields.table("loss"), spec);
   spec.optimizer = optimizer_of(*fields.table("optimizer"));
   if (auto table = fields.table("clip")) spec.clip = clip_of(std::move(*table));
+  if (auto table = fields.table("averaging")) spec.averaging = averaging_of(std::move(*table));
   if (auto table = fields.table("scaler")) spec.scaler = scaler_of(std::move(*table));
   for (Fields& table : fields.tables("inject")) spec.injections.push_back(injection_of(std::move(table)));
   if (auto table = fields.table("files")) read_files(std::move(*table), spec);

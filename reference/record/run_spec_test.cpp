@@ -191,7 +191,8 @@ TEST(RunSpec, WritesWhatItReads) {
 // Job programs of earlier formats may reject fields that they do not know.
 TEST(RunSpec, HasFieldsOfLaterFormatsOnlyWhereTheyAreUsed) {
   RunSpec spec = parse_run_spec(kShort, "spec.toml");
-  for (const char* added : {"row_weights", "[clip]"}) EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
+  for (const char* added : {"row_weights", "[clip]", "[averaging]"})
+    EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
   spec.row_weights = true;
   EXPECT_THAT(to_toml(spec), HasSubstr("[loss]\ntype = \"mse\"\nrow_weights = true\n"));
   EXPECT_TRUE(parse_run_spec(to_toml(spec), "spec.toml").row_weights);
@@ -308,6 +309,45 @@ TEST(RunSpec, ClipsByANorm) {
   EXPECT_THAT(error_of(replaced(clip, "0.5", "\"big\"")), HasSubstr("clip.max_norm = 'big'; it must be a number"));
   EXPECT_THAT(error_of(clip + "norm_type = 0\n"), HasSubstr("clip.norm_type = 0; it must be a number above 0, or inf"));
   EXPECT_THAT(error_of(clip + "norm = 2\n"), HasSubstr("unknown field clip.norm; known are max_norm, norm_type"));
+}
+
+TEST(RunSpec, AveragesParameters) {
+  const std::string plain = replaced(kShort, "\"batch_norm2d\"\nfeatures = 2", "\"relu\"");
+  const auto with = [&](const char* fields) { return plain + "[averaging]\n" + fields; };
+  const std::string diloco = with("algorithm = \"diloco\"\nperiod = 3\nlr = 0.7\nmomentum = 0.9\n");
+  const auto averaging = parse_run_spec(to_toml(parse_run_spec(diloco, "spec.toml")), "spec.toml").averaging;
+  ASSERT_TRUE(averaging);
+  EXPECT_EQ(averaging->algorithm, "diloco");
+  EXPECT_EQ(averaging->period, 3);
+  EXPECT_EQ(averaging->lr, 0.7);
+  EXPECT_EQ(averaging->momentum, 0.9);
+  const std::string sgp = with("algorithm = \"sgp\"\ngraph = \"ring\"\n");
+  EXPECT_EQ(parse_run_spec(to_toml(parse_run_spec(sgp, "spec.toml")), "spec.toml").averaging->graph, "ring");
+  EXPECT_FALSE(parse_run_spec(plain, "spec.toml").averaging);
+
+  EXPECT_THAT(error_of(with("period = 3\n")), HasSubstr("averaging.algorithm is missing"));
+  EXPECT_THAT(error_of(with("algorithm = \"easgd\"\n")),
+              HasSubstr("averaging.algorithm = 'easgd'; it must be one of localsgd, slowmo, diloco, sgp"));
+  EXPECT_THAT(error_of(with("algorithm = \"localsgd\"\n")), HasSubstr("averaging.period is missing"));
+  EXPECT_THAT(error_of(with("algorithm = \"localsgd\"\nperiod = 0\n")),
+              HasSubstr("averaging.period = 0; it must be at least 1"));
+  EXPECT_THAT(error_of(with("algorithm = \"localsgd\"\nperiod = 3\nlr = 1.0\n")),
+              HasSubstr("unknown field averaging.lr; known are algorithm, period"));
+  EXPECT_THAT(error_of(with("algorithm = \"slowmo\"\nperiod = 3\nlr = 1.0\n")),
+              HasSubstr("averaging.momentum is missing"));
+  EXPECT_THAT(error_of(replaced(diloco, "0.7", "0")),
+              HasSubstr("averaging.lr = 0; it must be a finite number above 0"));
+  EXPECT_THAT(error_of(replaced(diloco, "0.9", "-1")),
+              HasSubstr("averaging.momentum = -1; it must be a finite number"));
+  EXPECT_THAT(error_of(with("algorithm = \"sgp\"\n")), HasSubstr("averaging.graph is missing"));
+  EXPECT_THAT(error_of(replaced(sgp, "ring", "torus")),
+              HasSubstr("averaging.graph = 'torus'; it must be one of n-peer-exponential, ring, star, complete"));
+  EXPECT_THAT(error_of(diloco + "[clip]\nmax_norm = 1.0\n"),
+              HasSubstr("clip.max_norm = 1; it must be left out in a run with [averaging]"));
+  EXPECT_THAT(error_of(std::string(kShort) + "[averaging]\nalgorithm = \"localsgd\"\nperiod = 3\n"),
+              HasSubstr("model.layer[1].type = 'batch_norm2d'; it must be left out in a run with [averaging]"));
+  EXPECT_THAT(error_of(diloco + "[scaler]\nkind = \"dynamic\"\n"),
+              HasSubstr("it must be left out in a run with [averaging]"));
 }
 
 TEST(RunSpec, NeedsNoLineBreakInAPathOrName) {

@@ -77,6 +77,15 @@ std::string toml_of(const Clip& clip) {
   return fmt::format("\n[clip]\nmax_norm = {}\nnorm_type = {}\n", real(clip.max_norm), real(clip.norm_type));
 }
 
+std::string toml_of(const Averaging& averaging) {
+  std::string text = fmt::format("\n[averaging]\nalgorithm = {}\n", quoted(averaging.algorithm));
+  text += averaging.has_rounds() ? fmt::format("period = {}\n", averaging.period)
+                                 : fmt::format("graph = {}\n", quoted(averaging.graph));
+  if (averaging.has_outer_step())
+    text += fmt::format("lr = {}\nmomentum = {}\n", real(averaging.lr), real(averaging.momentum));
+  return text;
+}
+
 std::string toml_of(const Scaler& scaler) {
   if (!scaler.dynamic)
     return fmt::format("\n[scaler]\nkind = \"constant\"\ninit_scale = {}\n", real(scaler.init_scale));
@@ -111,6 +120,7 @@ std::string to_toml(const RunSpec& spec) {
   if (spec.row_weights) text += "row_weights = true\n";
   text += toml_of(spec.optimizer);
   if (spec.clip) text += toml_of(*spec.clip);
+  if (spec.averaging) text += toml_of(*spec.averaging);
   if (spec.scaler) text += toml_of(*spec.scaler);
   for (const Injection& inject : spec.injections) text += toml_of(inject);
   text += fmt::format("\n[files]\nweights = {}\nbatches = {}\n", quoted(spec.weights), quoted(spec.batches));

@@ -66,6 +66,16 @@ constexpr std::array kFields{
               "unscaling; norm is that of the whole model's gradient; without this table they are not clipped"},
     SpecField{"clip", "", "norm_type", "number", "2.0", "of that norm: a number above 0, or inf"},
 
+    SpecField{"averaging", "", "algorithm", "text", "",
+              "localsgd, slowmo, diloco or sgp: how ranks average parameters in place of gradients; without this table "
+              "they do not"},
+    SpecField{"averaging", "localsgd, slowmo, diloco", "period", "integer", "",
+              "steps of a round: ranks average after each period-th step"},
+    SpecField{"averaging", "slowmo, diloco", "lr", "number", "", "learning rate of the outer step"},
+    SpecField{"averaging", "slowmo, diloco", "momentum", "number", "", "momentum factor of the outer step"},
+    SpecField{"averaging", "sgp", "graph", "text", "",
+              "to whom a rank sends after each step: n-peer-exponential, ring, star, complete"},
+
     SpecField{
         "scaler", "", "kind", "text", "",
         "dynamic or constant; without this table the loss is not scaled, and a constant scale has init_scale alone"},

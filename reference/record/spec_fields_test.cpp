@@ -21,11 +21,27 @@ using testing::HasSubstr;
 
 // What each required field is given here; a layer's and an optimizer's kind comes first.
 std::string value_of(const SpecField& field, const std::string& kind) {
-  static const std::map<std::string_view, std::string> values{
-      {"protocol", "1"}, {"steps", "2"},     {"global_batch", "4"}, {"lr", "0.5"},        {"kind", "\"dynamic\""},
-      {"step", "0"},     {"rank", "0"},      {"index", "0"},        {"value", "\"inf\""}, {"parameter", "\"0.weight\""},
-      {"in", "4"},       {"out", "4"},       {"kernel", "2"},       {"features", "4"},    {"rows", "4"},
-      {"with", "0"},     {"max_norm", "1.0"}};
+  static const std::map<std::string_view, std::string> values{{"protocol", "1"},
+                                                              {"steps", "2"},
+                                                              {"global_batch", "4"},
+                                                              {"lr", "0.5"},
+                                                              {"kind", "\"dynamic\""},
+                                                              {"step", "0"},
+                                                              {"rank", "0"},
+                                                              {"index", "0"},
+                                                              {"value", "\"inf\""},
+                                                              {"parameter", "\"0.weight\""},
+                                                              {"in", "4"},
+                                                              {"out", "4"},
+                                                              {"kernel", "2"},
+                                                              {"features", "4"},
+                                                              {"rows", "4"},
+                                                              {"with", "0"},
+                                                              {"max_norm", "1.0"},
+                                                              {"period", "3"},
+                                                              {"momentum", "0.5"},
+                                                              {"graph", "\"ring\""}};
+  if (field.name == "algorithm") return '"' + kind + '"';
   return field.name == "type" ? '"' + kind + '"' : values.at(field.name);
 }
 
@@ -58,6 +74,26 @@ std::string spec_text(const std::string& layer, const std::string& optimizer, st
          part("clip", "") + "[scaler]\n" + part("scaler", "") + "[[inject]]\n" + part("inject", "");
 }
 
+const std::vector<std::string> kAveragings(kAveragingAlgorithms.begin(), kAveragingAlgorithms.end());
+
+// A specification that averages parameters, without one field.
+std::string averaging_text(const std::string& algorithm, std::string_view left_out = "") {
+  return table_with("", "") + "[run]\n" + table_with("run", "") + "[[model.layer]]\n" +
+         table_with("model.layer", "linear") + "[loss]\n" + table_with("loss", "mse") + "[optimizer]\n" +
+         table_with("optimizer", "sgd") + "[averaging]\n" + table_with("averaging", algorithm, left_out);
+}
+
+TEST(SpecFields, OfAveragingAreAllRequired) {
+  for (const std::string& algorithm : kAveragings) {
+    EXPECT_NO_THROW((void)parse_run_spec(averaging_text(algorithm), "/a/spec.toml")) << averaging_text(algorithm);
+    for (const SpecField& field : spec_fields()) {
+      if (field.table != "averaging" || !is_of(field, algorithm)) continue;
+      EXPECT_THROW((void)parse_run_spec(averaging_text(algorithm, field.name), "/a/spec.toml"), InvalidArgument)
+          << algorithm << " without " << field.name;
+    }
+  }
+}
+
 TEST(SpecFields, AreAllThatTheReaderRequires) {
   for (const std::string& layer : kLayers)
     EXPECT_NO_THROW((void)parse_run_spec(spec_text(layer, "sgd"), "/a/spec.toml")) << spec_text(layer, "sgd");
@@ -68,6 +104,7 @@ TEST(SpecFields, AreMissedWhereTheyAreRequired) {
   int left_out = 0;
   for (const SpecField& field : spec_fields())
     for (const std::string& layer : kLayers) {
+      if (field.table == "averaging") continue;  // another specification
       if (!field.initial.empty() || (field.table == "model.layer" ? !is_of(field, layer) : layer != "linear")) continue;
       ++left_out;
       try {
@@ -112,6 +149,10 @@ TEST(SpecFields, AreAllThatTheWriterWrites_WithTheirDefaults) {
             << field.table << '.' << field.name;
       }
     }
+  for (const std::string& algorithm : kAveragings)
+    for (const auto& [name, value] :
+         fields_of(to_toml(parse_run_spec(averaging_text(algorithm), "/a/spec.toml"))).at("averaging"))
+      written.insert(fmt::format("averaging.{}", name));
   EXPECT_EQ(written, listed);
 }
 

@@ -15,8 +15,8 @@
 namespace plumbline::job {
 namespace {
 
-constexpr std::array<std::string_view, 4> kMoments{"before", "grad", "after", "local_grad"};
-constexpr std::array<std::string_view, 3> kNumbers{"loss", "scale", "skipped"};
+constexpr std::array<std::string_view, 6> kMoments{"before", "grad", "after", "local_grad", "updated", "seen"};
+constexpr std::array<std::string_view, 4> kNumbers{"loss", "scale", "skipped", "weight"};
 
 std::string tensor_name(int step, Moment moment, std::string_view parameter) {
   return fmt::format("step{}/{}/{}", step, name_of(moment), parameter);
@@ -76,6 +76,18 @@ bool fits(const Shape& shape, const Shape& whole, int dim) {
 
 std::string_view name_of(Moment moment) { return kMoments[static_cast<std::size_t>(moment)]; }
 
+bool has_push_sum(const RunSpec& spec) { return spec.averaging && spec.averaging->algorithm == "sgp"; }
+
+bool has_moment(const RunSpec& spec, Moment moment) {
+  if (moment == Moment::updated) return spec.averaging.has_value();
+  if (moment == Moment::local_grad) return !spec.averaging;  // nothing is reduced
+  if (moment == Moment::seen) return has_push_sum(spec);
+  return true;
+}
+bool needs_moment(const RunSpec& spec, Moment moment) {
+  return moment != Moment::local_grad && has_moment(spec, moment);
+}
+
 std::filesystem::path record_file(const std::filesystem::path& folder, int rank) {
   return folder / fmt::format("rank{}.safetensors", rank);
 }
@@ -107,6 +119,10 @@ void RecordWriter::add_scale(int step, float scale) {
 void RecordWriter::add_skipped(int step, bool skipped) {
   const std::uint8_t value = skipped ? 1 : 0;
   writer_.add<std::uint8_t>(fmt::format("step{}/skipped", step), {}, std::span(&value, 1));
+}
+
+void RecordWriter::add_weight(int step, float weight) {
+  writer_.add<float>(fmt::format("step{}/weight", step), {}, std::span(&weight, 1));
 }
 
 void RecordWriter::write(const std::filesystem::path& folder) const { writer_.write(record_file(folder, rank_)); }
@@ -179,7 +195,9 @@ void TrainingRecord::check_names(int rank) {
     const bool is_number = parts.parameter.empty() && std::ranges::find(kNumbers, parts.kind) != kNumbers.end();
     if (is_number) continue;
     const auto parameter = std::ranges::find(parameters_, parts.parameter, &Parameter::name);
-    if (parameter == parameters_.end() || std::ranges::find(kMoments, parts.kind) == kMoments.end()) {
+    const bool is_moment = std::ranges::any_of(
+        kAllMoments, [&](Moment moment) { return name_of(moment) == parts.kind && has_moment(spec_, moment); });
+    if (parameter == parameters_.end() || !is_moment) {
       find(rank, step, name, "is nothing that a record has");
       continue;
     }
@@ -193,6 +211,7 @@ void TrainingRecord::check_numbers(int rank) {
   const bool has_loss = coordinates_of(spec_.parallel, rank).pipeline == last_pipeline_rank(spec_);
   for (int step = 0; step < spec_.run.steps; ++step) {
     if (has_loss) check_tensor(rank, step, fmt::format("step{}/loss", step), comm::DType::f32, {});
+    if (has_push_sum(spec_)) check_tensor(rank, step, fmt::format("step{}/weight", step), comm::DType::f32, {});
     if (!spec_.scaler) continue;
     check_tensor(rank, step, fmt::format("step{}/scale", step), comm::DType::f32, {});
     check_tensor(rank, step, fmt::format("step{}/skipped", step), comm::DType::u8, {});
@@ -223,7 +242,8 @@ void TrainingRecord::check_parameter(const Parameter& parameter) {
            fmt::format("is '{}' elsewhere; all data replicas hold a parameter in the same form",
                        first->name(parameter.name)));
     for (int step = 0; step < spec_.run.steps; ++step)
-      for (const Moment moment : kAllMoments) check_value(cell, form.value_or(Form{}), step, moment, parameter);
+      for (const Moment moment : kAllMoments)
+        if (has_moment(spec_, moment)) check_value(cell, form.value_or(Form{}), step, moment, parameter);
   }
 }
 
@@ -232,7 +252,7 @@ void TrainingRecord::check_value(const Cell& cell, Form form, int step, Moment m
   std::int64_t along = 0;
   bool all_there = true;
   for (const int rank : cell.ranks) {
-    const bool absent = !file(rank) || (moment == Moment::local_grad && file(rank)->find(name) == nullptr);
+    const bool absent = !file(rank) || (!needs_moment(spec_, moment) && file(rank)->find(name) == nullptr);
     const bool good = !absent && check_tensor(rank, step, name, comm::DType::f32, parameter.shape, form.dim);
     all_there &= good;
     if (good && form.dim >= 0) along += file(rank)->find(name)->shape[static_cast<std::size_t>(form.dim)];
@@ -335,6 +355,7 @@ std::vector<RankNumber> TrainingRecord::numbers(int step, std::string_view name,
 }
 
 std::vector<RankNumber> TrainingRecord::losses(int step) const { return numbers<float>(step, "loss", true); }
+std::vector<RankNumber> TrainingRecord::weights(int step) const { return numbers<float>(step, "weight", false); }
 std::vector<RankNumber> TrainingRecord::scales(int step) const { return numbers<float>(step, "scale", false); }
 std::vector<RankNumber> TrainingRecord::skipped(int step) const {
   return numbers<std::uint8_t>(step, "skipped", false);

@@ -5,6 +5,9 @@
 //           step<S>/local_grad/<parameter>   optional: before the reduction over the data group
 //           step<S>/loss                     [], of the ranks that hold the last stage
 //           step<S>/scale, step<S>/skipped   [], [] U8, where the run has a scaler
+//           step<S>/updated/<parameter>      where ranks average parameters: after the optimizer, before the average
+//           step<S>/seen/<parameter>, step<S>/weight    of sgp: values of the forward pass; [], the push-sum weight
+//                                            after the step. before, updated and after are the numerators.
 //         Metadata: protocol, framework, version, rank, pipeline, data, tensor, steps. Inside a tensor group
 //         a parameter is plain on all members, or "<parameter>@<dim>" on all, joined along that dimension in
 //         tensor-rank order.
@@ -25,10 +28,16 @@
 
 namespace plumbline::job {
 
-enum class Moment { before, grad, after, local_grad };
-inline constexpr std::array kAllMoments{Moment::before, Moment::grad, Moment::after, Moment::local_grad};
-/// "before", "grad", "after", "local_grad".
+enum class Moment { before, grad, after, local_grad, updated, seen };
+inline constexpr std::array kAllMoments{Moment::before,     Moment::grad,    Moment::after,
+                                        Moment::local_grad, Moment::updated, Moment::seen};
+/// "before", "grad", "after", "local_grad", "updated", "seen".
 [[nodiscard]] std::string_view name_of(Moment moment);
+/// Whether a record of this run has values of a moment, and whether it must have them.
+[[nodiscard]] bool has_moment(const RunSpec& spec, Moment moment);
+[[nodiscard]] bool needs_moment(const RunSpec& spec, Moment moment);
+/// Whether it has push-sum weights.
+[[nodiscard]] bool has_push_sum(const RunSpec& spec);
 
 /// folder/rank<R>.safetensors
 [[nodiscard]] std::filesystem::path record_file(const std::filesystem::path& folder, int rank);
@@ -44,6 +53,7 @@ class RecordWriter {
   void add_loss(int step, float loss);
   void add_scale(int step, float scale);
   void add_skipped(int step, bool skipped);
+  void add_weight(int step, float weight);
   /// Writes the file into `folder`. Throws RuntimeFailure.
   void write(const std::filesystem::path& folder) const;
 
@@ -89,6 +99,8 @@ class TrainingRecord {
   /// The recorded losses, by rank.
   [[nodiscard]] std::vector<RankNumber> losses(int step) const;
   [[nodiscard]] std::vector<RankNumber> scales(int step) const;
+  /// The push-sum weights after a step.
+  [[nodiscard]] std::vector<RankNumber> weights(int step) const;
   /// 1 where the step was skipped.
   [[nodiscard]] std::vector<RankNumber> skipped(int step) const;
 

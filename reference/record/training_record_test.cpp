@@ -81,7 +81,8 @@ TEST_F(TrainingRecordTest, ReportsEveryMissingTensorAndStrangers) {
   filled(0).write(path());
   RecordWriter writer(spec, 1, "test", "1");
   const Parameter weight = parameters_of(spec)[0];
-  for (const Moment moment : kAllMoments) writer.add(0, moment, weight, values(1, 0, moment, 6));
+  for (const Moment moment : {Moment::before, Moment::grad, Moment::after, Moment::local_grad, Moment::updated})
+    writer.add(0, moment, weight, values(1, 0, moment, 6));
   writer.add_loss(0, 1);
   writer.add(1, Moment::before, {"0.bias", 0, {3}}, std::vector<float>(3));
   writer.add(2, Moment::before, weight, std::vector<float>(6));
@@ -91,6 +92,7 @@ TEST_F(TrainingRecordTest, ReportsEveryMissingTensorAndStrangers) {
                   "rank 1 step 1 step1/before/0.weight is missing", "rank 1 step 1 step1/grad/0.weight is missing",
                   "rank 1 step 1 step1/after/0.weight is missing", "rank 1 step 1 step1/loss is missing",
                   "rank 1 step 1 step1/before/0.bias is nothing that a record has",
+                  "rank 1 step 0 step0/updated/0.weight is nothing that a record has",
                   "rank 1 step -1 step2/before/0.weight is of no step of the run, 0 to 1"));
 }
 
@@ -137,6 +139,27 @@ TEST_F(TrainingRecordTest, WantsScaleAndSkippedOfARunWithAScaler) {
   EXPECT_THAT(texts(record), IsEmpty());
   EXPECT_EQ(record.scales(0)[0].value, 1024);
   EXPECT_EQ(record.skipped(0)[0].value, 1);
+}
+
+TEST_F(TrainingRecordTest, WantsWhatIsBetweenOptimizerAndAverage) {
+  spec.parallel.data = 1;
+  spec.run.steps = 1;
+  spec.averaging.emplace();
+  filled(0).write(path());
+  EXPECT_THAT(texts(TrainingRecord(spec, path())), ElementsAre("rank 0 step 0 step0/updated/0.weight is missing"));
+  spec.averaging->algorithm = "sgp";
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              ElementsAre("rank 0 step 0 step0/weight is missing", "rank 0 step 0 step0/updated/0.weight is missing",
+                          "rank 0 step 0 step0/seen/0.weight is missing"));
+  RecordWriter writer = filled(0);
+  for (const Moment moment : {Moment::updated, Moment::seen})
+    writer.add(0, moment, parameters_of(spec)[0], values(0, 0, moment, 6));
+  writer.add_weight(0, 0.75f);
+  writer.write(path());
+  const TrainingRecord record(spec, path());
+  EXPECT_THAT(texts(record), IsEmpty());
+  EXPECT_EQ(record.weights(0)[0].value, 0.75f);
+  EXPECT_EQ(record.copies(0, Moment::seen, parameters_of(spec)[0])[0].values, values(0, 0, Moment::seen, 6));
 }
 
 TEST_F(TrainingRecordTest, ReportsATypeThatNobodyReadsAndKeepsTheRestOfTheFile) {

@@ -57,6 +57,8 @@ struct AveragingSettings {
   friend bool operator==(const AveragingSettings&, const AveragingSettings&) = default;
 };
 
+/// What a specification says of it. LocalSGD stands between slow steps of momentum 0 and rate 1, which are an average.
+[[nodiscard]] AveragingSettings settings_of(const job::Averaging& averaging);
 /// Throws InvalidArgument for settings that make no run of `world` ranks.
 void require_possible(const AveragingSettings& settings, int world);
 /// Throws InvalidArgument for a run specification that cannot be trained so: pipelines, tensor parallelism, scalers,

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <span>
 
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/empty.h>
@@ -16,6 +17,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
+#include "reference/record/training_record.hpp"
 #include "reference/training/detail/checkpoint_tensors.hpp"
 #include "reference/training/detail/gradients.hpp"
 #include "reference/training/detail/model.hpp"
@@ -340,6 +342,24 @@ class AveragedRun final : public AveragedSession {
   std::int64_t steps_done_ = 0;
 };
 
+void add_step(const job::RunSpec& spec, int step, const AveragedStep& done, job::RecordWriter& record) {
+  const std::pair<job::Moment, const std::vector<float>*> lists[] = {{job::Moment::before, &done.before},
+                                                                     {job::Moment::seen, &done.seen},
+                                                                     {job::Moment::grad, &done.gradient},
+                                                                     {job::Moment::updated, &done.updated},
+                                                                     {job::Moment::after, &done.after}};
+  for (const auto& [moment, list] : lists) {
+    std::span<const float> rest = *list;
+    for (const job::Parameter& parameter : job::parameters_of(spec)) {
+      const auto count = static_cast<std::size_t>(job::elements_of(parameter.shape));
+      if (job::needs_moment(spec, moment)) record.add(step, moment, parameter, rest.first(count));
+      rest = rest.subspan(count);
+    }
+  }
+  record.add_loss(step, static_cast<float>(done.loss));
+  if (job::has_push_sum(spec)) record.add_weight(step, static_cast<float>(done.weight));
+}
+
 }  // namespace
 
 std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Communicator& world,
@@ -355,6 +375,22 @@ std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Co
     throw Unsupported(fmt::format(
         "device '{}': parameters there are averaged by kernels of module cuda, which is not here", spec.run.device));
   return std::make_unique<AveragedRun>(spec, world, settings, where);
+}
+
+void run_averaged_specification(const job::RunSpec& spec, comm::Communicator& world,
+                                const std::filesystem::path& folder, const Progress& progress,
+                                const std::shared_ptr<device::Runtime>& devices) {
+  const auto session = averaged_run(spec, world, settings_of(spec.averaging.value()), devices);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
+  job::RecordWriter record(spec, world.rank(), "plumbline", PLUMBLINE_VERSION);
+  for (int step = 0; step < spec.run.steps; ++step) {
+    const AveragedStep done = session->step(step);
+    add_step(spec, step, done, record);
+    if (progress) progress({.step = step, .steps = spec.run.steps, .loss = static_cast<float>(done.loss)});
+  }
+  record.write(folder);
 }
 
 }  // namespace plumbline::training

@@ -1,6 +1,7 @@
 // reference/training/slowmo/averaged_run.hpp: a rank of averaging.hpp, on LibTorch.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "reference/device/runtime.hpp"
@@ -14,5 +15,11 @@ namespace plumbline::training {
 [[nodiscard]] std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Communicator& world,
                                                             const AveragingSettings& settings,
                                                             const std::shared_ptr<device::Runtime>& devices = nullptr);
+
+/// All steps of a specification with [averaging], recorded in `folder` as training_record.hpp says. Throws as
+/// averaged_run(), and RuntimeFailure where nothing can be written.
+void run_averaged_specification(const job::RunSpec& spec, comm::Communicator& world,
+                                const std::filesystem::path& folder, const Progress& progress,
+                                const std::shared_ptr<device::Runtime>& devices);
 
 }  // namespace plumbline::training

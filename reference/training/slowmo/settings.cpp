@@ -68,6 +68,17 @@ gossip::Graph graph_of(const AveragingSettings& settings, int nodes) {
 
 }  // namespace
 
+AveragingSettings settings_of(const job::Averaging& averaging) {
+  return {.algorithm = averaging.algorithm,
+          .local_sgd_frequency = averaging.period,
+          .slow_frequency = averaging.period,
+          .slow_momentum = averaging.momentum,
+          .slow_learning_rate = averaging.lr,
+          .outer_momentum = averaging.momentum,
+          .outer_learning_rate = averaging.lr,
+          .graph = averaging.graph};
+}
+
 void require_possible(const AveragingSettings& settings, int world) {
   require_name("averaging", settings.algorithm, kAveragings);
   require_name("averaging-base", settings.base, kAveragingBases);
