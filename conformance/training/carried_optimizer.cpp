@@ -26,6 +26,19 @@ ExpectedUpdate CarriedOptimizer::step(std::span<const float> before, std::span<c
   return expected;
 }
 
+CarriedOptimizer CarriedOptimizer::mean_of(const std::vector<CarriedOptimizer>& ranks) {
+  CarriedOptimizer mean = ranks.front();
+  for (std::size_t i = 0; i < mean.moments_.size(); ++i) {
+    mean.moments_[i] = {};
+    for (const CarriedOptimizer& rank : ranks) {
+      mean.moments_[i].first += rank.moments_[i].first / static_cast<double>(ranks.size());
+      mean.moments_[i].second += rank.moments_[i].second / static_cast<double>(ranks.size());
+      mean.moments_[i].largest = std::max(mean.moments_[i].largest, rank.moments_[i].largest);
+    }
+  }
+  return mean;
+}
+
 CarriedOptimizer::Change CarriedOptimizer::change(const job::Sgd& sgd, double before, double gradient,
                                                   Moments& moments) const {
   const double decay = sgd.weight_decay * before;

@@ -28,6 +28,8 @@ class CarriedOptimizer {
   CarriedOptimizer(const job::Optimizer& optimizer, std::size_t elements);
   /// The next step, from the recorded value before it and the recorded gradient.
   [[nodiscard]] ExpectedUpdate step(std::span<const float> before, std::span<const float> gradient);
+  /// With the mean of the moments of one parameter's on all ranks, as of ranks that average them, too.
+  [[nodiscard]] static CarriedOptimizer mean_of(const std::vector<CarriedOptimizer>& ranks);
   /// The rate of the steps from now on.
   void set_learning_rate(double rate) {
     std::visit([&](auto& rule) { rule.lr = rate; }, optimizer_);

@@ -31,6 +31,15 @@ TEST(CarriedOptimizer, FollowsAdam) {
                    1 - 0.1 / (1 - 0.64) * first / (root + 0.5));
 }
 
+TEST(CarriedOptimizer, HasTheMeanOfRanksMoments) {
+  const job::Sgd rule{.lr = 1, .momentum = 0.5};
+  std::vector<CarriedOptimizer> ranks(2, CarriedOptimizer(rule, 1));
+  (void)ranks[0].step(std::vector<float>{0}, std::vector<float>{1});
+  (void)ranks[1].step(std::vector<float>{0}, std::vector<float>{3});
+  EXPECT_DOUBLE_EQ(CarriedOptimizer::mean_of(ranks).step(std::vector<float>{0}, std::vector<float>{0}).after[0],
+                   -0.5 * (1 + 3) / 2);
+}
+
 TEST(CarriedOptimizer, BoundsGrowWithTheStepAndKeepLargeTermsThatCancelled) {
   CarriedOptimizer carried(job::Sgd{.lr = 1, .momentum = 1}, 1);
   const double u = 0x1p-24;

@@ -8,12 +8,18 @@
 #include "conformance/training/finding.hpp"
 #include "harness/suite/suite.hpp"
 #include "reference/record/run_spec.hpp"
+#include "reference/record/training_record.hpp"
 
 namespace plumbline::conformance {
 
-/// Has the job run what `prepared` writes into a folder, as so many ranks as the case says, and judges its record.
+/// What is found in the record of a run.
+using JudgeOfRecord = std::function<std::vector<Finding>(const job::RunSpec& spec, const job::TrainingRecord& record)>;
+
+/// Has the job run what `prepared` writes into a folder, as so many ranks as the case says, and judges its record;
+/// without a judge of its own by judge.hpp.
 /// Throws as suite::Job::run(), and MachineFailure where the files cannot be written.
 [[nodiscard]] std::vector<Finding> findings_of_job(
-    suite::Context& context, const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared);
+    suite::Context& context, const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared,
+    const JudgeOfRecord& judged = {});
 
 }  // namespace plumbline::conformance

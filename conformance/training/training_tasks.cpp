@@ -1,5 +1,6 @@
 #include "conformance/training/training_tasks.hpp"
 
+#include "conformance/training/averaging/averaging_judge.hpp"
 #include "conformance/training/judge.hpp"
 #include "harness/record/result.hpp"
 #include "harness/run/findings.hpp"
@@ -32,6 +33,13 @@ json words(const StepSummary& step) {
     words["skipped"] = step.skipped;
   }
   return words;
+}
+
+// What was found, and by which requirements.
+template <class AnyJudgement>
+void tell_judgement(worker::TaskRank& rank, const AnyJudgement& judgement) {
+  for (const Finding& finding : judgement.findings) rank.output({{"finding", run::failure_of(reported(finding))}});
+  rank.output({{"judged", judgement.judged}});
 }
 
 // What no specification says of a run in 16 bits.
@@ -70,6 +78,7 @@ void judge_task(worker::TaskRank& rank) {
   const job::RunSpec spec = job::read_run_spec(arguments.at("spec").get<std::string>());
   const job::TrainingRecord record(spec, arguments.at("record").get<std::string>());
   training::Training& training = subject::training_module();
+  if (spec.averaging) return tell_judgement(rank, judge_averaging_record(spec, record, training));
   const JudgeOptions options{
       .reduction = Reduction{.accumulator = comm::parse_dtype(arguments.at("accumulator").get<std::string>()).value(),
                              .rank_order = arguments.at("rank_order")},
@@ -81,12 +90,12 @@ void judge_task(worker::TaskRank& rank) {
 
   // One by one: a long run's together would be too much for one message.
   for (const StepSummary& step : judgement.steps) rank.output({{"step", words(step)}});
-  for (const Finding& finding : judgement.findings) rank.output({{"finding", run::failure_of(reported(finding))}});
-  json out{{"judged", judgement.judged}};
+  tell_judgement(rank, judgement);
+  json out = json::object();
   if (arguments.value("digits", false))
     if (const auto values = values_of(spec, record, spec.run.steps - 1, job::Moment::after))
       out["accuracy"] = training.accuracy(spec, *values, training::held_out_rows(spec, training::digits()), device);
-  rank.output(out);
+  if (!out.empty()) rank.output(out);
 }
 
 }  // namespace plumbline::conformance

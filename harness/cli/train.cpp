@@ -409,10 +409,11 @@ class TrainRun {
     if (judgement.contains("accuracy"))
       fmt::print("accuracy    {:.2f} % of the held-out digits\n", judgement.at("accuracy").get<double>() * 100);
     print_scales(steps);
-    fmt::print(
-        "difference  gradient {:.3g}, bound {:.3g} (step {}); update {:.3g}, bound {:.3g} (step {}): the largest in "
-        "parts of their bounds\n",
-        gradient.difference, gradient.bound, gradient.step, update.difference, update.bound, update.step);
+    if (!steps.empty())  // of a run with [averaging] none is told of
+      fmt::print(
+          "difference  gradient {:.3g}, bound {:.3g} (step {}); update {:.3g}, bound {:.3g} (step {}): the largest in "
+          "parts of their bounds\n",
+          gradient.difference, gradient.bound, gradient.step, update.difference, update.bound, update.step);
     verdicts(judgement);
   }
 

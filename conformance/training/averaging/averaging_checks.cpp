@@ -13,6 +13,7 @@
 #include "conformance/support/claimed_type.hpp"
 #include "conformance/support/refusal.hpp"
 #include "conformance/training/averaging/averaging_device_checks.hpp"
+#include "conformance/training/averaging/averaging_job_checks.hpp"
 #include "conformance/training/averaging/averaging_judge.hpp"
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/compare.hpp"
@@ -417,6 +418,7 @@ bool judged_tells_more(const suite::Parameters& parameters) {
 
 void add_averaging_checks(suite::Suite& suite) {
   add_averaging_device_checks(suite);
+  add_averaging_job_checks(suite);
   suite.add({.id = "training.averaging.judged",
              .verifies = cited({ids::kEstimate, ids::kGradient, ids::kUpdate, ids::kAverage, ids::kGossip,
                                 ids::kSlowStep, ids::kDistance}),

@@ -12,6 +12,7 @@
 #include "conformance/training/averaging/averaging_formulas.hpp"
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/carried_optimizer.hpp"
+#include "conformance/training/causes.hpp"
 #include "conformance/training/compare.hpp"
 #include "conformance/training/single_device.hpp"
 #include "harness/suite/requirement.hpp"
@@ -137,6 +138,38 @@ class Judge {
       first += count;
     }
   }
+  // Values by other rules than the right one, each with its name.
+  using Rules = std::vector<std::pair<std::string, Doubles>>;
+  // Adds to the findings from `known` on by which rule their values came about. Compared are changes of `from`; with a
+  // step, those to the values of all ranks then, too, of which some alone may have been averaged.
+  void explain(std::size_t known, const std::vector<float>& got, const Doubles& from, const Doubles& expected,
+               const Rules& rules, int averaged_in = -1) {
+    std::size_t first = 0;
+    for (const job::Parameter& parameter : list_) {
+      const auto count = static_cast<std::size_t>(job::elements_of(parameter.shape));
+      const auto change = [&](const auto& values) {
+        Doubles changes(count);
+        for (std::size_t i = 0; i < count; ++i) changes[i] = values[first + i] - from[first + i];
+        return changes;
+      };
+      for (std::size_t i = known; i < judgement_.findings.size(); ++i) {
+        Finding& finding = judgement_.findings[i];
+        if (finding.parameter != parameter.name || finding.index < 0) continue;
+        const Doubles exact = change(got), right = change(expected);
+        const std::vector<float> recorded(exact.begin(), exact.end());
+        std::vector<Doubles> others;
+        for (const auto& [name, values] : rules) others.push_back(change(values));
+        for (int rank = 0; rank < world_ && averaged_in >= 0; ++rank)
+          others.push_back(change(at(rank, averaged_in).updated));
+        WrongGradient wrong{.got = recorded, .expected = right, .slices = {}, .of_step_before = {}, .factors = {}};
+        for (std::size_t rule = 0; rule < rules.size(); ++rule)
+          wrong.by_other_rules.emplace_back(rules[rule].first, others[rule]);
+        wrong.slices.assign(others.begin() + static_cast<std::ptrdiff_t>(rules.size()), others.end());
+        finding.hypotheses = hypotheses_of(wrong);
+      }
+      first += count;
+    }
+  }
   void bits(std::string_view citation, int step, int rank, const char* what, const std::vector<float>& got,
             const std::vector<float>& expected) {
     judgement_.judged.insert(id_of(citation));
@@ -148,6 +181,9 @@ class Judge {
   void judge(int step) {
     const DueAveraging due = calendar_.at(step);
     judge_start(step);
+    const DueAveraging last = step > 0 ? calendar_.at(step - 1) : DueAveraging();
+    at_round_.clear();
+    if ((last.average || last.slow) && !overlaps_) at_round_ = optimizers_;
     if (overlaps_) judge_overlap(step, due);
     for (int rank = 0; rank < world_; ++rank) {
       judge_estimate(step, rank);
@@ -304,8 +340,31 @@ class Judge {
       bound.insert(bound.end(), update.bound.begin(), update.bound.end());
       first += count;
     }
+    const std::size_t known = judgement_.findings.size();
     within(ids::kUpdate, step, rank, "the optimizer's step is not made on the numerators by its rule", own.updated,
            expected, [&](std::size_t i) { return bound[i]; });
+    if (judgement_.findings.size() > known && !at_round_.empty())
+      explain(known, own.updated, Doubles(own.before.begin(), own.before.end()), expected, other_updates(own, step));
+  }
+  // The first step of a round, if ranks treated the optimizer's state as they do parameters.
+  [[nodiscard]] Rules other_updates(const AveragedStep& own, int step) const {
+    Rules rules{{"the optimizer begins the round without its state", {}},
+                {"the optimizer begins the round with the mean of the ranks' states", {}}};
+    std::size_t first = 0;
+    for (std::size_t parameter = 0; parameter < list_.size(); ++parameter) {
+      const auto count = static_cast<std::size_t>(job::elements_of(list_[parameter].shape));
+      std::vector<CarriedOptimizer> ranks;
+      for (const std::vector<CarriedOptimizer>& rank : at_round_) ranks.push_back(rank[parameter]);
+      CarriedOptimizer begins[] = {CarriedOptimizer(spec_.optimizer, count), CarriedOptimizer::mean_of(ranks)};
+      for (std::size_t rule = 0; rule < rules.size(); ++rule) {
+        begins[rule].set_learning_rate(rate(step));
+        const ExpectedUpdate update = begins[rule].step(std::span(own.before).subspan(first, count),
+                                                        std::span(own.gradient).subspan(first, count));
+        rules[rule].second.insert(rules[rule].second.end(), update.after.begin(), update.after.end());
+      }
+      first += count;
+    }
+    return rules;
   }
 
   void judge_buffers(int step, int rank) {
@@ -362,9 +421,20 @@ class Judge {
     if (has_halves()) return judge_average_of_halves(step);
     const Doubles mean =
         mixed(complete_mixing(nodes_).front(), [&](int node) -> const auto& { return of_node(node, step).updated; });
-    for (int rank = 0; rank < world_; ++rank)
+    for (int rank = 0; rank < world_; ++rank) {
+      const std::size_t known = judgement_.findings.size();
       within(ids::kAverage, step, rank, "an average was due, and the value is not the mean of the nodes'",
              at(rank, step).after, mean, [&](std::size_t i) { return mixing_bound(step, i); });
+      if (judgement_.findings.size() == known) continue;
+      const AveragedStep& own = at(rank, step);
+      Doubles sum = mean;
+      for (double& value : sum) value *= nodes_;
+      const Doubles from(own.before.begin(), own.before.end());
+      explain(known, own.after, from, mean,
+              {{"the rank's own values, without an average", Doubles(own.updated.begin(), own.updated.end())},
+               {"the sum of the ranks' values in place of their mean", sum}},
+              step);
+    }
   }
 
   // A master is the mean of the halves and what its own half had lost: so less that, all are equal, and near the mean.
@@ -577,12 +647,19 @@ class Judge {
                             : mixed(shares, [&](int from) -> const auto& { return of_node(from, step).updated; });
       for (double& value : reached) value /= weight;
       Slow& slow = slow_[static_cast<std::size_t>(node)];
+      const Doubles momentum = slow.momentum;
       const Doubles expected = slow_step(slow, reached, rate(step));
       // Gossip of 16 bits is in what was reached: a round in this step, or one that was under way.
       if (has_halves() && (due.slow_averages ? under_way_.has_value() : due.gossip && !overlaps_))
         loosen(slow, step, weight);
-      for (int member = 0; member < settings_.ranks_per_node; ++member)
-        judge_slow_values(step, node * settings_.ranks_per_node + member, slow, expected, weight);
+      for (int member = 0; member < settings_.ranks_per_node; ++member) {
+        const int rank = node * settings_.ranks_per_node + member;
+        const std::size_t known = judgement_.findings.size();
+        judge_slow_values(step, rank, slow, expected, weight);
+        if (judgement_.findings.size() > known && weight == 1)
+          explain(known, at(rank, step).after, slow.old, expected,
+                  other_slow_steps(slow, momentum, reached, at(rank, step).updated, rate(step)));
+      }
       // Where the next round starts is what was recorded.
       const std::vector<float> estimate = estimate_of(of_node(node, step));
       slow.old.assign(estimate.begin(), estimate.end());
@@ -626,6 +703,37 @@ class Judge {
     }
     return moved;
   }
+  // What faults that programs have had make of a slow step; `momentum` is that of the rounds before.
+  [[nodiscard]] Rules other_slow_steps(const Slow& slow, const Doubles& momentum, const Doubles& reached,
+                                       const std::vector<float>& own, double rate) const {
+    const bool nesterov = settings_.algorithm == "diloco";
+    const double m = nesterov ? settings_.outer_momentum : settings_.slow_momentum;
+    const double lr = nesterov ? settings_.outer_learning_rate : settings_.slow_learning_rate;
+    const double scale = nesterov ? 1 : rate;  // SlowMo divides differences by the rate, and multiplies by it again
+    Rules rules;
+    const auto add = [&](const char* name, const std::function<double(double old, double g, double v)>& value) {
+      Doubles& values = rules.emplace_back(name, Doubles(elements_)).second;
+      for (std::size_t i = 0; i < elements_; ++i)
+        values[i] = value(slow.old[i], (slow.old[i] - reached[i]) / scale, momentum[i]);
+    };
+    const auto change = [m, nesterov](double g, double v) { return nesterov ? g + m * (m * v + g) : m * v + g; };
+    add("without the momentum of the rounds before",
+        [&](double old, double g, double) { return old - lr * scale * change(g, 0); });
+    add("the outer learning rate left out", [&](double old, double g, double v) { return old - scale * change(g, v); });
+    add("the difference of the round with the opposite sign",
+        [&](double old, double g, double v) { return old + lr * scale * change(g, v); });
+    add("the mean that the ranks reached, without an outer step",
+        [&](double old, double g, double) { return old - scale * g; });
+    if (nesterov)
+      add("heavy-ball momentum in place of Nesterov's",
+          [&](double old, double g, double v) { return old - lr * (m * v + g); });
+    else
+      add("the difference of the round not divided by the learning rate",
+          [&](double old, double g, double v) { return old - lr * scale * scale * (m * v + g); });
+    rules.emplace_back("the rank's own values, without an average or an outer step", Doubles(own.begin(), own.end()));
+    return rules;
+  }
+
   void judge_slow_values(int step, int rank, const Slow& slow, const Doubles& expected, double weight) {
     const bool nesterov = settings_.algorithm == "diloco";
     const double factor = nesterov ? 2 * settings_.outer_learning_rate : settings_.slow_learning_rate * rate(step);
@@ -704,6 +812,7 @@ class Judge {
   std::size_t elements_ = 0;
   std::vector<float> start_;
   std::vector<std::vector<CarriedOptimizer>> optimizers_;  // [rank][parameter]
+  std::vector<std::vector<CarriedOptimizer>> at_round_;    // the same before a round's first step; empty in others
   std::vector<Slow> slow_;                                 // by node
   int rounds_ = 0, slow_steps_ = 0;
   bool knows_distance_ = true;

@@ -28,12 +28,14 @@
 #include <vector>
 
 #include "conformance/training/finding.hpp"
+#include "reference/record/training_record.hpp"
 #include "reference/training/averaging.hpp"
 
 namespace plumbline::conformance {
 
 /// The requirements of such training, as checks cite them.
 namespace averaging_requirements {
+inline constexpr std::string_view kRecord = "TRAIN-018@eaf6";
 inline constexpr std::string_view kEstimate = "TRAIN-040@75cc";
 inline constexpr std::string_view kGradient = "TRAIN-041@b0ef";
 inline constexpr std::string_view kUpdate = "TRAIN-042@f6a9";
@@ -75,6 +77,10 @@ struct AveragingJudgement {
 [[nodiscard]] AveragingJudgement judge_averaging(const job::RunSpec& spec, const training::AveragingSettings& settings,
                                                  const AveragedRanks& ranks, training::Training& training,
                                                  bool rank_order, const std::function<void(int step)>& told);
+
+/// Judges the record of a run with [averaging]: its form, and of its first steps all that are whole.
+[[nodiscard]] AveragingJudgement judge_averaging_record(const job::RunSpec& spec, const job::TrainingRecord& record,
+                                                        training::Training& training);
 
 /// Numerators divided by their weight.
 [[nodiscard]] std::vector<float> estimate_of(const training::AveragedStep& step);
