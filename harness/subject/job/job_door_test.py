@@ -77,6 +77,10 @@ class Programs(JobDoor):
         self.assertEqual({result["verdict"] for result in results}, {"pass"})
         self.assertEqual({result["parameters"]["world"] for result in results}, {"2", "3", "4"})
 
+    def test_the_reference_averages(self):
+        results = self.check(REFERENCE, "--job-launches-ranks", "--filter", "training.job.averaging*", status=0)
+        self.assertEqual([result["verdict"] for result in results], ["pass"] * 8)
+
     def test_a_crash_costs_its_own_case(self):
         job = f"grep -q batch_norm2d $PLUMBLINE_SPEC && exit 3; exec {REFERENCE}"
         results = self.check(job, "--job-launches-ranks", "--filter", "training.job.single_device*", "--world-size", "3", status=1)
@@ -483,6 +487,45 @@ class Samples(JobDoor):
 
     CLIPPED = {"fsdp2_gloo.py": "model=pairs,norm=2,grid=1x1x2,*", "zero_gloo.py": "model=pairs,norm=inf,*", "pipelining_gloo.py": "model=tied,*",
                "amp_gloo.py": "model=pairs,norm=1,*"}
+
+    # Programs that average parameters: which cases they have, and which requirement and hypothesis are found of their faults.
+    AVERAGING = {"localsgd_gloo.py": "localsgd,*optimizer=sgd,*", "slowmo_gloo.py": "slowmo,*world=3]", "diloco_gloo.py": "diloco,*world=3]",
+                 "sgp_gloo.py": "sgp,graph=star,*"}
+    AVERAGING_FAULTS = {
+        "localsgd.averages_pairs": ("TRAIN-043", "step 2, rank 0, .* of data ranks 0, 1 alone: residual "),
+        "localsgd.averages_late": ("TRAIN-043", "step 2, rank 0, .* the rank's own values, without an average: residual "),
+        "localsgd.averages_momentum": ("TRAIN-042", "step 3, .* begins the round with the mean of the ranks' states: residual "),
+        "slowmo.forgets_momentum": ("TRAIN-045", "step 5, .* without the momentum of the rounds before: residual "),
+        "slowmo.ignores_rate": ("TRAIN-045", "step 2, .* the outer learning rate left out: residual "),
+        "diloco.wrong_sign": ("TRAIN-045", "step 2, .* the difference of the round with the opposite sign: residual "),
+        "diloco.heavy_ball": ("TRAIN-045", "step 2, .* heavy-ball momentum in place of Nesterov's: residual "),
+        "diloco.resets_inner": ("TRAIN-042", "step 3, .* begins the round without its state: residual "),
+        "sgp.not_divided": ("TRAIN-040", "step 1, .* the forward does not see the numerators divided by their weight"),
+        "sgp.keeps_weight": ("TRAIN-044", "step 0, .* the push-sum weight is 1, the shares come to "),
+    }
+    AVERAGING_CASES = {"localsgd": "localsgd,*world=3]", "slowmo": "slowmo,*world=3]", "diloco": "diloco,*world=2]", "sgp": "sgp,graph=star,*"}
+
+    def test_averaging(self):
+        for program, case in self.AVERAGING.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter="training.job.averaging[algorithm=" + case, status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, (requirement, words) in self.AVERAGING_FAULTS.items():
+            with self.subTest(fault):
+                case = "training.job.averaging[algorithm=" + self.AVERAGING_CASES[fault.split(".")[0]]
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter=case, status=1)
+                self.assertEqual((result["verdict"], requirement in result["violated"]), ("fail", True), result)
+                found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
+                self.assertRegex(found, f"{requirement}: {words}")
+
+    def test_who_does_not_average(self):
+        for program, case, reason in (
+                ("ddp_gloo.py", "training.job.averaging[algorithm=localsgd,*world=3]", "averaging localsgd: this program has none"),
+                ("diloco_gloo.py", "training.job.averaging[algorithm=slowmo,*world=3]", "averaging slowmo: this program has diloco"),
+                ("localsgd_gloo.py", "*[model=mlp,*,world=2]", "gradients that are reduced: this program averages parameters")):
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter=case, status=3)
+                self.assertEqual((result["verdict"], result["reason"]), ("skip", reason))
 
     def test_clipping(self):
         for program, case in self.CLIPPED.items():

@@ -9,8 +9,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from amp_gloo import Amp
 from ddp_gloo import Ddp
+from diloco_gloo import DiLoCo
 from fsdp2_gloo import Fsdp2
+from localsgd_gloo import LocalSgd
 from pipelining_gloo import Pipelining
+from sgp_gloo import Sgp
+from slowmo_gloo import SlowMo
 from zero_gloo import Zero
 
 
@@ -189,7 +193,93 @@ class NotUnscaled(Amp):
         return self.Scaler(self.device.type, **settings)
 
 
+class AveragesPairs(LocalSgd):
+    """Ranks average over pairs of ranks, as in a group that was made for nodes."""
+
+    def wrap(self, model):
+        super().wrap(model)
+        self.averager.process_group = self._group_of({tuple(range(first, min(first + 2, self.world))) for first in range(0, self.world, 2)})
+        return model
+
+
+class AveragesLate(LocalSgd):
+    """Each average comes a step late."""
+
+    def wrap(self, model):
+        super().wrap(model)
+        self.averager.warmup_steps += 1
+        return model
+
+
+class AveragesMomentum(LocalSgd):
+    """The optimizer's momentum is averaged with the parameters, and not kept."""
+
+    def average(self, step):
+        super().average(step)
+        if self.ends_round(step):
+            for state in self.optimizer.state.values():
+                torch.distributed.all_reduce(state["momentum_buffer"])
+                state["momentum_buffer"].div_(self.world)
+
+
+class ForgetsSlowMomentum(SlowMo):
+    """The slow momentum of the rounds before is lost."""
+
+    def outer_step(self, parameter, begun, slow):
+        super().outer_step(parameter, begun, slow.zero_())
+
+
+class IgnoresSlowRate(SlowMo):
+    """The outer step has no learning rate of its own."""
+
+    def outer_step(self, parameter, begun, slow):
+        rate = self.optimizer.param_groups[0]["lr"]
+        slow.mul_(self.spec["averaging"]["momentum"]).add_(begun - parameter, alpha=1 / rate)
+        parameter.copy_(begun - rate * slow)
+
+
+class WrongSign(DiLoCo):
+    """The pseudo-gradient points the way that the parameters went."""
+
+    def pseudo_gradient(self, parameter, outer):
+        return parameter - outer
+
+
+class HeavyBall(DiLoCo):
+    """The outer step's momentum is not Nesterov's."""
+
+    def make_outer(self, outer):
+        return torch.optim.SGD(self.outer_parameters, lr=outer["lr"], momentum=outer["momentum"])
+
+
+class ResetsInner(DiLoCo):
+    """The inner optimizer loses its state after each round."""
+
+    def average(self, step):
+        super().average(step)
+        if self.ends_round(step):
+            self.optimizer.state.clear()
+
+
+class NotDividedByWeight(Sgp):
+    """Forward passes use the numerators as they are."""
+
+    def estimate(self):
+        return contextlib.nullcontext()
+
+
+class KeepsWeight(Sgp):
+    """Push-sum weights stay 1."""
+
+    def take(self, total):
+        super().take(torch.cat([torch.ones(1), total[1:]]))
+
+
 FAULTS = {
+    "localsgd.averages_pairs": AveragesPairs, "localsgd.averages_late": AveragesLate, "localsgd.averages_momentum": AveragesMomentum,
+    "slowmo.forgets_momentum": ForgetsSlowMomentum, "slowmo.ignores_rate": IgnoresSlowRate,
+    "diloco.wrong_sign": WrongSign, "diloco.heavy_ball": HeavyBall, "diloco.resets_inner": ResetsInner,
+    "sgp.not_divided": NotDividedByWeight, "sgp.keeps_weight": KeepsWeight,
     "ddp.summed": Summed, "ddp.not_reduced": NotReduced, "ddp.not_divided": NotDivided, "ddp.other_rows": OtherRows,
     "ddp.looks_before_the_sum": LooksBeforeTheSum, "ddp.mean_of_means": MeanOfMeans, "ddp.own_weights": OwnWeights,
     "fsdp2.clips_own_shard": ClipsOwnShard, "pipelining.clips_by_stage": ClipsByStage, "pipelining.counts_tied_twice": CountsTiedTwice,

@@ -42,6 +42,7 @@ class Run:
     # What a run can ask for that a program may lack: it is skipped then.
     weighs_rows = False  # weights of rows, of which 0 is padding
     clips = False        # clipping by the norm of the whole model's gradient
+    averaging = ()       # algorithms by which its ranks average parameters, of localsgd, slowmo, diloco, sgp; it has no other runs then
 
     def __init__(self):
         file = Path(environment("PLUMBLINE_SPEC"))
@@ -66,6 +67,11 @@ class Run:
             unsupported("weights of rows: this program has none")
         if "clip" in self.spec and not self.clips:
             unsupported("clipping: this program does not clip gradients")
+        asked = self.spec.get("averaging", {}).get("algorithm")
+        if asked is None and self.averaging:
+            unsupported("gradients that are reduced: this program averages parameters")
+        if asked is not None and asked not in self.averaging:
+            unsupported(f"averaging {asked}: this program has {', '.join(self.averaging) or 'none'}")
 
     # ---- the rank's place
 
@@ -160,13 +166,29 @@ class Run:
         weights = [float(part.sum()) for part in self.weights_of_micro_batches(step)]
         return sum(weight * loss for weight, loss in zip(weights, losses, strict=True)) / sum(weights)
 
+    def ends_round(self, step):
+        """Whether ranks average parameters after this step, in a run with rounds."""
+        return (step + 1) % self.spec["averaging"]["period"] == 0
+
+    def peers(self, step, rank=None):
+        """The ranks to which a rank, by default this one, sends after a step of stochastic gradient push."""
+        rank, world = self.rank if rank is None else rank, self.world
+        graph = self.spec["averaging"]["graph"]
+        if world == 1:
+            return []
+        if graph == "n-peer-exponential":
+            return [(rank + 2 ** (step % (world - 1).bit_length())) % world]
+        if graph == "ring":
+            return [(rank + 1) % world]
+        return [0] if graph == "star" and rank > 0 else [other for other in range(world) if other != rank]
+
     def injections(self, step, moment):
         """(parameter, index, value) of what this rank is to write into its gradients; `moment` is local or reduced."""
         return [(one["parameter"], one["index"], float(one["value"])) for one in self.spec.get("inject", [])
                 if (one["step"], one["rank"], one["moment"]) == (step, self.rank, moment)]
 
     def record(self, step, what, value):
-        """`what` is loss, scale, skipped, before/NAME, grad/NAME or after/NAME."""
+        """`what` is loss, scale, skipped, weight, or NAME of a parameter after before/, grad/, after/, updated/ or seen/."""
         if what == "skipped":
             from numpy import uint8
             value = uint8(value)

@@ -30,6 +30,7 @@ except ImportError:  # not installed: the files lie beside each other
 AXES = ("pipeline", "data", "tensor")
 DTYPES = ("float32", "float16", "bfloat16")
 SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv", "v-half", "v-min", "dualpipev")
+AVERAGING = ("localsgd", "slowmo", "diloco", "sgp")
 # As adapters name them; a declaration may have either.
 SCHEDULES_OF_ADAPTERS = {"interleaved": "interleaved-1f1b", "interleaved-zero-bubble": "interleaved-zb"}
 
@@ -79,6 +80,7 @@ class TorchJob(Run):
     clips = False                   # whether it clips gradients by the norm of the whole model's
     injects = True                  # whether values can be written into its gradients
     reduces_in_backward = True      # else reduce() is called after the last backward of a step
+    averaging = ()                  # algorithms by which its ranks average parameters: localsgd, slowmo, diloco, sgp; it has no other runs then
     keeps_copies = True             # in 16 bits `model` is a copy of the masters; else it is the masters (autocast)
     backend = "gloo"
 
@@ -90,6 +92,8 @@ class TorchJob(Run):
         self.loss_of = LOSSES[self.spec["loss"]["type"]] if not self.has_row_weights else self.weighted_loss_of
         self.is_last_part = False  # whether the micro-batch that is computed is the last one of its step
         self.current = 0           # the step
+        self.pushes = self.spec.get("averaging", {}).get("algorithm") == "sgp"
+        self.push_sum_weight = 1.0
         self.part_weights = None   # the weights of the rows of that micro-batch, in a run that has them
         self._totals = {}
 
@@ -195,6 +199,13 @@ class TorchJob(Run):
         """The optimizer's step, or none where the scaler finds an overflow."""
         self.scaler.step(self.optimizer)
         self.scaler.update(None if self.spec.get("scaler", {}).get("kind") == "dynamic" else self.scaler.get_scale())
+
+    def estimate(self):
+        """A context in which the model has what a forward pass uses: with stochastic gradient push its parameters, divided by their weight."""
+        return contextlib.nullcontext()
+
+    def average(self, step):
+        """After the optimizer's step, in a run that averages parameters: the ranks do, where it is due."""
 
     def between_steps(self):
         """Before each step but the first: a program that resumes from a checkpoint does so here."""
@@ -332,7 +343,8 @@ class TorchJob(Run):
         os._exit(0)
 
     def check_declarations(self):
-        for what, known in (("axes", AXES), ("dtypes", DTYPES), ("schedules", SCHEDULES), ("layers", (*LAYERS, "tied_linear")), ("optimizers", OPTIMIZERS)):
+        for what, known in (("axes", AXES), ("dtypes", DTYPES), ("schedules", SCHEDULES), ("layers", (*LAYERS, "tied_linear")), ("optimizers", OPTIMIZERS),
+                            ("averaging", AVERAGING)):
             declared = getattr(self, what)
             if isinstance(declared, str):
                 misuse(f"{type(self).__name__}.{what} = '{declared}': it must be a tuple of names")
@@ -411,7 +423,10 @@ class TorchJob(Run):
                     copy.copy_(master)
         for parameter in [*computing, *masters]:
             parameter.grad = None
-        losses = self.forward_backward(step)
+        with self.estimate():
+            if self.pushes:
+                self._record_all(step, "seen", lambda parameter: parameter)
+            losses = self.forward_backward(step)
         for parameter in computing:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -438,6 +453,12 @@ class TorchJob(Run):
         self.update()
         if self.scaler.is_enabled():
             self.record(step, "skipped", not self._stepped)
+        if "averaging" in self.spec:
+            self._record_all(step, "updated", lambda parameter: parameter)
+            with torch.no_grad():
+                self.average(step)
+        if self.pushes:
+            self.record(step, "weight", self.push_sum_weight)
         self._record_all(step, "after", lambda parameter: parameter)
 
     def _record_all(self, step, moment, value_of):
