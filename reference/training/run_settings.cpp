@@ -26,10 +26,10 @@ void refuse_impossible(const job::RunSpec& spec) {
 void require_possible(const job::RunSpec& spec, const GradientSettings& gradients, const PrecisionSettings& precision) {
   const GradientSettings plain{.bucket_bytes = gradients.bucket_bytes};
   if (spec.averaging && (gradients != plain || precision != PrecisionSettings()))
-    throw InvalidArgument(
-        fmt::format("[averaging] algorithm = {} with settings of reduced gradients, autocast or clipping; it has none "
-                    "of them",
-                    spec.averaging->algorithm));
+    throw InvalidArgument(fmt::format(
+        "averaging.algorithm = '{}' beside compression, a static graph, join, autocast or clipping; gradients are not "
+        "reduced there, so it must be given none of them",
+        spec.averaging->algorithm));
   if (power_sgd_of(gradients))
     throw Unsupported(
         fmt::format("compression '{}' of a run by steps, whose every step is judged alone; training by names has it",
