@@ -16,6 +16,7 @@ COMMANDS = {
     "serve": "serve",
     "scoreboard": "scoreboard",
     "trace": "trace",
+    "vectors": "vectors",
 }
 # Words after a command that have a module of their own.
 SUBCOMMANDS = {("results", "export"): "exports", ("results", "import"): "imports", ("results", "push"): "push"}
