@@ -39,6 +39,8 @@ const std::map<std::string, std::vector<Largest>>& largest() {
        {
            {"device_mesh", "ranks", 720},
            {"device_mesh_torch", "ranks", 720},
+           {"mesh_of_ranks", "ranks", 720},
+           {"mesh_of_ranks_torch", "ranks", 720},
            {"grid", "ranks", 4096},
            {"grid_deepspeed", "ranks", 720},
            {"hyper_comm_grid", "ranks", 65'536},
@@ -236,6 +238,7 @@ const std::map<std::string, std::pair<std::string, Count>>& counts() {
       {"topology.rank_generator", {"ranks", product_of("sizes")}},
       {"topology.hyper_comm_grid", {"ranks", product_of("shape")}},
       {"topology.device_mesh", {"ranks", product_of("shape")}},
+      {"topology.mesh_of_ranks", {"ranks", product_of("shape")}},
       {"topology.placement", {"ranks", product_of("dims")}},
       {"topology.initialize_model_parallel", {"ranks", field("world_size")}},
       {"groups.parallel_groups", {"ranks", field("world_size")}},

@@ -1,5 +1,7 @@
-// torch's device meshes: nested rank lists, sub-meshes by name, flattened sub-meshes.
+// torch's device meshes, of all ranks in order and of given ranks: nested rank lists, sub-meshes by name, flattened
+// ones.
 #include <algorithm>
+#include <cstdint>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,7 +19,7 @@ using suite::Context;
 namespace {
 
 const ShapeLimits kMeshes{.axes = 4, .ranks = 30};
-constexpr int kMeshTrials = 300;
+constexpr int kMeshTrials = 300, kGivenTrials = 60;
 
 // Ranks as nested lists of these sizes, in the order given.
 json nested(const Ranks& ranks, const std::vector<int>& sizes, std::size_t depth = 0) {
@@ -156,6 +158,148 @@ void out_of_order(Context& context) {
                              answer.message));
 }
 
+// ---- meshes of given ranks ----
+
+// A shape and the ranks at its positions, in row-major order.
+struct Placed {
+  Shape shape;
+  Ranks ranks;
+  int world = 0;
+  std::vector<Position> positions;  // of each of the ranks
+
+  [[nodiscard]] json question(const std::string& convention, const std::vector<std::string>& slices) const {
+    return {{"convention", convention}, {"shape", shape.dims}, {"dim_names", shape.axes},
+            {"ranks", ranks},           {"slices", slices},    {"world_size", world}};
+  }
+  // Of those that differ from the one at `index` on these axes alone, in the order of the mesh.
+  [[nodiscard]] Ranks beside(std::size_t index, const std::vector<int>& axes) const {
+    Ranks list;
+    for (const int place : list_with(lists_along(shape, positions, axes), static_cast<int>(index)))
+      list.push_back(ranks[static_cast<std::size_t>(place)]);
+    return list;
+  }
+};
+
+// All ranks of the world in any order, or some of a larger one.
+Placed placed(const Shape& shape, const std::string& kind, std::uint64_t seed) {
+  Random random(seed + static_cast<std::uint64_t>(ranks_in(shape)));
+  Placed one{.shape = shape, .ranks = {}, .world = ranks_in(shape), .positions = positions_in(shape, Fastest::last)};
+  if (kind == "subset") one.world += random.between(1, 5);
+  Ranks all;
+  for (int rank = 0; rank < one.world; ++rank) all.push_back(rank);
+  all = random.shuffled(all);
+  one.ranks.assign(all.begin(), all.begin() + ranks_in(shape));
+  return one;
+}
+
+using JudgePlaced = std::string (*)(const Placed& placed, std::size_t index, const json& row);
+
+std::string at_its_coordinate(const Placed& placed, std::size_t index, const json& row) {
+  return first_difference(placed.positions[index], row.at("coordinate"), "coordinate");
+}
+
+// In any order: the local rank is the position in the order that the answer has.
+std::string in_its_groups(const Placed& placed, std::size_t index, const json& row) {
+  for (std::size_t axis = 0; axis < placed.shape.axes.size(); ++axis) {
+    const std::string& name = placed.shape.axes[axis];
+    const auto told = row.at("group_ranks").at(name).get<Ranks>();
+    Ranks got = told, expected = placed.beside(index, {static_cast<int>(axis)});
+    std::ranges::sort(got);
+    std::ranges::sort(expected);
+    if (got != expected)
+      return fmt::format("its group of {} is {}, it should have {}", name, json(told).dump(), json(expected).dump());
+    if (const int local = row.at("local_rank").at(name);
+        told.at(static_cast<std::size_t>(local)) != placed.ranks[index])
+      return fmt::format("its local rank on {} is {}, its group {}", name, local, json(told).dump());
+  }
+  return {};
+}
+
+std::string in_its_slices(const Placed& placed, std::size_t index, const json& row) {
+  const Shape& shape = placed.shape;
+  for (unsigned bits = 1; bits < 1u << shape.axes.size(); ++bits) {
+    const std::vector<int> axes = axes_in(bits, shape);
+    const std::string words = words_of(axes, shape);
+    const Ranks ranks = placed.beside(index, axes);
+    std::string problem;
+    if (axes.size() < shape.axes.size())
+      problem = first_difference(nested(ranks, sizes_of(axes, shape)), row.at("slices").at(words), words);
+    if (problem.empty() && axes.size() > 1)
+      problem = first_difference(ranks, row.at("flatten").at(words), "flattened " + words);
+    if (!problem.empty()) return problem;
+  }
+  return {};
+}
+
+std::string problem_of_placed(const Placed& placed, const json& result, JudgePlaced judge) {
+  if (std::string problem = first_difference(nested(placed.ranks, placed.shape.dims), result.at("mesh"), "mesh");
+      !problem.empty())
+    return problem;
+  const json& rows = result.at("ranks");
+  if (rows.size() != static_cast<std::size_t>(placed.world)) return fmt::format("{} ranks answer", rows.size());
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    const auto found = std::ranges::find(placed.ranks, static_cast<int>(rank));
+    if (found == placed.ranks.end()) {
+      if (!rows[rank].at("coordinate").is_null())
+        return fmt::format("rank {}, not in the mesh, has a coordinate", rank);
+      continue;
+    }
+    const std::string problem = judge(placed, static_cast<std::size_t>(found - placed.ranks.begin()), rows[rank]);
+    if (!problem.empty()) return fmt::format("rank {}: {}", rank, problem);
+  }
+  return {};
+}
+
+template <JudgePlaced judge>
+void given_ranks(Context& context, const std::string& convention) {
+  const std::string& kind = context.parameters().text("ranks");
+  judge_shapes(
+      context,
+      [&](const Shape& shape) {
+        const Placed one = placed(shape, kind, context.seed());
+        const json args = one.question(convention, all_slices(shape));
+        return problem_of(context.adapter(), "topology.mesh_of_ranks", args,
+                          [&](const json& result) { return problem_of_placed(one, result, judge); });
+      },
+      kMeshes, kGivenTrials);
+}
+
+void given_ranks_refused(Context& context, const std::string& convention) {
+  const std::string& fault = context.parameters().text("fault");
+  json args{{"convention", convention},    {"shape", {2, 3}}, {"dim_names", {"a", "b"}}, {"slices", json::array()},
+            {"ranks", {5, 1, 0, 3, 2, 4}}, {"world_size", 6}};
+  if (fault == "twice") args["ranks"] = {5, 1, 0, 3, 1, 4};
+  if (fault == "outside") args["ranks"] = {5, 1, 0, 3, 2, 6};
+  if (fault == "below_zero") args["ranks"] = {5, 1, 0, 3, 2, -1};
+  if (fault == "one_less") args["ranks"] = {5, 1, 0, 3, 2};
+  report_words(problem_of_refusal(context.adapter(), "topology.mesh_of_ranks", args));
+}
+
+void add_checks_of_given_ranks(suite::Suite& suite) {
+  using Body = void (*)(Context&, const std::string& convention);
+  const auto add = [&](const std::string& name, const char* requirement, const std::vector<suite::Axis>& axes,
+                       Body body) {
+    for (const std::string convention : {"plumbline", "torch"}) {
+      suite::Check check{.id = fmt::format("topology.meshes.{}{}", convention == "torch" ? "torch_" : "", name),
+                         .verifies = {requirement},
+                         .door = suite::Door::adapter,
+                         .axes = axes,
+                         .operations = {"topology.mesh_of_ranks"},
+                         .convention = convention,
+                         .body = [body, convention](Context& context) { body(context, convention); }};
+      // Of a framework only what its own code answers quickly: it makes each group on each rank.
+      if (convention == "torch" && axes.front().name == "shape") check.axes.front() = shapes({"5", "3x2", "2x3x2"});
+      suite.add(std::move(check));
+    }
+  };
+  const std::vector<suite::Axis> axes{shapes({"5", "3x2", "2x3x4", "random"}), {"ranks", {"permuted", "subset"}}};
+  add("given_ranks", "TOPO-081@0655", axes, given_ranks<at_its_coordinate>);
+  add("groups_of_given_ranks", "TOPO-082@d232", axes, given_ranks<in_its_groups>);
+  add("slices_of_given_ranks", "TOPO-083@45e9", axes, given_ranks<in_its_slices>);
+  add("refused_ranks", "TOPO-084@24eb", {{"fault", {"twice", "outside", "below_zero", "one_less"}}},
+      given_ranks_refused);
+}
+
 suite::Check mesh_check(std::string id, std::string verifies, std::function<void(Context&)> body) {
   return {.id = std::move(id),
           .verifies = {std::move(verifies)},
@@ -175,6 +319,7 @@ void add_mesh_checks(suite::Suite& suite) {
   suite::Check order = mesh_check("topology.meshes.slices_in_order", "TOPO-041@45f0", out_of_order);
   order.axes = {{"slice", {"a-c", "c-a", "b-a", "a-c-b", "a-a"}}};
   suite.add(std::move(order));
+  add_checks_of_given_ranks(suite);
 }
 
 }  // namespace plumbline::conformance

@@ -301,6 +301,33 @@ JudgeSize whole_mesh(const std::string& convention) {
   };
 }
 
+// Ranks seven apart, which no size asked for divides.
+JudgeSize whole_mesh_of_ranks(const std::string& convention) {
+  return [convention](Adapter& adapter, int ranks) {
+    const Shape shape = shape_of_ranks(ranks, {"x", "y", "z"});
+    const RankGrid strides(shape.dims);
+    const auto given = [&](int place) { return (7 * place + 3) % ranks; };
+    json args{{"convention", convention}, {"shape", shape.dims}, {"dim_names", shape.axes}, {"world_size", ranks}};
+    for (int place = 0; place < ranks; ++place) args["ranks"].push_back(given(place));
+    return problem_of(adapter, "topology.mesh_of_ranks", args, [&](const json& result) -> std::string {
+      for (int place = 0; place < ranks; ++place) {
+        json expected{{"rank", given(place)}, {"coordinate", strides.position(place)}};
+        for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) {
+          Ranks group = strides.group(place, axis);
+          for (int& member : group) member = given(member);
+          std::ranges::sort(group);
+          expected["group_ranks"][shape.axes[axis]] = group;
+          expected["local_rank"][shape.axes[axis]] = std::ranges::find(group, given(place)) - group.begin();
+        }
+        const json& row = result.at("ranks").at(static_cast<std::size_t>(given(place)));
+        if (std::string words = first_difference(expected, row, fmt::format("rank {}", given(place))); !words.empty())
+          return words;
+      }
+      return {};
+    });
+  };
+}
+
 // ---- nodes ----
 
 constexpr int kRanksOfNode = 8;
@@ -427,6 +454,7 @@ void add_topology_size_checks(suite::Suite& suite) {
   add("topology.rank_generator", "TOPO-034@3c39", "TOPO-047@aaa3", worlds, generated_orders, "megatron");
   add("topology.hyper_comm_grid", "TOPO-051@10f1", "TOPO-049@59de", worlds, spans_and_views, "megatron");
   add("topology.device_mesh", "TOPO-038@30f6", "TOPO-050@7d1c", squared, whole_mesh, "torch");
+  add("topology.mesh_of_ranks", "TOPO-082@d232", "TOPO-082@d232", squared, whole_mesh_of_ranks, "torch");
   add("topology.initialize_model_parallel", "TOPO-055@9168", "TOPO-048@db3c", told_all, whole_run, "megatron");
   add_sized_check(suite, "topology", {"topology.placement", "TOPO-043@b232", worlds, whole_placement});
 }

@@ -22,7 +22,8 @@ void add_schedule_check_operations(AdapterService& service);
 void add_schedule_plan_operations(AdapterService& service);
 /// Our names of all schedules.
 [[nodiscard]] Words own_schedules();
-/// topology.process_topology, query, prime_factors, grid, rank_generator, hyper_comm_grid, device_mesh, placement
+/// topology.process_topology, query, prime_factors, grid, rank_generator, hyper_comm_grid, device_mesh, mesh_of_ranks,
+/// placement
 void add_topology_operations(AdapterService& service);
 /// bucketing.assign, capacity_config, ddp_runs, layout, flatten, check, read, exposed, equal_buckets, agree
 void add_bucketing_operations(AdapterService& service);

@@ -1,4 +1,6 @@
-// topology.device_mesh and topology.placement.
+// topology.device_mesh, topology.mesh_of_ranks and topology.placement.
+#include <algorithm>
+#include <limits>
 #include <span>
 
 #include <fmt/format.h>
@@ -21,8 +23,13 @@ json nested(std::span<const int> shape, std::span<const int> ranks) {
   return parts;
 }
 
-json mesh_rank(const topology::DeviceMesh& mesh, int rank, const Names& slices) {
-  json row{{"rank", rank}, {"coordinate", mesh.coordinate(rank)}, {"slices", json::object()}};
+json coordinate_of(const topology::DeviceMesh& mesh, int rank) { return mesh.coordinate(rank); }
+json coordinate_of(const topology::RankMesh& mesh, int rank) { return mesh.coordinate(rank).value(); }
+
+// Of a rank that is in the mesh.
+template <class Mesh>
+json mesh_rank(const Mesh& mesh, int rank, const Names& slices) {
+  json row{{"rank", rank}, {"coordinate", coordinate_of(mesh, rank)}, {"slices", json::object()}};
   const Names dimensions = mesh.topology().axis_names();
   for (const std::string& name : dimensions) {
     row["group_ranks"][name] = mesh.group_of(rank, name);
@@ -39,9 +46,11 @@ json mesh_rank(const topology::DeviceMesh& mesh, int rank, const Names& slices) 
   return row;
 }
 
-void expect_short_rows(const topology::DeviceMesh& mesh, const Names& slices) {
+// `last` is the largest rank in the mesh.
+template <class Mesh>
+void expect_short_rows(const Mesh& mesh, int last, const Names& slices) {
   const Topology& topology = mesh.topology();
-  const double ranks = topology.world_size();
+  const double ranks = topology.world_size(), most = last;
   double in_a_row = topology.axes().size() > 1 ? ranks : 0;  // flattened as a whole
   for (const topology::Axis& axis : topology.axes()) in_a_row += axis.size;
   for (const std::string& slice : slices) {
@@ -49,10 +58,10 @@ void expect_short_rows(const topology::DeviceMesh& mesh, const Names& slices) {
     for (const std::string& name : topology::split_names(slice)) size *= topology.dimension(name);
     in_a_row += size;
   }
-  expect_short(bytes_of(ranks * in_a_row, ranks));
-  double bytes = ranks * static_cast<double>(mesh_rank(mesh, topology.world_size() - 1, slices).dump().size() + 2);
-  bytes += bytes_of(ranks, ranks, ranks);  // nested
-  for (const topology::Axis& axis : topology.axes()) bytes += bytes_of(ranks, ranks, ranks / axis.size);
+  expect_short(bytes_of(ranks * in_a_row, most));
+  double bytes = ranks * static_cast<double>(mesh_rank(mesh, last, slices).dump().size() + 2);
+  bytes += bytes_of(ranks, most, ranks);  // nested
+  for (const topology::Axis& axis : topology.axes()) bytes += bytes_of(ranks, most, ranks / axis.size);
   expect_short(bytes);
 }
 
@@ -60,11 +69,28 @@ json device_mesh(const Arguments& arguments) {
   const auto shape = arguments.get<Sizes>("shape");
   const topology::DeviceMesh mesh(shape, read_axes(arguments, "dim_names"), arguments.find<int>("world_size"));
   const auto slices = arguments.get<Names>("slices", {});
-  expect_short_rows(mesh, slices);
+  expect_short_rows(mesh, mesh.topology().world_size() - 1, slices);
   json result{{"mesh", nested(shape, mesh.mesh().ranks)}, {"groups", json::object()}, {"ranks", json::array()}};
   for (const std::string& name : mesh.topology().axis_names()) result["groups"][name] = mesh.groups(name).lists();
   for (int rank = 0; rank < mesh.topology().world_size(); ++rank)
     result["ranks"].push_back(mesh_rank(mesh, rank, slices));
+  return result;
+}
+
+json mesh_of_ranks(const Arguments& arguments) {
+  const auto shape = arguments.get<Sizes>("shape");
+  const auto ranks = arguments.get<Sizes>("ranks");
+  const int last = ranks.empty() ? 0 : std::ranges::max(ranks);
+  const int world = arguments.get<int>("world_size", last == std::numeric_limits<int>::max() ? last : last + 1);
+  const topology::RankMesh mesh(shape, read_axes(arguments, "dim_names"), ranks, world);
+  const auto slices = arguments.get<Names>("slices", {});
+  expect_short(world * static_cast<double>(sizeof(R"({"coordinate":null,"rank":1},)")));
+  expect_short_rows(mesh, last, slices);
+  json result{{"mesh", nested(shape, mesh.mesh().ranks)}, {"groups", json::object()}, {"ranks", json::array()}};
+  for (const std::string& name : mesh.topology().axis_names()) result["groups"][name] = mesh.groups(name);
+  for (int rank = 0; rank < world; ++rank)
+    result["ranks"].push_back(mesh.coordinate(rank) ? mesh_rank(mesh, rank, slices)
+                                                    : json{{"rank", rank}, {"coordinate", nullptr}});
   return result;
 }
 
@@ -113,6 +139,39 @@ void add_device_mesh(AdapterService& service) {
                 {"not_found", "a dimension has another name"},
                 shared.too_long}},
               device_mesh);
+}
+
+void add_mesh_of_ranks(AdapterService& service) {
+  const SharedRows shared;
+  service.add({"topology.mesh_of_ranks",
+               "describes a mesh of given ranks of the world, in any order: coordinates, groups and sub-meshes",
+               {"plumbline", "torch"},
+               {shared.shape,
+                shared.names,
+                {"ranks", "list of integer", "the ranks in row-major order, each once"},
+                {"slices", "list of text", "dimensions joined by - whose sub-meshes are wanted", kOptional},
+                {"world_size", "integer", "ranks of the world; null: the largest rank plus 1", kOptional}},
+               {{"mesh", "any", "ranks, nested by dimension"},
+                {"groups", "map of list of list of integer", "groups by dimension, sorted"},
+                {"ranks",
+                 "list of object [world_size]",
+                 "each rank's place; of a rank outside of the mesh rank and coordinate alone",
+                 {{"rank", "integer", "the rank"},
+                  {"coordinate", "list of integer or null", "position on each dimension; null outside of the mesh"},
+                  {"group_ranks", "map of list of integer", "its group by dimension, ascending"},
+                  {"local_rank", "map of integer", "its position in that group"},
+                  {"slices", "map of any", "its sub-mesh by slice, nested by dimension"},
+                  {"flatten", "map of list of integer",
+                   "the sub-mesh as one list in the order of the mesh, by slice of several dimensions and of the whole "
+                   "mesh"}}}},
+               R"({"shape": [2, 2], "dim_names": ["dp", "tp"], "ranks": [4, 1, 0, 3], "slices": ["tp"]})",
+               {{"invalid_argument",
+                 "shape, dim_names and ranks disagree, a rank is given twice, or a slice is empty, repeats or reorders "
+                 "dimensions"},
+                {"not_found", "a dimension has another name"},
+                {"out_of_range", "a rank is below 0 or not below world_size"},
+                shared.too_long}},
+              mesh_of_ranks);
 }
 
 void add_placement(AdapterService& service) {

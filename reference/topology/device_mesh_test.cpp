@@ -69,5 +69,29 @@ TEST(DeviceMesh, Refuses) {
   EXPECT_THROW((void)kMesh.group_of(0, "x"), NotFound);
 }
 
+TEST(RankMesh, HasTheRanksThatItIsGiven) {
+  const RankMesh mesh(Sizes{2, 2}, Names{"a", "b"}, Sizes{3, 1, 0, 4}, 6);
+  EXPECT_THAT(mesh.mesh().ranks, ElementsAre(3, 1, 0, 4));
+  EXPECT_THAT(mesh.coordinate(4).value(), ElementsAre(1, 1));
+  EXPECT_FALSE(mesh.coordinate(2));
+  EXPECT_THAT(mesh.group_of(3, "a"), ElementsAre(0, 3));
+  EXPECT_EQ(mesh.local_rank(3, "a"), 1) << "its coordinate is 0";
+  EXPECT_THAT(mesh.groups("b"), ElementsAre(ElementsAre(0, 4), ElementsAre(1, 3)));
+  EXPECT_THAT(mesh.slice(3, Names{"a"}).ranks, ElementsAre(3, 0));
+  EXPECT_THAT(mesh.flatten(3, Names{"a", "b"}), ElementsAre(3, 1, 0, 4));
+}
+
+TEST(RankMesh, Refuses) {
+  EXPECT_THAT([] { RankMesh(Sizes{2}, Names{"a"}, Sizes{1}, 4); },
+              ThrowsMessage<InvalidArgument>("RankMesh: a=2 has 2 positions, 1 ranks are given"));
+  EXPECT_THAT([] { RankMesh(Sizes{2}, Names{"a"}, Sizes{1, 1}, 4); },
+              ThrowsMessage<InvalidArgument>("RankMesh: rank 1 is given twice; a mesh has each rank once"));
+  EXPECT_THAT([] { RankMesh(Sizes{2}, Names{"a"}, Sizes{1, 4}, 4); },
+              ThrowsMessage<OutOfRange>("RankMesh: rank 4 is outside of a world of 4 ranks"));
+  const RankMesh mesh(Sizes{2}, Names{"a"}, Sizes{3, 0}, 4);
+  EXPECT_THROW((void)mesh.group_of(1, "a"), NotFound);
+  EXPECT_THROW((void)mesh.slice(2, Names{"a"}), NotFound);
+}
+
 }  // namespace
 }  // namespace plumbline::topology

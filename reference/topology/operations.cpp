@@ -51,6 +51,7 @@ void add_topology_operations(AdapterService& service) {
   topology::operations::add_rank_generator(service);
   topology::operations::add_hyper_comm_grid(service);
   topology::operations::add_device_mesh(service);
+  topology::operations::add_mesh_of_ranks(service);
   topology::operations::add_placement(service);
 }
 

@@ -14,7 +14,7 @@ import threading
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.pipelining import schedules as S
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining._utils import generate_stage_to_rank_mapping
@@ -39,36 +39,48 @@ def on_rank(rank, world, function):
 
 def device_mesh(shape, dim_names, slices=(), world_size=None):
     world = world_size if world_size is not None else math.prod(shape)
+    return every_rank(lambda: init_device_mesh("cpu", tuple(shape), mesh_dim_names=tuple(dim_names)), dim_names, slices, world, has_others=False)
+
+
+def mesh_of_ranks(shape, dim_names, ranks, slices=(), world_size=None):
+    world = world_size if world_size is not None else 1 + max(ranks)
+    at_most(1024, math.prod(shape), "a mesh is made rank by rank here")
+    return every_rank(lambda: DeviceMesh("cpu", asked(torch.tensor(ranks).reshape, shape), mesh_dim_names=tuple(dim_names)), dim_names, slices, world,
+                      has_others=True)
+
+
+def every_rank(make, dim_names, slices, world, has_others):
+    """What each rank answers; others are ranks that the mesh does not have."""
     at_most(1024, world, "a mesh is made rank by rank here")
     mesh_list, groups, ranks = None, {n: set() for n in dim_names}, []
-    def one(rank):
-        mesh = init_device_mesh("cpu", tuple(shape), mesh_dim_names=tuple(dim_names))
-        coordinate = mesh.get_coordinate()
-        if coordinate is None:
-            return mesh, None
-        row = {"rank": rank, "coordinate": list(coordinate),
-               "group_ranks": {n: dist.get_process_group_ranks(mesh.get_group(n)) for n in dim_names},
-               "local_rank": {n: mesh.get_local_rank(n) for n in dim_names}, "slices": {}}
-        for s in slices:
-            names = tuple(s.split("-"))
-            row["slices"][s] = mesh[names if len(names) > 1 else names[0]].mesh.tolist()
-        flatten = {}
-        for s in [*(s for s in slices if "-" in s), *(["-".join(dim_names)] if len(dim_names) > 1 else [])]:
-            names = tuple(s.split("-"))
-            sub = mesh if names == tuple(dim_names) else mesh[names]
-            flatten[s] = sub._flatten().mesh.tolist()
-        if flatten:
-            row["flatten"] = flatten
-        return mesh, row
     for rank in range(world):
-        mesh, row = on_rank(rank, world, lambda: one(rank))
+        mesh, row = on_rank(rank, world, lambda: described(make(), rank, dim_names, slices))
         mesh_list = mesh.mesh.tolist()
-        if row is None:
-            continue
-        for n in dim_names:
+        for n in dim_names if row else ():
             groups[n].add(tuple(row["group_ranks"][n]))
-        ranks.append(row)
+        ranks.extend([row] if row else [{"rank": rank, "coordinate": None}] if has_others else [])
     return {"mesh": mesh_list, "groups": {n: sorted(map(list, g)) for n, g in groups.items()}, "ranks": ranks}
+
+
+def described(mesh, rank, dim_names, slices):
+    """A mesh, and what its rank is told; nothing where it has none."""
+    coordinate = mesh.get_coordinate()
+    if coordinate is None:
+        return mesh, None
+    row = {"rank": rank, "coordinate": list(coordinate),
+           "group_ranks": {n: dist.get_process_group_ranks(mesh.get_group(n)) for n in dim_names},
+           "local_rank": {n: mesh.get_local_rank(n) for n in dim_names}, "slices": {}}
+    for s in slices:
+        names = tuple(s.split("-"))
+        row["slices"][s] = mesh[names if len(names) > 1 else names[0]].mesh.tolist()
+    flatten = {}
+    for s in [*(s for s in slices if "-" in s), *(["-".join(dim_names)] if len(dim_names) > 1 else [])]:
+        names = tuple(s.split("-"))
+        sub = mesh if names == tuple(dim_names) else mesh[names]
+        flatten[s] = sub._flatten().mesh.tolist()
+    if flatten:
+        row["flatten"] = flatten
+    return mesh, row
 
 
 # ---- schedules ----
@@ -380,7 +392,7 @@ OPTIONS = {
     "comm.ring_sum": {"dtype": FLOATS},
 }
 serve("PyTorch", torch.__version__, {
-    "topology.device_mesh": device_mesh, "schedules.stage_to_rank": stage_to_rank, "schedules.generate": generate, "schedules.lower": lower,
+    "topology.device_mesh": device_mesh, "topology.mesh_of_ranks": mesh_of_ranks, "schedules.stage_to_rank": stage_to_rank, "schedules.generate": generate, "schedules.lower": lower,
     "schedules.load_csv": load_csv, "bucketing.assign": assign, "bucketing.capacity_config": capacity_config, "bucketing.ddp_runs": ddp_runs,
     "scaler.trace": scaler_trace, "scaler.clip_grad_norm": clip_grad_norm, "comm.ring_sum": ring_sum,
 }, conventions={"torch": torch.__version__, "gloo": "torch " + torch.__version__}, options=OPTIONS)

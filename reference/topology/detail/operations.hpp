@@ -64,6 +64,7 @@ void add_grid(AdapterService& service);
 void add_rank_generator(AdapterService& service);
 void add_hyper_comm_grid(AdapterService& service);
 void add_device_mesh(AdapterService& service);
+void add_mesh_of_ranks(AdapterService& service);
 void add_placement(AdapterService& service);
 
 }  // namespace plumbline::topology::operations
