@@ -10,6 +10,7 @@ void add_groups_checks(suite::Suite& suite) {
   add_lifetime_checks(suite);
   add_mode_answer_checks(suite);
   add_shared_module_checks(suite);
+  add_expert_checks(suite);
   add_lint_checks(suite);
   add_lint_property_checks(suite);
   add_creation_log_checks(suite);

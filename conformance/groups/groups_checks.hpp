@@ -17,6 +17,7 @@ void add_lifetime_checks(suite::Suite& suite);
 // Of answers.
 void add_mode_answer_checks(suite::Suite& suite);
 void add_shared_module_checks(suite::Suite& suite);
+void add_expert_checks(suite::Suite& suite);
 void add_lint_checks(suite::Suite& suite);
 void add_lint_property_checks(suite::Suite& suite);
 void add_creation_log_checks(suite::Suite& suite);

@@ -188,6 +188,29 @@ std::string accepts_logs(Adapter& adapter, int ranks) {
   return words.empty() ? names_one_rank(adapter, few) : words;
 }
 
+// Two stages; of an even number of replicas, halves hold the same experts, else all hold different ones.
+JudgeSize experts_of_half(const std::string& convention) {
+  return [convention](Adapter& adapter, int ranks) -> std::string {
+    const int stages = ranks % 2 == 0 ? 2 : 1, stage = ranks / stages, same = stage % 2 == 0 ? 2 : 1;
+    const json args{{"convention", convention}, {"world_size", ranks}, {"pipeline", stages}, {"expert", stage / same}};
+    return problem_of(adapter, "groups.expert_groups", args, [&](const json& result) -> std::string {
+      auto experts = result.at("expert_parallel").get<std::vector<std::vector<int>>>();
+      std::ranges::sort(experts);
+      const int length = stage / same;
+      if (experts.size() != static_cast<std::size_t>(ranks / length)) return fmt::format("{} groups", experts.size());
+      for (std::size_t group = 0; group < experts.size(); ++group)
+        for (int i = 0; i < length; ++i)
+          if (const int rank = static_cast<int>(group) * length + i;
+              experts[group].at(static_cast<std::size_t>(i)) != rank)
+            return fmt::format("rank {} is not at {} of group {}", rank, i, group);
+      for (const json& group : result.at("expert_data_parallel"))
+        if (group.size() != static_cast<std::size_t>(same) || (same == 2 && group[1] != group[0].get<int>() + length))
+          return "experts are shared by " + group.dump();
+      return {};
+    });
+  };
+}
+
 }  // namespace
 
 void add_group_size_checks(suite::Suite& suite) {
@@ -197,6 +220,10 @@ void add_group_size_checks(suite::Suite& suite) {
     add_sized_check(suite, "groups", {"groups.parallel_groups", groups, told_all, all_modes(convention), convention});
     add_sized_check(suite, "groups", {"groups.shared_module", shared, told_all, shared_ends(convention), convention});
   }
+  for (const char* convention : {"plumbline", "deepspeed"})
+    add_sized_check(
+        suite, "groups",
+        {"groups.expert_groups", "GROUP-044@ca54", {12, 60, 1001, 65'536}, experts_of_half(convention), convention});
   add_sized_check(suite, "groups", {"groups.conventions", "GROUP-027@2097", {12, 60, 1001, 65'536}, two_conventions});
   for (const SizedCheck& lint : {SizedCheck{"groups.lint", "GROUP-033@ee14", logged, accepts_logs},
                                  {"groups.lint", "GROUP-030@156b", logged, names_one_rank, "plumbline", "fault"}})

@@ -43,5 +43,7 @@ void add_fp16_operations(AdapterService& service);
 void add_race_operations(AdapterService& service);
 /// groups.conventions, .lint, .parallel_groups and .shared_module, and topology.initialize_model_parallel
 void add_group_operations(AdapterService& service);
+/// groups.expert_groups
+void add_expert_group_operations(AdapterService& service);
 
 }  // namespace plumbline::adapter

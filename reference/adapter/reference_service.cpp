@@ -32,6 +32,7 @@ AdapterService reference_service() {
   add_schedule_check_operations(service);
   add_schedule_plan_operations(service);
   add_group_operations(service);
+  add_expert_group_operations(service);
   add_slowmo_operations(service);
   add_scaler_operations(service);
   add_fp16_operations(service);

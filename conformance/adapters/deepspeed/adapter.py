@@ -9,6 +9,7 @@ import deepspeed.runtime.pipe.topology as topology
 import deepspeed.runtime.pipe.schedule as schedules
 import deepspeed.runtime.utils as ds_utils
 from deepspeed.runtime.pipe.module import PipelineModule
+from deepspeed.utils.groups import _get_expert_parallel_ranks as expert_ranks
 from deepspeed.runtime.fp16 import loss_scaler, fused_optimizer, unfused_optimizer
 import functools
 import math
@@ -109,6 +110,12 @@ def grid(world_size, axes=None, dims=None):
             "p2p_groups": first.p2p_groups, "new_group_calls": all_calls, "ranks": rows}
 
 
+def expert_groups(world_size, expert, tensor=1, pipeline=1, use_data_before_expert_parallel=False):
+    at_most(LARGEST, world_size, "DeepSpeed lists every rank")
+    lists = asked(expert_ranks, world_size, tensor, expert, pipeline, use_data_before_expert_parallel)
+    return dict(zip(("expert_parallel", "expert_data_parallel"), (sorted(map(list, groups)) for groups in lists)))
+
+
 def partition_uniform(num_items, num_parts):
     return {"boundaries": [int(b) for b in ds_utils.partition_uniform(num_items, num_parts)]}
 
@@ -195,6 +202,6 @@ def scaler_trace(init, overflow, scaler="DynamicLossScaler"):
 serve("DeepSpeed", version("deepspeed"), {
     "topology.process_topology": process_topology, "topology.query": query,
     "topology.prime_factors": lambda n: {"factors": topology._prime_factors(n)},
-    "topology.grid": grid, "schedules.partition_uniform": partition_uniform, "schedules.partition_balanced": partition_balanced,
+    "topology.grid": grid, "groups.expert_groups": expert_groups, "schedules.partition_uniform": partition_uniform, "schedules.partition_balanced": partition_balanced,
     "schedules.partition_method": partition_method, "schedules.instruction_stream": instruction_stream, "scaler.trace": scaler_trace,
 }, conventions={"deepspeed": version("deepspeed")}, options={"schedules.partition_uniform": {"form": ["num_parts"]}, "schedules.partition_balanced": {"form": ["num_parts"]}})
