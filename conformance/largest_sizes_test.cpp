@@ -167,6 +167,10 @@ const std::map<std::string, std::vector<Largest>>& largest() {
            {"found_inf_colossalai", "ranks", 65'536},
            {"fp16_optimizer", "ranks x steps", 9600},
            {"fp16_optimizer_colossalai", "ranks x steps", 9600},
+           {"overflow", "ranks", 65'536},
+           {"overflow_deepspeed", "ranks", 4096},
+           {"total_norm", "elements", 100'000},
+           {"total_norm_torch", "elements", 100'000},
            {"trace", "steps or operations", 30'001},
            {"trace_colossalai", "steps or operations", 30'000},
            {"trace_deepspeed", "steps or operations", 30'000},
@@ -304,6 +308,12 @@ const std::map<std::string, std::pair<std::string, Count>>& counts() {
         [](const json& args) {
           if (args.contains("grads")) return sum_of(args.at("grads"), length);
           return sum_of(args.at("ranks"), [](const json& rank) { return sum_of(rank.at("grads"), length); });
+        }}},
+      {"scaler.overflow", {"ranks", length_of("ranks")}},
+      {"scaler.total_norm",
+       {"elements",
+        [](const json& args) {
+          return sum_of(args.at("parts"), [](const json& part) { return sum_of(part, length); });
         }}},
       {"slowmo.trace",
        {"ranks x steps", [](const json& args) { return field("world_size")(args) * length(args.at("steps")); }}},

@@ -14,6 +14,10 @@ void add_torch_scaler_checks(suite::Suite& suite);
 void add_scale_rule_checks(suite::Suite& suite);
 /// Who skips, and norms, as adapters answer: SCALER-040 to SCALER-053, 081.
 void add_skipping_checks(suite::Suite& suite);
+/// Norms apart from clipping, over parts of a model: SCALER-131, 132.
+void add_norm_checks(suite::Suite& suite);
+/// Overflows found in gradients: SCALER-133, 134.
+void add_overflow_checks(suite::Suite& suite);
 /// Optimizers with 16-bit parameters on live groups: SCALER-060 to SCALER-073, 082.
 void add_optimizer_checks(suite::Suite& suite);
 /// Unscaling, arguments and states of an optimizer: SCALER-114 to SCALER-118.

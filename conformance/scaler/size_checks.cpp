@@ -251,6 +251,29 @@ JudgeSize long_norms(const std::string& convention) {
   };
 }
 
+// Parts of a thousand elements each, in lists of ten.
+JudgeSize long_total_norms(const std::string& convention) {
+  return [convention](Adapter& adapter, int elements) {
+    json parts = json::array();
+    for (int i = 0; i < elements; ++i) {
+      if (i % 1000 == 0) parts.push_back(json::array());
+      if (i % 10 == 0) parts.back().push_back(json::array());
+      parts.back().back().push_back((i % 2 == 0 ? 3.0 : 4.0) * (i % 4 < 2 ? 1 : -1));
+    }
+    const double count = elements;
+    for (const auto& [order, norm] : {std::pair(json(1.0), 3.5 * count), std::pair(json(2.0), std::sqrt(12.5 * count)),
+                                      std::pair(json("inf"), 4.0)}) {
+      const json args{{"convention", convention}, {"parts", parts}, {"dtype", "float32"}, {"norm_type", order}};
+      const std::string words = problem_of(adapter, "scaler.total_norm", args, [&](const json& result) -> std::string {
+        const double got = result.at("total_norm");
+        return is_near_norm(got, norm) ? "" : fmt::format("the norm is {}, it should be {}", got, norm);
+      });
+      if (!words.empty()) return fmt::format("order {}: {}", order.dump(), words);
+    }
+    return std::string();
+  };
+}
+
 // Sixteen ranks, each with a list of 3 and -3 that is cut, and one 4 that all of its tensor group have.
 JudgeSize norms_of_ranks(const std::string& convention) {
   return [convention](Adapter& adapter, int elements) {
@@ -278,6 +301,23 @@ JudgeSize norms_of_ranks(const std::string& convention) {
   };
 }
 
+// One rank of the last model group overflows.
+JudgeSize one_overflow(const std::string& convention) {
+  return [convention](Adapter& adapter, int world) {
+    const int tensor = 2, data = 2, pipeline = world / 4;
+    json args{{"convention", convention}, {"tensor", tensor},      {"pipeline", pipeline}, {"data", data},
+              {"over", "model"},          {"ranks", json::array()}};
+    const int odd = world - 2;
+    for (int rank = 0; rank < world; ++rank)
+      args["ranks"].push_back({{"grads", {{rank == odd ? json("nan") : json(1.0)}}}});
+    return problem_of(adapter, "scaler.overflow", args, [&](const json& result) {
+      json expected = json::array();
+      for (int rank = world / 2; rank < world; ++rank) expected.push_back(rank);
+      return first_difference({{"local", {odd}}, {"overflow", expected}}, result);
+    });
+  };
+}
+
 }  // namespace
 
 void add_scaler_size_checks(suite::Suite& suite) {
@@ -299,6 +339,14 @@ void add_scaler_size_checks(suite::Suite& suite) {
              {"scaler.clip_grad_norm", "SCALER-051@c227", {12, 500, 7000, 100'000}, long_norms("plumbline")}));
   add(asking({{"dtype", {"float32"}}, {"form", {"gradients"}}},
              {"scaler.clip_grad_norm", "SCALER-053@7055", {12, 500, 7000, 100'000}, long_norms("torch"), "torch"}));
+  add(asking({{"dtype", {"float32"}}},
+             {"scaler.overflow", "SCALER-134@261d", {12, 60, 1000, 65'536}, one_overflow("plumbline")}));
+  add(asking({{"dtype", {"float32"}}},
+             {"scaler.overflow", "SCALER-134@261d", {12, 60, 1000, 4096}, one_overflow("deepspeed"), "deepspeed"}));
+  for (const char* convention : {"plumbline", "torch"})
+    add(asking(
+        {{"dtype", {"float32"}}},
+        {"scaler.total_norm", "SCALER-131@33e9", {12, 500, 7000, 100'000}, long_total_norms(convention), convention}));
   add(asking({{"dtype", {"float32"}}, {"form", {"ranks"}}}, {"scaler.clip_grad_norm",
                                                              "SCALER-081@ea75",
                                                              {10, 300, 5000},

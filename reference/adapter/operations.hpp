@@ -35,6 +35,10 @@ void add_gossip_operations(AdapterService& service);
 void add_program_operations(AdapterService& service);
 /// scaler.trace, found_inf, clip_grad_norm
 void add_scaler_operations(AdapterService& service);
+/// scaler.total_norm
+void add_norm_operations(AdapterService& service);
+/// scaler.overflow
+void add_overflow_operations(AdapterService& service);
 /// scaler.fp16_optimizer
 void add_fp16_operations(AdapterService& service);
 /// Their arguments program and rings.

@@ -35,6 +35,8 @@ AdapterService reference_service() {
   add_expert_group_operations(service);
   add_slowmo_operations(service);
   add_scaler_operations(service);
+  add_norm_operations(service);
+  add_overflow_operations(service);
   add_fp16_operations(service);
   add_topology_operations(service);
   return service;

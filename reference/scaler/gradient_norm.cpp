@@ -131,6 +131,21 @@ double total_norm(std::span<const comm::ConstBuffer> gradients, double p) {
   });
 }
 
+double combined_norm(std::span<const double> norms, DType dtype, double p) {
+  if (norms.empty()) return 0;
+  return with_type(dtype, [&]<class T>(T) {
+    using Wide = decltype(widened(T{}));
+    if (std::isinf(p)) return static_cast<double>(rounded<T>(static_cast<Wide>(extreme(norms, p > 0))));
+    double sum = 0;
+    for (const double norm : norms) {
+      const auto value = static_cast<Wide>(norm);
+      sum += static_cast<double>(rounded<T>(p == 0 ? value : power(value, static_cast<Wide>(p))));
+    }
+    const auto total = rounded<T>(static_cast<Wide>(sum));
+    return static_cast<double>(p == 0 ? total : rounded<T>(std::pow(total, Wide(1) / static_cast<Wide>(p))));
+  });
+}
+
 double clip_grad_norm(std::span<const comm::Buffer> gradients, const Clipping& clipping) {
   const std::vector<comm::ConstBuffer> views(gradients.begin(), gradients.end());
   const double norm = total_norm(views, clipping.norm_type);

@@ -93,6 +93,55 @@ TEST(ScalerClipGradNorm, NamesWhatIsWrong) {
               HasSubstr("norm_type is 0"));
 }
 
+TEST(ScalerTotalNorm, CombinesParts) {
+  EXPECT_EQ(ask("scaler.total_norm", R"({"parts": [[[3]], [], [[4], [12]]]})"),
+            json::parse(R"({"total_norm": 13.0, "part_norms": [3.0, 0.0, 12.649110794067383]})"));
+  EXPECT_EQ(ask("scaler.total_norm", R"({"parts": [[[3], [-1]], [[4]]], "norm_type": 1})")["total_norm"], 8.0);
+  EXPECT_EQ(ask("scaler.total_norm", R"({"parts": [[[3, -5]], [[4]]], "norm_type": "inf"})")["total_norm"], 5.0);
+  EXPECT_EQ(ask("scaler.total_norm", R"({"parts": [[[3, -5]], [[4]]], "norm_type": "-inf"})")["total_norm"], 3.0);
+  EXPECT_EQ(ask("scaler.total_norm", R"({"parts": [[[3], [0]], [[4], [5]]], "norm_type": 0})")["total_norm"], 3.0);
+  EXPECT_EQ(ask("scaler.total_norm", R"({"parts": []})")["total_norm"], 0.0);
+}
+
+TEST(ScalerTotalNorm, LeavesOutPartsWithoutGradients) {
+  const char* halves = R"({"parts": [[[2]], [], [[2]]], "norm_type": -1})";
+  EXPECT_EQ(ask("scaler.total_norm", halves)["total_norm"], 1.0);
+  json asked = json::parse(halves);
+  asked["convention"] = "torch";
+  EXPECT_EQ(ask("scaler.total_norm", asked.dump().c_str())["total_norm"], 0.0) << "PyTorch counts a norm of 0";
+}
+
+TEST(ScalerTotalNorm, AddsPowersInTheGradientsTypeOrMore) {
+  const char* large = R"({"parts": [[[300]], [[400]]], "dtype": "float16"})";
+  EXPECT_EQ(ask("scaler.total_norm", large)["total_norm"], 500.0);
+  json asked = json::parse(large);
+  asked["convention"] = "torch";
+  EXPECT_EQ(ask("scaler.total_norm", asked.dump().c_str())["total_norm"], "inf") << "300^2 is too large for fp16";
+}
+
+TEST(ScalerTotalNorm, NamesWhatIsWrong) {
+  EXPECT_THAT(error_of("scaler.total_norm", R"({"parts": [[[1]], [["nan"]]], "error_if_nonfinite": true})"),
+              HasSubstr("is nan; it must be finite"));
+  EXPECT_THAT(error_of("scaler.total_norm", R"({"parts": [[[]]], "norm_type": "inf"})"), HasSubstr("without elements"));
+  EXPECT_THAT(error_of("scaler.total_norm", R"({"parts": [[1]]})"), HasSubstr("parts[0][0]"));
+}
+
+TEST(ScalerOverflow, IsFoundInElementsAndAgreedOn) {
+  const char* question = R"({"tensor": 1, "pipeline": 2, "data": 2, "dtype": "float16",
+    "ranks": [{"grads": [[60000, 60000], null]}, {"grads": [[70000]]}, {"grads": [[]]}, {"grads": []}]})";
+  EXPECT_EQ(ask("scaler.overflow", question), json::parse(R"({"local": [1], "overflow": [0, 1]})"));
+  json asked = json::parse(question);
+  asked["over"] = "world";
+  EXPECT_EQ(ask("scaler.overflow", asked.dump().c_str())["overflow"], json::parse("[0, 1, 2, 3]"));
+  asked["over"] = "none";
+  EXPECT_EQ(ask("scaler.overflow", asked.dump().c_str())["overflow"], json::parse("[1]"));
+  asked["over"] = "tensor";
+  EXPECT_THAT(error_of("scaler.overflow", asked.dump().c_str()), HasSubstr("over"));
+  asked["over"] = "none";
+  asked["data"] = 1;
+  EXPECT_THAT(error_of("scaler.overflow", asked.dump().c_str()), HasSubstr("ranks has 4 entries"));
+}
+
 TEST(ScalerFp16Optimizer, StepsEveryRankAndSkipsTogether) {
   const json steps = ask("scaler.fp16_optimizer", R"({"world_size": 2, "tensor": 2, "pipeline": 1, "data": 1,
     "scaler": {"initial_scale": 4, "hysteresis": 1}, "lr": 0.5, "momentum": 0, "params0": [[[1]], [[2]]],

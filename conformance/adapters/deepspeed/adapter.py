@@ -199,9 +199,30 @@ def scaler_trace(init, overflow, scaler="DynamicLossScaler"):
     return {"trace": trace}
 
 
+def overflow(tensor, pipeline, data, ranks, dtype="float32", over="model"):
+    """CheckOverflow's own search, and its own choice of a group; only the maximum over that group is made here."""
+    kind, model, world = getattr(torch, dtype), tensor * pipeline, tensor * pipeline * data
+    def parameter(values):
+        gradient = values if values is None else torch.tensor([number(v) for v in values], dtype=torch.float64).to(kind)
+        return types.SimpleNamespace(grad=gradient)
+    parameters = [[parameter(values) for values in rank["grads"]] for rank in ranks]
+    found = [bool(ds_utils.CheckOverflow().has_overflow_serial(one)) for one in parameters]
+    def reported(rank):
+        first = rank // model * model
+        mpu = types.SimpleNamespace(get_model_parallel_group=lambda: range(first, first + model)) if over == "model" else None
+        def all_reduce(flag, op, group):
+            flag.fill_(max(found[member] for member in group))
+        ds_utils.dist = FakeDist(all_reduce=all_reduce, ReduceOp=torch.distributed.ReduceOp, get_world_group=lambda: range(world))
+        return ds_utils.CheckOverflow(mpu=mpu, zero_reduce_scatter=over == "world").has_overflow(parameters[rank])
+    if over not in ("none", "model", "world"):
+        no_answer(f"CheckOverflow agrees over a model group, the world or none, not {over}")
+    return {"local": [r for r, one in enumerate(found) if one], "overflow": [r for r in range(world) if reported(r)]}
+
+
 serve("DeepSpeed", version("deepspeed"), {
     "topology.process_topology": process_topology, "topology.query": query,
     "topology.prime_factors": lambda n: {"factors": topology._prime_factors(n)},
     "topology.grid": grid, "groups.expert_groups": expert_groups, "schedules.partition_uniform": partition_uniform, "schedules.partition_balanced": partition_balanced,
     "schedules.partition_method": partition_method, "schedules.instruction_stream": instruction_stream, "scaler.trace": scaler_trace,
+    "scaler.overflow": overflow,
 }, conventions={"deepspeed": version("deepspeed")}, options={"schedules.partition_uniform": {"form": ["num_parts"]}, "schedules.partition_balanced": {"form": ["num_parts"]}})

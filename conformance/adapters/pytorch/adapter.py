@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.pipelining import schedules as S
 from torch.distributed.pipelining import PipelineStage
+from torch.distributed.tensor._ops import _math_ops as norms_of_tensors
 from torch.distributed.pipelining._utils import generate_stage_to_rank_mapping
 from torch.nn.parallel import distributed as D
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -342,6 +343,20 @@ def clip_grad_norm(grads, max_norm, norm_type=2.0, dtype="float32", error_if_non
     return {"total_norm": norm.item(), "clipped": [plain(p.grad) for p in params]}
 
 
+def total_norm(parts, norm_type=2.0, dtype="float32", error_if_nonfinite=False):
+    p = number(norm_type)
+    norms = [torch.nn.utils.get_total_norm([torch.tensor([number(v) for v in g], dtype=torch.float64).to(DTYPES[dtype]) for g in part], p)
+             for part in parts]
+    # As DTensor combines the norms of shards, with a list in place of the all-reduce, which has one dtype: the norm of no gradients is fp32.
+    placement = norms_of_tensors.get_placement_from_reduction_op(norms_of_tensors._get_norm_reduction_op(p))
+    before, after = (getattr(placement, f"_{when}_reduce_transform", lambda norm: norm) for when in ("pre", "post"))
+    reduced = {"sum": torch.sum, "max": torch.amax, "min": torch.amin}[placement.reduce_op]
+    total = after(reduced(torch.stack([before(norm.to(DTYPES[dtype])) for norm in norms]))) if norms else torch.nn.utils.get_total_norm([], p)
+    # The norm of order inf of one number is its magnitude.
+    torch.nn.utils.get_total_norm([total], math.inf, error_if_nonfinite)
+    return {"total_norm": total.item(), "part_norms": [norm.item() for norm in norms]}
+
+
 # ---- gloo ----
 
 def ring_sum(world_size, elements, dtype, op, inputs, dst=None, group=None):
@@ -389,10 +404,12 @@ OPTIONS = {
     "bucketing.ddp_runs": {"device": ["cpu"], "dtype": KINDS_OF_TENSORS},  # over gloo
     "schedules.generate": {"schedule": sorted(SCHEDULES)},
     "scaler.clip_grad_norm": {"form": ["gradients"], "dtype": FLOATS},
+    "scaler.total_norm": {"dtype": FLOATS},
     "comm.ring_sum": {"dtype": FLOATS},
 }
 serve("PyTorch", torch.__version__, {
     "topology.device_mesh": device_mesh, "topology.mesh_of_ranks": mesh_of_ranks, "schedules.stage_to_rank": stage_to_rank, "schedules.generate": generate, "schedules.lower": lower,
     "schedules.load_csv": load_csv, "bucketing.assign": assign, "bucketing.capacity_config": capacity_config, "bucketing.ddp_runs": ddp_runs,
-    "scaler.trace": scaler_trace, "scaler.clip_grad_norm": clip_grad_norm, "comm.ring_sum": ring_sum,
+    "scaler.trace": scaler_trace, "scaler.clip_grad_norm": clip_grad_norm, "scaler.total_norm": total_norm,
+    "comm.ring_sum": ring_sum,
 }, conventions={"torch": torch.__version__, "gloo": "torch " + torch.__version__}, options=OPTIONS)

@@ -7,7 +7,8 @@
 //         max_norm shrinks a little.
 // Numbers In the type of the gradients, which is one for all of a list, f16 and bf16 with f32 between. Powers overflow
 //         as the type does: the 2-norm of [3e38] in f32 is infinite. Sums are kept in f64 and rounded once.
-// Source  torch 2.13, torch.nn.utils.clip_grad_norm_. Over ranks: fp16_optimizer.hpp.
+// Source  torch 2.13, torch.nn.utils.clip_grad_norm_, get_total_norm; parts: DTensor's _NormPartial. Over ranks:
+//         fp16_optimizer.hpp.
 #pragma once
 
 #include <span>
@@ -32,6 +33,10 @@ struct Clipping {
 /// The norm of order `p`; 0 for no gradients. Throws InvalidArgument for the orders -inf and inf of a gradient without
 /// elements; Unsupported for integers and memory of other devices.
 [[nodiscard]] double total_norm(std::span<const comm::ConstBuffer> gradients, double p);
+/// The norm of order `p` of gradients in several parts, such as pipeline stages or shards: (sum of norm^p)^(1/p) of the
+/// parts' norms, each power and the sum rounded to `dtype`; their maximum or minimum for p = inf and -inf, their sum
+/// for p = 0. 0 for no part. For p < 0 a part without gradients has to be left out, since no norm stands for it.
+[[nodiscard]] double combined_norm(std::span<const double> norms, comm::DType dtype, double p);
 /// Clips in place. Returns the norm before. Throws as total_norm(), and NonFiniteNorm where that is asked for.
 double clip_grad_norm(std::span<const comm::Buffer> gradients, const Clipping& clipping);
 
