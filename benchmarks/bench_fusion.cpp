@@ -18,6 +18,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/environment.hpp"
+#include "harness/run/counted.hpp"
 #include "harness/run/summary.hpp"
 #include "reference/bucketing/plan.hpp"
 #include "reference/comm/errors.hpp"
@@ -99,9 +100,11 @@ class FusionBench {
     const launch::Subject& subject = driver_.group.subject;
     const record::Header header = header_of("bench", subject, options_.device, options_.reports, options_.ranks);
     writer_.emplace(options_.out.path(), header);
-    fmt::print("{} on {}, {} ranks: up to {} rounds, {} s each\n", header.subject, options_.device, options_.ranks,
-               options_.rounds, options_.seconds);
-    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out.path(), 0,
+    const auto heading = [&] {
+      fmt::print("{} on {}, {}: up to {}, {} s each\n", header.subject, options_.device,
+                 run::counted(options_.ranks, "rank"), run::counted(options_.rounds, "round"), options_.seconds);
+    };
+    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out.path(), 0, heading,
                             [&](double seconds) { tell_record(options_.out.path(), seconds); });
   }
 

@@ -22,6 +22,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/environment.hpp"
+#include "harness/run/counted.hpp"
 #include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
@@ -235,9 +236,11 @@ class PipelineBench {
     writer_.emplace(options_.out.path(), header);
     const std::string kind = options_.device == "cpu" ? fmt::format("computations of {} s", options_.durations)
                                                       : fmt::format("LibTorch's on {}", options_.device);
-    fmt::print("{}: {} pipelines, {} repetitions each, {}\n\n{}\n", header.subject, grid_.pipelines(),
-               options_.repetitions, kind, bubble_head());
-    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out.path(), 0,
+    const auto heading = [&] {
+      fmt::print("{}: {}, {} each, {}\n\n{}\n", header.subject, run::counted(grid_.pipelines(), "pipeline"),
+                 run::counted(options_.repetitions, "repetition"), kind, bubble_head());
+    };
+    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out.path(), 0, heading,
                             [&](double seconds) { tell(header.subject, seconds); });
   }
 

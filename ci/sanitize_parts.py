@@ -77,7 +77,12 @@ def listing(units, left, seconds, given):
     whole = sum(map(seconds, units))
     lines = [f"{seconds(unit):6.0f} s  {unit}" for unit in sorted(units)]
     lines += [f"{whole:6.0f} s  {len(units)} units in part {given[0]}/{given[1]}" + (f"; more than an hour: give more parts than {given[1]}" if whole > HOUR else "")]
-    return lines + [f"left out  {unit}: {why}" for unit, why in sorted(left.items())] + [f"left out  {why}" for why in ABSENT]
+    by_reason = {}
+    for unit, why in sorted(left.items()):
+        by_reason.setdefault(why, []).append(unit)
+    for why, names in by_reason.items():
+        lines += [f"left out: {why}", *(f"          {name}" for name in names)]
+    return lines + [f"left out: {why}" for why in ABSENT]
 
 
 def main(words):

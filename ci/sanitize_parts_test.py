@@ -37,9 +37,12 @@ class Parts(unittest.TestCase):
         self.assertLess(max(sums) - min(sums), 100)
 
     def test_what_takes_more_than_an_hour_is_said(self):
-        words = parts.listing(["test a"], {"test b": "why"}, lambda _: 4000, (1, 2))
+        words = parts.listing(["test a"], {}, lambda _: 4000, (1, 2))
         self.assertIn("more than an hour: give more parts than 2", words[1])
-        self.assertEqual(words[2], "left out  test b: why")
+
+    def test_a_reason_is_said_once(self):
+        words = parts.listing(["test a"], {"test d": "slow", "test b": "times", "test c": "slow"}, lambda _: 1, (1, 1))
+        self.assertEqual(words[2:-len(parts.ABSENT)], ["left out: times", "          test b", "left out: slow", "          test c", "          test d"])
 
     def test_a_list_changes_nothing(self):
         """Nothing that installs or configures is called; a folder that was not configured is said to be none."""

@@ -58,7 +58,8 @@ TEST(Mutants, AnUnknownNameIsAnsweredWithTheNearest) {
     (void)mutants::find_mutant(suite_under_test(), "col.leaky_barier");
     FAIL();
   } catch (const NotFound& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("no mutant 'col.leaky_barier'; did you mean col.leaky_barrier or "));
+    EXPECT_THAT(error.what(), testing::HasSubstr("no mutant 'col.leaky_barier'; plumbline mutants --list has them; "
+                                                 "did you mean col.leaky_barrier?"));
   }
 }
 

@@ -26,6 +26,7 @@
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/host_load.hpp"
+#include "harness/run/counted.hpp"
 #include "harness/run/launches.hpp"
 #include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
@@ -124,10 +125,10 @@ class BenchRun {
     std::vector<launch::Assignment> assignments;
     for (std::size_t at = 0; at < order_.size(); ++at) assignments.push_back(assignment_of(at));
     for (const Job& job : jobs_) name_width_ = std::max(name_width_, job.benchmark->name.size() + 2);
-    print_heading(header.subject);
     const int status = run_measurements(
         assignments, driver, observer(), *writer_, options_.out.path(), options_.budget,
-        [&](double seconds) { tell_record(options_.out.path(), seconds); }, [this] { finish_launched(jobs_.size()); });
+        [&] { print_heading(header.subject); }, [&](double seconds) { tell_record(options_.out.path(), seconds); },
+        [this] { finish_launched(jobs_.size()); });
     tell_wide();
     look_again();
     return status == 0 ? status_of_noise() : status;
@@ -181,19 +182,19 @@ class BenchRun {
   }
 
   void print_heading(const std::string& subject) const {
-    fmt::print("{} on {}: {} measurements, ", subject, options_.device, jobs_.size());
+    fmt::print("{} on {}: {}, ", subject, options_.device, run::counted(jobs_.size(), "measurement"));
+    const std::string repetitions = run::counted(options_.repetitions, "repetition");
     if (options_.launches > 1)
       fmt::print(
-          "{}{} launches of {} repetitions each; median of the launches' medians, its 95 % interval\n"
+          "{}{} launches of {} each; median of the launches' medians, its 95 % interval\n"
           "{:<{}} {:>5} {:>7} {:>16} {:>26} {:>16} {:>9} {:>11}\n",
-          options_.within > 0 ? "at most " : "", options_.launches, options_.repetitions, "benchmark", name_width_,
-          "ranks", "bytes", "median", "interval", "minimum", "launches", "busbw GB/s");
+          options_.within > 0 ? "at most " : "", options_.launches, repetitions, "benchmark", name_width_, "ranks",
+          "bytes", "median", "interval", "minimum", "launches", "busbw GB/s");
     else
       fmt::print(
-          "{} repetitions each; spread: interquartile range over median\n"
+          "{} each; spread: interquartile range over median\n"
           "{:<{}} {:>5} {:>7} {:>16} {:>16} {:>8} {:>11}\n",
-          options_.repetitions, "benchmark", name_width_, "ranks", "bytes", "median", "minimum", "spread",
-          "busbw GB/s");
+          repetitions, "benchmark", name_width_, "ranks", "bytes", "median", "minimum", "spread", "busbw GB/s");
   }
 
   [[nodiscard]] bool is_wanted(const bench::Benchmark& benchmark) const {

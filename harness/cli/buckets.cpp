@@ -17,6 +17,7 @@
 #include "harness/cli/help.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/record/file.hpp"
+#include "harness/run/counted.hpp"
 #include "reference/bucketing/check_plan.hpp"
 #include "reference/bucketing/exposed.hpp"
 #include "reference/bucketing/plan.hpp"
@@ -219,8 +220,9 @@ std::string table_of(const Plan& plan, const NamedGradients& named) {
                         comm::name_of(bucket.device), bucket.group, bucket.members, bucket.bytes(), ends);
     bytes += bucket.bytes();
   }
-  return text + fmt::format("{} buckets of {} gradients, {} bytes, in the order of their launches\n",
-                            plan.buckets.size(), plan.members.size(), bytes);
+  return text + fmt::format("{} of {}, {}, in the order of their launches\n",
+                            run::counted(plan.buckets.size(), "bucket"), run::counted(plan.members.size(), "gradient"),
+                            run::counted(bytes, "byte"));
 }
 
 double at_least(const char* option, const std::string& text, double least) {
@@ -282,9 +284,10 @@ int checked(const BucketsOptions& options, const NamedGradients& named, const st
   const std::string held = is_padded ? fmt::format("members at multiples of {} elements, buckets of multiples of {}, ",
                                                    rules.member_alignment, rules.bucket_alignment)
                                      : std::string();
-  write(options, text + fmt::format("{}: {}{}: {} buckets, {} gradients, {}{} problems\n", is_right ? "OK" : "NOT OK",
-                                    options.check, form.empty() ? "" : ", " + form, plan.buckets.size(),
-                                    named.gradients.size(), held, problems.size()));
+  write(options, text + fmt::format("{}: {}{}: {}, {}, {}{}\n", is_right ? "OK" : "NOT OK", options.check,
+                                    form.empty() ? "" : ", " + form, run::counted(plan.buckets.size(), "bucket"),
+                                    run::counted(named.gradients.size(), "gradient"), held,
+                                    run::counted(problems.size(), "problem")));
   return is_right ? 0 : 1;
 }
 

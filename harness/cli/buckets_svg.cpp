@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/svg.hpp"
+#include "harness/run/counted.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -68,12 +69,12 @@ class Picture {
   [[nodiscard]] std::string text() const {
     const double bars_top = kTimeTop + 2 * (kRow + kGap) + 64;
     const double height = bars_top + bar_ * static_cast<double>(plan_.buckets.size()) + 24;
-    const std::string head =
-        svg_text(24, 32, 17, "start",
-                 fmt::format("{} gradients in {} buckets: {:.4g} ms of communication, {:.4g} ms exposed after a "
-                             "backward of {:.4g} ms",
-                             plan_.members.size(), plan_.buckets.size(), 1e3 * exposure_.communication,
-                             1e3 * exposure_.exposed, 1e3 * backward_.seconds));
+    const std::string head = svg_text(
+        24, 32, 17, "start",
+        fmt::format("{} in {}: {:.4g} ms of communication, {:.4g} ms exposed after a "
+                    "backward of {:.4g} ms",
+                    run::counted(plan_.members.size(), "gradient"), run::counted(plan_.buckets.size(), "bucket"),
+                    1e3 * exposure_.communication, 1e3 * exposure_.exposed, 1e3 * backward_.seconds));
     return svg_page(kLeft + kWidth + kRight, height,
                     head + exposed() + backward() + reductions() + axis() + bars(bars_top), "",
                     "<pattern id=\"padding\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"

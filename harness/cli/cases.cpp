@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/expectations/facts.hpp"
+#include "harness/launch/process.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/run/case_rules.hpp"
 #include "harness/run/findings.hpp"
@@ -125,6 +126,17 @@ std::string mode_options(const suite::ExecutionMode& mode, suite::Door door) {
     default:
       return " --plain";
   }
+}
+
+std::string program_to_repeat() {
+  namespace fs = std::filesystem;
+  const std::vector<std::string> words = record::command_line();
+  const std::string typed = words.empty() ? "plumbline" : words.front();
+  if (typed.find('/') == std::string::npos) return quoted(typed);
+  const std::string name = fs::path(typed).filename().string();
+  const auto in_path = launch::find_program(name);
+  std::error_code error;
+  return quoted(in_path && fs::equivalent(*in_path, typed, error) ? name : typed);
 }
 
 std::string reference_job() {

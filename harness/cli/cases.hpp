@@ -77,4 +77,8 @@ void quote_suite(record::Header& header, const suite::Suite& suite);
 
 using run::quoted;
 
+/// What a shell needs to start this program again: `plumbline` where that in PATH is this one, else its path as it was
+/// typed, quoted where it must be.
+[[nodiscard]] std::string program_to_repeat();
+
 }  // namespace plumbline::cli

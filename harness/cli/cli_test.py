@@ -54,9 +54,10 @@ REFUSALS = [
     ("check --backend nope", 2, "no backend 'nope'; there are local"),
     ("check --profile nope", 2, "no profile 'nope'; there are collectives"),
     ("check --filter nope", 2, "--filter 'nope'"),
-    ("check --mutant nope", 2, "no mutant 'nope'"),
+    ("check --mutant nope", 2, "no mutant 'nope'; plumbline mutants --list has them"),
+    ("check --mutant col.drop_last_elemnt", 2, "; did you mean col.drop_last_element?"),
     ("check --mutant ans.overlap_taken", 2, "it breaks what --adapter names"),
-    ("check --adapter reference --mutant amp.below_min", 2, "edits of the source, which a woven build has"),
+    ("check --adapter reference --mutant amp.below_min", 2, "this build has none of its kind; they are edits of the source, which "),
     ("check --adapter reference --mutant col.leaky_barrier", 2, "it breaks what --backend names"),
     ("check --world-size 0", 2, "'0' is not a whole number from 1"),
     ("check --world-size=-2", 2, "'-2' is not a whole number from 1"),
@@ -92,6 +93,8 @@ REFUSALS = [
     ("check --filter tag:deadlok", 2, "; did you mean tag:deadlock?"),
     ("check --filter source:COL-99", 2, "; did you mean source:COL-"),
     ("explain COLL-01", 2, "print them; did you mean COLL-0"),
+    ("explain COL-", 2, "print them; did you mean COL-0"),
+    ("explain frobnicate", 2, "or bug; plumbline requirements and plumbline mutants --list print them\n"),
     ("explain col.drop_last_elemnt", 2, "; did you mean col.drop_last_element?"),
     ("explain hollow.nul", 2, "; did you mean hollow.null?"),
     ("explain schedules.partition.even_sizes[nonsense", 2, "'schedules.partition.even_sizes[nonsense' is not a case of schedules.partition.even_sizes"),
@@ -138,6 +141,7 @@ REFUSALS = [
     ("bench --benchmark canary.values", 2, "`plumbline canary` measures canary.values"),
     ("merge nowhere --out whole", 2, "there is no record 'nowhere'; give the run.jsonl of a run, or its folder"),
     ("explain COLL-001 --record nowhere", 2, "--record: there is no record 'nowhere'"),
+    ("explain COL-02 --record nowhere", 2, "--record: there is no record 'nowhere'"),
     ("check --seed=-1", 2, "'-1' is not a whole number from 0"),
     ("check --seed 18446744073709551615", 2, "'18446744073709551615' is not a whole number"),
     ("check --shuffle=x", 2, "--shuffle: 'x' is not a whole number"),
@@ -162,8 +166,10 @@ REFUSALS = [
     ("check --adapter reference --world-size 2", 2, "--world-size 2"),
     ("check --adapter /nonexistent", 3, "/nonexistent"),
     ("check --adapter reference --backend-option a=1", 2, "an adapter is no backend"),
-    ("adapter --describe topology.prime_factor", 2, "--describe: there is no operation 'topology.prime_factor'; the nearest is topology.prime_factors"),
-    ("adapter --example nope", 2, "--example: there is no operation 'nope'; the nearest is "),
+    ("adapter --describe topology.prime_factor", 2, "--describe: there is no operation 'topology.prime_factor'; plumbline adapter --describe lists all; did you mean topology.prime_factors?"),
+    ("adapter --example nope", 2, "--example: there is no operation 'nope'; plumbline adapter --describe lists all\n"),
+    ("schedule --name frobnicate --stages 4 --micro-batches 8", 2, "--name 'frobnicate': no such schedule; plumbline schedule --list names all\n"),
+    ("gossip --graph x", 2, "random-matching\n"),
     ("adapter --describe --format svg", 2, "--format svg: must be text, md or json"),
     ("adapter --format md", 2, "--format: only for --describe"),
     ("adapter --describe comm.calls --example comm.calls", 2, "--example: --describe OP prints the example, too"),
@@ -368,7 +374,7 @@ REFUSALS = [
 ]
 TRAINING_REFUSALS = [
     ("schedule", 2, "--name: it names no schedule"),
-    ("schedule --name 1f1c --stages 4 --micro-batches 8", 2, "--name '1f1c': no such schedule; did you mean 1f1b?"),
+    ("schedule --name 1f1c --stages 4 --micro-batches 8", 2, "--name '1f1c': no such schedule; plumbline schedule --list names all; did you mean 1f1b?"),
     ("schedule --name zbh1 --stages 4 --micro-batches 8", 2, "did you mean zb-h1?"),
     ("schedule --name ZBVZeroBuble --stages 4 --micro-batches 8", 2, "did you mean zbv?"),
     ("schedule --name Interleaved1F1 --stages 4 --micro-batches 8", 2, "did you mean interleaved?"),
@@ -721,7 +727,7 @@ class Commands(unittest.TestCase):
     def test_what_is_explained_can_be_run(self):
         for id, subject in (("SCHED-002", "--adapter CMD "), ("COLL-001", "")):
             self.assertEqual(self.run_plumbline("explain", id), 0, self.done.stderr)
-            self.assertRegex(self.done.stdout, rf"run it     plumbline check {subject}--profile \w+ --filter {id}\n")
+            self.assertRegex(self.done.stdout, rf"run it     {re.escape(PLUMBLINE)} check {subject}--profile \w+ --filter {id}\n")
 
     def test_the_terms_of_a_requirement_are_explained(self):
         self.assertEqual(self.run_plumbline("explain", "COLL-054"), 0, self.done.stderr)
@@ -796,12 +802,101 @@ class Commands(unittest.TestCase):
     def test_a_failure_of_an_edit_names_the_program_that_has_it(self):
         self.assertEqual(self.run_plumbline("check", "--adapter", "reference", "--mutant", "top.question_column_major", "--filter",
                                             "topology.map.single_questions[shape=3x2]", "--no-control", "--out", "out", program=WOVEN), 1)
-        self.assertIn("repeat: woven/bin/plumbline check --adapter reference", self.done.stdout)
+        self.assertIn(f"repeat: {WOVEN} check --adapter reference", self.done.stdout)
+
+    def checkout(self):
+        """A folder with this program in build/bin, and a woven one beside it where there is one."""
+        for program in (Path(PLUMBLINE), WOVEN):
+            if program.exists():
+                beside = self.folder / "build" / program.relative_to(Path(PLUMBLINE).parent.parent)
+                beside.parent.mkdir(parents=True)
+                shutil.copy(program, beside)
+        (self.folder / "build/lib").symlink_to(Path(PLUMBLINE).parent.parent / "lib")
+        (self.folder / "build/share").symlink_to(Path(PLUMBLINE).parent.parent / "share")
+        return "build/bin/plumbline"
+
+    def test_what_a_product_lacks_is_said_to_be_in_the_woven_build_beside_it(self):
+        program = self.checkout()
+        self.assertEqual(self.run_plumbline("explain", "amp.below_min", program=program), 0, self.done.stderr)
+        self.assertIn("run it: build/woven/bin/plumbline mutants --filter amp.below_min\n", self.done.stdout)
+        self.run_plumbline("mutants", "--list", "--filter", "amp.below_min", program=program)
+        self.assertIn(", in build/woven/bin/plumbline alone: " if WOVEN.exists() else ", in a woven build alone: ", self.done.stdout)
+        self.assertEqual(self.run_plumbline("mutants", "--filter", "amp.below_min", program=program), 3)
+        self.assertIn("which the woven build has: run build/woven/bin/plumbline" if WOVEN.exists() else
+                      "which a woven build has: pip install tree-sitter", self.done.stderr)
+
+    def test_a_command_to_be_run_names_the_program_as_it_was_called(self):
+        failing = ["check", "--mutant", "col.drop_last_element", "--filter", "COLL-001", "--world-size", "2", "--fail-fast", "--no-control", "--out", "out"]
+        for called, path, words in ((self.checkout(), "/usr/bin:/bin", "build/bin/plumbline"),
+                                    (str(self.folder / "build/bin/plumbline"), f"{self.folder}/build/bin:/usr/bin:/bin", "plumbline"),
+                                    ("plumbline", f"{self.folder}/build/bin:/usr/bin:/bin", "plumbline")):
+            with self.subTest(called, path=path), mock.patch.dict(os.environ, PATH=path):
+                self.assertEqual(self.run_plumbline(*failing, program=called), 1, self.done.stderr)
+                self.assertIn(f"      repeat: {words} check --backend local --mutant col.drop_last_element", self.done.stdout)
+                self.run_plumbline("explain", "COLL-001", program=called)
+                self.assertIn(f"\n  run it     {words} check --profile", self.done.stdout)
+
+    def test_a_bug_is_explained(self):
+        self.assertEqual(self.run_plumbline("explain", "COL-02"), 0, self.done.stderr)
+        head, *lines = self.done.stdout.splitlines()
+        self.assertRegex(head, r"^COL-02 \(real bug\): \w.*\.$")
+        self.assertRegex(self.done.stdout, r"\n  reported\n +\S+[#@]\w+ \(https://github.com/")
+        self.run_plumbline("requirements", "--format", "json")
+        citing = [row["id"] for row in json.loads(self.done.stdout) if any(re.match(r"COL-02\b", source) for source in row["source"])]
+        self.assertGreater(len(citing), 2)
+        self.assertEqual([line.split()[2] for line in lines if line.startswith("  forbidden by ")], citing)
+
+    def test_an_optional_requirement_is_said_to_be_one(self):
+        words = "  may        it is optional: the MUST is for a subject that claims it\n"
+        for id, count in (("SCHED-010", 1), ("SCHED-002", 0)):
+            self.assertEqual(self.run_plumbline("explain", id), 0, self.done.stderr)
+            self.assertEqual(self.done.stdout.count(words), count, id)
+
+    def test_a_record_without_verdicts_explains_nothing(self):
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "collectives.barrier", "--repetitions", "2", "--min-time", "0.001", "--out", "out"), 0)
+        self.check_refusals([("explain COLL-001 --record out", 2, "--record: 'out' is a record of plumbline bench, without a verdict on any requirement"),
+                             ("explain COL-02 --record out", 2, "--record: 'out' is a record of plumbline bench")])
+        self.assertEqual(self.run_plumbline(*PASS, "--out", "checked"), 0, self.done.stderr)
+        self.check_refusals([("explain COL-02 --record checked", 2, "--record: a record has no verdict on bug COL-02; give a requirement")])
+        self.assertEqual(self.run_plumbline("explain", "COLL-001", "--record", "checked"), 0, self.done.stderr)
+        self.assertIn(": not in this record\n", self.done.stdout)
+
+    def test_a_benchmark_that_cannot_begin_prints_no_table(self):
+        for arguments in (["--device", "emulated:7", "--sizes", "4"], ["--device", "emulated", "--backend", "plugin:./none.so"],
+                          ["allreduce_fusion", "--device", "emulated:7"], ["pipeline_bubble", "--device", "emulated:7"]):
+            self.assertNotEqual(self.run_plumbline("bench", *arguments), 0)
+            self.assertEqual(self.done.stdout, "", arguments)
+
+    def test_the_letters_of_a_closed_form_are_explained(self):
+        for name, chunks, words in (("1f1b", "1", "p: ranks; tF, tB: seconds of one micro-batch on a rank"),
+                                    ("zb-h1", "1", "p: ranks; tF, tI, tW: seconds of one micro-batch on a rank"),
+                                    ("interleaved", "2", "p: ranks; v: chunks of a rank; tF, tB: seconds of one micro-batch on a rank, in its 2 chunks together"),
+                                    ("zbv", "2", "p: ranks; tF: seconds of one micro-batch on a rank, in its 2 chunks together")):
+            self.assertEqual(self.run_plumbline("schedule", "--name", name, "--stages", "4", "--chunks", chunks, "--micro-batches", "8"), 0, self.done.stderr)
+            self.assertRegex(self.done.stdout, f"\nclosed form: .*: equal\n{re.escape(words)}\n")
+            self.run_plumbline("schedule", "--name", name, "--stages", "4", "--chunks", chunks, "--micro-batches", "8", "--format", "svg")
+            self.assertEqual(" s, of times of all chunks of a rank" in self.done.stdout, chunks != "1")
+
+    def test_one_of_a_thing_is_no_plural(self):
+        (self.folder / "g.csv").write_text("name,elements\na,4\n")
+        for arguments in ("gossip --graph ring --nodes 8 --peers 1 --rounds 1", "gossip --graph complete --nodes 1", "schedule --name forward-only --stages 1 --micro-batches 1",
+                          "buckets --gradients g.csv", "scaler --pattern . --steps 1",
+                          "bench --benchmark collectives.barrier --repetitions 1 --min-time 0.001"):
+            self.assertEqual(self.run_plumbline(*arguments.split()), 0, self.done.stderr)
+            self.assertNotRegex(self.done.stdout, r"(?<![\d.])(?<!of )1 [a-z-]+s\b", arguments)
+
+    def test_gossip_explains_its_words(self):
+        self.assertEqual(self.run_plumbline("gossip", "--help"), 0)
+        words = self.done.stdout.split("Words of the text:\n")[1]
+        self.run_plumbline("gossip", "--graph", "star", "--nodes", "4", "--mixing", "metropolis-hastings", "--rounds", "1")
+        for word in ("regular", "dynamic", "shares", "weights", "distance", "spectral gap", "round, error"):
+            self.assertRegex(words, rf"(?m)^  {word} ")
+            self.assertRegex(self.done.stdout, word.replace(", ", " +").replace("dynamic", "dynamic|static"))
 
     def test_a_hollow_subject_is_explained(self):
         self.assertEqual(self.run_plumbline("explain", "hollow.null"), 0, self.done.stderr)
         self.assertIn("hollow.null (hollow subject, for --adapter): every result is null\n", self.done.stdout)
-        self.assertIn("plumbline mutants --full --filter hollow.null\n", self.done.stdout)
+        self.assertIn(f"  run it     {PLUMBLINE} mutants --full --filter hollow.null\n", self.done.stdout)
 
     def test_a_case_that_the_budget_does_not_try_again_is_shown(self):
         # Its first case crashes; the second one never ends, so that nothing is tried again.
@@ -1227,14 +1322,17 @@ class Commands(unittest.TestCase):
 
     def test_the_doctor_tells_what_the_record_tools_lack(self):
         python = self.folder / "pyth'on"
-        for lines, words in (("echo", "ok  record tools            {} has all that report, "),
-                             ("echo scipy, pyarrow", "no  record tools            {} lacks scipy, pyarrow: report takes jinja2, "),
+        rows = ("tool report             {} has jinja2\n", "tools compare, gate     {} has scipy\n", "tool trend              {} has ruptures\n",
+                "tool export, parquet    {} has pyarrow\n")
+        for lines, words in (("echo", "".join("ok  " + row for row in rows)),
+                             ("echo pyarrow", "".join("ok  " + row for row in rows[:3]) + "no  tool export, parquet    {} lacks pyarrow; pip install it, or "),
+                             ("echo scipy pyarrow", "no  tools compare, gate     {} lacks scipy; pip install it, or "),
                              ("exit 1", "no  record tools            '{}' does not start; set PLUMBLINE_PYTHON ")):
             python.write_text(f"#!/bin/sh\n{lines}\n")
             python.chmod(0o755)
             with mock.patch.dict(os.environ, PLUMBLINE_PYTHON=str(python)):
                 self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
-            self.assertIn("\n" + words.format(python), self.done.stdout)
+            self.assertIn("\n" + words.replace("{}", str(python)), self.done.stdout)
 
     def test_the_doctor_finds_what_the_record_tools_find(self):
         # Packages in a folder of one's own, beside a Python without any; a module in the current folder is no package.
@@ -1248,7 +1346,7 @@ class Commands(unittest.TestCase):
         (self.folder / "pyarrow.py").write_text("")
         with mock.patch.dict(os.environ, PLUMBLINE_PYTHON=str(python), PYTHONPATH=str(own)):
             self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
-        self.assertIn(f"\nno  record tools            {python} lacks pyarrow: ", self.done.stdout)
+        self.assertIn(f"\nok  tool trend              {python} has ruptures\nno  tool export, parquet    {python} lacks pyarrow; ", self.done.stdout)
 
     def test_the_doctor_tells_of_devices_with_memory(self):
         self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
@@ -1356,7 +1454,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", *options, "--out", "out"), 1, self.done.stderr)
         lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
         (failed,) = [line for line in lines if line["type"] == "result" and line["verdict"] == "fail"]
-        done = subprocess.run(failed["repeat"].replace("plumbline", PLUMBLINE, 1), shell=True, cwd=self.folder,
+        done = subprocess.run(failed["repeat"], shell=True, cwd=self.folder,
                               capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn(f"FAIL  {failed['case']}", done.stdout)
@@ -2223,9 +2321,9 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("gossip", "--graph", "ring", "--nodes", "8", "--peers", "2", "--rounds", "3"), 0)
         self.assertIn("     0: 1 7\n", self.done.stdout)
         self.assertIn("0.804738 per round; spectral gap 0.195262", self.done.stdout)
-        self.assertIn("blocking sends, one at a time, never end", self.done.stdout)
+        self.assertIn("blocking sends, one at a time, deadlock", self.done.stdout)
         self.assertEqual(self.run_plumbline("gossip", "--graph", "ring", "--nodes", "6", "--rounds", "1"), 0)
-        self.assertIn("1 peers a round, uniform shares: regular, static, weights stay 1\n     0: 1\n     1: 2\n", self.done.stdout)
+        self.assertIn("1 peer per round, uniform shares: regular, static, weights stay 1\n     0: 1\n     1: 2\n", self.done.stdout)
         self.assertEqual(self.run_plumbline("gossip", "--graph", "mesh", "--nodes", "6", "--mixing", "metropolis-hastings",
                                             "--format", "json", "--rounds", "4"), 0)
         shown = json.loads(self.done.stdout)
@@ -2248,7 +2346,7 @@ class Commands(unittest.TestCase):
         pairs = ((0, 1), (2, 3)), ((0, 2), (1, 3))
         lines = [f"{r},{a},{b},0.5" for r, of in enumerate(pairs) for pair in of for a, b in (pair, pair[::-1])]
         text = self.own_graph("round,from,to,weight\n" + "\n".join(lines), "--rounds", "2")
-        for line in ("own.csv, 4 nodes, 1 peers a round, given shares: regular, dynamic, weights stay 1", "     0: 1 2",
+        for line in ("own.csv, 4 nodes, 1 peer per round, given shares: regular, dynamic, weights stay 1", "     0: 1 2",
                      "the rounds repeat after 2; connected: every node hears of every other",
                      "columns sum to 1, rows to 1: doubly stochastic, plain averages keep the mean",
                      "shares of round 1, a row for each receiver", "     0:    0.5      .    0.5      ."):
@@ -3266,7 +3364,7 @@ class Commands(unittest.TestCase):
         config.write_text("BATCHSIZE = 16\n")
         self.assertEqual(self.run_plumbline(*run), 2)
         self.assertIn("config.toml:1:", self.done.stderr)
-        self.assertIn("unknown field BATCHSIZE; the nearest known one is BATCH_SIZE", self.done.stderr)
+        self.assertIn("unknown field BATCHSIZE; did you mean BATCH_SIZE?", self.done.stderr)
 
     @needs_training
     def test_train_by_names_stops_at_a_loss_that_is_no_number(self):

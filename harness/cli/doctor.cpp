@@ -1,11 +1,15 @@
 // `plumbline doctor`: what this machine can run, and why not.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <set>
+#include <sstream>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -187,39 +191,52 @@ Finding libtorch() {
           training.empty() ? "module training loads" : without_prefix("training", training)};
 }
 
-// What the commands in Python need beyond Python itself. The path is no text of the shell's.
-Finding record_tools() {
+// Commands in Python, and the package that each needs beyond Python itself.
+struct RecordTool {
+  const char* package;
+  const char* name;
+};
+constexpr std::array kRecordTools{RecordTool{"jinja2", "tool report"}, RecordTool{"scipy", "tools compare, gate"},
+                                  RecordTool{"ruptures", "tool trend"}, RecordTool{"pyarrow", "tool export, parquet"}};
+
+// A finding for each, since who lacks one may not want it. The path is no text of the shell's.
+std::vector<Finding> record_tools() {
   const std::string what = "record tools", python = subject::chosen_python();
   ::setenv("PLUMBLINE_DOCTORS_PYTHON", python.c_str(), 1);
   const std::string code =
       std::string(kPythonStart) +
       "from importlib.util import find_spec; "
-      "print(*(name for name in ('jinja2', 'scipy', 'ruptures', 'pyarrow') if not find_spec(name)), sep=', ')";
+      "print(*(name for name in ('jinja2', 'scipy', 'ruptures', 'pyarrow') if not find_spec(name)))";
   ::setenv("PLUMBLINE_DOCTORS_CODE", code.c_str(), 1);
   std::FILE* const answer = ::popen("\"$PLUMBLINE_DOCTORS_PYTHON\" -B -c \"$PLUMBLINE_DOCTORS_CODE\" 2>/dev/null", "r");
-  if (answer == nullptr) return {what, false, std::strerror(errno)};
+  if (answer == nullptr) return {{what, false, std::strerror(errno)}};
   char line[200] = "";
   const bool has_answered = std::fgets(line, sizeof line, answer) != nullptr;
   if (::pclose(answer) != 0 || !has_answered)
-    return {what, false, fmt::format("'{}' does not start; set PLUMBLINE_PYTHON to Python 3.9 or later", python)};
-  const std::string missing(line, std::strcspn(line, "\n"));
-  if (missing.empty()) return {what, true, python + " has all that report, compare, gate, trend and export need"};
-  return {what, false,
-          fmt::format("{} lacks {}: report takes jinja2, compare and gate scipy, trend ruptures, export to parquet "
-                      "pyarrow; pip install 'plumbline-suite[results]', or these",
-                      python, missing)};
+    return {{what, false, fmt::format("'{}' does not start; set PLUMBLINE_PYTHON to Python 3.9 or later", python)}};
+  std::istringstream words(line);
+  const std::set<std::string> missing{std::istream_iterator<std::string>(words), {}};
+  std::vector<Finding> findings;
+  for (const RecordTool& tool : kRecordTools) {
+    const bool good = !missing.contains(tool.package);
+    findings.push_back({tool.name, good,
+                        fmt::format("{} {} {}{}", python, good ? "has" : "lacks", tool.package,
+                                    good ? "" : "; pip install it, or 'plumbline-suite[results]', which brings all")});
+  }
+  return findings;
 }
 
-// A finding that is made in a process of its own: loading runtimes is what takes time, and is done side by side.
+// Findings that are made in a process of their own: loading runtimes is what takes time, and is done side by side.
 class Look {
  public:
-  explicit Look(const std::function<Finding()>& look) {
+  explicit Look(const std::function<std::vector<Finding>()>& look) {
     int channel[2];
     if (::pipe(channel) != 0) throw RuntimeFailure(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
     child_ = ::fork();
     if (child_ == 0) {
-      const Finding found = look();
-      const std::string words = nlohmann::json{found.what, found.good, found.words}.dump();
+      nlohmann::json all = nlohmann::json::array();
+      for (const Finding& found : look()) all.push_back({found.what, found.good, found.words});
+      const std::string words = all.dump();
       (void)!::write(channel[1], words.data(), words.size());
       ::_exit(0);
     }
@@ -228,16 +245,18 @@ class Look {
     if (child_ < 0) throw RuntimeFailure(fmt::format("cannot start a process: {}", std::strerror(errno)));
   }
   // To be called once.
-  [[nodiscard]] Finding finding() const {
+  [[nodiscard]] std::vector<Finding> findings() const {
     std::string words;
     char chunk[1024];
     for (ssize_t count; (count = ::read(channel_, chunk, sizeof chunk)) > 0;)
       words.append(chunk, static_cast<std::size_t>(count));
     ::close(channel_);
     ::waitpid(child_, nullptr, 0);
-    const nlohmann::json found = nlohmann::json::parse(words, nullptr, false);
-    if (!found.is_array()) throw RuntimeFailure("a process of the doctor's ended while it looked");
-    return {found.at(0), found.at(1), found.at(2)};
+    const nlohmann::json all = nlohmann::json::parse(words, nullptr, false);
+    if (!all.is_array()) throw RuntimeFailure("a process of the doctor's ended while it looked");
+    std::vector<Finding> findings;
+    for (const nlohmann::json& found : all) findings.push_back({found.at(0), found.at(1), found.at(2)});
+    return findings;
   }
 
  private:
@@ -253,14 +272,16 @@ int run_doctor(bool starts, const Program& program) {
   std::vector<Finding> findings;
   const std::vector<std::string> names = backend_names();
   std::vector<Look> looks;
-  looks.emplace_back(libtorch);
+  looks.emplace_back([] { return std::vector{libtorch()}; });
   looks.emplace_back(record_tools);
   if (!starts)
-    for (const std::string& name : names) looks.emplace_back([&] { return backend(name, false, program); });
+    for (const std::string& name : names)
+      looks.emplace_back([&] { return std::vector{backend(name, false, program)}; });
   const std::vector<suite::Profile>& profiles = program.suite().profiles();  // meanwhile
-  const Finding torch = looks[0].finding(), tools = looks[1].finding();
+  const Finding torch = looks[0].findings().at(0);
+  const std::vector<Finding> tools = looks[1].findings();
   for (std::size_t i = 0; i < names.size(); ++i)
-    findings.push_back(starts ? backend(names[i], true, program) : looks[i + 2].finding());
+    findings.push_back(starts ? backend(names[i], true, program) : looks[i + 2].findings().at(0));
   findings.push_back(torch);
   for (const suite::Profile& profile : profiles) {
     bool needs_training = false;
@@ -276,7 +297,7 @@ int run_doctor(bool starts, const Program& program) {
   findings.push_back(device_runtime(comm::Device::Kind::emulated));
   findings.push_back(tool("srun", "ranks can not be started by Slurm", "install slurm-client"));
   findings.push_back(tool("python3", "adapters in Python can not run", "install python3"));
-  findings.push_back(tools);
+  findings.insert(findings.end(), tools.begin(), tools.end());
   for (const Finding& finding : findings)
     fmt::print("{:<4}{:<24}{}\n", finding.good ? "ok" : "no", finding.what, finding.words);
   return 0;

@@ -12,6 +12,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/expectations/edit.hpp"
 #include "harness/record/file.hpp"
+#include "harness/run/counted.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -52,7 +53,8 @@ void print_flakes(const Expectations& book, std::vector<record::Run> runs) {
     if (rate.failures == 0 && rate.records >= expectations::kFlakeRecords)
       fmt::print("no flake: {} never failed in the last {} records: take it out\n", place, rate.records);
     else
-      fmt::print("flake: {} failed in {} of {} tries, in {} records\n", place, rate.failures, rate.tries, rate.records);
+      fmt::print("flake: {} failed in {} of {}, in {}\n", place, rate.failures,
+                 rate.tries == 1 ? "1 try" : fmt::format("{} tries", rate.tries), run::counted(rate.records, "record"));
   }
 }
 
@@ -62,8 +64,9 @@ int check(const CheckFile& options, const Program& program) {
   for (const std::string& line : expired) fmt::print("expired: {}\n", line);
   for (const std::string& line : book.soon_expired()) fmt::print("soon: {}\n", line);
   if (!options.records.empty()) print_flakes(book, records_in(options.records));
-  fmt::print("{}: {} entries in {} file{}, {} expired\n", options.file, book.entries().size(), book.files().size(),
-             book.files().size() == 1 ? "" : "s", expired.size());
+  const std::size_t entries = book.entries().size();
+  fmt::print("{}: {} {} in {}, {} expired\n", options.file, entries, entries == 1 ? "entry" : "entries",
+             run::counted(book.files().size(), "file"), expired.size());
   return expired.empty() ? 0 : 2;
 }
 

@@ -1,4 +1,5 @@
-// `plumbline explain`: what a requirement demands, why, what tests it, and how it was shown that the test can fail.
+// `plumbline explain`: what a requirement demands, why, what tests it, and how it was shown that the test can fail; or
+// which requirements go back to a bug.
 #include <algorithm>
 #include <filesystem>
 #include <ranges>
@@ -36,7 +37,8 @@ std::string nearest_to(const suite::Suite& suite, const std::string& id) {
   for (const suite::Check& check : suite.checks()) names.push_back(check.id);
   for (const mutants::Mutant& mutant : suite.mutants()) names.push_back(mutant.name);
   for (const mutants::Mutant& subject : mutants::hollow_subjects()) names.push_back(subject.name);
-  return did_you_mean(id, std::move(names));
+  for (const auto& [bug, row] : suite.bugs) names.push_back(bug);
+  return did_you_mean(id, names);
 }
 
 // The requirements that an id stands for: its own, or those of a check, a case or a mutant.
@@ -54,14 +56,18 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
     if (bracket != std::string::npos)
       for (const suite::Case& one : suite::cases_of(check)) cases.push_back(one.id());
     if (bracket == std::string::npos || std::ranges::count(cases, id) > 0) return suite.verified_by(check);
-    throw NotFound(fmt::format("'{}' is not a case of {}{}", id, check.id, did_you_mean(id, std::move(cases))));
+    throw NotFound(fmt::format("'{}' is not a case of {}{}", id, check.id, did_you_mean(id, cases)));
   }
   for (const mutants::Mutant& mutant : suite.mutants())
     if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
   throw NotFound(
-      fmt::format("'{}' is no requirement, check, case, mutant or hollow subject; plumbline requirements "
+      fmt::format("'{}' is no requirement, check, case, mutant, hollow subject or bug; plumbline requirements "
                   "and plumbline mutants --list print them{}",
                   id, nearest_to(suite, id)));
+}
+
+void print_reports(const suite::Bug& bug) {
+  for (const std::string& report : bug.reports) fmt::print("             {} ({})\n", report, suite::address_of(report));
 }
 
 void print_source(const suite::Suite& suite, const std::string& source) {
@@ -72,8 +78,7 @@ void print_source(const suite::Suite& suite, const std::string& source) {
     return;
   }
   fmt::print("  real bug   {}: {}\n", source, bug->second.what);
-  for (const std::string& report : bug->second.reports)
-    fmt::print("             {} ({})\n", report, suite::address_of(report));
+  print_reports(bug->second);
 }
 
 void print_check(const suite::Suite& suite, const std::string& id) {
@@ -118,7 +123,9 @@ void print_mutant(const mutants::Mutant& mutant) {
   else
     fmt::print("             hides in {}{}: {}\n", mutant.hides, under(mutant.hides_arm), mutant.why_hides);
   const bool is_elsewhere = !mutants::why_not_woven(mutant).empty();
-  fmt::print("             run it: {}plumbline mutants --filter {}\n", is_elsewhere ? "woven/bin/" : "", mutant.name);
+  const std::string woven = mutants::woven_program().empty() ? "build/woven/bin/plumbline" : mutants::woven_program();
+  fmt::print("             run it: {} mutants --filter {}\n", is_elsewhere ? quoted(woven) : program_to_repeat(),
+             mutant.name);
 }
 
 // The result as it is for one requirement: a failure that names others has found nothing wrong with it.
@@ -160,6 +167,8 @@ std::string subject_for(const suite::Suite& suite, const suite::Requirement& row
 void print_requirement(const suite::Suite& suite, const suite::Requirement& row, const std::string& id) {
   fmt::print("{} ({}, since {}): {}\n", row.id, suite::name_of(row.level), row.since,
              suite::with_items_after("\n    ", row.text));
+  if (row.level == suite::Level::may)
+    fmt::print("  may        it is optional: the MUST is for a subject that claims it\n");
   if (!row.rationale.empty()) fmt::print("  because    {}\n", row.rationale);
   for (const suite::Term& term : suite.requirements.terms_in(row))
     fmt::print("  term       {}: {}\n", term.forms, term.meaning);
@@ -174,8 +183,8 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row,
   for (const suite::Profile& profile : suite.profiles())
     if (suite.belongs(row, profile)) {
       if (profiles.empty())
-        fmt::print("  run it     plumbline check {}--profile {} --filter {}\n", subject_for(suite, row), profile.name,
-                   row.id);
+        fmt::print("  run it     {} check {}--profile {} --filter {}\n", program_to_repeat(), subject_for(suite, row),
+                   profile.name, row.id);
       profiles += (profiles.empty() ? "" : ", ") + profile.name;
     }
   fmt::print("  profiles   {}\n", profiles);
@@ -190,7 +199,32 @@ void print_hollow(const suite::Suite& suite, const mutants::Mutant& subject) {
              found == truths.end() ? "" : ", but for those that are true of it:");
   if (found != truths.end())
     for (const auto& [requirement, reason] : found->second) fmt::print("             {}: {}\n", requirement, reason);
-  fmt::print("  run it     plumbline mutants --full --filter {}\n", subject.name);
+  fmt::print("  run it     {} mutants --full --filter {}\n", program_to_repeat(), subject.name);
+}
+
+// The requirements that name it as a source, and the mutants that repeat it.
+void print_bug(const suite::Suite& suite, const suite::Bug& bug) {
+  const auto is_of_it = [&](const std::string& source) { return suite::bug_in(source) == bug.id; };
+  fmt::print("{} (real bug): {}\n  reported\n", bug.id, bug.what);
+  print_reports(bug);
+  for (const auto& [id, row] : suite.requirements.rows())
+    if (std::ranges::any_of(row.sources, is_of_it))
+      fmt::print("  forbidden by {} ({}): {}\n", id, suite::name_of(row.level),
+                 suite::with_items_after("\n    ", row.text));
+  for (const mutants::Mutant& mutant : suite.mutants())
+    if (is_of_it(mutant.source)) fmt::print("  repeated by mutant {}: {}\n", mutant.name, mutant.what);
+}
+
+// The record of --record, where it has a verdict on a requirement.
+record::Run judged_record(const std::string& given) {
+  record::Run run = read_record(given);
+  const auto results = run::with_missing(run);
+  if (std::ranges::all_of(results, [](const record::Result& result) { return result.requirements.empty(); }))
+    throw InvalidArgument(
+        fmt::format("'{}' is a record of plumbline {}, without a verdict on any requirement; give that "
+                    "of plumbline check",
+                    given, run.header.command));
+  return run;
 }
 
 int run_explain(const ExplainOptions& options, const Program& program) {
@@ -201,7 +235,13 @@ int run_explain(const ExplainOptions& options, const Program& program) {
     return 0;
   }
   std::optional<record::Run> run;
-  if (!options.record.empty()) run = on_behalf_of("--record", [&] { return read_record(options.record); });
+  if (!options.record.empty()) run = on_behalf_of("--record", [&] { return judged_record(options.record); });
+  if (const auto bug = suite.bugs.find(options.id); bug != suite.bugs.end()) {
+    if (run)
+      throw InvalidArgument(fmt::format("--record: a record has no verdict on bug {}; give a requirement", options.id));
+    print_bug(suite, bug->second);
+    return 0;
+  }
   for (const suite::Requirement* row : meant_by(suite, options.id)) {
     print_requirement(suite, *row, options.id);
     if (run) print_verdicts(*run, row->id);
@@ -213,9 +253,12 @@ int run_explain(const ExplainOptions& options, const Program& program) {
 
 Command add_explain(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand(
-      "explain", "Explain a requirement: its sentence, sources and checks, and the mutants that prove the checks");
+      "explain",
+      "Explain a requirement: its sentence, sources and checks, and the mutants that prove the checks; or a bug");
   auto options = std::make_shared<ExplainOptions>();
-  command->add_option("id", options->id, "id of a requirement, check, case, mutant or hollow subject")
+  command
+      ->add_option("id", options->id,
+                   "id of a requirement, check, case, mutant or hollow subject, or of a bug that requirements name")
       ->type_name("ID")
       ->required();
   command
@@ -223,6 +266,7 @@ Command add_explain(CLI::App& app, const Program& program) {
       ->type_name("RUN");
   command->footer(
       "Example: plumbline explain COLL-049 --record results/latest/check-local\n"
+      "         plumbline explain COL-02\n"
       "Exit status: 0 success; 2 usage error, or no such id or record.");
   return [options, &program] { return run_explain(*options, program); };
 }

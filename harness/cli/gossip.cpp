@@ -16,6 +16,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/file.hpp"
+#include "harness/run/counted.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
@@ -184,30 +185,31 @@ bool weights_must_travel(const GossipView& view) {
 
 std::string gossip_text(const GossipView& view) {
   const Graph& graph = view.graph;
-  std::string text =
-      fmt::format("{}, {} nodes, {} a round, {} shares: {}regular, {}, weights {}\n", view.name, graph.nodes(),
-                  graph.peers_per_round() == 0 ? "all" : fmt::format("{} peers", graph.peers_per_round()),
-                  name_of(view.mixing.kind), graph.is_regular() ? "" : "not ",
-                  graph.is_dynamic() ? "dynamic" : "static", weights_must_travel(view) ? "travel" : "stay 1");
+  std::string text = fmt::format(
+      "{}, {}, {} per round, {} shares: {}regular, {}, weights {}\n", view.name, run::counted(graph.nodes(), "node"),
+      graph.peers_per_round() == 0 ? "all peers" : run::counted(graph.peers_per_round(), "peer"),
+      name_of(view.mixing.kind), graph.is_regular() ? "" : "not ", graph.is_dynamic() ? "dynamic" : "static",
+      weights_must_travel(view) ? "travel" : "stay 1");
   for (int node = 0; node < std::min(graph.nodes(), kMostNodesShown); ++node) {
     // Where all rounds are the same, whom it sends to: of FairScale's ring, one of the two in its list.
     const auto [book, entries] = entries_shown(graph.is_dynamic() ? graph.phone_book(node) : graph.peers(node, 0).out);
     text += fmt::format("{:>6}: {}{}\n", node, fmt::join(book, " "),
                         entries > kMostEntriesShown ? fmt::format(" ... {} more", entries - kMostEntriesShown) : "");
   }
-  if (graph.nodes() > kMostNodesShown) text += fmt::format("   ...: {} more nodes\n", graph.nodes() - kMostNodesShown);
+  if (graph.nodes() > kMostNodesShown)
+    text += fmt::format("   ...: {} more\n", run::counted(graph.nodes() - kMostNodesShown, "node"));
   if (view.findings) text += findings_text(view);
   if (view.spectrum) {
     text += fmt::format(
-        "distance to the mean after {1} rounds: {0:.6g} of the initial one, {2:.6g} per round; spectral gap "
-        "{3:.6g}{4}\n",
-        view.spectrum->contraction, view.spectrum->rounds, view.spectrum->per_round, view.spectrum->spectral_gap,
-        view.spectrum->is_doubly_stochastic ? "" : " in the long run");
+        "distance to the mean after {1}: {0:.6g} of the initial one, {2:.6g} per round; spectral gap {3:.6g}{4}\n",
+        view.spectrum->contraction, run::counted(view.spectrum->rounds, "round"), view.spectrum->per_round,
+        view.spectrum->spectral_gap, view.spectrum->is_doubly_stochastic ? "" : " in the long run");
   } else {
     text += "spectral gap: not computed for this number of nodes of this graph\n";
   }
   if (graph.nodes() <= kMostNodesShown && gossip::blocks_one_at_a_time(graph, 0))
-    text += "blocking sends, one at a time, never end\n";
+    text += "blocking sends, one at a time, deadlock\n";
+  if (!view.rounds.empty()) text += " round  error\n";
   for (std::size_t round = 0; round < view.rounds.size(); ++round)
     text += fmt::format("{:>6}  {:.3e}\n", round + 1, view.rounds[round].error);
   return text;
@@ -353,6 +355,16 @@ Command add_gossip(CLI::App& app, const Program&) {
       "sender's share, may be missing.\n"
       "  round,from,to,weight                {\"phone_book\": [[1, 2], [2, 0], [0, 1]], \"peers\": 1}\n"
       "  0,0,1,0.5                           {\"rounds\": [[[0, 1, 0.5], [1, 0, 0.5]]]}\n"
+      "Words of the text:\n"
+      "  regular       in each round every node sends and receives the same number of messages\n"
+      "  dynamic       peers change from round to round; static: they do not\n"
+      "  shares        the part of its value that a node keeps, and sends to each peer (--mixing)\n"
+      "  weights       of push-sum: they travel with the values, which are divided by them, where the\n"
+      "                shares alone do not keep the mean; else they stay 1 and are not sent\n"
+      "  NODE: PEERS   the list that a node takes its peers from; of a static graph its peers\n"
+      "  distance      of all values to their mean, at worst, after the rounds until the graph repeats\n"
+      "  spectral gap  1 less the distance that one round leaves: 1 is at once the mean, 0 is never\n"
+      "  round, error  distance to the mean of the simulated values after that round, over the first one\n"
       "Exit status: 0 success; 2 usage error; 3 the output was not written.");
   return [options] { return options->list ? list_graphs() : run_gossip(*options); };
 }

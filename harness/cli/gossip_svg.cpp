@@ -11,6 +11,7 @@
 
 #include "harness/cli/gossip_view.hpp"
 #include "harness/cli/svg.hpp"
+#include "harness/run/counted.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -157,7 +158,7 @@ std::string gossip_svg(const GossipView& view) {
   const std::int64_t period = graph.is_dynamic() ? graph.period() : 1;
   const bool repeats = period > 0;  // random matchings do not
   const int panels = static_cast<int>(std::min<std::int64_t>(repeats ? period : kPanelsInRow, kMostPanels));
-  const std::string title = fmt::format("{} of {} nodes", view.name, graph.nodes());
+  const std::string title = fmt::format("{} of {}", view.name, run::counted(graph.nodes(), "node"));
   std::string svg = svg_text(kLeft, 30, 18, "start", title) + svg_text(kLeft, 50, 12, "start", subtitle_of(view));
   for (int round = 0; round < panels; ++round) {
     const Point corner{kLeft + round % kPanelsInRow * (kPanel + kGap),
@@ -168,9 +169,10 @@ std::string gossip_svg(const GossipView& view) {
   const double below = kTop + (panels + kPanelsInRow - 1) / kPanelsInRow * (kPanel + 2 * kGap);
   if (graph.is_dynamic())
     svg += svg_text(kLeft, below - 4, 12, "start",
-                    !repeats          ? "... and so on: it does not repeat"
-                    : period > panels ? fmt::format("... and {} more rounds until it repeats", period - panels)
-                                      : fmt::format("round {} is round 0 again", period));
+                    !repeats ? "... and so on: it does not repeat"
+                    : period > panels
+                        ? fmt::format("... and {} more until it repeats", run::counted(period - panels, "round"))
+                        : fmt::format("round {} is round 0 again", period));
   const double curve_left = kLeft + kMatrix + 90;
   const double width = kLeft + kPanelsInRow * (kPanel + kGap);
   svg += matrix_of(view, {kLeft, below + 50}) + curve_of(view, {curve_left, below + 50}, width - curve_left - kGap);

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -33,12 +34,14 @@ inline void require_device(const std::string& device, const std::string& backend
 }
 
 /// Makes the measurements, which `observer` writes into the record in `folder`, until `budget` seconds are over where
-/// that is not 0, ends it and writes what is made from it. Then calls `tell` with the seconds that all took. Returns
-/// the exit status. `before_end` may write what is left, before the record ends.
+/// that is not 0, ends it and writes what is made from it. Calls `heading` when ranks have started, or the first could
+/// not, so that a device that is missing is an error without a table; in the end `tell` with the seconds that all took.
+/// Returns the exit status. `before_end` may write what is left, before the record ends.
 /// Throws what launching and writing throw.
 inline int run_measurements(const std::vector<launch::Assignment>& assignments, const launch::Options& driver,
                             const launch::Observer& observer, record::Writer& writer, const std::string& folder,
-                            double budget, const std::function<void(double seconds)>& tell,
+                            double budget, const std::function<void()>& heading,
+                            const std::function<void(double seconds)>& tell,
                             const std::function<void()>& before_end = {}) {
   std::cout.flush();
   const auto begun = std::chrono::steady_clock::now();
@@ -48,7 +51,19 @@ inline int run_measurements(const std::vector<launch::Assignment>& assignments, 
         begun + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(budget));
   std::set<std::size_t> ended;
   launch::Observer counting = observer;
+  bool has_heading = false;
+  const auto head = [&] {
+    if (std::exchange(has_heading, true)) return;
+    heading();
+    std::cout.flush();
+  };
+  counting.before = [&](std::size_t index, const nlohmann::json& description) {
+    auto outcome = observer.before(index, description);
+    head();
+    return outcome;
+  };
   counting.end = [&](std::size_t index, const launch::Outcome& outcome) {
+    head();  // ranks that do not start have no `before`
     ended.insert(index);
     return observer.end(index, outcome);
   };

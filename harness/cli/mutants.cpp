@@ -53,10 +53,11 @@ struct Chosen {
 };
 
 void print_list(const Chosen& chosen) {
+  const std::string woven = mutants::woven_program().empty() ? "a woven build" : mutants::woven_program();
   for (const Mutant* mutant : chosen.mutants) {
     const bool is_elsewhere = !mutants::why_not_woven(*mutant).empty();
     fmt::print("{:<32} violates {}, for --{}{}: {}\n", mutant->name, mutant->violates, name_of(door_of(*mutant)),
-               is_elsewhere ? ", in woven/bin/plumbline alone" : "", mutant->what);
+               is_elsewhere ? fmt::format(", in {} alone", woven) : "", mutant->what);
     fmt::print("{:<32} shows in {}; {}\n", "", mutant->shows,
                mutant->hides.empty() ? "hides nowhere: " + mutant->why_hides
                                      : "hides in " + mutant->hides + ": " + mutant->why_hides);
@@ -391,7 +392,7 @@ class MutantRun {
   }
 
   [[nodiscard]] std::string repeat_command(const Trial& trial) const {
-    std::string command = mutants::program_to_repeat() + " check --profile full";
+    std::string command = program_to_repeat() + " check --profile full";
     const Door door = trial.planned.one->check->door;
     for (const std::string& argument : subject_options(door).subject().arguments()) command += " " + quoted(argument);
     if (trial.mutant != nullptr) command += " --mutant " + trial.mutant->name;

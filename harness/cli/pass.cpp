@@ -13,6 +13,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/file.hpp"
+#include "harness/run/counted.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/program/pass_json.hpp"
 #include "reference/program/program_json.hpp"
@@ -102,8 +103,8 @@ std::string text_of(const std::vector<OpChange>& changes) {
   std::string text;
   for (const OpChange& change : changes)
     text += fmt::format("{} {:>5}  {}\n", change.is_new ? '+' : '-', change.position, change.line);
-  return text + fmt::format("{} ops gone or changed, {} new or changed\n",
-                            std::ranges::count(changes, false, &OpChange::is_new),
+  return text + fmt::format("{} gone or changed, {} new or changed\n",
+                            run::counted(std::ranges::count(changes, false, &OpChange::is_new), "op"),
                             std::ranges::count(changes, true, &OpChange::is_new));
 }
 
@@ -135,9 +136,9 @@ std::string summary_of(const program::PassResult& result) {
   std::string text;
   for (const std::string& line : result.summary.info) text += line + '\n';
   for (const program::GradientGroup& group : result.groups)
-    text += fmt::format("{}: {} gradients, {} elements of {}, ring {}: {}; closed by {}\n", group.fused_variable,
-                        group.gradients.size(), group.numel, name_of(group.dtype), group.ring,
-                        fmt::join(group.gradients, ", "), closing_of(group));
+    text += fmt::format("{}: {}, {} of {}, ring {}: {}; closed by {}\n", group.fused_variable,
+                        run::counted(group.gradients.size(), "gradient"), run::counted(group.numel, "element"),
+                        name_of(group.dtype), group.ring, fmt::join(group.gradients, ", "), closing_of(group));
   for (const std::string& line : result.analysis.refused) text += "no " + line + '\n';
   return result.analysis.is_applied ? text : "nothing is reduced over data-parallel ranks\n";
 }

@@ -8,6 +8,7 @@
 
 #include "harness/cli/program.hpp"
 #include "harness/mutants/evidence.hpp"
+#include "harness/run/counted.hpp"
 #include "harness/subject/known_subjects.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -31,7 +32,7 @@ void print_table(const std::vector<const suite::Requirement*>& rows) {
   for (const suite::Requirement* row : rows)
     fmt::print("{:<11} {:<6} {}\n", row->citation(), suite::name_of(row->level),
                suite::with_items_after(fmt::format("\n{:19}", ""), row->text));
-  fmt::print("{} requirements\n", rows.size());
+  fmt::print("{}\n", run::counted(rows.size(), "requirement"));
 }
 
 void print_json(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
@@ -108,7 +109,7 @@ int print_coverage(const suite::Suite& suite, const std::vector<const suite::Req
     fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {}\n", row->id, suite::name_of(row->level), checks.size(), cases,
                proofs.size(), worlds.empty() ? "adapter" : fmt::format("{}", fmt::join(worlds, " ")));
   }
-  fmt::print("{} requirements, {} of them with a mutant that violates them\n", rows.size(), with_mutant);
+  fmt::print("{}, {} of them with a mutant that violates it\n", run::counted(rows.size(), "requirement"), with_mutant);
   for (std::string& dead : suite::dead_checks(suite, subject::known_subjects())) problems.push_back(std::move(dead));
   for (const std::string& problem : problems) fmt::print("problem: {}\n", problem);
   return problems.empty() ? 0 : 1;
@@ -128,6 +129,7 @@ Command add_requirements(CLI::App& app, const Program& program) {
   command->add_flag("--coverage", options->coverage, "print the checks, cases and mutants of each requirement")
       ->excludes(format);
   command->footer(
+      "Level may: the requirement is optional, and its MUST is for a subject that claims it.\n"
       "Example: plumbline requirements --profile collectives --format md\n"
       "Exit status: 0 success; 2 usage error.");
   return [options, &program] {

@@ -10,6 +10,7 @@
 
 #include "harness/cli/scaler_views.hpp"
 #include "harness/cli/svg.hpp"
+#include "harness/run/counted.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -57,7 +58,7 @@ std::string header_text(const DialectView& view) {
   constexpr std::size_t most = 16;
   const std::vector<std::size_t> shown(
       overflows.begin(), overflows.begin() + static_cast<std::ptrdiff_t>(std::min(most, overflows.size())));
-  return fmt::format("{} steps, {} overflow{}{}{}\n{}\n", view.found_inf.size(),
+  return fmt::format("{}, {} overflow{}{}{}\n{}\n", run::counted(view.found_inf.size(), "step"),
                      overflows.empty() ? "none of them with an" : std::to_string(overflows.size()) + " of them with an",
                      overflows.empty() ? "" : ": ", fmt::join(shown, " "), overflows.size() > most ? " ..." : "",
                      view.settings);
@@ -188,7 +189,7 @@ std::string curve_svg(const DialectRun& run, const ScaleAxes& axes, std::size_t 
 std::string dialects_text(const DialectView& view) {
   std::string text = header_text(view) + table_text(view);
   if (view.partings.empty()) return text + "they do not part\n";
-  text += fmt::format("they part in {} steps:\n", view.partings.size());
+  text += fmt::format("they part in {}:\n", run::counted(view.partings.size(), "step"));
   for (std::size_t i = 0; i < std::min(view.partings.size(), kMostLines); ++i)
     text += "  " + parting_text(view, view.partings[i]) + '\n';
   if (view.partings.size() > kMostLines)
@@ -246,7 +247,8 @@ std::string dialects_svg(const DialectView& view) {
   for (std::size_t i = 0; i < view.runs.size(); ++i) svg += curve_svg(view.runs[i], axes, i, view.runs.size());
   svg += svg_text(kPlotLeft + kPlotWidth + 16, kPlotTop + kPlotHeight + 10, 12, "start", "overflow", "#c33");
   return svg_page(kPlotLeft + kPlotWidth + kPlotRight, kPlotTop + kPlotHeight + 50, svg,
-                  fmt::format("Loss scales of {} dialects in {} steps", view.runs.size(), view.found_inf.size()));
+                  fmt::format("Loss scales of {} in {}", run::counted(view.runs.size(), "dialect"),
+                              run::counted(view.found_inf.size(), "step")));
 }
 
 }  // namespace plumbline::cli

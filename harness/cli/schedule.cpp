@@ -288,7 +288,7 @@ void list_schedules() {
   for (const schedules::ScheduleKind schedule_kind : schedules::schedule_kinds())
     fmt::print("{:<24} {}\n", schedules::name_of(schedule_kind), schedules::traits_of(schedule_kind).rule);
   fmt::print(
-      "--stages counts ranks; --chunks counts the model stages on each of them.\n"
+      "--stages counts ranks; --chunks counts the stages of the model on each of them.\n"
       "PyTorch's names (1F1B, Interleaved1F1B, ZBVZeroBubble) and those of run specifications (interleaved-1f1b) "
       "are taken, too, in upper and lower case.\n");
 }
@@ -504,12 +504,16 @@ Command add_schedule(CLI::App& app, const Program&) {
       "schedule", "Draw the timeline and bubbles of a pipeline schedule; time or check a schedule from a file");
   auto options = std::make_shared<ScheduleOptions>();
   command->add_option("--name", options->name, "name of the schedule; --list prints all");
-  command->add_option("--stages", options->stages, "number of pipeline ranks")->type_name("N");
+  command
+      ->add_option("--stages", options->stages, "number of pipeline ranks; each computes --chunks stages of the model")
+      ->type_name("N");
   command
       ->add_option("--micro-batches", options->micro_batches,
                    "number of micro-batches per step; with --file or --check, if the file does not hold all")
       ->type_name("N");
-  command->add_option("--chunks", options->chunks, "model stages per rank (default 1, or 2 for schedules with several)")
+  command
+      ->add_option("--chunks", options->chunks,
+                   "stages of the model per rank (default 1, or 2 for schedules with several)")
       ->type_name("N");
   add_cost_options(*command, *options);
   command

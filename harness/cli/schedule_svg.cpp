@@ -157,8 +157,9 @@ class Picture {
                                       view_.timeline.barrier_bubble());
     if (view_.formula)
       figures +=
-          fmt::format("; closed form of the {} bubble: {} = {:.6g} s", view_.formula->of_span ? "span" : "barrier",
-                      view_.formula->formula, view_.formula->seconds);
+          fmt::format("; closed form of the {} bubble: {} = {:.6g} s{}", view_.formula->of_span ? "span" : "barrier",
+                      view_.formula->formula, view_.formula->seconds,
+                      view_.request.shape.stages_per_rank > 1 ? ", of times of all chunks of a rank" : "");
     return svg_text(kMargin, 36, 19, "start", view_.title(), "#111", true) +
            svg_text(kMargin, 58, 13, "start", figures);
   }

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "harness/cli/schedule_view.hpp"
 #include "reference/schedules/simulator.hpp"
@@ -180,14 +183,25 @@ std::string table(const ScheduleView& view) {
          "micro-batch\n";
 }
 
+// What the letters of a formula stand for, of those that it has.
+std::string symbols_of(const ClosedForm& form, const ScheduleRequest& request) {
+  std::vector<std::string> times;
+  for (const char* const time : {"tF", "tB", "tI", "tW"})
+    if (form.formula.find(time) != std::string::npos) times.emplace_back(time);
+  const int chunks = request.shape.stages_per_rank;
+  return fmt::format("p: ranks; {}{}: seconds of one micro-batch on a rank{}",
+                     form.formula.find("/v") != std::string::npos ? "v: chunks of a rank; " : "",
+                     fmt::join(times, ", "), chunks > 1 ? fmt::format(", in its {} chunks together", chunks) : "");
+}
+
 std::string formula_text(const ScheduleView& view) {
   if (view.request.given) return view.request.given->notes;
   if (!view.formula) return "closed form: none holds for these times and this shape\n";
   const double simulated = view.simulated_bubble();
   const bool equal = std::abs(simulated - view.formula->seconds) <= 1e-9 * view.timeline.makespan;
-  return fmt::format("closed form: {} bubble {} = {:.6g} s; simulated {:.6g} s: {}\n",
+  return fmt::format("closed form: {} bubble {} = {:.6g} s; simulated {:.6g} s: {}\n{}\n",
                      view.formula->of_span ? "span" : "barrier", view.formula->formula, view.formula->seconds,
-                     shown(view, simulated), equal ? "equal" : "not equal");
+                     shown(view, simulated), equal ? "equal" : "not equal", symbols_of(*view.formula, view.request));
 }
 
 std::string found_text(const ScheduleView& view) {
@@ -215,7 +229,8 @@ std::string links_text(const ScheduleView& view) {
 }  // namespace
 
 std::string schedule_text(const ScheduleView& view, bool coloured) {
-  std::string text = fmt::format("{}; {} computations\n\n", view.title(), view.computations);
+  std::string text =
+      fmt::format("{}; {}\n\n", view.title(), counted(static_cast<std::size_t>(view.computations), "computation"));
   if (view.computations > kMostDrawnAsText)
     text += fmt::format("(a timeline is drawn of up to {} computations)\n\n", kMostDrawnAsText);
   else if (view.timeline.makespan > 0)

@@ -29,9 +29,10 @@ ScheduleKind schedule_kind_named(const std::string& name, const std::string& opt
   // A misspelt name of PyTorch's is nearest to PyTorch's.
   std::vector<std::string> names;
   for (const auto& [known, schedule_kind] : schedules::schedule_kind_names()) names.push_back(known);
-  const std::string nearest = nearest_names(name, std::move(names), 1).front();
-  throw NotFound(fmt::format("{} '{}': no such schedule; did you mean {}? plumbline schedule --list names all", option,
-                             name, schedules::name_of(*schedules::find_schedule_kind(nearest))));
+  const std::optional<std::string> nearest = meant_name(name, names);
+  throw NotFound(fmt::format(
+      "{} '{}': no such schedule; plumbline schedule --list names all{}", option, name,
+      nearest ? fmt::format("; did you mean {}?", schedules::name_of(*schedules::find_schedule_kind(*nearest))) : ""));
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/topology_view.hpp"
 #include "harness/record/file.hpp"
+#include "harness/run/counted.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/groups/lint.hpp"
 
@@ -149,9 +150,9 @@ std::string lint_text(const TopologyOptions& options, const groups::LintReport& 
                         finding.sequence < 0 ? "" : fmt::format(", creation {},", finding.sequence), finding.message);
   }
   const std::size_t warnings = report.findings.size() - errors;
-  return text + fmt::format("{}: {}: {} creations of {} ranks under rule {}; {} error{}, {} warning{}\n",
-                            report.valid() ? "OK" : "NOT OK", options.lint, creations, log.world_size(), options.rule,
-                            errors, errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s");
+  return text + fmt::format("{}: {}: {} of {} under rule {}; {}, {}\n", report.valid() ? "OK" : "NOT OK", options.lint,
+                            run::counted(creations, "creation"), run::counted(log.world_size(), "rank"), options.rule,
+                            run::counted(errors, "error"), run::counted(warnings, "warning"));
 }
 
 // A mode that is misspelt would excuse nobody, in silence.

@@ -26,6 +26,7 @@
 #include "harness/cli/train_size.hpp"
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
+#include "harness/run/counted.hpp"
 #include "harness/run/findings.hpp"
 #include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
@@ -245,9 +246,9 @@ class TrainRun {
     const std::string what =
         digits ? fmt::format("{} with {} on the digits", options_.digits.model, options_.digits.optimizer)
                : options_.spec;
-    fmt::print("{}: {}, {} steps of {} rows on {} rank{}, {}\n", header_.subject, what, spec_.run.steps,
-               spec_.run.global_batch * spec_.run.accumulation, spec_.parallel.world(),
-               spec_.parallel.world() == 1 ? "" : "s", spec_.run.device);
+    fmt::print("{}: {}, {} of {} on {}, {}\n", header_.subject, what, run::counted(spec_.run.steps, "step"),
+               run::counted(spec_.run.global_batch * spec_.run.accumulation, "row"),
+               run::counted(spec_.parallel.world(), "rank"), spec_.run.device);
     fmt::print("{}", room);
     std::cout.flush();
   }
@@ -423,10 +424,10 @@ class TrainRun {
     std::vector<int> skipped;
     for (const json& one : steps)
       if (one.at("skipped").get<bool>()) skipped.push_back(one.at("step"));
-    fmt::print("loss scale  {} to {}; {} of {} steps skipped{}{}\n",
+    fmt::print("loss scale  {} to {}; {} of {} skipped{}{}\n",
                static_cast<float>(record::number_from(steps.front().at("scale"))),
-               static_cast<float>(record::number_from(steps.back().at("scale"))), skipped.size(), steps.size(),
-               skipped.empty() ? "" : ": ", fmt::join(skipped, ", "));
+               static_cast<float>(record::number_from(steps.back().at("scale"))), skipped.size(),
+               run::counted(steps.size(), "step"), skipped.empty() ? "" : ": ", fmt::join(skipped, ", "));
   }
 
   // A result for each requirement that the record was judged by.
@@ -601,7 +602,7 @@ bool is_one_of(const std::string& name, const Names& names) {
 std::string model_meant(const std::string& name) {
   std::vector<std::string> names(training::kDigitsModels.begin(), training::kDigitsModels.end());
   names.insert(names.end(), training::kPipelineModels.begin(), training::kPipelineModels.end());
-  return did_you_mean(name, std::move(names));
+  return did_you_mean(name, names);
 }
 
 // What training by names has where runs by steps have an option.

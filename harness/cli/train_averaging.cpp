@@ -18,6 +18,7 @@
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/file.hpp"
+#include "harness/run/counted.hpp"
 #include "harness/run/findings.hpp"
 #include "harness/run/summary.hpp"
 #include "harness/subject/averaging_json.hpp"
@@ -222,9 +223,10 @@ class AveragingCommand {
     header.seed = run_.digits.seed;
     writer_.emplace(out_, header);
     prepare();
-    fmt::print("{}: {} with {} on the digits, {} steps of {} rows on {} ranks on {}, {} seed{}{}\n", header.subject,
-               run_.digits.model, run_.digits.optimizer, run_.digits.steps, run_.digits.global_batch, run_.digits.data,
-               run_.digits.device, run_.seeds, run_.seeds == 1 ? "" : "s",
+    fmt::print("{}: {} with {} on the digits, {} of {} on {} on {}, {}{}\n", header.subject, run_.digits.model,
+               run_.digits.optimizer, run::counted(run_.digits.steps, "step"),
+               run::counted(run_.digits.global_batch, "row"), run::counted(run_.digits.data, "rank"),
+               run_.digits.device, run::counted(run_.seeds, "seed"),
                run_.digits.dtype == "float32" ? "" : fmt::format(", {} with fp32 master weights", run_.digits.dtype));
     for (const std::string& warning : warnings_) std::cerr << "plumbline: train: warning: " << warning << '\n';
     std::cout.flush();
@@ -470,9 +472,9 @@ class AveragingCommand {
   }
 
   void write_curves() const {
-    const std::string title =
-        fmt::format("{} on the digits, {} steps on {} ranks, mean of {} seed{}", run_.digits.model, run_.digits.steps,
-                    run_.digits.data, run_.seeds, run_.seeds == 1 ? "" : "s");
+    const std::string title = fmt::format("{} on the digits, {} on {}, mean of {}", run_.digits.model,
+                                          run::counted(run_.digits.steps, "step"),
+                                          run::counted(run_.digits.data, "rank"), run::counted(run_.seeds, "seed"));
     std::vector<AveragingSeries> all{alone_};
     all.insert(all.end(), series_.begin(), series_.end());
     const auto picture = run_.picture.empty() ? std::filesystem::path(out_) / "averaging.svg"

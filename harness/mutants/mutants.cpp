@@ -1,9 +1,9 @@
 #include "harness/mutants/mutants.hpp"
 
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "harness/suite/suite.hpp"
 #include "reference/comm/errors.hpp"
@@ -15,14 +15,26 @@ extern "C" [[gnu::weak]] void plumbline_woven_apply(bool here);
 
 namespace plumbline::mutants {
 
-std::string why_not_woven(const Mutant& mutant) {
-  if (plumbline_woven_choose != nullptr || !std::holds_alternative<suite::Edits>(mutant.change)) return {};
-  return "they are edits of the source, which a woven build has: pip install tree-sitter tree-sitter-cpp, configure "
-         "with "
-         "PLUMBLINE_TESTS=ON, run woven/bin/plumbline";
+const std::string& woven_program() {
+  static const std::string program = [] {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    const fs::path own = fs::canonical("/proc/self/exe", error);
+    const fs::path woven = own.parent_path().parent_path() / "woven" / "bin" / "plumbline";
+    if (error || !fs::is_regular_file(woven, error)) return std::string();
+    const fs::path from_here = woven.lexically_relative(fs::current_path(error));
+    return (from_here.empty() || *from_here.begin() == ".." ? woven : from_here).string();
+  }();
+  return program;
 }
 
-std::string program_to_repeat() { return plumbline_woven_choose == nullptr ? "plumbline" : "woven/bin/plumbline"; }
+std::string why_not_woven(const Mutant& mutant) {
+  if (plumbline_woven_choose != nullptr || !std::holds_alternative<suite::Edits>(mutant.change)) return {};
+  if (!woven_program().empty())
+    return "they are edits of the source, which the woven build has: run " + woven_program();
+  return "they are edits of the source, which a woven build has: pip install tree-sitter tree-sitter-cpp, configure a "
+         "checkout with PLUMBLINE_TESTS=ON, build it, run its woven/bin/plumbline, such as build/woven/bin/plumbline";
+}
 
 void choose_woven(const Mutant* mutant) {
   if (plumbline_woven_choose == nullptr) return;
@@ -60,8 +72,7 @@ const Mutant& find_mutant(const suite::Suite& suite, const std::string& name) {
       if (mutant.name == name) return mutant;
       names.push_back(mutant.name);
     }
-  throw NotFound(fmt::format("no mutant '{}'; did you mean {}? plumbline mutants --list has them", name,
-                             fmt::join(nearest_names(name, std::move(names), 3), " or ")));
+  throw NotFound(fmt::format("no mutant '{}'; plumbline mutants --list has them{}", name, did_you_mean(name, names)));
 }
 
 const Mutant& find_mutant(const suite::Suite& suite, const std::string& name, suite::Door door) {

@@ -28,8 +28,9 @@ using suite::WrapRuntime;
 
 /// Why this build cannot run the mutant, an edit of the source: nothing of it is in the product. Nothing where it can.
 [[nodiscard]] std::string why_not_woven(const Mutant& mutant);
-/// What repeats a command of this program: "plumbline", or "woven/bin/plumbline" of the woven build.
-[[nodiscard]] std::string program_to_repeat();
+/// The program of the woven build beside this one, "build/woven/bin/plumbline": by its path from the current folder,
+/// where it lies below that. Empty where there is none.
+[[nodiscard]] const std::string& woven_program();
 /// Chooses an edit: for children of this process, and for what it does itself: of a backend from now on, of an adapter
 /// while there is a WovenHere. Null, and a mutant that is none: the right source.
 void choose_woven(const Mutant* mutant);

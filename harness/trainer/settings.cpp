@@ -42,9 +42,11 @@ void refuse_unknown(const toml::table& table, const std::string& path, const Nam
   for (const auto& [key, node] : table) {
     const std::string_view name = key.str();
     if (std::ranges::find(known, name) != known.end()) continue;
-    const std::string nearest = nearest_names(name, known, 1).front();
+    const std::optional<std::string> nearest = meant_name(name, known);
     job::refuse(origin, key.source(),
-                fmt::format("unknown field {}{}; the nearest known one is {}{}", path, name, path, nearest));
+                fmt::format("unknown field {}{}; {}", path, name,
+                            nearest ? fmt::format("did you mean {}{}?", path, *nearest)
+                                    : fmt::format("the known ones are {}", fmt::join(known, ", "))));
   }
 }
 

@@ -71,14 +71,14 @@ TEST(TrainerSettingsTest, ReadsEveryField) {
 
 TEST(TrainerSettingsTest, NamesThePlaceAndTheNearestKnownField) {
   EXPECT_EQ(error_of("BATCH_SIZE = 8\nNUM_MICROBATCHES = 4\n"),
-            "t.toml:2:1: unknown field NUM_MICROBATCHES; the nearest known one is NUM_MICRO_BATCHES");
-  EXPECT_EQ(error_of("num_chunks = 2\n"), "t.toml:1:1: unknown field num_chunks; the nearest known one is NUM_CHUNKS");
+            "t.toml:2:1: unknown field NUM_MICROBATCHES; did you mean NUM_MICRO_BATCHES?");
+  EXPECT_EQ(error_of("num_chunks = 2\n"), "t.toml:1:1: unknown field num_chunks; did you mean NUM_CHUNKS?");
   EXPECT_EQ(error_of("[parallel]\n  pipelines = 2\n"),
-            "t.toml:2:3: unknown field parallel.pipelines; the nearest known one is parallel.pipeline");
+            "t.toml:2:3: unknown field parallel.pipelines; did you mean parallel.pipeline?");
   EXPECT_EQ(error_of("[parallel]\ntensor = {size = 2, mod = '1d'}\n"),
-            "t.toml:2:21: unknown field parallel.tensor.mod; the nearest known one is parallel.tensor.mode");
+            "t.toml:2:21: unknown field parallel.tensor.mod; did you mean parallel.tensor.mode?");
   EXPECT_EQ(error_of("[parallel.pipeline]\nsizes = 2\n"),
-            "t.toml:2:1: unknown field parallel.pipeline.sizes; the nearest known one is parallel.pipeline.size");
+            "t.toml:2:1: unknown field parallel.pipeline.sizes; did you mean parallel.pipeline.size?");
 }
 
 TEST(TrainerSettingsTest, NamesThePlaceOfAValueThatIsWrong) {
@@ -118,7 +118,7 @@ TEST(TrainerSettingsTest, NamesThePlaceOfAValueThatIsWrong) {
   EXPECT_EQ(error_of("[resnet]\nreplace_stride_with_dilation = [true]\n"),
             "t.toml:2:32: resnet.replace_stride_with_dilation = a list of 1; it must be three of true and false");
   EXPECT_EQ(error_of("[resnet]\nnum_class = 10\n"),
-            "t.toml:2:1: unknown field resnet.num_class; the nearest known one is resnet.num_classes");
+            "t.toml:2:1: unknown field resnet.num_class; did you mean resnet.num_classes?");
   EXPECT_THAT(error_of("parallel = 3\n"), HasSubstr("it must be a table"));
   EXPECT_THAT(error_of("BATCH_SIZE = \n"), HasSubstr("t.toml:1:"));
 }

@@ -20,8 +20,8 @@ const OperationRow& row_of(const AdapterService& service, const std::string& nam
   if (found != service.operations().end()) return found->second.row;
   std::vector<std::string> names;
   for (const auto& [known, entry] : service.operations()) names.push_back(known);
-  throw NotFound(
-      fmt::format("there is no operation {}; the nearest is {}", excerpt(name), nearest_names(name, names, 1).front()));
+  throw NotFound(fmt::format("there is no operation {}; plumbline adapter --describe lists all{}", excerpt(name),
+                             did_you_mean(name, names)));
 }
 
 bool is_field(const std::string& name) { return name.find('.') != std::string::npos; }

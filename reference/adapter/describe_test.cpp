@@ -94,8 +94,10 @@ TEST(Description, ListsAllOperationsByALine) {
 
 TEST(Description, NamesTheNearestOperation) {
   EXPECT_THAT([] { (void)describe(toys(), "toys.cuont", Format::text); },
-              ThrowsMessage<NotFound>("there is no operation 'toys.cuont'; the nearest is toys.count"));
-  EXPECT_THAT([] { (void)example_of(toys(), ""); }, ThrowsMessage<NotFound>(HasSubstr("toys.count")));
+              ThrowsMessage<NotFound>("there is no operation 'toys.cuont'; plumbline adapter --describe lists all; "
+                                      "did you mean toys.count?"));
+  EXPECT_THAT([] { (void)example_of(toys(), "frobnicate"); },
+              ThrowsMessage<NotFound>("there is no operation 'frobnicate'; plumbline adapter --describe lists all"));
 }
 
 TEST(Examples, OfTheReferenceAreAnswered) {

@@ -27,20 +27,22 @@ std::size_t letters_between(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::vector<std::string> nearest_names(std::string_view name, std::vector<std::string> names, std::size_t most) {
-  std::ranges::stable_sort(names, {}, [&](const std::string& other) { return letters_between(name, other); });
-  names.resize(std::min(names.size(), most));
-  return names;
+std::optional<std::string> meant_name(std::string_view name, const std::vector<std::string>& names) {
+  const auto nearest =
+      std::ranges::min_element(names, {}, [&](const std::string& other) { return letters_between(name, other); });
+  if (nearest == names.end()) return std::nullopt;
+  const std::string& other = *nearest;
+  const std::size_t least = std::min(name.size(), other.size());
+  const bool is_part = least > 2 && (other.find(name) != other.npos ||
+                                     (name.find(other) != name.npos && 2 * other.size() >= name.size()));
+  const std::size_t letters = letters_between(name, other);
+  const bool is_near = letters <= std::max<std::size_t>(1, least / 3) && letters < least;
+  return is_part || is_near ? std::optional(other) : std::nullopt;
 }
 
-std::string did_you_mean(std::string_view name, std::vector<std::string> names) {
-  const auto nearest = nearest_names(name, std::move(names), 1);
-  if (nearest.empty()) return {};
-  const std::string& other = nearest.front();
-  const std::size_t least = std::min(name.size(), other.size());
-  const bool is_part = least > 2 && (name.find(other) != name.npos || other.find(name) != other.npos);
-  const bool is_near = letters_between(name, other) <= std::max<std::size_t>(1, least / 3);
-  return is_part || is_near ? fmt::format("; did you mean {}?", other) : "";
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
+  const auto meant = meant_name(name, names);
+  return meant ? fmt::format("; did you mean {}?", *meant) : "";
 }
 
 std::string there_are(std::string_view name, const std::vector<std::string>& names) {

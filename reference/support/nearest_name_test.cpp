@@ -1,16 +1,21 @@
 #include "reference/support/nearest_name.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace plumbline {
 namespace {
 
-using testing::ElementsAre;
-
 TEST(NearestName, IsThatWithTheFewestLettersChanged) {
-  EXPECT_THAT(nearest_names("1F1C", {"gpipe", "1f1b-x", "1f1b"}, 2), ElementsAre("1f1b", "1f1b-x"));
-  EXPECT_THAT(nearest_names("ring", {}, 2), ElementsAre());
+  EXPECT_EQ(meant_name("1F1C", {"gpipe", "1f1b-x", "1f1b"}), "1f1b");
+  EXPECT_EQ(meant_name("ring", {}), std::nullopt);
+}
+
+TEST(NearestName, IsNoneWhereEveryLetterDiffersOrMostOfThemAreAnotherWord) {
+  EXPECT_EQ(meant_name("x", {"f", "all"}), std::nullopt);
+  EXPECT_EQ(meant_name("", {"f"}), std::nullopt);
+  EXPECT_EQ(meant_name("firing-squad", {"ring"}), std::nullopt);
+  EXPECT_EQ(meant_name("rings", {"ring"}), "ring");
+  EXPECT_EQ(meant_name("reduce", {"collectives.reduce_scatter"}), "collectives.reduce_scatter");
 }
 
 TEST(NearestName, IsMeantWhereAThirdOfTheLettersDiffersOrOne) {

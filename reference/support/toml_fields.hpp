@@ -31,7 +31,8 @@ inline std::string shown(const toml::node& node) {
   node.visit([&](const auto& value) { text << value; });
   std::string whole = text.str();
   std::ranges::replace(whole, '\n', ' ');
-  return whole.size() > 60 ? whole.substr(0, 57) + "..." : whole;
+  if (whole.size() > 60) whole.replace(57, std::string::npos, "...");
+  return whole;
 }
 
 /// One table of the file: hands out its fields, and in the end rejects those that were not read.

@@ -146,8 +146,14 @@ class Made(InFolder):
     def test_two_ranks_have_no_majority(self):
         self.leave(dump([call("all_reduce", 1, 0)]), dump([call("all_reduce", 1, 0, counts=(9, 9))]))
         found = self.only("size", [0, 1])
-        self.assertIn("8 in", found["expected"] + found["got"])
-        self.assertIn("9 in", found["expected"] + found["got"])
+        self.assertEqual(found["expected"], "")
+        self.assertRegex(found["got"], "8 in, 8 out on rank 0; .*9 in, 9 out on rank 1$")
+
+    def test_as_many_of_one_opinion_as_of_another_are_both_named(self):
+        self.leave(*(dump([call("all_reduce", 1, 0, counts=(count, count))], ranks="[0, 1, 2, 3]") for count in (8, 8, 9, 9)))
+        found = self.only("size", [0, 1, 2, 3])
+        self.assertEqual(found["expected"], "")
+        self.assertRegex(found["got"], "8 in, 8 out on ranks 0, 1; .*9 in, 9 out on ranks 2, 3$")
 
     def test_messages_that_match(self):
         self.leave(dump([message("send", 0, 1, 1, 0), message("recv", 1, 0, 2, 1)]),
@@ -295,11 +301,12 @@ class Made(InFolder):
         self.assertEqual((found["waiting"], found["since_ns"] > 0), ([0, 1], True))
 
     def test_text_and_markdown_have_the_same_findings(self):
-        self.leave(dump([call("all_reduce", 1, 0)]), dump([call("all_reduce", 1, 0, dtype="Half")]))
+        elsewhere = [{"filename": "other.py", "line": 7, "name": "step"}]
+        self.leave(dump([call("all_reduce", 1, 0)]), dump([call("all_reduce", 1, 0, dtype="Half", frames=elsewhere)]))
         for form in "text", "md":
             status, out, _ = self.run_check("--format", form)
             self.assertEqual(status, 1)
-            for part in "dtype", "Half", "train.py:11 step":
+            for part in "dtype", "Half", "train.py:11 step", "other.py:7 step":
                 self.assertIn(part, out)
 
     def test_names_steer_no_terminal_and_no_table(self):

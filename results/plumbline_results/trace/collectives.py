@@ -97,10 +97,17 @@ class _Judge:
             text = f"rank {other} made {shift} calls too many, or rank {one} skipped {shift}"
         else:
             text = "no majority tells which of them is right"
-        self._add(kind, sorted(calls), number, calls[one], calls[other], text,
-                  expected=f"{calls[one]} on rank {one}", got=f"{calls[other]} on rank {other}")
+        self._add(kind, sorted(calls), number, calls[one], calls[other], text, expected=None, got=self._opinions(calls))
         if kind in ("skipped", "extra", "op"):
             self.apart.update(calls)
+
+    def _opinions(self, calls):
+        """Each call, and who makes it, where nobody can say which is expected."""
+        ranks, first = {}, {}
+        for rank, entry in sorted(calls.items()):
+            ranks.setdefault(self._signature(entry), []).append(rank)
+            first.setdefault(self._signature(entry), entry)
+        return "; ".join(f"{first[key]} on {ranks_text(ranks[key])}" for key in first)
 
     def _shifted(self, number, rank, model):
         """Does the rank lack calls of the model, or make more of them? Only where all that follows then fits."""
@@ -157,6 +164,7 @@ class _Judge:
                   expected="as many elements sent as received, in all", got=f"{sent} sent and {received} received")
 
     def _add(self, kind, ranks, number, theirs, mine, text, expected="", got=""):
+        """Expected are `theirs`, or what is given; None: nothing can be said to be."""
         self.counts[kind] += 1
         if self.counts[kind] > MOST_OF_A_KIND:
             last = [finding for finding in self.findings if finding.kind == kind][-1]
@@ -165,8 +173,8 @@ class _Judge:
             last.text = f"{last.text.partition('; and ')[0]}; and {more} more in this group"
             return
         self.findings.append(
-            Finding(kind, sorted(ranks), text, self.aligned.group.name, number, mine.op, expected or str(theirs),
-                    got or str(mine), mine.site, theirs.site if theirs is not mine else "", frames=mine.frames)
+            Finding(kind, sorted(ranks), text, self.aligned.group.name, number, mine.op,
+                    "" if expected is None else expected or str(theirs), got or str(mine), mine.site, theirs.site if theirs is not mine else "", frames=mine.frames)
         )
 
 

@@ -82,13 +82,18 @@ def _head(judged, finding):
     return f"{finding.kind}: {ranks_text(finding.ranks)}, {where}: {finding.text}"
 
 
+def _others_site(finding):
+    return finding.others_site if finding.others_site != finding.site else ""
+
+
 def _details(finding):
-    yield "expected", finding.expected
+    if finding.expected:
+        yield "expected", finding.expected
     yield "got", finding.got
     if finding.site:
         yield "call site", finding.site
-    if finding.others_site and finding.others_site != finding.site:
-        yield "others'", finding.others_site
+    if _others_site(finding):
+        yield "others'", _others_site(finding)
     if finding.waiting:
         yield "held up", ranks_text(finding.waiting) + (f", since {_time(finding.since_ns)}" if finding.since_ns else "")
 
@@ -147,11 +152,11 @@ def _cell(text):
 def _markdown(judged):
     lines = [f"## Trace check: {judged.title}", "", _summary(judged), ""]
     if judged.findings:
-        lines += ["| # | kind | ranks | group | seq | finding | expected | got | call site | held up |", "|" + " --- |" * 10]
+        lines += ["| # | kind | ranks | group | seq | finding | expected | got | call site | others' call site | held up |", "|" + " --- |" * 11]
     for number, one in enumerate(judged.findings, 1):
         held = ranks_text(one.waiting) if one.waiting else ""
         cells = [str(number), one.kind, ranks_text(one.ranks).partition(" ")[2], str(judged.groups.get(one.group, "")),
-                 f"{one.seq}", one.text, one.expected, one.got, one.site, held]
+                 f"{one.seq}", one.text, one.expected, one.got, one.site, _others_site(one), held]
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
     if judged.measured:
         lines += ["", "| rank | " + " | ".join(TIMES) + " |", "|" + " --- |" * (len(TIMES) + 1)]
