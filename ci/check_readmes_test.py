@@ -26,11 +26,11 @@ class CheckReadmes(unittest.TestCase):
         self.program.write_text(PROGRAM)
         self.program.chmod(0o755)
 
-    def check(self, text, update=False):
+    def check(self, text, update=False, long=False):
         (self.root / "README.md").write_text(text)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            status = check_readmes.main(self.program, self.root, update, [])
+            status = check_readmes.main(self.program, self.root, update, [], long)
         return status, printed.getvalue()
 
     def test_what_is_shown_is_printed(self):
@@ -41,6 +41,13 @@ class CheckReadmes(unittest.TestCase):
 
     def test_lines_of_a_slow_machine_count_for_nothing(self):
         self.assertEqual(self.check("    $ plumbline slow\n    first\n    last\n")[0], 0)
+
+    def test_what_takes_long_is_run_by_long_alone(self):
+        text = "    $ plumbline gone  # not run in tests: takes hours\n    $ plumbline gone  # not run in tests: needs a GPU\n    $ plumbline slow\n"
+        self.assertEqual(self.check(text)[0], 0)
+        status, printed = self.check(text, long=True)
+        self.assertEqual((status, printed.count("ends with status 2")), (1, 1), printed)
+        self.assertIn(" s  $ plumbline slow", printed)
 
     def test_another_output_is_found(self):
         for shown in ("    three\n    ...\n", "    two\n    ...\n", "    one\n", "    one\n    took ... s\n    more\n"):
@@ -56,7 +63,42 @@ class CheckReadmes(unittest.TestCase):
     def test_what_is_missing_is_skipped(self):
         status, printed = self.check("    $ plumbline slow\n\n    $ plumbline bare\n\n    $ build/woven/bin/plumbline mutants\n")
         self.assertEqual(status, 0)
-        self.assertIn("1 commands run, 2 skipped", printed)
+        self.assertIn("1 commands run, 0 marked as not run in tests, 2 skipped", printed)
+
+    def test_a_command_that_cannot_be_run_is_marked_with_the_reason(self):
+        status, printed = self.check("    $ plumbline slow\n\n    $ nowhere --x  # not run in tests: needs a GPU\n    never printed\n")
+        self.assertEqual(status, 0, printed)
+        self.assertIn("1 commands run, 1 marked as not run in tests, 0 skipped", printed)
+        for command, words in (("nowhere --x", "ends with status 127"), ("nowhere  # not run in tests:", "has another mark than"),
+                               ("nowhere  # not run: needs a GPU", "has another mark than"), ("nowhere # not run in tests: GPU", "has another mark than"),
+                               ("nowhere 'x  # not run in tests: needs a GPU", "is no command of sh")):
+            status, printed = self.check(f"    $ plumbline slow\n\n    $ {command}\n")
+            self.assertEqual(status, 1, command)
+            self.assertIn("README.md:3: ", printed)
+            self.assertIn(words, printed)
+
+    def test_a_command_without_a_sign_is_found(self):
+        for text in ("    plumbline show a\n", "      ci/soak 2 --seed 7\n", "    ci/test      # all\n", "```\npip install x\n```\n", "    X=1 mpirun -n 2 y\n",
+                     "    $ plumbline slow\n\nand\n\n    plumbline slow\n"):
+            status, printed = self.check(f"    $ plumbline slow\n\nText.\n\n{text}")
+            self.assertEqual(status, 1, text)
+            self.assertIn("stands without '$ ', so that no test runs it", printed)
+        for text in ("    ci/            quickstart, test\n", "```python\nplumbline = 1\n```\n", "    printed by others\n"):
+            self.assertEqual(self.check(f"    $ plumbline slow\n\nText.\n\n{text}")[0], 0, text)
+
+    def test_commands_of_every_readme_run_in_their_order_with_what_they_leave(self):
+        (self.root / "results/tests").mkdir(parents=True)
+        (self.root / "results/runs").mkdir()
+        (self.root / "harness/subject/plugin/samples").mkdir(parents=True)
+        text = ("1. In a list:\n\n       $ mkdir made && echo \\\n           one > made/a\n       $ cd made\n       $ cat *\n       one\n\nText.\n\n"
+                "    $ test -d ../results/tests && test ! -e ../results/runs && test -d $PREFIX/share/plumbline/samples/plugin && touch $PREFIX/share/plumbline/samples/plugin/x && echo yes\n    yes\n")
+        (self.root / "harness/README.md").write_text(text)
+        self.assertEqual(self.check("    $ plumbline slow\n")[0], 0)
+        self.assertEqual(list((self.root / "harness/subject/plugin/samples").iterdir()), [], "an installation is a copy")
+        (self.root / "harness/README.md").write_text(text.replace("       one\n", "       two\n"))
+        status, printed = self.check("    $ plumbline slow\n")
+        self.assertEqual(status, 1)
+        self.assertIn("harness/README.md:6: 'cat *' does not print what is shown: expected 'two'", printed)
 
     def test_options_are_those_of_the_help(self):
         self.assertEqual(self.check("Run `plumbline draw --name x`.\n\n    $ plumbline slow\n")[0], 0)
