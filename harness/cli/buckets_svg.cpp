@@ -3,8 +3,8 @@
 // Layout  Time from left to right: the backward, cut into the gradients that it makes one after the other; below it the
 //         reductions, each from its start to its end, with a thin line from when its bucket was complete. What is
 //         after the end of the backward pass is exposed, and shaded. Below, a bar for each bucket, as long as it has
-//         bytes, cut into its gradients where they lie; what lies between them and after them is hatched. A colour for
-//         each bucket, two shades of it in turn for its gradients.
+//         bytes, cut into its gradients where they lie; what lies between them and after them is hatched; ticks of
+//         bytes below the bars. A colour for each bucket, two shades of it in turn for its gradients.
 #include "harness/cli/buckets_svg.hpp"
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/cli/schedule_view.hpp"
 #include "harness/cli/svg.hpp"
 #include "harness/run/counted.hpp"
 
@@ -68,7 +69,7 @@ class Picture {
 
   [[nodiscard]] std::string text() const {
     const double bars_top = kTimeTop + 2 * (kRow + kGap) + 64;
-    const double height = bars_top + bar_ * static_cast<double>(plan_.buckets.size()) + 24;
+    const double height = bars_top + bar_ * static_cast<double>(plan_.buckets.size()) + 40;
     const std::string head = svg_text(
         24, 32, 17, "start",
         fmt::format("{} in {}: {:.4g} ms of communication, {:.4g} ms exposed after a "
@@ -136,16 +137,30 @@ class Picture {
   [[nodiscard]] std::string axis() const {
     const double y = kTimeTop + 2 * kRow + kGap + 14;
     std::string svg = fmt::format(R"(<path d="M{:.1f} {:.1f}H{:.1f}" stroke="#666"/>)", at(0), y, at(end_)) + '\n';
-    for (int tick = 0; tick <= 8; ++tick) {
-      const double seconds = end_ * tick / 8;
+    const double tick = end_ > 0 ? tick_of(1e3 * end_, 10) / 1e3 : 1;
+    for (int i = 0; tick * i <= end_ * (1 + 1e-9); ++i) {
+      const double seconds = tick * i;
       svg += fmt::format(R"(<path d="M{0:.1f} {1:.1f}v5" stroke="#666"/>)", at(seconds), y) + '\n' +
              svg_text(at(seconds), y + 18, 11, "middle", fmt::format("{:.3g}", 1e3 * seconds));
     }
-    return svg + svg_text(at(end_) + 14, y + 18, 11, "start", "ms");
+    return svg + svg_text(kLeft - 22, y + 18, 11, "end", "time, ms");
   }
   [[nodiscard]] std::string bars(double top) const {
     std::string svg;
     for (std::size_t i = 0; i < plan_.buckets.size(); ++i) svg += bar(i, top + bar_ * static_cast<double>(i));
+    return most_bytes_ > 0 ? svg + bytes_axis(top + bar_ * static_cast<double>(plan_.buckets.size()) + 4) : svg;
+  }
+  // Below the bars, with ticks at powers of two or their multiples.
+  [[nodiscard]] std::string bytes_axis(double y) const {
+    const double most = static_cast<double>(most_bytes_),
+                 tick = std::max(1.0, std::exp2(std::ceil(std::log2(most / 10))));
+    std::string svg = fmt::format(R"(<path d="M{:.1f} {:.1f}H{:.1f}" stroke="#666"/>)", kLeft, y, kLeft + kWidth) +
+                      '\n' + svg_text(kLeft - 22, y + 18, 11, "end", "size");
+    for (int i = 0; tick * i <= most; ++i) {
+      const double x = kLeft + tick * i / most * kWidth;
+      svg += fmt::format(R"(<path d="M{0:.1f} {1:.1f}v5" stroke="#666"/>)", x, y) + '\n' +
+             svg_text(x, y + 18, 11, "middle", readable_bytes(tick * i));
+    }
     return svg;
   }
   [[nodiscard]] std::string bar(std::size_t number, double y) const {

@@ -2446,6 +2446,26 @@ class Commands(unittest.TestCase):
         cells = ElementTree.fromstring(self.scaler("--injection", "--tensor", "1", "--data", "1", "--format", "svg"))
         self.assertEqual(sum(len(rect) for rect in cells.iter(svg + "rect")), 5 * 4 * 4)
 
+    def test_injections_stand_below_their_value_and_rank(self):
+        root = ElementTree.fromstring(self.scaler("--injection", "--pipeline", "3", "--data", "1", "--format", "svg"))
+        svg = "{http://www.w3.org/2000/svg}"
+        texts = [(text.text, float(text.get("x"))) for text in root.iter(svg + "text")]
+        for words in ("moment", "decided over", "inf on rank", "nan on rank", "right", "every rank skips, and the next step is clean", "ranks part"):
+            self.assertEqual(sum(text == words for text, _ in texts), 1, words)
+        columns = [(float(text.get("x")), text.text) for text in root.iter(svg + "text") if text.get("text-anchor") == "middle"]
+        self.assertEqual([rank for _, rank in columns], [str(rank) for rank in range(6)] * 2)
+        middle = next(x for text, x in texts if text == "nan on rank")
+        tied = 0  # of the first and the last stage alone
+        for rect in root.iter(svg + "rect"):
+            title = rect.find(svg + "title")
+            if title is None:
+                continue
+            value, rank = re.match(r"(inf|nan) on rank (\d+) ", title.text).groups()
+            column = min(columns, key=lambda one: abs(one[0] - float(rect.get("x")) - float(rect.get("width")) / 2))
+            self.assertEqual((column[1], column[0] > middle), (rank, value == "nan"))
+            tied += rank in "23"
+        self.assertEqual(tied, 3 * 5 * 2 * 2)
+
     def test_scaler_injects_everywhere(self):
         text = self.scaler("--injection", "--pipeline", "3")
         self.assertIn("before_reduction: right over tensor_then_pipeline, model, model_and_data\n", text)
@@ -2653,6 +2673,16 @@ class Commands(unittest.TestCase):
         self.assertIn("bucket 0: complete after 30 ms, reduced from 30 to 70 ms", titles)
         self.assertIn("bucket 1: complete after 10 ms, reduced from 70 to 90 ms", titles)
         self.assertIn("exposed: 60 ms", svg)
+        axes = {}  # the labels of ticks, below each other
+        for text in root.iter("{http://www.w3.org/2000/svg}text"):
+            if text.get("text-anchor") == "middle" and text.get("font-size") == "11":
+                axes.setdefault(text.get("y"), []).append((text.text, float(text.get("x"))))
+        time_axis, size_axis = (axes[y] for y in sorted(axes, key=float))
+        self.assertEqual([text for text, _ in time_axis], [str(ms) for ms in range(0, 91, 10)])
+        self.assertEqual([text for text, _ in size_axis], ["0 B", *(f"{kib} KiB" for kib in (512, )), *(f"{mib:.1f} MiB" for mib in (1, 1.5, 2, 2.5, 3, 3.5))])
+        (bar,) = [rect for rect in root.iter("{http://www.w3.org/2000/svg}rect") if "a<b: 1000000 elements from 0" in [one.text for one in rect]]
+        of_mib = next(x for text, x in size_axis if text == "1.0 MiB") - size_axis[0][1]
+        self.assertAlmostEqual(float(bar.get("width")), 4e6 / 2**20 * of_mib, delta=0.1)
         self.buckets("--gradients", "gradients.csv", "--format", "svg", "--ranks", "0", status=2)
         self.assertIn("--ranks: 0 is below 1", self.done.stderr)
 

@@ -131,26 +131,82 @@ std::string injections_csv(const InjectionView& view) {
   return text;
 }
 
-std::string injections_svg(const InjectionView& view) {
-  constexpr double left = 290, top = 56, cell = 18;
-  const auto rows = rows_of(view);
-  std::size_t columns = 0;
-  for (const InjectionRow& row : rows) columns = std::max(columns, row.second.size());
-  std::string svg =
-      svg_text(12, 24, 15, "start", world_text(view)) +
-      svg_text(12, 42, 12, "start", "a cell for each rank and value: green where every rank skipped together", "#555");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const double y = top + cell * static_cast<double>(i);
-    svg += svg_text(12, y + 13, 12, "start", name_of(rows[i].first.first)) +
-           svg_text(150, y + 13, 12, "start", name_of(rows[i].first.second));
-    for (std::size_t k = 0; k < rows[i].second.size(); ++k) {
-      const InjectionOutcome& one = *rows[i].second[k];
-      svg += svg_rectangle(left + cell * static_cast<double>(k), y, cell - 2, cell - 2,
-                           one.is_right() ? "#18744e" : "#d55e00", wrong_text(view, one));
-    }
+namespace {
+
+constexpr double kCell = 18, kFirstRow = 118, kFirstCell = 300, kBetweenValues = 12, kRightOfCells = 66;
+constexpr const char *kRight = "#18744e", *kWrong = "#d55e00";
+
+// A column for each rank under each value, in the order of their injections: rows that have some ranks alone keep them
+// below their numbers.
+class InjectionPicture {
+ public:
+  explicit InjectionPicture(const InjectionView& view) : view_(view), rows_(rows_of(view)) {
+    for (const InjectionOutcome& one : view.outcomes)
+      if (const std::string value = value_text(one.injection.value); std::ranges::count(values_, value) == 0)
+        values_.push_back(value);
   }
-  return svg_page(std::max(left + cell * static_cast<double>(columns) + 20, 560.0),
-                  top + cell * static_cast<double>(rows.size()) + 20, svg, "Who skips, by moment and decision");
-}
+
+  [[nodiscard]] std::string text() const {
+    const double right = x_of(values_.size() - 1, view_.world.size()) + kRightOfCells;
+    return svg_page(std::max(right, 600.0), kFirstRow + kCell * static_cast<double>(rows_.size()) + 20,
+                    head() + columns() + cells(), "Who skips, by moment and decision");
+  }
+
+ private:
+  [[nodiscard]] double x_of(std::size_t value, int rank) const {
+    const double of_value = kCell * view_.world.size() + kBetweenValues;
+    return kFirstCell + of_value * static_cast<double>(value) + kCell * rank;
+  }
+  [[nodiscard]] double x_of(const scaler::Injection& one) const {
+    const auto value = std::ranges::find(values_, value_text(one.value)) - values_.begin();
+    return x_of(static_cast<std::size_t>(value), one.rank);
+  }
+
+  [[nodiscard]] std::string head() const {
+    return svg_text(12, 26, 17, "start", "Who skips a step for a value that is not finite", "#111", true) +
+           svg_text(12, 46, 12, "start", world_text(view_), "#555") +
+           svg_rectangle(12, 58, kCell - 4, kCell - 4, kRight) +
+           svg_text(32, 70, 12, "start", "every rank skips, and the next step is clean") +
+           svg_rectangle(kFirstCell, 58, kCell - 4, kCell - 4, kWrong) +
+           svg_text(kFirstCell + 20, 70, 12, "start", "ranks part");
+  }
+
+  [[nodiscard]] std::string columns() const {
+    std::string svg = svg_text(12, kFirstRow - 8, 12, "start", "moment", "#111", true) +
+                      svg_text(150, kFirstRow - 8, 12, "start", "decided over", "#111", true);
+    for (std::size_t value = 0; value < values_.size(); ++value) {
+      svg += svg_text(x_of(value, 0), kFirstRow - 24, 12, "start", values_[value] + " on rank", "#111", true);
+      for (int rank = 0; rank < view_.world.size(); ++rank)
+        svg += svg_text(x_of(value, rank) + (kCell - 2) / 2, kFirstRow - 8, 10, "middle", std::to_string(rank));
+    }
+    return svg + svg_text(x_of(values_.size() - 1, view_.world.size()) + 6, kFirstRow - 8, 12, "start", "right", "#111",
+                          true);
+  }
+
+  [[nodiscard]] std::string cells() const {
+    std::string svg;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const auto& [key, outcomes] = rows_[i];
+      const double y = kFirstRow + kCell * static_cast<double>(i);
+      svg += svg_text(12, y + 13, 12, "start", name_of(key.first)) +
+             svg_text(150, y + 13, 12, "start", name_of(key.second));
+      for (const InjectionOutcome* one : outcomes)
+        svg += svg_rectangle(x_of(one->injection), y, kCell - 2, kCell - 2, one->is_right() ? kRight : kWrong,
+                             wrong_text(view_, *one));
+      svg += svg_text(
+          x_of(values_.size() - 1, view_.world.size()) + 6, y + 13, 12, "start",
+          fmt::format("{} of {}", std::ranges::count_if(outcomes, &InjectionOutcome::is_right), outcomes.size()));
+    }
+    return svg;
+  }
+
+  const InjectionView& view_;
+  std::vector<InjectionRow> rows_;
+  std::vector<std::string> values_;
+};
+
+}  // namespace
+
+std::string injections_svg(const InjectionView& view) { return InjectionPicture(view).text(); }
 
 }  // namespace plumbline::cli
