@@ -4,7 +4,8 @@
 //         member before data moves. Small calls travel inside the posting, and each rank computes its own result. Large
 //         ones are cut into one part per rank; a rank works on its own part and then helps with parts of others, so a
 //         call is completed by any running member, also when there are more ranks than cores, or when a rank that
-//         started a call is busy elsewhere. Sends and receives are matched by whichever side comes second.
+//         started a call is busy elsewhere. Small messages wait in a mailbox; larger ones are moved by whichever side
+//         comes second.
 // Devices With LocalOptions::device_calls calls on a device's memory are posted and compared in the same way; then
 //         the first member to see that all have posted launches the whole call, and each member's stream follows it
 //         (DeviceCalls).

@@ -1,5 +1,6 @@
 #include "reference/comm/local.hpp"
 
+#include <array>
 #include <atomic>
 #include <numeric>
 #include <set>
@@ -611,6 +612,120 @@ TEST(LocalFailure, MessagesOfDifferentShapeAreRefusedOnBothSides) {
       EXPECT_THAT(message_of<MismatchError>([&] { world.recv(out(six), 0); }),
                   HasSubstr("send(f32 x 5000 to 1, tag 0) meets recv(f32 x 6000 from 0, tag 0)"));
   });
+}
+
+// Numbers as small messages and large ones, more than are in a mailbox, whose order is that of their tags' sends.
+class Stream {
+ public:
+  explicit Stream(Communicator& world) : world_(world) {}
+  static constexpr std::size_t kMessages = 60;
+  static constexpr int kTags = 3;
+
+  static int tag_of(std::size_t i) { return static_cast<int>(i) % kTags; }
+  static std::size_t length_of(std::size_t i) {
+    constexpr std::array<std::size_t, 6> lengths{1, 10, 11, 1024, 1025, 0};
+    return lengths[i * 5 % 7 % lengths.size()];
+  }
+  void send_all() {
+    std::vector<std::vector<float>> sent;
+    std::vector<Call> calls;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      sent.push_back(gift(static_cast<int>(i), length_of(i)));
+      calls.push_back({.operation = Operation::send, .root = 1, .tag = tag_of(i), .in = in(sent.back())});
+    }
+    world_.start(calls).wait();
+  }
+  void expect_next(std::size_t i) {
+    std::vector<float> got(length_of(i));
+    world_.recv(out(got), 0, tag_of(i));
+    ASSERT_EQ(got, gift(static_cast<int>(i), got.size())) << i;
+  }
+  Work start_receives(std::vector<std::vector<float>>& got) {
+    std::vector<Call> calls;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      got.emplace_back(length_of(i));
+      calls.push_back({.operation = Operation::recv, .root = 0, .tag = tag_of(i), .out = out(got.back())});
+    }
+    return world_.start(calls);
+  }
+
+ private:
+  Communicator& world_;
+};
+
+TEST(LocalMessages, KeepTheirOrderWhicheverSideIsFirstAndWhateverTheirSize) {
+  std::atomic<int> round{0};
+  run_ranks(2, [&](Communicator& world) {
+    Stream stream(world);
+    if (world.rank() == 0) {
+      for (int i = 0; i < 4; ++i) {
+        await([&] { return round.load() == i; });
+        stream.send_all();
+      }
+      return;
+    }
+    round = 0;
+    for (std::size_t i = 0; i < Stream::kMessages; ++i) stream.expect_next(i);
+    round = 1;
+    for (int tag = Stream::kTags; tag-- > 0;)
+      for (std::size_t i = 0; i < Stream::kMessages; ++i)
+        if (Stream::tag_of(i) == tag) stream.expect_next(i);
+    for (const bool looks : {false, true}) {
+      std::vector<std::vector<float>> got;
+      Work work = stream.start_receives(got);
+      ++round;
+      if (looks) await([&] { return work.test(); });
+      work.wait();
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], gift(static_cast<int>(i), got[i].size())) << i;
+    }
+  });
+}
+
+TEST(LocalMessages, ArriveAlsoWhenTheirSenderHasLeft) {
+  std::atomic<bool> waits{false};
+  for (const bool first : {false, true}) {
+    waits = false;
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<float> values = gift(0, 20), got(20);
+      if (world.rank() == 0) {
+        if (first) await([&] { return waits.load(); });
+        return world.send(in(values), 1);
+      }
+      Work work = world.start({.operation = Operation::recv, .root = 0, .out = out(got)});
+      waits = true;
+      std::this_thread::sleep_for(20ms);
+      work.wait();
+      EXPECT_EQ(got, values);
+    });
+  }
+}
+
+TEST(LocalMessages, AReceiveThatNobodyWaitedForIsCompleteWhenItsMessageHasCome) {
+  std::atomic<bool> sent{false};
+  run_ranks(2, [&](Communicator& world) {
+    std::vector<float> values = gift(0, 3), got(3);
+    if (world.rank() == 0) {
+      world.send(in(values), 1);
+      sent = true;
+    } else {
+      Work work = world.start({.operation = Operation::recv, .root = 0, .out = out(got)});
+      await([&] { return sent.load(); });
+      work = Work();  // does not fail the group
+      EXPECT_EQ(got, values);
+    }
+    world.barrier();
+  });
+}
+
+TEST(LocalFailure, ASmallMessageOfAnotherShapeIsRefusedByItsReceiver) {
+  for (const bool first : {false, true})
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<float> four(4), five(5);
+      if ((world.rank() == 0) != first) std::this_thread::sleep_for(20ms);
+      if (world.rank() == 0) return world.send(in(four), 1);
+      EXPECT_THAT(message_of<MismatchError>([&] { world.recv(out(five), 0); }),
+                  HasSubstr("send(f32 x 4 to 1, tag 0) meets recv(f32 x 5 from 0, tag 0)"));
+    });
 }
 
 TEST(LocalFailure, AReceiveWithoutASenderTimesOut) {

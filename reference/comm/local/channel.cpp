@@ -9,11 +9,13 @@
 namespace plumbline::comm::local {
 namespace {
 
-// Its sender need not wait, and may use its buffer again.
-void buffer(Message& send) {
-  send.copy = std::make_unique_for_overwrite<std::byte[]>(send.call.in.bytes());
-  if (send.call.in.count != 0) std::memcpy(send.copy.get(), send.call.in.data, send.call.in.bytes());
-  send.call.in.data = send.copy.get();
+// Of a send whose data are about to go.
+Message& copy_of(const Call& send) {
+  auto message = std::make_unique<Message>(send);
+  message->copy = std::make_unique_for_overwrite<std::byte[]>(send.in.bytes());
+  std::memcpy(message->copy.get(), send.in.data, send.in.bytes());
+  message->call.in.data = message->copy.get();
+  return *message.release();
 }
 
 std::string place_of(Device device) {
@@ -26,35 +28,69 @@ void Message::copy_range(std::size_t begin, std::size_t end) const noexcept {
   if (begin < end) std::memcpy(to + begin, from + begin, end - begin);
 }
 
-Rendezvous::From Channel::begin_of(const Call& call) const {
-  const bool is_front = (call.operation == Operation::send) == (sender_from_ == Rendezvous::From::front);
-  return is_front ? Rendezvous::From::front : Rendezvous::From::back;
+// ---- matching ----
+
+MessageQueue::~MessageQueue() {
+  while (Message* const message = take_where([](const Message&) { return true; }))
+    if (message->copy != nullptr) delete message;
 }
 
-void Channel::help(Message& message) const noexcept {
-  message.rendezvous.help(begin_of(message.call), 0, [&](auto begin, auto end) { message.copy_range(begin, end); });
+bool Channel::mail(const Call& send) {
+  if (send.in.device.kind != Device::Kind::cpu || send.in.bytes() > Mailbox::kMostBytes) return false;
+  while (!mailbox_.put(send)) empty_mailbox();
+  return true;
 }
 
-void Channel::copy(Message& first, const Call& second) const noexcept {
-  const bool is_send = second.operation == Operation::send;
-  const ConstBuffer& from = is_send ? second.in : first.call.in;
-  first.from = static_cast<const std::byte*>(from.data);
-  first.to = static_cast<std::byte*>((is_send ? first.call : second).out.data);
-  first.rendezvous.meet(from.bytes(), begin_of(second), 0, [&](auto begin, auto end) { first.copy_range(begin, end); });
-  wait_until(policy_, [&] { return first.rendezvous.is_complete(); }, [](Clock::time_point) {});
-}
-
-std::shared_ptr<Message> Channel::move(Message& first, const Call& call, DevicePlace ready) {
-  const bool is_send = call.operation == Operation::send;
-  const ConstBuffer& from = is_send ? call.in : first.call.in;
-  const Buffer& to = is_send ? first.call.out : call.out;
-  const bool match = from.count == to.count && from.dtype == to.dtype && from.device.kind == to.device.kind;
-  if (match && to.device.kind == Device::Kind::cpu) {
-    copy(first, call);
-    return nullptr;
+void Channel::post(Message& message) {
+  const bool is_send = message.call.operation == Operation::send;
+  Message* first = nullptr;
+  {
+    const std::lock_guard hold(lock_);
+    if (is_send) empty_mailbox_locked();  // what was sent before it
+    first = (is_send ? receives_ : sends_).take(message.call.tag);
+    if (first == nullptr) {
+      (is_send ? sends_ : receives_).push(message);
+      if (!is_send) empty_mailbox_locked();  // what was sent after all that is in sends_
+      return;
+    }
   }
-  auto second = std::make_shared<Message>(call, std::move(ready));
-  Message &send = is_send ? *second : first, &receive = is_send ? first : *second;
+  const std::unique_ptr<Message> of_queue(first->copy != nullptr ? first : nullptr);
+  move(*first, message);
+}
+
+void Channel::empty_mailbox() {
+  const std::lock_guard hold(lock_);
+  empty_mailbox_locked();
+}
+
+void Channel::empty_mailbox_locked() {
+  for (; !mailbox_.is_empty(); mailbox_.pop()) {
+    Message send{mailbox_.front()};
+    if (Message* const receive = receives_.take(send.call.tag))
+      move(*receive, send);
+    else
+      sends_.push(copy_of(send.call));
+  }
+}
+
+bool Channel::withdraw(Message& message) {
+  const std::lock_guard hold(lock_);
+  empty_mailbox_locked();
+  if (!sends_.remove(message) && !receives_.remove(message)) return false;
+  message.rendezvous.end(Message::State::withdrawn);
+  return true;
+}
+
+// ---- moving ----
+
+// The first side is not touched after its state has changed: it may be gone.
+void Channel::move(Message& first, Message& second) const {
+  const bool is_send = second.call.operation == Operation::send;
+  Message &send = is_send ? second : first, &receive = is_send ? first : second;
+  const ConstBuffer& from = send.call.in;
+  const Buffer& to = receive.call.out;
+  const bool match = from.count == to.count && from.dtype == to.dtype && from.device.kind == to.device.kind;
+  if (match && to.device.kind == Device::Kind::cpu) return copy(first, second);
   Message::State state = Message::State::mismatched;
   if (!match) {
     receive.mismatch = send.mismatch = fmt::format("{}{} meets {}{}", describe(send.call, 0), place_of(from.device),
@@ -70,43 +106,32 @@ std::shared_ptr<Message> Channel::move(Message& first, const Call& call, DeviceP
       receive.broken = send.broken = true;
     }
   }
-  send.rendezvous.end(state);
-  receive.rendezvous.end(state);
-  return second;
+  second.rendezvous.end(state);
+  first.rendezvous.end(state);
 }
 
-std::shared_ptr<Message> Channel::take(Queue& queue, int tag) {
-  for (auto entry = queue.begin(); entry != queue.end(); ++entry) {
-    if ((*entry)->call.tag != tag) continue;
-    std::shared_ptr<Message> found = std::move(*entry);
-    queue.erase(entry);
-    return found;
-  }
-  return nullptr;
+Rendezvous::From Channel::begin_of(const Call& call) const {
+  const bool is_front = (call.operation == Operation::send) == (sender_from_ == Rendezvous::From::front);
+  return is_front ? Rendezvous::From::front : Rendezvous::From::back;
 }
 
-std::shared_ptr<Message> Channel::post(const Call& call, DevicePlace ready) {
-  const bool is_send = call.operation == Operation::send;
-  std::shared_ptr<Message> first;
-  {
-    const std::lock_guard hold(lock_);
-    first = take(is_send ? receives_ : sends_, call.tag);
-    if (first == nullptr) {
-      auto message = std::make_shared<Message>(call, std::move(ready));
-      const bool is_copied = is_send && call.in.bytes() <= kEagerBytes && message->ready == nullptr;
-      if (is_copied) buffer(*message);
-      (is_send ? sends_ : receives_).push_back(message);
-      return is_copied ? nullptr : message;
-    }
-  }
-  return move(*first, call, std::move(ready));
+// Who makes the last piece ends the other side's wait, and looks at nothing of the other's after that.
+void Channel::copy(Message& first, Message& second) const noexcept {
+  const bool is_send = second.call.operation == Operation::send;
+  const ConstBuffer& from = is_send ? second.call.in : first.call.in;
+  first.from = static_cast<const std::byte*>(from.data);
+  first.to = static_cast<std::byte*>((is_send ? first : second).call.out.data);
+  first.second = &second;
+  const bool made_last = first.rendezvous.meet(from.bytes(), begin_of(second.call), 0,
+                                               [&](auto begin, auto end) { first.copy_range(begin, end); });
+  if (made_last) return second.rendezvous.end(Message::State::met);
+  wait_until(policy_, [&] { return second.rendezvous.is_complete(); }, [](Clock::time_point) {});
 }
 
-bool Channel::withdraw(const std::shared_ptr<Message>& message) {
-  const std::lock_guard hold(lock_);
-  if (std::erase(sends_, message) + std::erase(receives_, message) == 0) return false;
-  message->rendezvous.end(Message::State::withdrawn);
-  return true;
+void Channel::help(Message& message) const noexcept {
+  const bool made_last =
+      message.rendezvous.help(begin_of(message.call), 0, [&](auto begin, auto end) { message.copy_range(begin, end); });
+  if (made_last) message.second->rendezvous.end(Message::State::met);
 }
 
 }  // namespace plumbline::comm::local

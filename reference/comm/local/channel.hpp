@@ -1,20 +1,22 @@
 // reference/comm/local/channel.hpp: the messages from one rank of a group to another.
 //
 // Model   Sends and receives are matched by tag, first come first served; whichever side comes second moves the data,
-//         so a posted message needs nothing more from the rank that posted it. Small messages to a receive that is not
-//         yet posted are copied and their send is complete at once; larger ones, and those in memory of a device, wait
-//         for their receive. Large ones on the host are moved by both sides where the first one waits (rendezvous.hpp),
-//         those of a device by the device, in the group's stream.
+//         so a posted message needs nothing more from the rank that posted it. Small sends on the host are complete at
+//         once: they are put into a mailbox (mailbox.hpp), without the channel's lock. Who holds the lock empties it
+//         before anything else is matched, so that messages keep their order: a receiver when it posts and while it
+//         waits, a sender whose message is larger, or to whom the mailbox is full. Large messages on the host are moved
+//         by both sides where the first one waits (rendezvous.hpp), those of a device by the device, in the group's
+//         stream.
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "reference/comm/call.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/comm/local/mailbox.hpp"
 #include "reference/comm/local/rendezvous.hpp"
 #include "reference/comm/local/wait.hpp"
 
@@ -23,56 +25,99 @@ namespace plumbline::comm::local {
 /// Where a stream of a device stands; null of memory on the host.
 using DevicePlace = std::shared_ptr<const DeviceCalls::Mark>;
 
-/// One side of a message, for as long as it is under way.
+/// One side of a message while it is under way. It belongs to the side that posted it, which keeps it until it is over:
+/// from then on no rank accesses it.
 struct Message {
   using State = Rendezvous::State;
-  Message(const Call& of, DevicePlace stands) : call(of), ready(std::move(stands)) {}
-  Rendezvous rendezvous;
   Call call;
-  std::unique_ptr<std::byte[]> copy;  // of a small send's data, which is complete for its sender
-  const std::byte* from = nullptr;    // of the side that came first, once they have met: what is moved
-  std::byte* to = nullptr;
-  std::string mismatch;  // set before `mismatched`
-  bool broken = false;   // then: whether a device failed to copy
   // In memory of a device: where this side's stream stood, and, once complete, where the copy is done.
-  DevicePlace ready, done;
+  DevicePlace ready{}, done{};
+  Rendezvous rendezvous{};
+  // Of the side that came first, once they have met: what is moved, and the other side, which is complete, too, when the
+  // last piece is made.
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  Message* second = nullptr;
+  Message* next = nullptr;  // in a queue
+  // The data of a send that came through the mailbox before its receive: such a message belongs to its queue.
+  std::unique_ptr<std::byte[]> copy{};
+  std::string mismatch{};  // set before `mismatched`
+  bool broken = false;     // then: whether a device failed to copy
 
   void copy_range(std::size_t begin, std::size_t end) const noexcept;
 };
 
+/// Messages without their other side, first come first served.
+class MessageQueue {
+ public:
+  MessageQueue() = default;
+  MessageQueue(const MessageQueue&) = delete;
+  MessageQueue& operator=(const MessageQueue&) = delete;
+  ~MessageQueue();
+
+  void push(Message& message) {
+    *end_ = &message;
+    end_ = &message.next;
+  }
+  /// Takes the first one with this tag out; null without one.
+  [[nodiscard]] Message* take(int tag) {
+    return take_where([&](const Message& message) { return message.call.tag == tag; });
+  }
+  /// Takes it out. Returns whether it was in.
+  bool remove(const Message& it) {
+    return take_where([&](const Message& message) { return &message == &it; }) != nullptr;
+  }
+
+ private:
+  template <class Is>
+  Message* take_where(const Is& is) {
+    Message** link = &first_;
+    while (*link != nullptr && !is(**link)) link = &(*link)->next;
+    Message* const found = *link;
+    if (found == nullptr) return nullptr;
+    *link = std::exchange(found->next, nullptr);
+    if (*link == nullptr) end_ = link;
+    return found;
+  }
+
+  Message* first_ = nullptr;
+  Message** end_ = &first_;  // where the next one is linked
+};
+
 class Channel {
  public:
-  /// Sends at most this large are copied when no receive is posted.
-  static constexpr std::size_t kEagerBytes = 4096;
-
   /// The lane copies messages in memory of devices, where there are any. Of a message that both sides move, the sender
   /// begins at `sender_from`.
   Channel(DeviceCalls::Lane* lane, WaitPolicy policy, Rendezvous::From sender_from)
       : lane_(lane), policy_(policy), sender_from_(sender_from) {}
 
-  /// Matches or posts a send or a receive. Returns this side of the message, or null where the call is complete: its
-  /// data were copied, or moved on the host. Then the other side is complete, too, or is a copy that waits for its
-  /// receive.
-  [[nodiscard]] std::shared_ptr<Message> post(const Call& call, DevicePlace ready);
+  /// Completes a send that is small enough. False of others: they are to be posted.
+  [[nodiscard]] bool mail(const Call& send);
+  /// Matches a send or a receive, or leaves it for its other side.
+  void post(Message& message);
+  /// Gives posted receives what has come for them.
+  void look() {
+    if (!mailbox_.is_empty()) empty_mailbox();
+  }
   /// Takes an unmatched message back, whose state is `withdrawn` then. False when it is being moved, or was: then its
   /// state changes soon, or has.
-  bool withdraw(const std::shared_ptr<Message>& message);
+  bool withdraw(Message& message);
   /// Of a message that has met its other side: helps to move it, for the side that came first.
   void help(Message& message) const noexcept;
 
  private:
-  using Queue = std::deque<std::shared_ptr<Message>>;
-  static std::shared_ptr<Message> take(Queue& queue, int tag);
-  [[nodiscard]] std::shared_ptr<Message> move(Message& first, const Call& call, DevicePlace ready);
-  void copy(Message& first, const Call& second) const noexcept;
+  void empty_mailbox();
+  void empty_mailbox_locked();
+  void move(Message& first, Message& second) const;
+  void copy(Message& first, Message& second) const noexcept;
   [[nodiscard]] Rendezvous::From begin_of(const Call& call) const;
 
   DeviceCalls::Lane* const lane_;
   const WaitPolicy policy_;
   const Rendezvous::From sender_from_;
-  SpinLock lock_;
-  Queue sends_;     // without a receive yet
-  Queue receives_;  // without a send yet
+  Mailbox mailbox_;
+  SpinLock lock_;  // of the queues, and to empty the mailbox
+  MessageQueue sends_, receives_;
 };
 
 }  // namespace plumbline::comm::local

@@ -1,5 +1,6 @@
 // One rank's handle on a local group, and the batches that it has started.
 #include <algorithm>
+#include <list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -30,7 +31,7 @@ class LocalWork final : public Work::State {
   std::uint64_t last_collective = 0;  // 0: it has none
   std::vector<Launched> launched;
   std::shared_ptr<DeviceCalls> device_calls;  // of a batch with calls on memory of devices
-  std::vector<PostedMessage> messages;
+  std::list<PostedMessage> messages;          // where they are posted is known to others
   std::optional<JoinedExchange> joined;
   /// Its communicator is gone.
   void orphan(bool is_complete, std::string whose);
@@ -118,7 +119,7 @@ void LocalCommunicator::refuse_unsupported(const Call& call) const {
 void LocalCommunicator::do_run(const Call& call, Timeout timeout) {
   refuse_unsupported(call);
   if (!is_point_to_point(call.operation)) return collectives_.run(call, timeout);
-  const PostedMessage message(self_, call);
+  PostedMessage message(self_, call);
   Deadline limit = deadline(timeout);
   message.complete(limit);
   message.follow();
@@ -196,8 +197,8 @@ void LocalCommunicator::give_up(const std::string& why) noexcept {
   local().fail({.kind = Failure::Kind::peer, .message = fmt::format("rank {} {}", rank(), why)});
   local().await_nobody_inside(rank());
   collectives_.drop_unfinished();  // nor may this rank itself, completing a later call
-  for (const LocalWork* work : works_)
-    for (const PostedMessage& message : work->messages) message.give_up();
+  for (LocalWork* work : works_)
+    for (PostedMessage& message : work->messages) message.give_up();
   self_.follow_lane();
   for (const LocalWork* work : works_)
     if (work->joined) work->joined->give_up();
@@ -239,7 +240,7 @@ bool LocalWork::is_complete() {
 bool LocalWork::test() {
   if (!is_complete()) {
     bool all = communicator_->collectives().try_complete_until(last_collective);
-    for (const PostedMessage& message : messages) all = message.try_complete() && all;
+    for (PostedMessage& message : messages) all = message.try_complete() && all;
     if (joined) all = joined->try_complete() && all;
     complete_ = all;
   }
@@ -251,7 +252,7 @@ void LocalWork::wait(Timeout timeout) {
   if (!is_complete()) {
     Deadline limit = communicator_->deadline(timeout);
     communicator_->collectives().complete_until(last_collective, limit);
-    for (const PostedMessage& message : messages) message.complete(limit);
+    for (PostedMessage& message : messages) message.complete(limit);
     if (joined) joined->complete(limit);
     complete_ = true;
   }

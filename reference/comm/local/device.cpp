@@ -22,10 +22,6 @@ void Endpoint::follow(Device device, const DeviceCalls::Mark& done) {
   }
 }
 
-void Endpoint::follow(const Message& message) {
-  if (message.done != nullptr) follow(message.call.device(), *message.done);
-}
-
 void Endpoint::follow_lane() noexcept {
   if (!device_) return;
   try {

@@ -47,7 +47,6 @@ class Endpoint {
   [[nodiscard]] std::shared_ptr<const DeviceCalls::Mark> mark(Device device);
   /// Lets the caller's stream wait until a call is done.
   void follow(Device device, const DeviceCalls::Mark& done);
-  void follow(const Message& message);
   /// After this what the caller's stream does touches no buffer that a call of this group still uses.
   void follow_lane() noexcept;
 

@@ -17,14 +17,16 @@ Channel& channel_of(const Endpoint& self, const Call& call) {
 
 PostedMessage::PostedMessage(Endpoint& self, const Call& call) : self_(&self), channel_(&channel_of(self, call)) {
   if (self.group->failed()) self.throw_failure(kNoSequence, false);
-  message_ = channel_->post(call, call.device().kind == Device::Kind::cpu ? nullptr : self.mark(call.device()));
+  if (call.operation == Operation::send && channel_->mail(call)) return;
+  message_.emplace(call, call.device().kind == Device::Kind::cpu ? nullptr : self.mark(call.device()));
+  channel_->post(*message_);
 }
 
-bool PostedMessage::try_complete() const {
-  if (message_ == nullptr) return true;
+bool PostedMessage::try_complete() {
+  if (is_complete()) return true;
   switch (message_->rendezvous.state()) {
     case Message::State::met:
-      if (!message_->rendezvous.is_complete()) channel_->help(*message_);
+      channel_->help(*message_);
       return message_->rendezvous.is_complete();
     case Message::State::waiting:
       watch();
@@ -39,12 +41,13 @@ bool PostedMessage::try_complete() const {
                .message = fmt::format("{}: {}", self_->name(), message_->mismatch)});
 }
 
-void PostedMessage::complete(Deadline& deadline) const {
+void PostedMessage::complete(Deadline& deadline) {
+  if (is_complete()) return;
   wait_until(
       self_->group->policy, [&] { return !is_waiting(); },
       [&](Clock::time_point now) {
         watch();
-        if (!deadline.has_passed(now) || !channel_->withdraw(message_)) return;
+        if (!deadline.has_passed(now) || !channel_->withdraw(*message_)) return;
         self_->fail_late(describe_call(), kNoSequence, deadline, {message_->call.root});
       });
   if (try_complete()) return;
@@ -52,17 +55,17 @@ void PostedMessage::complete(Deadline& deadline) const {
 }
 
 // What a rank that waits for a message looks at now and then: one that cannot come any more is taken back.
-void PostedMessage::watch() const {
+void PostedMessage::watch() {
   const int peer = message_->call.root;
   const bool left = peer != self_->rank && self_->group->departed(peer);
   if (!left && !self_->group->failed()) return;
-  if (!channel_->withdraw(message_)) return;  // it is being moved: its state is about to change
+  if (!channel_->withdraw(*message_)) return;  // it is being moved: its state is about to change
   if (self_->group->failed()) self_->throw_failure(kNoSequence, true);
   self_->fail_deserted(describe_call(), kNoSequence, {peer});
 }
 
-void PostedMessage::give_up() const noexcept {
-  if (message_ == nullptr || channel_->withdraw(message_)) return;
+void PostedMessage::give_up() noexcept {
+  if (!message_ || channel_->withdraw(*message_)) return;
   wait_until(self_->group->policy, [&] { return is_over(); }, [](Clock::time_point) {});
 }
 

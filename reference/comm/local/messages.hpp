@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <optional>
 #include <string>
 
 #include "reference/comm/local/channel.hpp"
@@ -16,29 +16,34 @@ namespace plumbline::comm::local {
 class PostedMessage {
  public:
   PostedMessage(Endpoint& self, const Call& call);
+  PostedMessage(const PostedMessage&) = delete;
+  PostedMessage& operator=(const PostedMessage&) = delete;
 
-  void complete(Deadline& deadline) const;
-  [[nodiscard]] bool try_complete() const;
+  void complete(Deadline& deadline);
+  [[nodiscard]] bool try_complete();
   /// After the group has failed: returns once its memory is no longer accessed.
-  void give_up() const noexcept;
+  void give_up() noexcept;
   /// Lets the caller's stream wait for what a device does of it, once it is complete.
   void follow() const;
-  [[nodiscard]] bool is_complete() const { return message_ == nullptr || message_->rendezvous.is_complete(); }
+  [[nodiscard]] bool is_complete() const { return !message_ || (!is_waiting() && message_->rendezvous.is_complete()); }
   /// Whether its memory is no longer accessed.
-  [[nodiscard]] bool is_over() const { return message_ == nullptr || message_->rendezvous.is_over(); }
+  [[nodiscard]] bool is_over() const { return !message_ || (!is_waiting() && message_->rendezvous.is_over()); }
   /// Of one that is complete: where a device is done with it; null without a device.
-  [[nodiscard]] DevicePlace done() const { return message_ == nullptr ? nullptr : message_->done; }
+  [[nodiscard]] DevicePlace done() const { return message_ ? message_->done : nullptr; }
 
  private:
-  void watch() const;
+  void watch();
+  /// Whether its other side has not come.
   [[nodiscard]] bool is_waiting() const {
-    return message_ != nullptr && message_->rendezvous.state() == Message::State::waiting;
+    if (message_->rendezvous.state() != Message::State::waiting) return false;
+    channel_->look();
+    return message_->rendezvous.state() == Message::State::waiting;
   }
   [[nodiscard]] std::string describe_call() const;
 
   Endpoint* self_;
   Channel* channel_;
-  std::shared_ptr<Message> message_;  // null of one that was complete at once
+  std::optional<Message> message_;  // none of a small send, which is complete at once
 };
 
 /// This rank's side of an exchange in place.

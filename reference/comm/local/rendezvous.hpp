@@ -40,21 +40,23 @@ class Rendezvous {
     word_.store(word_of(state), std::memory_order_release);
   }
   /// The second side's work. make(begin, end) makes these bytes, which are whole cache lines but for the last. After
-  /// its share it looks for this number of spins whether the other side has begun.
+  /// its share it looks for this number of spins whether the other side has begun. Returns whether it made the last
+  /// piece. From then on the first side may end the rendezvous' life.
   template <class Make>
-  void meet(std::size_t bytes, From from, int spins, const Make& make) noexcept {
+  bool meet(std::size_t bytes, From from, int spins, const Make& make) noexcept {
     cut(bytes);
     if (pieces_ <= 1) {
       make(std::size_t{0}, bytes_);
-      return word_.store(word_of(State::met) + pieces_ * (kTaken + kMade), std::memory_order_release);
+      word_.store(word_of(State::met) + pieces_ * (kTaken + kMade), std::memory_order_release);
+      return true;
     }
     word_.store(word_of(State::met) + kTaken, std::memory_order_release);
-    take(from, spins, true, make);
+    return take(from, spins, true, make);
   }
-  /// The first side's work, once they have met: takes pieces until none is left.
+  /// The first side's work, once they have met: takes pieces until none is left. Returns whether it made the last one.
   template <class Make>
-  void help(From from, int spins, const Make& make) noexcept {
-    take(from, spins, false, make);
+  bool help(From from, int spins, const Make& make) noexcept {
+    return take(from, spins, false, make);
   }
 
  private:
@@ -77,7 +79,8 @@ class Rendezvous {
   }
 
   template <class Make>
-  void take(From from, int spins, bool has_first, const Make& make) noexcept {
+  bool take(From from, int spins, bool has_first, const Make& make) noexcept {
+    const std::uint64_t pieces = pieces_;
     const std::uint64_t share = from == From::front ? pieces_ - pieces_ / 2 : pieces_ / 2;
     const auto taken = [this] { return taken_in(word_.load(std::memory_order_relaxed)); };
     std::uint64_t made = 0;
@@ -88,7 +91,7 @@ class Rendezvous {
       const std::size_t piece = from == From::front ? made : pieces_ - 1 - made;
       make(piece * piece_bytes_, std::min(bytes_, (piece + 1) * piece_bytes_));
     }
-    if (made > 0) word_.fetch_add(made * kMade, std::memory_order_acq_rel);
+    return made > 0 && made_in(word_.fetch_add(made * kMade, std::memory_order_acq_rel)) + made == pieces;
   }
 
   std::atomic<std::uint64_t> word_{0};
