@@ -38,8 +38,9 @@ endif()
 
 find_program(PLUMBLINE_CCACHE ccache)
 if(PLUMBLINE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # It keeps what was compiled with precompiled headers only if it is told so.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${PLUMBLINE_CCACHE})
+  # It keeps what was compiled with precompiled headers only if it is told so. What a file includes it takes from the compiler's list,
+  # without preprocessing the file once more.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 ${PLUMBLINE_CCACHE})
 endif()
 
 # GCC collects its garbage from some megabytes on by default, which is a seventh of the time of our files.
