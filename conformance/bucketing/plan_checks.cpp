@@ -1109,7 +1109,7 @@ void add_bucket_plan_checks(suite::Suite& suite) {
   add("warnings_are_no_errors", "BUCKET-030@b1bd", {kCheck}, {"warning", {"empty", "waits"}}, warnings_are_no_errors);
   add("reads_torch", "BUCKET-031@b0fe", {kRead}, {"buckets", {"first", "rebuilt"}}, reads_torch, "torch");
   add("reads_megatron", "BUCKET-032@166d", {kRead}, {"buckets", {"plain", "padded"}}, reads_megatron, "megatron");
-  add("reads_paddle", "BUCKET-033@635a", {kRead}, {"buckets", {"recorded"}}, reads_paddle, "paddle");
+  add("reads_paddle", "BUCKET-033@0e95", {kRead}, {"buckets", {"recorded"}}, reads_paddle, "paddle");
   add("exposed_by_recurrence", "BUCKET-034@2337", {kExposed}, {"times", {"any", "late_first", "free", "one_rank"}},
       exposed_by_recurrence);
   add("equal_buckets", "BUCKET-035@be77", {kEqual}, {"bound", {"communication", "backward"}}, equal_buckets);

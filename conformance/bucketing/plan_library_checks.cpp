@@ -408,7 +408,7 @@ void add_plan_library_checks(suite::Suite& suite) {
   add("fields_first", "BUCKET-036@ec8f", {}, fields_first);
   add("torch_form", "BUCKET-031@b0fe", {}, torch_form);
   add("megatron_form", "BUCKET-032@166d", {}, megatron_form);
-  add("paddle_form", "BUCKET-033@635a", {}, paddle_form);
+  add("paddle_form", "BUCKET-033@0e95", {}, paddle_form);
   add("no_form", "BUCKET-036@ec8f", {}, no_form);
 }
 

@@ -232,7 +232,7 @@ void add_reducer_model_checks(suite::Suite& suite) {
   add("static_graph", "BUCKET-081@a94f", {{"model", {"mlp", "tied"}}, {"accumulation", {"1", "3"}}}, static_graph);
   add("overlapped", "BUCKET-081@a94f", {{"model", {"resnet50", "gpt"}}, {"micro_batches", {"1", "2"}}},
       overlapped_model);
-  add("hooked", "BUCKET-209@3bf4",
+  add("hooked", "BUCKET-209@f201",
       {{"model", {"perceptron", "resnet_small", "gpt"}},
        {"compression", {"int8", "int8-channel", "powersgd"}},
        {"reduced", {"afterwards", "meanwhile"}}},
@@ -240,7 +240,7 @@ void add_reducer_model_checks(suite::Suite& suite) {
         return parameters.text("model") == "perceptron" ||
                (parameters.world() == 2 && parameters.text("reduced") == "meanwhile");
       });
-  add("quantised", "BUCKET-209@3bf4",
+  add("quantised", "BUCKET-209@f201",
       {{"model", {"mlp"}}, {"compression", {"int8", "int8-channel"}}, {"accumulation", {"1"}}}, quantised_run);
   add("uneven_rows", "BUCKET-082@891e",
       {{"rows", {"even", "uneven", "of_rank_0"}},

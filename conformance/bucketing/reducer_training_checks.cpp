@@ -202,7 +202,7 @@ void add_reducer_training_checks(suite::Suite& suite) {
        .axes = {{"lacking", {"one_rank", "all_ranks", "in_turn"}}, memory({"views", "own"}), suite::worlds({2, 3})},
        .body = absent});
   suite.add({.id = "bucketing.reducer.same_bits",
-             .verifies = {"BUCKET-055@d591"},
+             .verifies = {"BUCKET-055@545f"},
              .axes = {suite::worlds({2, 3, 4})},
              .body = same_bits_again});
   suite.add({.id = "bucketing.reducer.fused",

@@ -415,7 +415,7 @@ void add_bucket_size_checks(suite::Suite& suite) {
   add({"bucketing.read", "BUCKET-219@a1a3", told, read_plan});
   add({"bucketing.read", "BUCKET-031@b0fe", told, read_logging, "torch"});
   add({"bucketing.read", "BUCKET-032@166d", told, read_buffer, "megatron"});
-  add({"bucketing.read", "BUCKET-033@635a", told, read_groups, "paddle"});
+  add({"bucketing.read", "BUCKET-033@0e95", told, read_groups, "paddle"});
   add({"bucketing.exposed", "BUCKET-034@2337", {10, 300, 4567, 20'000}, exposed_buckets});
   add({"bucketing.equal_buckets", "BUCKET-035@be77", {10, 300, 4567, 100'000}, many_equal_buckets});
   add({"bucketing.agree", "BUCKET-039@6c92", {20, 300, 640, 4567}, agreeing_ranks});

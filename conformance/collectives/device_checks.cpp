@@ -423,7 +423,7 @@ void add_device_checks(suite::Suite& suite) {
              .on_device = true,
              .body = streams_apart});
   suite.add({.id = "collectives.device.back_to_back",
-             .verifies = {"DEVICE-051@e8cc"},
+             .verifies = {"DEVICE-051@3902"},
              .axes = {operations_axis(exercised_operations()), suite::worlds({1, 2, 3})},
              .on_device = true,
              .body = device_back_to_back});

@@ -179,13 +179,13 @@ void add_nonblocking_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = test_is_honest});
   suite.add({.id = "collectives.nonblocking.agrees_with_blocking",
-             .verifies = {"COLL-040@be69"},
+             .verifies = {"COLL-040@8439"},
              .axes = {operations_axis(exercised_operations()), suite::worlds({2, 3, 5, 6})},
              .applies = [](const suite::Parameters& parameters) { return operation_of(parameters) != Operation::send; },
              .deadlock_prone = true,
              .body = agrees_with_blocking});
   suite.add({.id = "collectives.nonblocking.agrees_when_rounding",
-             .verifies = {"COLL-040@be69"},
+             .verifies = {"COLL-040@8439"},
              .axes = {{"dtype", {"f32"}}, suite::worlds({2, 3, 5, 6})},
              .needs = {comm::Capability::rank_order},
              .deadlock_prone = true,

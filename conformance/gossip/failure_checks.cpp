@@ -752,7 +752,7 @@ void add_gossip_failure_checks(suite::Suite& suite) {
          "convention", "mixing", "kept", "sent", "second_sent", "share_of_first", "share_of_last", "share_of_later"}}},
       unmatched, {3, 4}, {}, true);
   const suite::Axis with_fairscale{"graph", {"n-peer-exponential", "ring", "hub", "fairscale-hub"}};
-  add("failure.interrupted", "GOSSIP-041@5bac", {with_fairscale, mixing, {"exchange", {"0", "1", "2", "3", "9"}}},
+  add("failure.interrupted", "GOSSIP-041@70ca", {with_fairscale, mixing, {"exchange", {"0", "1", "2", "3", "9"}}},
       interrupted, {2, 3, 4});
   add("failure.other_group", "GOSSIP-042@2e01",
       {{"graph", {"n-peer-exponential", "hub", "chords", "fairscale-hub"}},

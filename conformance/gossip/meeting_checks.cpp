@@ -178,7 +178,7 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
              .spoils_group = true,
              .body = cut});
   suite.add({.id = "gossip.meeting.some_alone",
-             .verifies = {"GOSSIP-202@a909"},
+             .verifies = {"GOSSIP-202@56c6"},
              .axes = {{"graph", {"n-peer-exponential", "random-matching"}},
                       {"wire", {"of_first", "of_last", "of_nobody"}},
                       suite::worlds({2, 4, 6})},

@@ -589,7 +589,7 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
        {"ExponentialTwoGraph", "ExponentialGraph", "SymmetricExponentialGraph", "RingGraph", "MeshGrid2DGraph",
         "StarGraph", "FullyConnectedGraph"}},
       bluefog, "bluefog");
-  add("turns.bluefog", "GOSSIP-007@6189", "gossip.turns",
+  add("turns.bluefog", "GOSSIP-007@0766", "gossip.turns",
       {"generator",
        {"GetDynamicOnePeerSendRecvRanks", "GetExp2DynamicSendRecvMachineRanks", "GetInnerOuterRingDynamicSendRecvRanks",
         "GetInnerOuterExpo2DynamicSendRecvRanks"}},

@@ -266,7 +266,7 @@ void add_gossip_size_checks(suite::Suite& suite) {
   add(asking({{"topology", {"RingGraph"}}},
              {"gossip.topology", "GOSSIP-006@13e6", nodes, whole_matrix("bluefog", "RingGraph", {1, -1}), "bluefog"}));
   add(asking({{"generator", {"GetDynamicOnePeerSendRecvRanks"}}, {"topology", {"ExponentialTwoGraph"}}},
-             {"gossip.turns", "GOSSIP-007@6189", nodes, one_peer_turns, "bluefog"}));
+             {"gossip.turns", "GOSSIP-007@0766", nodes, one_peer_turns, "bluefog"}));
   add({"gossip.spectrum",
        "GOSSIP-023@1210",
        nodes,

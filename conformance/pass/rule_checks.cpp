@@ -633,11 +633,11 @@ void add_pass_rule_checks(suite::Suite& suite) {
   add("analysed", "PASS-001@4b58", judge<analysed>);
   add("pruned", "PASS-010@ba42", judge<pruned>);
   add("overlapped", "PASS-020@8b74", judge<overlapped>);
-  add("each_gradient_once", "PASS-030@7317", judge<>);
+  add("each_gradient_once", "PASS-030@ac8a", judge<>);
   add("alike", "PASS-031@8c8f", judge<alike>);
   add("within_limit", "PASS-032@56f2", judge<within_limit>);
   add("untouched", "PASS-033@cc59", judge<untouched>);
-  add("closed_for_a_reason", "PASS-034@6d45", judge<closed_for_a_reason>);
+  add("closed_for_a_reason", "PASS-034@811d", judge<closed_for_a_reason>);
   add("others_are_left", "PASS-040@817b", judge<others_are_left>);
   add("reduced_once", "PASS-041@5bda", judge<reduced_once>);
   add("memory_made_one", "PASS-042@90ca", judge<memory_made_one>);

@@ -54,7 +54,7 @@ JudgeSize long_steps(const std::string& convention) {
 
 void add_pass_size_checks(suite::Suite& suite) {
   const std::vector<int> ops{50, 400, 2500, 10'000};
-  add_sized_check(suite, "pass", {kPass, "PASS-034@6d45", ops, long_steps("plumbline")});
+  add_sized_check(suite, "pass", {kPass, "PASS-034@811d", ops, long_steps("plumbline")});
   add_sized_check(suite, "pass", {kPass, "PASS-070@416f", {50, 400, 4000}, long_steps("paddle"), "paddle"});
 }
 

@@ -554,7 +554,7 @@ void add_judging_checks(suite::Suite& suite) {
   std::vector<std::string> names;
   for (const Fault& fault : faults()) names.emplace_back(fault.name);
   add("says_where", "SCHED-080@8022", {{"fault", std::move(names)}}, says_where);
-  add("agrees_with_a_walk", "SCHED-081@dc56", {{"matching", {"name", "fifo"}}}, agrees_with_a_walk);
+  add("agrees_with_a_walk", "SCHED-081@1f0e", {{"matching", {"name", "fifo"}}}, agrees_with_a_walk);
   add("finds_any_fault", "SCHED-082@bf23",
       {{"fault", {"left_out", "doubled", "on_another_rank", "moved"}}, {"rows", {"computations", "messages", "waits"}}},
       finds_any_fault);

@@ -560,7 +560,7 @@ void add_simulator_checks(suite::Suite& suite) {
   add("idle_sums_of_rows", "SCHED-064@54c1", all_rows, idle_sums_of_rows);
   add("idle_places", "SCHED-120@5af3", {"rows", {"computations", "messages"}}, idle_places);
   add("idle_alone", "SCHED-065@11fb", {"cause", {"none", "transfer", "straggler", "imbalance"}}, idle_alone);
-  add("sent_late", "SCHED-139@1bd0", {"sends", {"outputs", "gradients"}}, sent_late);
+  add("sent_late", "SCHED-139@5092", {"sends", {"outputs", "gradients"}}, sent_late);
   add("refuses", "SCHED-049@6d56", {"fault", {"negative", "length", "latency", "stuck"}}, refuses_bad_times);
   add("rows_of_all_kinds", "SCHED-086@dfca", all_rows, rows_of_all_kinds);
   add("refuses_costs", "SCHED-087@ce02",

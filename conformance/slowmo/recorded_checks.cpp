@@ -205,7 +205,7 @@ void add_slowmo_recorded_checks(suite::Suite& suite) {
   add("halves", "SLOWMO-004@84ab", {"halves", "halves_sgp"},
       {of_runs("base", {{"halves", {"localsgd"}}, {"halves_sgp", {"sgp"}}}),
        of_runs("fp16", {{"halves", {"flat", "list"}}, {"halves_sgp", {"flat"}}})});
-  add("resumed", "SLOWMO-005@40d2", {"resume", "resume_book"},
+  add("resumed", "SLOWMO-005@527b", {"resume", "resume_book"},
       {of_runs("base", {{"resume", {"localsgd"}}, {"resume_book", {"sgp"}}})});
 }
 

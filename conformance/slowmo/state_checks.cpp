@@ -664,7 +664,7 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   add("halves.keep_errors", {"SLOWMO-030@0519", "SLOWMO-031@c096"},
       {{"masters", {"flat", "list", "dictionary"}}, {"loss", {"some", "none"}}}, keeps_errors, {2, 3, 4});
   add("halves.follow_gossip", {"SLOWMO-031@c096"}, {{"overlap", {"yes", "no"}}}, halves_follow_gossip, {2, 3, 4});
-  add("checkpoint.contents", {"SLOWMO-005@40d2"},
+  add("checkpoint.contents", {"SLOWMO-005@527b"},
       {{"convention", {"plumbline", "fairscale"}}, {"base", {"localsgd", "sgp"}}}, contents, {2, 3});
   add("buffers.of_rank_0", {"SLOWMO-032@6cbd"}, {{"broadcast", {"yes", "no"}}}, buffers);
   add("buffers.in_buckets", {"SLOWMO-033@db26"}, {{"sizes", {"small", "large", "full"}}}, buckets_of_buffers, {2, 3});
@@ -673,7 +673,7 @@ void add_slowmo_state_checks(suite::Suite& suite) {
        {"memory", {"efficient", "whole"}},
        {"before", {"1", "3", "4", "5"}}},
       resumes, {2, 3});
-  add("checkpoint.of_fairscale", {"SLOWMO-005@40d2"},
+  add("checkpoint.of_fairscale", {"SLOWMO-005@527b"},
       {{"base", {"localsgd", "sgp"}}, {"saved", {"after_a_step", "in_evaluation"}}}, resumes_as_fairscale, {2, 3});
   add("checkpoint.at_the_estimate", {"SLOWMO-111@d4f0"}, {{"base", {"sgp", "sgp_slow", "localsgd"}}},
       resumes_at_the_estimate, {2, 3});

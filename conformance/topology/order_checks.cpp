@@ -201,7 +201,7 @@ suite::Check order_check(std::string id, std::string verifies, std::function<voi
 void add_order_checks(suite::Suite& suite) {
   suite.add(order_check("topology.orders.first_fastest", "TOPO-031@68b7", first_fastest));
   suite.add(order_check("topology.orders.merged", "TOPO-032@e8f1", merged));
-  suite::Check experts = order_check("topology.orders.expert_grids", "TOPO-033@844d", expert_grids);
+  suite::Check experts = order_check("topology.orders.expert_grids", "TOPO-033@edb9", expert_grids);
   experts.axes = {shapes({"1x4", "3x2", "2x3x1", "2x3x2x2", "random"})};
   suite.add(std::move(experts));
   suite::Check shifted = order_check("topology.orders.offset", "TOPO-034@3c39", offsets);

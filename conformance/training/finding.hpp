@@ -41,7 +41,7 @@ inline constexpr std::string_view kSkipsTogether = "SCALER-091@d744";
 inline constexpr std::string_view kScale = "SCALER-092@58f8";
 inline constexpr std::string_view kSkipLeaves = "SCALER-093@9f21";
 inline constexpr std::string_view kClips = "SCALER-094@ae2a";
-inline constexpr std::string_view kBits = "SCALER-095@a715";
+inline constexpr std::string_view kBits = "SCALER-095@d554";
 inline constexpr std::string_view kAutocastClips = "SCALER-110@784b";
 }  // namespace scaling_requirements
 

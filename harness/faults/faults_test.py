@@ -282,13 +282,13 @@ class Faults(Harness):
         self.assertEqual(verdicts, {"faults.sums[dtype=f32,world=2]": "pass", "faults.sums[dtype=bf16,world=2]": "refuse"})
         self.assertEqual([r["verdict"] for r in self.results("control").values()], ["pass"], "the reference keeps the claim")
 
-    # HARNESS-017@4e8b
+    # HARNESS-017@27c5
     def test_a_rank_that_reports_twice_has_no_word(self):
         result = self.run_checks("faults.reports_twice*", "faults.z_pass[where=one,world=3]", status=1)["faults.reports_twice[world=2]"]
         self.assertEqual((result["verdict"], self.ranks(result)), ("fail", ["pass", "fail"]))
         self.assertIn("rank 1: it reported twice: pass, then pass", result["reason"])
 
-    # HARNESS-017@4e8b
+    # HARNESS-017@27c5
     def test_a_report_of_a_rank_that_a_worker_has_not_is_noted_and_counts_nothing(self):
         self.assertEqual(self.verdicts("faults.reports_another*", status=0), {"faults.reports_another[world=2]": "pass"})
         notes = [line["text"] for line in self.lines() if line["type"] == "note"]

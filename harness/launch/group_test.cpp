@@ -98,7 +98,7 @@ TEST(Launcher, SaysHowARankEnded) {
   EXPECT_EQ(end_in_words_of_launcher(of_hydra, 0, 7049), std::nullopt);
 }
 
-// HARNESS-017@4e8b
+// HARNESS-017@27c5
 TEST_F(GroupTest, EachRankIsOneWorkers) {
   group_.joined(1, json::object());
   group_.joined(2, json::object());

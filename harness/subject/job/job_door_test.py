@@ -285,12 +285,12 @@ if rank == "0":
         self.assertEqual(others, ["pass", "pass"], results)
         return results[0]
 
-    # HARNESS-046@14c1
+    # HARNESS-046@6245
     def test_one_start_serves_all_cases(self):
         self.assertEqual(self.serve("pass", status=0)["verdict"], "pass")
         self.assertEqual(self.started, 1)
 
-    # HARNESS-046@14c1
+    # HARNESS-046@6245
     def test_a_rank_that_crashes(self):
         result = self.serve("print('at the fault', flush=True); rank == '1' and os.kill(os.getpid(), 11); time.sleep(60)", status=1)
         self.assertEqual(result["verdict"], "crash")
@@ -299,7 +299,7 @@ if rank == "0":
         self.assertIn("; rank 0 still ran", result["reason"])
         self.assertIn("--job-serves-ranks", result["repeat"])
 
-    # HARNESS-046@14c1
+    # HARNESS-046@6245
     def test_a_rank_that_raises_and_one_that_skips(self):
         result = self.serve("raise ValueError('no such layer')", status=1)
         self.assertEqual(result["verdict"], "crash")
@@ -308,14 +308,14 @@ if rank == "0":
         result = self.serve("from plumbline_job import unsupported; unsupported('no such model here')", status=0)
         self.assertEqual((result["verdict"], result["reason"]), ("skip", "no such model here"))
 
-    # HARNESS-046@14c1
+    # HARNESS-046@6245
     def test_a_rank_that_hangs(self):
         result = self.serve("rank == '1' and wait_for_nobody()", "--time-limit", "40", status=1)
         self.assertEqual(result["verdict"], "hang")
         self.assertIn("rank 1 stood in wait_for_nobody (serve.py:", result["reason"])
         self.assertIn("; rank 2 exited with status 0", result["reason"])
 
-    # HARNESS-046@14c1
+    # HARNESS-046@6245
     def test_what_a_run_leaves(self):
         # State, an environment, a directory, processes in sessions of their own, an open pipe: tearDown looks for processes.
         fault = ("state.append(1); os.environ['LEFT'] = '1'; os.system('setsid sleep 600 & (trap \"\" TERM; exec sleep 600) &'); "
@@ -325,7 +325,7 @@ if rank == "0":
         self.assertIn("exited with status 4", result["reason"])
         self.assertEqual(self.started, 2)  # the second time where a worker of its own tries the case once more
 
-    # HARNESS-046@14c1
+    # HARNESS-046@6245
     def test_a_rank_that_kills_or_stops_its_server(self):
         for signal_name in ("SIGKILL", "SIGSTOP"):
             with self.subTest(signal_name):
@@ -333,7 +333,7 @@ if rank == "0":
                                     "--time-limit", "40", status=1)
                 self.assertIn(result["verdict"], ("crash", "hang"))
 
-    # HARNESS-046@14c1
+    # HARNESS-046@6245
     def test_a_program_that_does_not_serve(self):
         for job, words in (("true", "the program exited with status 0 before it served ranks (--job-serves-ranks)"),
                            ("echo no torch; exit 3", "the program exited with status 3 before it served ranks (--job-serves-ranks); the program last wrote: no torch")):
@@ -432,7 +432,7 @@ class Ddp(JobDoor):
         found = self.findings("other_rows")
         self.assertRegex(found, r"TRAIN-011: step 0, rank 1, loss: the loss is that of the rows of data rank 0")
 
-    # HARNESS-046@14c1
+    # HARNESS-046@6245
     def test_findings_are_the_same_where_ranks_are_served(self):
         self.assertEqual(self.findings("not_reduced", serves=()), self.findings("not_reduced"))
 

@@ -83,7 +83,7 @@ TEST_F(JobServerTest, ForksEachRankFromOneProcess) {
   EXPECT_EQ(first, second) << "the same parent";
 }
 
-// HARNESS-046@14c1
+// HARNESS-046@6245
 TEST_F(JobServerTest, SaysHowARankEnded) {
   EXPECT_THAT(failure_of<suite::JobCrashed>("[ $RANK = 1 ] && echo bad luck && exit 3; sleep 60"),
               testing::AllOf(HasSubstr("rank 1 exited with status 3 after"), HasSubstr("last wrote: bad luck"),
@@ -93,7 +93,7 @@ TEST_F(JobServerTest, SaysHowARankEnded) {
   EXPECT_NO_THROW(run("true"));
 }
 
-// HARNESS-046@14c1
+// HARNESS-046@6245
 TEST_F(JobServerTest, EndsRanksThatHang) {
   JobProgram hurried({.command = command(), .serves_ranks = true, .limit = 5s});
   EXPECT_THROW(hurried.run(2, "trap '' TERM; while :; do sleep 1; done", folder_.path()), suite::JobHung);
@@ -118,7 +118,7 @@ bool holds(const std::string& command, const std::function<bool(JobServer&, cons
 }
 
 // har.rank_alone_ended: of a rank's processes its own group is ended.
-// HARNESS-046@14c1
+// HARNESS-046@6245
 TEST_F(JobServerTest, LeavesNothingOfARun) {
   const auto rank_alone_ended = [](JobServer&, const Process& rank) {
     rank.signal(SIGKILL);
@@ -129,14 +129,14 @@ TEST_F(JobServerTest, LeavesNothingOfARun) {
   EXPECT_FALSE(holds(command(), rank_alone_ended)) << "har.rank_alone_ended is found";
 }
 
-// HARNESS-046@14c1
+// HARNESS-046@6245
 TEST_F(JobServerTest, IsStartedAgainWhereItCannotServe) {
   EXPECT_THAT(failure_of<suite::JobCrashed>("[ $RANK = 1 ] && kill -KILL $PPID; sleep 60"),
               HasSubstr("was killed by signal 9"));
   EXPECT_NO_THROW(run("true"));
 }
 
-// HARNESS-046@14c1
+// HARNESS-046@6245
 TEST_F(JobServerTest, GoesOnAfterARankStoppedIt) {
   JobProgram hurried({.command = command(), .serves_ranks = true, .limit = 5s});
   EXPECT_THROW(hurried.run(2, "[ $RANK = 1 ] && kill -STOP $PPID; sleep 60", folder_.path()), suite::JobHung);
