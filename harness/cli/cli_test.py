@@ -1566,7 +1566,7 @@ class Commands(unittest.TestCase):
     def test_expectations_that_are_valid(self):
         entry = '[[expect]]\nid = "COLL-001"\nverdict = "fail"\nreason = "known"\n'
         self.assertEqual(self.expectations(entry + """when = 'world_size > 4 && dtype == "bf16"'\n"""), 0, self.done.stderr)
-        self.assertEqual(self.done.stdout, "e.toml: 1 entries in 1 file, 0 expired\n")
+        self.assertEqual(self.done.stdout, "e.toml: 1 entry in 1 file, 0 expired\n")
         self.assertEqual(self.expectations(entry + 'until = "2020-01-01"\n'), 2)
         self.assertIn("expired: e.toml:2: 'COLL-001' counts no more: it was until 2020-01-01\n", self.done.stdout)
 
@@ -2553,7 +2553,7 @@ class Commands(unittest.TestCase):
         # A layout does not say what its padding is for.
         (folder / "layout.json").write_text('{"param_index": [[192, 222, 0], [128, 149, 0], [64, 84, 0], [0, 15, 0]], "bucket_indices": [[0, 256]]}')
         self.assertIn("--distributed-optimizer N explains it", self.buckets(*check, "layout.json", status=1))
-        self.assertIn("Megatron-core's layout: 1 buckets", self.buckets(*check, "layout.json", "--distributed-optimizer", "4"))
+        self.assertIn("Megatron-core's layout: 1 bucket,", self.buckets(*check, "layout.json", "--distributed-optimizer", "4"))
 
     def test_buckets_of_what_others_write_about_theirs(self):
         folder = Path(self.folder)

@@ -253,8 +253,7 @@ int run_explain(const ExplainOptions& options, const Program& program) {
 
 Command add_explain(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand(
-      "explain",
-      "Explain a requirement: its sentence, sources and checks, and the mutants that prove the checks; or a bug");
+      "explain", "Explain a requirement, its sources, its checks and the mutants that prove these, or a bug");
   auto options = std::make_shared<ExplainOptions>();
   command
       ->add_option("id", options->id,
