@@ -66,7 +66,8 @@ json rows_of(const Plan& plan) {
 // ---- CPython's set of small numbers ----
 
 // Objects/setobject.c: linear probes of nine slots where they do not pass the end, then a jump; a removed entry keeps
-// its slot; more than three fifths of the slots in use make the table four times as large as its entries.
+// its slot, and the last one that an added entry passes is taken; more than three fifths of the slots in use make the
+// table four times as large as its entries.
 class PythonSet {
  public:
   [[nodiscard]] bool has(int number) const { return std::ranges::count(slots_, number) > 0; }
@@ -79,7 +80,7 @@ class PythonSet {
   void remove(int number) { *std::ranges::find(slots_, number) = kDummy; }
   void add(int number) {
     if (has(number)) return;
-    put(slots_, number);
+    if (!put(slots_, number)) return;
     const std::size_t mask = slots_.size() - 1;
     const auto filled = static_cast<std::size_t>(std::ranges::count_if(slots_, [](int slot) { return slot != kFree; }));
     if (filled * 5 < mask * 3) return;
@@ -92,15 +93,18 @@ class PythonSet {
 
  private:
   static constexpr int kFree = -1, kDummy = -2;
-  static void put(std::vector<int>& slots, int number) {
+  // Whether it took a slot that was free.
+  static bool put(std::vector<int>& slots, int number) {
+    int* removed = nullptr;
     const std::size_t mask = slots.size() - 1;
     auto perturb = static_cast<std::size_t>(number);
     for (std::size_t at = perturb & mask;; at = (at * 5 + 1 + (perturb >>= 5)) & mask)
-      for (std::size_t i = at; i <= (at + 9 <= mask ? at + 9 : at); ++i)
-        if (slots[i] == kFree) {
-          slots[i] = number;
-          return;
-        }
+      for (std::size_t i = at; i <= (at + 9 <= mask ? at + 9 : at); ++i) {
+        if (slots[i] == kDummy) removed = &slots[i];
+        if (slots[i] != kFree) continue;
+        *(removed != nullptr ? removed : &slots[i]) = number;
+        return removed == nullptr;
+      }
   }
   std::vector<int> slots_ = std::vector<int>(8, kFree);
 };

@@ -54,8 +54,8 @@ TEST(TorchLowering, DefersReceivesUnlessTheyAreDueFromAHigherRank) {
 }
 
 // Stages that are computed at once are given up at once: in the order in which CPython iterates over a set of them.
-std::string given_up(const char* row) {
-  const Schedule sharded = add_unshard_reshard({.stages = 64, .ranks = {parse_row(row)}});
+std::string given_up(const char* row, int most_gathered = 3) {
+  const Schedule sharded = add_unshard_reshard({.stages = 64, .ranks = {parse_row(row)}}, most_gathered);
   std::string stages;
   for (const Action& action : sharded.ranks[0])
     if (action.kind == ActionKind::reshard) stages += std::to_string(action.stage) + " ";
@@ -66,6 +66,11 @@ TEST(TorchLowering, GivesStagesUpInTheOrderOfAPythonSet) {
   EXPECT_EQ(given_up("(3F0;1F0)OVERLAP_F_B"), "1 3 ");
   EXPECT_EQ(given_up("(5F0;13F0)OVERLAP_F_B"), "13 5 ");
   EXPECT_EQ(given_up("(3F0;11F0;19F0;27F0)OVERLAP_F_B"), "11 19 3 27 ");
+  // Stage 3 takes the slot of one that was removed.
+  EXPECT_EQ(given_up("0F0,1F0,2F0,3F0,0F1,1F1,(3B0;2F1)OVERLAP_F_B,(2B0;3F1)OVERLAP_F_B,(3B1;1B0)OVERLAP_F_B,"
+                     "(0B0;2B1)OVERLAP_F_B,1B1,0B1",
+                     2),
+            "0 1 2 3 0 1 2 1 3 2 1 0 ");
 }
 
 TEST(TorchLowering, MergesHalvesThatAreNeighbours) {

@@ -126,14 +126,18 @@ class Rounds {
 
 // PyTorch keeps the gathered stages in a Python set and gives them up in its order, which is that of CPython's hash
 // table of whole numbers. So this is that table: open addressing, the hash of a number is the number, nine slots are
-// tried in a row where the table has them, then a jump; removed entries keep their slots until the table is rebuilt.
+// tried in a row where the table has them, then a jump. A removed entry keeps its slot until the table is rebuilt, or
+// until an added entry takes it: of the removed ones that its tries pass, the last.
 class PythonSet {
  public:
   void insert(int number) {
     if (contains(number)) return;
-    *find(slots_, number, kEmpty) = number;
-    ++filled_;
+    int* const slot = slot_for(slots_, number);
+    const bool was_removed = *slot == kRemoved;
+    *slot = number;
     ++used_;
+    if (was_removed) return;
+    ++filled_;
     const std::size_t mask = slots_.size() - 1;
     if (filled_ * 5 >= mask * 3) rebuild();
   }
@@ -156,13 +160,26 @@ class PythonSet {
 
   // Where the number's slots, in the order in which they are tried, hold `sought`, or where they end.
   static int* find(std::vector<int>& slots, int number, int sought) {
+    return first_slot(slots, number, [sought](int& slot) { return slot == sought || slot == kEmpty; });
+  }
+  // The last removed one before they end, or else the end.
+  static int* slot_for(std::vector<int>& slots, int number) {
+    int* removed = nullptr;
+    int* const end = first_slot(slots, number, [&removed](int& slot) {
+      if (slot == kRemoved) removed = &slot;
+      return slot == kEmpty;
+    });
+    return removed != nullptr ? removed : end;
+  }
+  template <class Ends>
+  static int* first_slot(std::vector<int>& slots, int number, const Ends& ends) {
     const std::size_t mask = slots.size() - 1;
     auto perturb = static_cast<std::size_t>(number);
     std::size_t slot = perturb & mask;
     while (true) {
       const std::size_t tries = slot + kInARow <= mask ? kInARow + 1 : 1;
       for (std::size_t i = slot; i < slot + tries; ++i)
-        if (slots[i] == sought || slots[i] == kEmpty) return &slots[i];
+        if (ends(slots[i])) return &slots[i];
       perturb >>= kShift;
       slot = (slot * 5 + 1 + perturb) & mask;
     }
