@@ -422,6 +422,48 @@ void shards_any_plan(Context& context) {
   }
 }
 
+std::string problem_of_active_stages(const Schedule& plan, std::size_t most) {
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    std::set<int> active;
+    for (const Action& action : plan.ranks[rank]) {
+      if (action.kind == ActionKind::unshard) active.insert(action.stage);
+      if (action.kind == ActionKind::reshard) active.erase(action.stage);
+      if (active.size() > most)
+        return fmt::format("rank {} has {} stages unsharded at {}", rank, active.size(), to_string(action));
+      if (is_compute(action.kind) && !active.contains(action.stage))
+        return fmt::format("rank {}: {} of a stage that is not unsharded", rank, to_string(action));
+    }
+  }
+  return {};
+}
+
+void keeps_few_active(Context& context) {
+  const auto most = context.parameters().number("max_active_stages");
+  Random random(context.seed());
+  for (int trial = 0; trial < 100; ++trial) {
+    const Schedule plan = random_plan(random, false);
+    const json args{{"compute_only", rows_of(plan)},
+                    {"stage_to_rank", plan.stage_to_rank},
+                    {"num_stages", plan.stages},
+                    {"max_active_stages", most}};
+    const std::string problem =
+        problem_of(context.adapter(), "schedules.lower", args, [&](const json& result) -> std::string {
+          const Schedule lowered = schedule_of(result.at("with_comms"), json(plan.stage_to_rank), plan.micro_batches);
+          if (lowered.ranks.size() != plan.ranks.size()) return fmt::format("{} rows", lowered.ranks.size());
+          return problem_of_active_stages(lowered, static_cast<std::size_t>(most));
+        });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 500) + ": " + problem);
+  }
+}
+
+void refuses_no_active_stage(Context& context) {
+  report_words(problem_of_refusal(context.adapter(), "schedules.lower",
+                                  {{"compute_only", {"0F0,0B0", "1F0,1B0"}},
+                                   {"stage_to_rank", {0, 1}},
+                                   {"num_stages", 2},
+                                   {"max_active_stages", context.parameters().number("max_active_stages")}}));
+}
+
 // What is computed twice would be sent twice.
 void refuses_no_plan(Context& context) {
   const std::string& fault = context.parameters().text("fault");
@@ -477,6 +519,8 @@ void add_lowering_checks(suite::Suite& suite) {
   const suite::Axis any_metadata{"metadata", {"none", "once", "each"}};
   add("any_plan", "SCHED-088@276c", {any_metadata}, lowers_any_plan);
   add("sharding", "SCHED-089@c446", shapes, shards_any_plan, some_allowed);
+  add("active_stages", "SCHED-140@665a", {{"max_active_stages", {"1", "2", "3", "5"}}}, keeps_few_active);
+  add("no_active_stage", "SCHED-140@665a", {{"max_active_stages", {"0", "-1"}}}, refuses_no_active_stage);
   add("refuses_no_plan", "SCHED-090@03dc",
       {{"fault",
         {"twice", "twice_back", "twice_on_a_rank", "twice_with_shapes", "twice_out_of_order", "places_too_few",

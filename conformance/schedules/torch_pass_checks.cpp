@@ -111,9 +111,9 @@ class PythonSet {
 
 // ---- the passes ----
 
-// _add_unshard_reshard, of at most three stages.
-std::vector<int> next_stages(const Steps& steps, std::size_t from) {
-  constexpr std::size_t count = 3;
+// _add_unshard_reshard, of at most `count` stages.
+constexpr int kActiveStages = 3;  // unless the question says otherwise
+std::vector<int> next_stages(const Steps& steps, std::size_t from, std::size_t count) {
   std::vector<int> stages;
   for (std::size_t i = from; i < steps.size() && stages.size() < count; ++i) {
     if (is_idle(steps[i])) continue;
@@ -122,7 +122,7 @@ std::vector<int> next_stages(const Steps& steps, std::size_t from) {
   }
   return stages;
 }
-Steps with_unshard(const Steps& steps) {
+Steps with_unshard(const Steps& steps, int most) {
   PythonSet active;
   Steps result;
   const auto reshard = [&](int stage) {
@@ -131,7 +131,7 @@ Steps with_unshard(const Steps& steps) {
   };
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (is_idle(steps[i])) continue;
-    const std::vector<int> next = next_stages(steps, i);
+    const std::vector<int> next = next_stages(steps, i, static_cast<std::size_t>(most));
     for (const int stage : active.in_order())
       if (std::ranges::count(next, stage) == 0) reshard(stage);
     for (const int stage : next) {
@@ -269,11 +269,11 @@ Steps merged(const Steps& steps) {
 
 // ---- questions ----
 
-json answer_to_plan(const Schedule& schedule) {
+json answer_to_plan(const Schedule& schedule, int active_stages = kActiveStages) {
   Plan plan, sharded;
   for (const Actions& actions : schedule.ranks) {
     plan.push_back(steps_of(actions));
-    sharded.push_back(with_reductions(with_unshard(plan.back()), schedule.micro_batches));
+    sharded.push_back(with_reductions(with_unshard(plan.back(), active_stages), schedule.micro_batches));
   }
   const Plan with_comms = SendRecv(sharded, schedule.stage_to_rank).result();
   Plan defers, merges;
@@ -359,6 +359,18 @@ Schedule long_loop(Random& random) {
                              {.ranks = ranks, .micro_batches = ranks, .stages_per_rank = random.between(2, 5)});
 }
 
+json question_to_lower(const Schedule& plan) {
+  return {{"convention", "torch"},
+          {"compute_only", conformance::rows_of(plan)},
+          {"stage_to_rank", plan.stage_to_rank},
+          {"num_stages", plan.stages},
+          {"idle", "steps"}};
+}
+
+bool has_an_empty_row(const Schedule& plan) {
+  return std::ranges::any_of(plan.ranks, [](const Actions& actions) { return actions.empty(); });
+}
+
 void passes(Context& context) {
   const std::string& plans = context.parameters().text("plans");
   const std::array messages{"with_comms", "send_recv"}, others{"with_comms_defer_recv", "merge_bw"};
@@ -368,14 +380,29 @@ void passes(Context& context) {
     const Schedule plan = plans == "loops"      ? long_loop(random)
                           : plans == "one_rank" ? (trial % 2 == 0 ? many_stages(random) : far_apart(random))
                                                 : drawn_plan(random);
-    if (std::ranges::any_of(plan.ranks, [](const Actions& actions) { return actions.empty(); })) continue;
-    const json args{{"convention", "torch"},
-                    {"compute_only", conformance::rows_of(plan)},
-                    {"stage_to_rank", plan.stage_to_rank},
-                    {"num_stages", plan.stages},
-                    {"idle", "steps"}};
+    if (has_an_empty_row(plan)) continue;
+    const json args = question_to_lower(plan);
     json expected = answer_to_plan(plan);
     for (const char* const field : is_last ? messages : others) expected.erase(field);
+    const std::string problem = problem_of(context.adapter(), "schedules.lower", args,
+                                           [&](const json& result) { return first_difference(expected, result); });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 600) + ": " + problem);
+  }
+}
+
+void active_stages(Context& context) {
+  const auto most = static_cast<int>(context.parameters().number("max_active_stages"));
+  Random random(context.seed());
+  for (int trial = 0; trial < 60; ++trial) {
+    const Schedule plan = trial % 4 == 0   ? long_loop(random)
+                          : trial % 4 == 1 ? many_stages(random)
+                          : trial % 4 == 2 ? far_apart(random)
+                                           : drawn_plan(random);
+    if (has_an_empty_row(plan)) continue;
+    json args = question_to_lower(plan);
+    args["max_active_stages"] = most;
+    args.erase("idle");  // of send_recv alone
+    const json expected{{"with_comms", answer_to_plan(plan, most).at("with_comms")}};
     const std::string problem = problem_of(context.adapter(), "schedules.lower", args,
                                            [&](const json& result) { return first_difference(expected, result); });
     if (!problem.empty()) return report_words(args.dump().substr(0, 600) + ": " + problem);
@@ -396,6 +423,13 @@ void add_torch_pass_checks(suite::Suite& suite) {
   };
   add("torch_rule", "SCHED-025@87a7", "messages");
   add("torch_other_passes", "SCHED-117@a52d", "others");
+  suite.add({.id = "schedules.lowering.torch_active_stages",
+             .verifies = {"SCHED-141@5261"},
+             .door = Door::adapter,
+             .axes = {{"max_active_stages", {"1", "2", "3", "7"}}},
+             .operations = {"schedules.lower"},
+             .convention = "torch",
+             .body = active_stages});
 }
 
 }  // namespace plumbline::conformance

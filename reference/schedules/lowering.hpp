@@ -69,8 +69,9 @@ enum class Metadata {
 /// most_outstanding < 1 and for a schedule that has waits.
 [[nodiscard]] Schedule add_send_waits(const Schedule& schedule, int most_outstanding);
 
-/// All that PyTorch's runtime puts in: UNSHARD and RESHARD, REDUCE_GRAD, sends and receives. Throws like lower().
-[[nodiscard]] Schedule lower_as_torch(const Schedule& schedule);
+/// All that PyTorch's runtime puts in: UNSHARD and RESHARD, REDUCE_GRAD, sends and receives. Throws like lower(), and
+/// like add_unshard_reshard().
+[[nodiscard]] Schedule lower_as_torch(const Schedule& schedule, int most_gathered = 3);
 
 // ---- What a pipeline's messages are made of: the dtypes and shapes of their tensors, and how
 // the next stage gets to know them.

@@ -438,8 +438,8 @@ Schedule merge_backward_halves(const Schedule& schedule) {
   return result;
 }
 
-Schedule lower_as_torch(const Schedule& schedule) {
-  return add_send_recv(add_reduce_gradients(add_unshard_reshard(schedule)));
+Schedule lower_as_torch(const Schedule& schedule, int most_gathered) {
+  return add_send_recv(add_reduce_gradients(add_unshard_reshard(schedule, most_gathered)));
 }
 
 }  // namespace plumbline::schedules

@@ -157,10 +157,12 @@ bool drops_idle_cells(const Arguments& arguments, const Schedule& schedule) {
 json lower(const Arguments& arguments) {
   using schedules::Metadata;
   const Schedule schedule = read_schedule(arguments);
+  const int active = arguments.get<int>("max_active_stages", 3);
+  if (active < 1) arguments.refuse(fmt::format("max_active_stages is {}; it must be at least 1", active));
   if (arguments.convention() == Convention::torch) {
     require_computations(arguments, schedule);
     const bool drops_idle = drops_idle_cells(arguments, schedule);
-    const Schedule lowered = schedules::lower_as_torch(schedule);
+    const Schedule lowered = schedules::lower_as_torch(schedule, active);
     return {{"with_comms", rows_of(lowered)},
             {"with_comms_defer_recv", rows_of(schedules::defer_receives(lowered))},
             {"send_recv", rows_of(schedules::add_send_recv(drops_idle ? schedules::without_idle(schedule) : schedule))},
@@ -168,7 +170,7 @@ json lower(const Arguments& arguments) {
   }
   const auto metadata = arguments.choice<Metadata>(
       "metadata", {{"none", Metadata::none}, {"once", Metadata::once}, {"each", Metadata::each}}, Metadata::none);
-  const Schedule sharded = schedules::add_reduce_gradients(schedules::add_unshard_reshard(schedule));
+  const Schedule sharded = schedules::add_reduce_gradients(schedules::add_unshard_reshard(schedule, active));
   const auto most = arguments.find<int>("max_outstanding_sends");
   const auto lowered = [&](const Schedule& computations) {
     const Schedule messages = schedules::lower(computations, metadata);
@@ -312,7 +314,8 @@ void add_schedule_plan_operations(AdapterService& service) {
          {},
          {"torch"}},
         {"metadata", "text", "shape messages before tensors: none, once or each", R"("none")", {}, ours},
-        {"max_outstanding_sends", "integer", "sends in flight before a wait; null: unlimited", kOptional, {}, ours}},
+        {"max_outstanding_sends", "integer", "sends in flight before a wait; null: unlimited", kOptional, {}, ours},
+        {"max_active_stages", "integer", "of with_comms: stages of a rank that are unsharded at a time", "3"}},
        {{"send_recv", "list of text [ranks]", "rows with sends and receives"},
         {"with_comms", "list of text [ranks]", "rows with unshard, reshard and gradient reduction as well"},
         {"with_comms_defer_recv", "list of text [ranks]", "of torch: with_comms with receives as late as possible"},
@@ -321,8 +324,8 @@ void add_schedule_plan_operations(AdapterService& service) {
        {bad_row,
         bad_places,
         {"invalid_argument",
-         "the computations are incomplete, repeated or cannot be ordered, or max_outstanding_sends is below "
-         "1"}}},
+         "the computations are incomplete, repeated or cannot be ordered, or max_outstanding_sends or "
+         "max_active_stages is below 1"}}},
       lower);
   service.add({"schedules.instruction_stream",
                "DeepSpeed's instructions of each stage",

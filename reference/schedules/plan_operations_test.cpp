@@ -63,6 +63,19 @@ TEST(SchedulePlans, AreLoweredAsPytorchDoesAndAsWeDo) {
       HasSubstr("micro-batch 2000000000"));
 }
 
+TEST(SchedulePlans, AreLoweredWithSoManyActiveStages) {
+  json question = json::parse(R"({"compute_only": ["0F0,1F0,1B0,0B0"], "stage_to_rank": [0, 0], "num_stages": 2,
+                                  "max_active_stages": 1})");
+  EXPECT_EQ(ask("schedules.lower", question.dump().c_str()).at("with_comms")[0],
+            "0UNSHARD,0F0,0RESHARD,1UNSHARD,1F0,1B0,1REDUCE_GRAD,1RESHARD,0UNSHARD,0B0,0REDUCE_GRAD,0RESHARD");
+  question["max_active_stages"] = 2;
+  question["convention"] = "torch";
+  EXPECT_EQ(ask("schedules.lower", question.dump().c_str()).at("with_comms")[0],
+            "0UNSHARD,1UNSHARD,0F0,1F0,1B0,1REDUCE_GRAD,1RESHARD,0B0,0REDUCE_GRAD,0RESHARD");
+  question["max_active_stages"] = 0;
+  EXPECT_THAT(error_of("schedules.lower", question.dump().c_str()), HasSubstr("max_active_stages is 0"));
+}
+
 // Recorded from _add_send_recv of PyTorch 2.13, which was given these rows.
 TEST(SchedulePlans, IdleCellsAreStepsAsForPytorchsPass) {
   const auto sent = [](json args) {
