@@ -160,7 +160,7 @@ def parsed(csv_rows):
     return {r: [S._Action.from_str(t) for t in next(csv.reader([row]), [])] for r, row in enumerate(csv_rows)}
 
 
-def lower(compute_only, stage_to_rank, num_stages, max_active_stages=3):
+def lower(compute_only, stage_to_rank, num_stages, idle=None, max_active_stages=3):
     actions = parsed(compute_only)
     microbatches = 1 + max((m for row in actions.values() for a in row if a is not None
                             for m in ([a.microbatch_index] if not a.sub_actions else [b.microbatch_index for b in a.sub_actions])), default=-1)
@@ -169,7 +169,7 @@ def lower(compute_only, stage_to_rank, num_stages, max_active_stages=3):
     plain = {r: [a for a in row if a is not None] for r, row in actions.items()}
     full = {r: S._add_reduce_grad(S._add_unshard_reshard(row, max_active_stages), microbatches) for r, row in actions.items()}
     with_comms = S._add_send_recv(listed(full), stage_to_rank=where, num_stages=num_stages)
-    out = {"send_recv": rows(S._add_send_recv(listed(plain), stage_to_rank=where, num_stages=num_stages)), "with_comms": rows(with_comms)}
+    out = {"send_recv": rows(S._add_send_recv(listed(actions if idle == "steps" else plain), stage_to_rank=where, num_stages=num_stages)), "with_comms": rows(with_comms)}
     out["with_comms_defer_recv"] = rows(S._defer_recv_ops(listed(with_comms), stage_to_rank=where))
     out["merge_bw"] = rows({r: S._merge_bw(list(row)) for r, row in actions.items()})
     return out
