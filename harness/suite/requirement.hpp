@@ -1,8 +1,8 @@
 // harness/suite/requirement.hpp: one testable sentence that a subject must, should or may satisfy.
 //
-// Model   conformance/<component>/requirements.toml holds the rows, and in [terms] the meaning of technical words. An id
-//         is permanent. A check cites a requirement with the hash of its sentence, "COLL-014@45a4": a reworded sentence
-//         voids its evidence until someone has looked.
+// Model   conformance/<component>/requirements.toml holds the rows, and in [terms] the meaning of technical words. An
+//         id is permanent. A check cites a requirement with the hash of its sentence, "COLL-014@45a4": a reworded
+//         sentence voids its evidence until someone has looked.
 #pragma once
 
 #include <map>
