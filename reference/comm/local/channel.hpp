@@ -33,7 +33,7 @@ struct Message {
   // In memory of a device: where this side's stream stood, and, once complete, where the copy is done.
   DevicePlace ready{}, done{};
   Rendezvous rendezvous{};
-  // Of the side that came first, once they have met: what is moved, and the other side, which is complete, too, when
+  // Of the side that came first, once they have met: what is moved, and the other side, which is complete as well when
   // the last piece is made.
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
