@@ -64,13 +64,13 @@ class PiecewiseRound {
   TypeBucket& bucket_;
   std::int64_t length_;  // of a piece, in elements
   double kept_ = 1;
-  std::vector<Piece> pieces_;
   std::vector<std::size_t> free_;  // memory of the bucket's that no piece has
   std::size_t ahead_;
   std::size_t posted_ = 0, sent_ = 0, scaled_ = 0, come_ = 0, told_ = 0, mixed_ = 0;
   std::vector<std::size_t> had_;         // by each peer that is sent to, before the first send over this group
   std::vector<std::uint8_t> confirmed_;  // of each piece by each of them
   double weight_ = 0;
+  std::vector<Piece> pieces_;  // the last member: what is under way uses the others' memory until it is dropped
 };
 
 }  // namespace plumbline::gossip
