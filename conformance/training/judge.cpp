@@ -113,6 +113,28 @@ class Judge {
     }
     std::vector<Finding> findings = judge_scaling(spec_, record_, skipped_);
     std::ranges::move(findings, std::back_inserter(result_.findings));
+    for (int step = 0; step < spec_.run.steps; ++step) gaps_of_scaling(step);
+  }
+
+  // What judge_scaling() passed over, since the record lacks it.
+  void gaps_of_scaling(int step) {
+    const auto lacks = [](const std::vector<job::RankNumber>& numbers, int rank) {
+      return std::ranges::find(numbers, rank, &job::RankNumber::rank) == numbers.end();
+    };
+    const std::vector<job::RankNumber> scales = record_.scales(step), flags = record_.skipped(step);
+    for (int rank = 0; rank < spec_.parallel.world(); ++rank) {
+      if (lacks(scales, rank)) not_judged(scaling_requirements::kScale, step, rank, "scale", "the scale");
+      if (!lacks(flags, rank)) continue;
+      for (const std::string_view citation : {scaling_requirements::kSkipsTogether, scaling_requirements::kSkipLeaves})
+        not_judged(citation, step, rank, "skipped", "whether the step was skipped");
+    }
+    for (const Parameter& parameter : parameters_)
+      for (const auto& [moment, name] : {std::pair(Moment::before, "'before'"), std::pair(Moment::after, "'after'")}) {
+        const std::vector<job::Copy> copies = record_.copies(step, moment, parameter);
+        for (const int rank : ranks_of(parameter))
+          if (skipped_.at(step, rank) && !has_copy(copies, rank))
+            not_judged(scaling_requirements::kSkipLeaves, step, rank, parameter.name, name);
+      }
   }
 
   void coverage() {
@@ -552,6 +574,7 @@ class Judge {
       return std::nullopt;
     };
     CarriedOptimizer optimizer(spec_.optimizer, static_cast<std::size_t>(job::elements_of(parameter.shape)));
+    bool has_skipped = false;
     for (int step = 0; step < spec_.run.steps; ++step) {
       const auto before = copy_of(step, Moment::before);
       const auto gradient = copy_of(step, Moment::grad);
@@ -562,13 +585,25 @@ class Judge {
       }
       if (before->rank != rank) return;
       judge_by(ids::kUpdate);
-      if (skipped_.at(step, rank)) continue;
+      if (skipped_.at(step, rank)) {
+        has_skipped = true;
+        continue;
+      }
       const ExpectedUpdate expected = optimizer.step(before->values, gradient->values);
+      const std::size_t found = result_.findings.size();
       compare_within(
           after->values, expected.after, [&](std::size_t i) { return expected.bound[i]; },
           finding_of(ids::kUpdate, step, rank, parameter.name, "the update is not the optimizer's"), result_.findings,
           result_.steps[static_cast<std::size_t>(step)].update);
+      if (has_skipped && result_.findings.size() > found) after_a_skip(result_.findings.back());
     }
+  }
+
+  // A wrong update after a skipped step is not that of an optimizer that never saw the skipped one, either.
+  void after_a_skip(Finding finding) {
+    finding.requirement = suite::id_of_citation(scaling_requirements::kSkipLeaves);
+    finding.what = "the update after a skipped step is not that of an optimizer that never saw it";
+    result_.findings.push_back(std::move(finding));
   }
 
   const job::RunSpec& spec_;

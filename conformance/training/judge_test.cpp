@@ -132,6 +132,8 @@ struct Faults {
   std::function<bool(int step, int rank, Moment moment)> recorded = [](int, int, Moment) { return true; };
   // Of a run with a scaler.
   std::function<bool(bool right, int step, int rank)> skips = [](bool right, int, int) { return right; };
+  std::function<bool(int step, int rank)> has_scale = [](int, int) { return true; };
+  std::function<bool(int step, int rank)> has_flag = [](int, int) { return true; };
   std::function<float(float right, int step, int rank)> scale = [](float right, int, int) { return right; };
   std::function<void(Values& values, Values& buffers)> skipped = [](Values&, Values&) {};
 };
@@ -199,8 +201,8 @@ class JudgeTest : public testing::Test {
         Values before = values[r];
         faults.recorded_before(before, step, rank);
         if (spec_.scaler) {
-          records[r].add_scale(step, faults.scale(scale, step, rank));
-          records[r].add_skipped(step, faults.skips(skips, step, rank));
+          if (faults.has_scale(step, rank)) records[r].add_scale(step, faults.scale(scale, step, rank));
+          if (faults.has_flag(step, rank)) records[r].add_skipped(step, faults.skips(skips, step, rank));
         }
         if (faults.skips(skips, step, rank))
           faults.skipped(values[r], buffers[r]);
@@ -554,7 +556,34 @@ TEST_F(ScaledJudgeTest, FindsASkippedStepThatChangesValuesOrMomentum) {
   EXPECT_THAT(violated({.skipped = [](Values& values, Values&) { values["0.bias"][0] += 1; }}, kOtherProgram),
               ElementsAre("SCALER-093"));
   EXPECT_THAT(violated({.skipped = [](Values&, Values& buffers) { buffers["0.bias"][0] += 1; }}, kOtherProgram),
-              ElementsAre("TRAIN-009"));
+              ElementsAre("SCALER-093", "TRAIN-009"));
+  EXPECT_THAT(first("SCALER-093"), HasSubstr("step 2, rank 0, 0.bias[0]: the update after a skipped step is not"));
+}
+
+TEST_F(ScaledJudgeTest, DoesNotBlameASkippedStepForUpdatesBeforeIt) {
+  spec_.optimizer = job::Sgd{.lr = 0.125};  // without a momentum that remembers
+  const Faults faults{.applied = {.lr = 0.125}, .recorded_before = [](Values& before, int step, int) {
+                        if (step == 0) before["0.bias"][0] += 1;
+                      }};
+  EXPECT_THAT(violated(faults, kOtherProgram), testing::Contains("TRAIN-009"));
+  EXPECT_EQ(first("SCALER-093"), "none");
+}
+
+TEST_F(ScaledJudgeTest, SaysWhatItCouldNotJudge) {
+  const auto lacks = [](Moment which) {
+    return Faults{
+        .recorded = [which](int step, int rank, Moment moment) { return step != 1 || rank != 2 || moment != which; }};
+  };
+  for (const Moment moment : {Moment::before, Moment::after}) {
+    EXPECT_THAT(violated(lacks(moment), kOtherProgram), testing::Contains("SCALER-093"));
+    EXPECT_THAT(first("SCALER-093"), HasSubstr("step 1, rank 2, 0.weight: not judged: '"));
+  }
+  EXPECT_THAT(violated({.has_scale = [](int step, int rank) { return step != 1 || rank != 2; }}, kOtherProgram),
+              ElementsAre("SCALER-092", "TRAIN-001"));
+  EXPECT_THAT(first("SCALER-092"), HasSubstr("step 1, rank 2, scale: not judged: the scale is missing"));
+  EXPECT_THAT(violated({.has_flag = [](int step, int rank) { return step != 0 || rank != 2; }}, kOtherProgram),
+              ElementsAre("SCALER-091", "SCALER-093", "TRAIN-001"));
+  EXPECT_THAT(first("SCALER-091"), HasSubstr("step 0, rank 2, skipped: not judged: whether the step was skipped is"));
 }
 
 TEST_F(ScaledJudgeTest, StillLooksAtTheOtherGradientsOfASkippedStep) {

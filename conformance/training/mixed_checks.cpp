@@ -182,14 +182,6 @@ void clipped_job(Context& context) {
 void over_tensor_ranks(Context& context) {
   report_as(trained_mixed(context).findings, training_requirements::kTensorRanks);
 }
-// A skipped step that left something behind shows in the updates after it.
-void with_overflows(Context& context) {
-  std::vector<Finding> findings = trained_mixed(context).findings;
-  for (Finding& finding : findings)
-    if (finding.requirement == id_of_cited(training_requirements::kUpdate))
-      finding.requirement = id_of_cited(scaling_requirements::kSkipLeaves);
-  report_as(std::move(findings), scaling_requirements::kTraining);
-}
 void in_16_bits(Context& context) { report_as(trained_mixed(context).findings, scaling_requirements::kTraining); }
 void clipped_training(Context& context) { report_as(trained_mixed(context).findings, scaling_requirements::kClips); }
 void autocast_clipped(Context& context) {
@@ -329,7 +321,7 @@ void add_mixed_checks(suite::Suite& suite) {
                      return is_one_of(kOverflows, parameters, "overflow");
                    },
                .modules = {"training"},
-               .body = with_overflows});
+               .body = in_16_bits});
   suite.add({.id = "scaler.training.clips",
              .verifies = cited({kClips}),
              .axes = {{"precision", {"fp32", "fp16"}},
