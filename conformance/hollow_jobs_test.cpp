@@ -1,9 +1,7 @@
 // Training records that are hollow fail what is not true of them: the reference's executor on threads, and its record
 // changed.
 // Here each check has few cases; `plumbline mutants --full` runs all of them.
-#include <cctype>
 #include <map>
-#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -22,18 +20,6 @@ std::vector<std::string> hollow_records() {
   return names;
 }
 
-// Each begins in a line of its own with the requirement, or has no other before it.
-std::vector<Failure> split(const std::string& text) {
-  std::vector<Failure> failures;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
-    if (failures.empty() || (!line.empty() && std::isupper(static_cast<unsigned char>(line.front())) != 0))
-      failures.push_back({line});
-    else
-      failures.back().text += "\n" + line;
-  return failures;
-}
-
 class HollowRecords : public testing::TestWithParam<std::string> {};
 
 TEST_P(HollowRecords, PassOnlyWhatIsTrueOfThem) {
@@ -46,8 +32,8 @@ TEST_P(HollowRecords, PassOnlyWhatIsTrueOfThem) {
   mutants::HollowMatrix matrix(suite->hollow_truths);
   for (const auto& [check, of_check] : cases)
     meet_hollow(
-        GetParam(), *suite, of_check,
-        [&](const suite::Case& one) { return split(failures_of(one, {.record = change})); }, matrix);
+        GetParam(), *suite, of_check, [&](const suite::Case& one) { return failures_in(one, {.record = change}); },
+        matrix);
   expect_truths_alone(matrix);
 }
 INSTANTIATE_TEST_SUITE_P(Of, HollowRecords, testing::ValuesIn(hollow_records()),

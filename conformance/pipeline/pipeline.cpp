@@ -4,6 +4,7 @@
 #include "conformance/pipeline/pipeline_mutants.hpp"
 
 extern const std::string_view plumbline_pipeline_requirements;
+extern const std::string_view plumbline_pipeline_hollow;
 extern const std::string_view plumbline_pipeline_mutants;
 
 namespace plumbline::conformance {
@@ -11,6 +12,7 @@ namespace plumbline::conformance {
 void add_pipeline(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(suite);
+  suite::add_truths_of_toml(suite.hollow_truths, plumbline_pipeline_hollow, "conformance/pipeline/hollow.toml");
   suite.add(suite::mutants_of_toml(plumbline_pipeline_mutants, "conformance/pipeline/mutants.toml"));
   suite.add(mutants::pipeline_job_mutants());
 }

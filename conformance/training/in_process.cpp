@@ -50,7 +50,7 @@ void run_case(const suite::Case& one, const Fault& fault) {
       options);
 }
 
-std::string failures_of(const suite::Case& one, const Fault& fault) {
+std::vector<Failure> failures_in(const suite::Case& one, const Fault& fault) {
   testing::TestPartResultArray results;
   std::string suffered;
   {
@@ -63,10 +63,17 @@ std::string failures_of(const suite::Case& one, const Fault& fault) {
       suffered = error.what();
     }
   }
-  std::string text;
+  std::vector<Failure> failures;
   for (int i = 0; i < results.size(); ++i)
-    if (results.GetTestPartResult(i).failed()) text += std::string(results.GetTestPartResult(i).message()) + "\n";
-  return text.empty() ? suffered : text;
+    if (results.GetTestPartResult(i).failed()) failures.push_back({results.GetTestPartResult(i).message()});
+  if (failures.empty() && !suffered.empty()) failures.push_back({suffered, true});
+  return failures;
+}
+
+std::string failures_of(const suite::Case& one, const Fault& fault) {
+  std::string text;
+  for (const Failure& failure : failures_in(one, fault)) text += failure.text + "\n";
+  return text;
 }
 
 }  // namespace plumbline::conformance

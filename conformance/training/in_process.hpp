@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "conformance/support/in_process.hpp"
 #include "harness/suite/check.hpp"
 #include "reference/record/run_spec.hpp"
 
@@ -65,7 +67,9 @@ class ThreadContext final : public suite::Context {
 
 /// Runs a case with a thread per rank, on emulated devices where it needs some; its failures are the test's.
 void run_case(const suite::Case& one, const Fault& fault = {});
-/// The failures of a case which fails on purpose, one after the other; "" where it passes.
+/// The failures of a case which fails on purpose, each in GoogleTest's words: "Failed\nTRAIN-006: step 0, …".
+[[nodiscard]] std::vector<Failure> failures_in(const suite::Case& one, const Fault& fault);
+/// The same, one after the other; "" where it passes.
 [[nodiscard]] std::string failures_of(const suite::Case& one, const Fault& fault);
 
 }  // namespace plumbline::conformance

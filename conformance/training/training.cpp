@@ -6,6 +6,7 @@
 
 extern const std::string_view plumbline_training_requirements;
 extern const std::string_view plumbline_training_mixed_requirements;
+extern const std::string_view plumbline_training_hollow;
 extern const std::string_view plumbline_training_mutants;
 
 namespace plumbline::conformance {
@@ -18,6 +19,7 @@ void add_training(suite::Suite& suite) {
   suite.add(mutants::training_mutants());
   suite.add(mutants::averaging_mutants());
   suite.add(mutants::job_mutants());
+  suite::add_truths_of_toml(suite.hollow_truths, plumbline_training_hollow, "conformance/training/hollow.toml");
   suite.add(suite::mutants_of_toml(plumbline_training_mutants, "conformance/training/mutants.toml"));
 }
 
