@@ -148,17 +148,18 @@ json PassQuestion::args(const std::string& convention) const {
   json args{{"program", ProgramWriter(*this).program()},
             {"rings", std::move(rings)},
             {"options", {{"gradient_scale", gradient_scale}, {"use_sharding", use_sharding}, {"global_rank", 0}}},
-            {"max_fuse_numel", limit},
-            {"max_overlap_rings", ring_limit}};
+            {"max_fuse_numel", limit}};
+  if (has_ring_limit) args["max_overlap_rings"] = ring_limit;
   if (convention != "plumbline") args["convention"] = convention;
   return args;
 }
 
 std::string PassQuestion::words() const {
-  std::string words = fmt::format("{}, loss {}, limit {}, rings of {} (at most {}){}{}{}{}", optimizer, loss_value,
-                                  limit, fmt::join(ring_sizes, ","), ring_limit, has_scales ? "" : ", no scale ops",
-                                  gradient_scale ? "" : ", not pruned", use_sharding ? ", sharding" : "",
-                                  second_derivative.empty() ? "" : ", " + second_derivative);
+  std::string words =
+      fmt::format("{}, loss {}, limit {}, rings of {} (at most {}{}){}{}{}{}", optimizer, loss_value, limit,
+                  fmt::join(ring_sizes, ","), ring_limit, has_ring_limit ? "" : ", not given",
+                  has_scales ? "" : ", no scale ops", gradient_scale ? "" : ", not pruned",
+                  use_sharding ? ", sharding" : "", second_derivative.empty() ? "" : ", " + second_derivative);
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const DrawnGradient& one = gradients[i];
     words += fmt::format("; {} [{}] {} ring {}", name_of(i), fmt::join(one.shape, ","), one.dtype, one.ring);
@@ -213,9 +214,8 @@ void draw_large(PassQuestion& question, Random& random) {
     gradient.shape = {std::int64_t{1} << random.between(28, 31), random.between(1, 3)};
 }
 
-// As many as the limit, one more or one less, each used.
-void draw_many_rings(PassQuestion& question, Random& random) {
-  const int rings = question.ring_limit + random.between(-1, 1);
+// Each used.
+void draw_many_rings(PassQuestion& question, Random& random, int rings) {
   question.ring_sizes.assign(static_cast<std::size_t>(rings), 2);
   question.gradients.clear();
   for (int i = 0; i < rings; ++i)
@@ -250,7 +250,10 @@ PassQuestion draw_step(const std::string& kind, Random& random) {
     draw_touches(question, random);
   } else if (kind == "many_rings") {
     question.ring_limit = random.between(2, 6);
-    draw_many_rings(question, random);
+    draw_many_rings(question, random, question.ring_limit + random.between(-1, 1));
+  } else if (kind == "default_rings") {
+    question.has_ring_limit = false;
+    draw_many_rings(question, random, question.ring_limit + random.between(0, 1));
   } else if (kind == "higher") {
     draw_second_derivative(question, random);
   } else if (kind == "sharding") {

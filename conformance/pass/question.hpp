@@ -35,6 +35,7 @@ struct PassQuestion {
   int forward_after = -1;           // an op of the forward stands after the reduction of that gradient; -1: none
   std::int64_t limit = 1 << 20;
   int ring_limit = 16;
+  bool has_ring_limit = true;  // else it is left out: 16 is meant
 
   [[nodiscard]] static std::string name_of(std::size_t gradient) { return "w" + std::to_string(gradient) + "@GRAD"; }
   [[nodiscard]] int size_of_ring(std::size_t gradient) const {
@@ -54,7 +55,7 @@ struct PassQuestion {
 };
 
 /// "plain", "types", "rings", "around_limit", "touched", "degrees", "large", "many_rings", "higher", "sharding",
-/// "unscaled", "forward".
+/// "unscaled", "forward", "default_rings".
 /// Throws NotFound for another.
 [[nodiscard]] PassQuestion draw_step(const std::string& kind, Random& random);
 [[nodiscard]] std::vector<PassQuestion> smaller_steps(const PassQuestion& question);

@@ -621,18 +621,20 @@ void add_pass_rule_checks(suite::Suite& suite) {
   std::vector<std::string> all = kinds();
   all.emplace_back("forward");
   const auto add = [&](const char* name, const char* requirement, void (*body)(Context&),
-                       const char* convention = "plumbline") {
+                       const char* convention = "plumbline", const char* own_step = nullptr) {
+    suite::Axis steps{"step", std::string_view(convention) == "plumbline" ? all : kinds()};
+    if (own_step != nullptr) steps.values.emplace_back(own_step);
     suite.add({.id = std::string("pass.rule.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
-               .axes = {{"step", std::string_view(convention) == "plumbline" ? all : kinds()}},
+               .axes = {std::move(steps)},
                .operations = {kPass},
                .convention = convention,
                .body = body});
   };
   add("analysed", "PASS-001@4b58", judge<analysed>);
   add("pruned", "PASS-010@ba42", judge<pruned>);
-  add("overlapped", "PASS-020@8b74", judge<overlapped>);
+  add("overlapped", "PASS-020@8b74", judge<overlapped>, "plumbline", "default_rings");
   add("each_gradient_once", "PASS-030@ac8a", judge<>);
   add("alike", "PASS-031@8c8f", judge<alike>);
   add("within_limit", "PASS-032@56f2", judge<within_limit>);
