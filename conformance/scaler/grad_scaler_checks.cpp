@@ -39,18 +39,30 @@ void given_scale_is_refused(Context& context) {
   const bool is_right = context.parameters().text("scale") == "right";
   for (const bool as_torch : {false, true}) {
     GradScaler scaler = looking(as_torch);
+    (void)scaler.step(0, {}, [] {});
+    scaler.update();
+    std::vector<float> gradient{8};
+    scaler.unscale(0, view_of(gradient));
+    const GradScalerState before = scaler.state();
+    EXPECT_EQ(before.growth_tracker, 1) << "SCALER-126: the count, after a clean step";
     for (const double scale : {0.0, -1.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e39, 1e-60}) {
       if (is_right || as_torch) continue;
       EXPECT_THROW(scaler.update(scale), InvalidArgument) << "SCALER-126: " << scale;
       EXPECT_EQ(scaler.scale(), 8) << "SCALER-126: " << scale;
+      EXPECT_EQ(scaler.state(), before) << "SCALER-126: scale and count, after " << scale;
       EXPECT_EQ(scaler.found_inf(0), 0.0F) << "SCALER-126: what was looked at, after " << scale;
     }
     scaler.update(0.25);
     EXPECT_EQ(scaler.scale(), 0.25) << "SCALER-126";
     EXPECT_EQ(scaler.found_inf(0), std::nullopt) << "SCALER-126";
   }
-  GradScaler without;
-  EXPECT_THROW(without.update(4), StateError) << "SCALER-126: before a loss was scaled";
+  GradScaler without({.rule = {.init_scale = 8}});
+  without.load({.scale = 4, .growth_factor = 2, .backoff_factor = 0.5, .growth_interval = 5, .growth_tracker = 2});
+  const GradScalerState before = without.state();
+  EXPECT_THROW(without.update(2), StateError) << "SCALER-126: before a loss was scaled";
+  EXPECT_EQ(without.state(), before) << "SCALER-126: scale and count, after one given before a loss was scaled";
+  EXPECT_EQ(before.growth_tracker, 2) << "SCALER-126: the count that was loaded";
+  EXPECT_EQ(without.scaled(1), 4) << "SCALER-126: the scale, when a loss is scaled after that";
 }
 
 // States that a scaler by our rules cannot have.
