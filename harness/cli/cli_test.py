@@ -1493,7 +1493,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", "--backend", "mpi", *PASS[1:], "--launcher", "ls"), 2)
         self.assertIn("--launcher ls: --version prints 'ls (", self.done.stderr)
 
-    # HARNESS-060@f0a8
+    # HARNESS-060@252f
     def test_a_statement_is_made_of_a_whole_run_and_verified(self):
         adapter = self.adapter_of("topology.prime_factors")
         run = ["check", "--adapter", adapter, "--profile", "topology", "--statement"]

@@ -190,7 +190,7 @@ bool takes_any_run(const std::vector<NamedRun>& shards) {
   });
 }
 
-// HARNESS-060@f0a8
+// HARNESS-060@252f
 TEST(Statement, IsMadeOnlyOfAWholeRunForOne) {
   const auto suite = toys();
   EXPECT_THAT(problems(*suite, {run_of(*suite)}), IsEmpty());
@@ -229,7 +229,7 @@ TEST(Statement, IsMadeOnlyOfAWholeRunForOne) {
             "run.jsonl: 'soon' is no time of a run: 2026-11-21T10:02:33Z");
 }
 
-// HARNESS-060@f0a8
+// HARNESS-060@252f
 TEST(Statement, IsMadeOnlyOfThePlanOfItsProfile) {
   const auto suite = toys();
   NamedRun one = run_of(*suite);
@@ -241,7 +241,7 @@ TEST(Statement, IsMadeOnlyOfThePlanOfItsProfile) {
                                                    "run.jsonl: nor are 8 more cases of the profile"));
 }
 
-// HARNESS-060@f0a8
+// HARNESS-060@252f
 TEST(Statement, IsNotMadeOfASubjectThatDoesNotConform) {
   const auto suite = toys();
   const auto broken = [&](const char* check, Verdict verdict) {
