@@ -23,6 +23,7 @@ class AveragingCalendar {
  public:
   AveragingCalendar(const training::AveragingSettings& settings, int nodes);
   [[nodiscard]] bool gossips() const { return gossips_; }
+  [[nodiscard]] bool has_slow_steps() const { return slow_; }
   [[nodiscard]] DueAveraging at(int step) const;
 
  private:

@@ -205,8 +205,9 @@ class Judge {
       judge_average(step);
     else
       for (int rank = 0; rank < world_; ++rank)
-        bits(ids::kAverage, step, rank, "nothing was due, and the values changed after the optimizer's step",
-             at(rank, step).after, at(rank, step).updated);
+        bits(calendar_.has_slow_steps() ? ids::kSlowStep : ids::kAverage, step, rank,
+             "nothing was due, and the values changed after the optimizer's step", at(rank, step).after,
+             at(rank, step).updated);
     judge_halves(step);
     summarise(step, mixing);
   }

@@ -19,8 +19,8 @@ std::string of(const char* check, const char* algorithm, int world) {
 }
 
 std::string of_job(const char* algorithm, const char* graph, int world) {
-  return std::string("training.job.averaging[algorithm=") + algorithm + ",graph=" + graph +
-         ",optimizer=sgd,world=" + std::to_string(world) + "]";
+  return std::string("training.job.averaging_") + algorithm + "[" + graph +
+         "optimizer=sgd,world=" + std::to_string(world) + "]";
 }
 
 void lose_tails(gossip::MixWork& work) {
@@ -37,12 +37,12 @@ std::vector<Mutant> averaging_mutants() {
        "COL-02", of("stays_there", "sgp-star", 2), of("stays_there", "localsgd", 2), "LocalSGD mixes nothing",
        changing<gossip::MixWork>(lose_tails)},
       {"job.values_before_averages_missing", "TRAIN-018", "the values between optimizer and average are not recorded",
-       "a record that is written when the step is over", of_job("localsgd", "none", 3), "",
+       "a record that is written when the step is over", of_job("localsgd", "", 3), "",
        "every run that averages has them", with_tensors([](const job::RunSpec&, int, RecordedTensor& tensor) {
          if (is_of(tensor, job::Moment::updated)) tensor.name.clear();
        })},
       {"job.push_sum_weights_missing", "TRAIN-018", "push-sum weights are not recorded", "a record of parameters alone",
-       of_job("sgp", "star", 3), of_job("localsgd", "none", 3), "there are none",
+       of_job("sgp", "graph=star,", 3), of_job("localsgd", "", 3), "there are none",
        with_tensors([](const job::RunSpec&, int, RecordedTensor& tensor) {
          if (tensor.name.ends_with("/weight")) tensor.name.clear();
        })},

@@ -1,6 +1,8 @@
 // The record of a job whose ranks average parameters, as the judge takes what ranks had.
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -97,8 +99,10 @@ AveragingJudgement judge_averaging_record(const job::RunSpec& spec, const job::T
         finding_by(is_own ? ids::kRecord : training_requirements::kCoverage, one.step, one.rank, one.tensor, one.what));
   }
   if (steps == spec.run.steps) return judgement;
-  for (const std::string_view citation :
-       {ids::kRecord, ids::kEstimate, ids::kGradient, ids::kUpdate, rule_of(*spec.averaging)})
+  std::vector<std::string_view> not_judged{ids::kEstimate, ids::kGradient, ids::kUpdate, rule_of(*spec.averaging)};
+  // A file that cannot be read has nothing between optimizer and average, either.
+  if (std::ranges::count(record.findings(), "", &job::RecordFinding::tensor) > 0) not_judged.push_back(ids::kRecord);
+  for (const std::string_view citation : not_judged)
     judgement.findings.push_back(
         finding_by(citation, steps, -1, "", "not judged from this step on: its record is not whole"));
   return judgement;

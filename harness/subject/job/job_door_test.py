@@ -489,8 +489,8 @@ class Samples(JobDoor):
                "amp_gloo.py": "model=pairs,norm=1,*"}
 
     # Programs that average parameters: which cases they have, and which requirement and hypothesis are found of their faults.
-    AVERAGING = {"localsgd_gloo.py": "localsgd,*optimizer=sgd,*", "slowmo_gloo.py": "slowmo,*world=3]", "diloco_gloo.py": "diloco,*world=3]",
-                 "sgp_gloo.py": "sgp,graph=star,*"}
+    AVERAGING = {"localsgd_gloo.py": "localsgd[optimizer=sgd,*", "slowmo_gloo.py": "slowmo[*world=3]", "diloco_gloo.py": "diloco[*world=3]",
+                 "sgp_gloo.py": "sgp[graph=star,*"}
     AVERAGING_FAULTS = {
         "localsgd.averages_pairs": ("TRAIN-043", "step 2, rank 0, .* of data ranks 0, 1 alone: residual "),
         "localsgd.averages_late": ("TRAIN-043", "step 2, rank 0, .* the rank's own values, without an average: residual "),
@@ -503,25 +503,31 @@ class Samples(JobDoor):
         "sgp.not_divided": ("TRAIN-040", "step 1, .* the forward does not see the numerators divided by their weight"),
         "sgp.keeps_weight": ("TRAIN-044", "step 0, .* the push-sum weight is 1, the shares come to "),
     }
-    AVERAGING_CASES = {"localsgd": "localsgd,*world=3]", "slowmo": "slowmo,*world=3]", "diloco": "diloco,*world=2]", "sgp": "sgp,graph=star,*"}
+    AVERAGING_CASES = {"localsgd": "localsgd[*world=3]", "slowmo": "slowmo[*world=3]", "diloco": "diloco[*world=2]", "sgp": "sgp[graph=star,*"}
 
     def test_averaging(self):
         for program, case in self.AVERAGING.items():
             with self.subTest(program):
-                (result,) = self.served(program, profile="data-parallel", filter="training.job.averaging[algorithm=" + case, status=0)
+                (result,) = self.served(program, profile="data-parallel", filter="training.job.averaging_" + case, status=0)
                 self.assertEqual(result["verdict"], "pass", result)
         for fault, (requirement, words) in self.AVERAGING_FAULTS.items():
             with self.subTest(fault):
-                case = "training.job.averaging[algorithm=" + self.AVERAGING_CASES[fault.split(".")[0]]
+                case = "training.job.averaging_" + self.AVERAGING_CASES[fault.split(".")[0]]
                 (result,) = self.served("faulty.py", fault, profile="data-parallel", filter=case, status=1)
                 self.assertEqual((result["verdict"], requirement in result["violated"]), ("fail", True), result)
                 found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
                 self.assertRegex(found, f"{requirement}: {words}")
 
+    def test_what_a_record_of_averages_lacks(self):
+        for fault, requirement in (("localsgd.forgets_gradient", "TRAIN-001"), ("localsgd.forgets_update", "TRAIN-018")):
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job.averaging_localsgd[*world=3]", status=1)
+                self.assertEqual(result["violated"], [requirement, "TRAIN-040", "TRAIN-041", "TRAIN-042", "TRAIN-043"], result)
+
     def test_who_does_not_average(self):
         for program, case, reason in (
-                ("ddp_gloo.py", "training.job.averaging[algorithm=localsgd,*world=3]", "averaging localsgd: this program has none"),
-                ("diloco_gloo.py", "training.job.averaging[algorithm=slowmo,*world=3]", "averaging slowmo: this program has diloco"),
+                ("ddp_gloo.py", "training.job.averaging_localsgd[*world=3]", "averaging localsgd: this program has none"),
+                ("diloco_gloo.py", "training.job.averaging_slowmo[*world=3]", "averaging slowmo: this program has diloco"),
                 ("localsgd_gloo.py", "*[model=mlp,*,world=2]", "gradients that are reduced: this program averages parameters")):
             with self.subTest(program):
                 (result,) = self.served(program, profile="data-parallel", filter=case, status=3)

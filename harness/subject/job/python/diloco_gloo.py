@@ -1,6 +1,6 @@
 """A training program as the job door takes it: DiLoCo over gloo, as its paper has it (Douillard et al., 2023).
 
-    plumbline check --profile data-parallel --job 'python3 diloco_gloo.py' --filter 'training.job.averaging*'
+    plumbline check --profile data-parallel --job 'python3 diloco_gloo.py' --filter 'training.job.averaging_diloco*'
 """
 import torch
 

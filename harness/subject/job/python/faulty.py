@@ -222,6 +222,22 @@ class AveragesMomentum(LocalSgd):
                 state["momentum_buffer"].div_(self.world)
 
 
+class ForgetsGradient(LocalSgd):
+    """One gradient is not recorded."""
+
+    forgotten = "grad/0.weight"
+
+    def record(self, step, what, value):
+        if (step, what) != (3, self.forgotten):
+            super().record(step, what, value)
+
+
+class ForgetsUpdate(ForgetsGradient):
+    """What the optimizer made of one parameter is not recorded."""
+
+    forgotten = "updated/0.weight"
+
+
 class ForgetsSlowMomentum(SlowMo):
     """The slow momentum of the rounds before is lost."""
 
@@ -277,6 +293,7 @@ class KeepsWeight(Sgp):
 
 FAULTS = {
     "localsgd.averages_pairs": AveragesPairs, "localsgd.averages_late": AveragesLate, "localsgd.averages_momentum": AveragesMomentum,
+    "localsgd.forgets_gradient": ForgetsGradient, "localsgd.forgets_update": ForgetsUpdate,
     "slowmo.forgets_momentum": ForgetsSlowMomentum, "slowmo.ignores_rate": IgnoresSlowRate,
     "diloco.wrong_sign": WrongSign, "diloco.heavy_ball": HeavyBall, "diloco.resets_inner": ResetsInner,
     "sgp.not_divided": NotDividedByWeight, "sgp.keeps_weight": KeepsWeight,

@@ -1,6 +1,6 @@
 """A training program as the job door takes it: LocalSGD by PyTorch's PeriodicModelAverager over gloo.
 
-    plumbline check --profile data-parallel --job 'python3 localsgd_gloo.py' --filter 'training.job.averaging*'
+    plumbline check --profile data-parallel --job 'python3 localsgd_gloo.py' --filter 'training.job.averaging_localsgd*'
 """
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 

@@ -1,6 +1,6 @@
 """A training program as the job door takes it: stochastic gradient push over gloo (Assran et al., ICML 2019, algorithm 1).
 
-    plumbline check --profile data-parallel --job 'python3 sgp_gloo.py' --filter 'training.job.averaging*'
+    plumbline check --profile data-parallel --job 'python3 sgp_gloo.py' --filter 'training.job.averaging_sgp*'
 """
 import contextlib
 
@@ -21,10 +21,12 @@ class Sgp(TorchJob):
         with torch.no_grad():
             for parameter in self.module.parameters():
                 parameter.div_(self.push_sum_weight)
-        yield
-        with torch.no_grad():
-            for parameter, numerator in zip(self.module.parameters(), numerators):
-                parameter.copy_(numerator)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, numerator in zip(self.module.parameters(), numerators):
+                    parameter.copy_(numerator)
 
     def average(self, step):
         """Each rank keeps a share of its numerators and weight, and sends as large a share to each of its peers of the round."""

@@ -1,6 +1,6 @@
 """A training program as the job door takes it: SlowMo over gloo, as its paper has it (Wang et al., ICLR 2020, algorithm 1).
 
-    plumbline check --profile data-parallel --job 'python3 slowmo_gloo.py' --filter 'training.job.averaging*'
+    plumbline check --profile data-parallel --job 'python3 slowmo_gloo.py' --filter 'training.job.averaging_slowmo*'
 """
 import torch
 
