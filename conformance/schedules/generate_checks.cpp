@@ -139,10 +139,13 @@ std::optional<double> bubble_of(const PlanShape& shape, const Times& times) {
   if (shape.schedule == "forward-only")
     return m % p == 0 || shape.chunks == 1 ? std::optional(hops * forward) : std::nullopt;
   // What fills the bubble is the weight gradients of all micro-batches but one, as far as there are ranks to wait for.
-  if (shape.schedule == "zb-h1") return hops * (forward + input) - (std::min(m, p) - 1) * weight;
+  // A longer W delays the ranks after it instead.
+  const bool fills = weight <= forward && weight <= input;
+  if (shape.schedule == "zb-h1")
+    return fills ? std::optional(hops * (forward + input) - (std::min(m, p) - 1) * weight) : std::nullopt;
   if (shape.schedule == "zb-h2") return m >= 2 * p && equal ? std::optional(hops * forward) : std::nullopt;
   if (shape.schedule == "interleaved-zero-bubble")
-    return m % p == 0 ? std::optional(hops * (forward + input - weight)) : std::nullopt;
+    return m % p == 0 && fills ? std::optional(hops * (forward + input - weight)) : std::nullopt;
   // Of the 2p-1 micro-batches of its pattern, each that there is not leaves a forward and a backward's half idle.
   if (shape.schedule == "zbv")
     return equal ? std::optional(std::max(hops, 2.0 * (2 * p - 1 - m)) * forward) : std::nullopt;
@@ -154,7 +157,9 @@ std::optional<double> bubble_of(const PlanShape& shape, const Times& times) {
 const std::vector<Times>& times_tried() {
   static const std::vector<Times> list{{.forward = 1, .input_gradient = 1, .weight_gradient = 1},
                                        {.forward = 5, .input_gradient = 6, .weight_gradient = 4},
-                                       {.forward = 2, .input_gradient = 3, .weight_gradient = 1}};
+                                       {.forward = 2, .input_gradient = 3, .weight_gradient = 1},
+                                       {.forward = 7, .input_gradient = 4, .weight_gradient = 3},
+                                       {.forward = 1, .input_gradient = 2, .weight_gradient = 10}};
   return list;
 }
 
@@ -297,7 +302,7 @@ void add_generate_checks(suite::Suite& suite) {
       nullptr, schedule_names());
   add("one_chunk_is_plain", "SCHED-020@67e4", {micro_batches_axis()}, one_chunk_is_plain, nullptr,
       {"1f1b", "interleaved"});
-  add("bubble", "SCHED-021@0fe9", shapes, bubble, some_allowed);
+  add("bubble", "SCHED-021@5ed4", shapes, bubble, some_allowed);
   add("no_span_bubble", "SCHED-022@6643", {{"schedule", {"zb-h2", "zbv"}}}, no_span_bubble);
   add("activations", "SCHED-023@f54d", shapes, activations, some_allowed);
   add("runs_ahead", "SCHED-085@bf41", shapes, runs_ahead, some_allowed);
