@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "conformance/scaler/norms.hpp"
 #include "conformance/scaler/overflows.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
 #include "conformance/support/asking.hpp"
@@ -217,7 +218,8 @@ JudgeSize many_optimizers(const std::string& convention) {
 
 // ---- norms ----
 
-bool is_near_norm(double got, double expected) { return std::abs(got - expected) <= 1e-5 * std::abs(expected) + 1e-9; }
+// Sums of many elements round more often, and clipped elements are small.
+bool is_near_long_norm(double got, double expected) { return is_near_norm(got, expected, 1e-5, 1e-9); }
 
 // Half of the elements 3, half 4, with alternate signs, in lists of 1,000: orders 1, 2 and infinity in closed form.
 JudgeSize long_norms(const std::string& convention) {
@@ -235,13 +237,13 @@ JudgeSize long_norms(const std::string& convention) {
                       {"max_norm", max_norm},     {"norm_type", order}, {"error_if_nonfinite", false}};
       const std::string words =
           problem_of(adapter, "scaler.clip_grad_norm", args, [&](const json& result) -> std::string {
-            if (const double got = result.at("total_norm"); !is_near_norm(got, norm))
+            if (const double got = result.at("total_norm"); !is_near_long_norm(got, norm))
               return fmt::format("the norm is {}, it should be {}", got, norm);
             const json& clipped = result.at("clipped");
             if (clipped.size() != grads.size()) return fmt::format("{} lists are clipped", clipped.size());
             for (std::size_t list = 0; list < grads.size(); ++list)
               for (std::size_t i = 0; i < grads[list].size(); ++i)
-                if (!is_near_norm(clipped[list].at(i), grads[list][i].get<double>() * by))
+                if (!is_near_long_norm(clipped[list].at(i), grads[list][i].get<double>() * by))
                   return fmt::format("element {} of list {} is {}", i, list, clipped[list][i].dump());
             return {};
           });
@@ -266,7 +268,7 @@ JudgeSize long_total_norms(const std::string& convention) {
       const json args{{"convention", convention}, {"parts", parts}, {"dtype", "float32"}, {"norm_type", order}};
       const std::string words = problem_of(adapter, "scaler.total_norm", args, [&](const json& result) -> std::string {
         const double got = result.at("total_norm");
-        return is_near_norm(got, norm) ? "" : fmt::format("the norm is {}, it should be {}", got, norm);
+        return is_near_long_norm(got, norm) ? "" : fmt::format("the norm is {}, it should be {}", got, norm);
       });
       if (!words.empty()) return fmt::format("order {}: {}", order.dump(), words);
     }
@@ -288,13 +290,13 @@ JudgeSize norms_of_ranks(const std::string& convention) {
       if (result.at("ranks").size() != ranks) return fmt::format("{} ranks answer", result["ranks"].size());
       for (const json& rank : result["ranks"]) {
         const json& clipped = rank.at("clipped");
-        if (!is_near_norm(rank.at("norm"), norm))
+        if (!is_near_long_norm(rank.at("norm"), norm))
           return fmt::format("the norm is {}, not {}", rank["norm"].dump(), norm);
         if (clipped.at(0).size() != cut.size()) return fmt::format("{} elements are clipped", clipped[0].size());
         for (std::size_t i = 0; i < cut.size(); ++i)
-          if (!is_near_norm(clipped[0][i], cut[i].get<double>() * by))
+          if (!is_near_long_norm(clipped[0][i], cut[i].get<double>() * by))
             return fmt::format("element {} is {}", i, clipped[0][i].dump());
-        if (!is_near_norm(clipped.at(1).at(0), 4 * by)) return fmt::format("the last is {}", clipped[1].dump());
+        if (!is_near_long_norm(clipped.at(1).at(0), 4 * by)) return fmt::format("the last is {}", clipped[1].dump());
       }
       return {};
     });
@@ -346,9 +348,9 @@ void add_scaler_size_checks(suite::Suite& suite) {
   for (const char* convention : {"plumbline", "torch"})
     add(asking(
         {{"dtype", {"float32"}}},
-        {"scaler.total_norm", "SCALER-131@33e9", {12, 500, 7000, 100'000}, long_total_norms(convention), convention}));
+        {"scaler.total_norm", "SCALER-131@9157", {12, 500, 7000, 100'000}, long_total_norms(convention), convention}));
   add(asking({{"dtype", {"float32"}}, {"form", {"ranks"}}}, {"scaler.clip_grad_norm",
-                                                             "SCALER-081@ea75",
+                                                             "SCALER-081@6e9e",
                                                              {10, 300, 5000},
                                                              norms_of_ranks("plumbline"),
                                                              "plumbline",
