@@ -198,19 +198,11 @@ std::string at_its_coordinate(const Placed& placed, std::size_t index, const jso
   return first_difference(placed.positions[index], row.at("coordinate"), "coordinate");
 }
 
-// In any order: the local rank is the position in the order that the answer has.
 std::string in_its_groups(const Placed& placed, std::size_t index, const json& row) {
   for (std::size_t axis = 0; axis < placed.shape.axes.size(); ++axis) {
-    const std::string& name = placed.shape.axes[axis];
-    const auto told = row.at("group_ranks").at(name).get<Ranks>();
-    Ranks got = told, expected = placed.beside(index, {static_cast<int>(axis)});
-    std::ranges::sort(got);
-    std::ranges::sort(expected);
-    if (got != expected)
-      return fmt::format("its group of {} is {}, it should have {}", name, json(told).dump(), json(expected).dump());
-    if (const int local = row.at("local_rank").at(name);
-        told.at(static_cast<std::size_t>(local)) != placed.ranks[index])
-      return fmt::format("its local rank on {} is {}, its group {}", name, local, json(told).dump());
+    std::string problem = problem_of_group(row, placed.shape.axes[axis], placed.ranks[index],
+                                           placed.beside(index, {static_cast<int>(axis)}));
+    if (!problem.empty()) return problem;
   }
   return {};
 }
@@ -272,6 +264,7 @@ void given_ranks_refused(Context& context, const std::string& convention) {
   if (fault == "outside") args["ranks"] = {5, 1, 0, 3, 2, 6};
   if (fault == "below_zero") args["ranks"] = {5, 1, 0, 3, 2, -1};
   if (fault == "one_less") args["ranks"] = {5, 1, 0, 3, 2};
+  if (fault == "one_more") args.update({{"ranks", {5, 1, 0, 3, 2, 4, 6}}, {"world_size", 7}});
   report_words(problem_of_refusal(context.adapter(), "topology.mesh_of_ranks", args));
 }
 
@@ -296,7 +289,7 @@ void add_checks_of_given_ranks(suite::Suite& suite) {
   add("given_ranks", "TOPO-081@0655", axes, given_ranks<at_its_coordinate>);
   add("groups_of_given_ranks", "TOPO-082@d232", axes, given_ranks<in_its_groups>);
   add("slices_of_given_ranks", "TOPO-083@45e9", axes, given_ranks<in_its_slices>);
-  add("refused_ranks", "TOPO-084@24eb", {{"fault", {"twice", "outside", "below_zero", "one_less"}}},
+  add("refused_ranks", "TOPO-084@3443", {{"fault", {"twice", "outside", "below_zero", "one_less", "one_more"}}},
       given_ranks_refused);
 }
 

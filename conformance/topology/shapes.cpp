@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
 
@@ -29,6 +31,19 @@ std::vector<Ranks> lists_of(const Shape& shape, const std::set<std::string>& axe
   std::vector<Ranks> lists = lists_along(shape, positions_in(shape, Fastest::first), along);
   std::ranges::sort(lists);
   return lists;
+}
+
+std::string problem_of_group(const nlohmann::json& row, const std::string& axis, int rank, Ranks expected) {
+  const auto told = row.at("group_ranks").at(axis).get<Ranks>();
+  Ranks got = told;
+  std::ranges::sort(got);
+  std::ranges::sort(expected);
+  if (got != expected)
+    return fmt::format("its group of {} is {}, it should have {}", axis, nlohmann::json(told).dump(),
+                       nlohmann::json(expected).dump());
+  if (const int local = row.at("local_rank").at(axis); told.at(static_cast<std::size_t>(local)) != rank)
+    return fmt::format("its local rank on {} is {}, its group {}", axis, local, nlohmann::json(told).dump());
+  return {};
 }
 
 int number_of(const Shape& shape, const std::string& axis) {

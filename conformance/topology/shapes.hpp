@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "conformance/topology/shape.hpp"
 #include "harness/suite/check.hpp"
 
@@ -19,6 +21,10 @@ void judge_shapes(suite::Context& context, const std::function<std::string(const
 
 /// The lists along these axes, the first axis fastest, by their first ranks.
 [[nodiscard]] std::vector<Ranks> lists_of(const Shape& shape, const std::set<std::string>& axes);
+
+/// "" when a rank's group on an axis has the ranks expected, in any order, and its local rank is its position in it.
+[[nodiscard]] std::string problem_of_group(const nlohmann::json& row, const std::string& axis, int rank,
+                                           Ranks expected);
 
 /// The number of an axis of that name; -1 where there is none.
 [[nodiscard]] int number_of(const Shape& shape, const std::string& axis);

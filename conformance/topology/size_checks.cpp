@@ -10,7 +10,7 @@
 #include "conformance/support/asking.hpp"
 #include "conformance/support/rank_grid.hpp"
 #include "conformance/support/sizes.hpp"
-#include "conformance/topology/shape.hpp"
+#include "conformance/topology/shapes.hpp"
 #include "conformance/topology/topology_checks.hpp"
 
 namespace plumbline::conformance {
@@ -311,17 +311,14 @@ JudgeSize whole_mesh_of_ranks(const std::string& convention) {
     for (int place = 0; place < ranks; ++place) args["ranks"].push_back(given(place));
     return problem_of(adapter, "topology.mesh_of_ranks", args, [&](const json& result) -> std::string {
       for (int place = 0; place < ranks; ++place) {
-        json expected{{"rank", given(place)}, {"coordinate", strides.position(place)}};
-        for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) {
+        const json& row = result.at("ranks").at(static_cast<std::size_t>(given(place)));
+        std::string words = first_difference({{"rank", given(place)}, {"coordinate", strides.position(place)}}, row);
+        for (std::size_t axis = 0; axis < shape.axes.size() && words.empty(); ++axis) {
           Ranks group = strides.group(place, axis);
           for (int& member : group) member = given(member);
-          std::ranges::sort(group);
-          expected["group_ranks"][shape.axes[axis]] = group;
-          expected["local_rank"][shape.axes[axis]] = std::ranges::find(group, given(place)) - group.begin();
+          words = problem_of_group(row, shape.axes[axis], given(place), std::move(group));
         }
-        const json& row = result.at("ranks").at(static_cast<std::size_t>(given(place)));
-        if (std::string words = first_difference(expected, row, fmt::format("rank {}", given(place))); !words.empty())
-          return words;
+        if (!words.empty()) return fmt::format("rank {}: {}", given(place), words);
       }
       return {};
     });
