@@ -121,9 +121,9 @@ void add_expert_checks(suite::Suite& suite) {
                  .body = [body, convention](Context& context) { body(context, convention); }});
   };
   const suite::Axis grids{"grid", {"alone", "tensor", "pipeline", "all"}};
-  add("experts_first", "GROUP-044@ca54", {grids, {"order", {"experts_first"}}}, experts);
-  add("data_first", "GROUP-045@46b1", {grids, {"order", {"data_first"}}}, experts);
-  add("refused", "GROUP-046@16f1",
+  add("experts_first", "GROUP-044@f394", {grids, {"order", {"experts_first"}}}, experts);
+  add("data_first", "GROUP-045@5ad7", {grids, {"order", {"data_first"}}}, experts);
+  add("refused", "GROUP-046@ee3a",
       {{"what", {"more_experts", "experts_left_over", "ranks_left_over", "tensor_left_over"}}}, sizes_refused);
 }
 

@@ -529,10 +529,10 @@ void add_mode_answer_checks(suite::Suite& suite) {
   add_property(suite, "sizes_multiply", "GROUP-022@08b4", sizes_multiply);
   add_property(suite, "creation_order", "GROUP-023@bfa0", creation_order);
   add_property(suite, "creation_order_of_sequence", "GROUP-023@bfa0", creation_order, "sequence");
-  add_property(suite, "neighbours", "GROUP-024@cfde", neighbours_told);
+  add_property(suite, "neighbours", "GROUP-024@8ee8", neighbours_told);
   for (const auto& [part, convention] : kConventions)
     suite.add(answer_check(
-        part + "layouts", "GROUP-037@f25b", {layouts_axis()},
+        part + "layouts", "GROUP-037@eb2f", {layouts_axis()},
         [convention](Context& context) { layouts(context, convention); }, kParallelGroups, convention));
   suite.add(answer_check("groups.answers.refusals", "GROUP-025@01a4", {faults_axis()}, refusals, kParallelGroups,
                          "plumbline"));
