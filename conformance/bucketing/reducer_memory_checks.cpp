@@ -403,7 +403,7 @@ void add_reducer_memory_checks(suite::Suite& suite) {
       shared_memory);
   add("in_place", "BUCKET-101@cebc", {{"limit", {"each", "buckets", "flat"}}, {"lacking", {"nothing", "in_turn"}}},
       {1, 2, 3}, in_place);
-  add("finite", "BUCKET-102@f472", {{"what", {"nothing", "nan", "infinity", "large"}}, memory}, {1, 3}, finite);
+  add("finite", "BUCKET-102@7bfa", {{"what", {"nothing", "nan", "infinity", "large"}}, memory}, {1, 3}, finite);
   add("told", "BUCKET-103@d4d4", {{"limit", {"buckets", "flat"}}, memory}, {1, 2, 3}, told);
   add("left_alone", "BUCKET-107@dbe9", {{"delayed", {"nothing", "first_ready"}}}, {1, 2, 3}, left_alone);
   add("lazy", "BUCKET-215@52e9", {{"memory", {"lazy", "kept"}}, {"lacking", {"nothing", "one"}}}, {1, 2, 3}, lazy);

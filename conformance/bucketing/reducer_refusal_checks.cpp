@@ -771,7 +771,7 @@ void add_reducer_refusal_checks(suite::Suite& suite) {
   add("hook_of_strangers", "BUCKET-217@532e", {}, hook_of_strangers);
   add("shapes_fit", "BUCKET-216@7b9c", {}, shapes_fit);
   add("shapes_have_room", "BUCKET-216@7b9c", {}, shapes_have_room);
-  add("largest_of_type", "BUCKET-102@f472", {{"dtype", {"f16", "bf16", "f32", "f64", "i32"}}}, largest_of_type);
+  add("largest_of_type", "BUCKET-102@7bfa", {{"dtype", {"f16", "bf16", "f32", "f64", "i32"}}}, largest_of_type);
   add("out_of_turn", "BUCKET-217@532e", {}, out_of_turn);
   add("unused_out_of_turn", "BUCKET-217@532e", {{"unused", {"none", "zeros", "find_unused", "static_graph"}}},
       unused_out_of_turn);

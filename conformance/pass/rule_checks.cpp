@@ -635,7 +635,7 @@ void add_pass_rule_checks(suite::Suite& suite) {
   add("analysed", "PASS-001@4b58", judge<analysed>);
   add("pruned", "PASS-010@ba42", judge<pruned>);
   add("overlapped", "PASS-020@8b74", judge<overlapped>, "plumbline", "default_rings");
-  add("each_gradient_once", "PASS-030@ac8a", judge<>);
+  add("each_gradient_once", "PASS-030@375e", judge<>);
   add("alike", "PASS-031@8c8f", judge<alike>);
   add("within_limit", "PASS-032@56f2", judge<within_limit>);
   add("untouched", "PASS-033@cc59", judge<untouched>);
