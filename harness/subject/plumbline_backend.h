@@ -283,8 +283,8 @@ typedef struct plumbline_backend {
                                  plumbline_error* error);
 
   /* Makes an all_reduce, reduce or reduce_scatter of PLUMBLINE_SUM in which this rank's input is multiplied by `factor`
-   * before it is added; returns as run does. Each rank gives a factor of its own, a number that the dtype has. Of f16,
-   * bf16, f32 and f64. All members make the call by this function. */
+   * before it is added; returns as run does. Each rank gives a factor of its own, which may be rounded to the dtype: one
+   * of f16, bf16, f32 and f64, whose largest number no finite factor passes. All members call this function. */
   plumbline_status (*run_scaled)(plumbline_group* group, const plumbline_call* call, double factor, int64_t limit_ns,
                                  plumbline_error* error);
 } plumbline_backend;

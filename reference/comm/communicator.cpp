@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -38,6 +40,20 @@ void expect_optional_claimed(const AnyCall& call, DType dtype, const Communicato
 void expect_claimed(const Call& call, const Communicator& group) {
   if (call.operation == Operation::barrier) return;
   expect_optional_claimed(call, call.dtype(), group, [&] { return describe(call, group.size()); });
+}
+
+// Of what takes factors.
+double largest_number(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 65504;
+    case DType::bf16:
+      return to_float(BFloat16{0x7f7f});
+    case DType::f32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
 }
 
 void check_members(std::span<const int> ranks, int rank, int size) {
@@ -169,12 +185,16 @@ void Communicator::do_run_uneven(const UnevenCall& call, Timeout /*timeout*/) {
 
 void Communicator::run_scaled(const Call& call, double factor, Timeout timeout) {
   validate(call, rank_, size_);
+  const DType dtype = call.dtype();
   if (!is_reduction(call.operation) || call.op != ReduceOp::sum)
-    throw InvalidArgument(
-        fmt::format("run_scaled: {}; it makes an all_reduce, reduce or reduce_scatter of sum", describe(call, size_)));
-  if (!is_floating(call.dtype()))
-    throw Unsupported(
-        fmt::format("run_scaled: {}; factors are of f16, bf16, f32 and f64 alone", describe(call, size_)));
+    throw InvalidArgument(fmt::format(
+        "run_scaled: {} is not a sum; give all_reduce, reduce or reduce_scatter with op sum", describe(call, size_)));
+  if (!is_floating(dtype))
+    throw Unsupported(fmt::format("run_scaled: {}: dtype {} takes no factor; give f16, bf16, f32 or f64",
+                                  describe(call, size_), name_of(dtype)));
+  if (std::isfinite(factor) && std::abs(factor) > largest_number(dtype))
+    throw InvalidArgument(fmt::format("run_scaled: {}: factor {} is beyond {}, whose largest number is {}",
+                                      describe(call, size_), factor, name_of(dtype), largest_number(dtype)));
   if (!capabilities().has(Capability::scaled_sums)) return Communicator::do_run_scaled(call, factor, timeout);
   do_run_scaled(call, factor, timeout);
 }

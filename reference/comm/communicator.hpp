@@ -170,10 +170,10 @@ class Communicator {
   void run_uneven(const UnevenCall& call, Timeout timeout = {});
 
   /// Makes a sum (all_reduce, reduce or reduce_scatter of op sum) of inputs that each member multiplies by a factor of
-  /// its own, and returns when it is complete. The factor is a number that the dtype has; a product is rounded to the
-  /// dtype at most. It has its place in the order of the group's collectives; all members make it by this function.
-  /// Throws InvalidArgument for another call, Unsupported for a dtype that is not f16, bf16, f32 or f64, and where the
-  /// backend does not claim scaled_sums.
+  /// its own, Inf and NaN too. Factors and products are rounded to the dtype at most. It returns when it is complete,
+  /// has its place in the order of the group's collectives, and all members make it by this function. Throws
+  /// InvalidArgument for another call, and for a finite factor beyond the dtype's largest number; Unsupported for a
+  /// dtype that is not f16, bf16, f32 or f64, and where the backend does not claim scaled_sums.
   void run_scaled(const Call& call, double factor, Timeout timeout = {});
 
   /// The stream in whose order calls on device memory are done from now on: the runtime's own handle (a cudaStream_t),

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -157,17 +159,49 @@ TEST(LocalScaled, WhatIsNoSumOfFloatsIsRejected) {
     };
     rejected(
         static_cast<InvalidArgument*>(nullptr), [](Call& call) { call.op = ReduceOp::avg; },
-        "run_scaled: all_reduce(f32 x 2, avg); it makes an all_reduce, reduce or reduce_scatter of sum");
+        "run_scaled: all_reduce(f32 x 2, avg) is not a sum; give all_reduce, reduce or reduce_scatter with op sum");
     rejected(
         static_cast<InvalidArgument*>(nullptr), [](Call& call) { call.operation = Operation::all_gather; },
-        "run_scaled: all_gather(f32 x 2); it makes");
+        "run_scaled: all_gather(f32 x 2) is not a sum; give all_reduce");
     rejected(
         static_cast<Unsupported*>(nullptr),
         [&](Call& call) { call.in = ConstBuffer::of(integers), call.out = Buffer::of(integers); },
-        "run_scaled: all_reduce(i32 x 2, sum); factors are of f16, bf16, f32 and f64 alone");
+        "run_scaled: all_reduce(i32 x 2, sum): dtype i32 takes no factor; give f16, bf16, f32 or f64");
     Claims older(world.duplicate(), {});
     EXPECT_THAT([&] { older.run_scaled(sum, 2); },
                 testing::ThrowsMessage<Unsupported>(HasSubstr("backend local has no scaled_sums")));
+  });
+}
+
+template <class T>
+void expect_factor(Communicator& world, double factor, bool is_taken, const char* words = "") {
+  std::vector<T> numbers(1);
+  const Call sum{.operation = Operation::all_reduce, .in = ConstBuffer::of(numbers), .out = Buffer::of(numbers)};
+  if (is_taken)
+    EXPECT_NO_THROW(world.run_scaled(sum, factor)) << factor;
+  else
+    EXPECT_THAT([&] { world.run_scaled(sum, factor); }, testing::ThrowsMessage<InvalidArgument>(HasSubstr(words)));
+}
+
+TEST(LocalScaled, AFactorIsInTheRangeOfTheDType) {
+  run_ranks(1, [](Communicator& world) {
+    constexpr double bf16 = 0x1.fep127, f32 = std::numeric_limits<float>::max();
+    expect_factor<Float16>(world, 65504, true);
+    expect_factor<Float16>(world, -65505, false,
+                           "run_scaled: all_reduce(f16 x 1, sum): factor -65505 is beyond f16, whose largest number is "
+                           "65504");
+    expect_factor<BFloat16>(world, bf16, true);
+    expect_factor<BFloat16>(world, f32, false, "is beyond bf16");
+    expect_factor<float>(world, -f32, true);
+    expect_factor<float>(world, 0.1, true);
+    expect_factor<float>(world, 1e300, false, "factor 1e+300 is beyond f32");
+    expect_factor<double>(world, 1e300, true);
+    for (const double special : {std::numeric_limits<double>::infinity(), std::nan("")})
+      expect_factor<Float16>(world, special, true);
+    std::vector<float> product{2};
+    const Buffer it = Buffer::of(product);
+    world.run_scaled({.operation = Operation::all_reduce, .in = it, .out = it}, -HUGE_VAL);
+    EXPECT_EQ(product[0], -HUGE_VALF);
   });
 }
 
@@ -533,6 +567,61 @@ TEST(LocalMisuse, EveryRankIsToldWhoCalledWhat) {
         EXPECT_THAT(message, HasSubstr("the ranks disagree"));
         EXPECT_EQ(values, std::vector<float>(5, 1.0f)) << "data moved";
         EXPECT_THAT(message_of<PeerFailed>([&] { world.barrier(); }), HasSubstr("the ranks disagree"));
+      });
+}
+
+TEST(LocalMisuse, ASumWithFactorsMeetsItsLikeAlone) {
+  for (const DType plain : {DType::f16, DType::f32})
+    for (const DType scaled : {DType::f16, DType::f32})
+      run_ranks(2, [&](Communicator& world) {
+        std::vector<double> room(4, 1.0);
+        const auto sum_of = [&](DType dtype) {
+          const Buffer it{room.data(), 4, dtype};
+          return Call{.operation = Operation::all_reduce, .in = it, .out = it};
+        };
+        const auto make = [&] { world.rank() == 0 ? world.run_scaled(sum_of(scaled), 1) : world.run(sum_of(plain)); };
+        EXPECT_EQ(message_of<MismatchError>(make),
+                  "call #1 on world [0 1]: the ranks disagree: rank 0: " + describe(sum_of(scaled), 2) +
+                      " with a factor; rank 1: " + describe(sum_of(plain), 2));
+        EXPECT_EQ(room, std::vector<double>(4, 1.0)) << "data moved";
+      });
+  run_ranks(2, [](Communicator& world) {
+    std::vector<double> room(1);
+    const DType dtype = world.rank() == 0 ? DType::f16 : DType::f32;
+    const Buffer it{room.data(), 1, dtype};
+    EXPECT_THAT(message_of<MismatchError>(
+                    [&] { world.run_scaled({.operation = Operation::all_reduce, .in = it, .out = it}, 1); }),
+                HasSubstr("rank 0: all_reduce(f16 x 1, sum) with a factor; rank 1: all_reduce(f32 x 1, sum) with"));
+  });
+}
+
+TEST(LocalFailure, ASumWithFactorsThatIsLateIsNamedAsItsCallerGaveIt) {
+  std::atomic<bool> is_late{false};
+  run_ranks(2, [&](Communicator& world) {
+    if (world.rank() == 1) return await([&] { return is_late.load(); });
+    std::vector<Float16> one(1);
+    const Buffer it = Buffer::of(one);
+    EXPECT_THAT(message_of<TimeoutError>([&] {
+                  world.run_scaled({.operation = Operation::reduce, .root = 1, .in = it, .out = it}, 1, 20ms);
+                }),
+                HasSubstr("reduce(f16 x 1, sum, root 1) with a factor #1 on world [0 1], rank 0: waited 20 ms"));
+    is_late = true;
+  });
+}
+
+// Of dtypes and ops no two make one signature.
+TEST(LocalMisuse, EveryDTypeAndOpIsToldFromTheOthers) {
+  const std::pair<DType, ReduceOp> others[] = {{DType::f16, ReduceOp::avg}, {DType::bf16, ReduceOp::avg}};
+  for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2, DType::u8})
+    for (const auto& [other, op] : others)
+      run_ranks(2, [&](Communicator& world) {
+        std::vector<double> room(4);
+        const auto called_by = [&](int rank) {
+          const Buffer it{room.data(), 4, rank == 0 ? dtype : other};
+          return Call{.operation = Operation::all_reduce, .op = rank == 0 ? ReduceOp::sum : op, .in = it, .out = it};
+        };
+        EXPECT_THAT(message_of<MismatchError>([&] { world.run(called_by(world.rank())); }),
+                    HasSubstr("rank 0: " + describe(called_by(0), 2) + "; rank 1: " + describe(called_by(1), 2)));
       });
 }
 

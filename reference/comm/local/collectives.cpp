@@ -28,6 +28,14 @@ void Collectives::run(const Call& call, Timeout timeout) {
   complete_last(pending, limit);
 }
 
+void Collectives::run_scaled(const Call& call, const Call& products, Timeout timeout) {
+  Shape shape = Shape::of(products, self_.size());
+  shape.scaled = call.dtype();
+  Pending pending = post(products, shape, true);
+  Deadline limit = self_.deadline(timeout);
+  complete_last(pending, limit);
+}
+
 // The newest, and first all that were started before it.
 void Collectives::complete_last(Pending& pending, Deadline& deadline) {
   if (!pending_.empty()) complete_until(pending.sequence - 1, deadline);

@@ -30,6 +30,8 @@ class Collectives {
 
   /// Posts the call and completes it, and all that were started before it.
   void run(const Call& call, Timeout timeout);
+  /// A sum with factors, of which `products` is the plain sum.
+  void run_scaled(const Call& call, const Call& products, Timeout timeout);
   void run(const UnevenCall& call, Timeout timeout);
   /// Posts the call and gives its number. `launched` gets what a device does for it, and lives until it is finished.
   std::uint64_t start(const Call& call, std::vector<Launched>& launched);

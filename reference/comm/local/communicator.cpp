@@ -136,8 +136,9 @@ void LocalCommunicator::do_run_scaled(const Call& call, double factor, Timeout t
   if (call.device().kind != Device::Kind::cpu)
     throw Unsupported(fmt::format("{} with a factor: memory on {} is not supported by backend local, only cpu",
                                   name_of(call.operation), name_of(call.device())));
+  refuse_unsupported(call);
   const ScaledSum sum(call, factor, rank());
-  do_run(sum.plain(), timeout);
+  collectives_.run_scaled(call, sum.plain(), timeout);
   sum.finish();
 }
 

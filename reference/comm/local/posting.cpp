@@ -5,17 +5,19 @@
 namespace plumbline::comm::local {
 
 std::string Signature::describe(int ranks) const {
-  const std::uint64_t op = bits_ >> 7 & 0x7;
-  if (op < kUneven) return comm::describe(call(ranks), ranks);
-  return fmt::format("{}_v", name_of(static_cast<Operation>(op - kUneven + kFirst)));
+  const std::uint64_t operation = field(0, kDTypeAt);
+  if (operation >= kUneven) return fmt::format("{}_v", name_of(static_cast<Operation>(operation - kUneven + kFirst)));
+  const bool is_scaled = field(kOpAt, kRootAt) == kScaled;
+  return comm::describe(call(ranks), ranks) + (is_scaled ? " with a factor" : "");
 }
 
 Call Signature::call(int ranks) const {
-  Call call{.operation = static_cast<Operation>(bits_ & 0xf),
-            .op = static_cast<ReduceOp>(bits_ >> 7 & 0x7),
-            .root = static_cast<int>(bits_ >> 10 & 0x1fff) - 1};
-  const auto dtype = static_cast<DType>(bits_ >> 4 & 0x7);
-  const auto elements = static_cast<std::int64_t>(bits_ >> 23 & static_cast<std::uint64_t>(kMaxElements));
+  const std::uint64_t op = field(kOpAt, kRootAt);
+  Call call{.operation = static_cast<Operation>(field(0, kDTypeAt)),
+            .op = op == kScaled ? ReduceOp::sum : static_cast<ReduceOp>(op),
+            .root = static_cast<int>(field(kRootAt, kElementsAt)) - 1};
+  const auto dtype = static_cast<DType>(field(kDTypeAt, kOpAt));
+  const auto elements = static_cast<std::int64_t>(field(kElementsAt, 63));
   call.in = {nullptr, call.operation == Operation::all_to_all ? elements * ranks : elements, dtype};
   call.out = {nullptr, elements, dtype};
   return call;

@@ -25,17 +25,19 @@ inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kApart = 128;
 
 /// What members must agree on, in 64 bits: operation, dtype, op, root, elements, and whether memory is a device's.
-/// Equal calls have equal signatures. In the place of the op, numbers that no op has name the collectives of blocks of
-/// different lengths, whose steps no other call meets.
+/// Equal calls have equal signatures. In the place of the operation, numbers that no collective has name those of
+/// blocks of different lengths, whose steps no other call meets; in the place of the op, one that no op has names a sum
+/// with factors, which no plain sum meets, in the caller's dtype.
 class Signature {
  public:
   Signature() = default;
   explicit Signature(const Shape& shape)
-      : bits_(static_cast<std::uint64_t>(shape.operation) | static_cast<std::uint64_t>(shape.dtype) << 4 |
-              (shape.is_uneven() ? kUneven + static_cast<std::uint64_t>(shape.uneven) - kFirst
-                                 : static_cast<std::uint64_t>(shape.op))
-                  << 7 |
-              static_cast<std::uint64_t>(shape.root + 1) << 10 | static_cast<std::uint64_t>(shape.elements) << 23 |
+      : bits_((shape.is_uneven() ? kUneven + static_cast<std::uint64_t>(shape.uneven) - kFirst
+                                 : static_cast<std::uint64_t>(shape.operation)) |
+              static_cast<std::uint64_t>(shape.scaled.value_or(shape.dtype)) << kDTypeAt |
+              (shape.scaled ? kScaled : static_cast<std::uint64_t>(shape.op)) << kOpAt |
+              static_cast<std::uint64_t>(shape.root + 1) << kRootAt |
+              static_cast<std::uint64_t>(shape.elements) << kElementsAt |
               static_cast<std::uint64_t>(shape.on_device) << 63) {}
   /// The call, without its data.
   [[nodiscard]] std::string describe(int ranks) const;
@@ -43,13 +45,20 @@ class Signature {
   friend bool operator==(Signature, Signature) = default;
 
  private:
-  static constexpr std::uint64_t kUneven = kAllReduceOps.size();
+  static constexpr int kDTypeAt = 4, kOpAt = 8, kRootAt = 11, kElementsAt = 23;
+  static constexpr auto kUneven = static_cast<std::uint64_t>(Operation::send);
   static constexpr auto kFirst = static_cast<std::uint64_t>(Operation::reduce_scatter);  // then all_gather, all_to_all
+  static constexpr std::uint64_t kScaled = kAllReduceOps.size();
+  static_assert(kUneven + 3 <= 1 << kDTypeAt && kDTypeCount <= 1 << (kOpAt - kDTypeAt) &&
+                kScaled < 1 << (kRootAt - kOpAt));
+  [[nodiscard]] std::uint64_t field(int from, int until) const {
+    return bits_ >> from & ((std::uint64_t{1} << (until - from)) - 1);
+  }
   [[nodiscard]] Call call(int ranks) const;
 
   std::uint64_t bits_ = 0;
 };
-inline constexpr int kMaxRanks = (1 << 13) / 2 - 1;
+inline constexpr int kMaxRanks = (1 << 12) - 1;
 inline constexpr std::int64_t kMaxElements = (std::int64_t{1} << 40) - 1;
 
 /// What a slot of a call on a device's memory has no room for.

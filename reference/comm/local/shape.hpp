@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "reference/comm/call.hpp"
 
@@ -17,6 +18,7 @@ struct Shape {
   std::size_t elements = 0;               // c
   bool on_device = false;                 // in memory of a device
   Operation uneven = Operation::barrier;  // of a step of a collective of blocks of different lengths: which
+  std::optional<DType> scaled{};          // of the products of a sum with factors: the dtype of the caller's values
 
   static Shape of(const Call& call, int ranks) {
     return {.operation = call.operation,
