@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -50,7 +51,7 @@ void Channel::post(Message& message) {
     first = (is_send ? receives_ : sends_).take(message.call.tag);
     if (first == nullptr) {
       (is_send ? sends_ : receives_).push(message);
-      if (!is_send) empty_mailbox_locked();  // what was sent after all that is in sends_
+      if (!is_send) deliver_locked();  // what was sent after all that is in sends_
       return;
     }
   }
@@ -73,9 +74,31 @@ void Channel::empty_mailbox_locked() {
   }
 }
 
+void Channel::deliver() noexcept {
+  const std::lock_guard hold(lock_);
+  deliver_locked();
+}
+
+// Where memory for a copy is lacking, the message stays in the mailbox for a later look.
+void Channel::deliver_locked() noexcept {
+  try {
+    empty_mailbox_locked();
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 bool Channel::withdraw(Message& message) {
   const std::lock_guard hold(lock_);
-  empty_mailbox_locked();
+  deliver_locked();
+  return take_back_locked(message);
+}
+
+bool Channel::take_back(Message& message) noexcept {
+  const std::lock_guard hold(lock_);
+  return take_back_locked(message);
+}
+
+bool Channel::take_back_locked(Message& message) noexcept {
   if (!sends_.remove(message) && !receives_.remove(message)) return false;
   message.rendezvous.end(Message::State::withdrawn);
   return true;
@@ -115,13 +138,19 @@ Rendezvous::From Channel::begin_of(const Call& call) const {
   return is_front ? Rendezvous::From::front : Rendezvous::From::back;
 }
 
-// Who makes the last piece ends the other side's wait, and looks at nothing of the other's after that.
+// What a mailbox holds came by it, and is moved by the second side alone: it may hold the lock, which is no place to
+// wait. Of others, who makes the last piece ends the other side's wait, and looks at nothing of the other's after that.
 void Channel::copy(Message& first, Message& second) const noexcept {
   const bool is_send = second.call.operation == Operation::send;
   const ConstBuffer& from = is_send ? second.call.in : first.call.in;
   first.from = static_cast<const std::byte*>(from.data);
   first.to = static_cast<std::byte*>((is_send ? first : second).call.out.data);
   first.second = &second;
+  if (from.bytes() <= Mailbox::kMostBytes) {
+    first.copy_range(0, from.bytes());
+    second.rendezvous.end(Message::State::met);
+    return first.rendezvous.end(Message::State::met);
+  }
   const bool made_last = first.rendezvous.meet(from.bytes(), begin_of(second.call), 0,
                                                [&](auto begin, auto end) { first.copy_range(begin, end); });
   if (made_last) return second.rendezvous.end(Message::State::met);

@@ -1,12 +1,14 @@
 // reference/comm/local/channel.hpp: the messages from one rank of a group to another.
 //
-// Model   Sends and receives are matched by tag, first come first served; whichever side comes second moves the data,
-//         so a posted message needs nothing more from the rank that posted it. Small sends on the host are complete at
-//         once: they are put into a mailbox (mailbox.hpp), without the channel's lock. Who holds the lock empties it
-//         before anything else is matched, so that messages keep their order: a receiver when it posts and while it
-//         waits, a sender whose message is larger, or to whom the mailbox is full. Large messages on the host are moved
-//         by both sides where the first one waits (rendezvous.hpp), those of a device by the device, in the group's
-//         stream.
+// Model   Sends and receives are matched by tag, first come first served; whichever side comes second moves the data.
+//         Small sends on the host are complete at once: they are put into a mailbox (mailbox.hpp), without the
+//         channel's lock. Who holds the lock empties it before anything else is matched, so that messages keep their
+//         order: a receiver when it posts and when it looks, a sender whose message is larger, or to whom the mailbox
+//         is full. They are moved in one piece, under the lock, in which no rank waits. Large messages on the host are
+//         moved by both sides where the first one waits (rendezvous.hpp), those of a device by the device, in the
+//         group's stream.
+// Progress  A send needs nothing more from the rank that posted it, nor does a receive of a large message. A receive
+//         that was posted before its small message came is complete when its rank looks: when it tests or waits.
 #pragma once
 
 #include <cstddef>
@@ -96,18 +98,23 @@ class Channel {
   /// Matches a send or a receive, or leaves it for its other side.
   void post(Message& message);
   /// Gives posted receives what has come for them.
-  void look() {
-    if (!mailbox_.is_empty()) empty_mailbox();
+  void look() noexcept {
+    if (!mailbox_.is_empty()) deliver();
   }
   /// Takes an unmatched message back, whose state is `withdrawn` then. False when it is being moved, or was: then its
   /// state changes soon, or has.
   bool withdraw(Message& message);
+  /// The same after the group has failed, when what is in the mailbox is of no use.
+  bool take_back(Message& message) noexcept;
   /// Of a message that has met its other side: helps to move it, for the side that came first.
   void help(Message& message) const noexcept;
 
  private:
   void empty_mailbox();
   void empty_mailbox_locked();
+  void deliver() noexcept;
+  void deliver_locked() noexcept;
+  bool take_back_locked(Message& message) noexcept;
   void move(Message& first, Message& second) const;
   void copy(Message& first, Message& second) const noexcept;
   [[nodiscard]] Rendezvous::From begin_of(const Call& call) const;

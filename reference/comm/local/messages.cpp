@@ -65,8 +65,8 @@ void PostedMessage::watch() {
 }
 
 void PostedMessage::give_up() noexcept {
-  if (!message_ || channel_->withdraw(*message_)) return;
-  wait_until(self_->group->policy, [&] { return is_over(); }, [](Clock::time_point) {});
+  if (!message_ || channel_->take_back(*message_)) return;
+  wait_until(self_->group->policy, [&] { return message_->rendezvous.is_over(); }, [](Clock::time_point) {});
 }
 
 void PostedMessage::follow() const {
