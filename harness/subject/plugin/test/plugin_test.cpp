@@ -77,6 +77,24 @@ TEST(Library, HasAStructWithAllThatIsRequired) {
   EXPECT_THAT(problem([](auto& one) { one.operations |= 1; }), HasSubstr("operations has bits 0x1"));
 }
 
+// One that was built before run_scaled: what lies after its struct is not looked at.
+TEST(Library, OfAnOlderSizeHasWhatItsStructHolds) {
+  const Library older(file_of("plugin_older_struct")), now(file_of("plugin_faults"));
+  ASSERT_EQ(older->size, offsetof(plumbline_backend, run_scaled));
+  EXPECT_TRUE(capabilities_of(*now).has(Capability::scaled_sums));
+  EXPECT_FALSE(capabilities_of(*older).has(Capability::scaled_sums));
+  EXPECT_TRUE(capabilities_of(*older).has(Capability::all_gather_v));
+  std::vector<float> numbers(2);
+  auto world = world_of("plugin_older_struct");
+  EXPECT_THAT(words_of<Unsupported>([&] {
+                world->run_scaled({.operation = Operation::all_reduce,
+                                   .in = comm::ConstBuffer::of(numbers),
+                                   .out = comm::Buffer::of(numbers)},
+                                  2);
+              }),
+              HasSubstr("has no scaled_sums"));
+}
+
 TEST(Library, SaysWhatItCan) {
   const Library sample(file_of("unix_sockets"));
   const comm::Capabilities all = capabilities_of(*sample);
