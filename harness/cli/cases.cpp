@@ -139,6 +139,11 @@ std::string program_to_repeat() {
   return quoted(in_path && fs::equivalent(*in_path, typed, error) ? name : typed);
 }
 
+std::string as_started(const std::string& command) {
+  constexpr std::string_view kName = "plumbline ";
+  return command.starts_with(kName) ? program_to_repeat() + command.substr(kName.size() - 1) : command;
+}
+
 std::string reference_job() {
   std::error_code error;
   const std::string executable = std::filesystem::canonical("/proc/self/exe", error).string();

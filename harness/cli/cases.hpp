@@ -81,4 +81,7 @@ using run::quoted;
 /// typed, quoted where it must be.
 [[nodiscard]] std::string program_to_repeat();
 
+/// A command of a record, which names `plumbline` whoever wrote it, for who started this program.
+[[nodiscard]] std::string as_started(const std::string& command);
+
 }  // namespace plumbline::cli

@@ -660,7 +660,7 @@ void CheckRun::take_control(const suite::PlannedCase& planned, const launch::Out
 
 // It leaves the record that it is from as it is.
 std::string CheckRun::repeat_command(const launch::Subject& subject, const Result& result) const {
-  std::string command = program_to_repeat() + " check";
+  std::string command = "plumbline check";
   for (const std::string& argument :
        (result.role == "control" ? control_of(subject).value_or(subject) : subject).arguments())
     command += " " + quoted(argument);

@@ -833,6 +833,12 @@ class Commands(unittest.TestCase):
             with self.subTest(called, path=path), mock.patch.dict(os.environ, PATH=path):
                 self.assertEqual(self.run_plumbline(*failing, program=called), 1, self.done.stderr)
                 self.assertIn(f"      repeat: {words} check --backend local --mutant col.drop_last_element", self.done.stdout)
+                lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+                commands = [line["repeat"] for line in lines if line["type"] == "result" and line["verdict"] == "fail"]
+                self.assertRegex("\n".join(commands), "^plumbline check --backend local --mutant col.drop_last_element",
+                                 "a record does not depend on where the program is")
+                self.run_plumbline("explain", "COLL-001", "--record", "out", program=called)
+                self.assertIn(f" repeat: {words} check --backend local", self.done.stdout)
                 self.run_plumbline("explain", "COLL-001", program=called)
                 self.assertIn(f"\n  run it     {words} check --profile", self.done.stdout)
 
@@ -1454,7 +1460,9 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", *options, "--out", "out"), 1, self.done.stderr)
         lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
         (failed,) = [line for line in lines if line["type"] == "result" and line["verdict"] == "fail"]
-        done = subprocess.run(failed["repeat"], shell=True, cwd=self.folder,
+        program = failed["repeat"].split()[0]
+        self.assertEqual(program, "plumbline")
+        done = subprocess.run(failed["repeat"].replace(program, PLUMBLINE, 1), shell=True, cwd=self.folder,
                               capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn(f"FAIL  {failed['case']}", done.stdout)

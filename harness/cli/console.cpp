@@ -148,7 +148,7 @@ void Console::failure(const record::Result& result) {
       if (const suite::Requirement* requirement = suite_.requirements.find(id))
         text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level),
                             suite::with_items_after("\n        ", requirement->text));
-  text += fmt::format("      repeat: {}", printable(result.repeat));
+  text += fmt::format("      repeat: {}", printable(as_started(result.repeat)));
   line(text);
   if (failures_ == kMostFailuresShown)
     line("… of further failures only the first of each requirement is shown; the record has all");

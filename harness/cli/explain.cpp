@@ -148,7 +148,7 @@ void print_verdicts(const record::Run& run, const std::string& id) {
   for (const record::Result& result : results)
     if (run::is_bad(result, run.header)) {
       fmt::print("             {} {}: {}\n", name_of(run::judge(result)), title_of(result), result.reason);
-      fmt::print("             repeat: {}\n", result.repeat);
+      fmt::print("             repeat: {}\n", as_started(result.repeat));
       return;
     }
 }

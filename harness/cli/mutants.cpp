@@ -392,7 +392,7 @@ class MutantRun {
   }
 
   [[nodiscard]] std::string repeat_command(const Trial& trial) const {
-    std::string command = program_to_repeat() + " check --profile full";
+    std::string command = "plumbline check --profile full";
     const Door door = trial.planned.one->check->door;
     for (const std::string& argument : subject_options(door).subject().arguments()) command += " " + quoted(argument);
     if (trial.mutant != nullptr) command += " --mutant " + trial.mutant->name;
