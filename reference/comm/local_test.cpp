@@ -770,6 +770,32 @@ TEST(LocalMessages, KeepTheirOrderWhicheverSideIsFirstAndWhateverTheirSize) {
   });
 }
 
+// The sender finds it full, and empties it: into the queue, or into receives whose rank does not look.
+TEST(LocalMessages, ThatAMailboxHasNoRoomForKeepTheirOrder) {
+  for (const bool receives_first : {false, true}) {
+    std::atomic<bool> posted{false}, sent{false};
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<std::vector<float>> given, got;
+      for (int i = 0; i < 50; ++i) given.push_back(gift(i, i % 2 == 0 ? 1 : 1000));
+      if (world.rank() == 0) {
+        if (receives_first) await([&] { return posted.load(); });
+        for (const auto& values : given) world.send(in(values), 1);
+        sent = true;
+        return;
+      }
+      if (!receives_first) await([&] { return sent.load(); });
+      std::vector<Call> calls;
+      for (const auto& values : given) got.emplace_back(values.size());
+      for (auto& values : got) calls.push_back({.operation = Operation::recv, .root = 0, .out = out(values)});
+      Work work = world.start(calls);
+      posted = true;
+      await([&] { return sent.load(); });
+      work.wait();
+      EXPECT_EQ(got, given);
+    });
+  }
+}
+
 TEST(LocalMessages, ArriveAlsoWhenTheirSenderHasLeft) {
   std::atomic<bool> waits{false};
   for (const bool first : {false, true}) {
