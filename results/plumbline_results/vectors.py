@@ -1,5 +1,6 @@
-"""`plumbline vectors`: records a framework's answers anew, and compares them with those that are committed."""
+"""`plumbline vectors`: asks a framework the recorded questions again, and compares its answers with those that are committed."""
 
+import collections
 import contextlib
 import itertools
 import json
@@ -16,12 +17,12 @@ from .writing import write
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
 PATIENCE = 120  # seconds for an answer; the first import of torch on a cold disk takes one of them
-HELP = """Ask installed frameworks, through their adapters in conformance/adapters, every recorded question again, and
-compare what they answer now with the recorded answers in conformance/*/vectors. A file of vectors that holds no answers
-of the protocol, such as whole training runs, is not asked."""
+HELP = """Ask installed frameworks, through their adapters in conformance/adapters, recorded questions again, and compare what
+they answer now with the recorded answers in conformance/*/vectors. Cases that are no question of the protocol, or of a
+framework without an adapter that serves them, are not asked; they are counted by file and kind."""
 EXAMPLE = """Example: plumbline vectors --only pytorch --python .venv-adapters/bin/python
-Exit status: 0 all answers are those that are committed; 1 some differ; 2 a bad option or file of vectors; 3 no framework could be asked,
-or --out could not be written"""
+Exit status: 0 all answers are those that are committed; 1 some differ, or a question with a recorded answer is unsupported now;
+2 a bad option or file of vectors; 3 no framework could be asked, an adapter breaks the protocol, or --out could not be written"""
 
 # (file, kind of case): framework, operation, convention. A case's other fields are the operation's arguments and results.
 QUESTIONS = {
@@ -45,6 +46,7 @@ QUESTIONS = {
     ("scaler/deepspeed", None): ("deepspeed", "scaler.trace", "deepspeed"),
     ("topology/megatron_core", "rank_generator"): ("megatron_core", "topology.rank_generator", "megatron"),
     ("topology/megatron_core", "initialize_model_parallel"): ("megatron_core", "topology.initialize_model_parallel", "megatron"),
+    ("topology/megatron_core", "hyper_comm_grid"): ("megatron_core", "topology.hyper_comm_grid", "megatron"),
     ("schedules/megatron", "schedule"): ("megatron_core", "schedules.trace", "megatron"),
     ("schedules/partition_megatron", "layout"): ("megatron_core", "schedules.pipeline_layout", "megatron"),
     ("schedules/partition_megatron", "counted"): ("megatron_core", "schedules.partition_counted", "megatron"),
@@ -56,13 +58,19 @@ QUESTIONS = {
     ("schedules/partition_colossalai", "uniform"): ("colossalai", "schedules.partition_uniform", "colossalai"),
     ("schedules/partition_colossalai", "balanced"): ("colossalai", "schedules.partition_balanced", "colossalai"),
     ("scaler/colossalai", None): ("colossalai", "scaler.trace", "colossalai"),
+    ("gossip/graphs", None): ("fairscale", "gossip.graph", "fairscale"),
+    ("gossip/traces", None): ("fairscale", "gossip.trace", "fairscale"),
+    ("slowmo/fairscale", None): ("fairscale", "slowmo.trace", "fairscale"),
     ("gossip/bluefog", None): ("bluefog", "gossip.topology", "bluefog"),
     ("gossip/bluefog_turns", None): ("bluefog", "gossip.turns", "bluefog"),
 }
 FRAMEWORKS = sorted({framework for framework, _, _ in QUESTIONS.values()})
 # Half precision, powers and divisions are not the same on every processor.
-TOLERANCES = {"scaler.clip_grad_norm": 2e-6, "scaler.trace": 1e-6, "gossip.topology": 1e-12}
+TOLERANCES = {"slowmo.trace": 1e-5, "gossip.trace": 1e-6, "scaler.clip_grad_norm": 2e-6, "scaler.trace": 1e-6, "gossip.topology": 1e-12}
 REFUSALS = ("error", "errors", "construct_error")
+# Fields below the top that some recorded answers lack: large ones, and the protocol's name for what kind of error it was.
+LEFT_OUT = {"gossip.graph": ("out_edges", "in_edges"), "scaler.trace": ("kind",)}
+MISSING = object()  # a field that an answer lacks, which is not one that is null
 OTHER_VERSION = "0.6.3"  # of DeepSpeed, whose answers are recorded beside those of the pinned one
 
 
@@ -82,12 +90,20 @@ class Adapter:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         try:
-            greeting = self.ask("hello", {"protocol": 1}).get("result", {})
-        except Gone:
+            self._take_greeting(self.ask("hello", {"protocol": 1}))
+        except (Gone, Failed):
             self.close()
             raise
+
+    def _take_greeting(self, reply):
+        greeting = reply.get("result", {})
+        operations, options = greeting.get("ops", []), greeting.get("options", {})
+        if not isinstance(operations, list) or not all(isinstance(one, str) for one in operations):
+            raise Failed(f"its greeting has other 'ops' than a list of names: {_short(operations)}")
+        if not isinstance(options, dict) or not all(isinstance(one, dict) and all(isinstance(values, list) for values in one.values()) for one in options.values()):
+            raise Failed(f"its greeting has other 'options' than lists of values by operation and argument: {_short(options)}")
         self.name = f"{greeting.get('name', 'unnamed')} {greeting.get('version', '')}".rstrip()
-        self._operations, self._options = set(greeting.get("ops", ())), greeting.get("options", {})
+        self.version, self._operations, self._options = str(greeting.get("version", "")), set(operations), options
 
     def _listen(self):
         for line in self._process.stdout:
@@ -114,9 +130,12 @@ class Adapter:
             raise Gone("it ended; its command by hand shows why")
         try:
             reply = json.loads(line)
-            return reply if isinstance(reply, dict) else {}
         except ValueError:
             raise Gone(f"its reply is no JSON: {line[:80]!r}") from None
+        parts = [reply[name] for name in ("result", "error") if reply.get(name) is not None] if isinstance(reply, dict) else []
+        if len(parts) != 1 or not isinstance(parts[0], dict):
+            raise Gone(f"{operation}: its reply has no object as 'result' or 'error', or has both: {line.strip()[:80]!r}")
+        return reply
 
     def close(self):
         with contextlib.suppress(OSError):  # of what it did not read
@@ -154,17 +173,25 @@ def picked(case, rows):
     return {name: named(case[name], name, rows) for name in rows if name in case}
 
 
-def first_difference(now, then, tolerance, where=""):
-    """Where and how an answer differs from the recorded one; fields that only the answer has are not looked at."""
+def first_difference(now, then, tolerance, left_out=(), where=""):
+    """Where and how an answer differs from the recorded one; of the whole answer, fields that it alone has are not looked at."""
     if isinstance(then, dict) and isinstance(now, dict):
-        pairs = ((f"{where}.{name}" if where else name, now.get(name), one) for name, one in then.items())
+        names = then if not where else list(then) + [name for name in now if name not in then and name not in left_out]
+        pairs = ((f"{where}.{name}" if where else name, now.get(name, MISSING), then.get(name, MISSING)) for name in names)
     elif isinstance(then, list) and isinstance(now, list) and len(now) == len(then):
         pairs = ((f"{where}[{i}]", *both) for i, both in enumerate(zip(now, then)))
-    elif now == then or (_is_number(now) and _is_number(then) and abs(now - then) <= tolerance * max(abs(now), abs(then))):
+    elif _is_same(now, then, tolerance):
         return ""
     else:
         return f"{where}: recorded {_short(then)}, now {_short(now)}"
-    return next(filter(None, (first_difference(a, b, tolerance, place) for place, a, b in pairs)), "")
+    return next(filter(None, (first_difference(a, b, tolerance, left_out, place) for place, a, b in pairs)), "")
+
+
+def _is_same(now, then, tolerance):
+    """Of two values that are no objects, and no lists of one length. True is not 1."""
+    if _is_number(now) and _is_number(then):
+        return now == then or abs(now - then) <= tolerance * max(abs(now), abs(then))
+    return isinstance(now, bool) == isinstance(then, bool) and now == then
 
 
 def _is_number(value):
@@ -172,8 +199,39 @@ def _is_number(value):
 
 
 def _short(value):
-    text = json.dumps(value)
+    text = "nothing" if value is MISSING else json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _of_mesh(case):
+    return {"slices": list(case["ranks"][0]["slices"])}
+
+
+def _of_graph(case):
+    if "book_rows" in case:
+        return {"book_rows": [int(rank) for rank in case["book_rows"]]}
+    if "ranks" not in case or "plan" in case:
+        return {}
+    return {"rotations": max(1, *(len(rank["out"]) for rank in case["ranks"])) - 1}
+
+
+def _of_trace(case):
+    """Graphs Flagged and Hub are classes of the recording, and have weights of its own: they are asked for by both."""
+    if "errors" in case:
+        return {"rounds": 1, "seed": None, "ranks": [{"x0": [1]}] * case["world_size"], "phone_book": None}
+    more = {"seed": None}
+    if case["graph"] in ("Flagged", "Hub"):
+        more.update(graph=None, regular=False)
+    else:
+        more["phone_book"] = None
+    if case["mixing"] != "uniform":
+        more.update(mixing=None, weights=[[turn["weights"] for turn in rank["rounds"]] for rank in case["ranks"]])
+    return more
+
+
+# By operation the arguments that a case has under other names, or none where it has what is no argument.
+DERIVED_AWAY = ("seed", "graph", "phone_book", "mixing")
+DERIVED = {"topology.device_mesh": _of_mesh, "gossip.graph": _of_graph, "gossip.trace": _of_trace, "slowmo.trace": lambda case: case["args"]}
 
 
 def question_of(file, case, rows):
@@ -184,88 +242,130 @@ def question_of(file, case, rows):
     if found is None or "error_at" in case:
         return None
     framework, operation, convention = found
+    if operation not in rows:
+        raise Failed(f"{os.environ.get('PLUMBLINE_EXECUTABLE', 'plumbline')} describes no {operation}, which {file}.json asks for; PLUMBLINE_EXECUTABLE names the program of this checkout")
     arguments, results = rows[operation]
-    args = {**picked(case, arguments), "convention": convention}
-    if operation == "topology.device_mesh":
-        args["slices"] = list(case["ranks"][0]["slices"])
+    asked = {**(picked(case, arguments) if operation != "slowmo.trace" else {}), **DERIVED.get(operation, lambda _: {})(case)}
+    args = {name: value for name, value in asked.items() if value is not None or name not in DERIVED_AWAY} | {"convention": convention}
     is_refused = any(case.get(name) for name in REFUSALS)
-    return framework, operation, args, None if is_refused else picked(case, [name for name in results if "." not in name])
+    return framework, operation, args, None if is_refused else {name: named(case[name], name, results) for name in results if "." not in name and name in case}
 
 
 def compared(adapter, operation, args, recorded):
-    """What differs, and the case's fields as they are answered now."""
+    """(what differs or None for no answer, the case's fields as they are answered now)."""
     reply = adapter.ask(operation, args)
-    error = reply.get("error")
+    error, result = reply.get("error"), reply.get("result")
     if error is not None and error.get("kind") == "unsupported":
         return None, None
     if recorded is None:
-        return ("" if error is not None else f"recorded a refusal, now {_short(reply.get('result'))}"), reply.get("result", {})
+        return ("" if error is not None else f"recorded a refusal, now {_short(result)}"), result
     if error is not None:
-        return f"recorded an answer, now refused: {error.get('message', '')[:120]}", {"error": error}
-    result = reply.get("result", {})
-    return first_difference(result, recorded, TOLERANCES.get(operation, 0)), {name: result.get(name) for name in recorded}
+        return f"recorded an answer, now refused: {str(error.get('message', ''))[:120]}", {"error": error}
+    return first_difference(result, recorded, TOLERANCES.get(operation, 0), LEFT_OUT.get(operation, ())), {name: result[name] for name in recorded if name in result}
 
 
 def files_of(folder):
     for path in sorted(folder.glob("*/vectors/*.json")):
-        file = f"{path.parent.parent.name}/{path.stem}"
-        if any(file == known for known, _ in QUESTIONS):
-            yield file, path
+        yield f"{path.parent.parent.name}/{path.stem}", path
 
 
 def read(path):
     try:
         document = json.loads(path.read_text())
-        return document, document["cases"]
+        cases = document["cases"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"{path} is no file of vectors: {error}") from None
+    if not isinstance(cases, list):
+        raise BadInput(f"{path} is no file of vectors: its cases are no list")
+    for index, case in enumerate(cases):
+        if not isinstance(case, dict):
+            raise BadInput(f"{path} is no file of vectors: case {index} is no object: {_short(case)}")
+    return document, cases
+
+
+def questions_of(file, path, cases, rows):
+    for index, case in enumerate(cases):
+        try:
+            yield index, case, question_of(file, case, rows)
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+            raise BadInput(f"{path}: case {index} has not the fields of its question: {type(error).__name__}: {error}") from None
+
+
+def written(document):
+    """As files of vectors are committed: a case a line."""
+    head = json.dumps({name: value for name, value in document.items() if name != "cases"})[:-1]
+    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in document["cases"])
+    return f'{head}{", " if len(head) > 1 else ""}"cases": [\n{lines}\n]}}\n'
+
+
+ENDS = ("equal", "differ", "unsupported", "refused as unsupported", "not claimed")
 
 
 def ask_file(adapter, framework, file, path, rows, out):
-    """How many cases were asked, and how many differ, after a line of the file and one for each of the first that differ."""
+    """How many cases ended in which way, after a line of the file and one for each of the first that differ."""
     document, cases = read(path)
-    counts, lines = {"equal": 0, "differ": 0, "not answered": 0}, []
-    for index, case in enumerate(cases):
-        question = question_of(file, case, rows)
-        if question is None or question[0] != framework or not adapter.claims(*question[1:3]):
+    counts, lines = dict.fromkeys(ENDS, 0), []
+    for index, case, question in list(questions_of(file, path, cases, rows)):
+        if question is None or question[0] != framework:
+            continue
+        if not adapter.claims(*question[1:3]):
+            counts["not claimed"] += 1
             continue
         difference, now = compared(adapter, *question[1:])
-        counts["not answered" if difference is None else "differ" if difference else "equal"] += 1
+        if difference is None:
+            counts["refused as unsupported" if question[3] is None else "unsupported"] += 1
+            continue
+        counts["differ" if difference else "equal"] += 1
         if difference:
             lines.append(f"    case {index}, {question[1]}: {difference}")
-            kept = {name: value for name, value in case.items() if name not in REFUSALS}
-            cases[index] = {**kept, **now}
-    asked = sum(counts.values()) - counts["not answered"]
+            old = {*REFUSALS, *(rows[question[1]][1] if "error" in now else ())} - set(question[2])
+            cases[index] = {**{name: value for name, value in case.items() if name not in old}, **now}
     if not any(counts.values()):
-        return 0, 0
+        return counts
     print(f"  {file}.json: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count))
     for line in lines[:3]:
         print(line)
     if len(lines) > 3:
         print(f"    and {len(lines) - 3} more")
-    if out is not None:
+    if out is not None and counts["equal"] + counts["differ"]:
+        if isinstance(document.get("source"), dict) and adapter.version:
+            document["source"]["version"] = adapter.version
         (out / path.parent.parent.name).mkdir(parents=True, exist_ok=True)
-        write(str(out / path.parent.parent.name / path.name), json.dumps(document) + "\n")
-    return asked, counts["differ"]
+        write(str(out / path.parent.parent.name / path.name), written(document))
+    return counts
 
 
 def ask_framework(framework, options, rows):
-    """How many cases were asked, and how many differ; none where the framework cannot be asked."""
+    """How many cases ended in which way; nothing where the framework cannot be asked."""
     command = [*shlex.split(options.python), str(Path(options.conformance) / "adapters" / framework / "adapter.py")]
     try:
         adapter = Adapter(command)
     except Gone as why:
         print(f"{framework}: skipped: {why}")
-        return 0, 0
+        return None
+    except Failed as why:
+        raise Failed(f"{framework}: {why}") from None
     print(adapter.name, flush=True)
     try:
         out = None if options.out is None else Path(options.out)
         counts = [ask_file(adapter, framework, file, path, rows, out) for file, path in files_of(Path(options.conformance))]
-        return tuple(map(sum, zip(*counts)))
+        return {end: sum(one[end] for one in counts) for end in ENDS}
     except Gone as why:
         raise Failed(f"{framework}: {why}") from None
     finally:
         adapter.close()
+
+
+def say_what_is_no_question(folder, rows):
+    """The cases that nothing here asks, by file and kind."""
+    lines, total = [], 0
+    for file, path in files_of(folder):
+        kinds = collections.Counter(str(case.get("kind", "cases")) for _, case, question in questions_of(file, path, read(path)[1], rows) if question is None)
+        total += sum(kinds.values())
+        if kinds:
+            lines.append(f"  {file}.json: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
+    if lines:
+        print(f"no question of an adapter, or of another version: {total} cases", *lines, sep="\n")
 
 
 def _options():
@@ -282,12 +382,17 @@ def _main(words):
     if not list(itertools.islice(files_of(Path(options.conformance)), 1)):
         raise BadInput(f"--conformance '{options.conformance}' has no vectors; name the folder conformance of a checkout")
     rows = rows_of_operations()
-    counts = [ask_framework(framework, options, rows) for framework in options.only or FRAMEWORKS]
-    asked, differ = map(sum, zip(*counts))
-    if asked == 0:
-        raise Failed(f"no framework answered by {options.python}; ci/adapters --install installs them")
-    print(f"{differ} of {asked} answers differ from those committed" if differ else f"all {asked} answers are those committed")
-    return 1 if differ else 0
+    by_framework = {framework: ask_framework(framework, options, rows) for framework in options.only or FRAMEWORKS}
+    counts = {end: sum(one[end] for one in by_framework.values() if one) for end in ENDS}
+    answered = counts["equal"] + counts["differ"]
+    say_what_is_no_question(Path(options.conformance), rows)
+    skipped = [framework for framework, one in by_framework.items() if one is None]
+    rest = [f"{counts[end]} {end}" for end in ENDS[2:] if counts[end]] + ([f"skipped: {', '.join(skipped)}"] if skipped else [])
+    if answered + counts["unsupported"] == 0:
+        raise Failed("; ".join([f"no framework answered by {options.python}", *rest, "ci/adapters --install installs them"]))
+    head = f"{counts['differ']} of {answered} answers differ from those committed" if counts["differ"] else f"all {answered} answers are those committed"
+    print("; ".join([head, *rest]))
+    return 1 if counts["differ"] or counts["unsupported"] else 0
 
 
 def main(words):

@@ -28,6 +28,8 @@ DESCRIPTION = {"operations": [
 # Says the stages in the order of the ranks, and rejects a pipeline of none.
 ADAPTER = """
 import json, sys
+REPLIES = {20: '{"result": [1]}', 21: '{"error": "no"}', 22: '[1]', 23: '{}', 24: '{"result": {}, "error": {}}', 25: '{"result": {}}',
+           26: '{"error": {"kind": "unsupported", "message": "not here"}}', 27: '{"result": {"result": [true, 0.0, {"a": 1, "b": 2}]}}'}
 for line in sys.stdin:
     question = json.loads(line)
     args, reply = question["args"], {"id": question["id"]}
@@ -41,6 +43,9 @@ for line in sys.stdin:
         reply["result"] = {"coords": [[0]], "filter_match": [{"filter": {"a": 0}, "ranks": [0]}]}
     elif question["op"] == "bucketing.assign":
         reply["result"] = {"buckets": []}
+    elif args.get("pp") in REPLIES:
+        print(REPLIES[args["pp"]], flush=True)
+        continue
     elif args.get("pp") == 0:
         reply["error"] = {"kind": "invalid_argument", "message": "no ranks"}
     elif args.get("pp") == 9:
@@ -86,7 +91,7 @@ class Vectors(unittest.TestCase):
         self.vectors("schedules/vectors/torch", [stages(2, [0, 1, 0, 1]), stages(0, None, error={"type": "ValueError"}),
                                                  {"kind": "schedule", "schedule": "Schedule1F1B", "pp": 2, "compute_only": ["0F0"]}])
         status, said = self.ask()
-        self.assertEqual((status, said), (0, "Acme 1.2\n  schedules/torch.json: 2 equal\nall 2 answers are those committed\n"),
+        self.assertEqual((status, said), (0, "Acme 1.2\n  schedules/torch.json: 2 equal, 1 not claimed\nall 2 answers are those committed; 1 not claimed\n"),
                          "an operation that the adapter does not have is not asked")
         asked = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
         self.assertEqual(asked[1]["args"], {"convention": "torch", "pp": 2, "num_stages": 4, "style": "loop"}, "no result among the arguments")
@@ -106,12 +111,79 @@ class Vectors(unittest.TestCase):
         self.assertEqual(new[2]["result"], [0, 1, 0, 1])
         self.assertNotIn("error", new[2])
 
+    def test_files_are_written_as_they_are_committed(self):
+        file = self.folder / "schedules/vectors/torch.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"schema": "1", "source": {"package": "acme", "version": "1.0"},
+                                    "cases": [stages(2, [0, 1, 1, 1]), stages(0, [0]), stages(2, [0, 1, 0, 1])]}))
+        self.assertEqual(self.ask("--out", str(self.folder / "new"))[0], 1)
+        text = (self.folder / "new/schedules/torch.json").read_text()
+        self.assertEqual([line[:8] for line in text.splitlines()], ['{"schema', '{"kind":', '{"kind":', '{"kind":', "]}"])
+        new = json.loads(text)
+        self.assertEqual(new["source"], {"package": "acme", "version": "1.2"})
+        self.assertEqual((new["cases"][0]["result"], new["cases"][1]["error"]["message"]), ([0, 1, 0, 1], "no ranks"))
+        self.assertNotIn("result", new["cases"][1], "a refusal has no result")
+        self.assertEqual(new["cases"][1]["pp"], 0, "what was asked stays")
+
+    def test_questions_that_are_not_answered_now(self):
+        self.vectors("schedules/vectors/torch", [stages(2, [0, 1, 0, 1]), stages(26, [0]), stages(26, None, error={"type": "ValueError"}), {"kind": "other"}])
+        status, said = self.ask()
+        self.assertEqual(status, 1, said)
+        self.assertIn("schedules/torch.json: 1 equal, 1 unsupported, 1 refused as unsupported\n", said)
+        self.assertIn("or of another version: 1 cases\n  schedules/torch.json: 1 other\n", said)
+        self.assertTrue(said.endswith("all 1 answers are those committed; 1 unsupported; 1 refused as unsupported\n"), said)
+        self.vectors("schedules/vectors/torch", [stages(26, [0])])
+        self.assertEqual(self.ask()[0], 1, "an adapter that answers nothing is no pass")
+
+    def test_skipped_frameworks_are_named_last(self):
+        self.vectors("schedules/vectors/torch", [stages(2, [0, 1, 0, 1])])
+        (self.folder / "adapters/deepspeed/adapter.py").write_text("raise ImportError('deepspeed')")
+        status, said = self.ask("--only", "deepspeed")
+        self.assertEqual((status, said.splitlines()[-1]), (0, "all 1 answers are those committed; skipped: deepspeed"))
+
+    def test_differences_of_types_and_fields(self):
+        for recorded, words in (([1, 0.0, {"a": 1, "b": 2}], "result[0]: recorded 1, now true"), ([True, 0.0, {"a": 1}], "result[2].b: recorded nothing, now 2"),
+                                ([True, 0.0, {"a": 1, "b": 2, "c": None}], "result[2].c: recorded null, now nothing"),
+                                ([True, False, {"a": 1, "b": 2}], "result[1]: recorded false, now 0.0"), ([True, 0, {"a": 1, "b": 2}], "")):
+            self.vectors("schedules/vectors/torch", [stages(27, recorded)])
+            status, said = self.ask()
+            self.assertEqual(status, 1 if words else 0, said)
+            self.assertIn(words, said)
+        self.vectors("schedules/vectors/torch", [stages(25, None)])
+        self.assertIn("result: recorded null, now nothing", self.ask()[1])
+
+    def assert_one_line(self, status, words):
+        ended, said = self.ask()
+        self.assertEqual(ended, status, said)
+        self.assertNotIn("Traceback", said)
+        self.assertIn(words, said.splitlines()[-1])
+
+    def test_replies_that_are_no_replies(self):
+        for pp in range(20, 25):
+            self.vectors("schedules/vectors/torch", [stages(pp, [0])])
+            self.assert_one_line(3, "plumbline: vectors: pytorch: schedules.stage_to_rank: its reply has no object as 'result' or 'error'")
+        for result in ('{"ops": 3}', '{"ops": [[]]}', '{"ops": [], "options": 1}', '{"ops": [], "options": {"a": {"b": 1}}}'):
+            (self.folder / "adapters/pytorch/adapter.py").write_text(f"print('{{\"result\": {result}}}')")
+            self.assert_one_line(3, "plumbline: vectors: pytorch: its greeting has other '")
+
+    def test_cases_that_are_no_cases(self):
+        for cases, words in ([1], "case 0 is no object: 1"), ({}, "its cases are no list"), ([{"kind": "stage_to_rank"}, "x"], 'case 1 is no object: "x"'):
+            self.vectors("schedules/vectors/torch", cases)
+            self.assert_one_line(2, words)
+        self.vectors("schedules/vectors/torch", [stages(2, [0])])
+        self.vectors("topology/vectors/torch_device_mesh", [{"kind": "device_mesh"}])
+        self.program.write_text(self.program.read_text().replace("schedules.stage_to_rank", "schedules.elsewhere"))
+        self.assert_one_line(3, "describes no schedules.stage_to_rank, which schedules/torch.json asks for; PLUMBLINE_EXECUTABLE names")
+        described = {"operations": [*DESCRIPTION["operations"], {"name": "topology.device_mesh", "arguments": [], "result": []}]}
+        self.program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(described)}\nEND\n")
+        self.assert_one_line(2, "torch_device_mesh.json: case 0 has not the fields of its question: KeyError: 'ranks'")
+
     def test_options_that_are_not_claimed(self):
         self.vectors("bucketing/vectors/torch", [{"kind": "assign", "numel": [1], "device": "cuda:1", "buckets": [[0]]},
                                                  {"kind": "assign", "numel": [1], "device": ["cpu", "cuda:0"], "buckets": [[0]]}])
         status, said = self.ask()
         self.assertEqual(status, 3, "asking nothing shows nothing")
-        self.assertIn("Acme 1.2\nplumbline: vectors: no framework answered", said)
+        self.assertIn("bucketing/torch.json: 2 not claimed\nplumbline: vectors: no framework answered", said)
         self.vectors("bucketing/vectors/torch", [{"kind": "assign", "numel": [1], "device": "cpu", "buckets": [[0]]}])
         self.assertEqual(self.ask()[0], 1, "this one is claimed")
 
