@@ -22,6 +22,13 @@ def mpis_in(modules):
                 break
 
 
+def end(result):
+    """Ends a program of tests: 77, which CTest counts as skipped, where all of them were."""
+    if result.wasSuccessful() and result.skipped and result.testsRun <= len(result.skipped):
+        sys.exit(77)
+    sys.exit(0 if result.wasSuccessful() and result.testsRun else 1)
+
+
 def mpis():
     return mpis_in(MODULES)
 

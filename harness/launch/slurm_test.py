@@ -2,19 +2,21 @@
 
 usage: slurm_test.py PLUMBLINE PLUGIN MODULES: the program, a plugin for --backend plugin:PLUGIN, and the folder of its modules
 """
-import json, os, shutil, socket, subprocess, sys, tempfile, time, unittest
+import json, os, shutil, subprocess, sys, tempfile, time, unittest
 from pathlib import Path
 
-from launchers_test import ROOT, mpis_in
+from launchers_test import ROOT, end, mpis_in
 
-# No cgroups, accounting or keys: a cluster of one machine that its owner alone can reach.
+# No cgroups, accounting or keys. The daemons run as the superuser, and take what anyone tells them: they are in a network
+# namespace of this test's own, which leads nowhere, and listen at its one address.
 CONFIGURATION = """ClusterName=plumbline
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={controller}
 SlurmdPort={node}
 SlurmUser=root
 AuthType=auth/none
 CredType=cred/none
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -26,21 +28,39 @@ SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
 ReturnToService=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+NodeName={host} NodeAddr={address} CPUs={cpus} State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
 """
 DAEMONS = {"slurmctld": "/usr/sbin/slurmctld-wlm", "slurmd": "/usr/sbin/slurmd-wlm"}  # the second is Debian's name
+HOST, ADDRESS = "plumbline-node", "10.78.0.1"  # an address of the loopback alone would not be looked up
 SECONDS_TO_START = 30
+STARTS = 3  # on other ports each time
 
 
 def program_of(daemon):
     return shutil.which(daemon) or shutil.which(DAEMONS[daemon]) or shutil.which(f"/usr/sbin/{daemon}")
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+class Network:
+    """Namespaces that a sleeping process keeps: a network, and a host name that is known in it, since the daemons listen at its address."""
+
+    def __init__(self):
+        self.names = tempfile.NamedTemporaryFile("w", prefix="slurm-hosts-")
+        self.names.write(f"127.0.0.1 localhost\n{ADDRESS} {HOST}\n")
+        self.names.flush()
+        make = (f"hostname {HOST} && ip link set lo up && ip address add {ADDRESS}/32 dev lo && mount --make-rprivate / && "
+                f"mount --bind {self.names.name} /etc/hosts && echo up && exec sleep 3600")
+        self.keeper = subprocess.Popen(["unshare", "--net", "--uts", "--mount", "sh", "-c", make], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if self.keeper.stdout.readline() != "up\n":
+            raise unittest.SkipTest(f"no namespaces here: {self.keeper.communicate()[1].strip()}")
+
+    def command(self, *words, folder="/"):
+        return ["nsenter", "--target", str(self.keeper.pid), "--net", "--uts", "--mount", f"--wd={folder}", "--", *words]
+
+    def end(self):
+        self.keeper.kill()
+        self.keeper.communicate()
+        self.names.close()
 
 
 class Slurm(unittest.TestCase):
@@ -51,37 +71,58 @@ class Slurm(unittest.TestCase):
         missing = [name for name in DAEMONS if not program_of(name)] + [name for name in ("srun", "sinfo") if not shutil.which(name)]
         if missing:
             raise unittest.SkipTest(f"no {', '.join(missing)} here: Debian's slurmctld, slurmd and slurm-client")
-        temporary = tempfile.TemporaryDirectory(prefix="slurm-")
-        cls.addClassCleanup(temporary.cleanup)
-        cls.cluster = Path(temporary.name)
-        for name in ("state", "spool"):
-            (cls.cluster / name).mkdir()
-        host = socket.gethostname().split(".")[0]
-        configuration = cls.cluster / "slurm.conf"
-        configuration.write_text(CONFIGURATION.format(host=host, controller=free_port(), node=free_port(), folder=cls.cluster, cpus=os.cpu_count()))
+        for program in ("unshare", "nsenter", "ip"):
+            if not shutil.which(program):
+                raise unittest.SkipTest(f"no {program} here")
+        cls.network = Network()
+        cls.addClassCleanup(cls.network.end)
         of_launchers = ("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MASTER_", "RANK", "WORLD_SIZE")
         cls.environment = {name: value for name, value in os.environ.items() if not name.startswith(of_launchers)} | ROOT
-        cls.environment["SLURM_CONF"] = str(configuration)
-        for name in DAEMONS:
-            cls.start(name, configuration)
-        cls.await_node()
+        cls.start()
 
     @classmethod
-    def start(cls, name, configuration):
-        log = open(cls.cluster / f"{name}.log", "w")
-        cls.addClassCleanup(log.close)
-        daemon = subprocess.Popen([program_of(name), "-D", "-f", str(configuration)], env=cls.environment, stdout=log, stderr=log)
-        cls.addClassCleanup(daemon.wait)
-        cls.addClassCleanup(daemon.terminate)
+    def start(cls):
+        """Both daemons, until the node is idle. Where they are installed and it never is, the test fails."""
+        why = []
+        for attempt in range(STARTS):
+            temporary = tempfile.TemporaryDirectory(prefix="slurm-")
+            cls.addClassCleanup(temporary.cleanup)
+            cls.cluster = Path(temporary.name)
+            for name in ("state", "spool"):
+                (cls.cluster / name).mkdir()
+            configuration = cls.cluster / "slurm.conf"
+            ports = {"controller": 6817 + 2 * attempt, "node": 6818 + 2 * attempt}  # nobody else is in this network
+            configuration.write_text(CONFIGURATION.format(host=HOST, address=ADDRESS, folder=cls.cluster, cpus=os.cpu_count(), **ports))
+            cls.environment["SLURM_CONF"] = str(configuration)
+            daemons = [cls.daemon(name, configuration) for name in DAEMONS]
+            cls.addClassCleanup(cls.end, daemons)
+            if not (problem := cls.problem_of_node()):
+                return
+            why.append(problem)
+            cls.end(daemons)
+        raise AssertionError(f"Slurm is installed, and does not start in {STARTS} attempts: " + " / ".join(why))
 
     @classmethod
-    def await_node(cls):
+    def daemon(cls, name, configuration):
+        with open(cls.cluster / f"{name}.log", "w") as log:
+            return subprocess.Popen(cls.network.command(program_of(name), "-D", "-f", str(configuration)), env=cls.environment, stdout=log, stderr=log)
+
+    @staticmethod
+    def end(daemons):
+        for one in daemons[::-1]:
+            one.terminate()
+            one.wait()
+
+    @classmethod
+    def problem_of_node(cls):
         until = time.monotonic() + SECONDS_TO_START
-        while "idle" not in (state := subprocess.run(["sinfo", "-h", "-o", "%T"], env=cls.environment, capture_output=True, text=True).stdout):
+        ask = cls.network.command("sinfo", "-h", "-o", "%T")
+        while "idle" not in (state := subprocess.run(ask, env=cls.environment, capture_output=True, text=True).stdout):
             if time.monotonic() > until:
                 logs = "; ".join(f"{name}: {((cls.cluster / (name + '.log')).read_text().splitlines() or ['no word'])[-1]}" for name in DAEMONS)
-                raise unittest.SkipTest(f"Slurm does not start here: its node is {state.strip() or 'unknown'}; {logs}")
+                return f"its node is {state.strip() or 'unknown'}; {logs}"
             time.sleep(0.2)
+        return ""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="slurm-run-")
@@ -89,7 +130,7 @@ class Slurm(unittest.TestCase):
         self.folder = Path(temporary.name)
 
     def run_here(self, *command, **variables):
-        done = subprocess.run(command, cwd=self.folder, env=self.environment | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        done = subprocess.run(self.network.command(*command, folder=self.folder), env=self.environment | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=240)
         self.words = done.stdout
         return done.returncode
@@ -113,10 +154,12 @@ class Slurm(unittest.TestCase):
         if not found:
             self.skipTest("no MPI")
         types = {"Open MPI": "pmix", "MPICH": "pmi2"}
-        known = subprocess.run(["srun", "--mpi=list"], env=self.environment, capture_output=True, text=True)
-        for words in found:
-            if types[words] not in known.stdout + known.stderr:
-                continue
+        known = subprocess.run(self.network.command("srun", "--mpi=list"), env=self.environment, capture_output=True, text=True)
+        usable = [words for words in found if types[words] in known.stdout + known.stderr]
+        if not usable:
+            lacks = ", ".join(f"{types[words]} for {words}" for words in found)
+            self.skipTest(f"srun has no plugin {lacks}; it has: {' '.join((known.stdout + known.stderr).split())}")
+        for words in usable:
             with self.subTest(words):
                 # Which MPI's library is taken follows from the launcher in PATH: one folder that has that alone, first.
                 first = self.folder / types[words]
@@ -137,4 +180,4 @@ class Slurm(unittest.TestCase):
 
 if __name__ == "__main__":
     PLUMBLINE, PLUGIN, MODULES = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    unittest.main(argv=sys.argv[:1])
+    end(unittest.main(argv=sys.argv[:1], exit=False).result)

@@ -5,7 +5,7 @@ usage: two_mpis_test.py PLUMBLINE MODULES: the program and the folder of its mod
 import json, os, subprocess, sys, tempfile, unittest
 from pathlib import Path
 
-from launchers_test import ROOT, mpis_in
+from launchers_test import ROOT, end, mpis_in
 
 MOVES = {"all_gather", "all_to_all", "broadcast"}
 SUMS = {"all_reduce", "reduce", "reduce_scatter"}
@@ -80,4 +80,4 @@ class TwoMpis(unittest.TestCase):
 
 if __name__ == "__main__":
     PLUMBLINE, MODULES = sys.argv[1], Path(sys.argv[2])
-    unittest.main(argv=sys.argv[:1])
+    end(unittest.main(argv=sys.argv[:1], exit=False).result)
