@@ -24,7 +24,8 @@ EXAMPLE = """Example: plumbline vectors --only pytorch --python .venv-adapters/b
 Exit status: 0 all answers are those that are committed; 1 some differ, or a question with a recorded answer is unsupported now;
 2 a bad option or file of vectors; 3 no framework could be asked, an adapter breaks the protocol, or --out could not be written"""
 
-# (file, kind of case): framework, operation, convention. A case's other fields are the operation's arguments and results.
+# (file, kind of case): framework, operation, convention. Not here are FairScale's traces and SlowMo: its PushSum answers otherwise from
+# run to run, its PushPull hangs (conformance/adapters/defects), and sums that cancel depend on fused multiply-adds. A case's other fields are the operation's arguments and results.
 QUESTIONS = {
     ("topology/torch_device_mesh", "device_mesh"): ("pytorch", "topology.device_mesh", "torch"),
     ("schedules/torch", "schedule"): ("pytorch", "schedules.generate", "torch"),
@@ -59,14 +60,12 @@ QUESTIONS = {
     ("schedules/partition_colossalai", "balanced"): ("colossalai", "schedules.partition_balanced", "colossalai"),
     ("scaler/colossalai", None): ("colossalai", "scaler.trace", "colossalai"),
     ("gossip/graphs", None): ("fairscale", "gossip.graph", "fairscale"),
-    ("gossip/traces", None): ("fairscale", "gossip.trace", "fairscale"),
-    ("slowmo/fairscale", None): ("fairscale", "slowmo.trace", "fairscale"),
     ("gossip/bluefog", None): ("bluefog", "gossip.topology", "bluefog"),
     ("gossip/bluefog_turns", None): ("bluefog", "gossip.turns", "bluefog"),
 }
 FRAMEWORKS = sorted({framework for framework, _, _ in QUESTIONS.values()})
 # Half precision, powers and divisions are not the same on every processor.
-TOLERANCES = {"slowmo.trace": 1e-5, "gossip.trace": 1e-6, "scaler.clip_grad_norm": 2e-6, "scaler.trace": 1e-6, "gossip.topology": 1e-12}
+TOLERANCES = {"scaler.clip_grad_norm": 2e-6, "scaler.trace": 1e-6, "gossip.topology": 1e-12}
 REFUSALS = ("error", "errors", "construct_error")
 # Fields below the top that some recorded answers lack: large ones, and the protocol's name for what kind of error it was.
 LEFT_OUT = {"gossip.graph": ("out_edges", "in_edges"), "scaler.trace": ("kind",)}
@@ -215,23 +214,8 @@ def _of_graph(case):
     return {"rotations": max(1, *(len(rank["out"]) for rank in case["ranks"])) - 1}
 
 
-def _of_trace(case):
-    """Graphs Flagged and Hub are classes of the recording, and have weights of its own: they are asked for by both."""
-    if "errors" in case:
-        return {"rounds": 1, "seed": None, "ranks": [{"x0": [1]}] * case["world_size"], "phone_book": None}
-    more = {"seed": None}
-    if case["graph"] in ("Flagged", "Hub"):
-        more.update(graph=None, regular=False)
-    else:
-        more["phone_book"] = None
-    if case["mixing"] != "uniform":
-        more.update(mixing=None, weights=[[turn["weights"] for turn in rank["rounds"]] for rank in case["ranks"]])
-    return more
-
-
-# By operation the arguments that a case has under other names, or none where it has what is no argument.
-DERIVED_AWAY = ("seed", "graph", "phone_book", "mixing")
-DERIVED = {"topology.device_mesh": _of_mesh, "gossip.graph": _of_graph, "gossip.trace": _of_trace, "slowmo.trace": lambda case: case["args"]}
+# By operation the arguments that a case has under other names.
+DERIVED = {"topology.device_mesh": _of_mesh, "gossip.graph": _of_graph}
 
 
 def question_of(file, case, rows):
@@ -245,8 +229,7 @@ def question_of(file, case, rows):
     if operation not in rows:
         raise Failed(f"{os.environ.get('PLUMBLINE_EXECUTABLE', 'plumbline')} describes no {operation}, which {file}.json asks for; PLUMBLINE_EXECUTABLE names the program of this checkout")
     arguments, results = rows[operation]
-    asked = {**(picked(case, arguments) if operation != "slowmo.trace" else {}), **DERIVED.get(operation, lambda _: {})(case)}
-    args = {name: value for name, value in asked.items() if value is not None or name not in DERIVED_AWAY} | {"convention": convention}
+    args = {**picked(case, arguments), **DERIVED.get(operation, lambda _: {})(case), "convention": convention}
     is_refused = any(case.get(name) for name in REFUSALS)
     return framework, operation, args, None if is_refused else {name: named(case[name], name, results) for name in results if "." not in name and name in case}
 
