@@ -13,8 +13,9 @@ written. `$ COMMAND` is run by sh, and followed by what it prints, where `...` s
 lines; a backslash at the end of a line continues the command. A command that a test cannot run, since it needs a GPU, a subject of
 the reader's own, the network or hours, ends in `# not run in tests: REASON`; one whose reason begins with "takes" is run by --long. A command without `$` is a fault, also in a fenced block
 without a language. Everything runs in the order of the README in a folder with links to the sources and to build; $PREFIX is a folder
-with what these commands need of an installation. A command that needs LibTorch, torch or the woven program is skipped where that is
-missing. The options are checked that a command in a block or between backticks names, also where it is not run.
+with what these commands need of an installation. A command has to end with status 0, one whose comment ends in "exits with 1" with 1, and
+one of plumbline's below which a failure is shown ("NOT OK", "fail") with 0 or 1. A command that needs LibTorch, torch, mpirun or the
+woven program is skipped where that is missing. The options are checked that a command in a block or between backticks names, also where it is not run.
 """
 import argparse, os, re, shutil, subprocess, sys, tempfile, time
 from pathlib import Path
@@ -25,7 +26,10 @@ import check_references
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 # A command, and of `bench` and `expectations` also what they do.
 COMMAND = re.compile(r"(?:^|[\s/])plumbline ((?:bench |expectations |results )?[a-z][a-z_-]+)(?=\s|$)(.*)")
-MISSING = re.compile(r"needs LibTorch|LibTorch is not|No module named 'torch'|pip install torch|with torch and numpy|libplumbline_c10d.so' is missing")
+MISSING = re.compile(r"needs LibTorch|LibTorch is not|No module named 'torch'|pip install torch|with torch and numpy|libplumbline_c10d.so' is missing|backend mpi: not part of this build")
+RUNS_PLUMBLINE = re.compile(r"(?:^|[\s/])plumbline\s")
+FAILURE = re.compile(r"NOT OK|\bfail", re.IGNORECASE)
+ENDS_WITH_1 = re.compile(r"  # (?:.*[ ;])?exits with 1$")
 PROGRESS = re.compile(r" has been running for \d+ s")  # printed on a slow machine alone
 SOURCES = ("benchmarks", "ci", "conformance", "harness", "reference")
 OF_RUNS = ("history", "latest", "runs")  # folders of results/, which commands write
@@ -38,6 +42,7 @@ BARE = re.compile(r"(?:[A-Z_]+=\S+ )*(?:plumbline|(?:build|ci)/[\w/.-]*\w|pip|cm
                   r"|cp|mv|export)(?: +(?:[\w\"'$./-]|#|&&).*)?$")
 TIME_LIMIT = 300  # seconds a command may take
 LONG_LIMIT = 4 * 3600  # the same with --long
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # without which Open MPI's mpirun rejects the superuser
 
 
 class Command:
@@ -45,11 +50,13 @@ class Command:
 
     def __init__(self, number, indent, text):
         self.number, self.indent, self.text, self.lines, self.is_open = number, indent, text, [], True
+        self.last_number = number  # with the lines that continue it
 
     def takes(self, line):
         """Whether the line is a part of the command, or of what it prints."""
         if self.text.endswith("\\") and not self.lines:
             self.text = self.text[:-1].rstrip() + " " + line.strip()
+            self.last_number += 1
         elif not line or line.startswith(" " * self.indent):
             self.lines.append(line[self.indent:])  # also a blank one: it may be a part of what is printed
         else:
@@ -59,6 +66,12 @@ class Command:
     def shown(self):
         """The lines, without the blank ones at their end."""
         return "\n".join(self.lines).rstrip("\n").split("\n") if any(self.lines) else []
+
+    def statuses(self):
+        """The exit statuses that it may have."""
+        if ENDS_WITH_1.search(self.text):
+            return (1,)
+        return (0, 1) if RUNS_PLUMBLINE.search(self.text) and any(map(FAILURE.search, self.lines)) else (0,)
 
 
 def commands_of(text):
@@ -109,7 +122,7 @@ class Commands:
         self.run_count, self.marked, self.skipped = 0, 0, 0
 
     def run(self, command, folder, prefix=""):
-        environment = os.environ | {"PATH": f"{self.plumbline.parent}:{os.environ['PATH']}", "COLUMNS": "200", "PREFIX": str(prefix)}
+        environment = os.environ | {"PATH": f"{self.plumbline.parent}:{os.environ['PATH']}", "COLUMNS": "200", "PREFIX": str(prefix)} | AS_ROOT
         begin = time.monotonic()
         done = subprocess.run(["timeout", str(LONG_LIMIT if self.long else TIME_LIMIT), "sh", "-c", command], cwd=folder,
                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -135,7 +148,7 @@ class Commands:
                     folder = folder / change[1]
                 elif re.fullmatch(r"cat [\w.-]+", one.text):
                     (folder / one.text[4:]).write_text("\n".join(one.shown()) + "\n")
-                elif one.text.startswith("build/woven/") and not (folder / one.text.split()[0]).exists():
+                elif (one.text.startswith("build/woven/") and not (folder / one.text.split()[0]).exists()) or (one.text.startswith("mpirun ") and not shutil.which("mpirun")):
                     self.skipped += 1
                 else:
                     yield from ((one.number, problem) for problem in self.problems_of(readme, one, folder, prefix))
@@ -157,12 +170,12 @@ class Commands:
     def problems_of(self, readme, one, folder, prefix):
         command, lines = one.text, one.shown()
         done = self.run(command, folder, prefix)
-        if MISSING.search(done.stdout):
+        if done.returncode != 0 and MISSING.search(done.stdout):
             self.skipped += 1
             return
         self.run_count += 1
         printed = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines() if not PROGRESS.search(line))
-        if done.returncode not in (0, 1):
+        if done.returncode not in one.statuses():
             yield f"'{command}' ends with status {done.returncode}: {printed.strip()}"
         elif lines and (line := first_difference(lines, printed)) is not None:
             yield f"'{command}' does not print what is shown: expected {line!r}, got\n{printed}"
@@ -178,7 +191,12 @@ class Commands:
 
     def problems_of_options(self, text):
         """(line number, problem) of each command that does not exist or lacks an option which is named with it."""
+        commands = {one.number: one.text for one in commands_of(text)[0]}
+        continued = {number for one in commands_of(text)[0] for number in range(one.number + 1, one.last_number + 1)}
         for number, line in enumerate(text.splitlines(), 1):
+            if number in continued:
+                continue
+            line = "    " + commands[number] if number in commands else line
             codes = [line.partition("  #")[0]] if line.startswith("    ") else re.findall(r"`([^`]+)`", line)
             for match in filter(None, map(COMMAND.search, codes)):
                 command, rest = match[1], re.split(r"\s[|#]|&&| -- ", match[2])[0]

@@ -12,6 +12,8 @@ case "$*" in
   "draw --out "*) echo "<svg/>" > "$3"; echo "written: $3";;
   "show "*) cat "$2"; echo "took $$ s";;
   slow) echo first; echo "x has been running for 30 s (0 of 1 done)"; echo last;;
+  judge) echo "NOT OK: 1 fail"; exit 1;;
+  hint) echo "else: pip install torch"; echo "more";;
   bare) echo "plumbline: train needs LibTorch"; exit 3;;
   *) echo "plumbline: unknown"; exit 2;;
 esac
@@ -59,6 +61,26 @@ class CheckReadmes(unittest.TestCase):
         status, printed = self.check("    $ plumbline gone\n")
         self.assertEqual(status, 1)
         self.assertIn("'plumbline gone' ends with status 2", printed)
+
+    def test_status_1_is_a_failure_that_is_shown_or_marked(self):
+        for right in ("plumbline judge\n    NOT OK: ...", "plumbline judge\n    ...1 fail", "plumbline judge  # exits with 1", "plumbline judge  # of a; exits with 1", "false  # exits with 1",
+                      "build/bin/plumbline judge\n    NOT OK: ..."):
+            self.assertEqual(self.check(f"    $ plumbline slow\n\n    $ {right}\n")[0], 0, right)
+        for wrong, status in (("false", 1), ("plumbline judge", 1), ("plumbline judge\n    ...", 1), ("echo NOT OK && false\n    NOT OK", 1),
+                              ("plumbline slow  # exits with 1", 0), ("plumbline gone  # exits with 1", 2)):
+            ended, printed = self.check(f"    $ plumbline slow\n\n    $ {wrong}\n")
+            self.assertEqual(ended, 1, wrong)
+            self.assertIn(f"ends with status {status}", printed)
+
+    def test_words_of_what_is_missing_skip_no_command_that_ran(self):
+        status, printed = self.check("    $ plumbline hint\n    something else\n")
+        self.assertEqual(status, 1)
+        self.assertIn("'plumbline hint' does not print what is shown", printed)
+
+    def test_options_of_lines_that_continue_a_command(self):
+        for mark in ("", "  # not run in tests: needs a key"):
+            status, printed = self.check(f"    $ plumbline slow\n\n    $ plumbline draw \\\n        --name x \\\n        --bogus y{mark or ' > none || true'}\n")
+            self.assertEqual((status, printed.count("README.md:3: 'plumbline draw' has no option --bogus")), (1, 1), printed)
 
     def test_what_is_missing_is_skipped(self):
         status, printed = self.check("    $ plumbline slow\n\n    $ plumbline bare\n\n    $ build/woven/bin/plumbline mutants\n")
