@@ -18,9 +18,10 @@ std::vector<std::string> list_if_any(const TomlRow& row, std::string_view field)
   return row.has(field) ? row.list(field) : std::vector<std::string>();
 }
 
-// A text of several lines, of which only those that begin an item of a list stay lines.
+// A text of several lines, of which those stay lines that are an item of a list, or what comes after the list.
 std::string in_items(std::string_view text) {
   std::string out;
+  bool was_item = false;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -28,8 +29,10 @@ std::string in_items(std::string_view text) {
     line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
     line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
     if (line.empty()) continue;
-    if (!out.empty()) out += line.starts_with("- ") ? '\n' : ' ';
+    const bool is_item = line.starts_with("- ");
+    if (!out.empty()) out += is_item || was_item ? '\n' : ' ';
     out += line;
+    was_item = is_item;
   }
   return out;
 }

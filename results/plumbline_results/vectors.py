@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -320,7 +321,10 @@ def ask_file(adapter, framework, file, path, rows, out):
 
 def ask_framework(framework, options, rows):
     """How many cases ended in which way; nothing where the framework cannot be asked."""
-    command = [*shlex.split(options.python), str(Path(options.conformance) / "adapters" / framework / "adapter.py")]
+    program = shlex.split(options.python)
+    if not program or shutil.which(program[0]) is None:
+        raise BadInput(f"--python: '{options.python}' is no program that can be run; give a Python that has the frameworks")
+    command = [*program, str(Path(options.conformance) / "adapters" / framework / "adapter.py")]
     try:
         adapter = Adapter(command)
     except Gone as why:

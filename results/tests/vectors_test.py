@@ -202,9 +202,8 @@ class Vectors(unittest.TestCase):
     def test_frameworks_that_cannot_be_asked(self):
         self.vectors("schedules/vectors/torch", [stages(2, [0, 1, 0, 1])])
         status, said = self.ask("--python", "/nowhere/python")
-        self.assertEqual(status, 3)
-        self.assertIn("pytorch: skipped: it does not start: No such file or directory", said)
-        self.assertIn("no framework answered by /nowhere/python", said)
+        self.assertEqual(status, 2)
+        self.assertIn("--python: '/nowhere/python' is no program that can be run", said)
         (self.folder / "adapters" / "pytorch" / "adapter.py").write_text("raise ImportError('torch')")
         status, said = self.ask()
         self.assertEqual(status, 3)
