@@ -283,12 +283,15 @@ dropped:
 - by
   a child;
   - by a dog.
+It may bend,
+if it is soft.
 """
 )",
                  "toys.toml");
   const std::string& text = table.find("TOY-001")->text;
-  EXPECT_EQ(text, "A toy MUST NOT break if it is dropped:\n- by a child;\n- by a dog.");
-  EXPECT_EQ(with_items_after("<br>", text), "A toy MUST NOT break if it is dropped:<br>- by a child;<br>- by a dog.");
+  EXPECT_EQ(text, "A toy MUST NOT break if it is dropped:\n- by a child;\n- by a dog.\nIt may bend, if it is soft.");
+  EXPECT_EQ(with_items_after("<br>", text),
+            "A toy MUST NOT break if it is dropped:<br>- by a child;<br>- by a dog.<br>It may bend, if it is soft.");
   EXPECT_EQ(with_items_after("<br>", "A toy MUST NOT break."), "A toy MUST NOT break.");
 }
 

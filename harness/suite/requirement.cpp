@@ -18,21 +18,23 @@ std::vector<std::string> list_if_any(const TomlRow& row, std::string_view field)
   return row.has(field) ? row.list(field) : std::vector<std::string>();
 }
 
-// A text of several lines, of which those stay lines that are an item of a list, or what comes after the list.
+// A text of several lines, of which those stay lines that begin an item of a list, or what comes after the list: a line
+// of an item that is not its first is indented.
 std::string in_items(std::string_view text) {
   std::string out;
-  bool was_item = false;
+  bool in_list = false;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+    const std::size_t indent = std::min(line.find_first_not_of(" \t\r"), line.size());
+    line.remove_prefix(indent);
     line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
     if (line.empty()) continue;
     const bool is_item = line.starts_with("- ");
-    if (!out.empty()) out += is_item || was_item ? '\n' : ' ';
+    if (!out.empty()) out += is_item || (in_list && indent == 0) ? '\n' : ' ';
     out += line;
-    was_item = is_item;
+    in_list = is_item || (in_list && indent > 0);
   }
   return out;
 }
