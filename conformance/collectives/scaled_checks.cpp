@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/collectives/compare.hpp"
@@ -53,25 +56,31 @@ long double sum_of_products(int ranks, const auto& factor, const auto& given, st
   return sum;
 }
 
+using Difference = std::string(DType, std::span<const std::byte> expected, std::span<const std::byte> got);
+
+// Makes the sum, and reports where it is not that of the products.
+void judge_sum(Context& context, const Reduction& reduction, const auto& factor, const auto& given,
+               Difference& difference) {
+  const bool is_reached = reduction.reaches(context.rank(), context.size());
+  const Bytes expected =
+      elements(reduction.dtype, reduction.first(context.rank()), is_reached ? reduction.count : 0,
+               [&](std::int64_t index) { return sum_of_products(context.size(), factor, given, index); });
+  const Reduced got = reduce(context.world(), reduction,
+                             elements(reduction.dtype, 0, reduction.given(context.size()),
+                                      [&](std::int64_t index) { return given(context.rank(), index); }),
+                             expected, static_cast<double>(factor(context.rank())));
+  if (!is_reached) return;
+  const std::string problem = difference(reduction.dtype, expected, got.out.bytes());
+  if (!problem.empty()) report(got.call + ": " + problem);
+}
+
 void exact(Context& context) {
   const DType dtype = context.parameters().dtype();
   const auto factor = [&](int rank) { return factor_of(context.parameters().text("factors"), rank); };
   const auto given = [&](int rank, std::int64_t index) { return small_number(context, rank, index); };
   for (const Operation operation : kReductions)
-    for (const std::int64_t count : {0, 1, 17, 3000}) {
-      const Reduction reduction{operation, dtype, ReduceOp::sum, count};
-      const bool is_reached = reduction.reaches(context.rank(), context.size());
-      const Bytes expected =
-          elements(dtype, reduction.first(context.rank()), is_reached ? count : 0,
-                   [&](std::int64_t index) { return sum_of_products(context.size(), factor, given, index); });
-      const Reduced got = reduce(context.world(), reduction,
-                                 elements(dtype, 0, reduction.given(context.size()),
-                                          [&](std::int64_t index) { return given(context.rank(), index); }),
-                                 expected, static_cast<double>(factor(context.rank())));
-      if (!is_reached) continue;
-      const std::string problem = first_difference(dtype, expected, got.out.bytes());
-      if (!problem.empty()) report(got.call + ": " + problem);
-    }
+    for (const std::int64_t count : {0, 1, 17, 3000})
+      judge_sum(context, {operation, dtype, ReduceOp::sum, count}, factor, given, first_difference);
 }
 
 // ---- data and factors that round ----
@@ -150,7 +159,7 @@ void sums_in_place(Context& context) {
     }
 }
 
-// ---- what is no number ----
+// ---- NaN and infinity ----
 
 // The last member's factor is zero, and it gives Inf, -Inf and NaN among numbers.
 void zero_meets_overflow(Context& context) {
@@ -164,20 +173,8 @@ void zero_meets_overflow(Context& context) {
     const auto kind = static_cast<std::size_t>(index % 7);
     return rank == last && kind < kNoNumbers.size() ? kNoNumbers[kind] : small_number(context, rank, index);
   };
-  for (const Operation operation : kReductions) {
-    const Reduction reduction{operation, dtype, ReduceOp::sum, kCount};
-    const bool is_reached = reduction.reaches(context.rank(), context.size());
-    const Bytes expected =
-        elements(dtype, reduction.first(context.rank()), is_reached ? kCount : 0,
-                 [&](std::int64_t index) { return sum_of_products(context.size(), factor, given, index); });
-    const Reduced got = reduce(context.world(), reduction,
-                               elements(dtype, 0, reduction.given(context.size()),
-                                        [&](std::int64_t index) { return given(context.rank(), index); }),
-                               expected, static_cast<double>(factor(context.rank())));
-    if (!is_reached) continue;
-    const std::string problem = first_difference_but_nan(dtype, expected, got.out.bytes());
-    if (!problem.empty()) report(got.call + ": " + problem);
-  }
+  for (const Operation operation : kReductions)
+    judge_sum(context, {operation, dtype, ReduceOp::sum, kCount}, factor, given, first_difference_but_nan);
 }
 
 }  // namespace
