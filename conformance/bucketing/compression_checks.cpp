@@ -203,7 +203,7 @@ void bytes_travel(Context& context) {
   EXPECT_EQ(found, expected) << "BUCKET-201: bytes of each gathering, of scales and of numbers in turn";
 }
 
-// ---- what is no number ----
+// ---- NaN and infinity ----
 
 constexpr std::size_t kWrongPlace = 7;
 

@@ -37,7 +37,7 @@ constexpr std::array kTools{
     RecordTool{"report", "Show records as a page, as Markdown or as the summary of a CI job"},
     RecordTool{"serve", "Serve the metrics of runs, also of those under way, to Prometheus"},
     RecordTool{"scoreboard", "Show what frameworks answer, with the cause of each disagreement"},
-    RecordTool{"vectors", "Record frameworks' answers anew, and compare them with those committed"},
+    RecordTool{"vectors", "Record frameworks' answers again, and compare them with those committed"},
     RecordTool{"trace", "Find which rank made a PyTorch job hang or diverge, from dumps or profiles of all ranks"},
 };
 
