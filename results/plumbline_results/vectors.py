@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -82,9 +83,9 @@ class Adapter:
     """A framework's adapter, a process."""
 
     def __init__(self, command):
-        self._count, self._replies = 0, queue.Queue()
+        self._count, self._replies, self._complaints = 0, queue.Queue(), tempfile.TemporaryFile("w+", errors="replace")
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True)
         except OSError as error:
             raise Gone(f"it does not start: {error.strerror or error}") from None
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -127,7 +128,7 @@ class Adapter:
         except queue.Empty:
             raise Gone(f"{operation}: no answer in {PATIENCE} s") from None
         if line is None:
-            raise Gone("it ended; its command by hand shows why")
+            raise Gone(f"it ended{self._last_complaint()}")
         try:
             reply = json.loads(line)
         except ValueError:
@@ -136,6 +137,13 @@ class Adapter:
         if len(parts) != 1 or not isinstance(parts[0], dict):
             raise Gone(f"{operation}: its reply has no object as 'result' or 'error', or has both: {line.strip()[:80]!r}")
         return reply
+
+    def _last_complaint(self):
+        with contextlib.suppress(subprocess.TimeoutExpired):  # of one that only closed its output
+            self._process.wait(10)
+        self._complaints.seek(0)
+        said = [line.strip() for line in self._complaints if line.strip()]
+        return f" and said last: {said[-1][:120]}" if said else "; its command by hand shows why"
 
     def close(self):
         with contextlib.suppress(OSError):  # of what it did not read
@@ -147,6 +155,7 @@ class Adapter:
             self._process.wait()
         self._listener.join()
         self._process.stdout.close()
+        self._complaints.close()
 
 
 def rows_of_operations():

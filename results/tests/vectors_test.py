@@ -207,7 +207,7 @@ class Vectors(unittest.TestCase):
         (self.folder / "adapters" / "pytorch" / "adapter.py").write_text("raise ImportError('torch')")
         status, said = self.ask()
         self.assertEqual(status, 3)
-        self.assertIn("pytorch: skipped: it ended", said)
+        self.assertIn("pytorch: skipped: it ended and said last: ImportError: torch", said)
 
     def test_an_adapter_that_ends(self):
         self.vectors("schedules/vectors/torch", [stages(9, [0])])
