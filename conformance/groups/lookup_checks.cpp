@@ -175,7 +175,7 @@ void add_lookup_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = named_root});
   suite.add({.id = "groups.roots.initial_values",
-             .verifies = {"GROUP-010@6f3b"},
+             .verifies = {"GROUP-010@d7e5"},
              .axes = {lists(), suite::worlds({2, 3, 4, 6, 8})},
              .deadlock_prone = true,
              .body = initial_values});
