@@ -764,7 +764,7 @@ void add_reducer_refusal_checks(suite::Suite& suite) {
   add("rows_in_numbers", "BUCKET-224@55b2", {}, rows_in_numbers);
   add("late_in_numbers", "BUCKET-224@55b2", {{"missing", {"1", "8", "9", "11"}}}, late_in_numbers);
   suite.add({.id = "bucketing.reducer.spare_parts",
-             .verifies = {"BUCKET-058@3c6e", "BUCKET-107@dbe9"},
+             .verifies = {"BUCKET-058@cdec", "BUCKET-107@dbe9"},
              .axes = {suite::worlds({1, 3})},
              .body = spare_parts});
   add("hooks_made_of", "BUCKET-216@7b9c", {{"hook", {"bytes", "powersgd"}}}, hooks_made_of);

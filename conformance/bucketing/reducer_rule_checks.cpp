@@ -578,8 +578,8 @@ void add_reducer_rule_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
-  add("starts_in_plan_order", "BUCKET-058@3c6e", {limit, {"passes", {"1", "2"}}}, starts_in_plan_order, {1, 2, 3});
-  add("says_what_it_starts", "BUCKET-058@3c6e",
+  add("starts_in_plan_order", "BUCKET-058@cdec", {limit, {"passes", {"1", "2"}}}, starts_in_plan_order, {1, 2, 3});
+  add("says_what_it_starts", "BUCKET-058@cdec",
       {{"with", {"nothing", "initial", "buffers", "join", "find_unused", "static_graph", "rebuild"}}},
       says_what_it_starts, {1, 2, 3});
   add("absent_in_groups", "BUCKET-054@a2d4", {}, absent_in_groups, {1, 2, 3});
