@@ -401,7 +401,7 @@ void out_of_memory(Context& context) {
 
 void add_device_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.device.stream_order",
-             .verifies = {"DEVICE-001@d828", "DEVICE-002@5aa5"},
+             .verifies = {"DEVICE-001@f420", "DEVICE-002@5aa5"},
              .axes = {operations_axis(exercised_operations()), {"how", {"run", "started"}}, suite::worlds({1, 2, 3})},
              .on_device = true,
              .body = stream_order});

@@ -200,7 +200,7 @@ void add_optional_dtype_checks(suite::Suite& suite) {
              .axes = {float8_dtypes(), suite::worlds()},
              .body = float8_bound});
   suite.add({.id = "collectives.optional_dtypes.float8_limits",
-             .verifies = {"COLL-110@d5e0"},
+             .verifies = {"COLL-110@17ea"},
              .axes = {float8_dtypes(), suite::worlds()},
              .body = float8_limits});
 }
