@@ -343,7 +343,7 @@ void add_deepspeed_checks(suite::Suite& suite) {
   suite.add(deepspeed_check("topology.deepspeed.field_names", "TOPO-064@49bd", field_names));
   suite.add(deepspeed_check("topology.deepspeed.shapes_as_given", "TOPO-076@a547", shapes_as_given));
   suite.add(deepspeed_check("topology.deepspeed.names_of_ranks", "TOPO-077@efde", names_of_ranks));
-  suite.add(deepspeed_check("topology.deepspeed.grids_of_surplus_sizes", "TOPO-078@78cb", grids_of_surplus_sizes,
+  suite.add(deepspeed_check("topology.deepspeed.grids_of_surplus_sizes", "TOPO-078@c1c4", grids_of_surplus_sizes,
                             "topology.grid"));
 }
 

@@ -213,7 +213,7 @@ suite::Check placement_check(std::string id, std::string verifies, std::function
 
 void add_placement_checks(suite::Suite& suite) {
   suite.add(placement_check("topology.nodes.crossing_groups", "TOPO-042@d3a8", groups));
-  suite.add(placement_check("topology.nodes.crossing_bytes", "TOPO-043@b232", bytes));
+  suite.add(placement_check("topology.nodes.crossing_bytes", "TOPO-043@9acb", bytes));
   suite.add(placement_check("topology.nodes.best_order", "TOPO-044@1d4d", best_order));
   suite::Check most = placement_check("topology.nodes.bounds", "TOPO-065@01e3", bounds);
   most.axes = {};

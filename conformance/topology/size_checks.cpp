@@ -453,7 +453,7 @@ void add_topology_size_checks(suite::Suite& suite) {
   add("topology.device_mesh", "TOPO-038@30f6", "TOPO-050@7d1c", squared, whole_mesh, "torch");
   add("topology.mesh_of_ranks", "TOPO-082@d232", "TOPO-082@d232", squared, whole_mesh_of_ranks, "torch");
   add("topology.initialize_model_parallel", "TOPO-055@9168", "TOPO-048@db3c", told_all, whole_run, "megatron");
-  add_sized_check(suite, "topology", {"topology.placement", "TOPO-043@b232", worlds, whole_placement});
+  add_sized_check(suite, "topology", {"topology.placement", "TOPO-043@9acb", worlds, whole_placement});
 }
 
 }  // namespace plumbline::conformance
