@@ -389,10 +389,10 @@ void add_automatic_checks(suite::Suite& suite) {
       "chunks",
       {{"1", {"1f1b", "auto", "gpipe", "interleaved", "interleaved-zero-bubble", "looped-bfs", "zb-h1", "zb-h2"}},
        {"2", {"auto", "dualpipev", "interleaved", "interleaved-zero-bubble", "looped-bfs", "v-half", "v-min", "zbv"}}}};
-  add("no_longer_than_others", "SCHED-069@37a1", {chunks}, no_longer_than_others, others);
+  add("no_longer_than_others", "SCHED-069@39a8", {chunks}, no_longer_than_others, others);
   add("no_fuller_than_others", "SCHED-135@02e5", {chunks, {"limit", {"some", "all"}}}, no_fuller_than_others, others);
   add("refuses_other_limits", "SCHED-136@cd61", {chunks}, refuses_other_limits);
-  add("no_longer_with_whole_backwards", "SCHED-069@37a1", {chunks}, no_longer_with_whole_backwards, others);
+  add("no_longer_with_whole_backwards", "SCHED-069@39a8", {chunks}, no_longer_with_whole_backwards, others);
   add("says_the_least_limit", "SCHED-070@fc73", {chunks}, says_the_least_limit);
   const suite::Axis limits{"limit", {"least", "some", "all"}};
   add("within_each_limit", "SCHED-068@aac5", {chunks, limits}, within_each_limit);

@@ -922,9 +922,9 @@ void add_detail_checks(suite::Suite& suite) {
   add("gives_back_when_sent", {"SCHED-059@e374"}, {}, gives_back_when_sent, 2);
   add("names", {"SCHED-131@c282", "SCHED-026@07ff"}, {}, names);
   add("interleaved_groups", {"SCHED-016@f146", "SCHED-018@5238", "SCHED-085@bf41"}, {}, interleaved_groups);
-  add("descriptions_return", {"SCHED-128@fa29", "SCHED-054@8e82", "SCHED-056@e2a5"}, {}, descriptions_return);
-  add("descriptions_refused", {"SCHED-128@fa29"}, {}, descriptions_refused);
-  add("descriptions_exchanged", {"SCHED-128@fa29", "SCHED-055@8a38", "SCHED-056@e2a5"}, {}, descriptions_exchanged);
+  add("descriptions_return", {"SCHED-128@8e2a", "SCHED-054@8e82", "SCHED-056@e2a5"}, {}, descriptions_return);
+  add("descriptions_refused", {"SCHED-128@8e2a"}, {}, descriptions_refused);
+  add("descriptions_exchanged", {"SCHED-128@8e2a", "SCHED-055@8a38", "SCHED-056@e2a5"}, {}, descriptions_exchanged);
   add("calls_in_order", {"SCHED-133@c788"}, {{"around", {"yes", "no"}}}, calls_in_order, 2);
   add("tags", {"SCHED-050@793c"}, {}, tags);
   add("pieces", {"SCHED-057@1739"}, {}, pieces);
