@@ -514,7 +514,7 @@ void add_race_checks(suite::Suite& suite) {
              .axes = {{"taken", keys_of(taken())}, suite::worlds({1})},
              .body = told});
   add("by_closure", "PASS-082@1c5d", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
-  add("bad_programs", "PASS-083@e63c", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
+  add("bad_programs", "PASS-083@f77c", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
   add("reduced_before_produced", "PASS-092@bf0b", {kRaces}, {{"copies", {"no", "yes"}}, {"late", {"0", "1", "2"}}},
       reduced_before_produced);
   add("pass_leaves_none", "PASS-084@bb63", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);

@@ -656,7 +656,7 @@ void add_pass_rule_checks(suite::Suite& suite) {
              .body = reasons_differ});
   add("positions_told", "PASS-094@1693", judge<positions_told>);
   add("named_in_log", "PASS-061@9573", judge<named_in_log>);
-  add("summed_up", "PASS-060@1768", judge<summed_up>);
+  add("summed_up", "PASS-060@2ffa", judge<summed_up>);
   add("paddle", "PASS-070@416f", paddle_rules, "paddle");
 }
 
