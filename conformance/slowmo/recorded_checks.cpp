@@ -202,7 +202,7 @@ void add_slowmo_recorded_checks(suite::Suite& suite) {
                                  {"sgp_skew", n_peer},
                                  {"sgp_bipartite", {"DynamicBipartiteExponentialGraph"}},
                                  {"sgp_hub", {"Hub"}}})});
-  add("halves", "SLOWMO-004@84ab", {"halves", "halves_sgp"},
+  add("halves", "SLOWMO-004@9ab7", {"halves", "halves_sgp"},
       {of_runs("base", {{"halves", {"localsgd"}}, {"halves_sgp", {"sgp"}}}),
        of_runs("fp16", {{"halves", {"flat", "list"}}, {"halves_sgp", {"flat"}}})});
   add("resumed", "SLOWMO-005@527b", {"resume", "resume_book"},

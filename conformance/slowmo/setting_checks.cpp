@@ -535,7 +535,7 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
   add("options.nothing_to_optimize", "SLOWMO-035@1a22", {{"groups", {"none", "empty"}}, {"slow", {"yes", "no"}}},
       refuses_nothing_to_optimize);
   add("gossip.without_backward", "SLOWMO-021@4310", {}, steps_without_a_backward, {2, 3});
-  add("options.plans", "SLOWMO-052@65c4", {convention, base}, plans);
+  add("options.plans", "SLOWMO-052@e7e9", {convention, base}, plans);
   add("slow.shard_ranges", "SLOWMO-016@891f", {{"shards", {"1", "2", "5"}}}, shards);
   add("options.told", "SLOWMO-054@5fed", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
   add("options.phases", "SLOWMO-113@b3ef", {{"asked", {"yes", "no", "lines", "times", "lines_nobody_reads"}}}, phases,
