@@ -138,10 +138,10 @@ void add_norm_checks(suite::Suite& suite) {
   };
   add("of_the_whole", "SCALER-131@9157",
       {{"p", {"1", "2", "3", "0.5", "inf"}}, {"parts", {"one", "several", "some_empty"}}}, norm_of_the_whole);
-  add("non_finite_part", "SCALER-132@0c8a",
+  add("non_finite_part", "SCALER-132@9143",
       {{"p", {"1", "2", "inf"}}, {"value", {"inf", "-inf", "nan", "inf_and_nan"}}, {"part", {"0", "1", "2"}}},
       non_finite_part);
-  add("finite_parts", "SCALER-132@0c8a", {}, finite_parts);
+  add("finite_parts", "SCALER-132@9143", {}, finite_parts);
 }
 
 }  // namespace plumbline::conformance

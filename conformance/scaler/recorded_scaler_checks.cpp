@@ -205,7 +205,7 @@ void add_recorded_scaler_checks(suite::Suite& suite) {
   };
   const auto peer = [](const char* name) { return suite::Axis{"peer", {name}}; };
   const suite::Axis sequences{"cases", {"random", "sequences"}};
-  add("torch", "SCALER-014@2bd5", {sequences}, "scaler.trace", "torch", recorded_torch,
+  add("torch", "SCALER-014@ba8b", {sequences}, "scaler.trace", "torch", recorded_torch,
       {{"scaler.trace",
         "dtype",
         {},
@@ -219,7 +219,7 @@ void add_recorded_scaler_checks(suite::Suite& suite) {
         {},
         "cases",
         {{"random", {"DynamicLossScaler"}}, {"sequences", {"DynamicLossScaler", "FP16_Optimizer._update_scale"}}}}});
-  add("decisions", "SCALER-045@34bd", {{"cases", {"one_rank", "several"}}}, "scaler.found_inf", "colossalai",
+  add("decisions", "SCALER-045@5f96", {{"cases", {"one_rank", "several"}}}, "scaler.found_inf", "colossalai",
       recorded_decisions);
   add("optimizer", "SCALER-076@5df0", {{"cases", {"plain", "clipped"}}}, "scaler.fp16_optimizer", "colossalai",
       recorded_optimizer);

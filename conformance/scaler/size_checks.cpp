@@ -328,13 +328,13 @@ void add_scaler_size_checks(suite::Suite& suite) {
   add(asking({{"dtype", {"float32"}}},
              {kTrace, "SCALER-002@0e46", {20, 300, 4567, 10'000}, long_torch_trace("plumbline")}));
   add(asking({{"dtype", {"float32"}}},
-             {kTrace, "SCALER-014@2bd5", {20, 300, 4567, 10'000}, long_torch_trace("torch"), "torch"}));
+             {kTrace, "SCALER-014@ba8b", {20, 300, 4567, 10'000}, long_torch_trace("torch"), "torch"}));
   add({kTrace, "SCALER-025@3f66", steps, long_trace<ScaleWithChances>("megatron"), "megatron"});
   add({kTrace, "SCALER-026@0f19", steps, long_trace<ScaleWithChances>("colossalai"), "colossalai"});
   add(asking({{"scaler", {"DynamicLossScaler"}}},
              {kTrace, "SCALER-034@210b", steps, long_trace<ScaleWithWindow>("deepspeed"), "deepspeed"}));
   add({"scaler.found_inf", "SCALER-040@afc9", {12, 60, 1001, 65'536}, many_decisions("plumbline")});
-  add({"scaler.found_inf", "SCALER-045@34bd", {12, 60, 1001, 65'536}, many_decisions("colossalai"), "colossalai"});
+  add({"scaler.found_inf", "SCALER-045@5f96", {12, 60, 1001, 65'536}, many_decisions("colossalai"), "colossalai"});
   add({"scaler.fp16_optimizer", "SCALER-082@2cda", {10, 100, 600}, many_optimizers("plumbline")});
   add({"scaler.fp16_optimizer", "SCALER-076@5df0", {10, 100, 600}, many_optimizers("colossalai"), "colossalai"});
   add(asking({{"dtype", {"float32"}}, {"form", {"gradients"}}},
