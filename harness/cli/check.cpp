@@ -135,8 +135,8 @@ Command add_check(CLI::App& app, const Program& program) {
       "full (default collectives; for an adapter without --filter every profile that it claims)");
   command
       ->add_option("--filter", options->selection.filters,
-                   "run only these: a requirement, check or case id with * and ?, component:X, tag:X or source:X; may "
-                   "be repeated")
+                   "run only these: a requirement, check or case id with * and ?, component:X, tag:X or source:X, in "
+                   "capitals or not; may be repeated")
       ->type_name("PATTERN");
   command
       ->add_option("--world-size", options->selection.worlds,

@@ -725,9 +725,34 @@ class Commands(unittest.TestCase):
         self.assertRegex(self.done.stdout, r"\ncollectives.adapter.ring_sum\[ranks=2\] has been running for \d+ s \(0 of 1 done\)\n")
 
     def test_what_is_explained_can_be_run(self):
-        for id, subject in (("SCHED-002", "--adapter CMD "), ("COLL-001", "")):
+        backend = "  # on backend local; --backend NAME judges another"
+        for id, *lines in (("SCHED-002", ("--adapter CMD ", "")), ("COLL-001", ("", backend), ("--adapter CMD ", "")),
+                           ("TRAIN-006", ("", backend + "; needs module training"), ("--job CMD ", "  # needs module training"))):
             self.assertEqual(self.run_plumbline("explain", id), 0, self.done.stderr)
-            self.assertRegex(self.done.stdout, rf"run it     {re.escape(PLUMBLINE)} check {subject}--profile \w+ --filter {id}\n")
+            found = re.findall(rf"(?m)^  (run it|      )     {re.escape(PLUMBLINE)} check (--\w+ CMD |)--profile [\w-]+ --filter {id}(.*)$", self.done.stdout)
+            self.assertEqual(found, [("run it" if at == 0 else " " * 6, *line) for at, line in enumerate(lines)], self.done.stdout)
+
+    def test_an_id_is_asked_for_in_any_case(self):
+        for asked, spelt in (("coll-001", "COLL-001"), ("COL.drop_last_element", "col.drop_last_element"),
+                             ("col-02", "COL-02"), ("HOLLOW.null", "hollow.null"),
+                             ("Schedules.Partition.Even_Sizes", "schedules.partition.even_sizes")):
+            with self.subTest(asked):
+                self.assertEqual(self.run_plumbline("explain", spelt), 0, self.done.stderr)
+                right = self.done.stdout
+                self.assertEqual(self.run_plumbline("explain", asked), 0, self.done.stderr)
+                self.assertEqual(self.done.stdout, right)
+        self.assertEqual(self.run_plumbline("check", "--list", "--filter", "COLL-001"), 0, self.done.stderr)
+        right = self.done.stdout
+        self.assertEqual(self.run_plumbline("check", "--list", "--filter", "coll-001"), 0, self.done.stderr)
+        self.assertEqual(self.done.stdout, right)
+        (case, *_) = right.splitlines()
+        for asked in (case, case.upper()):
+            self.assertEqual(self.run_plumbline("check", "--list", "--filter", asked), 0, self.done.stderr)
+            self.assertEqual(self.done.stdout, case + "\n")
+            self.assertEqual(self.run_plumbline("explain", asked), 0, self.done.stderr)
+        self.assertEqual(self.run_plumbline("mutants", "--list", "--filter", "coll-001"), 0, self.done.stderr)
+        self.assertIn("COLL-001", self.done.stdout)
+        self.check_refusals([("explain coll-001@0000", 2, "cites a sentence that has changed; it is COLL-001@")])
 
     def test_the_terms_of_a_requirement_are_explained(self):
         self.assertEqual(self.run_plumbline("explain", "COLL-054"), 0, self.done.stderr)

@@ -2,6 +2,7 @@
 // which requirements go back to a bug.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <ranges>
 #include <set>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "harness/run/findings.hpp"
 #include "harness/run/summary.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/lower_case.hpp"
 #include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
@@ -31,14 +33,29 @@ struct ExplainOptions {
   std::string record;
 };
 
-std::string nearest_to(const suite::Suite& suite, const std::string& id) {
+// All that can be asked for, but cases.
+std::vector<std::string> known_ids(const suite::Suite& suite) {
   std::vector<std::string> names;
   for (const auto& [requirement, row] : suite.requirements.rows()) names.push_back(requirement);
   for (const suite::Check& check : suite.checks()) names.push_back(check.id);
   for (const mutants::Mutant& mutant : suite.mutants()) names.push_back(mutant.name);
   for (const mutants::Mutant& subject : mutants::hollow_subjects()) names.push_back(subject.name);
   for (const auto& [bug, row] : suite.bugs) names.push_back(bug);
-  return did_you_mean(id, names);
+  return names;
+}
+
+// The id as the suite spells it, whatever letters of it are capitals; one that is not known as it was given.
+std::string as_spelt(const suite::Suite& suite, const std::string& given) {
+  const std::size_t end = std::min(given.find_first_of("@["), given.size());
+  const std::vector<std::string> names = known_ids(suite);
+  const auto known = std::ranges::find_if(
+      names, [&](const std::string& name) { return in_lower_case(name) == in_lower_case(given.substr(0, end)); });
+  if (known == names.end()) return given;
+  const std::string rest = given.substr(end);
+  if (!rest.starts_with('[')) return *known + in_lower_case(rest);  // a hash, if anything
+  for (const suite::Case& one : suite.cases())
+    if (in_lower_case(one.id()) == in_lower_case(given)) return one.id();
+  return *known + rest;
 }
 
 // The requirements that an id stands for: its own, or those of a check, a case or a mutant.
@@ -63,7 +80,7 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
   throw NotFound(
       fmt::format("'{}' is no requirement, check, case, mutant, hollow subject or bug; plumbline requirements "
                   "and plumbline mutants --list print them{}",
-                  id, nearest_to(suite, id)));
+                  id, did_you_mean(id, known_ids(suite))));
 }
 
 void print_reports(const suite::Bug& bug) {
@@ -153,14 +170,31 @@ void print_verdicts(const record::Run& run, const std::string& id) {
     }
 }
 
-// The options by which a subject is given that the checks of a requirement can judge; none where they judge a backend.
-std::string subject_for(const suite::Suite& suite, const suite::Requirement& row) {
-  std::set<suite::Door> doors;
-  for (const suite::Check& check : suite.checks())
-    for (const suite::Requirement* verified : suite.verified_by(check))
-      if (verified == &row) doors.insert(check.door);
-  if (doors.empty() || doors.contains(suite::Door::backend)) return "";
-  return fmt::format("--{} CMD ", name_of(*doors.begin()));
+// The doors of the checks of a requirement, each with the modules that all its checks there need.
+std::map<suite::Door, std::set<std::string>> doors_of(const suite::Suite& suite, const suite::Requirement& row) {
+  std::map<suite::Door, std::set<std::string>> doors;
+  for (const suite::Check& check : suite.checks()) {
+    if (std::ranges::count(suite.verified_by(check), &row) == 0) continue;
+    const std::set<std::string> modules(check.modules.begin(), check.modules.end());
+    const auto [door, is_new] = doors.try_emplace(check.door, modules);
+    if (!is_new) std::erase_if(door->second, [&](const std::string& module) { return !modules.contains(module); });
+  }
+  return doors;
+}
+
+// A command for each kind of subject that the requirement can be judged on: backends first, on the one that is always
+// here.
+void print_commands(const suite::Suite& suite, const suite::Requirement& row, const std::string& profile) {
+  const char* heading = "run it";
+  for (const auto& [door, modules] : doors_of(suite, row)) {
+    const bool is_backend = door == suite::Door::backend;
+    std::string notes = is_backend ? "  # on backend local; --backend NAME judges another" : "";
+    if (!modules.empty())
+      notes += fmt::format("{}needs module {}", notes.empty() ? "  # " : "; ", fmt::join(modules, ", "));
+    fmt::print("  {:<10} {} check {}--profile {} --filter {}{}\n", heading, program_to_repeat(),
+               is_backend ? "" : fmt::format("--{} CMD ", name_of(door)), profile, row.id, notes);
+    heading = "";
+  }
 }
 
 // With its mutants; only that one where `id` names one.
@@ -182,9 +216,7 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row,
   std::string profiles;
   for (const suite::Profile& profile : suite.profiles())
     if (suite.belongs(row, profile)) {
-      if (profiles.empty())
-        fmt::print("  run it     {} check {}--profile {} --filter {}\n", program_to_repeat(), subject_for(suite, row),
-                   profile.name, row.id);
+      if (profiles.empty()) print_commands(suite, row, profile.name);
       profiles += (profiles.empty() ? "" : ", ") + profile.name;
     }
   fmt::print("  profiles   {}\n", profiles);
@@ -229,21 +261,21 @@ record::Run judged_record(const std::string& given) {
 
 int run_explain(const ExplainOptions& options, const Program& program) {
   const suite::Suite& suite = program.suite();
+  const std::string id = as_spelt(suite, options.id);
   const auto& hollow = mutants::hollow_subjects();
-  if (const auto found = std::ranges::find(hollow, options.id, &mutants::Mutant::name); found != hollow.end()) {
+  if (const auto found = std::ranges::find(hollow, id, &mutants::Mutant::name); found != hollow.end()) {
     print_hollow(suite, *found);
     return 0;
   }
   std::optional<record::Run> run;
   if (!options.record.empty()) run = on_behalf_of("--record", [&] { return judged_record(options.record); });
-  if (const auto bug = suite.bugs.find(options.id); bug != suite.bugs.end()) {
-    if (run)
-      throw InvalidArgument(fmt::format("--record: a record has no verdict on bug {}; give a requirement", options.id));
+  if (const auto bug = suite.bugs.find(id); bug != suite.bugs.end()) {
+    if (run) throw InvalidArgument(fmt::format("--record: a record has no verdict on bug {}; give a requirement", id));
     print_bug(suite, bug->second);
     return 0;
   }
-  for (const suite::Requirement* row : meant_by(suite, options.id)) {
-    print_requirement(suite, *row, options.id);
+  for (const suite::Requirement* row : meant_by(suite, id)) {
+    print_requirement(suite, *row, id);
     if (run) print_verdicts(*run, row->id);
   }
   return 0;

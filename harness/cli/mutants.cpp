@@ -72,7 +72,8 @@ void print_list(const Chosen& chosen) {
   for (const Mutant& mutant : suite.mutants()) {
     names.insert({mutant.name, mutant.violates});
     const auto* requirement = suite.requirements.find(mutant.violates);
-    if (requirement != nullptr && (suite::matches(filter, mutant.name) || suite::matches(filter, mutant.violates)))
+    if (requirement != nullptr &&
+        (suite::matches_id(filter, mutant.name) || suite::matches_id(filter, mutant.violates)))
       components.insert(requirement->component);
   }
   if (takes_hollow)
@@ -99,7 +100,7 @@ Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
   for (const Mutant& subject : mutants::hollow_subjects()) {
     bool wanted = options.filters.empty();
     for (const std::string& filter : options.filters)
-      if (takes_hollow && suite::matches(filter, subject.name)) {
+      if (takes_hollow && suite::matches_id(filter, subject.name)) {
         used.insert(filter);
         wanted = true;
       }
@@ -118,7 +119,7 @@ Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
     if (!options.components.empty() && std::ranges::count(options.components, requirement->component) == 0) continue;
     bool wanted = options.filters.empty();
     for (const std::string& filter : options.filters)
-      if (suite::matches(filter, mutant.name) || suite::matches(filter, mutant.violates)) {
+      if (suite::matches_id(filter, mutant.name) || suite::matches_id(filter, mutant.violates)) {
         used.insert(filter);
         wanted = true;
       }
@@ -231,7 +232,7 @@ class MutantRun {
   // Whether a filter is its name, or that of the requirement that it violates.
   [[nodiscard]] bool is_named(const Mutant& mutant) const {
     return std::ranges::any_of(options_.filters, [&](const std::string& filter) {
-      return filter == mutant.name || filter == mutant.violates;
+      return suite::matches_id(mutant.name, filter) || suite::matches_id(mutant.violates, filter);
     });
   }
 

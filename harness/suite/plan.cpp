@@ -12,6 +12,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/support/fnv1a.hpp"
+#include "reference/support/lower_case.hpp"
 #include "reference/support/nearest_name.hpp"
 
 namespace plumbline::suite {
@@ -30,14 +31,14 @@ bool filter_matches(const std::string& filter, const Case& one, const std::vecto
     const std::string_view pattern = std::string_view(filter).substr(prefix.size());
     return std::ranges::any_of(requirements, [&](const Requirement* requirement) {
       return std::ranges::any_of(texts_of(*requirement),
-                                 [&](const std::string& text) { return matches(pattern, text); });
+                                 [&](const std::string& text) { return matches_id(pattern, text); });
     });
   };
-  if (filter.starts_with("component:")) return matches(filter.substr(10), one.component());
+  if (filter.starts_with("component:")) return matches_id(filter.substr(10), one.component());
   if (any("tag:", [](const Requirement& r) { return r.tags; })) return true;
   if (any("source:", [](const Requirement& r) { return r.sources; })) return true;
   if (any("", [](const Requirement& r) { return std::vector{r.id}; })) return true;
-  return matches(filter, one.check->id) || matches(filter, one.id());
+  return matches_id(filter, one.check->id) || matches_id(filter, one.id());
 }
 
 // Whether a check is outside of profiles: what all its requirements are tagged with takes more than most machines have.
@@ -51,8 +52,9 @@ bool is_huge(const std::vector<const Requirement*>& requirements) {
 bool asks_for_huge(const std::string& filter, const Case& one, const std::vector<const Requirement*>& requirements) {
   if (filter == "tag:huge") return true;
   const std::string literal = filter.substr(0, filter.find_first_of("*?"));
-  return literal.starts_with(one.check->id) ||
-         std::ranges::any_of(requirements, [&](const Requirement* requirement) { return requirement->id == filter; });
+  return matches_id(one.check->id, std::string_view(literal).substr(0, one.check->id.size())) ||
+         std::ranges::any_of(requirements,
+                             [&](const Requirement* requirement) { return matches_id(requirement->id, filter); });
 }
 
 // The names of the profiles that have checks of a door, or cases of it that a filter matches.
@@ -148,6 +150,10 @@ bool matches(std::string_view pattern, std::string_view text) {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+bool matches_id(std::string_view pattern, std::string_view id) {
+  return matches(in_lower_case(pattern), in_lower_case(id));
 }
 
 bool names_case(std::string_view pattern, std::string_view check, std::string_view case_id,

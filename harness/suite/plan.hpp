@@ -51,6 +51,8 @@ struct PlannedCase {
 
 /// Whether `pattern` with * and ? matches all of `text`.
 [[nodiscard]] bool matches(std::string_view pattern, std::string_view text);
+/// The same without regard to upper and lower case, as ids are asked for: no two differ in that alone.
+[[nodiscard]] bool matches_id(std::string_view pattern, std::string_view id);
 
 /// Whether a pattern with * and ? names the case: its own id, its check's, or that of a requirement that it verifies;
 /// or, as "COLL-031/PATTERN", both such a requirement and its own or its check's id.

@@ -94,6 +94,8 @@ tags = ["huge", "water"]
     EXPECT_TRUE(has_it({filter})) << filter;
   EXPECT_FALSE(has_it({}));
   for (const char* filter : {"toys.*", "TOY-*", "component:toys", "*"}) EXPECT_FALSE(has_it({filter})) << filter;
+  EXPECT_TRUE(has_it({"toy-003"}));
+  EXPECT_TRUE(has_it({"Toys.Float[WORLD=1]"}));
   EXPECT_THROW((void)has_it({"toys.f*"}), NotFound);
 }
 
@@ -186,6 +188,13 @@ TEST(Plan, HasAHashOfAllThatIsInIt) {
   other.seed = 2;
   EXPECT_NE(hash, plan_hash("backend local", "0.1", make_plan(*suite, other)));
   EXPECT_NE(hash, plan_hash("backend local", "0.1", make_plan(*suite, all({"TOY-001"}))));
+}
+
+TEST(Matches, IdsInAnyCase) {
+  EXPECT_TRUE(matches_id("toy-0*", "TOY-001"));
+  EXPECT_TRUE(matches_id("Toys.Float[F?=a]", "toys.float[f1=A]"));
+  EXPECT_FALSE(matches_id("toy-1*", "TOY-001"));
+  EXPECT_FALSE(matches("toy-0*", "TOY-001")) << "other texts keep their case";
 }
 
 TEST(Matches, StarAndQuestionMarkOnly) {

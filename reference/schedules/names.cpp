@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/detail/generate_rows.hpp"
 #include "reference/schedules/generate.hpp"
+#include "reference/support/lower_case.hpp"
 
 namespace plumbline::schedules {
 namespace {
@@ -138,12 +138,6 @@ const KnownSchedule& known_schedule(ScheduleKind schedule_kind) {
   if (known == kSchedules.end())
     throw InvalidArgument(fmt::format("schedule: there is no family {}", static_cast<int>(schedule_kind)));
   return *known;
-}
-
-std::string in_lower_case(std::string_view name) {
-  std::string lower(name);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char letter) { return std::tolower(letter); });
-  return lower;
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <regex>
 #include <set>
@@ -9,17 +8,12 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/partition.hpp"
+#include "reference/support/lower_case.hpp"
 
 namespace plumbline::schedules {
 namespace {
 
 constexpr std::string_view kOfType = "type:";
-
-std::string lowered(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char letter) { return std::tolower(letter); });
-  return lower;
-}
 
 // A state machine has as many states as its repetitions multiply to, and is walked by recursion.
 void require_small(std::string_view expression) {
@@ -67,7 +61,7 @@ using Balanced = Boundaries (*)(std::span<const double> weights, int parts);
 
 Boundaries by_method(std::span<const LayerDescription> layers, int parts, std::string_view given, Uniform uniform,
                      Balanced balanced) {
-  const std::string method = lowered(given);
+  const std::string method = in_lower_case(given);
   if (method == "uniform") return uniform(static_cast<int>(layers.size()), parts);
   if (method == "parameters") {
     std::vector<double> weights;
