@@ -1227,6 +1227,16 @@ class Commands(unittest.TestCase):
         # One that is asked for holds, and says which ones have cases where it has none.
         self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--profile", "gossip", "--out", "out"), 3)
         self.assertRegex(self.done.stdout, r"nothing in profile gossip is for this subject; profiles that are: topology \(\d+ cases\)\n")
+        # Why, with counts that come to all cases, and what would have them run.
+        (skipped,) = re.findall(r"\nnothing was judged: (\d+) cases skipped\n", self.done.stdout)
+        reasons = [(int(count), why) for count, why in re.findall(r"(?m)^  (\d+) cases?: (.*)$", self.done.stdout)]
+        self.assertEqual(sorted(reasons, reverse=True, key=lambda reason: reason[0]), reasons)
+        self.assertTrue(all(re.fullmatch("needs (operation|convention) .*, which the subject does not claim", why) for _, why in reasons), reasons)
+        record = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        results = [line["reason"] for line in record if line["type"] == "result"]
+        self.assertEqual(len(results), int(skipped))
+        self.assertEqual([count for count, _ in reasons], [results.count(why) for _, why in reasons])
+        self.assertIn("\na case runs where the adapter's greeting claims the operation, convention and option that it needs ", self.done.stdout)
 
     def on_a_full_disk(self, *arguments, most=100):
         def bound_files():
@@ -1440,7 +1450,7 @@ class Commands(unittest.TestCase):
             self.assertEqual(result["verdict"], "pass" if there else "skip")
             if not there:
                 self.assertIn("needs memory of cuda:0 (device cuda: ", result["reason"])
-                self.assertIn("nothing ran: a run without a result proves nothing; each case needs memory of cuda:0 (device cuda: ", self.done.stdout)
+                self.assertIn("nothing was judged: 1 case skipped\n  1 case: needs memory of cuda:0 (device cuda: ", self.done.stdout)
 
     def test_help_has_an_example_for_every_command(self):
         for command in COMMANDS:

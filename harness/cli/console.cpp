@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,6 +29,7 @@ constexpr int kRed = 31, kGreen = 32, kYellow = 33;
 constexpr std::size_t kMostFailuresShown = 25;
 constexpr std::size_t kMostSentencesShown = 3;  // of one failure
 constexpr std::size_t kMostIdsShown = 8;        // of a verdict
+constexpr std::size_t kMostReasonsShown = 6;    // why nothing was judged
 constexpr std::size_t kMostSkippedShown = 3;    // of requirements whose cases were skipped
 
 std::string upper_case(std::string_view text) {
@@ -80,6 +84,47 @@ std::string other_profiles(const suite::Suite& suite, const record::Run& run) {
   }
   return fmt::format("\nnothing in profile {} is for this subject; profiles that are: {}", run.header.profile,
                      names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+}
+
+// What the cases that were not judged lacked, the most frequent first.
+std::string reasons_in_words(const std::vector<record::Result>& results) {
+  std::map<std::string, int> counts;
+  for (const record::Result& one : results)
+    ++counts[one.reason.empty() ? "without a reason" : printable(one.reason.substr(0, one.reason.find('\n')))];
+  std::vector<std::pair<std::string, int>> rows(counts.begin(), counts.end());
+  std::ranges::stable_sort(rows, std::greater(), &std::pair<std::string, int>::second);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(rows.size(), kMostReasonsShown); ++i)
+    text += fmt::format("\n  {}: {}", run::counted(rows[i].second, "case"), rows[i].first);
+  if (rows.size() > kMostReasonsShown)
+    text +=
+        fmt::format("\n  … and {}, which the record has", run::counted(rows.size() - kMostReasonsShown, "more reason"));
+  return text;
+}
+
+// What lets such a case run, by the kind of the subject.
+const char* what_would_run(const record::Header& header) {
+  if (header.facts.contains("adapter"))
+    return "a case runs where the adapter's greeting claims the operation, convention and option that it needs "
+           "(plumbline adapter --describe has them), or choose others: --profile, --filter";
+  if (header.facts.contains("job"))
+    return "a case runs where the program does not declare it unsupported (by a file 'unsupported' or exit status 77); "
+           "or choose others: --profile, --filter, --world-size";
+  return "a case runs over a backend, and with a --device, that has what it needs (plumbline doctor lists those here); "
+         "or choose others: --profile, --filter";
+}
+
+// The closing words of a run of which no case came to a verdict.
+std::string nothing_was_judged(const record::Header& header, const std::vector<record::Result>& results) {
+  const auto skipped = std::ranges::count(results, record::Verdict::skip, &record::Result::verdict);
+  const auto errors = std::ssize(results) - skipped;
+  std::string text = "\nnothing was judged";
+  if (skipped > 0) text += fmt::format(": {} skipped", run::counted(skipped, "case"));
+  if (errors > 0)
+    text += fmt::format("{} {} ended by a fault of the harness or the machine", skipped > 0 ? "," : ":",
+                        run::counted(errors, "case"));
+  text += reasons_in_words(results);
+  return skipped > 0 ? fmt::format("{}\n{}", text, what_would_run(header)) : text;
 }
 
 }  // namespace
@@ -195,13 +240,8 @@ void Console::summary(const record::Run& run, const std::string& folder) {
   const bool nothing_ran = std::ranges::all_of(results, [](const record::Result& one) {
     return one.verdict == record::Verdict::skip || one.verdict == record::Verdict::error;
   });
-  if (nothing_ran && run::exit_status(run) == 3) {
-    const bool alike =
-        std::ranges::all_of(results, [&](const record::Result& one) { return one.reason == results.front().reason; });
-    fmt::print("\nnothing ran: a run without a result proves nothing{}",
-               alike && !results.empty() ? "; each case " + printable(results.front().reason) : "");
-    fmt::print("{}", other_profiles(suite_, run));
-  }
+  if (nothing_ran && run::exit_status(run) == 3)
+    fmt::print("{}{}", nothing_was_judged(run.header, results), other_profiles(suite_, run));
   fmt::print("\nrecord: {}/run.jsonl ({} beside it)\n", folder, names_of_outputs(folder));
   std::fflush(stdout);
 }
