@@ -268,7 +268,7 @@ void add_executor_checks(suite::Suite& suite) {
   };
   add("sums_of_one_device", "SCHED-050@793c", {"1", "p", "2p"}, sums_of_one_device);
   add("comes_to_its_end", "SCHED-051@c08c", {"1", "2p"}, comes_to_its_end);
-  add("keeps_no_more", "SCHED-052@31c8", {"2p"}, keeps_no_more);
+  add("keeps_no_more", "SCHED-052@5c4a", {"2p"}, keeps_no_more);
   suite.add({.id = "schedules.executor.waits_for_its_input_alone",
              .verifies = {"SCHED-112@eb70"},
              .axes = {{"posted", {"together", "apart"}}, suite::worlds({2, 3})},
