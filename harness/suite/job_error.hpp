@@ -24,11 +24,17 @@ class JobCrashed : public JobFailure {
   using JobFailure::JobFailure;
 };
 
-/// On every rank the shell did not find the program, or could not execute it. Where that is so of the first run,
-/// nothing is known of any program.
+/// On every rank the shell did not find the program, or could not execute it, or the program ended with an error before
+/// it opened its specification. Where that is so of the first run, nothing is known of any program.
 class JobAbsent : public JobCrashed {
  public:
-  using JobCrashed::JobCrashed;
+  JobAbsent(const std::string& message, std::string output, bool is_misnamed = false)
+      : JobCrashed(message, std::move(output)), is_misnamed_(is_misnamed) {}
+  /// Whether its command names a script that is no file.
+  [[nodiscard]] bool is_misnamed() const noexcept { return is_misnamed_; }
+
+ private:
+  bool is_misnamed_;
 };
 
 /// The program declared that it does not support the run: verdict `skip`, and what() has its reason.

@@ -458,7 +458,8 @@ class Worker {
     } catch (const suite::JobUnsupported& error) {
       ends(Verdict::skip, error);
     } catch (const suite::JobAbsent& error) {
-      if (is_first_) driver_->send({{"type", "cannot_start"}, {"message", error.what()}});
+      if (is_first_)
+        driver_->send({{"type", "cannot_start"}, {"usage", error.is_misnamed()}, {"message", error.what()}});
       ends(Verdict::crash, error);
     } catch (const suite::JobCrashed& error) {
       ends(Verdict::crash, error);

@@ -103,7 +103,7 @@ class Programs(JobDoor):
         self.assertIn("plumbline: --job: the command is empty; it must be a shell command", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
-    # HARNESS-042@ed74
+    # HARNESS-042@7376
     def test_a_command_that_is_not_there(self):
         for job, words in (("/no/such", "rank 0 exited with status 127 (the shell did not find the command)"),
                            ("/dev/null --fast", "126 (the shell could not execute the command)")):
@@ -114,7 +114,25 @@ class Programs(JobDoor):
                 for part in ("plumbline: ", f"job '{job}'", words):
                     self.assertIn(part, done.stderr)
 
-    # HARNESS-042@ed74
+    # HARNESS-042@7376
+    def test_a_program_that_cannot_start(self):
+        (self.folder / "imports.py").write_text("import no_such_module\n")
+        (self.folder / "reads.py").write_text("import os\nopen(os.environ['PLUMBLINE_SPEC'])\nraise ValueError('later')\n")
+        for job, status, *parts in ((f"{sys.executable} nosuch.py", 2, "there is no file 'nosuch.py'; ", "it ended before it opened $PLUMBLINE_SPEC; ",
+                                     "can't open file"),
+                                    (f"{sys.executable} imports.py", 3, "No module named 'no_such_module'")):
+            for options in ((), ("--job-launches-ranks",), ("--job-serves-ranks",)):
+                with self.subTest(job, options=options):
+                    done = subprocess.run(self.command(job, *options), cwd=self.folder, capture_output=True, text=True)
+                    self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                    for part in parts:
+                        if not (options == ("--job-serves-ranks",) and "opened" in part):
+                            self.assertIn(part, done.stderr)
+        result, _ = self.failure(f"{sys.executable} reads.py", verdict="crash")
+        self.assertIn("ValueError: later", result["reason"])
+
+    # HARNESS-042@7376
     def test_a_command_that_is_missing_later(self):
         # Then there was a program, and its end is its own.
         job = f"if [ -e ran ]; then exec /no/such; fi; touch ran; exec {REFERENCE}"
@@ -203,7 +221,7 @@ class Programs(JobDoor):
         self.assertNotIn("fail", done.stdout.split("requirements:")[0])
 
     def test_much_output(self):
-        result, _ = self.failure("head -c 1000000 /dev/zero | tr '\\0' x; echo; echo the end of $RANK; exit 1", verdict="crash")
+        result, _ = self.failure(": < $PLUMBLINE_SPEC; head -c 1000000 /dev/zero | tr '\\0' x; echo; echo the end of $RANK; exit 1", verdict="crash")
         for rank in (0, 1):
             self.assertIn(f"x\nthe end of {rank}\n", result["output"])
         self.assertLess(len(result["output"]), 5000)
@@ -211,7 +229,7 @@ class Programs(JobDoor):
 
     def test_what_is_left_behind(self):
         # tearDown looks.
-        for end, verdict in (("true", "fail"), ("exit 1", "crash"), ("sleep 60", "hang")):
+        for end, verdict in (("true", "fail"), (": < $PLUMBLINE_SPEC; exit 1", "crash"), ("sleep 60", "hang")):
             with self.subTest(end):
                 self.failure(f"setsid sleep 600 & (trap '' TERM; sleep 600) & {end}", "--time-limit", "3", verdict=verdict)
                 self.assertEqual(left_behind(), [])
@@ -338,8 +356,9 @@ if rank == "0":
         for job, words in (("true", "the program exited with status 0 before it served ranks (--job-serves-ranks)"),
                            ("echo no torch; exit 3", "the program exited with status 3 before it served ranks (--job-serves-ranks); the program last wrote: no torch")):
             with self.subTest(job):
-                result, _ = self.failure(job, "--job-serves-ranks", verdict="crash")
-                self.assertIn(words, result["reason"])
+                done = subprocess.run(self.command(job, "--job-serves-ranks"), cwd=self.folder, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 3, done.stdout)
+                self.assertIn(words, done.stderr)
         result, _ = self.failure("echo importing; exec sleep 60", "--job-serves-ranks", "--time-limit", "4", verdict="hang")
         self.assertIn("it is not ready to serve ranks; with --job-serves-ranks it must send 'ready' on its standard input; "
                       "the program last wrote: importing", result["reason"])

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <regex>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -25,6 +28,26 @@ bool are_unsupported(const RankEnds& ends) {
 bool are_absent(const RankEnds& ends) {
   return std::ranges::all_of(
       ends, [](const auto& end) { return end && (end->by_exit(kNotFound) || end->by_exit(kCannotExecute)); });
+}
+
+bool are_errors(const RankEnds& ends) {
+  return std::ranges::all_of(ends, [](const auto& end) {
+    return end && !end->is_success() && !end->killed_by() && !end->by_exit(kUnsupportedStatus);
+  });
+}
+
+std::string missing_script(const std::string& command) {
+  static const std::regex elsewhere(R"((^|[;&|(\s])(cd|pushd|ssh|docker|podman|srun|singularity|apptainer)\s)");
+  static const std::regex script(R"((^|\s)(["']?)([\w./+@%-]+\.(py|sh|bash|jl|lua|rb|pl|js|R))\2(?=\s|;|$))");
+  if (std::regex_search(command, elsewhere)) return {};
+  for (auto word = std::sregex_iterator(command.begin(), command.end(), script); word != std::sregex_iterator();
+       ++word) {
+    const std::string name = (*word)[3];
+    std::error_code error;
+    if (!name.starts_with('-') && !std::filesystem::exists(name, error))
+      return fmt::format("there is no file '{}'; ", name);
+  }
+  return {};
 }
 
 std::string written_words(const std::string& name, const std::string& wrote) {

@@ -24,6 +24,12 @@ using RankEnds = std::vector<std::optional<ProcessEnd>>;
 [[nodiscard]] bool are_unsupported(const RankEnds& ends);
 /// Whether the shell could start the program on no rank.
 [[nodiscard]] bool are_absent(const RankEnds& ends);
+/// Whether the program ended by itself on every rank, with the status of an error: not by a signal, nor as unsupported.
+[[nodiscard]] bool are_errors(const RankEnds& ends);
+
+/// "there is no file 'trian.py'; " of the first word of a command that looks like a script and is no file here; empty
+/// where there is none, or the command changes the directory or is not for this host's files alone.
+[[nodiscard]] std::string missing_script(const std::string& command);
 
 /// "rank 1 last wrote: words", "rank 1 wrote nothing".
 [[nodiscard]] std::string written_words(const std::string& name, const std::string& wrote);

@@ -63,7 +63,7 @@ TEST(RankEnds, AreUnsupportedWhereAllThatEndedByThemselvesSaySo) {
 // har.absent_crashes: a program that is not there crashes as any other.
 bool none_is_absent(const RankEnds&) { return false; }
 
-// HARNESS-042@ed74
+// HARNESS-042@7376
 TEST(RankEnds, AreAbsentWhereTheShellStartedNone) {
   const auto holds = [](const Rule& are_absent) {
     return are_absent({exit_with(127), exit_with(126)}) && !are_absent({exit_with(127), exit_with(3)}) &&
@@ -71,6 +71,22 @@ TEST(RankEnds, AreAbsentWhereTheShellStartedNone) {
   };
   EXPECT_TRUE(holds(are_absent));
   EXPECT_FALSE(holds(none_is_absent)) << "har.absent_crashes is found";
+}
+
+TEST(RankEnds, AreErrorsWhereEachEndedByItselfWithOne) {
+  EXPECT_TRUE(are_errors({exit_with(2), exit_with(1)}));
+  for (const RankEnds& ends : {RankEnds{exit_with(2), exit_with(0)}, RankEnds{exit_with(2), exit_with(77)},
+                               RankEnds{exit_with(2), exit_with(128 + SIGSEGV)}, RankEnds{exit_with(2), std::nullopt}})
+    EXPECT_FALSE(are_errors(ends));
+}
+
+TEST(MissingScript, IsAFileThatACommandNamesHere) {
+  EXPECT_EQ(missing_script("python3 -B nosuch.py --lr 0.1"), "there is no file 'nosuch.py'; ");
+  EXPECT_EQ(missing_script("torchrun --nproc-per-node $WORLD_SIZE './no/such.py'"),
+            "there is no file './no/such.py'; ");
+  for (const char* command : {"python3 -m train", "cd /src && python3 nosuch.py", "ssh host python3 nosuch.py",
+                              "python3 $HOME/nosuch.py", "python3 train --config=nosuch.py", "true"})
+    EXPECT_EQ(missing_script(command), "") << command;
 }
 
 // har.cause_alone: no word of other ranks than the cause.

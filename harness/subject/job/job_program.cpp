@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -82,11 +83,33 @@ constexpr std::array kNotInherited{"RANK",
                                    "PLUMBLINE_GROUP",
                                    "PLUMBLINE_SCRATCH"};
 
+// Sees whether anybody opens a file, where the system lets us look.
+class OpenedFile {
+ public:
+  explicit OpenedFile(const std::filesystem::path& file) : events_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    watches_ = events_.get() >= 0 && ::inotify_add_watch(events_.get(), file.c_str(), IN_OPEN) >= 0;
+  }
+  /// False where it cannot be seen, too.
+  [[nodiscard]] bool is_unopened() const {
+    pollfd event{events_.get(), POLLIN, 0};
+    return watches_ && ::poll(&event, 1, 0) == 0;
+  }
+
+ private:
+  Descriptor events_;
+  bool watches_ = false;
+};
+
 class JobRun {
  public:
   JobRun(const JobOptions& options, std::unique_ptr<JobServer>& server, Clock::time_point deadline, int world,
          const std::filesystem::path& spec, const std::filesystem::path& record)
-      : options_(options), server_(server), deadline_(std::max(deadline, begun_)), world_(world), record_(record) {
+      : options_(options),
+        server_(server),
+        deadline_(std::max(deadline, begun_)),
+        world_(world),
+        record_(record),
+        spec_(spec) {
     environment_ = our_environment();
     std::erase_if(environment_, [](const std::string& entry) {
       const std::string_view name = std::string_view(entry).substr(0, entry.find('='));
@@ -126,7 +149,12 @@ class JobRun {
     if (hung) throw suite::JobHung(hang_message(left), output());
     if (failed_ == nullptr) return output();
     choose_cause();
-    if (are_absent(ends())) throw suite::JobAbsent(crash_message(), output());
+    const bool never_began = spec_.is_unopened() && are_errors(ends());
+    if (never_began || are_absent(ends())) {
+      const std::string missing = missing_script(options_.command);
+      const char* const unread = never_began ? "it ended before it opened $PLUMBLINE_SPEC; " : "";
+      throw suite::JobAbsent(crash_message(missing + unread), output(), !missing.empty());
+    }
     throw suite::JobCrashed(crash_message(), output());
   }
 
@@ -318,8 +346,8 @@ class JobRun {
     for (const auto& process : processes_) process->hear();
   }
 
-  // The cause first.
-  [[nodiscard]] std::string crash_message() const {
+  // The cause first, after what is known of it.
+  [[nodiscard]] std::string crash_message(const std::string& known = "") const {
     const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
     std::vector<EndedRank> others;
     for (const auto& process : processes_)
@@ -328,9 +356,9 @@ class JobRun {
                                                ? fmt::format("still ran {:.1f} s later and was ended",
                                                              std::max(0.0, seconds(gave_up_ - failed_->end().at)))
                                                : process->end_words()});
-    return fmt::format("job '{}': {} {} after {:.1f} s; {}{}", options_.command, failed_->name(), failed_->end_words(),
-                       seconds(failed_->end().at - begun_), written_words(failed_->name(), failed_->last_words()),
-                       words_of(others));
+    return fmt::format("job '{}': {}{} {} after {:.1f} s; {}{}", options_.command, known, failed_->name(),
+                       failed_->end_words(), seconds(failed_->end().at - begun_),
+                       written_words(failed_->name(), failed_->last_words()), words_of(others));
   }
 
   [[nodiscard]] std::string hang_message(const std::string& names) const {
@@ -375,6 +403,7 @@ class JobRun {
   const Clock::time_point deadline_;
   const int world_;
   const std::filesystem::path record_;
+  OpenedFile spec_;
   std::vector<std::string> environment_;  // of every run
   std::vector<std::string> of_this_run_;
   std::vector<std::unique_ptr<RankProcess>> processes_;

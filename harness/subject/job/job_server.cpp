@@ -172,11 +172,10 @@ void JobServer::fail_to_serve() {
                                      "'ready' on its standard input; {}",
                                      command_, wrote),
                          server_->tail());
-  const std::string message = fmt::format("job '{}': the program {} before it served ranks (--job-serves-ranks); {}",
-                                          command_, server_->end_words(), wrote);
-  if (server_->end().by_exit(kNotFound) || server_->end().by_exit(kCannotExecute))
-    throw suite::JobAbsent(message, server_->tail());
-  throw suite::JobCrashed(message, server_->tail());
+  const std::string missing = missing_script(command_);
+  const std::string message = fmt::format("job '{}': {}the program {} before it served ranks (--job-serves-ranks); {}",
+                                          command_, missing, server_->end_words(), wrote);
+  throw suite::JobAbsent(message, server_->tail(), !missing.empty());
 }
 
 std::unique_ptr<Process> JobServer::fork_rank(const std::vector<std::string>& variables, int output,
