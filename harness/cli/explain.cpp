@@ -22,7 +22,6 @@
 #include "harness/run/findings.hpp"
 #include "harness/run/summary.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/support/lower_case.hpp"
 #include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {

@@ -12,7 +12,6 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/support/fnv1a.hpp"
-#include "reference/support/lower_case.hpp"
 #include "reference/support/nearest_name.hpp"
 
 namespace plumbline::suite {

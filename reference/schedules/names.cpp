@@ -9,7 +9,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/detail/generate_rows.hpp"
 #include "reference/schedules/generate.hpp"
-#include "reference/support/lower_case.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::schedules {
 namespace {

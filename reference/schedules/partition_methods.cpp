@@ -8,7 +8,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/partition.hpp"
-#include "reference/support/lower_case.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::schedules {
 namespace {

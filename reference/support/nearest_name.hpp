@@ -1,12 +1,21 @@
 // reference/support/nearest_name.hpp: the known name that a misspelt one may mean.
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace plumbline {
+
+/// The text with its ASCII letters in lower case.
+[[nodiscard]] inline std::string in_lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  return lower;
+}
 
 /// The name that `name` may be a misspelling of: that from which it differs in the fewest letters inserted, removed or
 /// changed (Levenshtein, upper and lower case being the same), where those are no more than a third of the shorter

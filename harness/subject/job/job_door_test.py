@@ -390,6 +390,11 @@ class Ddp(JobDoor):
                 (result,) = self.check(self.sample("ddp_gloo.py"), *options, "--filter", case, status=0)
                 self.assertEqual(result["verdict"], "pass")
 
+    def test_a_fault_that_is_misspelt(self):
+        done = subprocess.run([PYTHON, "-B", str(SAMPLES / "faulty.py"), "ddp.sumed"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, r"^faulty.py: 'ddp.sumed' is no fault; did you mean ddp.summed\?; FAULTS at the end of \S+ lists them\n$")
+
     def test_gradients_that_are_summed(self):
         found = self.findings("summed")
         self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 0\.weight\[\d+\]: the gradient is not the mean")

@@ -2,7 +2,7 @@
 
 usage: faulty.py PROGRAM.FAULT
 """
-import contextlib, sys
+import contextlib, difflib, sys
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -308,6 +308,9 @@ FAULTS = {
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in FAULTS:
-        print(f"faulty.py: '{' '.join(sys.argv[1:])}' is no fault; it must be one of {', '.join(FAULTS)}", file=sys.stderr)
+        given = " ".join(sys.argv[1:])
+        meant = difflib.get_close_matches(given, FAULTS, 1)
+        print(f"faulty.py: '{given}' is no fault{f'; did you mean {meant[0]}?' if meant else ''}; FAULTS at the end of {__file__} lists them",
+              file=sys.stderr)
         sys.exit(2)
     FAULTS[sys.argv[1]].main()
