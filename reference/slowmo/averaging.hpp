@@ -87,7 +87,6 @@ class ModelAverager {
   /// Collective over the level's group.
   int average(std::span<const comm::Buffer> parameters);
   [[nodiscard]] std::int64_t calls() const { return calls_; }
-  void set_calls(std::int64_t calls) { calls_ = calls; }
 
  private:
   AveragingSchedule schedule_;
