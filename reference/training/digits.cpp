@@ -1,6 +1,4 @@
 #include <charconv>
-#include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -58,14 +56,6 @@ Digits parse_digits(std::string_view text, std::string_view origin) {
   if (digits.training.empty())
     throw InvalidArgument(fmt::format("{}: {} lines; at least two are needed", origin, number));
   return digits;
-}
-
-Digits read_digits(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || std::filesystem::is_directory(file) || !(text << stream.rdbuf()))
-    throw NotFound(fmt::format("'{}' cannot be read; it must be a file of digits, 65 numbers a line", file.string()));
-  return parse_digits(text.str(), file.string());
 }
 
 Digits digits() { return parse_digits(plumbline_digits_csv, "digits.csv"); }

@@ -38,8 +38,6 @@ struct Digits {
 /// The images of a text in the form of data/digits.csv, split. Throws InvalidArgument naming `origin`, the
 /// line, and what is wrong with it.
 [[nodiscard]] Digits parse_digits(std::string_view text, std::string_view origin);
-/// The images of a file, split. Throws as parse_digits(), and NotFound.
-[[nodiscard]] Digits read_digits(const std::filesystem::path& file);
 /// The data set that is part of this library.
 [[nodiscard]] Digits digits();
 
