@@ -103,7 +103,7 @@ class Programs(JobDoor):
         self.assertIn("plumbline: --job: the command is empty; it must be a shell command", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
-    # HARNESS-042@7376
+    # HARNESS-042@043b
     def test_a_command_that_is_not_there(self):
         for job, words in (("/no/such", "rank 0 exited with status 127 (the shell did not find the command)"),
                            ("/dev/null --fast", "126 (the shell could not execute the command)")):
@@ -114,7 +114,7 @@ class Programs(JobDoor):
                 for part in ("plumbline: ", f"job '{job}'", words):
                     self.assertIn(part, done.stderr)
 
-    # HARNESS-042@7376
+    # HARNESS-042@043b
     def test_a_program_that_cannot_start(self):
         (self.folder / "imports.py").write_text("import no_such_module\n")
         (self.folder / "reads.py").write_text("import os\nopen(os.environ['PLUMBLINE_SPEC'])\nraise ValueError('later')\n")
@@ -132,7 +132,7 @@ class Programs(JobDoor):
         result, _ = self.failure(f"{sys.executable} reads.py", verdict="crash")
         self.assertIn("ValueError: later", result["reason"])
 
-    # HARNESS-042@7376
+    # HARNESS-042@043b
     def test_a_command_that_is_missing_later(self):
         # Then there was a program, and its end is its own.
         job = f"if [ -e ran ]; then exec /no/such; fi; touch ran; exec {REFERENCE}"

@@ -63,7 +63,7 @@ TEST(RankEnds, AreUnsupportedWhereAllThatEndedByThemselvesSaySo) {
 // har.absent_crashes: a program that is not there crashes as any other.
 bool none_is_absent(const RankEnds&) { return false; }
 
-// HARNESS-042@7376
+// HARNESS-042@043b
 TEST(RankEnds, AreAbsentWhereTheShellStartedNone) {
   const auto holds = [](const Rule& are_absent) {
     return are_absent({exit_with(127), exit_with(126)}) && !are_absent({exit_with(127), exit_with(3)}) &&

@@ -140,7 +140,7 @@ TEST_F(JobProgramTest, NamesTheFirstEvenIfAnotherIsKilledLater) {
                          HasSubstr("; rank 0 was killed by signal 11 (Segmentation fault)")));
 }
 
-// HARNESS-042@7376
+// HARNESS-042@043b
 TEST_F(JobProgramTest, SaysThatTheCommandWasNotFound) {
   EXPECT_THAT(failure_of<suite::JobAbsent>("/nonexistent/trainer --fast", 2),
               AllOf(HasSubstr("exited with status 127 (the shell did not find the command)"),
