@@ -27,7 +27,7 @@ using RankEnds = std::vector<std::optional<ProcessEnd>>;
 /// Whether the program ended by itself on every rank, with the status of an error: not by a signal, nor as unsupported.
 [[nodiscard]] bool are_errors(const RankEnds& ends);
 
-/// "there is no file 'trian.py'; " of the first word of a command that looks like a script and is no file here; empty
+/// "there is no file 'FILE.py'; " of the first word of a command that looks like a script and is no file here; empty
 /// where there is none, or the command changes the directory or is not for this host's files alone.
 [[nodiscard]] std::string missing_script(const std::string& command);
 
