@@ -1,9 +1,7 @@
 #include "reference/adapter/protocol.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -3,7 +3,6 @@
 #include <charconv>
 #include <initializer_list>
 #include <map>
-#include <string_view>
 
 #include "reference/bucketing/detail/laying_out.hpp"
 #include "reference/bucketing/detail/reading_json.hpp"

@@ -3,7 +3,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

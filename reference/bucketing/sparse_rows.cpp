@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -1,6 +1,5 @@
 #include "reference/comm/ring_sum.hpp"
 
-#include <algorithm>
 
 #include <fmt/format.h>
 

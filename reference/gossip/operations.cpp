@@ -1,6 +1,5 @@
 #include "reference/adapter/operations.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 

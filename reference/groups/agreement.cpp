@@ -8,7 +8,6 @@
 #include <map>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

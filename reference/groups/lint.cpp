@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 #include <ranges>
-#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>

@@ -1,7 +1,6 @@
 #include "reference/adapter/operations.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>

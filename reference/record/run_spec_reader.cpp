@@ -1,6 +1,5 @@
 // The run specification out of TOML text.
 #include <array>
-#include <cmath>
 #include <fstream>
 
 #include "reference/record/run_spec.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
-#include <numeric>
 #include <set>
 #include <utility>
 

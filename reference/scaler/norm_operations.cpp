@@ -1,5 +1,4 @@
 // scaler.total_norm: the norm by which gradients would be clipped, of one list or of the parts of a model.
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 #include "reference/schedules/generate.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include <fmt/format.h>
 

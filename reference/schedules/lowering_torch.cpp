@@ -1,6 +1,5 @@
 // PyTorch's lowering passes, each with PyTorch's result.
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include <fmt/format.h>

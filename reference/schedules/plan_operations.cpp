@@ -1,6 +1,5 @@
 // schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace.
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 #include "reference/schedules/simulator.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <random>
 #include <ranges>

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,6 @@
 #include "reference/comm/local/parts.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "reference/comm/kernels.hpp"

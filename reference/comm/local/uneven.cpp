@@ -1,6 +1,5 @@
 // Collectives whose blocks differ in length: each member tells the others where its call is, and copies what it needs.
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

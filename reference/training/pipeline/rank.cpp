@@ -1,7 +1,6 @@
 #include "reference/training/pipeline/rank.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <ATen/ops/scalar_tensor.h>

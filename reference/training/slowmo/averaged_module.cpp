@@ -1,7 +1,6 @@
 #include "reference/training/slowmo/averaged_module.hpp"
 
 #include <optional>
-#include <string>
 #include <utility>
 
 #include <ATen/ops/empty_like.h>

@@ -1,7 +1,6 @@
 #include "reference/training/slowmo/averaged_run.hpp"
 
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>

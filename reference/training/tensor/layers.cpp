@@ -1,6 +1,5 @@
 #include "reference/training/tensor/layers.hpp"
 
-#include <algorithm>
 #include <vector>
 
 #include <ATen/core/ivalue.h>
