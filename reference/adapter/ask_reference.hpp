@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -19,8 +20,8 @@ struct Refused : Error {
 /// The answer to arguments. Throws Refused for an error reply.
 inline nlohmann::json ask(const std::string& operation, const nlohmann::json& args) {
   static const AdapterService service = reference_service();
-  const nlohmann::json reply = nlohmann::json::parse(service.handle(request_line(1, operation, args)));
-  if (reply.contains("result")) return reply["result"];
+  nlohmann::json reply = nlohmann::json::parse(service.handle(request_line(1, operation, args)));
+  if (reply.contains("result")) return std::move(reply["result"]);
   const nlohmann::json& error = reply["error"];
   throw Refused(operation + ": " + error["kind"].get<std::string>() + ": " + error["message"].get<std::string>());
 }
