@@ -56,8 +56,9 @@ using plumbline::subject::nccl::Result;
 using plumbline::subject::nccl::UniqueId;
 namespace comm = plumbline::comm;
 
-constexpr std::size_t kPipe = 16 * 1024;  // bytes
-constexpr int kLooks = 5;                 // until something asynchronous is through
+// Bytes. A rank may wait for its turn on a busy core after each filling: resnet50's gradients are not to take thousands.
+constexpr std::size_t kPipe = 256 * 1024;
+constexpr int kLooks = 5;  // until something asynchronous is through
 
 std::atomic<const char*> chosen_fault{""};
 std::string_view fault() { return chosen_fault.load(); }
