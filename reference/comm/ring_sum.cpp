@@ -1,6 +1,5 @@
 #include "reference/comm/ring_sum.hpp"
 
-
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
