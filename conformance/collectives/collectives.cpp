@@ -22,6 +22,7 @@ void add_collectives(suite::Suite& suite) {
   suite.add(mutants::work_mutants());
   suite.add(mutants::failure_mutants());
   suite.add(mutants::scaled_mutants());
+  suite.add(mutants::shrink_mutants());
   suite.add(mutants::uneven_mutants());
   suite.add(mutants::optional_dtype_mutants());
   suite.add(mutants::device_mutants());

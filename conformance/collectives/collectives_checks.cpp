@@ -24,6 +24,7 @@ void add_collectives_checks(suite::Suite& suite) {
   add_lost_group_checks(suite);
   add_misuse_checks(suite);
   add_scaled_checks(suite);
+  add_shrink_checks(suite);
   add_uneven_checks(suite);
   add_optional_dtype_checks(suite);
   add_thread_checks(suite);

@@ -19,6 +19,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> failure_mutants();
 /// Sums whose inputs are multiplied by factors.
 [[nodiscard]] std::vector<Mutant> scaled_mutants();
+/// Members that end, and groups without them.
+[[nodiscard]] std::vector<Mutant> shrink_mutants();
 /// Blocks of different lengths.
 [[nodiscard]] std::vector<Mutant> uneven_mutants();
 /// Element types that are claimed one by one.

@@ -1,6 +1,5 @@
 // Time limits of waits. The group that loses a call is a duplicate; the members meet on the world.
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <thread>
 
@@ -85,19 +84,6 @@ void late_but_in_time(Context& context) {
 
 void blocking_late_but_in_time(Context& context) {
   expect_patience(context, [](comm::Communicator& group) { group.barrier(kGenerous); });
-}
-
-// The numbers after the last "rank" or "ranks" of a message.
-std::vector<int> ranks_at_end(const std::string& words) {
-  std::vector<int> ranks;
-  const char* const end = words.data() + words.size();
-  for (const char* at = words.data() + std::min(words.rfind("rank"), words.size()); at != end;) {
-    int rank = 0;
-    const auto [next, error] = std::from_chars(at, end, rank);
-    if (error == std::errc{}) ranks.push_back(rank);
-    at = error == std::errc{} ? next : at + 1;
-  }
-  return ranks;
 }
 
 void names_the_missing(Context& context) {

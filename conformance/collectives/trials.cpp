@@ -1,6 +1,7 @@
 #include "conformance/collectives/trials.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <thread>
 
@@ -72,6 +73,18 @@ void expect_number(comm::Communicator& group, std::int64_t number, int from, int
   GuardedOutput received(std::vector{number}, where);
   group.recv(carried(group, received), from, tag);
   report(received.wrong_result(), where);
+}
+
+std::vector<int> ranks_at_end(const std::string& words) {
+  std::vector<int> ranks;
+  const char* const end = words.data() + words.size();
+  for (const char* at = words.data() + std::min(words.rfind("rank"), words.size()); at != end;) {
+    int rank = 0;
+    const auto [next, error] = std::from_chars(at, end, rank);
+    if (error == std::errc{}) ranks.push_back(rank);
+    at = error == std::errc{} ? next : at + 1;
+  }
+  return ranks;
 }
 
 std::vector<Way> ways(const comm::Capabilities& capabilities) {

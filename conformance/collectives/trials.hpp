@@ -75,6 +75,9 @@ std::string words_of(const std::function<void()>& action, const std::string& wha
   return {};
 }
 
+/// The numbers after the last "rank" or "ranks" of a message.
+[[nodiscard]] std::vector<int> ranks_at_end(const std::string& words);
+
 /// The values of an axis "operation".
 [[nodiscard]] suite::Axis operations_axis(std::span<const comm::Operation> operations);
 /// The value of that axis. Throws NotFound; within a case Skipped for a shift that the backend cannot make.

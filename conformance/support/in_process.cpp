@@ -13,6 +13,7 @@
 #include "harness/modes/modes.hpp"
 #include "harness/subject/adapter/declared.hpp"
 #include "harness/suite/adapter_error.hpp"
+#include "harness/suite/rank_ended.hpp"
 #include "harness/suite/skipped.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
@@ -40,6 +41,8 @@ class FailuresOfThread final : private testing::TestPartResultArray, public test
       body();
     } catch (const testing::AssertionException&) {
       // is among the failures
+    } catch (const suite::RankEnded&) {
+      // as the check wants it to
     } catch (const comm::PeerFailed&) {
       throw;
     } catch (const suite::UndeclaredQuestion&) {

@@ -77,6 +77,7 @@ struct Running {
   std::vector<std::optional<RankResult>> ranks;
   std::vector<record::Failure> strays;
   std::set<int> lost;         // ranks whose process went first, reported or not
+  std::set<int> ended;        // ranks whose process goes as their check wants
   std::vector<int> reported;  // ranks, as they reported
   int idle = 0;               // processes that are through
 
@@ -374,7 +375,7 @@ class Driver {
     // replaced: they go on beside such calls.
     const bool in_doubt =
         (assignment.spoils_group || record::is_failure(outcome.verdict)) && calls_outlive_case(assignment);
-    slot.spoiled = !complete || (in_doubt && !attached());
+    slot.spoiled = !complete || !running.ended.empty() || (in_doubt && !attached());
     // First the word, then the deed: ranks that somebody else started take our way to the screen with them.
     report(running.assignment, outcome);
     if (slot.spoiled) retire(slot.group);
@@ -528,6 +529,9 @@ class Driver {
       running.strays.push_back(message.at("failure").get<record::Failure>());
     } else if (type == "idle") {
       ++running.idle;
+    } else if (type == "ends") {
+      for (const int rank : group.ranks_of(event.connection, running.world)) running.ended.insert(rank);
+      ++running.idle;
     } else if (type == "progress" || type == "output") {
       running.deadline = std::max(running.deadline, Clock::now() + limit_of(running));
       if (type == "output" && observer_.output)
@@ -540,12 +544,14 @@ class Driver {
     if (!event.why.empty()) observer_.log("control channel: ended a worker's connection: " + event.why);
     if (slot.running && slot.group.get() == &group) {
       Running& running = *slot.running;
+      const std::vector<int> ranks = group.ranks_of(event.connection, running.world);
+      if (std::ranges::any_of(ranks, [&](int rank) { return running.ended.contains(rank); }))
+        return group.left(event.connection);
       // A launcher ends the other ranks when one dies: only who went first counts as lost.
       if (!running.death) running.death = Clock::now();
       if (running.cut_off.empty()) running.cut_off = event.why;
       const bool first = Clock::now() - *running.death < kSameDeath;
-      for (const int rank : group.ranks_of(event.connection, running.world))
-        if (first) running.lost.insert(rank);
+      if (first) running.lost.insert(ranks.begin(), ranks.end());
     } else if (slot.group.get() == &group && group.is_ready()) {
       slot.spoiled = true;
     }

@@ -162,6 +162,12 @@ class Chaos final : public comm::CommunicatorDecorator {
     return CommunicatorDecorator::do_create_group(ranks);
   }
 
+  std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded) override {
+    disturbance_->begin_all();
+    disturbance_->delay();
+    return CommunicatorDecorator::do_shrink(excluded);
+  }
+
   std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
     return std::make_unique<Chaos>(std::move(group), disturbance_);
   }

@@ -50,6 +50,7 @@
  *           abort         an abort then fails the group on the calling rank only
  *           run_uneven    the operations with blocks of any lengths
  *           run_scaled    sums of inputs that each rank multiplies by a factor (NCCL: PreMulSum)
+ *           shrink        groups of the members that are left when others have ended (NCCL: ncclCommShrink)
  *         An operation, dtype or reduction that is not in its mask is rejected as unsupported before
  *         the library is called. Checks that need a missing capability are skipped; profile
  *         `collectives` fails without start, create_group, send, recv, PLUMBLINE_CLAIM_COALESCING and
@@ -156,7 +157,8 @@ typedef struct plumbline_work plumbline_work;       /* started calls */
 typedef struct plumbline_error {
   char* message; /* room for message_capacity bytes; one line, ends with a null byte; may stay empty */
   size_t message_capacity;
-  int32_t* missing;         /* room for missing_capacity ranks, positions in the group: of a TIMEOUT */
+  int32_t*
+      missing; /* room for missing_capacity ranks, positions in the group: of a TIMEOUT; of PEER_FAILED, those that have ended */
   int32_t missing_capacity; /* at least the size of the group */
   int32_t missing_count;    /* set by the library, initially 0 */
 } plumbline_error;
@@ -287,6 +289,13 @@ typedef struct plumbline_backend {
    * of f16, bf16, f32 and f64, whose largest number no finite factor passes. All members call this function. */
   plumbline_status (*run_scaled)(plumbline_group* group, const plumbline_call* call, double factor, int64_t limit_ns,
                                  plumbline_error* error);
+
+  /* Creates the group of those members of `parent` that are left when others have ended, in the order of the list, and
+   * returns as create_group does. `parent` may have failed, and stays as it is. Collective over the members of the new
+   * group only. A library that has it names each member that has ended in error->missing of the PEER_FAILED that the
+   * first call that waits for it returns. */
+  plumbline_status (*shrink)(plumbline_group* parent, const plumbline_group_info* info, plumbline_group** group,
+                             plumbline_error* error);
 } plumbline_backend;
 
 /* Returns the library's description. The only symbol that Plumbline looks for. Must not start the

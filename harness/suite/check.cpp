@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/suite/rank_ended.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::suite {
@@ -22,6 +23,8 @@ std::string_view name_of(Door door) {
 }
 
 const DeviceSeat& Context::device_seat() { throw StateError("only a check on a device has one"); }
+
+void Context::end_rank() { throw RankEnded{}; }
 
 Job& Context::job() { throw StateError("only a check of the job door has a job"); }
 

@@ -52,6 +52,7 @@ class ProcessHost final : public Host {
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return backend_->capabilities(); }
   [[nodiscard]] std::map<std::string, std::string> environment() const override { return backend_->environment(); }
   [[nodiscard]] subject::Backend::OwnDevice own_device() const override { return backend_->own_device(); }
+  [[nodiscard]] bool is_one_rank() const override { return true; }
   [[nodiscard]] bool progress() override { return backend_->progress(); }
   void run(int size, std::chrono::nanoseconds, const std::function<void(Seat&)>& body) override {
     ProcessSeat seat(*backend_, size);

@@ -35,6 +35,8 @@ class Host {
   virtual void serve_devices(std::shared_ptr<comm::DeviceCalls> /*calls*/) {}
   /// The device of a backend that has one of its own; no runtime for others.
   [[nodiscard]] virtual subject::Backend::OwnDevice own_device() const { return {}; }
+  /// Whether this process is one rank, and no other is in it.
+  [[nodiscard]] virtual bool is_one_rank() const { return false; }
   /// Backend::progress() of a backend.
   [[nodiscard]] virtual bool progress() { return false; }
   /// Runs body(seat) for each rank of `world` that is here, at once, and returns when all have ended. `body` must not

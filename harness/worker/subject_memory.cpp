@@ -69,6 +69,9 @@ class NamingMemory final : public comm::CommunicatorDecorator {
     return named([] { return std::string("create_group"); },
                  [&] { return CommunicatorDecorator::do_create_group(ranks); });
   }
+  std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded) override {
+    return named([] { return std::string("shrink"); }, [&] { return CommunicatorDecorator::do_shrink(excluded); });
+  }
   std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
     return naming_memory(std::move(group));
   }

@@ -1,6 +1,7 @@
 #include "harness/worker/worker.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -18,6 +19,7 @@
 #include "harness/launch/control.hpp"
 #include "harness/launch/driver.hpp"
 #include "harness/launch/flight.hpp"
+#include "harness/launch/group.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/launch/stacks.hpp"
 #include "harness/modes/modes.hpp"
@@ -36,6 +38,7 @@
 #include "harness/suite/eligibility.hpp"
 #include "harness/suite/job_error.hpp"
 #include "harness/suite/machine_error.hpp"
+#include "harness/suite/rank_ended.hpp"
 #include "harness/suite/skipped.hpp"
 #include "harness/worker/collector.hpp"
 #include "harness/worker/crash.hpp"
@@ -85,6 +88,8 @@ class RankContext final : public suite::Context {
     std::shared_ptr<device::Runtime> runtime;  // of a check on the device
     std::function<comm::Device(int rank)> device_of;
     std::function<void(int rank, const std::string&)> progress;
+    std::function<void(int rank)> end_process;  // returns where the rank is to end by an exception
+    std::string why_no_rank_ends;
   };
   RankContext(const Shared& shared, int rank, comm::Communicator* world) : shared_(shared), rank_(rank), world_(world) {
     if (shared.runtime != nullptr) seat_ = {shared.runtime, shared.device_of(rank)};
@@ -117,6 +122,11 @@ class RankContext final : public suite::Context {
     return seat_;
   }
   void progress(const std::string& what) override { shared_.progress(rank_, what); }
+  void end_rank() override {
+    shared_.end_process(rank_);
+    Context::end_rank();
+  }
+  [[nodiscard]] std::string why_no_rank_ends() const override { return shared_.why_no_rank_ends; }
 
  private:
   const Shared& shared_;
@@ -312,7 +322,9 @@ class Worker {
             [&](int rank, const std::string& what) {
               give_time(command);
               driver_->send({{"type", "progress"}, {"run", run}, {"rank", rank}, {"what", what}});
-            }};
+            },
+        .end_process = [&](int rank) { end_process(run, rank); },
+        .why_no_rank_ends = why_no_rank_ends()};
     asking_ = [this, run] {
       driver_->send({{"type", "progress"}, {"run", run}, {"rank", 0}, {"what", "asking ranks where they stand"}});
     };
@@ -341,6 +353,21 @@ class Worker {
     if (const std::uint64_t more = mutants::hollow_deviations() - deviations; more > 0)
       driver_->send({{"type", "output"}, {"run", run}, {"rank", 0}, {"value", {{"deviations", more}}}});
     driver_->send({{"type", "idle"}, {"run", run}});
+  }
+
+  // A launcher that finds one of its ranks dead ends the others.
+  [[nodiscard]] std::string why_no_rank_ends() const {
+    if (!host_->is_one_rank() || std::getenv(launch::kRanksVariable) != nullptr) return {};
+    return "the launcher of the ranks ends all of them when one is killed";
+  }
+
+  // Returns where ranks are threads, and where an assertion has failed: then that is reported.
+  void end_process(std::uint64_t run, int rank) {
+    if (!host_->is_one_rank() || !collector_->failures().empty()) return;
+    const record::RankResult result{.rank = rank, .verdict = Verdict::pass};
+    driver_->send({{"type", "rank"}, {"run", run}, {"result", result}});
+    driver_->send({{"type", "ends"}, {"run", run}});
+    ::kill(::getpid(), SIGKILL);
   }
 
   // We give up a program before the driver gives up us: we can say what was asked, and what the program wrote last.
@@ -439,6 +466,8 @@ class Worker {
       body();
     } catch (const testing::AssertionException&) {
       // the collector has it
+    } catch (const suite::RankEnded&) {
+      // as the check wants it to
     } catch (const suite::UndeclaredQuestion& question) {
       result.verdict = Verdict::error;  // whatever else there was
       result.failures = {failure("", question.what)};
@@ -503,6 +532,7 @@ class Worker {
     const auto begin = std::chrono::steady_clock::now();
     record::RankResult result{.rank = seat.rank(), .verdict = Verdict::pass};
     RankCollector collector;
+    if (host_->is_one_rank()) collector_ = &collector;
     launch::FlightRing* flight = nullptr;
     try {
       flight = &ring(seat.rank());
@@ -536,8 +566,9 @@ class Worker {
   std::string device_missing_;                // why there is none
   std::unique_ptr<suite::Adapter> adapter_;
   std::unique_ptr<suite::Job> job_;
-  std::function<void()> asking_ = [] {};  // tells the driver that hung ranks of the job are being asked
-  bool is_first_ = false;                 // nothing of the subject has run before this case
+  std::function<void()> asking_ = [] {};      // tells the driver that hung ranks of the job are being asked
+  const RankCollector* collector_ = nullptr;  // of a rank that is this process
+  bool is_first_ = false;                     // nothing of the subject has run before this case
   const mutants::Mutant* mutant_ = nullptr;
   std::unique_ptr<CaseRunner> runner_;
   std::mutex rings_mutex_;

@@ -9,6 +9,7 @@
 //          {"type":"ready","rank","size","capabilities","environment"} or
 //                            {"type":"cannot_start","kind","message"};
 //                            {"type":"rank","run":R,"result":{…}}; {"type":"progress","run":R,"rank":r,"what":…};
+//                            {"type":"ends","run":R} of a rank that has reported, and is killed as its check wants;
 //                            {"type":"output","run":R,"rank":r,"value":{…}} of a task
 #pragma once
 

@@ -15,10 +15,11 @@ namespace plumbline::comm {
 namespace {
 
 constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
-    "nonblocking",      "coalescing",        "groups",           "point_to_point",    "wait_timeout",
-    "blocking_timeout", "names_missing",     "misuse_detection", "failure_detection", "rank_order",
-    "equal_results",    "thread_multiple",   "all_gather_v",     "reduce_scatter_v",  "all_to_all_v",
-    "bool_reductions",  "float8_reductions", "scaled_sums"};
+    "nonblocking",       "coalescing",       "groups",        "point_to_point",
+    "wait_timeout",      "blocking_timeout", "names_missing", "misuse_detection",
+    "failure_detection", "rank_order",       "equal_results", "thread_multiple",
+    "all_gather_v",      "reduce_scatter_v", "all_to_all_v",  "bool_reductions",
+    "float8_reductions", "scaled_sums",      "shrink"};
 
 Capability capability_of(const UnevenCall& call) {
   if (call.operation == Operation::all_gather) return Capability::all_gather_v;
@@ -56,18 +57,33 @@ double largest_number(DType dtype) {
   }
 }
 
-void check_members(std::span<const int> ranks, int rank, int size) {
-  const auto refuse = [&](const std::string& why) {
-    throw InvalidArgument(fmt::format("create_group([{}]): {}", fmt::join(ranks, " "), why));
-  };
-  if (ranks.empty()) refuse("a group has at least one rank");
+[[noreturn]] void refuse_list(const char* function, std::span<const int> ranks, const std::string& why) {
+  throw InvalidArgument(fmt::format("{}([{}]): {}", function, fmt::join(ranks, " "), why));
+}
+
+// Which ranks of a group are in a list.
+std::vector<bool> seen_in(const char* function, std::span<const int> ranks, int size) {
   std::vector<bool> seen(static_cast<std::size_t>(size));
   for (const int member : ranks) {
-    if (member < 0 || member >= size) refuse(fmt::format("{} is not a rank of the group of {}", member, size));
-    if (seen[static_cast<std::size_t>(member)]) refuse(fmt::format("rank {} stands twice", member));
+    if (member < 0 || member >= size)
+      refuse_list(function, ranks, fmt::format("{} is not a rank of the group of {}", member, size));
+    if (seen[static_cast<std::size_t>(member)])
+      refuse_list(function, ranks, fmt::format("rank {} stands twice", member));
     seen[static_cast<std::size_t>(member)] = true;
   }
-  if (!seen[static_cast<std::size_t>(rank)]) refuse(fmt::format("the calling rank {} is not in it", rank));
+  return seen;
+}
+
+void check_members(std::span<const int> ranks, int rank, int size) {
+  if (ranks.empty()) refuse_list("create_group", ranks, "a group has at least one rank");
+  if (!seen_in("create_group", ranks, size)[static_cast<std::size_t>(rank)])
+    refuse_list("create_group", ranks, fmt::format("the calling rank {} is not in it", rank));
+}
+
+void check_excluded(std::span<const int> ranks, int rank, int size) {
+  if (ranks.empty()) refuse_list("shrink", ranks, "no rank is excluded; duplicate() makes a group of the same ranks");
+  if (seen_in("shrink", ranks, size)[static_cast<std::size_t>(rank)])
+    refuse_list("shrink", ranks, fmt::format("the calling rank {} is in it", rank));
 }
 
 }  // namespace
@@ -123,6 +139,24 @@ std::unique_ptr<Communicator> Communicator::duplicate() {
   std::vector<int> all(static_cast<std::size_t>(size_));
   for (int rank = 0; rank < size_; ++rank) all[static_cast<std::size_t>(rank)] = rank;
   return do_create_group(all);
+}
+
+std::unique_ptr<Communicator> Communicator::shrink(std::span<const int> excluded) {
+  check_excluded(excluded, rank_, size_);
+  if (!capabilities().has(Capability::shrink)) return Communicator::do_shrink(excluded);
+  return do_shrink(excluded);
+}
+
+std::unique_ptr<Communicator> Communicator::do_shrink(std::span<const int> excluded) {
+  throw Unsupported(fmt::format("shrink([{}]): backend {} has no {}", fmt::join(excluded, " "), capabilities().backend,
+                                name_of(Capability::shrink)));
+}
+
+std::vector<int> Communicator::ranks_without(std::span<const int> excluded) const {
+  std::vector<int> left;
+  for (int rank = 0; rank < size_; ++rank)
+    if (std::ranges::find(excluded, rank) == excluded.end()) left.push_back(rank);
+  return left;
 }
 
 void Communicator::run(const Call& call, Timeout timeout) {

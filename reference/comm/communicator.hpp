@@ -73,8 +73,9 @@ enum class Capability : std::uint8_t {
   bool_reductions,    // min and max of bool, where it has bool
   float8_reductions,  // reductions of f8_e4m3 and f8_e5m2, of those that it has
   scaled_sums,        // run_scaled(): inputs that are multiplied before they are added
+  shrink,             // shrink(): a group of those that are left when members have ended
 };
-inline constexpr int kCapabilityCount = 18;
+inline constexpr int kCapabilityCount = 19;
 [[nodiscard]] std::string_view name_of(Capability capability);
 [[nodiscard]] std::optional<Capability> parse_capability(std::string_view name);
 
@@ -143,6 +144,12 @@ class Communicator {
   [[nodiscard]] std::unique_ptr<Communicator> create_group(std::span<const int> ranks);
   /// A fresh group of the same ranks. Collective.
   [[nodiscard]] std::unique_ptr<Communicator> duplicate();
+  /// The group of those that are left: all members but `excluded` (ranks of this group), in their order. Collective
+  /// over those that are left, which give the same list in any order. Of a group that has failed, too: this is how a
+  /// job continues without members that have ended. This group stays as it is, and abort() of it does not end a
+  /// shrink() under way. Throws InvalidArgument for an empty list, a repeated rank, a rank out of range, or a list with
+  /// the caller; Unsupported where the backend does not claim shrink; PeerFailed where another member ends first.
+  [[nodiscard]] std::unique_ptr<Communicator> shrink(std::span<const int> excluded);
 
   /// Makes the call and returns when it is complete.
   void run(const Call& call, Timeout timeout = {});
@@ -192,6 +199,8 @@ class Communicator {
 
  protected:
   Communicator(int rank, Group group);
+  /// The ranks of this group that are not in the list.
+  [[nodiscard]] std::vector<int> ranks_without(std::span<const int> excluded) const;
 
  private:
   friend class CommunicatorDecorator;
@@ -203,6 +212,8 @@ class Communicator {
   virtual void do_run_uneven(const UnevenCall& call, Timeout timeout);
   // Of backends that claim it.
   virtual void do_run_scaled(const Call& call, double factor, Timeout timeout);
+  // Of backends that claim it. The list has passed the checks.
+  virtual std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded);
 
   int rank_;
   int size_;
@@ -230,6 +241,9 @@ class CommunicatorDecorator : public Communicator {
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) = 0;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {
     return decorate(inner_->do_create_group(ranks));
+  }
+  std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded) override {
+    return decorate(inner_->do_shrink(excluded));
   }
 
  private:

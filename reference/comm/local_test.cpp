@@ -97,6 +97,7 @@ class Claims final : public CommunicatorDecorator {
     capabilities_.claims.erase(Capability::float8_reductions);
     capabilities_.claims.erase(Capability::bool_reductions);
     capabilities_.claims.erase(Capability::scaled_sums);
+    capabilities_.claims.erase(Capability::shrink);
   }
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
@@ -623,6 +624,69 @@ TEST(LocalMisuse, EveryDTypeAndOpIsToldFromTheOthers) {
         EXPECT_THAT(message_of<MismatchError>([&] { world.run(called_by(world.rank())); }),
                     HasSubstr("rank 0: " + describe(called_by(0), 2) + "; rank 1: " + describe(called_by(1), 2)));
       });
+}
+
+// ---- shrink ----
+
+TEST(LocalShrink, ListsThatCannotBeAreRejectedWithWhatIsWrong) {
+  run_ranks(3, [](Communicator& world) {
+    if (world.rank() != 0) return;
+    const auto words_of_list = [&](const std::vector<int>& excluded) {
+      return message_of<InvalidArgument>([&] { (void)world.shrink(excluded); });
+    };
+    EXPECT_EQ(words_of_list({}), "shrink([]): no rank is excluded; duplicate() makes a group of the same ranks");
+    EXPECT_EQ(words_of_list({3}), "shrink([3]): 3 is not a rank of the group of 3");
+    EXPECT_EQ(words_of_list({1, -1}), "shrink([1 -1]): -1 is not a rank of the group of 3");
+    EXPECT_EQ(words_of_list({1, 1}), "shrink([1 1]): rank 1 stands twice");
+    EXPECT_EQ(words_of_list({2, 0}), "shrink([2 0]): the calling rank 0 is in it");
+  });
+}
+
+TEST(LocalShrink, IsUnsupportedWhereItIsNotClaimed) {
+  run_ranks(2, [](Communicator& world) {
+    Claims older(world.duplicate(), {});
+    EXPECT_EQ(message_of<Unsupported>([&] { (void)older.shrink(std::array{1 - world.rank()}); }),
+              "shrink([" + std::to_string(1 - world.rank()) + "]): backend local has no shrink");
+  });
+}
+
+TEST(LocalShrink, AMemberThatDoesNotComeIsNamedAtTheLimitAndTheListMayBeTriedAgain) {
+  LocalOptions options;
+  options.timeout = 1s;
+  std::atomic<bool> gave_up{false};
+  run_ranks(
+      3,
+      [&](Communicator& world) {
+        if (world.rank() == 2) return;
+        const auto shrink = [&] { return world.shrink(std::array{2}); };
+        if (world.rank() == 0) {
+          EXPECT_THAT(message_of<TimeoutError>([&] { (void)shrink(); }),
+                      HasSubstr("shrink([0 1]) on world [0 1 2]: no call from world rank 1 within 1000 ms"));
+          gave_up = true;
+        }
+        await([&] { return gave_up.load(); });
+        std::vector<float> sum(5);
+        shrink()->all_reduce(in(gift(world.rank(), 5)), out(sum), ReduceOp::sum);
+        EXPECT_EQ(sum, total(2, 5));
+      },
+      options);
+}
+
+// Who aborts the old group when the new one is formed ends that, too, as each that is made from it.
+TEST(LocalShrink, AnAbortOfTheOldGroupReachesTheNewOneOnceItIsFormed) {
+  run_ranks(3, [](Communicator& world) {
+    const auto group = world.duplicate();
+    if (world.rank() == 2) return world.barrier();
+    group->abort("reason");
+    const auto left = group->shrink(std::array{2});
+    left->barrier();  // the abort was before it
+    world.barrier();
+    if (world.rank() == 0) group->abort("once more");
+    EXPECT_THAT(message_of<PeerFailed>([&] {
+                  while (true) left->barrier();
+                }),
+                HasSubstr("reason"));
+  });
 }
 
 TEST(LocalFailure, AWaitEndsAndNamesTheMissingRanks) {

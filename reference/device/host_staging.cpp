@@ -241,4 +241,8 @@ std::unique_ptr<comm::Communicator> HostStaging::do_create_group(std::span<const
   return std::make_unique<HostStaging>(inner_.create_group(ranks), shared_->use);
 }
 
+std::unique_ptr<comm::Communicator> HostStaging::do_shrink(std::span<const int> excluded) {
+  return std::make_unique<HostStaging>(inner_.shrink(excluded), shared_->use);
+}
+
 }  // namespace plumbline::device

@@ -127,6 +127,7 @@ class HostStaging final : public comm::Communicator {
   void do_run(const comm::Call& call, comm::Timeout timeout) override;
   comm::Work do_start(std::span<const comm::Call> calls) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
+  std::unique_ptr<comm::Communicator> do_shrink(std::span<const int> excluded) override;
 
   std::unique_ptr<comm::Communicator> owned_;
   comm::Communicator& inner_;

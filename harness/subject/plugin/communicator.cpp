@@ -91,4 +91,8 @@ std::unique_ptr<comm::Communicator> PluginCommunicator::do_create_group(std::spa
   return std::make_unique<PluginCommunicator>(group_->create(ranks));
 }
 
+std::unique_ptr<comm::Communicator> PluginCommunicator::do_shrink(std::span<const int> excluded) {
+  return std::make_unique<PluginCommunicator>(group_->shrink(ranks_without(excluded)));
+}
+
 }  // namespace plumbline::subject::plugin

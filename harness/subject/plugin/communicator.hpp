@@ -20,6 +20,7 @@ class PluginCommunicator final : public comm::Communicator {
   void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override;
   void do_run_scaled(const comm::Call& call, double factor, comm::Timeout timeout) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
+  std::unique_ptr<comm::Communicator> do_shrink(std::span<const int> excluded) override;
 
   /// Throws Unsupported for what is not in the plugin's masks, and for memory of a device.
   void expect_supported(const comm::Call& call) const;

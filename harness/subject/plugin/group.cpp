@@ -18,7 +18,7 @@ std::shared_ptr<Group> Group::world(std::shared_ptr<Job> job, int ranks) {
   const int creation = job->next_creation(comm::kNoParent, world_ranks);
   comm::Group identity = identify_group(comm::kNoParent, std::move(world_ranks), "world", creation);
   std::shared_ptr<Group> group(new Group(std::move(job), std::move(identity)));
-  group->create_handle(nullptr, {});
+  group->create_handle(nullptr, nullptr, {});
   return group;
 }
 
@@ -27,19 +27,27 @@ std::shared_ptr<Group> Group::create(std::span<const int> ranks) {
     throw Unsupported(fmt::format("create_group([{}]): backend {} has no create_group", fmt::join(ranks, " "),
                                   job->capabilities.backend));
   expect_sound();
+  const std::shared_ptr<Group> group = form(job->library->create_group, ranks);
+  std::string reason;
+  {
+    const std::lock_guard hold(mutex_);
+    reason = reason_;
+  }
+  if (is_aborted_) group->abort(reason);  // an abort in the meantime has not met it
+  return group;
+}
+
+std::shared_ptr<Group> Group::shrink(std::span<const int> ranks) { return form(job->library->shrink, ranks); }
+
+std::shared_ptr<Group> Group::form(CreateFunction function, std::span<const int> ranks) {
   std::vector<int> world_ranks;
   for (const int member : ranks) world_ranks.push_back(identity.ranks[static_cast<std::size_t>(member)]);
   const int creation = job->next_creation(identity.id, world_ranks);
   std::shared_ptr<Group> group(new Group(job, identify_group(identity.id, std::move(world_ranks), "", creation)));
-  group->create_handle(this, ranks);
-  std::string reason;
-  {
-    const std::lock_guard hold(mutex_);
-    std::erase_if(subgroups_, [](const auto& one) { return one.expired(); });
-    subgroups_.push_back(group);
-    reason = reason_;
-  }
-  if (is_aborted_) group->abort(reason);  // an abort in the meantime has not met it
+  group->create_handle(function, this, ranks);
+  const std::lock_guard hold(mutex_);
+  std::erase_if(subgroups_, [](const auto& one) { return one.expired(); });
+  subgroups_.push_back(group);
   return group;
 }
 
@@ -53,7 +61,7 @@ Group::~Group() {
   if (handle_ != nullptr) job->library->destroy_group(handle_);
 }
 
-void Group::create_handle(const Group* parent, std::span<const int> parent_ranks) {
+void Group::create_handle(CreateFunction function, const Group* parent, std::span<const int> parent_ranks) {
   const plumbline_group_info info{.id = identity.id,
                                   .rank = rank,
                                   .ranks = size,
@@ -64,7 +72,7 @@ void Group::create_handle(const Group* parent, std::span<const int> parent_ranks
   call([&] { return fmt::format("creating {}", where()); },
        [&](plumbline_error* error) {
          return parent == nullptr ? job->library->world(job->context(), &info, &made, error)
-                                  : job->library->create_group(parent->handle_, &info, &made, error);
+                                  : function(parent->handle_, &info, &made, error);
        });
   handle_ = made;  // of another status the library has freed it
   if (handle_ == nullptr)

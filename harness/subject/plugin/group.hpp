@@ -23,6 +23,8 @@ class Group {
   /// A group of members of this one, given as positions in it. Collective over them. Throws Unsupported where the
   /// plugin has no create_group.
   [[nodiscard]] std::shared_ptr<Group> create(std::span<const int> ranks);
+  /// The group of those members that are left; this one may have failed, and been aborted.
+  [[nodiscard]] std::shared_ptr<Group> shrink(std::span<const int> ranks);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -42,9 +44,11 @@ class Group {
   [[nodiscard]] std::string where(const std::string& call) const;
 
  private:
+  using CreateFunction = decltype(plumbline_backend::create_group);
   Group(std::shared_ptr<Job> job, comm::Group identity);
-  /// Has the plugin create its group; `parent` is null for a world.
-  void create_handle(const Group* parent, std::span<const int> parent_ranks);
+  /// Has the plugin create its group by that function; `parent` is null for a world.
+  void create_handle(CreateFunction function, const Group* parent, std::span<const int> parent_ranks);
+  [[nodiscard]] std::shared_ptr<Group> form(CreateFunction function, std::span<const int> ranks);
   [[nodiscard]] std::string where() const;
 
   plumbline_group* handle_ = nullptr;

@@ -40,7 +40,7 @@ void Reply::raise(plumbline_status status, const std::string& where) {
     case PLUMBLINE_TIMEOUT:
       throw comm::TimeoutError(fmt::format("{}: {}{}", where, words("the time limit passed"), missing()));
     case PLUMBLINE_PEER_FAILED:
-      throw comm::PeerFailed(fmt::format("{}: {}", where, words("the group has failed")));
+      throw comm::PeerFailed(fmt::format("{}: {}{}", where, words("the group has failed"), missing()));
     case PLUMBLINE_FAILURE:
       throw RuntimeFailure(fmt::format("{}: {}", where, words("the library failed")));
     default:

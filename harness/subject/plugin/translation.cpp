@@ -44,6 +44,7 @@ std::set<Capability> claims_of(const plumbline_backend& backend) {
                                               {PLUMBLINE_ALL_TO_ALL, Capability::all_to_all_v}})
     if ((backend.uneven_operations & PLUMBLINE_BIT(operation)) != 0) claims.insert(capability);
   if (backend.run_scaled != nullptr) claims.insert(Capability::scaled_sums);
+  if (backend.shrink != nullptr) claims.insert(Capability::shrink);
   return claims;
 }
 

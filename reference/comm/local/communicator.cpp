@@ -75,6 +75,9 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
   void do_run_uneven(const UnevenCall& call, Timeout timeout) override;
   void do_run_scaled(const Call& call, double factor, Timeout timeout) override;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override;
+  std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded) override;
+  [[nodiscard]] std::vector<int> world_ranks_of(std::span<const int> ranks) const;
+  [[nodiscard]] std::unique_ptr<Communicator> member_of(std::shared_ptr<LocalGroup> made) const;
   [[nodiscard]] const Communicator& of_group() const override { return *this; }
   Work do_start(const PairExchange& exchange) override;
   void refuse_unsupported(const Call& call) const;
@@ -164,15 +167,26 @@ Work LocalCommunicator::do_start(const PairExchange& exchange) {
 }
 
 std::unique_ptr<Communicator> LocalCommunicator::do_create_group(std::span<const int> ranks) {
+  return member_of(local().subgroup(rank(), world_ranks_of(ranks)));
+}
+
+std::unique_ptr<Communicator> LocalCommunicator::do_shrink(std::span<const int> excluded) {
+  return member_of(local().shrunk(rank(), world_ranks_of(ranks_without(excluded))));
+}
+
+std::vector<int> LocalCommunicator::world_ranks_of(std::span<const int> ranks) const {
   std::vector<int> world_ranks;
-  int member = 0;
-  for (const int rank : ranks) {
-    if (rank == this->rank()) member = static_cast<int>(world_ranks.size());
-    world_ranks.push_back(group().ranks[static_cast<std::size_t>(rank)]);
-  }
-  auto made = std::make_unique<LocalCommunicator>(local().subgroup(this->rank(), std::move(world_ranks)), member);
-  made->use_stream(self_.stream());
-  return made;
+  for (const int one : ranks) world_ranks.push_back(group().ranks[static_cast<std::size_t>(one)]);
+  return world_ranks;
+}
+
+// This rank's handle on a group that was made from this one.
+std::unique_ptr<Communicator> LocalCommunicator::member_of(std::shared_ptr<LocalGroup> made) const {
+  const std::vector<int>& ranks = made->identity.ranks;
+  const auto member = std::ranges::find(ranks, group().ranks[static_cast<std::size_t>(rank())]) - ranks.begin();
+  auto communicator = std::make_unique<LocalCommunicator>(std::move(made), static_cast<int>(member));
+  communicator->use_stream(self_.stream());
+  return communicator;
 }
 
 // ---- batches ----

@@ -97,8 +97,8 @@ void LocalGroup::await_nobody_inside(int except) const noexcept {
 
 // ---- groups made from this one ----
 
-std::shared_ptr<LocalGroup> LocalGroup::subgroup(int member, const std::vector<int>& world_ranks) {
-  const auto forming = join_subgroup(identity.ranks[static_cast<std::size_t>(member)], world_ranks);
+std::shared_ptr<LocalGroup> LocalGroup::form(int member, const std::vector<int>& world_ranks, bool of_those_left) {
+  const auto forming = join_subgroup(identity.ranks[static_cast<std::size_t>(member)], world_ranks, of_those_left);
   const auto all_joined = [&] {
     const std::lock_guard hold(mutex_);
     return forming->missing.empty();
@@ -108,27 +108,37 @@ std::shared_ptr<LocalGroup> LocalGroup::subgroup(int member, const std::vector<i
   return forming->group;
 }
 
-std::shared_ptr<LocalGroup::Subgroup> LocalGroup::join_subgroup(int world_rank, const std::vector<int>& world_ranks) {
+std::shared_ptr<LocalGroup::Subgroup> LocalGroup::join_subgroup(int world_rank, const std::vector<int>& world_ranks,
+                                                                bool of_those_left) {
   const std::lock_guard hold(mutex_);
-  if (failure_) throw PeerFailed(fmt::format("create_group on {}: {}", describe(identity), failure_->message));
+  if (failure_ && !of_those_left)
+    throw PeerFailed(fmt::format("create_group on {}: {}", describe(identity), failure_->message));
   // The oldest forming group of this list that the caller has not joined is the one that it means.
   auto found = std::ranges::find_if(forming_, [&](const auto& forming) {
-    return forming->group->identity.ranks == world_ranks && std::ranges::count(forming->missing, world_rank) > 0;
+    return forming->of_those_left == of_those_left && forming->group->identity.ranks == world_ranks &&
+           std::ranges::count(forming->missing, world_rank) > 0;
   });
   if (found == forming_.end()) {
     const int creation = ++creations_[world_ranks];
     Group child{fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : ""),
                 world_ranks, group_id(identity.id, world_ranks, creation)};
     forming_.push_back(std::make_shared<Subgroup>(
-        Subgroup{world_ranks, std::make_shared<LocalGroup>(std::move(child), options, policy)}));
+        Subgroup{world_ranks, std::make_shared<LocalGroup>(std::move(child), options, policy), of_those_left}));
     found = std::prev(forming_.end());
-    std::erase_if(subgroups_, [](const auto& group) { return group.expired(); });
-    subgroups_.push_back((*found)->group);
+    if (!of_those_left) add_subgroup((*found)->group);
   }
   const auto forming = *found;
   std::erase(forming->missing, world_rank);
-  if (forming->missing.empty()) forming_.erase(found);
+  if (!forming->missing.empty()) return forming;
+  forming_.erase(found);
+  // Not before: who aborts this group does not end what those that are left form after it.
+  if (of_those_left) add_subgroup(forming->group);
   return forming;
+}
+
+void LocalGroup::add_subgroup(const std::shared_ptr<LocalGroup>& group) {
+  std::erase_if(subgroups_, [](const auto& other) { return other.expired(); });
+  subgroups_.push_back(group);
 }
 
 // What a member that waits for a group to form looks at now and then: throws when it will not. Who waits for the same
@@ -152,10 +162,10 @@ std::optional<Failure> LocalGroup::failure_of(const Subgroup& forming, std::vect
   if (forming.group->failed()) return forming.group->failure();
   const auto because = [&](Failure::Kind kind, const std::string& why) {
     return Failure{.kind = kind,
-                   .message = fmt::format("create_group({}) on {}: {}", describe(forming.group->identity),
-                                          describe(identity), why)};
+                   .message = fmt::format("{}({}) on {}: {}", forming.of_those_left ? "shrink" : "create_group",
+                                          describe(forming.group->identity), describe(identity), why)};
   };
-  if (failure_) return because(Failure::Kind::peer, failure_->message);
+  if (failure_ && !forming.of_those_left) return because(Failure::Kind::peer, failure_->message);
   std::erase_if(left, [&](int rank) { return std::ranges::count(forming.missing, rank) == 0; });
   if (!left.empty())
     return because(Failure::Kind::peer, fmt::format("world rank {} has left the group", fmt::join(left, ", ")));

@@ -88,7 +88,13 @@ class LocalGroup {
 
   /// The group made of these members: the first member to ask makes it, and each gets it once all have asked. Throws
   /// TimeoutError, PeerFailed; both fail this group, and wake every member that waits for the new one.
-  std::shared_ptr<LocalGroup> subgroup(int member, const std::vector<int>& world_ranks);
+  std::shared_ptr<LocalGroup> subgroup(int member, const std::vector<int>& world_ranks) {
+    return form(member, world_ranks, false);
+  }
+  /// The group of the members that are left of this one, which may have failed. Throws as subgroup() does.
+  std::shared_ptr<LocalGroup> shrunk(int member, const std::vector<int>& world_ranks) {
+    return form(member, world_ranks, true);
+  }
 
  private:
   struct alignas(kApart) Member {
@@ -100,8 +106,11 @@ class LocalGroup {
   struct Subgroup {
     std::vector<int> missing;  // world ranks that have not asked
     std::shared_ptr<LocalGroup> group;
+    bool of_those_left = false;  // shrunk(): this group's failure does not end it
   };
-  std::shared_ptr<Subgroup> join_subgroup(int world_rank, const std::vector<int>& world_ranks);
+  std::shared_ptr<LocalGroup> form(int member, const std::vector<int>& world_ranks, bool of_those_left);
+  std::shared_ptr<Subgroup> join_subgroup(int world_rank, const std::vector<int>& world_ranks, bool of_those_left);
+  void add_subgroup(const std::shared_ptr<LocalGroup>& group);  // under mutex_
   [[nodiscard]] std::optional<Failure> failure_of(const Subgroup& forming, std::vector<int> left, bool late) const;
   void watch(const std::shared_ptr<Subgroup>& forming, bool late);
   void note(const Failure& failure);  // under mutex_

@@ -73,6 +73,12 @@ static plumbline_status fail(plumbline_group* group, plumbline_error* error, plu
   return status;
 }
 
+static plumbline_status fail_without(plumbline_group* group, plumbline_error* error, int member) {
+  error->missing[0] = member;
+  error->missing_count = 1;
+  return fail(group, error, PLUMBLINE_PEER_FAILED, "a member has closed its socket");
+}
+
 /* ---- Frames. */
 
 static void push(frame** queue, frame* last) {
@@ -281,7 +287,7 @@ static plumbline_status test(plumbline_work* work, int32_t* complete, plumbline_
       if (awaits(one, member)) {
         int rank = group->world[member];
         if (context->socket[rank] >= 0 || rank == context->rank) return PLUMBLINE_OK;
-        return fail(group, error, PLUMBLINE_PEER_FAILED, "a member has closed its socket");
+        return fail_without(group, error, member);
       }
   for (int rank = 0; rank < context->ranks; ++rank)
     if (context->out[rank] != NULL && context->socket[rank] >= 0) return PLUMBLINE_OK;
@@ -400,15 +406,15 @@ static plumbline_status run_uneven(plumbline_group* group, const plumbline_uneve
   ++group->collectives;
   send_blocks(group, call, number);
   while (status == PLUMBLINE_OK) {
-    int missing = error->missing_count = 0;
+    int missing = error->missing_count = 0, gone = -1;
     for (int member = 0; member < group->ranks; ++member) {
       const int rank = group->world[member];
       if (from[member] == NULL) from[member] = take(&context->in[rank], group->id, number);
       if (from[member] == NULL) error->missing[error->missing_count++] = member;
       missing += from[member] == NULL || (context->out[rank] != NULL && context->socket[rank] >= 0);
-      if (from[member] == NULL && rank != context->rank && context->socket[rank] < 0)
-        status = fail(group, error, PLUMBLINE_PEER_FAILED, "a member has closed its socket");
+      if (from[member] == NULL && rank != context->rank && context->socket[rank] < 0) gone = member;
     }
+    if (gone >= 0) status = fail_without(group, error, gone);
     if (missing == 0 || status != PLUMBLINE_OK) break;
     int64_t left = limit_ns < 0 ? INT64_MAX : limit_ns - (now() - begin);
     if (left <= 0)
@@ -440,6 +446,12 @@ static plumbline_status world(plumbline_context* context, const plumbline_group_
 }
 static plumbline_status create_group(plumbline_group* parent, const plumbline_group_info* info, plumbline_group** group,
                                      plumbline_error* error) {
+  (void)error;
+  return new_group(parent->context, info, group);
+}
+/* Frames of the old group have another id, and stay where they are. Who has ended is seen by the first call. */
+static plumbline_status shrink(plumbline_group* parent, const plumbline_group_info* info, plumbline_group** group,
+                               plumbline_error* error) {
   (void)error;
   return new_group(parent->context, info, group);
 }
@@ -530,6 +542,7 @@ const plumbline_backend* plumbline_backend_get(void) {
       .uneven_operations = PLUMBLINE_BIT(PLUMBLINE_ALL_GATHER) | PLUMBLINE_BIT(PLUMBLINE_REDUCE_SCATTER) |
                            PLUMBLINE_BIT(PLUMBLINE_ALL_TO_ALL),
       .run_uneven = run_uneven,
-      .run_scaled = run_scaled};
+      .run_scaled = run_scaled,
+      .shrink = shrink};
   return &backend;
 }

@@ -111,6 +111,7 @@ static plumbline_status faulty_run(plumbline_group* group, const plumbline_call*
     changed.out = get((size_t)(bytes * group->ranks) + 1);
   }
   status = run(group, &changed, limit_ns, error);
+  if (is("names_nobody_who_ended")) error->missing_count = 0;
   if (reverses && status == PLUMBLINE_OK && call->count > 0) reverse_sum(group, call, changed.out);
   if (reverses) free(changed.out);
   if (drops) memcpy((char*)call->out + bytes - size, last, (size_t)size);
@@ -165,6 +166,7 @@ static plumbline_status faulty_wait(plumbline_work* work, int64_t limit_ns, plum
   if (is("fails_other_groups_too") && any_failed) return PLUMBLINE_PEER_FAILED;
   status = wait(work, limit_ns, error);
   any_failed |= status != PLUMBLINE_OK;
+  if (is("names_nobody_who_ended")) error->missing_count = 0;
   if (status == PLUMBLINE_TIMEOUT && is("blames_all_others")) {
     error->missing_count = 0;
     for (int member = 0; member < work->group->ranks; ++member)
@@ -227,6 +229,17 @@ static plumbline_status faulty_create_group(plumbline_group* parent, const plumb
   if (is("creates_no_group")) *group = NULL;
   return status;
 }
+static plumbline_status faulty_shrink(plumbline_group* parent, const plumbline_group_info* info,
+                                      plumbline_group** group, plumbline_error* error) {
+  plumbline_status status = shrink(parent, info, group, error);
+  plumbline_group* one = *group;
+  if (is("shrunk_groups_begin_elsewhere"))
+    for (int member = 0; member < one->ranks; ++member)
+      one->world[member] = info->world_ranks[(member + 1) % one->ranks];
+  if (is("shrunk_groups_keep_the_id")) one->id = parent->id;
+  if (is("shrinks_once") && parent->ranks < parent->context->ranks) return PLUMBLINE_FAILURE;
+  return status;
+}
 static void faulty_destroy_group(plumbline_group* group) {
   if (is("hangs_in_destroy_group"))
     for (;;) poll(NULL, 0, 1000);
@@ -277,6 +290,7 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.wait = faulty_wait;
   backend.run_uneven = faulty_run_uneven;
   backend.run_scaled = faulty_run_scaled;
+  backend.shrink = faulty_shrink;
 #ifdef VERSION
   backend.version = VERSION;
 #endif
@@ -295,6 +309,7 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.run_uneven = NULL;
   backend.uneven_operations = 0;
   backend.run_scaled = NULL;
+  backend.shrink = NULL;
 #endif
 #ifdef CLAIMS
   backend.claims |= CLAIMS;

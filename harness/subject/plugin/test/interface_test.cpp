@@ -31,7 +31,8 @@ PLUMBLINE_IS_AT(plumbline_backend, abort, 136);
 PLUMBLINE_IS_AT(plumbline_backend, uneven_operations, 144);  // the size of the first header
 PLUMBLINE_IS_AT(plumbline_backend, run_uneven, 152);
 PLUMBLINE_IS_AT(plumbline_backend, run_scaled, 160);
-static_assert(sizeof(plumbline_backend) == 168);
+PLUMBLINE_IS_AT(plumbline_backend, shrink, 168);
+static_assert(sizeof(plumbline_backend) == 176);
 
 PLUMBLINE_IS_AT(plumbline_call, operation, 0);
 PLUMBLINE_IS_AT(plumbline_call, dtype, 4);

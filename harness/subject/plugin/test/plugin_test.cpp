@@ -83,6 +83,7 @@ TEST(Library, OfAnOlderSizeHasWhatItsStructHolds) {
   ASSERT_EQ(older->size, offsetof(plumbline_backend, run_scaled));
   EXPECT_TRUE(capabilities_of(*now).has(Capability::scaled_sums));
   EXPECT_FALSE(capabilities_of(*older).has(Capability::scaled_sums));
+  EXPECT_FALSE(capabilities_of(*older).has(Capability::shrink));
   EXPECT_TRUE(capabilities_of(*older).has(Capability::all_gather_v));
   std::vector<float> numbers(2);
   auto world = world_of("plugin_older_struct");
@@ -105,7 +106,7 @@ TEST(Library, SaysWhatItCan) {
                               Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout,
                               Capability::names_missing, Capability::rank_order, Capability::equal_results,
                               Capability::all_gather_v, Capability::reduce_scatter_v, Capability::all_to_all_v,
-                              Capability::bool_reductions, Capability::scaled_sums));
+                              Capability::bool_reductions, Capability::scaled_sums, Capability::shrink));
   EXPECT_THAT(all.dtypes, testing::ElementsAre(DType::f32, DType::f64, DType::i32, DType::i64, DType::u8,
                                                DType::boolean, DType::f8_e4m3, DType::f8_e5m2));
   plumbline_backend older = *sample;
@@ -117,10 +118,12 @@ TEST(Library, SaysWhatItCan) {
   less.start = nullptr;
   less.create_group = nullptr;
   less.run_scaled = nullptr;
+  less.shrink = nullptr;
   less.operations &= ~PLUMBLINE_BIT(PLUMBLINE_RECV);
   const comm::Capabilities few = capabilities_of(less);
-  for (const Capability gone : {Capability::nonblocking, Capability::coalescing, Capability::wait_timeout,
-                                Capability::groups, Capability::point_to_point, Capability::scaled_sums})
+  for (const Capability gone :
+       {Capability::nonblocking, Capability::coalescing, Capability::wait_timeout, Capability::groups,
+        Capability::point_to_point, Capability::scaled_sums, Capability::shrink})
     EXPECT_FALSE(few.has(gone)) << name_of(gone);
   EXPECT_THAT(few.notes, testing::Contains("not supported: recv"));
 }
