@@ -33,7 +33,27 @@ void require_end(const Context& context) {
   if (const std::string why = context.why_no_rank_ends(); !why.empty()) throw suite::Skipped{why};
 }
 
-// All ranks, the last first: a rank in the group is another one in the world.
+// No member leaves this sum before every other one has begun it, and is through with all that it called earlier. The
+// first to leave may end while others are in it, who then lose the sum and no call of the group that is asked.
+void end_when_all_are_here(Context& context, Communicator& meeting, bool ends) {
+  const Exercise sum(meeting, {.elements = 3});
+  try {
+    sum.run(meeting);
+    report(sum.problem());
+  } catch (const PeerFailed&) {
+    // of a member that has ended
+  }
+  if (ends) context.end_rank();
+}
+
+// All ranks, beginning with rank 1: each rank in the group is another one in the world.
+std::vector<int> rotated_world(int size) {
+  std::vector<int> ranks;
+  for (int place = 0; place < size; ++place) ranks.push_back((place + 1) % size);
+  return ranks;
+}
+
+// All ranks, the last first.
 std::vector<int> reversed_world(int size) {
   std::vector<int> ranks;
   for (int rank = size - 1; rank >= 0; --rank) ranks.push_back(rank);
@@ -84,18 +104,18 @@ std::string expect_lost(Communicator& group) {
 void error_names_the_ended(Context& context) {
   require_end(context);
   const std::string& call = context.parameters().text("call");
-  Communicator& world = context.world();
-  const int ending = world.size() / 2;
+  const auto group = context.world().create_group(rotated_world(context.size()));
+  const int ending = group->size() / 2;
   const Operation operation = call == "all_gather" ? Operation::all_gather : Operation::all_reduce;
-  const Exercise exercise(world, {.operation = operation, .elements = 3000, .seed = context.seed()});
-  expect_usable(world);
-  if (world.rank() == ending) context.end_rank();
+  const Exercise exercise(*group, {.operation = operation, .elements = 3000, .seed = context.seed()});
+  expect_usable(*group);
+  end_when_all_are_here(context, context.world(), group->rank() == ending);
   const auto begin = Clock::now();
   const std::string words = words_of<PeerFailed>(
       [&] {
-        if (call == "barrier") return world.barrier();
-        if (call == "started") return exercise.start(world).wait();
-        exercise.run(world);
+        if (call == "barrier") return group->barrier();
+        if (call == "started") return exercise.start(*group).wait();
+        exercise.run(*group);
       },
       call + " with a member that has ended");
   EXPECT_LT(Clock::now() - begin, kSoon) << "not at once";
@@ -111,7 +131,7 @@ void forms_a_group(Context& context) {
   const auto group = context.world().create_group(before);
   const std::array ended{place_named(context.parameters().text("ends"), context.size())};
   expect_usable(*group);
-  if (group->rank() == ended[0]) context.end_rank();
+  end_when_all_are_here(context, context.world(), group->rank() == ended[0]);
   expect_lost(*group);
   const auto left = group->shrink(ended);
   expect_left(*left, ranks_left(before, ended), context.rank());
@@ -119,6 +139,7 @@ void forms_a_group(Context& context) {
 }
 
 // Calls and messages of the old group that nobody completes have the shapes of those of the new one, and other data.
+// All are under way before the member ends: on a group that has failed no call need start.
 void nothing_of_the_old_group(Context& context) {
   require_end(context);
   const auto group = context.world().duplicate();
@@ -129,12 +150,13 @@ void nothing_of_the_old_group(Context& context) {
   for (const std::int64_t elements : {5, 3000})
     stale.emplace_back(*group, Trial{.elements = elements, .seed = context.seed()});
   const GuardedInput message(std::vector{old_number});
-  expect_usable(*group);
-  if (group->rank() == ended[0]) context.end_rank();
+  const bool ends = group->rank() == ended[0];
   std::vector<Work> works;
   if (group->rank() == 0)
     works.push_back(group->start({.operation = Operation::send, .root = last, .in = carried(*group, message)}));
-  for (const Exercise& exercise : stale) works.push_back(exercise.start(*group));
+  if (!ends)
+    for (const Exercise& exercise : stale) works.push_back(exercise.start(*group));
+  end_when_all_are_here(context, context.world(), ends);
   words_of<PeerFailed>([&] { works.back().wait(); }, "a wait for a call with a member that has ended");
   const auto left = group->shrink(ended);
   if (left->rank() == 0) send_number(*left, new_number, left->size() - 1);
@@ -156,14 +178,14 @@ void shrinks_again(Context& context) {
   const std::array one{1};
   const std::array both{1, 0};
   expect_usable(*group);
-  if (group->rank() == 1 || (group->rank() == 0 && second == "together")) context.end_rank();
+  end_when_all_are_here(context, context.world(), group->rank() == 1 || (group->rank() == 0 && second == "together"));
   expect_lost(*group);
   std::unique_ptr<Communicator> left;
   if (second == "later") {
     const auto between = group->shrink(one);
     expect_left(*between, ranks_left(before, one), context.rank());
     expect_usable(*between);
-    if (between->rank() == 0) context.end_rank();
+    end_when_all_are_here(context, *between->duplicate(), between->rank() == 0);
     expect_lost(*between);
     left = between->shrink(std::array{0});
   } else {
@@ -184,6 +206,7 @@ void shrinks_after_abort(Context& context) {
   const std::array excluded{group->size() - 1};
   const bool before = context.parameters().text("abort") == "before";
   expect_usable(*group);
+  expect_result(context.world(), {.elements = 3});  // all are through with it
   if (group->rank() == excluded[0]) {
     group->abort("no more of this");
     send_number(context.world(), 1, 0);

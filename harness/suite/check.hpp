@@ -126,7 +126,8 @@ class Context {
   /// The training module without what a mutant edits: what computes expectations, and nothing of the subject's.
   [[nodiscard]] virtual training::Training& oracle() { return training(); }
   /// Ends this rank here, while the others go on: one that is a process is killed, and of one that is a thread the
-  /// communicators are destroyed. What it asserted until then is its result. Only in a check that spoils_group.
+  /// communicators are destroyed. What it asserted until then is its result. A call that other ranks have not left may
+  /// fail with it. Only in a check that spoils_group.
   [[noreturn]] virtual void end_rank();
   /// Why no rank can end while the others go on; empty where one can.
   [[nodiscard]] virtual std::string why_no_rank_ends() const { return {}; }
