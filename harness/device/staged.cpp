@@ -1,6 +1,7 @@
 #include "harness/device/staged.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -106,14 +107,27 @@ class Staged final : public comm::CommunicatorDecorator {
   void do_run(const Call& call, comm::Timeout timeout) override {
     if (call.operation == comm::Operation::barrier || !is_of_host(call))
       return CommunicatorDecorator::do_run(call, timeout);
+    make_there(call, [&](const Call& there) { CommunicatorDecorator::do_run(there, timeout); });
+  }
+
+  // Makes a call, with its data on the device.
+  void make_there(const Call& call, const std::function<void(const Call&)>& make) {
     Mirror mirror = desk_->mirror(std::span(&call, 1), rank());
     try {
-      CommunicatorDecorator::do_run(mirror.calls().front(), timeout);
+      make(mirror.calls().front());
     } catch (...) {
       desk_->settle(desk_->stream);
       throw;
     }
     desk_->take_back(mirror);
+  }
+
+  // One that serves the host's memory, too, makes these sums there.
+  void do_run_scaled(const Call& call, double factor, comm::Timeout timeout) override {
+    const auto& devices = capabilities().devices;
+    if (!is_of_host(call) || std::ranges::count(devices, comm::Device::Kind::cpu) > 0)
+      return CommunicatorDecorator::do_run_scaled(call, factor, timeout);
+    make_there(call, [&](const Call& there) { CommunicatorDecorator::do_run_scaled(there, factor, timeout); });
   }
 
   comm::Work do_start(std::span<const Call> calls) override {

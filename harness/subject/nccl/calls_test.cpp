@@ -36,6 +36,32 @@ TEST_F(NcclCalls, MinMaxProductAndAverageAreNccls) {
   }
 }
 
+// More of them than a communicator has operators at once.
+TEST_F(NcclCalls, SumsHaveTheFactorOfEachRank) {
+  constexpr std::size_t c = 9;
+  for (const double factor : {1.0, -2.0, 0.5, 3.0}) {
+    std::vector<float> expected(c * un);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      for (int rank = 0; rank < n; ++rank) expected[i] += static_cast<float>(factor + rank) * given(rank, i);
+    OnDevice in(gift(me, c * un)), out(c * un), part(c);
+    world.run_scaled({.operation = Operation::all_reduce, .in = in.view(), .out = out.view()}, factor + me);
+    EXPECT_EQ(out.get(), expected);
+    world.run_scaled({.operation = Operation::reduce_scatter, .in = in.view(), .out = part.view()}, factor + me);
+    EXPECT_EQ(part.get(), std::vector<float>(expected.begin() + me * 9, expected.begin() + (me + 1) * 9));
+    EXPECT_EQ(in.get(), gift(me, c * un));
+    world.run_scaled({.operation = Operation::reduce, .root = n - 1, .in = in.view(), .out = in.view()}, factor + me);
+    EXPECT_EQ(in.get(), me == n - 1 ? expected : gift(me, c * un));
+  }
+}
+
+TEST_F(NcclCalls, AFactorIsAnElementOfEachType) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    DeviceElements data(dtype, std::vector<double>(20, 6));
+    world.run_scaled({.operation = Operation::all_reduce, .in = data.view(), .out = data.view()}, 0.75);
+    EXPECT_TRUE(data == DeviceElements(dtype, std::vector<double>(20, 4.5 * n))) << name_of(dtype);
+  }
+}
+
 TEST_F(NcclCalls, CopiesArriveInAndOutOfPlace) {
   common.broadcast_gives_every_rank_the_roots_elements();
   common.gather_gives_the_root_all_blocks();

@@ -36,6 +36,13 @@ void NcclCommunicator::do_run(const Call& call, comm::Timeout timeout) {
   work.wait(timeout);
 }
 
+void NcclCommunicator::do_run_scaled(const Call& call, double factor, comm::Timeout timeout) {
+  expect_supported(call);
+  NcclWork work(group_, stream_);
+  work.post(call, factor);
+  work.wait(timeout);
+}
+
 comm::Work NcclCommunicator::do_start(std::span<const Call> calls) {
   for (const Call& call : calls) expect_supported(call);
   if (calls.empty()) return {};

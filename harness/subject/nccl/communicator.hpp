@@ -21,6 +21,7 @@ class NcclCommunicator final : public comm::Communicator {
 
  private:
   void do_run(const comm::Call& call, comm::Timeout timeout) override;
+  void do_run_scaled(const comm::Call& call, double factor, comm::Timeout timeout) override;
   comm::Work do_start(std::span<const comm::Call> calls) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
 

@@ -30,6 +30,10 @@ enum class Result : int {
   in_progress = 7,
 };
 
+[[nodiscard]] constexpr bool is_error(Result result) {
+  return result != Result::success && result != Result::in_progress;
+}
+
 enum class DataType : int {
   int8 = 0,
   uint8 = 1,
@@ -45,7 +49,10 @@ enum class DataType : int {
   float8e5m2 = 11,
 };
 
+/// Those that a communicator makes have other values.
 enum class RedOp : int { sum = 0, product = 1, max = 2, min = 3, avg = 4 };
+
+enum class ScalarResidence : int { device = 0, host_immediate = 1 };
 
 /// A version as one number, as NCCL counts from 2.9 on.
 constexpr int version_code(int major, int minor, int patch) { return major * 10000 + minor * 100 + patch; }
@@ -90,6 +97,8 @@ struct Functions {
   Result (*AllGather)(const void* in, void* out, std::size_t in_count, DataType type, Comm comm, void* stream);
   Result (*Send)(const void* in, std::size_t count, DataType type, int peer, Comm comm, void* stream);
   Result (*Recv)(void* out, std::size_t count, DataType type, int peer, Comm comm, void* stream);
+  Result (*RedOpCreatePreMulSum)(RedOp* op, void* factor, DataType type, ScalarResidence residence, Comm comm);
+  Result (*RedOpDestroy)(RedOp op, Comm comm);
   Result (*GroupStart)();
   Result (*GroupEnd)();
 };

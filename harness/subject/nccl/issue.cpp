@@ -1,6 +1,7 @@
 #include "harness/subject/nccl/issue.hpp"
 
 #include <array>
+#include <cstring>
 
 namespace plumbline::subject::nccl {
 
@@ -35,8 +36,33 @@ bool is_made_of_messages(Operation operation) {
   return operation == Operation::gather || operation == Operation::scatter || operation == Operation::all_to_all;
 }
 
-Issue::Issue(Lane& lane, const Call& call)
-    : lane_(lane), call_(call), in_(call.in.data), out_(call.out.data), block_(call.bytes(lane.size_)) {}
+namespace {
+
+// As NCCL reads a factor: one element, of which it takes as many bytes as the type has.
+std::array<std::byte, sizeof(double)> element_of(comm::DType dtype, double factor) {
+  std::array<std::byte, sizeof(double)> bytes{};
+  const auto put = [&](auto element) { std::memcpy(bytes.data(), &element, sizeof element); };
+  const auto narrow = static_cast<float>(factor);
+  if (dtype == comm::DType::f16)
+    put(comm::to_float16(narrow));
+  else if (dtype == comm::DType::bf16)
+    put(comm::to_bfloat16(narrow));
+  else if (dtype == comm::DType::f32)
+    put(narrow);
+  else
+    put(factor);
+  return bytes;
+}
+
+}  // namespace
+
+Issue::Issue(Lane& lane, const Call& call, std::optional<double> factor)
+    : lane_(lane),
+      call_(call),
+      factor_(factor),
+      in_(call.in.data),
+      out_(call.out.data),
+      block_(call.bytes(lane.size_)) {}
 
 const std::byte* Issue::in_block(int rank) const {
   return static_cast<const std::byte*>(in_) + static_cast<std::size_t>(rank) * block_;
@@ -78,17 +104,12 @@ Result Issue::calls() {
     return nccl->AllReduce(word, word, 1, DataType::int32, RedOp::max, comm, stream);
   }
   if (block_ == 0) return Result::success;
+  if (is_reduction(call_.operation)) return reduction();
   const auto count = static_cast<std::size_t>(call_.elements(lane_.size_));
   const DataType type = type_of(call_.dtype());
   const bool is_root = lane_.rank_ == call_.root;
   void* const out = out_;
   switch (call_.operation) {
-    case Operation::all_reduce:
-      return nccl->AllReduce(in_, out, count, type, op_of(call_.op), comm, stream);
-    case Operation::reduce:
-      return nccl->Reduce(in_, is_root ? out : nullptr, count, type, op_of(call_.op), call_.root, comm, stream);
-    case Operation::reduce_scatter:
-      return nccl->ReduceScatter(in_, out, count, type, op_of(call_.op), comm, stream);
     case Operation::broadcast:
       return nccl->Broadcast(out, out, count, type, call_.root, comm, stream);
     case Operation::all_gather:
@@ -103,10 +124,35 @@ Result Issue::calls() {
       return is_root ? exchange(false, true) : nccl->Send(in_, count, type, call_.root, comm, stream);
     case Operation::scatter:
       return is_root ? exchange(true, false) : nccl->Recv(out, count, type, call_.root, comm, stream);
-    case Operation::barrier:
-      break;
+    default:
+      return Result::success;
   }
-  return Result::success;
+}
+
+// NCCL reads the factor at once, and lets go of the operator when the last call that was given it returns.
+Result Issue::reduction() {
+  if (!factor_) return reduction_by(op_of(call_.op));
+  const Library& nccl = lane_.process_.library;
+  auto factor = element_of(call_.dtype(), *factor_);
+  RedOp op{};
+  const Result made = nccl->RedOpCreatePreMulSum(&op, factor.data(), type_of(call_.dtype()),
+                                                 ScalarResidence::host_immediate, lane_.comm_);
+  if (made != Result::success) return made;
+  const Result result = reduction_by(op);
+  const Result destroyed = nccl->RedOpDestroy(op, lane_.comm_);
+  return is_error(result) ? result : destroyed;
+}
+
+Result Issue::reduction_by(RedOp op) {
+  const Library& nccl = lane_.process_.library;
+  const auto count = static_cast<std::size_t>(call_.elements(lane_.size_));
+  const DataType type = type_of(call_.dtype());
+  const device::Stream stream = lane_.stream_.get();
+  if (call_.operation == Operation::all_reduce) return nccl->AllReduce(in_, out_, count, type, op, lane_.comm_, stream);
+  if (call_.operation == Operation::reduce_scatter)
+    return nccl->ReduceScatter(in_, out_, count, type, op, lane_.comm_, stream);
+  void* const out = lane_.rank_ == call_.root ? out_ : nullptr;
+  return nccl->Reduce(in_, out, count, type, op, call_.root, lane_.comm_, stream);
 }
 
 Result Issue::exchange(bool sends, bool receives) {

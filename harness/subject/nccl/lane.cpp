@@ -7,8 +7,6 @@
 namespace plumbline::subject::nccl {
 namespace {
 
-bool is_error(Result result) { return result != Result::success && result != Result::in_progress; }
-
 // What a call touches, as bytes.
 struct Span {
   const std::byte* begin;
@@ -117,7 +115,7 @@ Left Lane::left() const {
 void Lane::issue(Batch& batch) {
   process_.hold_back(stream_.get(), batch.ready);
   std::vector<Issue> parts;
-  for (const comm::Call& call : batch.calls) parts.emplace_back(*this, call);
+  for (const comm::Call& call : batch.calls) parts.emplace_back(*this, call, batch.factor);
   for (Issue& part : parts) {
     part.copies();
     if (batch.is_empty) part.use_own_memory();

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ struct Batch {
   std::vector<comm::Call> calls;  // one at least; their roots and peers are ranks of the lane
   device::OwnEvent ready;         // recorded by whoever makes the batch
   device::OwnEvent done;
-  bool is_issued = false;  // `done` is recorded
-  bool is_empty = false;   // a message that carries nobody's bytes: the lane's own memory is sent, or received into
+  std::optional<double> factor;  // of a single sum: this rank's input is multiplied by it
+  bool is_issued = false;        // `done` is recorded
+  bool is_empty = false;  // a message that carries nobody's bytes: the lane's own memory is sent, or received into
 };
 
 /// Device memory that grows when needed. What a stream may still use is kept until the end.

@@ -88,6 +88,8 @@ Library::Library(const std::string& file) {
   PLUMBLINE_NCCL_FIND(AllGather);
   PLUMBLINE_NCCL_FIND(Send);
   PLUMBLINE_NCCL_FIND(Recv);
+  PLUMBLINE_NCCL_FIND(RedOpCreatePreMulSum);
+  PLUMBLINE_NCCL_FIND(RedOpDestroy);
 #undef PLUMBLINE_NCCL_FIND
 }
 

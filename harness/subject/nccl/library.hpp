@@ -20,6 +20,10 @@ class Library {
   const Functions* operator->() const { return &functions_; }
   /// The functions that an operation needs and the library lacks: "ncclSend, ncclRecv"; empty: it has them.
   [[nodiscard]] std::string lacking(comm::Operation operation) const;
+  /// Whether it has sums whose inputs are multiplied by factors.
+  [[nodiscard]] bool has_scaled_sums() const {
+    return functions_.RedOpCreatePreMulSum != nullptr && functions_.RedOpDestroy != nullptr;
+  }
   /// "2.32.3".
   [[nodiscard]] const std::string& version() const { return version_; }
   /// Whether it has the formats of 8 bits: from 2.24 on.

@@ -34,6 +34,9 @@ static_assert(same(DataType::float8e4m3, ncclFloat8e4m3) && same(DataType::float
 #endif
 static_assert(same(RedOp::sum, ncclSum) && same(RedOp::product, ncclProd) && same(RedOp::max, ncclMax) &&
               same(RedOp::min, ncclMin) && same(RedOp::avg, ncclAvg));
+static_assert(sizeof(ScalarResidence) == sizeof(ncclScalarResidence_t) &&
+              same(ScalarResidence::device, ncclScalarDevice) &&
+              same(ScalarResidence::host_immediate, ncclScalarHostImmediate));
 
 // A prefix of the header's, which may have grown.
 static_assert(sizeof(Config) <= sizeof(ncclConfig_t) && offsetof(Config, size) == offsetof(ncclConfig_t, size) &&
@@ -81,6 +84,8 @@ PLUMBLINE_NCCL_ALIKE(ReduceScatter);
 PLUMBLINE_NCCL_ALIKE(AllGather);
 PLUMBLINE_NCCL_ALIKE(Send);
 PLUMBLINE_NCCL_ALIKE(Recv);
+PLUMBLINE_NCCL_ALIKE(RedOpCreatePreMulSum);
+PLUMBLINE_NCCL_ALIKE(RedOpDestroy);
 PLUMBLINE_NCCL_ALIKE(GroupStart);
 PLUMBLINE_NCCL_ALIKE(GroupEnd);
 #undef PLUMBLINE_NCCL_ALIKE

@@ -44,9 +44,12 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
           "bool is ncclUint8, whose min and max are AND and OR; f8_e4m3 and f8_e5m2 are moved from NCCL 2.24 on, and "
           "not "
           "reduced, for which NCCL needs devices of compute capability 9.0",
+          "sums with factors are those of ncclRedOpCreatePreMulSum: a factor is rounded to the element's type, and so "
+          "is each product",
           "an error on the device after a wait has returned ends the next call on the group"}};
   capabilities.dtypes.insert(comm::DType::boolean);
   if (library.has_float8()) capabilities.dtypes.insert({comm::DType::f8_e4m3, comm::DType::f8_e5m2});
+  if (library.has_scaled_sums()) capabilities.claims.insert(Capability::scaled_sums);
   if (!library.lacking(comm::Operation::send).empty()) capabilities.claims.erase(Capability::point_to_point);
   for (const comm::Operation operation : kInOneFunction)
     if (const std::string functions = library.lacking(operation); !functions.empty())

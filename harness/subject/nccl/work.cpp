@@ -11,7 +11,7 @@ namespace plumbline::subject::nccl {
 using comm::Call;
 using comm::Operation;
 
-void NcclWork::post(std::span<const Call> calls) {
+void NcclWork::post(std::span<const Call> calls, std::optional<double> factor) {
   group_->expect_sound();
   const Process::Turn turn(group_->job->process);
   for (std::size_t i = 0; i < calls.size();) {
@@ -20,6 +20,7 @@ void NcclWork::post(std::span<const Call> calls) {
       continue;
     }
     auto batch = std::make_shared<Batch>(group_->job->process);
+    batch->factor = factor;
     const Call& first = calls[i];
     const auto fits = [&](const Call& call) {
       return !is_point_to_point(call.operation) && std::ranges::all_of(batch->calls, [&](const Call& earlier) {

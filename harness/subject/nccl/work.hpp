@@ -6,6 +6,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "harness/subject/nccl/group.hpp"
@@ -22,7 +24,9 @@ class NcclWork final : public comm::Work::State {
   NcclWork& operator=(const NcclWork&) = delete;
 
   /// Begins validated calls of memory that is the device's. Throws PeerFailed, RuntimeFailure, DeviceFailure.
-  void post(std::span<const comm::Call> calls);
+  void post(std::span<const comm::Call> calls) { post(calls, std::nullopt); }
+  /// The same of one sum, of which this rank multiplies its input by the factor.
+  void post(const comm::Call& sum, double factor) { post(std::span(&sum, 1), factor); }
   bool test() override;
   void wait(comm::Timeout timeout) override;
   [[nodiscard]] bool outlasts_wait() const override { return true; }
@@ -37,6 +41,7 @@ class NcclWork final : public comm::Work::State {
   };
   enum class Extent { host, device };
 
+  void post(std::span<const comm::Call> calls, std::optional<double> factor);
   void post_message(const comm::Call& call);
   /// Looks once. Whether all parts are complete: for the host, or on the device. Throws what a call that ended badly
   /// has to.

@@ -32,6 +32,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -53,18 +54,21 @@ using plumbline::subject::nccl::Config;
 using plumbline::subject::nccl::DataType;
 using plumbline::subject::nccl::RedOp;
 using plumbline::subject::nccl::Result;
+using plumbline::subject::nccl::ScalarResidence;
 using plumbline::subject::nccl::UniqueId;
 namespace comm = plumbline::comm;
 
 // Bytes. A rank may wait for its turn on a busy core after each filling: resnet50's gradients are not to take thousands.
 constexpr std::size_t kPipe = 256 * 1024;
-constexpr int kLooks = 5;  // until something asynchronous is through
+constexpr int kLooks = 5;                 // until something asynchronous is through
+constexpr std::size_t kOwnOperators = 8;  // that a communicator has at once
 
 std::atomic<const char*> chosen_fault{""};
 std::string_view fault() { return chosen_fault.load(); }
 
-constexpr std::array<std::string_view, 8> kMutants{"never_asks", "never_aborts", "abort_waits",   "aborts_all",
-                                                   "ungrouped",  "blocks",       "keys_reversed", "words_lost"};
+constexpr std::array<std::string_view, 9> kMutants{"never_asks",    "never_aborts", "abort_waits",
+                                                   "aborts_all",    "ungrouped",    "blocks",
+                                                   "keys_reversed", "words_lost",   "plain_sums"};
 
 bool is_mutant(std::string_view name) {
   static const std::string chosen = [] {
@@ -173,16 +177,13 @@ void fold(RedOp op, std::byte* into, const std::byte* from, std::size_t count) {
 }
 
 template <class Type>
-void scale(std::byte* data, int ranks, std::size_t count) {
-  using Element = typename Type::Element;
-  using Value = decltype(Type::load(Element{}));
-  if constexpr (!std::is_integral_v<Value>)
-    for (std::size_t i = 0; i < count; ++i) {
-      Element a;
-      std::memcpy(&a, data + i * sizeof a, sizeof a);
-      a = Type::store(Type::load(a) * Type::load(Type::store(Value{1} / static_cast<Value>(ranks))));
-      std::memcpy(data + i * sizeof a, &a, sizeof a);
-    }
+void scale(std::byte* data, typename Type::Element factor, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    typename Type::Element a;
+    std::memcpy(&a, data + i * sizeof a, sizeof a);
+    a = Type::store(Type::load(a) * Type::load(factor));
+    std::memcpy(data + i * sizeof a, &a, sizeof a);
+  }
 }
 
 template <class Body>
@@ -202,6 +203,29 @@ std::size_t size_of(DataType type) {
   if (type == DataType::float8e4m3 || type == DataType::float8e5m2) return 1;
   return type == DataType::uint8 || type == DataType::int8 ? 1 : 8;
 }
+
+// An operator as a collective keeps it: NCCL's, or one of a communicator's own, a sum of products.
+struct Operator {
+  RedOp op = RedOp::sum;
+  bool is_own = false;
+  DataType type{};  // of its factor
+  std::array<std::byte, sizeof(double)> factor{};
+
+  /// What is done to a rank's elements before they are added.
+  void scale_input(std::byte* data, int ranks, std::size_t count, DataType of) const {
+    with_type(of, [&](auto t) {
+      using Type = decltype(t);
+      using Value = decltype(Type::load({}));
+      if constexpr (!std::is_integral_v<Value>) {
+        typename Type::Element by;
+        if (op == RedOp::avg) return scale<Type>(data, Type::store(Value{1} / static_cast<Value>(ranks)), count);
+        if (!is_own || is_mutant("plain_sums")) return;
+        std::memcpy(&by, factor.data(), sizeof by);
+        scale<Type>(data, by, count);
+      }
+    });
+  }
+};
 
 }  // namespace
 
@@ -226,6 +250,7 @@ struct OpaqueComm : std::enable_shared_from_this<OpaqueComm> {
   int looks_left = 0;                           // until it is through with what it was asked for
   std::vector<std::function<void()>> launches;  // then
   int splits = 0;
+  std::array<std::optional<Operator>, kOwnOperators> operators;  // the first has the value after NCCL's last
   std::shared_ptr<OpaqueComm> self;
 
   [[nodiscard]] bool is_at_work() const { return !segment.is_whole() || looks_left > 0; }
@@ -309,10 +334,10 @@ class Kernel {
 using Bytes = std::vector<std::byte>;
 
 // Everybody's elements to rank 0, which adds them in the order of the ranks; `all` is the result there.
-bool fold_at_zero(Comm comm, const void* in, std::size_t count, DataType type, RedOp op, Bytes& all) {
+bool fold_at_zero(Comm comm, const void* in, std::size_t count, DataType type, const Operator& op, Bytes& all) {
   const std::size_t bytes = count * size_of(type);
   all.assign(static_cast<const std::byte*>(in), static_cast<const std::byte*>(in) + bytes);
-  if (op == RedOp::avg) with_type(type, [&](auto t) { scale<decltype(t)>(all.data(), comm->ranks, count); });
+  op.scale_input(all.data(), comm->ranks, count, type);
   Kernel kernel(comm);
   if (comm->rank != 0) {
     kernel.send(all.data(), bytes, 0);
@@ -322,7 +347,7 @@ bool fold_at_zero(Comm comm, const void* in, std::size_t count, DataType type, R
   for (int rank = 1; rank < comm->ranks; ++rank) {
     kernel.receive(one.data(), bytes, rank);
     if (!kernel.run()) return false;
-    with_type(type, [&](auto t) { fold<decltype(t)>(op, all.data(), one.data(), count); });
+    with_type(type, [&](auto t) { fold<decltype(t)>(op.op, all.data(), one.data(), count); });
   }
   return true;
 }
@@ -339,7 +364,7 @@ void give_all(Comm comm, const Bytes& all, void* out, std::size_t bytes, std::si
   (void)kernel.run();
 }
 
-void do_reduce(Comm comm, const void* in, void* out, std::size_t count, DataType type, RedOp op, int root) {
+void do_reduce(Comm comm, const void* in, void* out, std::size_t count, DataType type, const Operator& op, int root) {
   Bytes all;
   if (!fold_at_zero(comm, in, count, type, op, all)) return;
   Kernel kernel(comm);
@@ -453,6 +478,28 @@ Result collective(Comm comm, void* stream, std::function<void()> body) {
   return enqueue(comm, stream, [&](Pending& group) { group.collectives.push_back(std::move(body)); });
 }
 
+constexpr int kNcclsOperators = static_cast<int>(RedOp::avg) + 1;
+
+// Where a communicator keeps an operator of its own; null: it has none of that value.
+std::optional<Operator>* own_operator(Comm comm, RedOp op) {
+  const int index = static_cast<int>(op) - kNcclsOperators;
+  if (comm == nullptr || index < 0 || index >= static_cast<int>(kOwnOperators)) return nullptr;
+  auto& place = comm->operators[static_cast<std::size_t>(index)];
+  return place ? &place : nullptr;
+}
+
+// The operator may be gone before the stream comes to the reduction: body(operator) gets it as it is now.
+Result reduction(Comm comm, void* stream, DataType type, RedOp op, std::function<void(const Operator&)> body) {
+  Operator kept{.op = op};
+  if (static_cast<int>(op) >= kNcclsOperators) {
+    const auto* const own = own_operator(comm, op);
+    if (own == nullptr) return refuse(Result::invalid_argument, "an operator that the communicator has not");
+    if ((*own)->type != type) return refuse(Result::invalid_argument, "an operator of another type than the data");
+    kept = **own;
+  }
+  return collective(comm, stream, [kept, body = std::move(body)] { body(kept); });
+}
+
 }  // namespace
 
 // ---- the interface ----
@@ -555,25 +602,48 @@ NCCL_DOUBLE const char* ncclGetErrorString(Result result) {
 
 NCCL_DOUBLE_OPTIONAL const char* ncclGetLastError(Comm) { return is_mutant("words_lost") ? "" : last_error.c_str(); }
 
+// The factor is read now.
+NCCL_DOUBLE_OPTIONAL Result ncclRedOpCreatePreMulSum(RedOp* op, void* factor, DataType type, ScalarResidence residence,
+                                                     Comm comm) {
+  if (comm == nullptr || factor == nullptr || residence != ScalarResidence::host_immediate)
+    return refuse(Result::invalid_argument, "an operator that the double does not serve");
+  if (comm->is_at_work()) return refuse(Result::invalid_usage, "the communicator is still at work");
+  const auto place = std::ranges::find_if(comm->operators, [](const auto& one) { return !one.has_value(); });
+  if (place == comm->operators.end()) return refuse(Result::invalid_usage, "too many operators that nobody destroyed");
+  Operator made{.is_own = true, .type = type};
+  std::memcpy(made.factor.data(), factor, size_of(type));
+  *place = made;
+  *op = static_cast<RedOp>(kNcclsOperators + (place - comm->operators.begin()));
+  return Result::success;
+}
+
+NCCL_DOUBLE_OPTIONAL Result ncclRedOpDestroy(RedOp op, Comm comm) {
+  auto* const own = own_operator(comm, op);
+  if (own == nullptr) return refuse(Result::invalid_argument, "an operator that the communicator has not");
+  own->reset();
+  return Result::success;
+}
+
 NCCL_DOUBLE Result ncclAllReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, Comm comm,
                                  void* stream) {
-  return collective(comm, stream, [=] {
+  return reduction(comm, stream, type, op, [=](const Operator& by) {
     Bytes all;
-    if (fold_at_zero(comm, in, count, type, op, all)) give_all(comm, all, out, all.size(), 0);
+    if (fold_at_zero(comm, in, count, type, by, all)) give_all(comm, all, out, all.size(), 0);
   });
 }
 
 NCCL_DOUBLE_OPTIONAL Result ncclReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, int root,
                                        Comm comm, void* stream) {
-  return collective(comm, stream, [=] { do_reduce(comm, in, out, count, type, op, root); });
+  return reduction(comm, stream, type, op,
+                   [=](const Operator& by) { do_reduce(comm, in, out, count, type, by, root); });
 }
 
 NCCL_DOUBLE_OPTIONAL Result ncclReduceScatter(const void* in, void* out, std::size_t count, DataType type, RedOp op,
                                               Comm comm, void* stream) {
-  return collective(comm, stream, [=] {
+  return reduction(comm, stream, type, op, [=](const Operator& by) {
     Bytes all;
     const std::size_t bytes = count * size_of(type);
-    if (fold_at_zero(comm, in, count * static_cast<std::size_t>(comm->ranks), type, op, all))
+    if (fold_at_zero(comm, in, count * static_cast<std::size_t>(comm->ranks), type, by, all))
       give_all(comm, all, out, bytes, bytes);
   });
 }
