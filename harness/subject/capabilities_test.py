@@ -1,0 +1,77 @@
+"""README.md's table of capabilities is what the backends claim. A backend that cannot start here is left out, and named.
+
+usage: capabilities_test.py PLUMBLINE PLUGIN NCCL_DOUBLE [unittest arguments]
+"""
+import json, os, re, subprocess, sys, tempfile, unittest
+from pathlib import Path
+
+PLUMBLINE, PLUGIN, NCCL_DOUBLE = (str(Path(path).resolve()) for path in sys.argv[1:4])
+README = (Path(__file__).resolve().parent / "README.md").read_text()
+CANNOT_START = 3
+HOW = {
+    "local": ["--backend", "local"],
+    "mpi": ["--backend", "mpi"],
+    "nccl": ["--backend", "nccl", "--backend-option", f"library={NCCL_DOUBLE}", "--backend-option", "runtime=emulated"],
+    "c10d:gloo": ["--backend", "c10d:gloo"],
+    "sample plugin": ["--backend", f"plugin:{PLUGIN}"],
+}
+
+
+def table():
+    """{backend: {row: cell}}"""
+    lines = README.split("\n\n| capability |")[1].split("\n\n")[0].split("\n")
+    backends = [name.strip().strip("`") for name in lines[0].strip(" |").split("|")]
+    columns = {backend: {} for backend in backends}
+    for line in lines[2:]:
+        row, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        assert len(cells) == len(backends), line
+        for backend, cell in zip(backends, cells):
+            columns[backend][row.replace("`", "")] = cell
+    return columns
+
+
+def claims_of(backend):
+    """What it claims, with its dtypes as rows of the table have them; None where it cannot start here."""
+    with tempfile.TemporaryDirectory() as out:
+        done = subprocess.run([PLUMBLINE, "check", *HOW[backend], "--world-size", "2", "--filter", "COLL-049", "--plain", "--out", out],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
+        if done.returncode == CANNOT_START:
+            return None
+        assert done.returncode == 0, done.stdout
+        for line in (Path(out) / "run.jsonl").read_text().splitlines():
+            if (row := json.loads(line))["type"] == "subject":
+                capabilities = row["capabilities"]
+                return set(capabilities["claims"]) | {f"dtype {dtype}" for dtype in capabilities["dtypes"]}
+    raise AssertionError(f"{backend}: the record has no subject")
+
+
+class Table(unittest.TestCase):
+    def test_it_has_what_each_backend_claims(self):
+        columns = table()
+        self.assertEqual(sorted(columns), sorted(HOW))
+        asked = []
+        for backend, column in columns.items():
+            claims = claims_of(backend)
+            if claims is None:
+                print(f"{backend} cannot start here")
+                continue
+            asked.append(backend)
+            with self.subTest(backend=backend):
+                self.assertEqual({row for row, cell in column.items() if cell == "yes"} - claims, set(), "claimed by the table alone")
+                self.assertEqual({row for row, cell in column.items() if cell == "no"} & claims, set(), "claimed by the backend alone")
+        self.assertIn("local", asked)
+        self.assertIn("sample plugin", asked)
+
+    def test_it_has_every_capability(self):
+        self.assertEqual({row for row in table()["local"] if not row.startswith("dtype")} ^ {
+            claim for claim in claims_of("local") if not claim.startswith("dtype")}, set())
+
+    def test_each_no_has_a_reason(self):
+        reasons = README.split("\n## Why not\n")[1].split("\n\n")[0]
+        named = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in reasons.split("\n")[2:])))
+        missing = {row.removeprefix("dtype ") for column in table().values() for row, cell in column.items() if cell == "no"}
+        self.assertEqual(missing - named - {"f8_e4m3", "f8_e5m2"}, set())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
