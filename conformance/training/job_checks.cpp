@@ -8,6 +8,7 @@
 
 #include "conformance/training/job_runs.hpp"
 #include "conformance/training/judge.hpp"
+#include "conformance/training/rate_schedule_checks.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/training_checks.hpp"
 #include "conformance/training/weighted_checks.hpp"
@@ -128,6 +129,7 @@ void add_job_checks(suite::Suite& suite) {
              .limit = std::chrono::seconds(75),
              .body = single_device});
   add_weighted_checks(suite, suite::Door::job);
+  add_rate_schedule_checks(suite, suite::Door::job);
 }
 
 }  // namespace plumbline::conformance

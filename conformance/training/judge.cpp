@@ -13,6 +13,7 @@
 #include "conformance/training/causes.hpp"
 #include "conformance/training/clip_rules.hpp"
 #include "conformance/training/scaling.hpp"
+#include "conformance/training/scheduled_rate.hpp"
 #include "conformance/training/single_device.hpp"
 #include "harness/suite/requirement.hpp"
 #include "reference/comm/errors.hpp"
@@ -580,23 +581,52 @@ class Judge {
       const auto gradient = copy_of(step, Moment::grad);
       const auto after = copy_of(step, Moment::after);
       if (!before || !gradient || !after) {
-        find(ids::kUpdate, step, rank, parameter.name, "not judged from here on: a value is missing in the record");
+        find(of_update_, step, rank, parameter.name, "not judged from here on: a value is missing in the record");
         return;
       }
       if (before->rank != rank) return;
-      judge_by(ids::kUpdate);
+      judge_by(of_update_);
       if (skipped_.at(step, rank)) {
         has_skipped = true;
         continue;
       }
+      const std::optional<CarriedOptimizer> unstepped = begin_scheduled(optimizer, step);
       const ExpectedUpdate expected = optimizer.step(before->values, gradient->values);
       const std::size_t found = result_.findings.size();
       compare_within(
           after->values, expected.after, [&](std::size_t i) { return expected.bound[i]; },
-          finding_of(ids::kUpdate, step, rank, parameter.name, "the update is not the optimizer's"), result_.findings,
+          finding_of(of_update_, step, rank, parameter.name, "the update is not the optimizer's"), result_.findings,
           result_.steps[static_cast<std::size_t>(step)].update);
-      if (has_skipped && result_.findings.size() > found) after_a_skip(result_.findings.back());
+      if (result_.findings.size() == found) continue;
+      if (unstepped)
+        result_.findings.back().hypotheses =
+            by_other_rates(*unstepped, step, before->values, gradient->values, after->values);
+      if (has_skipped) after_a_skip(result_.findings.back());
     }
+  }
+
+  // Gives the optimizer the step's learning rate; what it was before, in a run with a schedule.
+  [[nodiscard]] std::optional<CarriedOptimizer> begin_scheduled(CarriedOptimizer& optimizer, int step) const {
+    if (!spec_.rate_schedule) return std::nullopt;
+    optimizer.set_learning_rate(scheduled_rate(spec_, step));
+    return optimizer;
+  }
+
+  // The wrong learning rates with which a step makes what was recorded.
+  [[nodiscard]] std::vector<std::string> by_other_rates(const CarriedOptimizer& unstepped, int step,
+                                                        std::span<const float> before, std::span<const float> gradient,
+                                                        std::span<const float> after) const {
+    std::vector<std::string> names;
+    for (const OtherRate& other : other_rates(spec_, step)) {
+      CarriedOptimizer optimizer = unstepped;
+      optimizer.set_learning_rate(other.rate);
+      const ExpectedUpdate expected = optimizer.step(before, gradient);
+      std::vector<Finding> findings;
+      Largest unused;
+      compare_within(after, expected.after, [&](std::size_t i) { return expected.bound[i]; }, {}, findings, unused);
+      if (findings.empty()) names.push_back(fmt::format("{}: {:.6g}", other.name, other.rate));
+    }
+    return names;
   }
 
   // A wrong update after a skipped step is not that of an optimizer that never saw the skipped one, either.
@@ -611,6 +641,7 @@ class Judge {
   training::Training& training_;
   const JudgeOptions& options_;
   std::string_view of_mean_, of_loss_;  // the requirements of the step's mean, and of a rank's loss
+  std::string_view of_update_ = spec_.rate_schedule ? ids::kScheduledUpdate : ids::kUpdate;
   std::vector<Parameter> parameters_;
   std::vector<std::string_view> of_gradients_;  // the requirements that a gradient is held to
   std::set<std::pair<std::string_view, int>> gaps_;

@@ -3,6 +3,7 @@
 #include "conformance/training/judge.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -136,6 +137,9 @@ struct Faults {
   std::function<bool(int step, int rank)> has_flag = [](int, int) { return true; };
   std::function<float(float right, int step, int rank)> scale = [](float right, int, int) { return right; };
   std::function<void(Values& values, Values& buffers)> skipped = [](Values&, Values&) {};
+  // Of a run whose rule changes from step to step, or from parameter to parameter.
+  std::function<void(job::Sgd& applied, int step, const std::string& parameter)> rule = [](job::Sgd&, int,
+                                                                                           const std::string&) {};
 };
 
 class JudgeTest : public testing::Test {
@@ -207,7 +211,7 @@ class JudgeTest : public testing::Test {
         if (faults.skips(skips, step, rank))
           faults.skipped(values[r], buffers[r]);
         else
-          update(faults.applied, values[r], used[r], buffers[r]);
+          update(faults, step, values[r], used[r], buffers[r]);
         const auto note = [&](Moment moment, const Values& what) {
           if (!faults.recorded(step, rank, moment)) return;
           for (const job::Parameter& parameter : job::parameters_of(spec_))
@@ -266,8 +270,10 @@ class JudgeTest : public testing::Test {
       return !std::ranges::all_of(one.second, [](float value) { return std::isfinite(value); });
     });
   }
-  static void update(const job::Sgd& sgd, Values& values, const Values& gradients, Values& buffers) {
+  static void update(const Faults& faults, int step, Values& values, const Values& gradients, Values& buffers) {
     for (auto& [name, list] : values) {
+      job::Sgd sgd = faults.applied;
+      faults.rule(sgd, step, name);
       std::vector<float>& buffer = buffers[name];
       buffer.resize(list.size());
       for (std::size_t i = 0; i < list.size(); ++i) {
@@ -660,6 +666,22 @@ TEST_F(ClippedJudgeTest, NamesAnotherRuleForWeightsThatIsClippedByItsOwnNorm) {
   EXPECT_EQ(first("TRAIN-016"), "none");
   (void)violated(uses(plain, kMost / (norm(plain) + 1e-6)), kOtherProgram);
   EXPECT_THAT(first("TRAIN-016"), HasSubstr("the mean over all rows, whatever their weights"));
+}
+
+TEST_F(JudgeTest, HoldsUpdatesToTheLearningRatesOfASchedule) {
+  spec_.rate_schedule = job::RateSchedule{.decay = "linear", .warmup_steps = 1};
+  const auto with = [](const std::array<double, 3>& factors) {
+    return Faults{.rule = [factors](job::Sgd& sgd, int step, const std::string&) {
+      sgd.lr *= factors[static_cast<std::size_t>(step)];
+    }};
+  };
+  EXPECT_THAT(violated(with({0, 1, 0.5}), kOtherProgram), IsEmpty()) << text_of(last_.findings.front());
+  EXPECT_THAT(violated(with({1, 0.5, 0}), kOtherProgram), ElementsAre("TRAIN-019"));
+  EXPECT_THAT(first("TRAIN-019"), testing::ContainsRegex("step 0, rank 0, 0.weight.*; hypothesis: the learning rate of "
+                                                         "step 1, the next one: 0.125; hypothesis: the learning rate "
+                                                         "without the schedule: 0.125$"));
+  EXPECT_THAT(violated(with({0, 1, 0.75}), kOtherProgram), ElementsAre("TRAIN-019"));
+  EXPECT_THAT(first("TRAIN-019"), testing::ContainsRegex("step 2, rank 0, 0.weight[^;]*$")) << "a rate of no rule";
 }
 
 TEST_F(JudgeTest, ComparesRunsBitForBit) {

@@ -11,6 +11,7 @@
 #include "conformance/training/device_checks.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/mixed_checks.hpp"
+#include "conformance/training/rate_schedule_checks.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/weighted_checks.hpp"
 #include "reference/record/training_record.hpp"
@@ -151,6 +152,7 @@ void add_training_checks(suite::Suite& suite) {
              .modules = {"training"},
              .body = single_device});
   add_weighted_checks(suite, suite::Door::backend);
+  add_rate_schedule_checks(suite, suite::Door::backend);
   // What goes wrong only here, or everywhere but here, has to do with a rank's rows coming in parts.
   suite.add({.id = "training.one_micro_batch",
              .verifies = judged,

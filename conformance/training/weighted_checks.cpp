@@ -8,11 +8,9 @@
 #include <string_view>
 
 #include "conformance/training/job_runs.hpp"
-#include "conformance/training/judge.hpp"
+#include "conformance/training/reference_runs.hpp"
 #include "conformance/training/report.hpp"
-#include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 
@@ -59,21 +57,10 @@ void weighted_job(Context& context) {
   }));
 }
 
-// The same of the reference, over the backend.
 void weighted_reference(Context& context) {
-  const std::filesystem::path scratch(context.scratch());
-  if (context.rank() == 0) (void)training::write_digits_run(weighted_run(context), training::digits(), scratch / "run");
-  context.world().barrier();
-  const job::RunSpec spec = job::read_run_spec(scratch / "run" / "spec.toml");
-  context.training().run(spec, context.world(), scratch / "record", {}, {});
-  context.world().barrier();
-  if (context.rank() != 0) return;
-  const comm::Capabilities& capabilities = context.capabilities();
-  const JudgeOptions options{
-      .reduction = Reduction{.accumulator = capabilities.accumulator(comm::DType::f32, comm::ReduceOp::avg),
-                             .rank_order = capabilities.has(comm::Capability::rank_order)},
-      .device = context.device()};
-  report(judge(spec, job::TrainingRecord(spec, scratch / "record"), context.oracle(), options).findings);
+  judge_reference(context, [&](const std::filesystem::path& folder) {
+    return training::write_digits_run(weighted_run(context), training::digits(), folder);
+  });
 }
 
 }  // namespace

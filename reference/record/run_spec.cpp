@@ -205,6 +205,24 @@ Problem problem_of_averaging(const RunSpec& spec) {
                    problem_beside_averaging(spec)});
 }
 
+// A schedule says nothing of steps that are skipped, or of ranks that average. Clipped gradients take the way of scaled
+// ones, which has one learning rate.
+Problem problem_of_rate_schedule(const RunSpec& spec) {
+  const RateSchedule& schedule = *spec.rate_schedule;
+  constexpr const char* none = "left out in a run with [lr_schedule]";
+  if (auto problem = first_of({one_of("lr_schedule.decay", schedule.decay, listed(kRateDecays)),
+                               at_least("lr_schedule.warmup_steps", schedule.warmup_steps, 0)}))
+    return problem;
+  if (schedule.warmup_steps >= spec.run.steps)
+    return wrong("lr_schedule.warmup_steps", schedule.warmup_steps,
+                 fmt::format("fewer than run.steps = {}", spec.run.steps));
+  if (spec.run.dtype != "float32") return wrong("run.dtype", "'" + spec.run.dtype + "'", "float32 with [lr_schedule]");
+  if (spec.averaging) return wrong("averaging.algorithm", "'" + spec.averaging->algorithm + "'", none);
+  if (spec.scaler) return wrong("scaler.init_scale", spec.scaler->init_scale, none);
+  if (spec.clip) return wrong("clip.max_norm", spec.clip->max_norm, none);
+  return {};
+}
+
 Problem problem_of_scaler(const Scaler& scaler) {
   if (auto problem = positive("scaler.init_scale", scaler.init_scale)) return problem;
   if (!scaler.dynamic) return {};
@@ -274,6 +292,8 @@ std::optional<SpecProblem> problem_of(const RunSpec& spec) {
     if (auto problem = problem_of_clip(*spec.clip)) return problem;
   if (spec.averaging)
     if (auto problem = problem_of_averaging(spec)) return problem;
+  if (spec.rate_schedule)
+    if (auto problem = problem_of_rate_schedule(spec)) return problem;
   if (spec.scaler)
     if (auto problem = problem_of_scaler(*spec.scaler)) return problem;
   if (auto problem = problem_of_injections(spec)) return problem;

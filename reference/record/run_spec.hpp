@@ -124,6 +124,15 @@ struct Averaging {
   [[nodiscard]] bool has_outer_step() const { return algorithm == "slowmo" || algorithm == "diloco"; }
 };
 
+/// The decays of a learning rate.
+inline constexpr std::array<std::string_view, 2> kRateDecays{"linear", "cosine"};
+
+/// The learning rate of a step is the optimizer's times a factor.
+struct RateSchedule {
+  std::string decay = "linear";  // of kRateDecays: from warmup_steps on, to 0 after the last step
+  int warmup_steps = 0;          // over which the factor grows linearly, from 0
+};
+
 /// A value written into a gradient on purpose.
 struct Injection {
   int step = 0;
@@ -147,6 +156,7 @@ struct RunSpec {
   Optimizer optimizer;
   std::optional<Clip> clip;
   std::optional<Averaging> averaging;
+  std::optional<RateSchedule> rate_schedule;
   std::optional<Scaler> scaler;
   std::vector<Injection> injections;
   std::string weights = "weights.safetensors";  // relative to `folder`

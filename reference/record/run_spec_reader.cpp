@@ -162,6 +162,15 @@ Averaging averaging_of(Fields fields) {
   return averaging;
 }
 
+RateSchedule rate_schedule_of(Fields fields) {
+  RateSchedule schedule;
+  need_required(fields, "lr_schedule");
+  schedule.decay = kRateDecays[fields.word("decay", {kRateDecays.begin(), kRateDecays.end()})];
+  fields.integer("warmup_steps", schedule.warmup_steps);
+  fields.done();
+  return schedule;
+}
+
 Scaler scaler_of(Fields fields) {
   Scaler scaler;
   need_required(fields, "scaler");
@@ -220,6 +229,7 @@ RunSpec spec_of(Fields fields) {
   spec.optimizer = optimizer_of(*fields.table("optimizer"));
   if (auto table = fields.table("clip")) spec.clip = clip_of(std::move(*table));
   if (auto table = fields.table("averaging")) spec.averaging = averaging_of(std::move(*table));
+  if (auto table = fields.table("lr_schedule")) spec.rate_schedule = rate_schedule_of(std::move(*table));
   if (auto table = fields.table("scaler")) spec.scaler = scaler_of(std::move(*table));
   for (Fields& table : fields.tables("inject")) spec.injections.push_back(injection_of(std::move(table)));
   if (auto table = fields.table("files")) read_files(std::move(*table), spec);

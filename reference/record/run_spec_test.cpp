@@ -191,7 +191,7 @@ TEST(RunSpec, WritesWhatItReads) {
 // Job programs of earlier formats may reject fields that they do not know.
 TEST(RunSpec, HasFieldsOfLaterFormatsOnlyWhereTheyAreUsed) {
   RunSpec spec = parse_run_spec(kShort, "spec.toml");
-  for (const char* added : {"row_weights", "[clip]", "[averaging]"})
+  for (const char* added : {"row_weights", "[clip]", "[averaging]", "[lr_schedule]"})
     EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
   spec.row_weights = true;
   EXPECT_THAT(to_toml(spec), HasSubstr("[loss]\ntype = \"mse\"\nrow_weights = true\n"));
@@ -348,6 +348,30 @@ TEST(RunSpec, AveragesParameters) {
               HasSubstr("model.layer[1].type = 'batch_norm2d'; it must be left out in a run with [averaging]"));
   EXPECT_THAT(error_of(diloco + "[scaler]\nkind = \"dynamic\"\n"),
               HasSubstr("it must be left out in a run with [averaging]"));
+}
+
+TEST(RunSpec, SchedulesLearningRates) {
+  const std::string plain = replaced(kShort, "\"batch_norm2d\"\nfeatures = 2", "\"relu\"");
+  const auto with = [&](const char* fields) { return plain + "[lr_schedule]\n" + fields; };
+  const std::string cosine = with("decay = \"cosine\"\nwarmup_steps = 0\n");
+  const auto schedule = parse_run_spec(to_toml(parse_run_spec(cosine, "spec.toml")), "spec.toml").rate_schedule;
+  ASSERT_TRUE(schedule);
+  EXPECT_EQ(schedule->decay, "cosine");
+  EXPECT_EQ(schedule->warmup_steps, 0);
+  EXPECT_FALSE(parse_run_spec(plain, "spec.toml").rate_schedule);
+
+  EXPECT_THAT(error_of(with("warmup_steps = 0\n")), HasSubstr("lr_schedule.decay is missing"));
+  EXPECT_THAT(error_of(with("decay = \"linear\"\n")), HasSubstr("lr_schedule.warmup_steps is missing"));
+  EXPECT_THAT(error_of(replaced(cosine, "cosine", "step")),
+              HasSubstr("lr_schedule.decay = 'step'; it must be one of linear, cosine"));
+  EXPECT_THAT(error_of(replaced(cosine, "warmup_steps = 0", "warmup_steps = -1")),
+              HasSubstr("lr_schedule.warmup_steps = -1; it must be at least 0"));
+  EXPECT_THAT(error_of(replaced(cosine, "warmup_steps = 0", "warmup_steps = 1000000")),
+              HasSubstr("lr_schedule.warmup_steps = 1000000; it must be fewer than run.steps"));
+  EXPECT_THAT(error_of(cosine + "gamma = 0.5\n"), HasSubstr("unknown field lr_schedule.gamma"));
+  for (const char* other : {"[clip]\nmax_norm = 1.0\n", "[scaler]\nkind = \"dynamic\"\n",
+                            "[averaging]\nalgorithm = \"localsgd\"\nperiod = 1\n"})
+    EXPECT_THAT(error_of(cosine + other), HasSubstr("it must be left out in a run with [lr_schedule]")) << other;
 }
 
 TEST(RunSpec, NeedsNoLineBreakInAPathOrName) {

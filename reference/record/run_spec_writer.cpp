@@ -86,6 +86,10 @@ std::string toml_of(const Averaging& averaging) {
   return text;
 }
 
+std::string toml_of(const RateSchedule& schedule) {
+  return fmt::format("\n[lr_schedule]\ndecay = {}\nwarmup_steps = {}\n", quoted(schedule.decay), schedule.warmup_steps);
+}
+
 std::string toml_of(const Scaler& scaler) {
   if (!scaler.dynamic)
     return fmt::format("\n[scaler]\nkind = \"constant\"\ninit_scale = {}\n", real(scaler.init_scale));
@@ -121,6 +125,7 @@ std::string to_toml(const RunSpec& spec) {
   text += toml_of(spec.optimizer);
   if (spec.clip) text += toml_of(*spec.clip);
   if (spec.averaging) text += toml_of(*spec.averaging);
+  if (spec.rate_schedule) text += toml_of(*spec.rate_schedule);
   if (spec.scaler) text += toml_of(*spec.scaler);
   for (const Injection& inject : spec.injections) text += toml_of(inject);
   text += fmt::format("\n[files]\nweights = {}\nbatches = {}\n", quoted(spec.weights), quoted(spec.batches));

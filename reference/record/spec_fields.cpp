@@ -77,6 +77,13 @@ constexpr std::array kFields{
               "to whom a rank sends after each step: n-peer-exponential, ring, star, complete"},
 
     SpecField{
+        "lr_schedule", "", "decay", "text", "",
+        "linear or cosine: with it, step S of N, from 0, has learning rate lr x factor; from W = warmup_steps on the "
+        "factor is (N-S)/(N-W), or (1 + cos(pi (S-W)/(N-W)))/2; without this table it is 1"},
+    SpecField{"lr_schedule", "", "warmup_steps", "integer", "",
+              "first steps, whose factor is S/W; fewer than run.steps"},
+
+    SpecField{
         "scaler", "", "kind", "text", "",
         "dynamic or constant; without this table the loss is not scaled, and a constant scale has init_scale alone"},
     SpecField{"scaler", "", "init_scale", "number", "65536.0", "scale of the first step"},

@@ -40,7 +40,9 @@ std::string value_of(const SpecField& field, const std::string& kind) {
                                                               {"max_norm", "1.0"},
                                                               {"period", "3"},
                                                               {"momentum", "0.5"},
-                                                              {"graph", "\"ring\""}};
+                                                              {"graph", "\"ring\""},
+                                                              {"decay", "\"cosine\""},
+                                                              {"warmup_steps", "1"}};
   if (field.name == "algorithm") return '"' + kind + '"';
   return field.name == "type" ? '"' + kind + '"' : values.at(field.name);
 }
@@ -94,6 +96,19 @@ TEST(SpecFields, OfAveragingAreAllRequired) {
   }
 }
 
+// A specification with a learning-rate schedule, without one field.
+std::string scheduled_text(std::string_view left_out = "") {
+  return table_with("", "") + "[run]\n" + table_with("run", "") + "[[model.layer]]\n" +
+         table_with("model.layer", "linear") + "[loss]\n" + table_with("loss", "mse") + "[optimizer]\n" +
+         table_with("optimizer", "sgd") + "[lr_schedule]\n" + table_with("lr_schedule", "", left_out);
+}
+
+TEST(SpecFields, OfALearningRateScheduleAreAllRequired) {
+  EXPECT_NO_THROW((void)parse_run_spec(scheduled_text(), "/a/spec.toml")) << scheduled_text();
+  for (const char* field : {"decay", "warmup_steps"})
+    EXPECT_THROW((void)parse_run_spec(scheduled_text(field), "/a/spec.toml"), InvalidArgument) << field;
+}
+
 TEST(SpecFields, AreAllThatTheReaderRequires) {
   for (const std::string& layer : kLayers)
     EXPECT_NO_THROW((void)parse_run_spec(spec_text(layer, "sgd"), "/a/spec.toml")) << spec_text(layer, "sgd");
@@ -104,7 +119,7 @@ TEST(SpecFields, AreMissedWhereTheyAreRequired) {
   int left_out = 0;
   for (const SpecField& field : spec_fields())
     for (const std::string& layer : kLayers) {
-      if (field.table == "averaging") continue;  // another specification
+      if (field.table == "averaging" || field.table == "lr_schedule") continue;  // another specification
       if (!field.initial.empty() || (field.table == "model.layer" ? !is_of(field, layer) : layer != "linear")) continue;
       ++left_out;
       try {
@@ -153,6 +168,9 @@ TEST(SpecFields, AreAllThatTheWriterWrites_WithTheirDefaults) {
     for (const auto& [name, value] :
          fields_of(to_toml(parse_run_spec(averaging_text(algorithm), "/a/spec.toml"))).at("averaging"))
       written.insert(fmt::format("averaging.{}", name));
+  for (const auto& [name, value] :
+       fields_of(to_toml(parse_run_spec(scheduled_text(), "/a/spec.toml"))).at("lr_schedule"))
+    written.insert(fmt::format("lr_schedule.{}", name));
   EXPECT_EQ(written, listed);
 }
 

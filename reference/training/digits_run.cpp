@@ -150,6 +150,7 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
     spec.optimizer = job::Sgd{.lr = 0.1, .momentum = 0.9};
   spec.row_weights = settings.rows != "equal";
   spec.clip = settings.clip;
+  spec.rate_schedule = settings.rate_schedule;
   spec.scaler = settings.scaler;
   for (job::Injection one : settings.injections) {
     if (one.parameter.empty()) one.parameter = first_parameter_of(spec, one.rank);

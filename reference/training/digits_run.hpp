@@ -77,6 +77,7 @@ struct DigitsRun {
   std::vector<job::Injection> injections = {};  // those without a parameter: the first one that their rank holds
   std::string rows = "equal";                   // or padding, weights
   std::optional<job::Clip> clip = {};
+  std::optional<job::RateSchedule> rate_schedule = {};
 };
 
 /// Writes spec.toml, weights.safetensors and batches.safetensors into `folder`, which is made where it is not

@@ -1,7 +1,10 @@
 #include "reference/training/detail/executor.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <optional>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -86,6 +89,17 @@ class BucketedGradients {
   std::optional<AutogradReducer> reducer_;
 };
 
+// Of a step, from 0: after the warm-up it falls to 0 after the last step.
+double learning_rate_of(const job::RunSpec& spec, int step) {
+  const double rate = std::visit([](const auto& rule) { return rule.lr; }, spec.optimizer);
+  if (!spec.rate_schedule) return rate;
+  const int warmup = spec.rate_schedule->warmup_steps;
+  if (step < warmup) return rate * step / warmup;
+  const double done = static_cast<double>(step - warmup) / (spec.run.steps - warmup);
+  if (spec.rate_schedule->decay == "cosine") return rate * 0.5 * (1 + std::cos(std::numbers::pi * done));
+  return rate * (1 - done);
+}
+
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:
@@ -115,6 +129,7 @@ class DataParallelRun {
     average(local.gradients);
     note(step, job::Moment::grad, local.gradients);
     // 3. The update, the same on every rank.
+    optimizer_.set_learning_rate(learning_rate_of(spec_, step));
     optimizer_.step(values_, local.gradients);
     note(step, job::Moment::after, values_);
     const auto loss = static_cast<float>(mean_loss(files_, rows, local.losses));
@@ -226,6 +241,7 @@ class StagedRun {
     note(step, job::Moment::local_grad, gradients);
     reduction_->reduce(gradients);
     note(step, job::Moment::grad, gradients);
+    optimizer_.set_learning_rate(learning_rate_of(spec_, step));
     optimizer_.step(values_, gradients);
     note(step, job::Moment::after, values_);
   }

@@ -29,5 +29,12 @@ TEST(PrecisionSettings, AreRefusedWhereTheSpecificationClipsInAnotherWay) {
   EXPECT_NO_THROW((void)with_clip_of(spec, {.clip_norm = 1}));
 }
 
+TEST(PrecisionSettings, DoNotClipWhereLearningRatesAreScheduled) {
+  job::RunSpec spec;
+  spec.rate_schedule = job::RateSchedule{};
+  EXPECT_THROW(require_possible(spec, {.clip_norm = 1}), InvalidArgument);
+  EXPECT_NO_THROW(require_possible(spec, PrecisionSettings{}));
+}
+
 }  // namespace
 }  // namespace plumbline::training

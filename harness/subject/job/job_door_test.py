@@ -5,7 +5,7 @@ usage: job_door_test.py PLUMBLINE PYTHONS [unittest arguments]
 PYTHONS are interpreters that may have torch, numpy and tomllib, separated by commas. Exits with 77 when another class than
 Programs is asked for and none of them has.
 """
-import glob, json, os, resource, shlex, signal, socket, subprocess, sys, tempfile, time, unittest
+import glob, json, os, re, resource, shlex, signal, socket, subprocess, sys, tempfile, time, unittest
 from pathlib import Path
 
 PLUMBLINE = os.path.realpath(sys.argv[1])
@@ -509,6 +509,25 @@ class Samples(JobDoor):
         (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.row_weights[rows=weights,*world=2]", status=3)
         self.assertEqual((result["verdict"], result["reason"]), ("skip", "weights of rows: this program has none"))
 
+    # Programs with a learning-rate schedule.
+    SCHEDULED = {"ddp_gloo.py": "linear,*pipeline=1,*world=2]", "fsdp2_gloo.py": "cosine,*pipeline=1,*world=2]", "zero_gloo.py": "cosine,*pipeline=1,*world=3]",
+                 "pipelining_gloo.py": "cosine,*pipeline=2,*world=4]"}
+    SCHEDULE_FAULTS = {"ddp.schedules_first": r"step 0, .*; hypothesis: the learning rate of step 1, the next one: 0\.05",
+                       "ddp.counts_micro_batches": r"step 1, .*; hypothesis: the learning rate of a warm-up that counts micro-batches: 0\.1"}
+
+    def test_learning_rate_schedules(self):
+        for program, case in self.SCHEDULED.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter="training.job.lr_schedule[decay=" + case, status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, words in self.SCHEDULE_FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job.lr_schedule[decay=linear,optimizer=sgd,*", status=1)
+                self.assertEqual((result["verdict"], result["violated"]), ("fail", ["TRAIN-019"]), result)
+                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-019: " + words)
+        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.lr_schedule[decay=linear,optimizer=sgd,*", status=3)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "a learning-rate schedule: this program has one learning rate"))
+
     CLIPPED = {"fsdp2_gloo.py": "model=pairs,norm=2,grid=1x1x2,*", "zero_gloo.py": "model=pairs,norm=inf,*", "pipelining_gloo.py": "model=tied,*",
                "amp_gloo.py": "model=pairs,norm=1,*"}
 
@@ -668,6 +687,20 @@ else:
             with self.subTest(reason):
                 (result,) = self.check(job, "--job-serves-ranks", "--filter", filter, profile=profile, status=3)
                 self.assertEqual((result["verdict"], result["reason"]), ("skip", reason))
+
+    def test_what_a_program_does_not_know(self):
+        """A specification of a later form, with a field or table that nobody here has heard of."""
+        described, known = {}, subprocess.check_output([PYTHON, "-B", "-c", "import json, plumbline_job; print(json.dumps(plumbline_job.FIELDS))"],
+                                                       env={**os.environ, "PYTHONPATH": str(SAMPLES)}, text=True)
+        for table, field in re.findall(r"^\| (?:`\[+([\w.]+)\]+`)? *\| `(\w+)`", subprocess.check_output([PLUMBLINE, "train", "--describe"], text=True), re.M):
+            described.setdefault(table, set()).add(field)
+        self.assertEqual({table: set(fields.split()) for table, fields in json.loads(known).items()}, described)
+        for change, reason in (("/^protocol/a quorum = 2", "quorum"), ("/^lr = /a decoupled = true", "optimizer.decoupled"),
+                               ("/^type = .relu/a slope = 0.1", "model.layer.slope"), ("$ a [outer]", "[outer]")):
+            with self.subTest(reason):
+                job = f"sed '{change}' $PLUMBLINE_SPEC > $PLUMBLINE_SPEC.$RANK; PLUMBLINE_SPEC=$PLUMBLINE_SPEC.$RANK exec {PYTHON} -B {SAMPLES}/ddp_gloo.py"
+                (result,) = self.check(job, "--filter", ONE, status=3)
+                self.assertEqual((result["verdict"], result["reason"]), ("skip", f"{reason} in the specification: this program does not know it"))
 
     def test_mistakes_of_a_program(self):
         spec = {"PLUMBLINE_SPEC": "/no/such", "PLUMBLINE_RECORD": str(self.folder), "RANK": "0", "WORLD_SIZE": "2"}

@@ -13,6 +13,7 @@ class Ddp(TorchJob):
     dtypes = ("float32", "float16", "bfloat16")
     weighs_rows = True
     clips = True
+    schedules_rate = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)

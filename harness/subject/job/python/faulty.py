@@ -60,6 +60,25 @@ class OwnWeights(Ddp):
         return self.sizes["data"] * sum(weights.sum() for weights in self.weights_of_batches(step))
 
 
+class SchedulesFirst(Ddp):
+    """The scheduler is stepped before the optimizer, so that each step has the learning rate of the next one."""
+
+    def update(self):
+        self.scheduler.step()
+        super().update()
+
+    def step_scheduler(self):
+        pass
+
+
+class CountsMicroBatches(Ddp):
+    """The warm-up counts micro-batches, and is over too soon."""
+
+    def rate_factor(self, step):
+        warmup = self.spec["lr_schedule"]["warmup_steps"]
+        return min(1.0, step * self.parts_of_a_step / warmup) if step < warmup else super().rate_factor(step)
+
+
 class OtherRows(Ddp):
     """All ranks compute on the rows of rank 0."""
 
@@ -299,6 +318,7 @@ FAULTS = {
     "sgp.not_divided": NotDividedByWeight, "sgp.keeps_weight": KeepsWeight,
     "ddp.summed": Summed, "ddp.not_reduced": NotReduced, "ddp.not_divided": NotDivided, "ddp.other_rows": OtherRows,
     "ddp.looks_before_the_sum": LooksBeforeTheSum, "ddp.mean_of_means": MeanOfMeans, "ddp.own_weights": OwnWeights,
+    "ddp.schedules_first": SchedulesFirst, "ddp.counts_micro_batches": CountsMicroBatches,
     "fsdp2.clips_own_shard": ClipsOwnShard, "pipelining.clips_by_stage": ClipsByStage, "pipelining.counts_tied_twice": CountsTiedTwice,
     "fsdp2.reduces_first_only": ReducesFirstOnly, "fsdp2.divides_twice": DividesTwice,
     "zero.keeps_own_shard": KeepsOwnShard, "zero.loses_state": LosesState,

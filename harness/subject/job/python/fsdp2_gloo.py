@@ -11,6 +11,7 @@ class Fsdp2(TorchJob):
     framework = "torch.distributed.fsdp.fully_shard"
     weighs_rows = True
     clips = True
+    schedules_rate = True
     injects = False  # before its reduction a gradient is in a buffer of FSDP's
 
     def wrap(self, model):

@@ -18,6 +18,7 @@ class Pipelining(TorchJob):
     schedules = tuple(SCHEDULES)
     weighs_rows = True
     clips = True
+    schedules_rate = True
     reduces_in_backward = False
 
     def wrap(self, model):

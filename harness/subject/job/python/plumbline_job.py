@@ -2,11 +2,23 @@
 
 Needs Python 3.11, and numpy where tensors are read or written. Where the package safetensors is installed, its functions do as well as the two here.
 """
-import faulthandler, gc, json, os, select, signal, socket, sys, tomllib
+import faulthandler, gc, json, math, os, select, signal, socket, sys, tomllib
 from pathlib import Path
 
 TYPES = {"F32": "<f4", "I64": "<i8"}
 GO_BACK = ("zbv", "v-half", "v-min", "dualpipev")  # schedules whose second half of stages lies on the ranks in reverse order
+
+# The fields of a specification that this module knows, by table. A program that trains without one that it does not know trains
+# something else: such a run is skipped.
+FIELDS = {
+    "": "protocol seed", "parallel": "pipeline data tensor order",
+    "run": "steps global_batch micro_batches accumulation dtype schedule chunks bucket_bytes device", "model": "stages",
+    "model.layer": "type in out bias kernel stride padding features rows with", "loss": "type row_weights",
+    "optimizer": "type lr momentum nesterov weight_decay betas eps", "clip": "max_norm norm_type",
+    "averaging": "algorithm period lr momentum graph", "lr_schedule": "decay warmup_steps",
+    "scaler": "kind init_scale growth_factor backoff_factor growth_interval", "inject": "step rank parameter index value moment",
+    "files": "weights batches",
+}
 
 # When a job hangs, its ranks are asked where they stand.
 faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -42,6 +54,7 @@ class Run:
     # What a run can ask for that a program may lack: it is skipped then.
     weighs_rows = False  # weights of rows, of which 0 is padding
     clips = False        # clipping by the norm of the whole model's gradient
+    schedules_rate = False  # a learning rate of each step
     averaging = ()       # algorithms by which its ranks average parameters, of localsgd, slowmo, diloco, sgp; it has no other runs then
 
     def __init__(self):
@@ -52,6 +65,8 @@ class Run:
             self.spec = tomllib.loads(file.read_text())
         except (OSError, tomllib.TOMLDecodeError) as wrong:
             misuse(f"PLUMBLINE_SPEC = '{file}' cannot be read ({wrong}); it must be a run specification")
+        if unknown := unknown_field(self.spec):
+            unsupported(f"{unknown} in the specification: this program does not know it")
         self.sizes = self.spec["parallel"]
         ranks = self.sizes["pipeline"] * self.sizes["data"] * self.sizes["tensor"]
         if self.world != ranks or not 0 <= self.rank < ranks:
@@ -67,6 +82,8 @@ class Run:
             unsupported("weights of rows: this program has none")
         if "clip" in self.spec and not self.clips:
             unsupported("clipping: this program does not clip gradients")
+        if "lr_schedule" in self.spec and not self.schedules_rate:
+            unsupported("a learning-rate schedule: this program has one learning rate")
         asked = self.spec.get("averaging", {}).get("algorithm")
         if asked is None and self.averaging:
             unsupported("gradients that are reduced: this program averages parameters")
@@ -166,6 +183,17 @@ class Run:
         weights = [float(part.sum()) for part in self.weights_of_micro_batches(step)]
         return sum(weight * loss for weight, loss in zip(weights, losses, strict=True)) / sum(weights)
 
+    def rate_factor(self, step):
+        """By which the learning rate of a step, from 0, is multiplied."""
+        if "lr_schedule" not in self.spec:
+            return 1.0
+        schedule = self.spec["lr_schedule"]
+        warmup = schedule["warmup_steps"]
+        if step < warmup:
+            return step / warmup
+        done = (step - warmup) / (self.steps - warmup)
+        return (1 + math.cos(math.pi * done)) / 2 if schedule["decay"] == "cosine" else 1 - done
+
     def ends_round(self, step):
         """Whether ranks average parameters after this step, in a run with rounds."""
         return (step + 1) % self.spec["averaging"]["period"] == 0
@@ -199,6 +227,19 @@ class Run:
         metadata = {"protocol": "1", "framework": framework, "version": version, "rank": self.rank, "pipeline": self.place["pipeline"],
                     "data": self.place["data"], "tensor": self.place["tensor"], "steps": self.steps}
         save(self.folder / f"rank{self.rank}.safetensors", self.tensors, {key: str(value) for key, value in metadata.items()})
+
+
+def unknown_field(table, name=""):
+    """The first field or table of a specification that FIELDS lacks, "optimizer.decoupled"; nothing where it has all."""
+    for key, value in table.items():
+        path = f"{name}.{key}" if name else key
+        if path in FIELDS:
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, dict) and (found := unknown_field(one, path)):
+                    return found
+        elif key not in FIELDS[name].split():
+            return f"[{path}]" if isinstance(value, dict) else path
+    return None
 
 
 def serve():

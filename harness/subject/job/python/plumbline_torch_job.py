@@ -78,6 +78,7 @@ class TorchJob(Run):
     optimizers = tuple(OPTIMIZERS)
     weighs_rows = False             # whether it takes weights of rows, of which 0 is padding
     clips = False                   # whether it clips gradients by the norm of the whole model's
+    schedules_rate = False          # whether its learning rate follows a schedule
     injects = True                  # whether values can be written into its gradients
     reduces_in_backward = True      # else reduce() is called after the last backward of a step
     averaging = ()                  # algorithms by which its ranks average parameters: localsgd, slowmo, diloco, sgp; it has no other runs then
@@ -114,6 +115,10 @@ class TorchJob(Run):
 
     def make_optimizer(self, parameters):
         return self.optimizer_class(parameters, **self.optimizer_settings)
+
+    def make_scheduler(self, optimizer):
+        """In a run with a learning-rate schedule, what sets the optimizer's learning rate now, and for each next step when it is stepped."""
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, self.rate_factor)
 
     def make_scaler(self, **settings):
         """A scaler whose steps all ranks skip together: each alone would see the overflows of its own gradients only."""
@@ -199,6 +204,10 @@ class TorchJob(Run):
         """The optimizer's step, or none where the scaler finds an overflow."""
         self.scaler.step(self.optimizer)
         self.scaler.update(None if self.spec.get("scaler", {}).get("kind") == "dynamic" else self.scaler.get_scale())
+
+    def step_scheduler(self):
+        """After the optimizer's step, in a run with a learning-rate schedule: the next step's learning rate."""
+        self.scheduler.step()
 
     def estimate(self):
         """A context in which the model has what a forward pass uses: with stochastic gradient push its parameters, divided by their weight."""
@@ -391,6 +400,7 @@ class TorchJob(Run):
             misuse(f"{type(self).__name__}.wrap() returned {type(self.model).__name__}: it must be what computes in the model's place")
         self.optimizer = self.make_optimizer([parameter for _, parameter in self.named_parameters()])
         self._stepped = []
+        self.scheduler = self.make_scheduler(self.optimizer) if "lr_schedule" in self.spec else None
         self.optimizer.register_step_post_hook(lambda *_: self._stepped.append(True))
         settings = dict(self.spec.get("scaler", {}))
         settings.pop("kind", None)
@@ -451,6 +461,8 @@ class TorchJob(Run):
         self._record_all(step, "grad", lambda parameter: parameter.grad)
         self._stepped.clear()
         self.update()
+        if self.scheduler is not None:
+            self.step_scheduler()
         if self.scaler.is_enabled():
             self.record(step, "skipped", not self._stepped)
         if "averaging" in self.spec:

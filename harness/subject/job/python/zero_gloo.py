@@ -12,6 +12,7 @@ class Zero(TorchJob):
     framework = "torch.distributed.optim.ZeroRedundancyOptimizer"
     weighs_rows = True
     clips = True
+    schedules_rate = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)

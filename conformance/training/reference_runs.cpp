@@ -1,0 +1,27 @@
+#include "conformance/training/reference_runs.hpp"
+
+#include "conformance/training/judge.hpp"
+#include "conformance/training/report.hpp"
+#include "reference/record/training_record.hpp"
+#include "reference/training/run_settings.hpp"
+
+namespace plumbline::conformance {
+
+void judge_reference(suite::Context& context,
+                     const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared) {
+  const std::filesystem::path scratch(context.scratch());
+  if (context.rank() == 0) (void)prepared(scratch / "run");
+  context.world().barrier();
+  const job::RunSpec spec = job::read_run_spec(scratch / "run" / "spec.toml");
+  context.training().run(spec, context.world(), scratch / "record", {}, {});
+  context.world().barrier();
+  if (context.rank() != 0) return;
+  const comm::Capabilities& capabilities = context.capabilities();
+  const JudgeOptions options{
+      .reduction = Reduction{.accumulator = capabilities.accumulator(comm::DType::f32, comm::ReduceOp::avg),
+                             .rank_order = capabilities.has(comm::Capability::rank_order)},
+      .device = context.device()};
+  report(judge(spec, job::TrainingRecord(spec, scratch / "record"), context.oracle(), options).findings);
+}
+
+}  // namespace plumbline::conformance
