@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "conformance/training/decay_group_checks.hpp"
 #include "conformance/training/job_runs.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/rate_schedule_checks.hpp"
@@ -130,6 +131,7 @@ void add_job_checks(suite::Suite& suite) {
              .body = single_device});
   add_weighted_checks(suite, suite::Door::job);
   add_rate_schedule_checks(suite, suite::Door::job);
+  add_decay_group_checks(suite, suite::Door::job);
 }
 
 }  // namespace plumbline::conformance

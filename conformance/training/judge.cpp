@@ -574,7 +574,9 @@ class Judge {
         if (std::ranges::count(copy.ranks, rank) > 0) return std::move(copy);
       return std::nullopt;
     };
-    CarriedOptimizer optimizer(spec_.optimizer, static_cast<std::size_t>(job::elements_of(parameter.shape)));
+    const auto count = static_cast<std::size_t>(job::elements_of(parameter.shape));
+    const bool decays = std::ranges::find(spec_.no_decay, parameter.name) == spec_.no_decay.end();
+    CarriedOptimizer optimizer(rule_of_group(decays), count), of_other_group(rule_of_group(!decays), count);
     bool has_skipped = false;
     for (int step = 0; step < spec_.run.steps; ++step) {
       const auto before = copy_of(step, Moment::before);
@@ -592,6 +594,8 @@ class Judge {
       }
       const std::optional<CarriedOptimizer> unstepped = begin_scheduled(optimizer, step);
       const ExpectedUpdate expected = optimizer.step(before->values, gradient->values);
+      std::optional<ExpectedUpdate> otherwise;
+      if (!spec_.no_decay.empty()) otherwise = of_other_group.step(before->values, gradient->values);
       const std::size_t found = result_.findings.size();
       compare_within(
           after->values, expected.after, [&](std::size_t i) { return expected.bound[i]; },
@@ -601,8 +605,24 @@ class Judge {
       if (unstepped)
         result_.findings.back().hypotheses =
             by_other_rates(*unstepped, step, before->values, gradient->values, after->values);
+      else if (otherwise && is_within(after->values, *otherwise))
+        result_.findings.back().hypotheses = {decays ? "without weight decay" : "with weight decay"};
       if (has_skipped) after_a_skip(result_.findings.back());
     }
+  }
+
+  // The optimizer of the parameters that decay, or of those that weight decay leaves out.
+  [[nodiscard]] job::Optimizer rule_of_group(bool decays) const {
+    job::Optimizer rule = spec_.optimizer;
+    if (auto* sgd = std::get_if<job::Sgd>(&rule); sgd != nullptr && !decays) sgd->weight_decay = 0;
+    return rule;
+  }
+
+  [[nodiscard]] static bool is_within(std::span<const float> after, const ExpectedUpdate& expected) {
+    std::vector<Finding> findings;
+    Largest unused;
+    compare_within(after, expected.after, [&](std::size_t i) { return expected.bound[i]; }, {}, findings, unused);
+    return findings.empty();
   }
 
   // Gives the optimizer the step's learning rate; what it was before, in a run with a schedule.
@@ -620,11 +640,8 @@ class Judge {
     for (const OtherRate& other : other_rates(spec_, step)) {
       CarriedOptimizer optimizer = unstepped;
       optimizer.set_learning_rate(other.rate);
-      const ExpectedUpdate expected = optimizer.step(before, gradient);
-      std::vector<Finding> findings;
-      Largest unused;
-      compare_within(after, expected.after, [&](std::size_t i) { return expected.bound[i]; }, {}, findings, unused);
-      if (findings.empty()) names.push_back(fmt::format("{}: {:.6g}", other.name, other.rate));
+      if (is_within(after, optimizer.step(before, gradient)))
+        names.push_back(fmt::format("{}: {:.6g}", other.name, other.rate));
     }
     return names;
   }
@@ -641,7 +658,9 @@ class Judge {
   training::Training& training_;
   const JudgeOptions& options_;
   std::string_view of_mean_, of_loss_;  // the requirements of the step's mean, and of a rank's loss
-  std::string_view of_update_ = spec_.rate_schedule ? ids::kScheduledUpdate : ids::kUpdate;
+  std::string_view of_update_ = spec_.rate_schedule      ? ids::kScheduledUpdate
+                                : spec_.no_decay.empty() ? ids::kUpdate
+                                                         : ids::kGroupedUpdate;
   std::vector<Parameter> parameters_;
   std::vector<std::string_view> of_gradients_;  // the requirements that a gradient is held to
   std::set<std::pair<std::string_view, int>> gaps_;

@@ -684,6 +684,21 @@ TEST_F(JudgeTest, HoldsUpdatesToTheLearningRatesOfASchedule) {
   EXPECT_THAT(first("TRAIN-019"), testing::ContainsRegex("step 2, rank 0, 0.weight[^;]*$")) << "a rate of no rule";
 }
 
+TEST_F(JudgeTest, HoldsUpdatesToTheWeightDecayOfTheirGroup) {
+  spec_.no_decay = {"0.bias"};
+  const auto decaying = [](const std::string& decays) {
+    return Faults{.rule = [decays](job::Sgd& sgd, int, const std::string& parameter) {
+      if (parameter != decays) sgd.weight_decay = 0;
+    }};
+  };
+  EXPECT_THAT(violated(decaying("0.weight"), kOtherProgram), IsEmpty()) << text_of(last_.findings.front());
+  EXPECT_THAT(violated({}, kOtherProgram), ElementsAre("TRAIN-020")) << "all parameters decay";
+  EXPECT_THAT(first("TRAIN-020"), testing::ContainsRegex("step 0, rank 0, 0.bias.*; hypothesis: with weight decay$"));
+  EXPECT_THAT(violated(decaying("none"), kOtherProgram), ElementsAre("TRAIN-020"));
+  EXPECT_THAT(first("TRAIN-020"),
+              testing::ContainsRegex("step 0, rank 0, 0.weight.*; hypothesis: without weight decay$"));
+}
+
 TEST_F(JudgeTest, ComparesRunsBitForBit) {
   run({}, folder_.path() / "first");
   run({}, folder_.path() / "second");

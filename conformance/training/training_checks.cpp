@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "conformance/training/decay_group_checks.hpp"
 #include "conformance/training/device_checks.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/mixed_checks.hpp"
@@ -153,6 +154,7 @@ void add_training_checks(suite::Suite& suite) {
              .body = single_device});
   add_weighted_checks(suite, suite::Door::backend);
   add_rate_schedule_checks(suite, suite::Door::backend);
+  add_decay_group_checks(suite, suite::Door::backend);
   // What goes wrong only here, or everywhere but here, has to do with a rank's rows coming in parts.
   suite.add({.id = "training.one_micro_batch",
              .verifies = judged,

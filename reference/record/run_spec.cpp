@@ -205,22 +205,46 @@ Problem problem_of_averaging(const RunSpec& spec) {
                    problem_beside_averaging(spec)});
 }
 
-// A schedule says nothing of steps that are skipped, or of ranks that average. Clipped gradients take the way of scaled
-// ones, which has one learning rate.
+// Skipped steps, ranks that average, and the way that scaled or clipped gradients take, which has one rule for all
+// parameters and steps: what a field such as "[lr_schedule]" has no meaning for yet.
+Problem problem_beside_plain(const RunSpec& spec, const std::string& field) {
+  const std::string none = "left out in a run with " + field;
+  if (spec.run.dtype != "float32") return wrong("run.dtype", "'" + spec.run.dtype + "'", "float32 with " + field);
+  if (spec.averaging) return wrong("averaging.algorithm", "'" + spec.averaging->algorithm + "'", none);
+  if (spec.scaler) return wrong("scaler.init_scale", spec.scaler->init_scale, none);
+  if (spec.clip) return wrong("clip.max_norm", spec.clip->max_norm, none);
+  return {};
+}
+
+// Names of parameters, each once.
+Problem problem_of_names(const RunSpec& spec, const char* field, const std::vector<std::string>& names) {
+  const std::vector<Parameter> parameters = parameters_of(spec);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string at = fmt::format("{}[{}]", field, i), shown = "'" + names[i] + "'";
+    if (std::ranges::find(parameters, names[i], &Parameter::name) == parameters.end())
+      return wrong(at, shown, "a parameter of the model, such as '0.weight'");
+    if (std::ranges::find(names, names[i]) != names.begin() + static_cast<std::ptrdiff_t>(i))
+      return wrong(at, shown, "listed once");
+  }
+  return {};
+}
+
+Problem problem_of_no_decay(const RunSpec& spec) {
+  if (std::holds_alternative<Adam>(spec.optimizer))
+    return wrong("optimizer.type", "'adam'", "'sgd' with optimizer.no_decay");
+  return first_of(
+      {problem_of_names(spec, "optimizer.no_decay", spec.no_decay), problem_beside_plain(spec, "optimizer.no_decay")});
+}
+
 Problem problem_of_rate_schedule(const RunSpec& spec) {
   const RateSchedule& schedule = *spec.rate_schedule;
-  constexpr const char* none = "left out in a run with [lr_schedule]";
   if (auto problem = first_of({one_of("lr_schedule.decay", schedule.decay, listed(kRateDecays)),
                                at_least("lr_schedule.warmup_steps", schedule.warmup_steps, 0)}))
     return problem;
   if (schedule.warmup_steps >= spec.run.steps)
     return wrong("lr_schedule.warmup_steps", schedule.warmup_steps,
                  fmt::format("fewer than run.steps = {}", spec.run.steps));
-  if (spec.run.dtype != "float32") return wrong("run.dtype", "'" + spec.run.dtype + "'", "float32 with [lr_schedule]");
-  if (spec.averaging) return wrong("averaging.algorithm", "'" + spec.averaging->algorithm + "'", none);
-  if (spec.scaler) return wrong("scaler.init_scale", spec.scaler->init_scale, none);
-  if (spec.clip) return wrong("clip.max_norm", spec.clip->max_norm, none);
-  return {};
+  return problem_beside_plain(spec, "[lr_schedule]");
 }
 
 Problem problem_of_scaler(const Scaler& scaler) {
@@ -292,6 +316,8 @@ std::optional<SpecProblem> problem_of(const RunSpec& spec) {
     if (auto problem = problem_of_clip(*spec.clip)) return problem;
   if (spec.averaging)
     if (auto problem = problem_of_averaging(spec)) return problem;
+  if (!spec.no_decay.empty())
+    if (auto problem = problem_of_no_decay(spec)) return problem;
   if (spec.rate_schedule)
     if (auto problem = problem_of_rate_schedule(spec)) return problem;
   if (spec.scaler)

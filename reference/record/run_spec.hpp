@@ -154,6 +154,7 @@ struct RunSpec {
   Loss loss = Loss::cross_entropy;
   bool row_weights = false;  // batches have "w", the weights of rows: the mean is a weighted one
   Optimizer optimizer;
+  std::vector<std::string> no_decay{};  // parameters that weight decay leaves out
   std::optional<Clip> clip;
   std::optional<Averaging> averaging;
   std::optional<RateSchedule> rate_schedule;

@@ -107,7 +107,7 @@ void read_loss(Fields fields, RunSpec& spec) {
   fields.done();
 }
 
-Optimizer optimizer_of(Fields fields) {
+Optimizer optimizer_of(Fields fields, std::vector<std::string>& no_decay) {
   need_required(fields, "optimizer");
   if (fields.word("type", {"sgd", "adam"}) == 0) {
     Sgd sgd;
@@ -115,6 +115,7 @@ Optimizer optimizer_of(Fields fields) {
     fields.number("momentum", sgd.momentum);
     fields.truth("nesterov", sgd.nesterov);
     fields.number("weight_decay", sgd.weight_decay);
+    fields.list("no_decay", no_decay, "a list of parameters");
     fields.done();
     return sgd;
   }
@@ -226,7 +227,7 @@ RunSpec spec_of(Fields fields) {
   spec.run = run_of(*fields.table("run"));
   read_model(*fields.table("model"), spec);
   read_loss(*fields.table("loss"), spec);
-  spec.optimizer = optimizer_of(*fields.table("optimizer"));
+  spec.optimizer = optimizer_of(*fields.table("optimizer"), spec.no_decay);
   if (auto table = fields.table("clip")) spec.clip = clip_of(std::move(*table));
   if (auto table = fields.table("averaging")) spec.averaging = averaging_of(std::move(*table));
   if (auto table = fields.table("lr_schedule")) spec.rate_schedule = rate_schedule_of(std::move(*table));

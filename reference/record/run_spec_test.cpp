@@ -191,7 +191,7 @@ TEST(RunSpec, WritesWhatItReads) {
 // Job programs of earlier formats may reject fields that they do not know.
 TEST(RunSpec, HasFieldsOfLaterFormatsOnlyWhereTheyAreUsed) {
   RunSpec spec = parse_run_spec(kShort, "spec.toml");
-  for (const char* added : {"row_weights", "[clip]", "[averaging]", "[lr_schedule]"})
+  for (const char* added : {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay"})
     EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
   spec.row_weights = true;
   EXPECT_THAT(to_toml(spec), HasSubstr("[loss]\ntype = \"mse\"\nrow_weights = true\n"));
@@ -372,6 +372,31 @@ TEST(RunSpec, SchedulesLearningRates) {
   for (const char* other : {"[clip]\nmax_norm = 1.0\n", "[scaler]\nkind = \"dynamic\"\n",
                             "[averaging]\nalgorithm = \"localsgd\"\nperiod = 1\n"})
     EXPECT_THAT(error_of(cosine + other), HasSubstr("it must be left out in a run with [lr_schedule]")) << other;
+}
+
+TEST(RunSpec, LeavesParametersOutOfWeightDecay) {
+  const std::string decays = replaced(replaced(kShort, "\"batch_norm2d\"\nfeatures = 2", "\"relu\""), "type = \"sgd\"",
+                                      "type = \"sgd\"\nweight_decay = 0.5");
+  const auto with = [&](const std::string& names) {
+    return replaced(decays, "weight_decay = 0.5", "weight_decay = 0.5\nno_decay = " + names);
+  };
+  const RunSpec spec = parse_run_spec(to_toml(parse_run_spec(with("[\"0.bias\"]"), "spec.toml")), "spec.toml");
+  EXPECT_THAT(spec.no_decay, testing::ElementsAre("0.bias"));
+  EXPECT_THAT(parse_run_spec(decays, "spec.toml").no_decay, testing::IsEmpty());
+
+  EXPECT_THAT(error_of(with("\"0.bias\"")),
+              HasSubstr("optimizer.no_decay = '0.bias'; it must be a list of parameters"));
+  EXPECT_THAT(error_of(with("[\"0.bias\", \"5.bias\"]")),
+              HasSubstr("optimizer.no_decay[1] = '5.bias'; it must be a parameter of the model, such as '0.weight'"));
+  EXPECT_THAT(error_of(with("[\"0.bias\", \"0.bias\"]")),
+              HasSubstr("optimizer.no_decay[1] = '0.bias'; it must be listed once"));
+  for (const char* other : {"[clip]\nmax_norm = 1.0\n", "[scaler]\nkind = \"dynamic\"\n",
+                            "[averaging]\nalgorithm = \"localsgd\"\nperiod = 1\n"})
+    EXPECT_THAT(error_of(with("[\"0.bias\"]") + other),
+                HasSubstr("it must be left out in a run with optimizer.no_decay"))
+        << other;
+  EXPECT_THAT(error_of(replaced(with("[\"0.bias\"]"), "[run]", "[run]\ndtype = \"float16\"")),
+              HasSubstr("run.dtype = 'float16'; it must be float32 with optimizer.no_decay"));
 }
 
 TEST(RunSpec, NeedsNoLineBreakInAPathOrName) {

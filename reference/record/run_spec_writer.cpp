@@ -73,6 +73,12 @@ std::string toml_of(const Optimizer& optimizer) {
                      real(adam.betas[0]), real(adam.betas[1]), real(adam.eps));
 }
 
+std::string list_of(const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const std::string& name : names) all.push_back(quoted(name));
+  return fmt::format("[{}]", fmt::join(all, ", "));
+}
+
 std::string toml_of(const Clip& clip) {
   return fmt::format("\n[clip]\nmax_norm = {}\nnorm_type = {}\n", real(clip.max_norm), real(clip.norm_type));
 }
@@ -109,12 +115,9 @@ std::string toml_of(const Injection& inject) {
 }  // namespace
 
 std::string to_toml(const RunSpec& spec) {
-  std::vector<std::string> order;
-  for (const std::string& axis : spec.parallel.order) order.push_back(quoted(axis));
-  std::string text =
-      fmt::format("protocol = {}\nseed = {}\n\n[parallel]\npipeline = {}\ndata = {}\ntensor = {}\norder = [{}]\n",
-                  RunSpec::kProtocol, spec.seed, spec.parallel.pipeline, spec.parallel.data, spec.parallel.tensor,
-                  fmt::join(order, ", "));
+  std::string text = fmt::format(
+      "protocol = {}\nseed = {}\n\n[parallel]\npipeline = {}\ndata = {}\ntensor = {}\norder = {}\n", RunSpec::kProtocol,
+      spec.seed, spec.parallel.pipeline, spec.parallel.data, spec.parallel.tensor, list_of(spec.parallel.order));
   text += toml_of(spec.run);
   text += fmt::format("\n[model]\nstages = [{}]\n", fmt::join(spec.stages, ", "));
   for (const Layer& layer : spec.layers)
@@ -123,6 +126,7 @@ std::string to_toml(const RunSpec& spec) {
   // Only where it is so: a job program of an earlier format may reject fields that it does not know.
   if (spec.row_weights) text += "row_weights = true\n";
   text += toml_of(spec.optimizer);
+  if (!spec.no_decay.empty()) text += fmt::format("no_decay = {}\n", list_of(spec.no_decay));
   if (spec.clip) text += toml_of(*spec.clip);
   if (spec.averaging) text += toml_of(*spec.averaging);
   if (spec.rate_schedule) text += toml_of(*spec.rate_schedule);

@@ -58,6 +58,8 @@ constexpr std::array kFields{
     SpecField{"optimizer", "sgd", "momentum", "number", "0.0", "momentum factor"},
     SpecField{"optimizer", "sgd", "nesterov", "boolean", "false", "Nesterov's momentum"},
     SpecField{"optimizer", "sgd", "weight_decay", "number", "0.0", "L2 penalty, added to the gradient"},
+    SpecField{"optimizer", "sgd", "no_decay", "list of text", "[]",
+              "parameters that weight decay leaves out, such as biases and the weights of normalizations"},
     SpecField{"optimizer", "adam", "betas", "list of number", "[0.9, 0.999]", "decay rates of the moments"},
     SpecField{"optimizer", "adam", "eps", "number", "1e-08", "added to the denominator"},
 

@@ -151,6 +151,8 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
   spec.row_weights = settings.rows != "equal";
   spec.clip = settings.clip;
   spec.rate_schedule = settings.rate_schedule;
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    if (settings.decays_matrices_alone && parameter.shape.size() < 2) spec.no_decay.push_back(parameter.name);
   spec.scaler = settings.scaler;
   for (job::Injection one : settings.injections) {
     if (one.parameter.empty()) one.parameter = first_parameter_of(spec, one.rank);

@@ -78,6 +78,7 @@ struct DigitsRun {
   std::string rows = "equal";                   // or padding, weights
   std::optional<job::Clip> clip = {};
   std::optional<job::RateSchedule> rate_schedule = {};
+  bool decays_matrices_alone = false;  // else weight decay, where the optimizer has it, is of all parameters
 };
 
 /// Writes spec.toml, weights.safetensors and batches.safetensors into `folder`, which is made where it is not

@@ -100,6 +100,16 @@ double learning_rate_of(const job::RunSpec& spec, int step) {
   return rate * (1 - done);
 }
 
+// The optimizer of these parameters, parts of some of which are this rank's: "2.weight@1".
+OptimizerState grouped_optimizer(const job::RunSpec& spec, const std::vector<job::Parameter>& list) {
+  OptimizerState optimizer(spec.optimizer, list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string whole = list[i].name.substr(0, list[i].name.find('@'));
+    if (std::ranges::find(spec.no_decay, whole) != spec.no_decay.end()) optimizer.exempt_from_decay(i);
+  }
+  return optimizer;
+}
+
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:
@@ -109,7 +119,7 @@ class DataParallelRun {
         group_(group),
         files_(spec),
         list_(job::parameters_of(spec)),
-        optimizer_(spec.optimizer, list_.size()),
+        optimizer_(grouped_optimizer(spec, list_)),
         record_(spec, group.rank(), "plumbline", PLUMBLINE_VERSION) {
     values_ = parameters_on(spec, given_weights(spec), Arithmetic::float32, rank.computes_on());
     const RankDevice where = reduced_on(rank, settings.gradients);
@@ -191,7 +201,7 @@ class StagedRun {
   StagedRun(const job::RunSpec& spec, comm::Communicator& world, const RunSettings& settings, const RankDevice& rank)
       : spec_(spec),
         rank_(spec, world, settings, rank),
-        optimizer_(spec.optimizer, rank_.list().size()),
+        optimizer_(grouped_optimizer(spec, rank_.list())),
         record_(spec, world.rank(), "plumbline", PLUMBLINE_VERSION) {
     for (const at::Tensor& leaf : rank_.leaves()) values_.push_back(leaf.detach());
     reduction_.emplace(rank_.data_group(), spec, settings, rank_.list(), values_, rank);

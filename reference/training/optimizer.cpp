@@ -10,13 +10,14 @@
 namespace plumbline::training {
 
 OptimizerState::OptimizerState(const job::Optimizer& optimizer, std::size_t parameters)
-    : optimizer_(optimizer), moments_(parameters) {}
+    : optimizer_(optimizer), decays_(parameters, true), moments_(parameters) {}
 
 void OptimizerState::step(std::span<at::Tensor> values, std::span<const at::Tensor> gradients) {
   ++steps_;
   for (std::size_t i = 0; i < values.size(); ++i)
     if (gradients[i].defined())
-      std::visit([&](const auto& rule) { step_one(rule, values[i], gradients[i], moments_[i]); }, optimizer_);
+      std::visit([&](const auto& rule) { step_one(rule, decays_[i], values[i], gradients[i], moments_[i]); },
+                 optimizer_);
 }
 
 void OptimizerState::set_learning_rate(double rate) {
@@ -31,8 +32,9 @@ void OptimizerState::restore(int steps, std::vector<Moments> moments) {
   moments_ = std::move(moments);
 }
 
-void OptimizerState::step_one(const job::Sgd& sgd, at::Tensor& value, at::Tensor gradient, Moments& moments) const {
-  if (sgd.weight_decay != 0) gradient = gradient.add(value, sgd.weight_decay);
+void OptimizerState::step_one(const job::Sgd& sgd, bool decays, at::Tensor& value, at::Tensor gradient,
+                              Moments& moments) const {
+  if (decays && sgd.weight_decay != 0) gradient = gradient.add(value, sgd.weight_decay);
   if (sgd.momentum != 0) {
     if (moments.first.defined())
       moments.first.mul_(sgd.momentum).add_(gradient);
@@ -43,7 +45,7 @@ void OptimizerState::step_one(const job::Sgd& sgd, at::Tensor& value, at::Tensor
   value.add_(gradient, -sgd.lr);
 }
 
-void OptimizerState::step_one(const job::Adam& adam, at::Tensor& value, const at::Tensor& gradient,
+void OptimizerState::step_one(const job::Adam& adam, bool /*decays*/, at::Tensor& value, const at::Tensor& gradient,
                               Moments& moments) const {
   if (!moments.first.defined()) {
     moments.first = at::zeros_like(value);

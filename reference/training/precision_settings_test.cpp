@@ -29,11 +29,14 @@ TEST(PrecisionSettings, AreRefusedWhereTheSpecificationClipsInAnotherWay) {
   EXPECT_NO_THROW((void)with_clip_of(spec, {.clip_norm = 1}));
 }
 
-TEST(PrecisionSettings, DoNotClipWhereLearningRatesAreScheduled) {
-  job::RunSpec spec;
-  spec.rate_schedule = job::RateSchedule{};
-  EXPECT_THROW(require_possible(spec, {.clip_norm = 1}), InvalidArgument);
-  EXPECT_NO_THROW(require_possible(spec, PrecisionSettings{}));
+TEST(PrecisionSettings, DoNotClipWhereStepsOrParametersHaveRulesOfTheirOwn) {
+  job::RunSpec scheduled, grouped;
+  scheduled.rate_schedule = job::RateSchedule{};
+  grouped.no_decay = {"0.bias"};
+  for (const job::RunSpec& spec : {scheduled, grouped}) {
+    EXPECT_THROW(require_possible(spec, {.clip_norm = 1}), InvalidArgument);
+    EXPECT_NO_THROW(require_possible(spec, PrecisionSettings{}));
+  }
 }
 
 }  // namespace

@@ -528,6 +528,24 @@ class Samples(JobDoor):
         (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.lr_schedule[decay=linear,optimizer=sgd,*", status=3)
         self.assertEqual((result["verdict"], result["reason"]), ("skip", "a learning-rate schedule: this program has one learning rate"))
 
+    # Programs whose weight decay leaves out some parameters.
+    GROUPED = {"ddp_gloo.py": "conv_norm,*", "fsdp2_gloo.py": "mlp,*", "zero_gloo.py": "mlp,*", "pipelining_gloo.py": "pairs,*tensor=1,*"}
+    GROUP_FAULTS = {"ddp.decays_norms": ("conv_norm", r"step 0, rank 0, 1\.weight\[.*; hypothesis: with weight decay"),
+                    "zero.decays_all": ("mlp", r"step 0, rank 0, 0\.bias\[.*; hypothesis: with weight decay")}
+
+    def test_weight_decay_of_groups(self):
+        for program, case in self.GROUPED.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter="training.job.no_decay[model=" + case, status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, (model, words) in self.GROUP_FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter=f"training.job.no_decay[model={model},*", status=1)
+                self.assertEqual((result["verdict"], result["violated"]), ("fail", ["TRAIN-020"]), result)
+                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-020: " + words)
+        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.no_decay[model=mlp,*", status=3)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "parameters without weight decay: this program has one rule for all"))
+
     CLIPPED = {"fsdp2_gloo.py": "model=pairs,norm=2,grid=1x1x2,*", "zero_gloo.py": "model=pairs,norm=inf,*", "pipelining_gloo.py": "model=tied,*",
                "amp_gloo.py": "model=pairs,norm=1,*"}
 

@@ -24,6 +24,9 @@ class OptimizerState {
 
   OptimizerState(const job::Optimizer& optimizer, std::size_t parameters);
 
+  /// Weight decay leaves out the i-th parameter from now on.
+  void exempt_from_decay(std::size_t i) { decays_[i] = false; }
+
   /// Changes `values` by one step, those without a gradient aside; the gradients stay as they are.
   void step(std::span<at::Tensor> values, std::span<const at::Tensor> gradients);
 
@@ -37,10 +40,12 @@ class OptimizerState {
   void restore(int steps, std::vector<Moments> moments);
 
  private:
-  void step_one(const job::Sgd& sgd, at::Tensor& value, at::Tensor gradient, Moments& moments) const;
-  void step_one(const job::Adam& adam, at::Tensor& value, const at::Tensor& gradient, Moments& moments) const;
+  void step_one(const job::Sgd& sgd, bool decays, at::Tensor& value, at::Tensor gradient, Moments& moments) const;
+  void step_one(const job::Adam& adam, bool decays, at::Tensor& value, const at::Tensor& gradient,
+                Moments& moments) const;
 
   job::Optimizer optimizer_;
+  std::vector<bool> decays_;
   std::vector<Moments> moments_;
   int steps_ = 0;
 };

@@ -14,6 +14,7 @@ class Ddp(TorchJob):
     weighs_rows = True
     clips = True
     schedules_rate = True
+    groups_decay = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)

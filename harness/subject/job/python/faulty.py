@@ -79,6 +79,22 @@ class CountsMicroBatches(Ddp):
         return min(1.0, step * self.parts_of_a_step / warmup) if step < warmup else super().rate_factor(step)
 
 
+class DecaysAll(Zero):
+    """The optimizer has one group, whose weight decay leaves out nothing."""
+
+    def parameter_groups(self):
+        return [parameter for _, parameter in self.named_parameters()]
+
+
+class DecaysNorms(Ddp):
+    """Weight decay leaves out what is called a bias, and not the weights of normalizations."""
+
+    def parameter_groups(self):
+        named = list(self.named_parameters())
+        return [{"params": [parameter for name, parameter in named if not name.endswith("bias")]},
+                {"params": [parameter for name, parameter in named if name.endswith("bias")], "weight_decay": 0.0}]
+
+
 class OtherRows(Ddp):
     """All ranks compute on the rows of rank 0."""
 
@@ -319,6 +335,7 @@ FAULTS = {
     "ddp.summed": Summed, "ddp.not_reduced": NotReduced, "ddp.not_divided": NotDivided, "ddp.other_rows": OtherRows,
     "ddp.looks_before_the_sum": LooksBeforeTheSum, "ddp.mean_of_means": MeanOfMeans, "ddp.own_weights": OwnWeights,
     "ddp.schedules_first": SchedulesFirst, "ddp.counts_micro_batches": CountsMicroBatches,
+    "ddp.decays_norms": DecaysNorms, "zero.decays_all": DecaysAll,
     "fsdp2.clips_own_shard": ClipsOwnShard, "pipelining.clips_by_stage": ClipsByStage, "pipelining.counts_tied_twice": CountsTiedTwice,
     "fsdp2.reduces_first_only": ReducesFirstOnly, "fsdp2.divides_twice": DividesTwice,
     "zero.keeps_own_shard": KeepsOwnShard, "zero.loses_state": LosesState,

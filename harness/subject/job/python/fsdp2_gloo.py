@@ -12,6 +12,7 @@ class Fsdp2(TorchJob):
     weighs_rows = True
     clips = True
     schedules_rate = True
+    groups_decay = True
     injects = False  # before its reduction a gradient is in a buffer of FSDP's
 
     def wrap(self, model):

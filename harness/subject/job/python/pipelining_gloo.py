@@ -19,6 +19,7 @@ class Pipelining(TorchJob):
     weighs_rows = True
     clips = True
     schedules_rate = True
+    groups_decay = True
     reduces_in_backward = False
 
     def wrap(self, model):

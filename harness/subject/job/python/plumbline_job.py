@@ -14,7 +14,7 @@ FIELDS = {
     "": "protocol seed", "parallel": "pipeline data tensor order",
     "run": "steps global_batch micro_batches accumulation dtype schedule chunks bucket_bytes device", "model": "stages",
     "model.layer": "type in out bias kernel stride padding features rows with", "loss": "type row_weights",
-    "optimizer": "type lr momentum nesterov weight_decay betas eps", "clip": "max_norm norm_type",
+    "optimizer": "type lr momentum nesterov weight_decay no_decay betas eps", "clip": "max_norm norm_type",
     "averaging": "algorithm period lr momentum graph", "lr_schedule": "decay warmup_steps",
     "scaler": "kind init_scale growth_factor backoff_factor growth_interval", "inject": "step rank parameter index value moment",
     "files": "weights batches",
@@ -55,6 +55,7 @@ class Run:
     weighs_rows = False  # weights of rows, of which 0 is padding
     clips = False        # clipping by the norm of the whole model's gradient
     schedules_rate = False  # a learning rate of each step
+    groups_decay = False  # weight decay that leaves out some parameters
     averaging = ()       # algorithms by which its ranks average parameters, of localsgd, slowmo, diloco, sgp; it has no other runs then
 
     def __init__(self):
@@ -84,6 +85,8 @@ class Run:
             unsupported("clipping: this program does not clip gradients")
         if "lr_schedule" in self.spec and not self.schedules_rate:
             unsupported("a learning-rate schedule: this program has one learning rate")
+        if self.spec["optimizer"].get("no_decay") and not self.groups_decay:
+            unsupported("parameters without weight decay: this program has one rule for all")
         asked = self.spec.get("averaging", {}).get("algorithm")
         if asked is None and self.averaging:
             unsupported("gradients that are reduced: this program averages parameters")

@@ -79,6 +79,7 @@ class TorchJob(Run):
     weighs_rows = False             # whether it takes weights of rows, of which 0 is padding
     clips = False                   # whether it clips gradients by the norm of the whole model's
     schedules_rate = False          # whether its learning rate follows a schedule
+    groups_decay = False            # whether its weight decay can leave out some parameters
     injects = True                  # whether values can be written into its gradients
     reduces_in_backward = True      # else reduce() is called after the last backward of a step
     averaging = ()                  # algorithms by which its ranks average parameters: localsgd, slowmo, diloco, sgp; it has no other runs then
@@ -114,6 +115,7 @@ class TorchJob(Run):
         return model
 
     def make_optimizer(self, parameters):
+        """Of the parameters, or of groups of them as torch.optim has them, each with the settings that are its own."""
         return self.optimizer_class(parameters, **self.optimizer_settings)
 
     def make_scheduler(self, optimizer):
@@ -242,7 +244,17 @@ class TorchJob(Run):
 
     @property
     def optimizer_settings(self):
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in self.spec["optimizer"].items() if name != "type"}
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in self.spec["optimizer"].items()
+                if name not in ("type", "no_decay")}
+
+    def parameter_groups(self):
+        """What make_optimizer() is given: this rank's parameters, in two groups where weight decay leaves out some."""
+        named, exempt = list(self.named_parameters()), self.spec["optimizer"].get("no_decay", ())
+        if not exempt:
+            return [parameter for _, parameter in named]
+        groups = [{"params": [parameter for name, parameter in named if name not in exempt]},
+                  {"params": [parameter for name, parameter in named if name in exempt], "weight_decay": 0.0}]
+        return [group for group in groups if group["params"]]
 
     def gradients(self):
         """The gradients of what computes, by name, scaled where the run has a scaler."""
@@ -398,7 +410,7 @@ class TorchJob(Run):
         self.model = self.wrap(self.module)
         if not callable(self.model):
             misuse(f"{type(self).__name__}.wrap() returned {type(self.model).__name__}: it must be what computes in the model's place")
-        self.optimizer = self.make_optimizer([parameter for _, parameter in self.named_parameters()])
+        self.optimizer = self.make_optimizer(self.parameter_groups())
         self._stepped = []
         self.scheduler = self.make_scheduler(self.optimizer) if "lr_schedule" in self.spec else None
         self.optimizer.register_step_post_hook(lambda *_: self._stepped.append(True))

@@ -13,6 +13,7 @@ class Zero(TorchJob):
     weighs_rows = True
     clips = True
     schedules_rate = True
+    groups_decay = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)
