@@ -32,6 +32,8 @@ inline constexpr std::string_view kWeightedGradient = "TRAIN-016@c536";
 inline constexpr std::string_view kWeightedLoss = "TRAIN-017@d728";
 inline constexpr std::string_view kScheduledUpdate = "TRAIN-019@ec6f";
 inline constexpr std::string_view kGroupedUpdate = "TRAIN-020@aeb5";
+inline constexpr std::string_view kFrozen = "TRAIN-021@6a30";
+inline constexpr std::string_view kFrozenTraffic = "TRAIN-022@4443";
 inline constexpr std::string_view kDeviceBits = "TRAIN-210@edd3";
 inline constexpr std::string_view kDeviceMemory = "TRAIN-211@7cc2";
 }  // namespace training_requirements

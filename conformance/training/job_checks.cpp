@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "conformance/training/decay_group_checks.hpp"
+#include "conformance/training/frozen_checks.hpp"
 #include "conformance/training/job_runs.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/rate_schedule_checks.hpp"
@@ -132,6 +133,7 @@ void add_job_checks(suite::Suite& suite) {
   add_weighted_checks(suite, suite::Door::job);
   add_rate_schedule_checks(suite, suite::Door::job);
   add_decay_group_checks(suite, suite::Door::job);
+  add_frozen_checks(suite, suite::Door::job);
 }
 
 }  // namespace plumbline::conformance

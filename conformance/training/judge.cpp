@@ -185,7 +185,7 @@ class Judge {
         {ids::kEqualParameters, Moment::after, "the value after the step"}};
     for (const auto& [citation, moment, name] : rows)
       for (const Parameter& parameter : parameters_) {
-        if (moment == Moment::grad && parts_on_purpose(step, parameter.name)) continue;
+        if (moment == Moment::grad && (is_frozen(parameter) || parts_on_purpose(step, parameter.name))) continue;
         const std::vector<job::Copy> copies = record_.copies(step, moment, parameter);
         if (ranks_of(parameter).size() > 1) not_judged_where_absent(citation, step, parameter, copies, name);
         for (std::size_t i = 1; i < copies.size(); ++i) {
@@ -217,7 +217,8 @@ class Judge {
     const double norm =
         options_.precision.clip_norm > 0 ? GradientNorm(single.means64(), options_.precision.norm_type).whole() : 0;
     coefficient_ = options_.precision.clip_norm > 0 ? clip_coefficient(options_.precision.clip_norm, norm) : 1;
-    for (const Parameter& parameter : parameters_) gradients(step, parameter, single);
+    for (const Parameter& parameter : parameters_)
+      if (!is_frozen(parameter)) gradients(step, parameter, single);
     for (const Parameter& parameter : parameters_) of_step_before_[parameter.name] = single.mean64(parameter.name);
     norm_of_step_before_ = norm;
     clip_rules_.reset();  // they refer to what is gone after the step
@@ -558,9 +559,34 @@ class Judge {
 
   void updates() {
     for (const Parameter& parameter : parameters_) {
-      for (const int rank : ranks_of(parameter)) updates_of(parameter, rank);
+      if (is_frozen(parameter))
+        keeps_given(parameter);
+      else
+        for (const int rank : ranks_of(parameter)) updates_of(parameter, rank);
       tell_progress();
     }
+  }
+
+  [[nodiscard]] bool is_frozen(const Parameter& parameter) const {
+    return std::ranges::count(spec_.frozen, parameter.name) > 0;
+  }
+
+  void keeps_given(const Parameter& parameter) {
+    const job::RunFiles files(spec_);
+    const std::vector<float> given = files.weight(parameter.name);
+    for (int step = 0; step < spec_.run.steps; ++step)
+      for (const Moment moment : {Moment::before, Moment::after}) {
+        const std::vector<job::Copy> copies = record_.copies(step, moment, parameter);
+        not_judged_where_absent(ids::kFrozen, step, parameter, copies, fmt::format("'{}'", name_of(moment)));
+        for (const job::Copy& copy : copies) {
+          judge_by(ids::kFrozen);
+          compare_bits(copy.values, given,
+                       finding_of(ids::kFrozen, step, copy.rank, parameter.name,
+                                  fmt::format("the value {} the step of a frozen parameter is not the given one",
+                                              name_of(moment))),
+                       result_.findings);
+        }
+      }
   }
 
   // A part is a step's gradients, or a parameter's updates.

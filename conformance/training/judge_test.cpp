@@ -215,7 +215,8 @@ class JudgeTest : public testing::Test {
         const auto note = [&](Moment moment, const Values& what) {
           if (!faults.recorded(step, rank, moment)) return;
           for (const job::Parameter& parameter : job::parameters_of(spec_))
-            records[r].add(step, moment, parameter, what.at(parameter.name));
+            if (job::has_moment(spec_, moment, parameter))
+              records[r].add(step, moment, parameter, what.at(parameter.name));
         };
         note(Moment::before, before);
         note(Moment::local_grad, local[r]);
@@ -697,6 +698,26 @@ TEST_F(JudgeTest, HoldsUpdatesToTheWeightDecayOfTheirGroup) {
   EXPECT_THAT(violated(decaying("none"), kOtherProgram), ElementsAre("TRAIN-020"));
   EXPECT_THAT(first("TRAIN-020"),
               testing::ContainsRegex("step 0, rank 0, 0.weight.*; hypothesis: without weight decay$"));
+}
+
+TEST_F(JudgeTest, HoldsFrozenParametersToTheGivenWeights) {
+  spec_.frozen = {"0.bias"};
+  const auto changed_from = [](int first, int rank_of_fault) {
+    Faults faults{.rule = [](job::Sgd& sgd, int, const std::string& parameter) {
+      if (parameter == "0.bias") sgd.lr = 0;
+    }};
+    faults.recorded_before = [=](Values& before, int step, int rank) {
+      if (step >= first && rank == rank_of_fault) before["0.bias"][1] += 0.5f;
+    };
+    return faults;
+  };
+  EXPECT_THAT(violated(changed_from(9, 0)), IsEmpty()) << text_of(last_.findings.front());
+  EXPECT_THAT(violated(changed_from(9, 0), kOtherProgram), IsEmpty()) << text_of(last_.findings.front());
+  EXPECT_THAT(violated(changed_from(2, 1), kOtherProgram), testing::Contains("TRAIN-021"));
+  EXPECT_THAT(first("TRAIN-021"),
+              HasSubstr("step 2, rank 1, 0.bias[1]: the value before the step of a frozen parameter "
+                        "is not the given one"));
+  EXPECT_THAT(violated({}, kOtherProgram), ElementsAre("TRAIN-021")) << "it trains";
 }
 
 TEST_F(JudgeTest, ComparesRunsBitForBit) {

@@ -7,21 +7,27 @@
 
 namespace plumbline::conformance {
 
-void judge_reference(suite::Context& context,
-                     const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared) {
+job::RunSpec judge_reference(suite::Context& context,
+                             const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared) {
+  return judge_reference(context, context.world(), prepared);
+}
+
+job::RunSpec judge_reference(suite::Context& context, comm::Communicator& world,
+                             const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared) {
   const std::filesystem::path scratch(context.scratch());
   if (context.rank() == 0) (void)prepared(scratch / "run");
   context.world().barrier();
   const job::RunSpec spec = job::read_run_spec(scratch / "run" / "spec.toml");
-  context.training().run(spec, context.world(), scratch / "record", {}, {});
+  context.training().run(spec, world, scratch / "record", {}, {});
   context.world().barrier();
-  if (context.rank() != 0) return;
+  if (context.rank() != 0) return spec;
   const comm::Capabilities& capabilities = context.capabilities();
   const JudgeOptions options{
       .reduction = Reduction{.accumulator = capabilities.accumulator(comm::DType::f32, comm::ReduceOp::avg),
                              .rank_order = capabilities.has(comm::Capability::rank_order)},
       .device = context.device()};
   report(judge(spec, job::TrainingRecord(spec, scratch / "record"), context.oracle(), options).findings);
+  return spec;
 }
 
 }  // namespace plumbline::conformance

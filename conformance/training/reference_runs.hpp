@@ -5,13 +5,16 @@
 #include <functional>
 
 #include "harness/suite/suite.hpp"
+#include "reference/comm/communicator.hpp"
 #include "reference/record/run_spec.hpp"
 
 namespace plumbline::conformance {
 
-/// Trains what rank 0 writes into a folder, and fails the check by what is found in the record. Collective over the
-/// world.
-void judge_reference(suite::Context& context,
-                     const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared);
+/// Trains what rank 0 writes into a folder, over the check's world or a copy of it, and fails the check by what is
+/// found in the record. Returns what was trained. Collective over the world.
+job::RunSpec judge_reference(suite::Context& context, comm::Communicator& world,
+                             const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared);
+job::RunSpec judge_reference(suite::Context& context,
+                             const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared);
 
 }  // namespace plumbline::conformance

@@ -10,6 +10,7 @@
 
 #include "conformance/training/decay_group_checks.hpp"
 #include "conformance/training/device_checks.hpp"
+#include "conformance/training/frozen_checks.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/mixed_checks.hpp"
 #include "conformance/training/rate_schedule_checks.hpp"
@@ -155,6 +156,7 @@ void add_training_checks(suite::Suite& suite) {
   add_weighted_checks(suite, suite::Door::backend);
   add_rate_schedule_checks(suite, suite::Door::backend);
   add_decay_group_checks(suite, suite::Door::backend);
+  add_frozen_checks(suite, suite::Door::backend);
   // What goes wrong only here, or everywhere but here, has to do with a rank's rows coming in parts.
   suite.add({.id = "training.one_micro_batch",
              .verifies = judged,

@@ -96,6 +96,10 @@ std::vector<Parameter> parameters_of(const RunSpec& spec) {
   return list;
 }
 
+bool trains(const RunSpec& spec, const Parameter& parameter) {
+  return std::ranges::find(spec.frozen, parameter.name) == spec.frozen.end();
+}
+
 topology::Topology grid_of(const Parallel& parallel) {
   std::vector<int> sizes;
   for (const std::string& axis : parallel.order) sizes.push_back(size_along(parallel, axis));

@@ -23,6 +23,9 @@ struct Parameter {
 /// All parameters, in the order of the layers, weight before bias. A tied_linear has none of its own.
 [[nodiscard]] std::vector<Parameter> parameters_of(const RunSpec& spec);
 
+/// Whether a parameter has a gradient; else it is frozen.
+[[nodiscard]] bool trains(const RunSpec& spec, const Parameter& parameter);
+
 /// The world as a grid with axes pipeline, data and tensor, in the run's order.
 [[nodiscard]] topology::Topology grid_of(const Parallel& parallel);
 /// A rank's place in it.

@@ -236,6 +236,18 @@ Problem problem_of_no_decay(const RunSpec& spec) {
       {problem_of_names(spec, "optimizer.no_decay", spec.no_decay), problem_beside_plain(spec, "optimizer.no_decay")});
 }
 
+// Stages that back-propagate, and parts of parameters, are all of trained ones.
+Problem problem_of_frozen(const RunSpec& spec) {
+  if (auto problem =
+          first_of({problem_of_names(spec, "model.frozen", spec.frozen), problem_beside_plain(spec, "model.frozen")}))
+    return problem;
+  if (spec.frozen.size() == parameters_of(spec).size())
+    return wrong("model.frozen", fmt::format("[{}]", fmt::join(spec.frozen, ", ")), "some of the parameters, not all");
+  if (spec.parallel.pipeline > 1) return wrong("parallel.pipeline", spec.parallel.pipeline, "1 with model.frozen");
+  if (spec.parallel.tensor > 1) return wrong("parallel.tensor", spec.parallel.tensor, "1 with model.frozen");
+  return {};
+}
+
 Problem problem_of_rate_schedule(const RunSpec& spec) {
   const RateSchedule& schedule = *spec.rate_schedule;
   if (auto problem = first_of({one_of("lr_schedule.decay", schedule.decay, listed(kRateDecays)),
@@ -316,6 +328,8 @@ std::optional<SpecProblem> problem_of(const RunSpec& spec) {
     if (auto problem = problem_of_clip(*spec.clip)) return problem;
   if (spec.averaging)
     if (auto problem = problem_of_averaging(spec)) return problem;
+  if (!spec.frozen.empty())
+    if (auto problem = problem_of_frozen(spec)) return problem;
   if (!spec.no_decay.empty())
     if (auto problem = problem_of_no_decay(spec)) return problem;
   if (spec.rate_schedule)

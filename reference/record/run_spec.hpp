@@ -151,6 +151,7 @@ struct RunSpec {
   Run run;
   std::vector<int> stages{0};  // first layer of each stage
   std::vector<Layer> layers;
+  std::vector<std::string> frozen{};  // parameters that do not train
   Loss loss = Loss::cross_entropy;
   bool row_weights = false;  // batches have "w", the weights of rows: the mean is a weighted one
   Optimizer optimizer;

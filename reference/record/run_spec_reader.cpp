@@ -95,6 +95,7 @@ Layer layer_of(Fields fields) {
 
 void read_model(Fields fields, RunSpec& spec) {
   fields.list("stages", spec.stages, "a list of layer numbers");
+  fields.list("frozen", spec.frozen, "a list of parameters");
   fields.need("layer");
   for (Fields& layer : fields.tables("layer")) spec.layers.push_back(layer_of(std::move(layer)));
   fields.done();

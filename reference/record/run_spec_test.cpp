@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/record/layout.hpp"
 #include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::job {
@@ -191,7 +192,7 @@ TEST(RunSpec, WritesWhatItReads) {
 // Job programs of earlier formats may reject fields that they do not know.
 TEST(RunSpec, HasFieldsOfLaterFormatsOnlyWhereTheyAreUsed) {
   RunSpec spec = parse_run_spec(kShort, "spec.toml");
-  for (const char* added : {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay"})
+  for (const char* added : {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay", "frozen"})
     EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
   spec.row_weights = true;
   EXPECT_THAT(to_toml(spec), HasSubstr("[loss]\ntype = \"mse\"\nrow_weights = true\n"));
@@ -397,6 +398,28 @@ TEST(RunSpec, LeavesParametersOutOfWeightDecay) {
         << other;
   EXPECT_THAT(error_of(replaced(with("[\"0.bias\"]"), "[run]", "[run]\ndtype = \"float16\"")),
               HasSubstr("run.dtype = 'float16'; it must be float32 with optimizer.no_decay"));
+}
+
+TEST(RunSpec, FreezesParameters) {
+  const std::string plain = replaced(kShort, "\"batch_norm2d\"\nfeatures = 2", "\"relu\"");
+  const auto with = [&](const std::string& names) { return replaced(plain, "[model]", "[model]\nfrozen = " + names); };
+  const RunSpec spec = parse_run_spec(to_toml(parse_run_spec(with("[\"0.bias\"]"), "spec.toml")), "spec.toml");
+  EXPECT_THAT(spec.frozen, testing::ElementsAre("0.bias"));
+  EXPECT_FALSE(trains(spec, parameters_of(spec)[1]));
+  EXPECT_TRUE(trains(spec, parameters_of(spec)[0]));
+  EXPECT_THAT(parse_run_spec(plain, "spec.toml").frozen, testing::IsEmpty());
+
+  EXPECT_THAT(error_of(with("[0]")), HasSubstr("it must be a list of parameters"));
+  EXPECT_THAT(error_of(with("[\"1.bias\"]")),
+              HasSubstr("model.frozen[0] = '1.bias'; it must be a parameter of the model, such as '0.weight'"));
+  EXPECT_THAT(error_of(with("[\"0.bias\", \"0.bias\"]")),
+              HasSubstr("model.frozen[1] = '0.bias'; it must be listed once"));
+  EXPECT_THAT(error_of(with("[\"0.bias\", \"0.weight\"]")),
+              HasSubstr("model.frozen = [0.bias, 0.weight]; it must be some of the parameters, not all"));
+  EXPECT_THAT(error_of(with("[\"0.bias\"]") + "[clip]\nmax_norm = 1.0\n"),
+              HasSubstr("it must be left out in a run with model.frozen"));
+  EXPECT_THAT(error_of(with("[\"0.bias\"]") + "[parallel]\ntensor = 2\n"),
+              HasSubstr("parallel.tensor = 2; it must be 1 with model.frozen"));
 }
 
 TEST(RunSpec, NeedsNoLineBreakInAPathOrName) {

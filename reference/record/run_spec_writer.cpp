@@ -120,6 +120,7 @@ std::string to_toml(const RunSpec& spec) {
       spec.seed, spec.parallel.pipeline, spec.parallel.data, spec.parallel.tensor, list_of(spec.parallel.order));
   text += toml_of(spec.run);
   text += fmt::format("\n[model]\nstages = [{}]\n", fmt::join(spec.stages, ", "));
+  if (!spec.frozen.empty()) text += fmt::format("frozen = {}\n", list_of(spec.frozen));
   for (const Layer& layer : spec.layers)
     text += fmt::format("\n[[model.layer]]\ntype = \"{}\"\n{}", name_of(layer), std::visit(LayerWriter{}, layer));
   text += fmt::format("\n[loss]\ntype = \"{}\"\n", name_of(spec.loss));

@@ -34,6 +34,8 @@ constexpr std::array kFields{
     SpecField{"run", "", "device", "text", R"("cpu")", "what --device says"},
 
     SpecField{"model", "", "stages", "list of integer", "[0]", "first layer of each of pipeline x chunks stages"},
+    SpecField{"model", "", "frozen", "list of text", "[]",
+              "parameters that do not train: they keep the given weights, and have no gradient and no optimizer state"},
     SpecField{"model.layer", "", "type", "text", "",
               "linear, relu, gelu, tanh, flatten, conv2d, batch_norm2d, layer_norm, embedding, tied_linear"},
     SpecField{"model.layer", kLinearAndConv, "in", "integer", "", "input features or channels"},

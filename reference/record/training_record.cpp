@@ -83,6 +83,10 @@ bool has_moment(const RunSpec& spec, Moment moment) {
   if (moment == Moment::seen) return has_push_sum(spec);
   return true;
 }
+bool has_moment(const RunSpec& spec, Moment moment, const Parameter& parameter) {
+  const bool is_gradient = moment == Moment::grad || moment == Moment::local_grad;
+  return has_moment(spec, moment) && (trains(spec, parameter) || !is_gradient);
+}
 bool needs_moment(const RunSpec& spec, Moment moment) {
   return moment != Moment::local_grad && has_moment(spec, moment);
 }
@@ -194,12 +198,12 @@ void TrainingRecord::check_names(int rank) {
     const bool is_number = parts.parameter.empty() && std::ranges::find(kNumbers, parts.kind) != kNumbers.end();
     if (is_number) continue;
     const auto parameter = std::ranges::find(parameters_, parts.parameter, &Parameter::name);
-    const bool is_moment = std::ranges::any_of(
-        kAllMoments, [&](Moment moment) { return name_of(moment) == parts.kind && has_moment(spec_, moment); });
-    if (parameter == parameters_.end() || !is_moment) {
+    const auto moment = std::ranges::find(kAllMoments, parts.kind, [](Moment one) { return name_of(one); });
+    if (parameter == parameters_.end() || moment == kAllMoments.end() || !has_moment(spec_, *moment)) {
       find(rank, step, name, "is nothing that a record has");
       continue;
     }
+    if (!has_moment(spec_, *moment, *parameter)) find(rank, step, name, "is of a parameter that is frozen");
     const std::vector<int> holders = holders_of(spec_, *parameter);
     if (std::ranges::find(holders, pipeline) == holders.end())
       find(rank, step, name, fmt::format("is of a parameter that pipeline rank {} does not hold", pipeline));
@@ -242,7 +246,7 @@ void TrainingRecord::check_parameter(const Parameter& parameter) {
                        first->name(parameter.name)));
     for (int step = 0; step < spec_.run.steps; ++step)
       for (const Moment moment : kAllMoments)
-        if (has_moment(spec_, moment)) check_value(cell, form.value_or(Form{}), step, moment, parameter);
+        if (has_moment(spec_, moment, parameter)) check_value(cell, form.value_or(Form{}), step, moment, parameter);
   }
 }
 

@@ -36,6 +36,8 @@ inline constexpr std::array kAllMoments{Moment::before,     Moment::grad,    Mom
 /// Whether a record of this run has values of a moment, and whether it must have them.
 [[nodiscard]] bool has_moment(const RunSpec& spec, Moment moment);
 [[nodiscard]] bool needs_moment(const RunSpec& spec, Moment moment);
+/// Whether it has those of one parameter: a frozen one has no gradients.
+[[nodiscard]] bool has_moment(const RunSpec& spec, Moment moment, const Parameter& parameter);
 /// Whether it has push-sum weights.
 [[nodiscard]] bool has_push_sum(const RunSpec& spec);
 

@@ -96,6 +96,21 @@ TEST_F(TrainingRecordTest, ReportsEveryMissingTensorAndStrangers) {
                   "rank 1 step -1 step2/before/0.weight is of no step of the run, 0 to 1"));
 }
 
+TEST_F(TrainingRecordTest, HasNoGradientsOfFrozenParameters) {
+  spec.layers = {Linear{2, 3}};
+  for (int rank = 0; rank < 2; ++rank) filled(rank).write(path());
+  EXPECT_THAT(texts(TrainingRecord(spec, path())), IsEmpty());
+  spec.frozen = {"0.bias"};
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              ElementsAre("rank 0 step 0 step0/grad/0.bias is of a parameter that is frozen",
+                          "rank 0 step 1 step1/grad/0.bias is of a parameter that is frozen",
+                          "rank 1 step 0 step0/grad/0.bias is of a parameter that is frozen",
+                          "rank 1 step 1 step1/grad/0.bias is of a parameter that is frozen"));
+  EXPECT_TRUE(has_moment(spec, Moment::after, parameters_of(spec)[1]));
+  EXPECT_FALSE(has_moment(spec, Moment::local_grad, parameters_of(spec)[1]));
+  EXPECT_TRUE(has_moment(spec, Moment::grad, parameters_of(spec)[0]));
+}
+
 TEST_F(TrainingRecordTest, ReportsAnotherShapeAndAnotherPlace) {
   filled(0).write(path());
   RunSpec other = spec;

@@ -109,10 +109,15 @@ std::string first_parameter_of(const job::RunSpec& spec, int rank) {
   return "";
 }
 
+bool is_frozen(const std::string& frozen, const job::Parameter& parameter) {
+  return frozen == "first_layer" ? parameter.layer == 0 : frozen == "biases" && parameter.name.ends_with(".bias");
+}
+
 job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const std::filesystem::path& folder) {
   check_name("model", settings.model, kDigitsModels);
   check_name("optimizer", settings.optimizer, kDigitsOptimizers);
   check_name("rows", settings.rows, kDigitsRows);
+  check_name("frozen", settings.frozen, kDigitsFrozen);
   if (settings.global_batch > static_cast<std::int64_t>(training_rows))
     throw InvalidArgument(
         fmt::format("global batch {}; there are {} rows to train on", settings.global_batch, training_rows));
@@ -153,6 +158,8 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
   spec.rate_schedule = settings.rate_schedule;
   for (const job::Parameter& parameter : job::parameters_of(spec))
     if (settings.decays_matrices_alone && parameter.shape.size() < 2) spec.no_decay.push_back(parameter.name);
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    if (is_frozen(settings.frozen, parameter)) spec.frozen.push_back(parameter.name);
   spec.scaler = settings.scaler;
   for (job::Injection one : settings.injections) {
     if (one.parameter.empty()) one.parameter = first_parameter_of(spec, one.rank);

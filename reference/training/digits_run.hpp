@@ -56,6 +56,9 @@ inline constexpr std::array<std::string_view, 3> kDigitsOptimizers{"sgd", "sgd_d
 /// same, but rows that are no padding weigh 0.25, 0.5, 1 or 2.
 inline constexpr std::array<std::string_view, 3> kDigitsRows{"equal", "padding", "weights"};
 
+/// none: all parameters train. first_layer: those of the first layer that has some do not. biases: those do not.
+inline constexpr std::array<std::string_view, 3> kDigitsFrozen{"none", "first_layer", "biases"};
+
 struct DigitsRun {
   std::string model = "mlp";
   std::string optimizer = "sgd";
@@ -78,6 +81,7 @@ struct DigitsRun {
   std::string rows = "equal";                   // or padding, weights
   std::optional<job::Clip> clip = {};
   std::optional<job::RateSchedule> rate_schedule = {};
+  std::string frozen = "none";         // of kDigitsFrozen
   bool decays_matrices_alone = false;  // else weight decay, where the optimizer has it, is of all parameters
 };
 

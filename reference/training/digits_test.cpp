@@ -109,6 +109,17 @@ TEST_F(DigitsRunTest, HasAStageForEachChunkOfAPipeline) {
     }
 }
 
+TEST_F(DigitsRunTest, FreezesParametersAndLeavesVectorsOutOfWeightDecay) {
+  EXPECT_THAT(write({.model = "conv_norm"}).frozen, testing::IsEmpty());
+  EXPECT_THAT(write({.model = "conv_norm", .frozen = "first_layer"}).frozen,
+              testing::ElementsAre("0.weight", "0.bias"));
+  EXPECT_THAT(write({.model = "conv_norm", .frozen = "biases"}).frozen,
+              testing::ElementsAre("0.bias", "1.bias", "3.bias", "6.bias"));
+  EXPECT_THROW((void)write({.frozen = "weights"}), InvalidArgument);
+  EXPECT_THAT(write({.model = "conv_norm", .optimizer = "sgd_decay", .decays_matrices_alone = true}).no_decay,
+              testing::ElementsAre("0.bias", "1.weight", "1.bias", "3.bias", "6.bias"));
+}
+
 // The numbers were computed by a second program, written from the description of the generator.
 TEST_F(DigitsRunTest, GivesTheSameBitsEverywhere) {
   const job::RunFiles files(write({.model = "conv_norm", .seed = 5}));

@@ -32,13 +32,15 @@ void refuse_unless(bool supported, const std::string& field, const std::string& 
 // Gradients in buckets, averaged while back-propagation runs.
 class BucketedGradients {
  public:
-  /// `values` are the parameters, which an optimizer changes in place.
+  /// `values` are the parameters, which an optimizer changes in place; frozen ones have no gradient and no bucket.
   BucketedGradients(const job::RunSpec& spec, const job::RunFiles& files, comm::Communicator& group,
                     const std::vector<job::Parameter>& list, const std::vector<at::Tensor>& values,
                     const RunSettings& settings, const RankDevice& where)
-      : spec_(spec), files_(files), leaves_(leaves_of(values)), model_(spec, leaves_), local_(values.size()) {
+      : spec_(spec), files_(files), all_(leaves_of(spec, list, values)), model_(spec, all_) {
     std::vector<NamedTensor> named;
-    for (std::size_t i = 0; i < list.size(); ++i) named.push_back({list[i].name, leaves_[i]});
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (all_[i].requires_grad()) named.push_back({list[i].name, leaves_.emplace_back(all_[i])});
+    local_.resize(named.size());
     const std::vector<bucketing::Gradient> gradients = gradients_of(in_one_group(named), where.device());
     AutogradOptions options{
         .where = where,
@@ -67,7 +69,7 @@ class BucketedGradients {
     own.gradients = local_;
     return own;
   }
-  /// The averages.
+  /// The averages, of what trains.
   [[nodiscard]] std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> all;
     for (const at::Tensor& leaf : leaves_) all.push_back(leaf.grad());
@@ -75,16 +77,19 @@ class BucketedGradients {
   }
 
  private:
-  static std::vector<at::Tensor> leaves_of(const std::vector<at::Tensor>& values) {
+  static std::vector<at::Tensor> leaves_of(const job::RunSpec& spec, const std::vector<job::Parameter>& list,
+                                           const std::vector<at::Tensor>& values) {
     std::vector<at::Tensor> leaves;
-    for (const at::Tensor& value : values) leaves.push_back(value.detach().requires_grad_());
+    for (std::size_t i = 0; i < list.size(); ++i)
+      leaves.push_back(values[i].detach().requires_grad_(job::trains(spec, list[i])));
     return leaves;
   }
 
   const job::RunSpec& spec_;
   const job::RunFiles& files_;
-  std::vector<at::Tensor> leaves_;
+  std::vector<at::Tensor> all_;
   Model model_;
+  std::vector<at::Tensor> leaves_;  // those that train
   std::vector<at::Tensor> local_;
   std::optional<AutogradReducer> reducer_;
 };
@@ -110,6 +115,11 @@ OptimizerState grouped_optimizer(const job::RunSpec& spec, const std::vector<job
   return optimizer;
 }
 
+std::vector<job::Parameter> trained_of(const job::RunSpec& spec, std::vector<job::Parameter> list) {
+  std::erase_if(list, [&](const job::Parameter& one) { return !job::trains(spec, one); });
+  return list;
+}
+
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:
@@ -119,14 +129,16 @@ class DataParallelRun {
         group_(group),
         files_(spec),
         list_(job::parameters_of(spec)),
-        optimizer_(grouped_optimizer(spec, list_)),
+        trained_(trained_of(spec, list_)),
+        optimizer_(grouped_optimizer(spec, trained_)),
         record_(spec, group.rank(), "plumbline", PLUMBLINE_VERSION) {
     values_ = parameters_on(spec, given_weights(spec), Arithmetic::float32, rank.computes_on());
+    trained_values_ = only_trained(values_);
     const RankDevice where = reduced_on(rank, settings.gradients);
     if (where.is_shared())
       buckets_.emplace(spec, files_, group, list_, values_, settings, where);
     else
-      reduction_.emplace(group, spec, settings, list_, values_, rank);
+      reduction_.emplace(group, spec, settings, trained_, trained_values_, rank);
   }
 
   StepProgress step(int step) {
@@ -140,7 +152,7 @@ class DataParallelRun {
     note(step, job::Moment::grad, local.gradients);
     // 3. The update, the same on every rank.
     optimizer_.set_learning_rate(learning_rate_of(spec_, step));
-    optimizer_.step(values_, local.gradients);
+    optimizer_.step(trained_values_, local.gradients);
     note(step, job::Moment::after, values_);
     const auto loss = static_cast<float>(mean_loss(files_, rows, local.losses));
     record_.add_loss(step, loss);
@@ -152,7 +164,9 @@ class DataParallelRun {
   TensorGradient back_propagate(int step, std::span<const job::RowRange> rows) {
     const double divisor = divisor_of(spec_, files_, step);
     if (buckets_) return buckets_->back_propagate(rows, divisor);
-    return gradient_of(spec_, files_, values_, rows, divisor);
+    TensorGradient own = gradient_of(spec_, files_, values_, rows, divisor);
+    own.gradients = only_trained(own.gradients);
+    return own;
   }
   // Those in buckets were averaged while back-propagation ran.
   void average(std::vector<at::Tensor>& gradients) {
@@ -162,14 +176,22 @@ class DataParallelRun {
       reduction_->reduce(gradients);
   }
   void note(int step, job::Moment moment, std::span<const at::Tensor> tensors) {
-    for (std::size_t i = 0; i < list_.size(); ++i) record_.add(step, moment, list_[i], to_floats(tensors[i]));
+    const bool is_gradient = moment == job::Moment::grad || moment == job::Moment::local_grad;
+    const std::vector<job::Parameter>& list = is_gradient ? trained_ : list_;
+    for (std::size_t i = 0; i < list.size(); ++i) record_.add(step, moment, list[i], to_floats(tensors[i]));
+  }
+  [[nodiscard]] std::vector<at::Tensor> only_trained(const std::vector<at::Tensor>& all) const {
+    std::vector<at::Tensor> some;
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (job::trains(spec_, list_[i])) some.push_back(all[i]);
+    return some;
   }
 
   const job::RunSpec& spec_;
   comm::Communicator& group_;
   job::RunFiles files_;
-  std::vector<job::Parameter> list_;
-  std::vector<at::Tensor> values_;
+  std::vector<job::Parameter> list_, trained_;
+  std::vector<at::Tensor> values_, trained_values_;  // the latter share memory with the former
   OptimizerState optimizer_;
   job::RecordWriter record_;
   std::optional<BucketedGradients> buckets_;

@@ -95,7 +95,9 @@ std::vector<at::Tensor> rounded_parameters(const job::RunSpec& spec, std::vector
 TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files, std::span<const at::Tensor> parameters,
                            std::span<const job::RowRange> parts, double divisor, double loss_scale) {
   std::vector<at::Tensor> leaves;
-  for (const at::Tensor& parameter : parameters) leaves.push_back(parameter.detach().requires_grad_());
+  const std::vector<job::Parameter> list = job::parameters_of(spec);
+  for (std::size_t i = 0; i < list.size(); ++i)
+    leaves.push_back(parameters[i].detach().requires_grad_(job::trains(spec, list[i])));
   const Model model(spec, leaves);
   TensorGradient result;
   for (const job::RowRange& part : parts) {
@@ -108,7 +110,8 @@ TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
     (loss_scale == 1 ? mean : mean.mul(loss_scale)).backward();
     result.losses.push_back(loss.item<double>());
   }
-  for (const at::Tensor& leaf : leaves) result.gradients.push_back(leaf.grad());
+  for (const at::Tensor& leaf : leaves)
+    result.gradients.push_back(leaf.requires_grad() ? leaf.grad() : at::zeros_like(leaf));
   return result;
 }
 

@@ -42,9 +42,11 @@ void require_possible(const job::RunSpec& spec, const PrecisionSettings& setting
     throw InvalidArgument(fmt::format("clip norm {}; it must be a finite number above 0", settings.clip_norm));
   if (!(settings.norm_type > 0))
     throw InvalidArgument(fmt::format("norm type {}; it must be a number above 0, or inf", settings.norm_type));
-  if (settings.clip_norm > 0 && (spec.rate_schedule || !spec.no_decay.empty()))
+  if (settings.clip_norm > 0 && (spec.rate_schedule || !spec.no_decay.empty() || !spec.frozen.empty()))
     throw InvalidArgument(fmt::format("clip norm {}; it must be 0 in a run with {}", settings.clip_norm,
-                                      spec.rate_schedule ? "[lr_schedule]" : "optimizer.no_decay"));
+                                      spec.rate_schedule    ? "[lr_schedule]"
+                                      : spec.frozen.empty() ? "optimizer.no_decay"
+                                                            : "model.frozen"));
   if (spec.scaler) {
     const auto first = static_cast<float>(spec.scaler->init_scale);
     if (!(first > 0) || std::isinf(first))

@@ -30,10 +30,11 @@ TEST(PrecisionSettings, AreRefusedWhereTheSpecificationClipsInAnotherWay) {
 }
 
 TEST(PrecisionSettings, DoNotClipWhereStepsOrParametersHaveRulesOfTheirOwn) {
-  job::RunSpec scheduled, grouped;
+  job::RunSpec scheduled, grouped, frozen;
   scheduled.rate_schedule = job::RateSchedule{};
   grouped.no_decay = {"0.bias"};
-  for (const job::RunSpec& spec : {scheduled, grouped}) {
+  frozen.frozen = {"0.bias"};
+  for (const job::RunSpec& spec : {scheduled, grouped, frozen}) {
     EXPECT_THROW(require_possible(spec, {.clip_norm = 1}), InvalidArgument);
     EXPECT_NO_THROW(require_possible(spec, PrecisionSettings{}));
   }

@@ -546,6 +546,24 @@ class Samples(JobDoor):
         (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.no_decay[model=mlp,*", status=3)
         self.assertEqual((result["verdict"], result["reason"]), ("skip", "parameters without weight decay: this program has one rule for all"))
 
+    # Programs with frozen parameters.
+    FROZEN = {"ddp_gloo.py": "conv_norm,frozen=first_layer", "fsdp2_gloo.py": "mlp,frozen=first_layer", "zero_gloo.py": "mlp,frozen=biases"}
+    FREEZE_FAULTS = {"ddp.freezes_by_zeros": (["TRAIN-021"], r"step 0, rank 0, 0\.weight\[.*: the value after the step of a frozen parameter is not the given one"),
+                     "zero.thaws": (["TRAIN-021"], r"step 1, rank 0, 0\.weight\[.*: the value after the step of a frozen parameter")}
+
+    def test_frozen_parameters(self):
+        for program, case in self.FROZEN.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter=f"training.job.frozen[model={case},*", status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, (requirements, words) in self.FREEZE_FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job.frozen[model=mlp,frozen=first_layer,*", status=1)
+                self.assertEqual((result["verdict"], result["violated"]), ("fail", requirements), result)
+                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-021: " + words)
+        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.frozen[model=mlp,frozen=biases,*", status=3)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "frozen parameters: this program trains all"))
+
     CLIPPED = {"fsdp2_gloo.py": "model=pairs,norm=2,grid=1x1x2,*", "zero_gloo.py": "model=pairs,norm=inf,*", "pipelining_gloo.py": "model=tied,*",
                "amp_gloo.py": "model=pairs,norm=1,*"}
 

@@ -20,8 +20,8 @@ namespace plumbline::training {
 
 /// In the order of job::parameters_of().
 struct TensorGradient {
-  std::vector<at::Tensor> gradients;
-  std::vector<double> losses;  // of the parts
+  std::vector<at::Tensor> gradients;  // zeros of what is frozen
+  std::vector<double> losses;         // of the parts
 };
 
 /// The type that run.dtype names.

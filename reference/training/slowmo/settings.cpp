@@ -115,6 +115,7 @@ void require_averageable(const job::RunSpec& spec) {
                 "where each rank has them whole");
   refuse_unless(!spec.clip, "[clip]", "without it");
   refuse_unless(!spec.rate_schedule, "[lr_schedule]", "without it");
+  refuse_unless(spec.frozen.empty(), "model.frozen", "without it");
   refuse_unless(spec.no_decay.empty(), "optimizer.no_decay", "without it");
   refuse_unless(!spec.row_weights, "loss.row_weights = true", "over rows of one weight");
   refuse_unless(!spec.scaler && spec.injections.empty(), "[scaler] or [[inject]]", "without them");

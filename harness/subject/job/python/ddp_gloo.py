@@ -15,6 +15,7 @@ class Ddp(TorchJob):
     clips = True
     schedules_rate = True
     groups_decay = True
+    freezes = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)

@@ -95,6 +95,32 @@ class DecaysNorms(Ddp):
                 {"params": [parameter for name, parameter in named if name.endswith("bias")], "weight_decay": 0.0}]
 
 
+class FreezesByZeros(Ddp):
+    """Gradients of frozen parameters are zeroed, and weight decay and momentum change what should stay."""
+
+    def freeze(self, module):
+        pass
+
+    def parameter_groups(self):
+        return [parameter for _, parameter in self.named_parameters()]
+
+    def update(self):
+        for name, parameter in self.named_parameters():
+            if name in self.frozen:
+                parameter.grad.zero_()
+        super().update()
+
+
+class Thaws(Zero):
+    """What was frozen trains again from the second step on, by each rank's own gradients."""
+
+    def parameter_groups(self):
+        return [parameter for _, parameter in self.named_parameters()]
+
+    def between_steps(self):
+        self.module.requires_grad_(True)
+
+
 class OtherRows(Ddp):
     """All ranks compute on the rows of rank 0."""
 
@@ -336,6 +362,7 @@ FAULTS = {
     "ddp.looks_before_the_sum": LooksBeforeTheSum, "ddp.mean_of_means": MeanOfMeans, "ddp.own_weights": OwnWeights,
     "ddp.schedules_first": SchedulesFirst, "ddp.counts_micro_batches": CountsMicroBatches,
     "ddp.decays_norms": DecaysNorms, "zero.decays_all": DecaysAll,
+    "ddp.freezes_by_zeros": FreezesByZeros, "zero.thaws": Thaws,
     "fsdp2.clips_own_shard": ClipsOwnShard, "pipelining.clips_by_stage": ClipsByStage, "pipelining.counts_tied_twice": CountsTiedTwice,
     "fsdp2.reduces_first_only": ReducesFirstOnly, "fsdp2.divides_twice": DividesTwice,
     "zero.keeps_own_shard": KeepsOwnShard, "zero.loses_state": LosesState,

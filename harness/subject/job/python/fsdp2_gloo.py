@@ -13,6 +13,7 @@ class Fsdp2(TorchJob):
     clips = True
     schedules_rate = True
     groups_decay = True
+    freezes = True
     injects = False  # before its reduction a gradient is in a buffer of FSDP's
 
     def wrap(self, model):

@@ -12,7 +12,7 @@ GO_BACK = ("zbv", "v-half", "v-min", "dualpipev")  # schedules whose second half
 # something else: such a run is skipped.
 FIELDS = {
     "": "protocol seed", "parallel": "pipeline data tensor order",
-    "run": "steps global_batch micro_batches accumulation dtype schedule chunks bucket_bytes device", "model": "stages",
+    "run": "steps global_batch micro_batches accumulation dtype schedule chunks bucket_bytes device", "model": "stages frozen",
     "model.layer": "type in out bias kernel stride padding features rows with", "loss": "type row_weights",
     "optimizer": "type lr momentum nesterov weight_decay no_decay betas eps", "clip": "max_norm norm_type",
     "averaging": "algorithm period lr momentum graph", "lr_schedule": "decay warmup_steps",
@@ -56,6 +56,7 @@ class Run:
     clips = False        # clipping by the norm of the whole model's gradient
     schedules_rate = False  # a learning rate of each step
     groups_decay = False  # weight decay that leaves out some parameters
+    freezes = False      # parameters that do not train
     averaging = ()       # algorithms by which its ranks average parameters, of localsgd, slowmo, diloco, sgp; it has no other runs then
 
     def __init__(self):
@@ -87,6 +88,9 @@ class Run:
             unsupported("a learning-rate schedule: this program has one learning rate")
         if self.spec["optimizer"].get("no_decay") and not self.groups_decay:
             unsupported("parameters without weight decay: this program has one rule for all")
+        self.frozen = frozenset(self.spec["model"].get("frozen", ()))  # names of parameters
+        if self.frozen and not self.freezes:
+            unsupported("frozen parameters: this program trains all")
         asked = self.spec.get("averaging", {}).get("algorithm")
         if asked is None and self.averaging:
             unsupported("gradients that are reduced: this program averages parameters")

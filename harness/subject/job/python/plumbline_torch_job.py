@@ -80,6 +80,7 @@ class TorchJob(Run):
     clips = False                   # whether it clips gradients by the norm of the whole model's
     schedules_rate = False          # whether its learning rate follows a schedule
     groups_decay = False            # whether its weight decay can leave out some parameters
+    freezes = False                 # whether it can leave parameters as they are
     injects = True                  # whether values can be written into its gradients
     reduces_in_backward = True      # else reduce() is called after the last backward of a step
     averaging = ()                  # algorithms by which its ranks average parameters: localsgd, slowmo, diloco, sgp; it has no other runs then
@@ -113,6 +114,11 @@ class TorchJob(Run):
     def wrap(self, model):
         """What computes in `model`'s place: DistributedDataParallel(model), a module with hooks, …"""
         return model
+
+    def freeze(self, module):
+        """Before wrap(): leaves the parameters without gradients that the run says so of."""
+        for name, parameter in self.names_in(module):
+            parameter.requires_grad_(name not in self.frozen)
 
     def make_optimizer(self, parameters):
         """Of the parameters, or of groups of them as torch.optim has them, each with the settings that are its own."""
@@ -225,6 +231,10 @@ class TorchJob(Run):
         """(name in the specification, parameter) of what this rank holds, each once."""
         return self.names_in(self.masters)
 
+    def trained_parameters(self):
+        """Those of named_parameters() that are not frozen."""
+        return ((name, parameter) for name, parameter in self.named_parameters() if name not in self.frozen)
+
     def name_of(self, path):
         """The specification's name of a parameter, "2.weight", by its path in what build() returned."""
         layers = self.spec["model"]["layer"]
@@ -248,8 +258,8 @@ class TorchJob(Run):
                 if name not in ("type", "no_decay")}
 
     def parameter_groups(self):
-        """What make_optimizer() is given: this rank's parameters, in two groups where weight decay leaves out some."""
-        named, exempt = list(self.named_parameters()), self.spec["optimizer"].get("no_decay", ())
+        """What make_optimizer() is given: this rank's parameters that train, in two groups where weight decay leaves out some."""
+        named, exempt = list(self.trained_parameters()), self.spec["optimizer"].get("no_decay", ())
         if not exempt:
             return [parameter for _, parameter in named]
         groups = [{"params": [parameter for name, parameter in named if name not in exempt]},
@@ -406,6 +416,8 @@ class TorchJob(Run):
             misuse(f"{type(self).__name__}.build() returned {type(self.masters).__name__}: it must be the module that trains")
         self._is_copied = self.dtype != torch.float32 and self.keeps_copies
         self.module = self.build().to(self.dtype) if self._is_copied else self.masters
+        if self.frozen:
+            self.freeze(self.module)
         self._hook_injections(self.module)
         self.model = self.wrap(self.module)
         if not callable(self.model):
@@ -450,7 +462,7 @@ class TorchJob(Run):
                 self._record_all(step, "seen", lambda parameter: parameter)
             losses = self.forward_backward(step)
         for parameter in computing:
-            if parameter.grad is None:
+            if parameter.grad is None and parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
         if not self.reduces_in_backward:
             self._inject("local", self.gradients())
@@ -470,7 +482,8 @@ class TorchJob(Run):
             self.scaler.unscale_(self.optimizer)
         if "clip" in self.spec:
             self.clip()
-        self._record_all(step, "grad", lambda parameter: parameter.grad)
+        for name, parameter in self.trained_parameters():
+            self.record_value(step, f"grad/{name}", parameter.grad, self.shard_dim(name))
         self._stepped.clear()
         self.update()
         if self.scheduler is not None:

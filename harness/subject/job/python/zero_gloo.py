@@ -14,6 +14,7 @@ class Zero(TorchJob):
     clips = True
     schedules_rate = True
     groups_decay = True
+    freezes = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)
