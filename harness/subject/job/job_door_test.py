@@ -509,61 +509,6 @@ class Samples(JobDoor):
         (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.row_weights[rows=weights,*world=2]", status=3)
         self.assertEqual((result["verdict"], result["reason"]), ("skip", "weights of rows: this program has none"))
 
-    # Programs with a learning-rate schedule.
-    SCHEDULED = {"ddp_gloo.py": "linear,*pipeline=1,*world=2]", "fsdp2_gloo.py": "cosine,*pipeline=1,*world=2]", "zero_gloo.py": "cosine,*pipeline=1,*world=3]",
-                 "pipelining_gloo.py": "cosine,*pipeline=2,*world=4]"}
-    SCHEDULE_FAULTS = {"ddp.schedules_first": r"step 0, .*; hypothesis: the learning rate of step 1, the next one: 0\.05",
-                       "ddp.counts_micro_batches": r"step 1, .*; hypothesis: the learning rate of a warm-up that counts micro-batches: 0\.1"}
-
-    def test_learning_rate_schedules(self):
-        for program, case in self.SCHEDULED.items():
-            with self.subTest(program):
-                (result,) = self.served(program, profile="data-parallel", filter="training.job.lr_schedule[decay=" + case, status=0)
-                self.assertEqual(result["verdict"], "pass", result)
-        for fault, words in self.SCHEDULE_FAULTS.items():
-            with self.subTest(fault):
-                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job.lr_schedule[decay=linear,optimizer=sgd,*", status=1)
-                self.assertEqual((result["verdict"], result["violated"]), ("fail", ["TRAIN-019"]), result)
-                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-019: " + words)
-        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.lr_schedule[decay=linear,optimizer=sgd,*", status=3)
-        self.assertEqual((result["verdict"], result["reason"]), ("skip", "a learning-rate schedule: this program has one learning rate"))
-
-    # Programs whose weight decay leaves out some parameters.
-    GROUPED = {"ddp_gloo.py": "conv_norm,*", "fsdp2_gloo.py": "mlp,*", "zero_gloo.py": "mlp,*", "pipelining_gloo.py": "pairs,*tensor=1,*"}
-    GROUP_FAULTS = {"ddp.decays_norms": ("conv_norm", r"step 0, rank 0, 1\.weight\[.*; hypothesis: with weight decay"),
-                    "zero.decays_all": ("mlp", r"step 0, rank 0, 0\.bias\[.*; hypothesis: with weight decay")}
-
-    def test_weight_decay_of_groups(self):
-        for program, case in self.GROUPED.items():
-            with self.subTest(program):
-                (result,) = self.served(program, profile="data-parallel", filter="training.job.no_decay[model=" + case, status=0)
-                self.assertEqual(result["verdict"], "pass", result)
-        for fault, (model, words) in self.GROUP_FAULTS.items():
-            with self.subTest(fault):
-                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter=f"training.job.no_decay[model={model},*", status=1)
-                self.assertEqual((result["verdict"], result["violated"]), ("fail", ["TRAIN-020"]), result)
-                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-020: " + words)
-        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.no_decay[model=mlp,*", status=3)
-        self.assertEqual((result["verdict"], result["reason"]), ("skip", "parameters without weight decay: this program has one rule for all"))
-
-    # Programs with frozen parameters.
-    FROZEN = {"ddp_gloo.py": "conv_norm,frozen=first_layer", "fsdp2_gloo.py": "mlp,frozen=first_layer", "zero_gloo.py": "mlp,frozen=biases"}
-    FREEZE_FAULTS = {"ddp.freezes_by_zeros": (["TRAIN-021"], r"step 0, rank 0, 0\.weight\[.*: the value after the step of a frozen parameter is not the given one"),
-                     "zero.thaws": (["TRAIN-021"], r"step 1, rank 0, 0\.weight\[.*: the value after the step of a frozen parameter")}
-
-    def test_frozen_parameters(self):
-        for program, case in self.FROZEN.items():
-            with self.subTest(program):
-                (result,) = self.served(program, profile="data-parallel", filter=f"training.job.frozen[model={case},*", status=0)
-                self.assertEqual(result["verdict"], "pass", result)
-        for fault, (requirements, words) in self.FREEZE_FAULTS.items():
-            with self.subTest(fault):
-                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job.frozen[model=mlp,frozen=first_layer,*", status=1)
-                self.assertEqual((result["verdict"], result["violated"]), ("fail", requirements), result)
-                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-021: " + words)
-        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.frozen[model=mlp,frozen=biases,*", status=3)
-        self.assertEqual((result["verdict"], result["reason"]), ("skip", "frozen parameters: this program trains all"))
-
     CLIPPED = {"fsdp2_gloo.py": "model=pairs,norm=2,grid=1x1x2,*", "zero_gloo.py": "model=pairs,norm=inf,*", "pipelining_gloo.py": "model=tied,*",
                "amp_gloo.py": "model=pairs,norm=1,*"}
 
@@ -724,20 +669,6 @@ else:
                 (result,) = self.check(job, "--job-serves-ranks", "--filter", filter, profile=profile, status=3)
                 self.assertEqual((result["verdict"], result["reason"]), ("skip", reason))
 
-    def test_what_a_program_does_not_know(self):
-        """A specification of a later form, with a field or table that nobody here has heard of."""
-        described, known = {}, subprocess.check_output([PYTHON, "-B", "-c", "import json, plumbline_job; print(json.dumps(plumbline_job.FIELDS))"],
-                                                       env={**os.environ, "PYTHONPATH": str(SAMPLES)}, text=True)
-        for table, field in re.findall(r"^\| (?:`\[+([\w.]+)\]+`)? *\| `(\w+)`", subprocess.check_output([PLUMBLINE, "train", "--describe"], text=True), re.M):
-            described.setdefault(table, set()).add(field)
-        self.assertEqual({table: set(fields.split()) for table, fields in json.loads(known).items()}, described)
-        for change, reason in (("/^protocol/a quorum = 2", "quorum"), ("/^lr = /a decoupled = true", "optimizer.decoupled"),
-                               ("/^type = .relu/a slope = 0.1", "model.layer.slope"), ("$ a [outer]", "[outer]")):
-            with self.subTest(reason):
-                job = f"sed '{change}' $PLUMBLINE_SPEC > $PLUMBLINE_SPEC.$RANK; PLUMBLINE_SPEC=$PLUMBLINE_SPEC.$RANK exec {PYTHON} -B {SAMPLES}/ddp_gloo.py"
-                (result,) = self.check(job, "--filter", ONE, status=3)
-                self.assertEqual((result["verdict"], result["reason"]), ("skip", f"{reason} in the specification: this program does not know it"))
-
     def test_mistakes_of_a_program(self):
         spec = {"PLUMBLINE_SPEC": "/no/such", "PLUMBLINE_RECORD": str(self.folder), "RANK": "0", "WORLD_SIZE": "2"}
         of_class = "from plumbline_torch_job import TorchJob\nclass Some(TorchJob):\n    {}\nobject.__new__(Some).check_declarations()"
@@ -753,6 +684,81 @@ else:
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(words, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+class Optional(JobDoor):
+    """What runs can ask for and programs may lack: the samples do it right, faults are found, and others skip."""
+
+    served = Samples.served
+
+    # Programs with a learning-rate schedule.
+    SCHEDULED = {"ddp_gloo.py": "linear,*pipeline=1,*world=2]", "fsdp2_gloo.py": "cosine,*pipeline=1,*world=2]", "zero_gloo.py": "cosine,*pipeline=1,*world=3]",
+                 "pipelining_gloo.py": "cosine,*pipeline=2,*world=4]"}
+    SCHEDULE_FAULTS = {"ddp.schedules_first": r"step 0, .*; hypothesis: the learning rate of step 1, the next one: 0\.05",
+                       "ddp.counts_micro_batches": r"step 1, .*; hypothesis: the learning rate of a warm-up that counts micro-batches: 0\.1"}
+
+    def test_learning_rate_schedules(self):
+        for program, case in self.SCHEDULED.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter="training.job.lr_schedule[decay=" + case, status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, words in self.SCHEDULE_FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job.lr_schedule[decay=linear,optimizer=sgd,*", status=1)
+                self.assertEqual((result["verdict"], result["violated"]), ("fail", ["TRAIN-019"]), result)
+                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-019: " + words)
+        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.lr_schedule[decay=linear,optimizer=sgd,*", status=3)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "a learning-rate schedule: this program has one learning rate"))
+
+    # Programs whose weight decay leaves out some parameters.
+    GROUPED = {"ddp_gloo.py": "conv_norm,*", "fsdp2_gloo.py": "mlp,*", "zero_gloo.py": "mlp,*", "pipelining_gloo.py": "pairs,*tensor=1,*"}
+    GROUP_FAULTS = {"ddp.decays_norms": ("conv_norm", r"step 0, rank 0, 1\.weight\[.*; hypothesis: with weight decay"),
+                    "zero.decays_all": ("mlp", r"step 0, rank 0, 0\.bias\[.*; hypothesis: with weight decay")}
+
+    def test_weight_decay_of_groups(self):
+        for program, case in self.GROUPED.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter="training.job.no_decay[model=" + case, status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, (model, words) in self.GROUP_FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter=f"training.job.no_decay[model={model},*", status=1)
+                self.assertEqual((result["verdict"], result["violated"]), ("fail", ["TRAIN-020"]), result)
+                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-020: " + words)
+        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.no_decay[model=mlp,*", status=3)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "parameters without weight decay: this program has one rule for all"))
+
+    # Programs with frozen parameters.
+    FROZEN = {"ddp_gloo.py": "conv_norm,frozen=first_layer", "fsdp2_gloo.py": "mlp,frozen=first_layer", "zero_gloo.py": "mlp,frozen=biases"}
+    FREEZE_FAULTS = {"ddp.freezes_by_zeros": (["TRAIN-021"], r"step 0, rank 0, 0\.weight\[.*: the value after the step of a frozen parameter is not the given one"),
+                     "zero.thaws": (["TRAIN-021"], r"step 1, rank 0, 0\.weight\[.*: the value after the step of a frozen parameter")}
+
+    def test_frozen_parameters(self):
+        for program, case in self.FROZEN.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter=f"training.job.frozen[model={case},*", status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, (requirements, words) in self.FREEZE_FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job.frozen[model=mlp,frozen=first_layer,*", status=1)
+                self.assertEqual((result["verdict"], result["violated"]), ("fail", requirements), result)
+                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-021: " + words)
+        (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.frozen[model=mlp,frozen=biases,*", status=3)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "frozen parameters: this program trains all"))
+
+    def test_what_a_program_does_not_know(self):
+        """A specification of a later form, with a field or table that nobody here has heard of."""
+        described, known = {}, subprocess.check_output([PYTHON, "-B", "-c", "import json, plumbline_job; print(json.dumps(plumbline_job.FIELDS))"],
+                                                       env={**os.environ, "PYTHONPATH": str(SAMPLES)}, text=True)
+        for table, field in re.findall(r"^\| (?:`\[+([\w.]+)\]+`)? *\| `(\w+)`", subprocess.check_output([PLUMBLINE, "train", "--describe"], text=True), re.M):
+            described.setdefault(table, set()).add(field)
+        self.assertEqual({table: set(fields.split()) for table, fields in json.loads(known).items()}, described)
+        for change, reason in (("/^protocol/a quorum = 2", "quorum"), ("/^lr = /a decoupled = true", "optimizer.decoupled"),
+                               ("/^type = .relu/a slope = 0.1", "model.layer.slope"), ("$ a [outer]", "[outer]")):
+            with self.subTest(reason):
+                job = f"sed '{change}' $PLUMBLINE_SPEC > $PLUMBLINE_SPEC.$RANK; PLUMBLINE_SPEC=$PLUMBLINE_SPEC.$RANK exec {PYTHON} -B {SAMPLES}/ddp_gloo.py"
+                (result,) = self.check(job, "--filter", ONE, status=3)
+                self.assertEqual((result["verdict"], result["reason"]), ("skip", f"{reason} in the specification: this program does not know it"))
 
 
 class Whole(JobDoor):
@@ -771,7 +777,7 @@ class Whole(JobDoor):
 
 if __name__ == "__main__":
     try:
-        if PYTHON is None and {"Served", "Ddp", "Samples", "Whole"} & {argument.split(".")[0] for argument in sys.argv[3:]}:
+        if PYTHON is None and {"Served", "Ddp", "Samples", "Optional", "Whole"} & {argument.split(".")[0] for argument in sys.argv[3:]}:
             print(f"skipped: none of {sys.argv[2]} has torch, numpy and tomllib")
             sys.exit(77)
         unittest.main(argv=sys.argv[:1] + sys.argv[3:])
