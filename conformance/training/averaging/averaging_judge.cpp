@@ -123,7 +123,7 @@ class Judge {
   }
 
   // Parameter after parameter.
-  void within(std::string_view citation, int step, int rank, const char* what, const std::vector<float>& got,
+  void within(std::string_view citation, int step, int rank, const std::string& what, const std::vector<float>& got,
               const Doubles& expected, const std::function<double(std::size_t)>& bound) {
     judgement_.judged.insert(id_of(citation));
     std::size_t first = 0;
@@ -166,10 +166,21 @@ class Judge {
           wrong.by_other_rules.emplace_back(rules[rule].first, others[rule]);
         wrong.slices.assign(others.begin() + static_cast<std::ptrdiff_t>(rules.size()), others.end());
         finding.hypotheses = hypotheses_of(wrong);
+        leave_out_own_slice(finding);
       }
       first += count;
     }
   }
+  // A rule has the rank's own values already, in better words.
+  static void leave_out_own_slice(Finding& finding) {
+    const auto begin_with = [](const std::string& words) {
+      return [words](const std::string& one) { return one.starts_with(words); };
+    };
+    if (std::ranges::any_of(finding.hypotheses, begin_with("the rank's own values")))
+      std::erase_if(finding.hypotheses, begin_with(fmt::format("of data rank {} alone", finding.rank)));
+  }
+  // Where each rank is a node, messages say rank.
+  [[nodiscard]] std::string_view node_in_words() const { return settings_.ranks_per_node == 1 ? "rank" : "node"; }
   void bits(std::string_view citation, int step, int rank, const char* what, const std::vector<float>& got,
             const std::vector<float>& expected) {
     judgement_.judged.insert(id_of(citation));
@@ -289,7 +300,8 @@ class Judge {
     }
     for (int member = 0; member < members; ++member) {
       const int rank = node * members + member;
-      within(ids::kGradient, step, rank, "the gradient is not the single device's of the node's rows",
+      within(ids::kGradient, step, rank,
+             fmt::format("the gradient is not the single device's of the {}'s rows", node_in_words()),
              at(rank, step).gradient, expected, [&](std::size_t) { return bound; });
       judge_loss(step, rank, narrow.slices[static_cast<std::size_t>(member)].loss);
     }
@@ -740,8 +752,8 @@ class Judge {
     const double factor = nesterov ? 2 * settings_.outer_learning_rate : settings_.slow_learning_rate * rate(step);
     Doubles numerators = expected;
     for (double& value : numerators) value *= weight;
-    within(ids::kSlowStep, step, rank, "a slow step was due, and the value is not the paper's", at(rank, step).after,
-           numerators, [&](std::size_t i) {
+    within(ids::kSlowStep, step, rank, "an outer step (slow step) was due, and the value is not the paper's",
+           at(rank, step).after, numerators, [&](std::size_t i) {
              const double terms = std::fabs(slow.old[i]) + largest_at(step, i) * (1 + std::fabs(factor)) +
                                   std::fabs(factor) * slow.largest[i];
              return 16 * (slow_steps_ + world_) * (unit_roundoff(comm::DType::f32) * terms + kSmallestFloat) +

@@ -541,6 +541,7 @@ class Samples(JobDoor):
                 self.assertEqual((result["verdict"], requirement in result["violated"]), ("fail", True), result)
                 found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
                 self.assertRegex(found, f"{requirement}: {words}")
+                self.assertNotRegex(found, r"rank (\d+), .*the rank's own values.* of data rank \1 alone", "one cause in two words")
 
     def test_what_a_record_of_averages_lacks(self):
         for fault, requirement in (("localsgd.forgets_gradient", "TRAIN-001"), ("localsgd.forgets_update", "TRAIN-018")):
