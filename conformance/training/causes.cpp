@@ -46,8 +46,8 @@ void add_factors(const WrongGradient& gradient, std::span<const double> got, dou
     if (residual > most) continue;
     const double ratio = product(got, gradient.expected) / product(gradient.expected, gradient.expected);
     const std::string times = factor > 1 ? fmt::format("times {:.0f}", factor) : fmt::format("over {:.0f}", 1 / factor);
-    found.push_back(fmt::format("the expected gradient {} ({}): got / expected = {:.4f}, residual {:.0e}", times,
-                                fmt::join(names, " or "), ratio, residual));
+    found.push_back(fmt::format("the expected {} {} ({}): got / expected = {:.4f}, residual {:.0e}", gradient.name,
+                                times, fmt::join(names, " or "), ratio, residual));
   }
 }
 

@@ -21,6 +21,7 @@ struct WrongGradient {
   std::vector<std::pair<std::string, int>> factors;  // {"data ranks", 2}: what may have multiplied or divided it
   /// What it would be by other rules, such as "without the weights of rows".
   std::vector<std::pair<std::string, std::span<const double>>> by_other_rules{};
+  std::string name = "gradient";  // in words
 };
 
 /// Of a prediction: |got - predicted| / |got|, in the 2-norm.

@@ -1,6 +1,9 @@
 #include "conformance/training/finding.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +16,16 @@ namespace {
 
 // 17 digits tell any two values apart.
 std::string digits(double value) { return fmt::format("{:.17g}", value); }
+
+bool is_of_activation(const Finding& finding) { return finding.parameter.starts_with("activation"); }
+
+// What a wrong activation makes wrong.
+bool follows_from_activations(const Finding& finding) {
+  using namespace training_requirements;
+  return finding.index >= 0 &&
+         std::ranges::any_of(std::array{kGradient, kUnionGradient, kWeightedGradient, kLoss, kWeightedLoss, kOwnRows},
+                             [&](std::string_view id) { return finding.requirement == suite::id_of_citation(id); });
+}
 
 }  // namespace
 
@@ -28,7 +41,9 @@ std::string text_of(const Finding& finding) {
   text += fmt::format(": expected {}, got {}, ", digits(finding.expected), digits(finding.got));
   text += finding.bound == 0 ? "the bits must be equal" : fmt::format("bound {:.3g}", finding.bound);
   text += fmt::format(" ({} of {} elements)", finding.wrong, finding.elements);
-  if (finding.is_first) text += "; the first wrong gradient of the run, in backward order";
+  if (finding.is_first)
+    text += is_of_activation(finding) ? "; the first wrong activation of the run"
+                                      : "; the first wrong gradient of the run, in backward order";
   for (const std::string& one : finding.hypotheses) text += "; hypothesis: " + one;
   return text;
 }
@@ -47,6 +62,21 @@ void mark_first_wrong_gradient(std::vector<Finding>& findings, const job::RunSpe
   if (first == findings.end()) return;
   first->is_first = true;
   std::rotate(findings.begin(), first, first + 1);
+}
+
+void lead_with_activation(std::vector<Finding>& findings) {
+  const auto is_wrong_activation = [](const Finding& finding) {
+    return finding.requirement == suite::id_of_citation(training_requirements::kActivations);
+  };
+  std::optional<Finding> first;
+  if (const auto found = std::ranges::find_if(findings, is_wrong_activation); found != findings.end()) first = *found;
+  std::erase_if(findings, is_wrong_activation);
+  if (!first || first->index < 0) return;
+  const auto follows = std::ranges::find_if(findings, follows_from_activations);
+  if (follows == findings.end() || follows->step < first->step) return;
+  first->requirement = follows->requirement;
+  first->is_first = true;
+  findings.insert(findings.begin(), *std::move(first));
 }
 
 suite::Finding reported(const Finding& finding) {

@@ -34,6 +34,7 @@ inline constexpr std::string_view kScheduledUpdate = "TRAIN-019@ec6f";
 inline constexpr std::string_view kGroupedUpdate = "TRAIN-020@aeb5";
 inline constexpr std::string_view kFrozen = "TRAIN-021@6a30";
 inline constexpr std::string_view kFrozenTraffic = "TRAIN-022@4443";
+inline constexpr std::string_view kActivations = "TRAIN-030@df22";
 inline constexpr std::string_view kDeviceBits = "TRAIN-210@edd3";
 inline constexpr std::string_view kDeviceMemory = "TRAIN-211@7cc2";
 }  // namespace training_requirements
@@ -53,7 +54,7 @@ struct Finding {
   std::string requirement;  // "TRAIN-006"
   int step = -1;            // -1: of no step
   int rank = -1;            // -1: of no rank
-  std::string parameter;    // a parameter, a metadata key, or nothing
+  std::string parameter;    // a parameter, a metadata key, "activation/<layer>/<micro-batch>", or nothing
   std::string what;         // "the gradient differs from the single device's"
 
   /// Of values: the element that is farthest off (row-major), and how many are off out of how many. -1: not
@@ -64,7 +65,8 @@ struct Finding {
   double bound = 0;  // of |got - expected|; 0: the bits must be equal
   std::int64_t wrong = 0;
   std::int64_t elements = 0;
-  /// Whether it is where the run went wrong: the first wrong gradient of its first step with one, in backward order.
+  /// Whether it is where the run went wrong: the first wrong activation, or the first wrong gradient of its first step
+  /// with one, in backward order.
   bool is_first = false;
   /// What may have made it so (causes.hpp).
   std::vector<std::string> hypotheses{};
@@ -76,6 +78,10 @@ struct Finding {
 
 /// Marks the gradient where the run went wrong, and puts it first.
 void mark_first_wrong_gradient(std::vector<Finding>& findings, const job::RunSpec& spec);
+
+/// The first wrong activation says where a run went wrong: it is put first, by the requirement of the first wrong
+/// gradient or loss, where that is of the same step or a later one. Other findings of activations are left out.
+void lead_with_activation(std::vector<Finding>& findings);
 
 /// As checks report it: with that text.
 [[nodiscard]] suite::Finding reported(const Finding& finding);

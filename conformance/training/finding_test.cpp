@@ -79,6 +79,35 @@ TEST(FirstWrongGradient, IsOfTheLastParameterOfTheFirstStep) {
   EXPECT_FALSE(findings[0].is_first);
 }
 
+Finding wrong_at(const char* requirement, int step, const char* place, std::int64_t index = 0) {
+  return {.requirement = requirement, .step = step, .parameter = place, .index = index};
+}
+
+TEST(FirstWrongActivation, LeadsWhatFollowsFromIt) {
+  std::vector<Finding> findings{wrong_at("TRAIN-006", 1, "2.bias"), wrong_at("TRAIN-030", 1, "activation/1/0"),
+                                wrong_at("TRAIN-030", 1, "activation/2/0"), wrong_at("TRAIN-009", 0, "2.bias")};
+  lead_with_activation(findings);
+  ASSERT_EQ(findings.size(), 3u);
+  EXPECT_EQ(findings[0].parameter, "activation/1/0");
+  EXPECT_EQ(findings[0].requirement, "TRAIN-006") << "what the check asks for";
+  EXPECT_TRUE(findings[0].is_first);
+  EXPECT_TRUE(text_of(findings[0]).ends_with("; the first wrong activation of the run")) << text_of(findings[0]);
+  EXPECT_EQ(findings[1].parameter, "2.bias");
+}
+
+TEST(FirstWrongActivation, IsLeftOutWhereNothingFollowsFromIt) {
+  const auto left = [](std::vector<Finding> findings) {
+    lead_with_activation(findings);
+    return findings.size();
+  };
+  EXPECT_EQ(left({wrong_at("TRAIN-030", 0, "activation/1/0")}), 0u) << "recorded at a wrong place";
+  EXPECT_EQ(left({wrong_at("TRAIN-030", 0, "activation/1/0"), wrong_at("TRAIN-009", 0, "0.bias")}), 1u) << "an update";
+  EXPECT_EQ(left({wrong_at("TRAIN-006", 0, "0.bias"), wrong_at("TRAIN-030", 1, "activation/1/0")}), 1u)
+      << "the gradient was wrong before";
+  EXPECT_EQ(left({wrong_at("TRAIN-006", 0, "0.bias"), wrong_at("TRAIN-030", 0, "activation/1/0", -1)}), 1u)
+      << "its shape is wrong";
+}
+
 TEST(Finding, IsReportedWithItsValuesAsFields) {
   const suite::Finding values =
       reported({.requirement = "TRAIN-006", .rank = 1, .what = "is off", .index = 3, .expected = 0.25, .got = kNan});

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "conformance/training/activation_checks.hpp"
 #include "conformance/training/decay_group_checks.hpp"
 #include "conformance/training/frozen_checks.hpp"
 #include "conformance/training/job_runs.hpp"
@@ -91,7 +92,7 @@ void provide(const std::function<job::RunSpec(const std::filesystem::path&)>& pr
   }
 }
 
-void single_device(Context& context) {
+void single_device_job(Context& context) {
   report(findings_of_job(context, [&](const std::filesystem::path& folder) { return prepared(context, folder); }));
 }
 
@@ -112,6 +113,7 @@ std::vector<Finding> findings_of_job(Context& context,
   // The baseline is computed here, wherever the program computes.
   std::vector<Finding> findings = judge(spec, found, context.oracle(), {}).findings;
   mark_first_wrong_gradient(findings, spec);
+  lead_with_activation(findings);
   return findings;
 }
 
@@ -129,11 +131,12 @@ void add_job_checks(suite::Suite& suite) {
              .applies = is_planned,
              .modules = {"training"},
              .limit = std::chrono::seconds(75),
-             .body = single_device});
+             .body = single_device_job});
   add_weighted_checks(suite, suite::Door::job);
   add_rate_schedule_checks(suite, suite::Door::job);
   add_decay_group_checks(suite, suite::Door::job);
   add_frozen_checks(suite, suite::Door::job);
+  add_activation_checks(suite);
 }
 
 }  // namespace plumbline::conformance

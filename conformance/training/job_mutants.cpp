@@ -1,6 +1,7 @@
 #include "conformance/training/job_mutants.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -43,6 +44,27 @@ void drift_on_rank_2(const RunSpec&, int rank, RecordedTensor& tensor) {
 
 void exchange_dimensions(const RunSpec&, int, RecordedTensor& tensor) {
   if (tensor.shape.size() == 2) std::swap(tensor.shape[0], tensor.shape[1]);
+}
+
+void repeat_first_micro_batch(const RunSpec& spec, const std::filesystem::path& folder) {
+  std::map<std::pair<int, std::string>, std::vector<float>> first;  // by rank, and the name up to the micro-batch
+  const auto place_of = [](const std::string& name) { return name.substr(0, name.rfind('/')); };
+  const auto is_output = [](const RecordedTensor& tensor) {
+    return tensor.name.find("/activation/") != std::string::npos;
+  };
+  with_tensors([&](const RunSpec&, int rank, const RecordedTensor& tensor) {
+    const std::string number = tensor.name.substr(tensor.name.rfind('/') + 1);
+    if (is_output(tensor) && number.substr(0, number.find('@')) == "0")
+      first[{rank, place_of(tensor.name)}] = tensor.values;
+  })(spec, folder);
+  with_tensors([&](const RunSpec&, int rank, RecordedTensor& tensor) {
+    if (is_output(tensor)) tensor.values = first.at({rank, place_of(tensor.name)});
+  })(spec, folder);
+}
+
+void multiply_activation_gradients(const RunSpec& spec, int, RecordedTensor& tensor) {
+  if (tensor.name.find("/activation_grad/") == std::string::npos) return;
+  for (float& value : tensor.values) value *= static_cast<float>(spec.run.micro_batches);
 }
 
 void omit_last_gradients(const RunSpec& spec, int, RecordedTensor& tensor) {
@@ -103,6 +125,16 @@ std::vector<Mutant> job_mutants() {
        "AMP-02", "scaler.job.one_replica[precision=fp16,moment=local,grid=1x1x3,world=3]",
        "scaler.job.single_device[precision=fp16,overflow=scale,grid=1x1x3,world=3]", "all ranks overflow",
        with_tensors([](const RunSpec&, int, RecordedTensor&) {}, skip_by_own_gradients)},
+      {"job.first_micro_batch_again", "TRAIN-030", "layers have the first micro-batch's output for all of them",
+       "buffers of a pipeline that are used again too early",
+       "training.job.activations[grid=1x3x1,layers=mlp,micro_batches=3,accumulation=2,world=3]",
+       "training.job.activations[grid=1x1x3,layers=conv_norm,micro_batches=1,accumulation=1,world=3]",
+       "there is one micro-batch", ChangeRecord(repeat_first_micro_batch)},
+      {"job.activation_gradients_multiplied", "TRAIN-030",
+       "gradients of outputs are larger by the number of micro-batches", "deepspeedai/DeepSpeed#7773",
+       "training.job.activations[grid=3x1x1,layers=pairs,micro_batches=2,accumulation=1,world=3]",
+       "training.job.activations[grid=2x1x1,layers=pairs,micro_batches=1,accumulation=2,world=2]",
+       "a batch is one micro-batch", with_tensors(multiply_activation_gradients)},
       {"job.last_gradients_missing", "TRAIN-001", "the gradients of the last step are missing",
        "a record that is written before the last step is complete", two, "", "every run has a last step",
        with_tensors(omit_last_gradients)},

@@ -22,6 +22,10 @@ void scale_first_stage_again(const job::RunSpec& spec, int rank, RecordedTensor&
 void exchange_ranks(const job::RunSpec& spec, const std::filesystem::path& folder);
 /// What lies on the second and later stages of a rank is missing.
 void omit_later_chunks(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// The outputs that layers have for micro-batches are those of the whole step's first one.
+void repeat_first_micro_batch(const job::RunSpec& spec, const std::filesystem::path& folder);
+/// Gradients of outputs are recorded before they are divided by the number of micro-batches.
+void multiply_activation_gradients(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// The gradients of the last step are missing.
 void omit_last_gradients(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 

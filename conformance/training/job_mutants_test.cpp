@@ -107,6 +107,25 @@ TEST_F(JobMutant, LeavesOutTheGradientsOfTheLastStep) {
   }
 }
 
+TEST_F(JobMutant, ChangesActivationsAlone) {
+  spec_.run.micro_batches = 2;
+  job::RecordWriter writer(spec_, 1, "test", "1");
+  for (int part = 0; part < 2; ++part)
+    for (const job::Direction direction : job::kDirections)
+      writer.add({0, direction, 0, part}, {}, {1, 3}, std::vector<float>(3, static_cast<float>(part + 1)));
+  writer.write(folder_.path());
+  const auto left = [&](job::Direction direction, int part) {
+    return record().activations({0, direction, 0, part}).at(0).values;
+  };
+  change("job.first_micro_batch_again");
+  EXPECT_EQ(left(job::Direction::forward, 1), std::vector<float>(3, 1));
+  EXPECT_EQ(left(job::Direction::backward, 1), std::vector<float>(3, 2));
+  change("job.activation_gradients_multiplied");
+  EXPECT_EQ(left(job::Direction::forward, 0), std::vector<float>(3, 1));
+  EXPECT_EQ(left(job::Direction::backward, 1), std::vector<float>(3, 4));
+  EXPECT_EQ(weight(1, Moment::grad, 0), std::vector<float>(6, 0.5f));
+}
+
 TEST(JobMutants, LetOtherRanksMakeAStepThatOneSkips) {
   job::RunSpec spec;
   spec.injections = {{.step = 2, .rank = 1}};

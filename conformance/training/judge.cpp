@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "conformance/training/activations.hpp"
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/carried_optimizer.hpp"
 #include "conformance/training/causes.hpp"
@@ -47,6 +48,7 @@ class Judge {
         of_loss_(spec.row_weights ? ids::kWeightedLoss : ids::kLoss),
         parameters_(job::parameters_of(spec)),
         skipped_(spec, record) {
+    if (record.has_activations()) activations_.emplace(spec, record, training, options.device);
     of_gradients_ = {of_mean_};
     if (!mixes_rows(spec) && !spec.row_weights) of_gradients_.push_back(ids::kUnionGradient);
     if (in_rank_order()) of_gradients_.push_back(ids::kGradientBits);
@@ -207,10 +209,12 @@ class Judge {
     if (!before) {
       std::vector<std::string_view> citations = of_gradients_;
       citations.insert(citations.end(), {of_loss_, ids::kOwnRows});
+      if (activations_) citations.push_back(ids::kActivations);
       for (const std::string_view citation : citations)
         not_judged(citation, step, -1, "", "'before' of some parameter");
       return;
     }
+    if (activations_) activations(step);
     SingleDevice single(spec_, step, *before, training_, options_.device);
     if (computes_narrow()) single.compute_scaled(expected_scale(spec_, skipped_, step, 0));
     clip_rules_.reset();
@@ -226,6 +230,16 @@ class Judge {
     for (const job::RankNumber& one : recorded)
       result_.steps.back().loss += static_cast<double>(one.value) / static_cast<double>(recorded.size());
     for (int data = 0; data < spec_.parallel.data; ++data) own_rows(step, data, *before, single);
+  }
+
+  // The outputs of layers in a step, and their gradients.
+  void activations(int step) {
+    judge_by(ids::kActivations);
+    StepOfActivations known{.step = step, .before = {}, .skipped = skipped_.any(step)};
+    for (int data = 0; data < spec_.parallel.data; ++data) known.before.push_back(values_of_data_rank(step, data));
+    if (spec_.run.dtype != "float32") known.scale = expected_scale(spec_, skipped_, step, 0);
+    std::vector<Finding> wrong = activations_->wrong_in(known);
+    std::ranges::move(wrong, std::back_inserter(result_.findings));
   }
 
   // What a data rank started the step from; nothing where the record lacks any of it.
@@ -694,8 +708,9 @@ class Judge {
   std::map<std::string, std::vector<double>> of_step_before_;  // the single device's mean gradients
   double coefficient_ = 1;                                     // of this step's clipping
   double norm_of_step_before_ = 0;
-  std::optional<ClipRules> clip_rules_;  // of this step
-  int done_ = 0;                         // parts
+  std::optional<ClipRules> clip_rules_;         // of this step
+  std::optional<ActivationJudge> activations_;  // of a record that has some
+  int done_ = 0;                                // parts
   Judgement result_;
 };
 

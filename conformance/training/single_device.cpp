@@ -17,21 +17,6 @@ namespace {
 
 using training::Arithmetic;
 
-// Data rank d of D takes the d-th of D equal consecutive slices of each batch of the step, cut into micro-batches
-// alike. Written out here, so that a fault in the executor's own cut is seen.
-std::vector<training::Slice> slices_of(const job::RunSpec& spec, int step) {
-  const std::int64_t cuts = std::int64_t{spec.parallel.data} * spec.run.micro_batches;
-  std::vector<training::Slice> slices(static_cast<std::size_t>(spec.parallel.data));
-  for (std::int64_t batch = std::int64_t{step} * spec.run.accumulation;
-       batch < (std::int64_t{step} + 1) * spec.run.accumulation; ++batch)
-    for (std::int64_t cut = 0; cut < cuts; ++cut) {
-      const std::int64_t begin = spec.run.global_batch * cut / cuts;
-      const std::int64_t end = spec.run.global_batch * (cut + 1) / cuts;
-      slices[static_cast<std::size_t>(cut / spec.run.micro_batches)].push_back({batch, begin, end - begin});
-    }
-  return slices;
-}
-
 // Each group of parts by its own weighted mean, which is 0 where it is all padding; then the plain mean of the groups.
 training::Gradients mean_of_means(const job::RunFiles& files, const std::vector<training::Slice>& parts,
                                   const training::Baseline& apart, const std::function<int(std::size_t)>& group_of) {
@@ -57,6 +42,20 @@ training::Gradients mean_of_means(const job::RunFiles& files, const std::vector<
 }
 
 }  // namespace
+
+// Written out here, so that a fault in the executor's own cut is seen.
+std::vector<training::Slice> slices_of(const job::RunSpec& spec, int step) {
+  const std::int64_t cuts = std::int64_t{spec.parallel.data} * spec.run.micro_batches;
+  std::vector<training::Slice> slices(static_cast<std::size_t>(spec.parallel.data));
+  for (std::int64_t batch = std::int64_t{step} * spec.run.accumulation;
+       batch < (std::int64_t{step} + 1) * spec.run.accumulation; ++batch)
+    for (std::int64_t cut = 0; cut < cuts; ++cut) {
+      const std::int64_t begin = spec.run.global_batch * cut / cuts;
+      const std::int64_t end = spec.run.global_batch * (cut + 1) / cuts;
+      slices[static_cast<std::size_t>(cut / spec.run.micro_batches)].push_back({batch, begin, end - begin});
+    }
+  return slices;
+}
 
 bool mixes_rows(const job::RunSpec& spec) {
   return std::ranges::any_of(spec.layers,

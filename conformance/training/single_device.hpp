@@ -14,6 +14,9 @@ namespace plumbline::conformance {
 /// Whether batch normalisation is in the model: then the union batch is another function, and is not computed.
 [[nodiscard]] bool mixes_rows(const job::RunSpec& spec);
 
+/// Data rank d of D takes the d-th of D equal consecutive slices of each batch of a step, cut into micro-batches.
+[[nodiscard]] std::vector<training::Slice> slices_of(const job::RunSpec& spec, int step);
+
 /// The p-norm of a gradient, with p = infinity the largest magnitude, by what each parameter adds to it.
 class GradientNorm {
  public:

@@ -12,6 +12,7 @@
 #include "conformance/training/finding.hpp"
 #include "conformance/training/in_process.hpp"
 #include "conformance/training/judge.hpp"
+#include "harness/mutants/record_rewriting.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/record/training_record.hpp"
@@ -149,6 +150,87 @@ TEST(TrainingCheckFailure, IsFoundInTheRecordOfAJob) {
   EXPECT_THAT(text, testing::ContainsRegex("TRAIN-005: step 0, rank 1, 2.bias.0.: "));
   EXPECT_THAT(text,
               testing::ContainsRegex("TRAIN-006: step 0, rank 1, 2.bias.0.: the gradient is not the mean .*bound "));
+}
+
+// Runs that record what layers put out, and what the judge finds in their records once `change` has been at them.
+std::vector<Finding> findings_of_recorded(training::DigitsRun run, const mutants::ChangeRecord& change = {}) {
+  const job::TemporaryFolder folder;
+  run.steps = 3;
+  run.global_batch = std::int64_t{12} * run.data;
+  job::RunSpec spec = training::write_digits_run(run, training::digits(), folder.path());
+  spec.run.activations = true;
+  comm::run_ranks(spec.parallel.world(),
+                  [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, {}); });
+  if (change) change(spec, folder.path() / "record");
+  const job::TrainingRecord record(spec, folder.path() / "record");
+  EXPECT_TRUE(record.has_activations());
+  return judge(spec, record, module(), {}).findings;
+}
+
+TEST(RecordedActivations, OfRightRunsAreRight) {
+  const job::Scaler scaler{.init_scale = 0x1p26, .backoff_factor = 0x1p-6, .growth_interval = 2};
+  const std::vector<training::DigitsRun> runs{
+      {.model = "conv_norm", .data = 2, .accumulation = 2},
+      {.model = "mlp", .data = 3, .rows = "padding"},
+      {.model = "pairs", .data = 1, .micro_batches = 4, .pipeline = 2, .schedule = "zb-h1", .tensor = 2},
+      {.model = "pairs", .data = 1, .micro_batches = 4, .pipeline = 2, .chunks = 2, .schedule = "zbv"},
+      {.model = "pairs", .data = 2, .pipeline = 2, .dtype = "bfloat16"},
+      {.model = "mlp", .data = 1, .tensor = 3, .dtype = "float16", .scaler = scaler}};
+  for (const training::DigitsRun& run : runs)
+    for (const Finding& finding : findings_of_recorded(run)) ADD_FAILURE() << run.model << ": " << text_of(finding);
+}
+
+// The first finding of a run over two tensor ranks and two micro-batches, one tensor of whose record was changed.
+std::string first_wrong(const std::string& name, int rank,
+                        const std::function<void(mutants::RecordedTensor&)>& change) {
+  const std::vector<Finding> findings =
+      findings_of_recorded({.model = "pairs", .data = 1, .tensor = 2},
+                           mutants::with_tensors([&](const job::RunSpec&, int at, mutants::RecordedTensor& tensor) {
+                             if (at == rank && tensor.name == name) change(tensor);
+                           }));
+  return findings.empty() ? "nothing" : text_of(findings.front());
+}
+
+TEST(RecordedActivations, AreNamedWhereTheyAreWrong) {
+  using mutants::RecordedTensor;
+  const auto scale = [](RecordedTensor& tensor) {
+    for (float& value : tensor.values) value *= 1.5f;
+  };
+  const auto shift = [](RecordedTensor& tensor) { tensor.values[3] += 1e-3f; };
+  EXPECT_THAT(
+      first_wrong("step1/activation/1/1@1", 1, scale),
+      testing::ContainsRegex("^TRAIN-030: step 1, rank 1, activation/1/1.[0-9]+.: forward of layer 1 .gelu., "
+                             "micro-batch 1: the output is not the single device's: expected .*; hypothesis: the "
+                             "expected output times 1.5: residual "));
+  EXPECT_THAT(
+      first_wrong("step0/activation_grad/2/0", 0, scale),
+      testing::HasSubstr(": backward of the loss, micro-batch 0: the gradient that it passes to layer 2 is not"));
+  EXPECT_THAT(first_wrong("step0/activation_grad/0/1@1", 1, shift),
+              testing::ContainsRegex("^TRAIN-030: step 0, rank 1, activation_grad/0/1.3.: backward of layer 1 .gelu., "
+                                     "micro-batch 1: the gradient that it passes to layer 0 is not .*.1 of "));
+}
+
+TEST(RecordedActivations, AreNamedWhereTheirFormIsWrong) {
+  using mutants::RecordedTensor;
+  EXPECT_THAT(first_wrong("step0/activation/2/0", 1, [](RecordedTensor& tensor) { tensor.shape = {10, 6}; }),
+              testing::StrEq("TRAIN-030: step 0, rank 1, activation/2/0: it is [10, 6]; it must be [6, 10]"));
+  EXPECT_THAT(
+      first_wrong("step0/activation/0/0@1", 1,
+                  [](RecordedTensor& tensor) {
+                    tensor.shape = {6, 11};
+                    tensor.values.resize(66);
+                  }),
+      testing::StrEq("TRAIN-030: step 0, rank 0, activation/0/0: the tensor ranks' parts make 24 of dimension 1; "
+                     "the whole is [6, 25]"));
+  EXPECT_THAT(first_wrong("step0/activation/0/0@1", 0, [](RecordedTensor& tensor) { tensor.name += "23"; }),
+              testing::HasSubstr("the tensor ranks' parts make 12 of dimension 1"));
+  EXPECT_THAT(
+      first_wrong("step0/activation/0/0@1", 0, [](RecordedTensor& tensor) { tensor.name = "step0/activation/0/0@7"; }),
+      testing::StrEq("TRAIN-030: step 0, rank 0, activation/0/0: it is [6, 13]; it must be a part along dimension 7 "
+                     "of [6, 25]"));
+  EXPECT_THAT(
+      first_wrong("step0/activation/0/0@1", 0, [](RecordedTensor& tensor) { tensor.name = "step0/activation/9/0"; }),
+      testing::HasSubstr("TRAIN-001: step 0, rank 0, step0/activation/9/0: is of no layer of the run, 0 to 2"));
 }
 
 TEST(JobCases, AreFewAndHaveEachPairOfSettings) {

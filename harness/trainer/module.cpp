@@ -77,6 +77,20 @@ LossGradient mean_in_rank_order(const std::vector<LossGradient>& slices, Arithme
   return mean;
 }
 
+// Of a layer whose output the loss does not depend on the gradient is 0.
+SliceActivations on_host(const std::vector<KeptActivation>& kept, std::size_t micro_batches, double scale) {
+  SliceActivations all(micro_batches);
+  for (const KeptActivation& one : kept) {
+    LayerActivation& layer = all[static_cast<std::size_t>(one.micro_batch)].emplace_back();
+    layer.shape = one.output.sizes().vec();
+    layer.output = to_doubles(one.output);
+    layer.gradient.resize(layer.output.size());
+    if (one.gradient.defined()) layer.gradient = to_doubles(one.gradient);
+    for (double& value : layer.gradient) value /= scale;
+  }
+  return all;
+}
+
 // Each batch of the step in one piece.
 std::vector<job::RowRange> whole_batches(const job::RunSpec& spec, int step) {
   std::vector<job::RowRange> list;
@@ -291,6 +305,26 @@ class TorchTraining final : public Training {
             on_host(spec, files, slice,
                     gradient_of(spec, files, parameters, slice, divisor_of_slices(spec, files, slices, slice), scale)));
       return results;
+    });
+  }
+
+  std::vector<SliceActivations> activations(const job::RunSpec& spec, const std::vector<Slice>& slices,
+                                            const Values& before, Arithmetic arithmetic, std::optional<double> scale,
+                                            const std::string& device) override {
+    return guarded([&] {
+      const job::RunFiles files(spec);
+      std::vector<at::Tensor> parameters = parameters_on(spec, before, arithmetic, device_of(device, 0));
+      if (!scale) parameters = rounded_parameters(spec, std::move(parameters));
+      for (at::Tensor& one : parameters)
+        if (scale) one = one.to(compute_type(spec));
+      std::vector<SliceActivations> all;
+      for (const Slice& slice : slices) {
+        ActivationTape tape;
+        (void)gradient_of(spec, files, parameters, slice, divisor_of_slices(spec, files, slices, slice),
+                          scale.value_or(1), &tape);
+        all.push_back(on_host(tape.take(), slice.size(), scale.value_or(1)));
+      }
+      return all;
     });
   }
 

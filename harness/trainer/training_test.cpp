@@ -195,6 +195,33 @@ TEST_F(TrainingTest, EveryRankUsesBitwiseTheBaselinesMeanOnABackendThatAddsInRan
     }
 }
 
+// Of a linear layer dL/dW = sum over micro-batches of (dL/dy)^T x, and dL/db that of dL/dy.
+TEST_F(TrainingTest, OutputsOfLayersAndTheirGradientsMakeTheGradientsOfParameters) {
+  const job::RunSpec spec = digits_run({.model = "pairs", .data = 3, .steps = 1, .accumulation = 2, .rows = "padding"});
+  const Values before = given_weights(spec);
+  const std::vector<Slice> slices = slices_of(spec, 0);
+  const Baseline baseline = module().baseline(spec, slices, before, Arithmetic::float64, "cpu");
+  const std::vector<SliceActivations> all =
+      module().activations(spec, slices, before, Arithmetic::float64, std::nullopt, "cpu");
+  ASSERT_EQ(all.size(), 3u);
+  for (std::size_t slice = 0; slice < 3; ++slice) {
+    ASSERT_EQ(all[slice].size(), 4u);
+    std::vector<double> weight(10 * 25), bias(10);
+    for (const std::vector<LayerActivation>& layers : all[slice]) {
+      ASSERT_EQ(layers.size(), 3u);
+      EXPECT_THAT(layers[2].shape, testing::ElementsAre(16, 10));
+      for (std::size_t row = 0; row < 16; ++row)
+        for (std::size_t out = 0; out < 10; ++out) {
+          const double gradient = layers[2].gradient[row * 10 + out];
+          bias[out] += gradient;
+          for (std::size_t in = 0; in < 25; ++in) weight[out * 25 + in] += gradient * layers[1].output[row * 25 + in];
+        }
+    }
+    expect_near(weight, baseline.slices[slice].gradients.at("2.weight"), 1e-12, "2.weight");
+    expect_near(bias, baseline.slices[slice].gradients.at("2.bias"), 1e-12, "2.bias");
+  }
+}
+
 // What an all-reduce makes of a rank's numbers is twice each of them, so that one in another place shows.
 class DoublesNumbers final : public comm::CommunicatorDecorator {
  public:

@@ -187,6 +187,7 @@ Problem problem_beside_averaging(const RunSpec& spec) {
   if (spec.parallel.tensor > 1) return wrong("parallel.tensor", spec.parallel.tensor, "1 with [averaging]");
   if (spec.run.dtype != "float32") return wrong("run.dtype", "'" + spec.run.dtype + "'", "float32 with [averaging]");
   if (spec.row_weights) return wrong("loss.row_weights", "true", "false with [averaging]");
+  if (spec.run.activations) return wrong("run.activations", "true", "false with [averaging]");
   if (spec.clip) return wrong("clip.max_norm", spec.clip->max_norm, none);
   if (spec.scaler) return wrong("scaler.init_scale", spec.scaler->init_scale, none);
   for (std::size_t i = 0; i < spec.layers.size(); ++i)  // whose running statistics no record has

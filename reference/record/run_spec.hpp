@@ -50,6 +50,7 @@ struct Run {
   int chunks = 1;                        // stages of a pipeline rank
   std::int64_t bucket_bytes = 25 << 20;  // 0: the program chooses
   std::string device = "cpu";
+  bool activations = false;  // the record shall have outputs of layers, and their gradients
 };
 
 // Layers. Sizes are counts of features or channels; kernel, stride and padding are the same in both

@@ -38,6 +38,7 @@ Run run_of(Fields fields) {
   fields.integer("chunks", run.chunks);
   fields.integer("bucket_bytes", run.bucket_bytes);
   fields.text("device", run.device);
+  fields.truth("activations", run.activations);
   fields.done();
   return run;
 }

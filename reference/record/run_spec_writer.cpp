@@ -59,9 +59,9 @@ std::string toml_of(const Run& run) {
   return fmt::format(
       "\n[run]\nsteps = {}\nglobal_batch = {}\nmicro_batches = {}\naccumulation = {}\ndtype = {}\nschedule = "
       "{}\n"
-      "chunks = {}\nbucket_bytes = {}\ndevice = {}\n",
+      "chunks = {}\nbucket_bytes = {}\ndevice = {}\n{}",
       run.steps, run.global_batch, run.micro_batches, run.accumulation, quoted(run.dtype), quoted(run.schedule),
-      run.chunks, run.bucket_bytes, quoted(run.device));
+      run.chunks, run.bucket_bytes, quoted(run.device), run.activations ? "activations = true\n" : "");
 }
 
 std::string toml_of(const Optimizer& optimizer) {

@@ -32,6 +32,9 @@ constexpr std::array kFields{
     SpecField{"run", "", "chunks", "integer", "1", "stages of each pipeline rank"},
     SpecField{"run", "", "bucket_bytes", "integer", "26214400", "a hint, which does not show in the record"},
     SpecField{"run", "", "device", "text", R"("cpu")", "what --device says"},
+    SpecField{"run", "", "activations", "boolean", "false",
+              "whether the case judges outputs of layers and their gradients, of the record; a program that records "
+              "none skips it"},
 
     SpecField{"model", "", "stages", "list of integer", "[0]", "first layer of each of pipeline x chunks stages"},
     SpecField{"model", "", "frozen", "list of text", "[]",

@@ -15,6 +15,8 @@ namespace plumbline::job {
 namespace {
 
 constexpr std::array<std::string_view, 6> kMoments{"before", "grad", "after", "local_grad", "updated", "seen"};
+constexpr std::array<std::string_view, 2> kActivations{"activation", "activation_grad"};
+constexpr int kMostDimensions = 8;
 constexpr std::array<std::string_view, 4> kNumbers{"loss", "scale", "skipped", "weight"};
 
 std::string tensor_name(int step, Moment moment, std::string_view parameter) {
@@ -49,6 +51,21 @@ NameParts parts_of(std::string_view name) {
   return parts;
 }
 
+bool is_activation(std::string_view kind) { return std::ranges::find(kActivations, kind) != kActivations.end(); }
+
+// Of "2/0": a layer, and a micro-batch.
+std::optional<std::pair<int, int>> layer_and_micro_batch(std::string_view place) {
+  const auto slash = place.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const auto layer = natural(place.substr(0, slash)), micro_batch = natural(place.substr(slash + 1));
+  if (!layer || !micro_batch) return std::nullopt;
+  return std::pair(*layer, *micro_batch);
+}
+
+std::string tensor_name(const ActivationPlace& place, std::optional<int> dim) {
+  return fmt::format("step{}/{}{}", place.step, name_of(place), dim ? fmt::format("@{}", *dim) : "");
+}
+
 // What a program may have called its record.
 std::string what_is_in(const std::filesystem::path& folder) {
   constexpr std::size_t kMost = 5;
@@ -74,6 +91,11 @@ bool fits(const Shape& shape, const Shape& whole, int dim) {
 }  // namespace
 
 std::string_view name_of(Moment moment) { return kMoments[static_cast<std::size_t>(moment)]; }
+
+std::string_view name_of(Direction direction) { return kActivations[static_cast<std::size_t>(direction)]; }
+std::string name_of(const ActivationPlace& place) {
+  return fmt::format("{}/{}/{}", name_of(place.direction), place.layer, place.micro_batch);
+}
 
 bool has_push_sum(const RunSpec& spec) { return spec.averaging && spec.averaging->algorithm == "sgp"; }
 
@@ -109,6 +131,11 @@ RecordWriter::RecordWriter(const RunSpec& spec, int rank, std::string framework,
 
 void RecordWriter::add(int step, Moment moment, const Parameter& parameter, std::span<const float> values) {
   writer_.add<float>(tensor_name(step, moment, parameter.name), parameter.shape, values);
+}
+
+void RecordWriter::add(const ActivationPlace& place, std::optional<int> dim, const Shape& shape,
+                       std::span<const float> values) {
+  writer_.add<float>(tensor_name(place, dim), shape, values);
 }
 
 void RecordWriter::add_loss(int step, float loss) {
@@ -197,6 +224,10 @@ void TrainingRecord::check_names(int rank) {
     }
     const bool is_number = parts.parameter.empty() && std::ranges::find(kNumbers, parts.kind) != kNumbers.end();
     if (is_number) continue;
+    if (is_activation(parts.kind)) {
+      check_activation(rank, step, name, parts.parameter);
+      continue;
+    }
     const auto parameter = std::ranges::find(parameters_, parts.parameter, &Parameter::name);
     const auto moment = std::ranges::find(kAllMoments, parts.kind, [](Moment one) { return name_of(one); });
     if (parameter == parameters_.end() || moment == kAllMoments.end() || !has_moment(spec_, *moment)) {
@@ -208,6 +239,21 @@ void TrainingRecord::check_names(int rank) {
     if (std::ranges::find(holders, pipeline) == holders.end())
       find(rank, step, name, fmt::format("is of a parameter that pipeline rank {} does not hold", pipeline));
   }
+}
+
+void TrainingRecord::check_activation(int rank, int step, const std::string& name, std::string_view place) {
+  const auto found = layer_and_micro_batch(place);
+  const int parts = spec_.run.micro_batches * spec_.run.accumulation;
+  const int pipeline = coordinates_of(spec_.parallel, rank).pipeline;
+  const TensorInfo* info = file(rank)->find(name);
+  if (!found || found->first >= static_cast<int>(spec_.layers.size()))
+    find(rank, step, name, fmt::format("is of no layer of the run, 0 to {}", spec_.layers.size() - 1));
+  else if (found->second >= parts)
+    find(rank, step, name, fmt::format("is of no micro-batch of a rank's step, 0 to {}", parts - 1));
+  else if (pipeline_rank_of_stage(spec_, stage_of_layer(spec_, found->first)) != pipeline)
+    find(rank, step, name, fmt::format("is of a layer that pipeline rank {} does not hold", pipeline));
+  else if (info->dtype != comm::DType::f32)
+    find(rank, step, name, fmt::format("is {}; it must be F32", info->type));
 }
 
 void TrainingRecord::check_numbers(int rank) {
@@ -340,6 +386,29 @@ std::vector<Copy> TrainingRecord::copies(int step, Moment moment, const Paramete
         list.push_back({rank, cell.data, {rank}, std::move(*values)});
   }
   std::ranges::sort(list, {}, &Copy::rank);
+  return list;
+}
+
+bool TrainingRecord::has_activations() const {
+  return std::ranges::any_of(files_, [](const std::optional<SafetensorsReader>& file) {
+    return file && std::ranges::any_of(file->tensors(),
+                                       [](const auto& tensor) { return is_activation(parts_of(tensor.first).kind); });
+  });
+}
+
+std::vector<Activation> TrainingRecord::activations(const ActivationPlace& place) const {
+  std::vector<Activation> list;
+  for (int rank = 0; rank < spec_.parallel.world(); ++rank) {
+    if (!file(rank)) continue;
+    for (int dim = -1; dim < kMostDimensions; ++dim) {
+      const std::optional<int> along = dim < 0 ? std::nullopt : std::optional(dim);
+      const std::string name = tensor_name(place, along);
+      const TensorInfo* info = file(rank)->find(name);
+      if (info == nullptr || info->dtype != comm::DType::f32) continue;
+      list.push_back({rank, along, info->shape, file(rank)->read<float>(name)});
+      break;
+    }
+  }
   return list;
 }
 

@@ -6,11 +6,13 @@
 //           step<S>/loss                     [], of the ranks that hold the last stage
 //           step<S>/scale, step<S>/skipped   [], [] U8, where the run has a scaler
 //           step<S>/updated/<parameter>      where ranks average parameters: after the optimizer, before the average
+//           step<S>/activation/<layer>/<micro-batch>         optional: a layer's output for a micro-batch of the
+//           step<S>/activation_grad/<layer>/<micro-batch>    rank's step, and the gradient of that
 //           step<S>/seen/<parameter>, step<S>/weight    of sgp: values of the forward pass; [], the push-sum weight
 //                                            after the step. before, updated and after are the numerators.
 //         Metadata: protocol, framework, version, rank, pipeline, data, tensor, steps. Inside a tensor group
 //         a parameter is plain on all members, or "<parameter>@<dim>" on all, joined along that dimension in
-//         tensor-rank order.
+//         tensor-rank order; so is an output of a layer.
 // Reading A record is a subject's work: whatever is missing or misshapen in it is a finding, not an
 //         exception. Only a file that is cut short while it is read throws (InvalidArgument).
 #pragma once
@@ -41,6 +43,23 @@ inline constexpr std::array kAllMoments{Moment::before,     Moment::grad,    Mom
 /// Whether it has push-sum weights.
 [[nodiscard]] bool has_push_sum(const RunSpec& spec);
 
+/// The passes through the layers: of outputs, and of their gradients.
+enum class Direction { forward, backward };
+inline constexpr std::array kDirections{Direction::forward, Direction::backward};
+/// "activation", "activation_grad".
+[[nodiscard]] std::string_view name_of(Direction direction);
+
+/// Which value of a layer: of the rank's micro-batches of the step, accumulated batches included, the n-th.
+struct ActivationPlace {
+  int step = 0;
+  Direction direction = Direction::forward;
+  int layer = 0;
+  int micro_batch = 0;
+  friend bool operator==(const ActivationPlace&, const ActivationPlace&) = default;
+};
+/// "activation/2/0"
+[[nodiscard]] std::string name_of(const ActivationPlace& place);
+
 /// folder/rank<R>.safetensors
 [[nodiscard]] std::filesystem::path record_file(const std::filesystem::path& folder, int rank);
 
@@ -52,6 +71,8 @@ class RecordWriter {
 
   /// The functions throw InvalidArgument for a value given twice or of another size.
   void add(int step, Moment moment, const Parameter& parameter, std::span<const float> values);
+  /// All of it, or this rank's part along a dimension.
+  void add(const ActivationPlace& place, std::optional<int> dim, const Shape& shape, std::span<const float> values);
   void add_loss(int step, float loss);
   void add_scale(int step, float scale);
   void add_skipped(int step, bool skipped);
@@ -80,6 +101,14 @@ struct Copy {
   std::vector<float> values;
 };
 
+/// A layer's output or its gradient, as one rank wrote it: all of it, or its part along a dimension.
+struct Activation {
+  int rank = 0;
+  std::optional<int> dim;
+  Shape shape;
+  std::vector<float> values;
+};
+
 /// A number that a rank wrote.
 struct RankNumber {
   int rank = 0;
@@ -98,6 +127,9 @@ class TrainingRecord {
   /// All copies of a parameter that are present and well-formed, by rank. Of a right record: one for each rank
   /// that holds it, or for each tensor group that holds it in parts.
   [[nodiscard]] std::vector<Copy> copies(int step, Moment moment, const Parameter& parameter) const;
+  /// Whether any rank recorded outputs of layers or their gradients; those that are in F32, by rank.
+  [[nodiscard]] bool has_activations() const;
+  [[nodiscard]] std::vector<Activation> activations(const ActivationPlace& place) const;
   /// The recorded losses, by rank.
   [[nodiscard]] std::vector<RankNumber> losses(int step) const;
   [[nodiscard]] std::vector<RankNumber> scales(int step) const;
@@ -123,6 +155,7 @@ class TrainingRecord {
   void open(const std::filesystem::path& folder);
   void check_metadata(int rank);
   void check_names(int rank);
+  void check_activation(int rank, int step, const std::string& name, std::string_view place);
   void check_numbers(int rank);
   void check_parameter(const Parameter& parameter);
   void check_value(const Cell& cell, Form form, int step, Moment moment, const Parameter& parameter);

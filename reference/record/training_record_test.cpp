@@ -67,6 +67,43 @@ TEST_F(TrainingRecordTest, GivesBackWhatTheRanksWrote) {
   EXPECT_EQ(record.losses(1)[1].value, 1.5f);
 }
 
+TEST_F(TrainingRecordTest, HasOutputsOfLayersWhereTheyWereRecorded) {
+  for (int rank = 0; rank < 2; ++rank) filled(rank).write(path());
+  EXPECT_FALSE(TrainingRecord(spec, path()).has_activations());
+  RecordWriter writer = filled(1);
+  writer.add({1, Direction::backward, 0, 0}, {}, {1, 3}, std::vector<float>{1, 2, 3});
+  writer.add({1, Direction::forward, 0, 0}, 1, {1, 2}, std::vector<float>{4, 5});
+  writer.write(path());
+  const TrainingRecord record(spec, path());
+  EXPECT_THAT(texts(record), IsEmpty());
+  EXPECT_TRUE(record.has_activations());
+  const std::vector<Activation> gradients = record.activations({1, Direction::backward, 0, 0});
+  ASSERT_EQ(gradients.size(), 1u);
+  EXPECT_EQ(gradients[0].rank, 1);
+  EXPECT_FALSE(gradients[0].dim);
+  EXPECT_THAT(gradients[0].values, ElementsAre(1, 2, 3));
+  const std::vector<Activation> outputs = record.activations({1, Direction::forward, 0, 0});
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].dim, 1);
+  EXPECT_THAT(outputs[0].shape, ElementsAre(1, 2));
+  EXPECT_THAT(record.activations({0, Direction::forward, 0, 0}), IsEmpty());
+}
+
+TEST_F(TrainingRecordTest, ReportsOutputsOfWhatIsNotThere) {
+  for (int rank = 0; rank < 2; ++rank) filled(rank).write(path());
+  RecordWriter writer = filled(0);
+  const auto add = [&](const ActivationPlace& place) { writer.add(place, {}, {1, 3}, std::vector<float>(3)); };
+  add({0, Direction::forward, 1, 0});
+  add({0, Direction::backward, 0, 1});
+  add({2, Direction::forward, 0, 0});
+  writer.write(path());
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              testing::UnorderedElementsAre(
+                  "rank 0 step 0 step0/activation/1/0 is of no layer of the run, 0 to 0",
+                  "rank 0 step 0 step0/activation_grad/0/1 is of no micro-batch of a rank's step, 0 to 0",
+                  "rank 0 step -1 step2/activation/0/0 is of no step of the run, 0 to 1"));
+}
+
 TEST_F(TrainingRecordTest, ReportsAMissingRankAndOneTooMany) {
   filled(0).write(path());
   std::filesystem::copy_file(record_file(path(), 0), record_file(path(), 2));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "reference/record/run_files.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/bucketing/autograd.hpp"
+#include "reference/training/detail/activations.hpp"
 #include "reference/training/detail/gradients.hpp"
 #include "reference/training/detail/model.hpp"
 #include "reference/training/detail/on_this_thread.hpp"
@@ -52,10 +54,13 @@ class BucketedGradients {
   }
 
   /// The rank's own gradient, as gradient_of() makes it.
-  [[nodiscard]] TensorGradient back_propagate(std::span<const job::RowRange> parts, double divisor) {
+  [[nodiscard]] TensorGradient back_propagate(std::span<const job::RowRange> parts, double divisor,
+                                              ActivationTape* tape) {
     reducer_->clear();
+    model_.observe(tape == nullptr ? LayerObserver() : tape->observer());
     TensorGradient own;
     for (const job::RowRange& part : parts) {
+      if (tape != nullptr) tape->begin(static_cast<int>(&part - parts.data()));
       const Rows rows = read_rows(files_, part, leaves_.front().scalar_type());
       const c10::Device device = leaves_.front().device();
       const at::Tensor w = rows.w.defined() ? rows.w.to(device) : rows.w;
@@ -120,6 +125,22 @@ std::vector<job::Parameter> trained_of(const job::RunSpec& spec, std::vector<job
   return list;
 }
 
+// The outputs of layers in a step, and their gradients divided by the loss's scale.
+void note_activations(const job::RunSpec& spec, int step, const std::vector<KeptActivation>& kept, double loss_scale,
+                      job::RecordWriter& record) {
+  const std::vector<bool> in_parts = puts_out_parts(spec);
+  for (const KeptActivation& one : kept) {
+    const auto add = [&](job::Direction direction, const at::Tensor& tensor) {
+      const bool is_part = in_parts[static_cast<std::size_t>(one.layer)];
+      record.add({step, direction, one.layer, one.micro_batch},
+                 is_part ? std::optional(static_cast<int>(tensor.dim()) - 1) : std::nullopt, tensor.sizes().vec(),
+                 to_floats(tensor));
+    };
+    add(job::Direction::forward, one.output);
+    if (one.gradient.defined()) add(job::Direction::backward, one.gradient.to(at::kFloat).div(loss_scale));
+  }
+}
+
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:
@@ -146,6 +167,7 @@ class DataParallelRun {
     // 1. The gradient of the rank's own rows: the mean over its micro-batches, g_r = 1/m sum_i g(rows_i).
     const std::vector<job::RowRange> rows = job::micro_batches_of(spec_, step, group_.rank());
     TensorGradient local = back_propagate(step, rows);
+    note_activations(spec_, step, tape_.take(), 1, record_);
     note(step, job::Moment::local_grad, local.gradients);
     // 2. Its average over the data ranks, g = 1/n sum_r g_r.
     average(local.gradients);
@@ -163,8 +185,9 @@ class DataParallelRun {
  private:
   TensorGradient back_propagate(int step, std::span<const job::RowRange> rows) {
     const double divisor = divisor_of(spec_, files_, step);
-    if (buckets_) return buckets_->back_propagate(rows, divisor);
-    TensorGradient own = gradient_of(spec_, files_, values_, rows, divisor);
+    ActivationTape* const tape = spec_.run.activations ? &tape_ : nullptr;
+    if (buckets_) return buckets_->back_propagate(rows, divisor, tape);
+    TensorGradient own = gradient_of(spec_, files_, values_, rows, divisor, 1, tape);
     own.gradients = only_trained(own.gradients);
     return own;
   }
@@ -194,6 +217,7 @@ class DataParallelRun {
   std::vector<at::Tensor> values_, trained_values_;  // the latter share memory with the former
   OptimizerState optimizer_;
   job::RecordWriter record_;
+  ActivationTape tape_;
   std::optional<BucketedGradients> buckets_;
   std::optional<DataReduction> reduction_;  // in place of those
 };
@@ -238,7 +262,9 @@ class StagedRun {
     note(step, job::Moment::before, values_);
     // 1. The gradients of the rank's stages, over the micro-batches of the step's calls.
     rank_.clear_gradients();
-    const std::vector<double> losses = back_propagate(step);
+    std::vector<KeptActivation> activations;
+    const std::vector<double> losses = back_propagate(step, activations);
+    note_activations(spec_, step, activations, scaled_ ? scaled_->scale() : 1, record_);
     if (!spec_.injections.empty()) rank_.inject_local(step);
     // 2. Of what stages on several ranks share, the sum of all uses.
     rank_.reduce_shared();
@@ -256,7 +282,7 @@ class StagedRun {
   void write(const std::filesystem::path& folder) const { record_.write(folder); }
 
  private:
-  std::vector<double> back_propagate(int step) {
+  std::vector<double> back_propagate(int step, std::vector<KeptActivation>& activations) {
     const std::vector<job::RowRange> rows = job::micro_batches_of(spec_, step, rank_.place().data);
     const std::ptrdiff_t of_call = spec_.run.micro_batches;
     const double divisor = spec_.row_weights ? divisor_of(spec_, rank_.files(), step) : 0;
@@ -265,6 +291,10 @@ class StagedRun {
       const EngineResult result =
           rank_.run({begin, begin + of_call}, spec_.run.accumulation, false, scaled_ ? scaled_->scale() : 1, divisor);
       losses.insert(losses.end(), result.losses.begin(), result.losses.end());
+      for (KeptActivation& one : rank_.take_activations()) {
+        one.micro_batch += static_cast<int>(begin - rows.begin());
+        activations.push_back(std::move(one));
+      }
     }
     return losses;
   }

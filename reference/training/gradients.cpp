@@ -93,14 +93,17 @@ std::vector<at::Tensor> rounded_parameters(const job::RunSpec& spec, std::vector
 }
 
 TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files, std::span<const at::Tensor> parameters,
-                           std::span<const job::RowRange> parts, double divisor, double loss_scale) {
+                           std::span<const job::RowRange> parts, double divisor, double loss_scale,
+                           ActivationTape* tape) {
   std::vector<at::Tensor> leaves;
   const std::vector<job::Parameter> list = job::parameters_of(spec);
   for (std::size_t i = 0; i < list.size(); ++i)
     leaves.push_back(parameters[i].detach().requires_grad_(job::trains(spec, list[i])));
-  const Model model(spec, leaves);
+  Model model(spec, leaves);
+  if (tape != nullptr) model.observe(tape->observer());
   TensorGradient result;
   for (const job::RowRange& part : parts) {
+    if (tape != nullptr) tape->begin(static_cast<int>(&part - parts.data()));
     const at::Tensor& like = parameters.front();
     const Rows rows = read_rows(files, part, like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
     const at::ScalarType type = rows.x.is_floating_point() ? like.scalar_type() : rows.x.scalar_type();

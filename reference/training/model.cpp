@@ -72,8 +72,10 @@ at::Tensor Model::forward(const at::Tensor& x) const { return forward(x, 0, stat
 
 at::Tensor Model::forward(const at::Tensor& x, int first, int end, const Pass& pass) const {
   at::Tensor value = x;
-  for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(end); ++i)
+  for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(end); ++i) {
     value = std::visit(Step{*this, forms_[i], tensors_[i], value, pass}, spec_.layers[i]);
+    if (observer_) observer_(static_cast<int>(i), value);
+  }
   return value;
 }
 

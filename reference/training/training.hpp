@@ -61,6 +61,14 @@ struct Baseline {
   LossGradient mean;
 };
 
+/// What a layer makes of a micro-batch, and the gradient of the slice's part of the step's loss for it; row-major.
+struct LayerActivation {
+  job::Shape shape;
+  std::vector<double> output, gradient;
+};
+/// By micro-batch of a slice, and layer.
+using SliceActivations = std::vector<std::vector<LayerActivation>>;
+
 /// Rows with class numbers, for accuracy().
 struct LabelledRows {
   job::Shape row;                    // [64] or [1, 8, 8]
@@ -245,6 +253,15 @@ class Training {
                                                                 const Values&, double /*scale*/,
                                                                 const std::string& /*device*/) {
     throw Unsupported("this executor has no training in 16 bits");
+  }
+
+  /// What the layers make of each slice: computed as baseline() does, or with a scale as scaled_slices() does, then
+  /// divided by it.
+  [[nodiscard]] virtual std::vector<SliceActivations> activations(const job::RunSpec&, const std::vector<Slice>&,
+                                                                  const Values& /*before*/, Arithmetic,
+                                                                  std::optional<double> /*scale*/,
+                                                                  const std::string& /*device*/) {
+    throw Unsupported("this executor keeps no outputs of layers");
   }
 
   /// The baseline's gradient of all rows of a step's batches together, each batch in one piece. Where batch

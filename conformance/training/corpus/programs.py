@@ -15,6 +15,7 @@ from ddp_gloo import Ddp
 from fsdp2_gloo import Fsdp2
 from pipelining_gloo import Pipelining
 from plumbline_torch_job import TorchJob
+from tensor_gloo import SplitLayers, summed
 from zero_gloo import Zero
 
 
@@ -109,9 +110,12 @@ class Stages(TorchJob):
 
     def forward_backward(self, step):
         losses = []
-        for x, y in self.batches_of(step):
+        for batch, (x, y) in enumerate(self.batches_of(step)):
             parts = self.spec["run"]["micro_batches"]
-            done = [self.forward_part(*part, losses) for part in zip(x.chunk(parts), y.chunk(parts))]
+            done = []
+            for part in zip(x.chunk(parts), y.chunk(parts)):
+                self.part = batch * parts + len(done)
+                done.append(self.forward_part(*part, losses))
             for given, out in done:
                 self.backward_part(given, out)
         return losses
@@ -143,84 +147,15 @@ class Stages(TorchJob):
         return tensor
 
 
-class Copied(torch.autograd.Function):
-    """What enters a layer whose parts are on the ranks of a group: its gradient is the sum over them."""
-
-    @staticmethod
-    def forward(context, x, group):
-        context.group = group
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(context, gradient):
-        return summed(gradient, context.group), None
-
-
-class Added(torch.autograd.Function):
-    """The sum over the ranks of a group, each of which has its gradient."""
-
-    @staticmethod
-    def forward(context, part, group):
-        return summed(part, group)
-
-    @staticmethod
-    def backward(context, gradient):
-        return gradient, None
-
-
-def summed(tensor, group):
-    whole = tensor.clone(memory_format=torch.contiguous_format)
-    distributed.all_reduce(whole, group=group)
-    return whole
-
-
-class PartOfLinear(nn.Module):
-    """A tensor rank's part of a linear layer: columns of the transposed weight, or rows, as Megatron-LM names them."""
-
-    def __init__(self, whole, job, is_column):
-        super().__init__()
-        self.job, self.is_column = job, is_column
-        part = lambda tensor, dim: nn.Parameter(tensor.detach().tensor_split(job.sizes["tensor"], dim)[job.place["tensor"]].clone())
-        self.weight = part(whole.weight, 0 if is_column else 1)
-        self.bias = part(whole.bias, 0) if is_column else nn.Parameter(whole.bias.detach().clone())
-
-    def forward(self, x):
-        if self.is_column:
-            return nn.functional.linear(self.job.entering(x), self.weight, self.bias)
-        return self.job.leaving(nn.functional.linear(x, self.weight), self.bias)
-
-
-class Tensor(Stages):
-    """Pairs of linear layers over tensor ranks, the first by columns and the second by rows, in the stages of a pipeline."""
+class Tensor(SplitLayers, Stages):
+    """Pairs of linear layers over tensor ranks in the stages of a pipeline."""
     axes = ("pipeline", "data", "tensor")
     dtypes = ("float32", "float16")
     clips = True
+    records_activations = True
 
     def why_unsupported(self):
         return super().why_unsupported() or (None if self.sizes["tensor"] > 1 else "no tensor ranks: this program splits layers")
-
-    def build(self):
-        stages = super().build()
-        for stage in stages:
-            for name, layer in list(stage.named_children()):
-                if isinstance(layer, nn.Linear):
-                    setattr(stage, name, PartOfLinear(layer, self, self.is_column(int(name))))
-        return stages
-
-    def is_column(self, number):
-        return sum(layer["type"] == "linear" for layer in self.spec["model"]["layer"][:number]) % 2 == 0
-
-    def shard_dim(self, name):
-        number, kind = name.split(".")
-        if self.spec["model"]["layer"][int(number)]["type"] != "linear":
-            return None
-        return 0 if self.is_column(int(number)) else 1 if kind == "weight" else None
-
-    def entering(self, x):
-        return Copied.apply(x, self.group("tensor"))
-
-    def leaving(self, part, bias):
-        return Added.apply(part, self.group("tensor")) + bias
 
 
 def flat(tensors):

@@ -81,6 +81,11 @@ class Programs(JobDoor):
         results = self.check(REFERENCE, "--job-launches-ranks", "--filter", "training.job.averaging*", status=0)
         self.assertEqual([result["verdict"] for result in results], ["pass"] * 8)
 
+    # TRAIN-030@df22
+    def test_the_reference_records_activations(self):
+        results = self.check(REFERENCE, "--job-launches-ranks", "--filter", "training.job.activations*", status=0)
+        self.assertEqual([result["verdict"] for result in results], ["pass"] * 9)
+
     def test_a_crash_costs_its_own_case(self):
         job = f"grep -q batch_norm2d $PLUMBLINE_SPEC && exit 3; exec {REFERENCE}"
         results = self.check(job, "--job-launches-ranks", "--filter", "training.job.single_device*", "--world-size", "3", status=1)
@@ -762,6 +767,86 @@ class Optional(JobDoor):
                 self.assertEqual((result["verdict"], result["reason"]), ("skip", f"{reason} in the specification: this program does not know it"))
 
 
+class Activations(JobDoor):
+    """Recorded outputs of layers, and their gradients: right ones pass, and of wrong ones the first place is named."""
+
+    served = Samples.served
+    RIGHT_CASES = {
+        "ddp_gloo.py": ("1x1x2", "1x1x3"), "fsdp2_gloo.py": ("1x1x3",), "zero_gloo.py": ("1x1x2",),
+        "pipelining_gloo.py": ("1x2x1", "1x3x1", "1x2x2"), "tensor_gloo.py": ("2x1x1", "3x1x1", "2x1x2"),
+    }
+    # By fault: a case's ranks (tensor x pipeline x data), the place, and the hypothesis.
+    PLACES = {
+        "ddp.off_on_one_rank": ("1x1x2", r"step 0, rank 1, activation/1/0\[\d+\]: forward of layer 1 \(relu\), micro-batch 0: the output is not ",
+                                r"the expected output times 1\.01: residual "),
+        "ddp.leaves_out_layer": ("1x1x2", r"step 0, rank 0, activation/1/0\[\d+\]: forward of layer 1 \(relu\), micro-batch 0", r"the output of layer 0: "),
+        "ddp.stale_output": ("1x1x2", r"step 1, rank 0, activation/2/3\[\d+\]: forward of layer 2 \(linear\), micro-batch 3",
+                             r"the output of the step before: "),
+        "ddp.doubles_gradient": ("1x1x2", r"step 0, rank 0, activation_grad/0/0\[\d+\]: backward of layer 1 \(relu\), micro-batch 0: the gradient that it "
+                                          r"passes to layer 0 is not ", r"the expected gradient times 2 \(data ranks or micro-batches"),
+        "ddp.records_elsewhere": ("1x1x2", r"step 0, rank 0, activation/0/0\[\d+\]: forward of layer 0 \(linear\), micro-batch 0", r"the output of layer 1: "),
+        "ddp.other_rows": ("1x1x2", r"step 0, rank 1, activation/0/0\[\d+\]: forward of layer 0 \(linear\), micro-batch 0", r"the output on data rank 0: "),
+        "ddp.not_divided": ("1x1x2", r"step 0, rank 0, activation_grad/2/0\[\d+\]: backward of the loss, micro-batch 0: the gradient that it passes to layer 2",
+                            r"the expected gradient times 4 \(micro-batches of the step\): "),
+        "pipelining.reuses_input": ("1x2x1", r"step 0, rank 1, activation/5/1\[\d+\]: forward of layer 5 \(linear\), micro-batch 1",
+                                    r"the output for micro-batch 0: "),
+        "tensor.not_summed": ("2x1x1", r"step 0, rank 0, activation/2/0\[\d+\]: forward of layer 2 \(linear\), micro-batch 0",
+                              r"not summed over the tensor ranks, whose values add up to the expected one but for the bias, which each adds: "),
+        "tensor.bias_twice": ("3x1x1", r"step 0, rank 1, activation/0/0\[\d+\]: forward of layer 0 \(linear\), micro-batch 0",
+                              r"the output with the layer's bias 2 times: "),
+    }
+
+    # The corpus has tensor ranks beside stages.
+    OF_CORPUS = Path(os.path.relpath(Path(__file__).resolve().parents[3] / "conformance/training/corpus/bugs.py", SAMPLES))
+
+    def test_tensor_ranks_beside_stages(self):
+        (result,) = self.activations(self.OF_CORPUS, "tensor", grid="2x2x1", status=0)
+        self.assertEqual(result["verdict"], "pass", result)
+        (result,) = self.activations(self.OF_CORPUS, "tensor.copy_of_gradient_reduced", grid="2x2x1", status=1)
+        self.assertRegex(result["ranks"][0]["failures"][0]["message"],
+                         r"TRAIN-030: step 0, rank 0, activation_grad/4/0.*: backward of layer 5 \(linear\), micro-batch 0: the gradient that it passes to layer 4 is "
+                         r"not .*; the first wrong activation of the run; .*hypothesis: not summed over the tensor ranks, whose values add up to the expected one: residual ")
+
+    def activations(self, *command, grid, status):
+        return self.served(*command, profile="data-parallel", filter=f"training.job.activations[grid={grid},*", status=status)
+
+    def test_right_ones(self):
+        for program, grids in self.RIGHT_CASES.items():
+            for grid in grids:
+                with self.subTest(program, grid=grid):
+                    for result in self.activations(program, grid=grid, status=0):
+                        self.assertEqual(result["verdict"], "pass", result)
+
+    def test_places(self):
+        for fault, (grid, place, hypothesis) in self.PLACES.items():
+            with self.subTest(fault):
+                (result,) = self.activations("faulty.py", fault, grid=grid, status=1)
+                self.assertEqual((result["verdict"], result["violated"]), ("fail", ["TRAIN-030"]), result)
+                first = result["ranks"][0]["failures"][0]["message"]
+                self.assertRegex(first, f"TRAIN-030: {place}.*; the first wrong activation of the run; .*hypothesis: {hypothesis}")
+
+    def test_the_place_comes_before_the_parameters(self):
+        (result,) = self.served("faulty.py", "ddp.off_on_one_rank", profile="data-parallel", filter="*[model=mlp,*,world=3]", status=1)
+        failures = [failure["message"] for failure in result["ranks"][0]["failures"]]
+        self.assertRegex(failures[0], r"TRAIN-006: step 0, rank 1, activation/1/0.*: forward of layer 1 \(relu\), micro-batch 0: .*; the first wrong activation ")
+        self.assertRegex(failures[1], r"TRAIN-006: step 0, rank 0, 2\.bias.*; the first wrong gradient of the run, in backward order")
+        self.assertNotIn("TRAIN-030", result["violated"])
+        # What is recorded at a wrong place is no fault of the training.
+        (result,) = self.served("faulty.py", "ddp.records_elsewhere", profile="data-parallel", filter="*[model=mlp,*,world=3]", status=0)
+        self.assertEqual(result["verdict"], "pass")
+
+    def test_programs_that_record_none(self):
+        (self.folder / "train.py").write_text("from ddp_gloo import Ddp\nclass Silent(Ddp):\n    records_activations = {}\n"
+                                              "    def layers_in(self, module):\n        return []\nSilent.main()\n")
+        for declared, reason in ((False, "outputs of layers: this program records none"), (True, "the program records no outputs of layers")):
+            with self.subTest(reason):
+                text = (self.folder / "train.py").read_text().replace("{}", str(declared))
+                (self.folder / f"train_{declared}.py").write_text(text)
+                (result,) = self.check(f"PYTHONPATH={SAMPLES} {PYTHON} -B train_{declared}.py", "--job-serves-ranks", "--filter",
+                                       "training.job.activations[grid=1x1x2,*", status=3)
+                self.assertEqual((result["verdict"], result["reason"]), ("skip", reason))
+
+
 class Whole(JobDoor):
     """The long form of Samples: all cases of each program's profiles. No test of the build's: job_door_test.py … Whole."""
 
@@ -778,7 +863,7 @@ class Whole(JobDoor):
 
 if __name__ == "__main__":
     try:
-        if PYTHON is None and {"Served", "Ddp", "Samples", "Optional", "Whole"} & {argument.split(".")[0] for argument in sys.argv[3:]}:
+        if PYTHON is None and {"Served", "Ddp", "Samples", "Optional", "Activations", "Whole"} & {argument.split(".")[0] for argument in sys.argv[3:]}:
             print(f"skipped: none of {sys.argv[2]} has torch, numpy and tomllib")
             sys.exit(77)
         unittest.main(argv=sys.argv[:1] + sys.argv[3:])

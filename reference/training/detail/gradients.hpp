@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "reference/record/run_files.hpp"
+#include "reference/training/detail/activations.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::training {
@@ -35,10 +36,11 @@ struct TensorGradient {
 [[nodiscard]] std::vector<at::Tensor> rounded_parameters(const job::RunSpec& spec, std::vector<at::Tensor> parameters);
 
 /// The gradient of the sum of the parts' losses over `divisor`, their number for the mean, times the scale. The type of
-/// the rows follows the parameters'; losses are in float32 at least.
+/// the rows follows the parameters'; losses are in float32 at least. A tape, where one is given, keeps what layers make
+/// of each part.
 [[nodiscard]] TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
                                          std::span<const at::Tensor> parameters, std::span<const job::RowRange> parts,
-                                         double divisor, double loss_scale = 1);
+                                         double divisor, double loss_scale = 1, ActivationTape* tape = nullptr);
 
 /// Of the losses of micro-batches, which have these rows; with row weights these losses are weighted sums.
 [[nodiscard]] double mean_loss(const job::RunFiles& files, std::span<const job::RowRange> rows,

@@ -3,11 +3,13 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "reference/record/layout.hpp"
+#include "reference/training/detail/activations.hpp"
 #include "reference/training/pipeline/stage.hpp"
 #include "reference/training/tensor/layers.hpp"
 
@@ -24,6 +26,8 @@ class Model {
   [[nodiscard]] at::Tensor forward(const at::Tensor& x) const;
   /// The same of layers first .. end-1 alone.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, int first, int end, const Pass& pass) const;
+  /// From now on `observer` is told of each layer's output; an empty one is not.
+  void observe(LayerObserver observer) { observer_ = std::move(observer); }
   /// The mean loss over the rows, a scalar; with weights, as loss_of().
   [[nodiscard]] at::Tensor loss(const at::Tensor& x, const at::Tensor& y, const at::Tensor& w = {}) const;
 
@@ -37,6 +41,7 @@ class Model {
   std::optional<TensorGroup> group_;
   std::vector<LinearForm> forms_;  // by layer, and
   std::vector<Parameters> tensors_;
+  LayerObserver observer_;
 };
 
 /// The specification's mean loss of outputs over their rows, a scalar; of outputs in 16 bits in float32. With weights

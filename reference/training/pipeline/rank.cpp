@@ -77,6 +77,19 @@ void PipelineRank::make_parameters(const Values& values) {
   std::optional<TensorGroup> group;
   if (comm::Communicator* tensor = unless_alone(groups_, "tensor")) group = TensorGroup{tensor, device_};
   model_ = std::make_unique<Model>(spec_, tensors, group);
+  if (spec_.run.activations) model_->observe(tape_.observer());
+}
+
+// The tape is told which micro-batch comes.
+schedules::AroundComputation PipelineRank::around() {
+  if (!spec_.run.activations) return settings_.around;
+  return [this](const schedules::Action& computation, const std::function<void()>& compute) {
+    tape_.begin(computation.micro_batch);
+    if (settings_.around)
+      settings_.around(computation, compute);
+    else
+      compute();
+  };
 }
 
 std::vector<NamedTensor> PipelineRank::used_by(int first, int end) const {
@@ -106,7 +119,7 @@ void PipelineRank::make_stages() {
     return loss_of(spec_, outputs.at(0), labels.at(0), labels.size() > 1 ? labels[1] : at::Tensor());
   };
   options.device = device_;
-  options.executor.around = settings_.around;
+  options.executor.around = around();
   engine_ = std::make_unique<PipelineEngine>(
       groups_.communicator("pipeline"), [this](int micro_batches) { return schedule_of(spec_, micro_batches); },
       std::move(own), std::move(options));

@@ -31,6 +31,9 @@ class PipelineRank {
   /// the tensor group.
   EngineResult run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only, double loss_scale = 1,
                    double divisor = 0);
+  /// Where the specification asks for them, the outputs of layers in the last run(), and their gradients, times the
+  /// scale; micro-batches count in that run.
+  [[nodiscard]] std::vector<KeptActivation> take_activations() { return tape_.take(); }
   /// Sums the gradients of shared parameters. Collective over the pipeline.
   void reduce_shared() { shared_->reduce(); }
   void clear_gradients() { engine_->clear_gradients(); }
@@ -62,6 +65,7 @@ class PipelineRank {
   void inject(int step, bool reduced, std::vector<at::Tensor>& gradients) const;
   void make_stages();
   void make_shared_parameters();
+  [[nodiscard]] schedules::AroundComputation around();
   [[nodiscard]] std::vector<NamedTensor> used_by(int first, int end) const;
 
   const job::RunSpec& spec_;
@@ -74,6 +78,7 @@ class PipelineRank {
   std::vector<job::Parameter> list_;
   std::vector<at::Tensor> given_;
   std::vector<at::Tensor> leaves_;
+  ActivationTape tape_;
   std::unique_ptr<Model> model_;
   std::map<int, std::unique_ptr<SpecStage>> stages_;
   std::unique_ptr<PipelineEngine> engine_;

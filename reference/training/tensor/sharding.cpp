@@ -48,6 +48,15 @@ std::vector<LinearForm> linear_forms(const job::RunSpec& spec) {
   return forms;
 }
 
+std::vector<bool> puts_out_parts(const job::RunSpec& spec) {
+  const std::vector<LinearForm> forms = linear_forms(spec);
+  std::vector<bool> list;
+  for (std::size_t layer = 0; layer < forms.size(); ++layer)
+    list.push_back(forms[layer] == LinearForm::column ||
+                   (is_activation(spec.layers[layer]) && layer > 0 && list.back()));
+  return list;
+}
+
 Extent extent_of(std::int64_t count, int parts, int index) {
   const std::int64_t each = count / parts, more = count % parts;
   return {.begin = index * each + std::min<std::int64_t>(index, more), .size = each + (index < more ? 1 : 0)};

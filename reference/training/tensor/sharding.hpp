@@ -25,6 +25,9 @@ enum class LinearForm {
 /// By layer; whole for what is not linear, and for all with one tensor rank.
 [[nodiscard]] std::vector<LinearForm> linear_forms(const job::RunSpec& spec);
 
+/// By layer: whether a rank has its part of what the layer puts out, of the last dimension; else all of it.
+[[nodiscard]] std::vector<bool> puts_out_parts(const job::RunSpec& spec);
+
 /// A part of `count` things.
 struct Extent {
   std::int64_t begin = 0;

@@ -12,6 +12,7 @@ class Amp(TorchJob):
     framework = "torch.autocast"
     dtypes = ("float32", "float16", "bfloat16")
     clips = True
+    records_activations = True
     keeps_copies = False  # autocast rounds the parameters where they are used
 
     def wrap(self, model):

@@ -16,6 +16,7 @@ class Ddp(TorchJob):
     schedules_rate = True
     groups_decay = True
     freezes = True
+    records_activations = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)

@@ -15,6 +15,7 @@ from localsgd_gloo import LocalSgd
 from pipelining_gloo import Pipelining
 from sgp_gloo import Sgp
 from slowmo_gloo import SlowMo
+from tensor_gloo import Tensor
 from zero_gloo import Zero
 
 
@@ -352,7 +353,110 @@ class KeepsWeight(Sgp):
         super().take(torch.cat([torch.ones(1), total[1:]]))
 
 
+def make_wrong(model, layer, wrong):
+    """From then on the layer's output is what `wrong` makes of its module, inputs and output."""
+    model.get_submodule(layer).register_forward_hook(wrong)
+    return model
+
+
+class OffOnOneRank(Ddp):
+    """A layer's output is off by a hundredth on rank 1."""
+
+    def build(self):
+        return make_wrong(super().build(), "1", lambda layer, inputs, out: out * 1.01 if self.rank == 1 else out)
+
+
+class LeavesOutLayer(Ddp):
+    """A layer puts out what it takes."""
+
+    def build(self):
+        return make_wrong(super().build(), "1", lambda layer, inputs, out: inputs[0] * 1)
+
+
+class StaleOutput(Ddp):
+    """A layer has the output of the step before in each step's last micro-batch."""
+
+    def build(self):
+        def stale(layer, inputs, out):
+            if not self.is_last_part:
+                return out
+            old, self.old = getattr(self, "old", out.detach()), out.detach()
+            return out + (old - out).detach()
+
+        return make_wrong(super().build(), "2", stale)
+
+
+class DoublesGradient(Ddp):
+    """The backward pass of one layer passes on twice the gradient."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(context, gradient):
+            return 2 * gradient
+
+    def build(self):
+        built = super().build()
+        built.get_submodule("1").register_forward_pre_hook(lambda layer, inputs: self.Doubled.apply(inputs[0]))
+        return built
+
+
+class RecordsElsewhere(Ddp):
+    """What is recorded as the first layer's output is that of the second."""
+
+    def layers_in(self, module):
+        for number, layer in super().layers_in(module):
+            yield number, module.get_submodule("1") if number == 0 else layer
+
+
+class ReusesInput(Pipelining):
+    """The second stage computes each micro-batch but the first on the input of the one before."""
+
+    def build(self):
+        built = super().build()
+        if 1 in self.stages:
+            def reuse(stage, inputs):
+                if self.part is None:
+                    return inputs  # the stage learns the shapes of its outputs
+                old, self.old = getattr(self, "old", None), inputs[0].detach()
+                return inputs if old is None else inputs[0] + old - inputs[0].detach()
+
+            (built[self.stages.index(1)] if self.stage_count > 1 else built).register_forward_pre_hook(reuse)
+        return built
+
+    def forward_backward(self, step):
+        self.__dict__.pop("old", None)
+        return super().forward_backward(step)
+
+
+class NotSummed(Tensor):
+    """The parts of a layer that is split by rows are not added up."""
+
+    def leaving(self, part, bias):
+        return part + bias
+
+
+class BiasTwice(Tensor):
+    """One tensor rank adds its part of a bias twice."""
+
+    def build(self):
+        return make_wrong(super().build(), "0", lambda layer, inputs, out: out + layer.bias if self.place["tensor"] == 1 else out)
+
+
+class NotCopied(Tensor):
+    """The gradient of what enters a layer is not added up over the tensor ranks that use it."""
+
+    def entering(self, x):
+        return x
+
+
 FAULTS = {
+    "ddp.off_on_one_rank": OffOnOneRank, "ddp.leaves_out_layer": LeavesOutLayer, "ddp.stale_output": StaleOutput,
+    "ddp.doubles_gradient": DoublesGradient, "ddp.records_elsewhere": RecordsElsewhere, "pipelining.reuses_input": ReusesInput,
+    "tensor.not_summed": NotSummed, "tensor.bias_twice": BiasTwice, "tensor.not_copied": NotCopied,
     "localsgd.averages_pairs": AveragesPairs, "localsgd.averages_late": AveragesLate, "localsgd.averages_momentum": AveragesMomentum,
     "localsgd.forgets_gradient": ForgetsGradient, "localsgd.forgets_update": ForgetsUpdate,
     "slowmo.forgets_momentum": ForgetsSlowMomentum, "slowmo.ignores_rate": IgnoresSlowRate,

@@ -14,6 +14,7 @@ class Fsdp2(TorchJob):
     schedules_rate = True
     groups_decay = True
     freezes = True
+    records_activations = True
     injects = False  # before its reduction a gradient is in a buffer of FSDP's
 
     def wrap(self, model):

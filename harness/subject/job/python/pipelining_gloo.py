@@ -12,6 +12,17 @@ SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved-1f1b": S
              "zbv": schedules.ScheduleZBVZeroBubble, "dualpipev": schedules.ScheduleDualPipeV}
 
 
+class Stage(PipelineStage):
+    """A stage that tells its job which micro-batch it computes: it also computes once to learn shapes."""
+
+    def forward_one_chunk(self, fwd_chunk_id, *args, **kwargs):
+        self.job.part = self.job.first_part + fwd_chunk_id
+        try:
+            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+        finally:
+            self.job.part = None
+
+
 class Pipelining(TorchJob):
     framework = "torch.distributed.pipelining"
     axes = ("pipeline", "data")
@@ -20,11 +31,14 @@ class Pipelining(TorchJob):
     clips = True
     schedules_rate = True
     groups_decay = True
+    records_activations = True
     reduces_in_backward = False
 
     def wrap(self, model):
-        stages = [PipelineStage(module, stage, self.stage_count, self.device, group=self.group("pipeline"))
+        stages = [Stage(module, stage, self.stage_count, self.device, group=self.group("pipeline"))
                   for stage, module in zip(self.stages, model if self.stage_count > 1 else [model])]
+        for stage in stages:
+            stage.job = self
         kind = SCHEDULES[self.spec["run"]["schedule"]]
         is_single = issubclass(kind, schedules.PipelineScheduleSingle)
         # With scale_grads a call divides what earlier calls of the step have gathered once more (torch 2.13).
@@ -37,13 +51,16 @@ class Pipelining(TorchJob):
         y, weights = self.labels[target], self.row_weights[target]
         return self.weighted_loss_of(out, y, weights) * weights.sum()
 
+    def share_of_gradients(self):
+        return self.share_of_a_weight() if self.has_row_weights else self.share_of_a_part()
+
     def forward_backward(self, step):
-        losses = []
-        for x, target in self.inputs_and_targets(step):
+        losses, share = [], self.share_of_gradients()  # asked for before the schedule runs: ranks exchange weights
+        for batch, (x, target) in enumerate(self.inputs_and_targets(step)):
+            self.first_part = batch * self.spec["run"]["micro_batches"]
             own = []
             self.model(*([x] if 0 in self.stages else []), **({"target": target, "losses": own} if self.has_last_stage else {}))
             losses += [loss.item() for loss in own]
-        share = self.share_of_a_weight() if self.has_row_weights else self.share_of_a_part()
         for gradient in self.gradients().values():
             gradient.mul_(share)
         if self.has_row_weights and losses:

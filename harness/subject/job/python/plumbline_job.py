@@ -57,6 +57,7 @@ class Run:
     schedules_rate = False  # a learning rate of each step
     groups_decay = False  # weight decay that leaves out some parameters
     freezes = False      # parameters that do not train
+    records_activations = False  # outputs of layers, and their gradients
     averaging = ()       # algorithms by which its ranks average parameters, of localsgd, slowmo, diloco, sgp; it has no other runs then
 
     def __init__(self):
@@ -91,6 +92,8 @@ class Run:
         self.frozen = frozenset(self.spec["model"].get("frozen", ()))  # names of parameters
         if self.frozen and not self.freezes:
             unsupported("frozen parameters: this program trains all")
+        if self.spec["run"].get("activations", False) and not self.records_activations:
+            unsupported("outputs of layers: this program records none")
         asked = self.spec.get("averaging", {}).get("algorithm")
         if asked is None and self.averaging:
             unsupported("gradients that are reduced: this program averages parameters")
@@ -223,7 +226,8 @@ class Run:
                 if (one["step"], one["rank"], one["moment"]) == (step, self.rank, moment)]
 
     def record(self, step, what, value):
-        """`what` is loss, scale, skipped, weight, or NAME of a parameter after before/, grad/, after/, updated/ or seen/."""
+        """`what` is loss, scale, skipped, weight, NAME of a parameter after before/, grad/, after/, updated/ or seen/, or LAYER/MICRO-BATCH
+        after activation/ or activation_grad/."""
         if what == "skipped":
             from numpy import uint8
             value = uint8(value)

@@ -81,6 +81,7 @@ class TorchJob(Run):
     schedules_rate = False          # whether its learning rate follows a schedule
     groups_decay = False            # whether its weight decay can leave out some parameters
     freezes = False                 # whether it can leave parameters as they are
+    records_activations = False     # whether it records outputs of layers and their gradients, by hooks on layers_in()
     injects = True                  # whether values can be written into its gradients
     reduces_in_backward = True      # else reduce() is called after the last backward of a step
     averaging = ()                  # algorithms by which its ranks average parameters: localsgd, slowmo, diloco, sgp; it has no other runs then
@@ -93,6 +94,7 @@ class TorchJob(Run):
         self.device = torch.device(run["device"])
         self.dtype = getattr(torch, run["dtype"])
         self.loss_of = LOSSES[self.spec["loss"]["type"]] if not self.has_row_weights else self.weighted_loss_of
+        self.part = None           # the number in its step of the micro-batch whose forward is computed: its outputs can be recorded
         self.is_last_part = False  # whether the micro-batch that is computed is the last one of its step
         self.current = 0           # the step
         self.pushes = self.spec.get("averaging", {}).get("algorithm") == "sgp"
@@ -101,6 +103,22 @@ class TorchJob(Run):
         self._totals = {}
 
     # ---- what a program overrides
+
+    def layers_in(self, module):
+        """(number in the specification, module) of the layers in what build() returned, whose outputs are recorded."""
+        for stage in module if isinstance(module, nn.ModuleList) else [module]:
+            for name, layer in stage.named_children():
+                if name.isdecimal():
+                    yield int(name), layer
+
+    def output_dim(self, number):
+        """The dimension along which this rank's output of a layer is its tensor rank's part; nothing for a whole one. Of a DTensor it is known."""
+        return None
+
+    def share_of_gradients(self):
+        """What makes gradients in the backward pass those of the rank's loss of the step: 1 where a micro-batch's loss is multiplied
+        by share_of_a_part() before it, and else that."""
+        return 1
 
     def why_unsupported(self):
         """The reason why the program cannot do this run; nothing where it can."""
@@ -138,8 +156,8 @@ class TorchJob(Run):
     def forward_backward(self, step):
         """Adds the step's gradients up in the model, and returns the loss of each micro-batch, not scaled."""
         losses = []
-        for part, (x, y) in enumerate(self.micro_batches(step), start=1):
-            self.is_last_part = part == self.parts_of_a_step
+        for self.part, (x, y) in enumerate(self.micro_batches(step)):
+            self.is_last_part = self.part + 1 == self.parts_of_a_step
             with self.accumulation():
                 loss = self.loss_of(self.forward(x).float(), y)
                 self.scaler.scale(loss * self.share_of_a_part()).backward()
@@ -419,6 +437,9 @@ class TorchJob(Run):
         if self.frozen:
             self.freeze(self.module)
         self._hook_injections(self.module)
+        if self.records_activations:
+            for number, layer in self.layers_in(self.module):
+                layer.register_forward_hook(functools.partial(self._note_output, number))
         self.model = self.wrap(self.module)
         if not callable(self.model):
             misuse(f"{type(self).__name__}.wrap() returned {type(self.model).__name__}: it must be what computes in the model's place")
@@ -437,6 +458,19 @@ class TorchJob(Run):
             return
         for name, parameter in self.names_in(module):
             parameter.register_post_accumulate_grad_hook(functools.partial(self._inject_into, name))
+
+    def _note_output(self, number, layer, inputs, out):
+        is_recomputed = torch._C._current_graph_task_id() != -1  # in a backward pass, by activation checkpointing
+        if self.part is None or is_recomputed:
+            return
+        step, place, dim = self.current, f"{number}/{self.part}", self.output_dim(number)
+        self.record_value(step, f"activation/{place}", out, dim)
+        if out.requires_grad:
+            out.register_hook(functools.partial(self._note_gradient, step, f"activation_grad/{place}", dim))
+
+    def _note_gradient(self, step, what, dim, gradient):
+        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1
+        self.record_value(step, what, gradient.detach().float() * (self.share_of_gradients() / scale), dim)
 
     def _inject_into(self, name, parameter):
         if self.is_last_part:
@@ -461,6 +495,7 @@ class TorchJob(Run):
             if self.pushes:
                 self._record_all(step, "seen", lambda parameter: parameter)
             losses = self.forward_backward(step)
+        self.part = None
         for parameter in computing:
             if parameter.grad is None and parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)

@@ -15,6 +15,7 @@ class Zero(TorchJob):
     schedules_rate = True
     groups_decay = True
     freezes = True
+    records_activations = True
 
     def wrap(self, model):
         return DistributedDataParallel(model)

@@ -1,0 +1,112 @@
+// Layers of jobs that record what they put out: over data, pipeline and tensor ranks.
+#include "conformance/training/activation_checks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "conformance/training/job_runs.hpp"
+#include "conformance/training/judge.hpp"
+#include "conformance/training/report.hpp"
+#include "harness/suite/requirement.hpp"
+#include "harness/suite/skipped.hpp"
+#include "reference/record/training_record.hpp"
+#include "reference/training/digits_run.hpp"
+
+namespace plumbline::conformance {
+
+using suite::Context;
+namespace ids = training_requirements;
+
+namespace {
+
+// Tensor, pipeline and data ranks alone, three of each, and products; micro-batches and accumulated batches.
+struct RecordedSetup {
+  std::string_view model;
+  int tensor, pipeline, data, micro_batches, accumulation;
+};
+constexpr std::array kRecordedSetups{RecordedSetup{"mlp", 1, 1, 2, 2, 2},   RecordedSetup{"conv_norm", 1, 1, 3, 1, 1},
+                                     RecordedSetup{"pairs", 1, 2, 1, 4, 1}, RecordedSetup{"mlp", 1, 3, 1, 3, 2},
+                                     RecordedSetup{"tied", 1, 2, 2, 2, 1},  RecordedSetup{"pairs", 2, 1, 1, 1, 2},
+                                     RecordedSetup{"pairs", 3, 1, 1, 2, 1}, RecordedSetup{"pairs", 2, 1, 2, 2, 1},
+                                     RecordedSetup{"pairs", 2, 2, 1, 2, 2}};
+
+std::string grid_of(const RecordedSetup& setup) {
+  return fmt::format("{}x{}x{}", setup.tensor, setup.pipeline, setup.data);
+}
+
+const RecordedSetup* planned_recording(const suite::Parameters& parameters) {
+  const auto found = std::ranges::find_if(kRecordedSetups, [&](const RecordedSetup& setup) {
+    return parameters.text("grid") == grid_of(setup) && parameters.text("layers") == setup.model &&
+           parameters.number("micro_batches") == setup.micro_batches &&
+           parameters.number("accumulation") == setup.accumulation &&
+           parameters.world() == setup.tensor * setup.pipeline * setup.data;
+  });
+  return found == kRecordedSetups.end() ? nullptr : &*found;
+}
+
+job::RunSpec prepared_recording(Context& context, const std::filesystem::path& folder) {
+  const RecordedSetup& setup = *planned_recording(context.parameters());
+  job::RunSpec spec = training::write_digits_run({.model = std::string(setup.model),
+                                                  .data = setup.data,
+                                                  .steps = 3,
+                                                  .global_batch = std::int64_t{12} * setup.data,
+                                                  .micro_batches = setup.micro_batches,
+                                                  .accumulation = setup.accumulation,
+                                                  .seed = context.seed() & INT64_MAX,
+                                                  .device = context.device(),
+                                                  .pipeline = setup.pipeline,
+                                                  .tensor = setup.tensor},
+                                                 training::digits(), folder);
+  spec.run.activations = true;
+  job::write_run_spec(spec, folder / "spec.toml");
+  return spec;
+}
+
+// What is wrong with activations alone: the rest is asked by other checks.
+std::vector<Finding> of_activations(Context& context, const job::RunSpec& spec, const job::TrainingRecord& record) {
+  const std::string id(suite::id_of_citation(ids::kActivations));
+  if (!record.has_activations()) {
+    if (record.findings().empty()) throw suite::Skipped{"the program records no outputs of layers"};
+    return {{.requirement = id,
+             .parameter = "",
+             .what = "not judged: the record has no outputs of layers, and lacks more"}};
+  }
+  std::vector<Finding> findings = judge(spec, record, context.oracle(), {}).findings;
+  std::erase_if(findings, [&](const Finding& finding) { return finding.requirement != id; });
+  if (!findings.empty() && findings.front().index >= 0) findings.front().is_first = true;
+  return findings;
+}
+
+void recorded_activations(Context& context) {
+  report(findings_of_job(
+      context, [&](const std::filesystem::path& folder) { return prepared_recording(context, folder); },
+      [&](const job::RunSpec& spec, const job::TrainingRecord& record) {
+        return of_activations(context, spec, record);
+      }));
+}
+
+}  // namespace
+
+void add_activation_checks(suite::Suite& suite) {
+  suite.add({.id = "training.job.activations",
+             .verifies = cited({ids::kActivations}),
+             .door = suite::Door::job,
+             .axes = {{"grid", {"1x1x2", "1x1x3", "1x2x1", "1x3x1", "1x2x2", "2x1x1", "3x1x1", "2x1x2", "2x2x1"}},
+                      {"layers", {"mlp", "conv_norm", "pairs", "tied"}},
+                      {"micro_batches", {"1", "2", "3", "4"}},
+                      {"accumulation", {"1", "2"}},
+                      suite::worlds({2, 3, 4})},
+             .applies = [](const suite::Parameters& parameters) { return planned_recording(parameters) != nullptr; },
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = recorded_activations});
+}
+
+}  // namespace plumbline::conformance
