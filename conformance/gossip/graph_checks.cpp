@@ -216,6 +216,7 @@ std::string entries_in_turn(const GraphQuestion& question, const AskedGraph& got
       const auto& book = got.books[node];
       const bool takes_all = takes_all_neighbours(question.graph) && question.peers == 0;
       const int peers = takes_all ? static_cast<int>(book.size()) : std::max(question.peers, 1);
+      if (book.empty()) return fmt::format("node {} has an empty peer list", node);
       std::vector<int> expected;
       for (int i = 0; i < peers; ++i)
         expected.push_back(book[static_cast<std::size_t>((takes_turns ? turn * peers : 0) + i) % book.size()]);

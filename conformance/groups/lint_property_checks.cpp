@@ -44,8 +44,10 @@ void any_sequences(Context& context) {
 using JudgeLog = std::function<std::string(const Log& log, const json& result)>;
 using JudgeErrors = std::function<std::string(const Log& log, const Findings& errors)>;
 
+// Of a check of several requirements, the failure names the one that it is about.
 void judge_logs(Context& context, const std::string& rule, const std::function<Log(Random&)>& draw,
-                const JudgeLog& judge, const std::function<std::vector<Log>(const Log&)>& smaller = smaller_logs) {
+                const JudgeLog& judge, const std::function<std::vector<Log>(const Log&)>& smaller = smaller_logs,
+                const std::string& requirement = {}) {
   const Property<Log> property{.draw = draw,
                                .problem =
                                    [&](const Log& log) {
@@ -54,7 +56,8 @@ void judge_logs(Context& context, const std::string& rule, const std::function<L
                                    },
                                .smaller = smaller,
                                .words = [](const Log& log) { return text_of(log); }};
-  report_words(search(property, context.seed(), 300));
+  const std::string words = search(property, context.seed(), 300);
+  report_words(words.empty() || requirement.empty() ? words : fmt::format("{}: {}", requirement, words));
 }
 
 JudgeLog of_errors(const JudgeErrors& judge) {
@@ -134,6 +137,12 @@ class Waits {
   std::map<int, std::set<int>> awaited_, absent_, reached_;
 };
 
+// An error about a rank of a cycle: where it waits, and whether it makes later, or never, what the rank before it waits
+// for.
+bool is_of_cycle(const Named& error) {
+  return error.kind == "order" || (error.kind == "missing" && error.sequence >= 0);
+}
+
 // What is wrong with an error about a wait; "" where it is so.
 std::string problem_of_wait(const Waits& waits, const Named& error) {
   const int rank = error.rank;
@@ -142,7 +151,7 @@ std::string problem_of_wait(const Waits& waits, const Named& error) {
     return waits.is_awaited_as_absent(rank) ? "" : "nobody waits for a rank that has made all";
   if (!waits.waits(rank) || error.sequence != waits.at(rank)) return "the rank does not wait in that creation";
   if (error.kind == "cycle") return waits.reached(rank).contains(rank) ? "" : "the rank does not wait for itself";
-  if (error.kind == "order" || error.kind == "missing")
+  if (is_of_cycle(error))
     return waits.is_awaited(rank, error.kind == "order") ? "" : "nobody waits for that rank in such a group";
   return "there is no such error";
 }
@@ -164,34 +173,45 @@ std::set<int> named_after(const Waits& waits, const Findings& errors, int start)
   return reached;
 }
 
-// A cycle has two ranks or more, each of which is named; and no rank waits in two.
-std::string problem_of_cycles(const Waits& waits, const Findings& errors) {
+// How many errors there are of a kind about these ranks.
+std::ptrdiff_t count_among(const std::set<int>& ranks, const Findings& errors, bool (*is_of_kind)(const Named&)) {
+  return std::ranges::count_if(errors,
+                               [&](const Named& error) { return is_of_kind(error) && ranks.contains(error.rank); });
+}
+bool is_cycle(const Named& error) { return error.kind == "cycle" && error.sequence >= 0; }
+
+// "" where the errors about waits of which `is_judged` holds are so.
+std::string problem_of_each(const Waits& waits, const Findings& errors, bool (*is_judged)(const Named&)) {
+  for (const Named& error : errors)
+    if (is_judged(error))
+      if (auto words = problem_of_wait(waits, error); !words.empty())
+        return fmt::format("{}: {} of rank {}: {}", text_of(errors), error.kind, error.rank, words);
+  return {};
+}
+
+// Each rank of a cycle that is found is named, and a cycle has two ranks or more.
+std::string problem_of_cycles(const Log& log, const Findings& errors) {
+  const Waits waits(log);
+  if (auto words = problem_of_each(waits, errors, is_of_cycle); !words.empty()) return words;
   for (int rank = 0; rank < waits.ranks(); ++rank) {
     const std::set<int> around = waits.around(rank);
-    const auto named_of = [&](const char* kind, const char* other) {
-      return std::ranges::count_if(errors, [&](const Named& error) {
-        return (error.kind == kind || error.kind == other) && error.sequence >= 0 && around.contains(error.rank);
-      });
-    };
-    const auto cycles = named_of("cycle", "cycle");
-    if (2 * cycles > std::ssize(around))
-      return fmt::format("{} cycles among the ranks [{}]", cycles, fmt::join(around, " "));
-    if (named_of("order", "missing") < 2 * cycles)
-      return fmt::format("of a cycle among the ranks [{}] less than two are said to wait", fmt::join(around, " "));
+    if (count_among(around, errors, is_of_cycle) < 2 * count_among(around, errors, is_cycle))
+      return fmt::format("{}: of a cycle among the ranks [{}] less than two are said to wait", text_of(errors),
+                         fmt::join(around, " "));
     if (waits.waits(rank) && errors.contains({"cycle", rank, waits.at(rank)}) &&
         !named_after(waits, errors, rank).contains(rank))
-      return fmt::format("of the cycle that rank {} waits in, not all ranks are named", rank);
+      return fmt::format("{}: of the cycle that rank {} waits in, not all ranks are named", text_of(errors), rank);
   }
   return {};
 }
 
 // Each rank that is stuck waits for one that has made all, which is named, or is led by others into a cycle, or to a
-// rank that waits for such a one.
+// rank that waits for such a one. No rank waits in two cycles.
 std::string problem_of_waits(const Log& log, const Findings& errors) {
   const Waits waits(log);
-  for (const Named& error : errors)
-    if (auto words = problem_of_wait(waits, error); !words.empty())
-      return fmt::format("{}: {} of rank {}: {}", text_of(errors), error.kind, error.rank, words);
+  if (auto words = problem_of_each(waits, errors, [](const Named& error) { return !is_of_cycle(error); });
+      !words.empty())
+    return words;
   const auto is_named = [&](int rank) { return errors.contains({"missing", rank, -1}); };
   const auto in_cycle = [&](int rank) { return waits.waits(rank) && errors.contains({"cycle", rank, waits.at(rank)}); };
   for (int rank = 0; rank < waits.ranks(); ++rank) {
@@ -204,8 +224,10 @@ std::string problem_of_waits(const Log& log, const Findings& errors) {
     if (absent.empty() && std::ranges::none_of(waits.reached(rank), leads_to_absent) &&
         std::ranges::none_of(waits.reached(rank), in_cycle))
       return fmt::format("{}: rank {} is led into a cycle, and none is named there", text_of(errors), rank);
+    const std::set<int> around = waits.around(rank);
+    if (const auto cycles = count_among(around, errors, is_cycle); 2 * cycles > std::ssize(around))
+      return fmt::format("{}: {} cycles among the ranks [{}]", text_of(errors), cycles, fmt::join(around, " "));
   }
-  if (auto words = problem_of_cycles(waits, errors); !words.empty()) return text_of(errors) + ": " + words;
   return {};
 }
 
@@ -229,10 +251,9 @@ Log draw_tangled(Random& random) {
 }
 
 void any_waits(Context& context) {
-  judge_logs(
-      context, "members_only",
-      [](Random& random) { return random.between(0, 2) == 0 ? draw_log(random) : draw_tangled(random); },
-      of_errors(problem_of_waits));
+  const auto draw = [](Random& random) { return random.between(0, 2) == 0 ? draw_log(random) : draw_tangled(random); };
+  judge_logs(context, "members_only", draw, of_errors(problem_of_waits), smaller_logs, "GROUP-031");
+  judge_logs(context, "members_only", draw, of_errors(problem_of_cycles), smaller_logs, "GROUP-039");
 }
 
 // ---- groups that ranks make together, under other names or in other orders of members ----
@@ -292,27 +313,52 @@ std::map<Named, Otherwise> differences_in(const Log& log, bool members_alone) {
   return all;
 }
 
+bool is_of_meeting(const Named& one) { return one.kind == "member_order" || one.kind == "mode"; }
+
+// What is found as an error, or as a warning, is such a difference, and each of them is found.
+std::string problem_of_meetings(const std::map<Named, Otherwise>& differences, const json& result, bool are_errors) {
+  std::set<std::string> found;
+  for (const Named& one : findings_in(result, are_errors ? "error" : "warning")) {
+    if (!is_of_meeting(one)) continue;
+    const auto difference = differences.find(one);
+    if (difference == differences.end() || difference->second.is_error != are_errors)
+      return fmt::format("{} {} of rank {}, creation {}: there is no such difference", are_errors ? "error" : "warning",
+                         one.kind, one.rank, one.sequence);
+    found.insert(difference->second.fault);
+  }
+  for (const auto& [one, difference] : differences)
+    if (difference.is_error == are_errors && !found.contains(difference.fault))
+      return fmt::format("{} is not found", difference.fault);
+  return {};
+}
+
+std::string problem_of_repeats(const std::map<Named, Otherwise>& differences, const json& result) {
+  std::map<std::string, int> times;  // by fault
+  for (const auto& [one, difference] : differences) times[difference.fault] = 0;
+  for (const char* severity : {"error", "warning"})
+    for (const Named& one : findings_in(result, severity))
+      if (const auto difference = differences.find(one); is_of_meeting(one) && difference != differences.end())
+        ++times[difference->second.fault];
+  for (const auto& [fault, count] : times)
+    if (count != 1) return fmt::format("{} is found {} times", fault, count);
+  return {};
+}
+
 void any_meetings(Context& context) {
   const std::string& rule = context.parameters().text("rule");
-  const auto judge = [&](const Log& log, const json& result) -> std::string {
-    const auto differences = differences_in(log, rule == "members_only");
-    std::set<std::string> named;
-    for (const char* severity : {"error", "warning"})
-      for (const Named& one : findings_in(result, severity)) {
-        if (one.kind != "member_order" && one.kind != "mode") continue;
-        const auto difference = differences.find(one);
-        const std::string words =
-            fmt::format("{} {} of rank {}, creation {}", severity, one.kind, one.rank, one.sequence);
-        if (difference == differences.end() || difference->second.is_error != (severity == std::string_view("error")))
-          return words + ": there is no such difference";
-        if (!named.insert(difference->second.fault).second)
-          return fmt::format("{}: {} is found twice", words, difference->second.fault);
-      }
-    for (const auto& [one, difference] : differences)
-      if (!named.contains(difference.fault)) return fmt::format("{} is not found", difference.fault);
-    return {};
+  const bool members_alone = rule == "members_only";
+  const auto judge = [&](const char* requirement, const JudgeLog& of_log) {
+    judge_logs(context, rule, draw_meetings, of_log, fewer_meetings, requirement);
   };
-  judge_logs(context, rule, draw_meetings, judge, fewer_meetings);
+  judge("GROUP-032", [&](const Log& log, const json& result) {
+    return problem_of_meetings(differences_in(log, members_alone), result, true);
+  });
+  judge("GROUP-040", [&](const Log& log, const json& result) {
+    return problem_of_meetings(differences_in(log, members_alone), result, false);
+  });
+  judge("GROUP-041", [&](const Log& log, const json& result) {
+    return problem_of_repeats(differences_in(log, members_alone), result);
+  });
 }
 
 // ---- warnings ----

@@ -124,13 +124,10 @@ void report_words(const std::string& problem, std::source_location where) {
   if (!problem.empty()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << problem;
 }
 
-std::string problem_of(suite::Adapter& adapter, const std::string& op, const json& args, const JudgeResult& judge) {
-  Answer answer;
-  try {
-    answer = answer_to(adapter, op, args);
-  } catch (const suite::AnswerInAnotherForm& error) {
-    return error.what();
-  }
+namespace {
+
+// The answer is asked for once, and judged by as many as there are.
+std::string problem_of_answer(const std::string& op, const Answer& answer, const JudgeResult& judge) {
   if (answer.is_refused()) return fmt::format("{} is refused: {}: {}", op, answer.kind, answer.message);
   try {
     return judge(answer.result);
@@ -142,6 +139,29 @@ std::string problem_of(suite::Adapter& adapter, const std::string& op, const jso
   } catch (const std::out_of_range&) {
     return fmt::format("{} names what is not there: {}", op, shortened(answer.result));
   }
+}
+
+}  // namespace
+
+std::string problem_of(suite::Adapter& adapter, const std::string& op, const json& args, const JudgeResult& judge) {
+  try {
+    return problem_of_answer(op, answer_to(adapter, op, args), judge);
+  } catch (const suite::AnswerInAnotherForm& error) {
+    return error.what();
+  }
+}
+
+void report_problems(suite::Adapter& adapter, const std::string& op, const json& args,
+                     const JudgesByRequirement& judges, std::source_location where) {
+  std::map<std::string, std::string> problems;
+  try {
+    const Answer answer = answer_to(adapter, op, args);
+    for (const auto& [requirement, judge] : judges) problems[requirement] = problem_of_answer(op, answer, judge);
+  } catch (const suite::AnswerInAnotherForm& error) {
+    for (const auto& [requirement, judge] : judges) problems[requirement] = error.what();
+  }
+  for (const auto& [requirement, problem] : problems)
+    if (!problem.empty()) report_words(fmt::format("{}: {}", requirement, problem), where);
 }
 
 }  // namespace plumbline::conformance

@@ -80,4 +80,10 @@ using JudgeResult = std::function<std::string(const nlohmann::json& result)>;
 [[nodiscard]] std::string problem_of(suite::Adapter& adapter, const std::string& op, const nlohmann::json& args,
                                      const JudgeResult& judge);
 
+/// Failures of a check of several requirements: each begins with the id of the requirement that its judge is of. An
+/// answer that none of them can read is a problem of each.
+using JudgesByRequirement = std::map<std::string, JudgeResult>;
+void report_problems(suite::Adapter& adapter, const std::string& op, const nlohmann::json& args,
+                     const JudgesByRequirement& judges, std::source_location where = std::source_location::current());
+
 }  // namespace plumbline::conformance

@@ -187,6 +187,26 @@ void orders_are_refused(Context& context) {
   }
 }
 
+// These groups, and no other one over the ranks that share weights.
+JudgeResult groups_alone(const json& expected, const json& args) {
+  return [=](const json& result) -> std::string {
+    const json made = groups_made(result);
+    for (const auto& [name, lists] : made.items())
+      if (name.ends_with("_WITH_GTP_REMAT") && !expected.contains(name))
+        return fmt::format("{}: {} is made", args.dump(), name);
+    return first_difference(expected, made, args.dump());
+  };
+}
+
+JudgeResult one_instance_of(int world, const json& args) {
+  return [=](const json& result) {
+    Ranks all(static_cast<std::size_t>(world));
+    std::iota(all.begin(), all.end(), 0);
+    const json expected{{"INTRA_DISTRIBUTED_OPTIMIZER_INSTANCE_GROUP", json::array({all})}};
+    return first_difference(expected, groups_made(result), args.dump());
+  };
+}
+
 // Ranks that share the memory of their weights: next to those of a tensor in the run's own order, next to those of
 // other experts in the experts', if the order names ep at all.
 void weight_groups(Context& context) {
@@ -235,23 +255,14 @@ void weight_groups(Context& context) {
         {"EXPERT_GTP_WEIGHT_REMAT_GROUP", lists_of(expert, {"gtp_remat"})},
         {"EXPERT_MODEL_PARALLEL_GROUP", lists_of(expert, {"ep"})},
         {"EXPERT_DATA_PARALLEL_GROUP", lists_of(expert, {"dp"})}};
-    if (weights > 1 || expert_weights > 1) {
-      Ranks all(static_cast<std::size_t>(ranks_in(run)));
-      std::iota(all.begin(), all.end(), 0);
-      expected["INTRA_DISTRIBUTED_OPTIMIZER_INSTANCE_GROUP"] = json::array({all});
-    }
     if (weights > 1)
       for (const char* name : {"DATA_PARALLEL_GROUP_WITH_GTP_REMAT", "DATA_PARALLEL_GROUP_WITH_CP_WITH_GTP_REMAT"})
         expected[name] = lists_of(run, {"gtp_remat", "dp"});
     if (expert_weights > 1)
       expected["EXPERT_DATA_PARALLEL_GROUP_WITH_GTP_REMAT"] = lists_of(expert, {"gtp_remat", "dp"});
-    report_words(problem_of(context.adapter(), kRun, args, [&](const json& result) -> std::string {
-      const json made = groups_made(result);
-      for (const auto& [name, lists] : made.items())
-        if (name.ends_with("_WITH_GTP_REMAT") && !expected.contains(name))
-          return fmt::format("{}: {} is made", args.dump(), name);
-      return first_difference(expected, made, args.dump());
-    }));
+    JudgesByRequirement judges{{"TOPO-068", groups_alone(expected, args)}};
+    if (weights > 1 || expert_weights > 1) judges.emplace("TOPO-079", one_instance_of(ranks_in(run), args));
+    report_problems(context.adapter(), kRun, args, judges);
   }
 }
 
