@@ -388,7 +388,7 @@ class PipelineBench {
                  std::ranges::max(list), within, list.size(), 100 * kAim);
     };
     tell("measured over simulated makespan", ratios);
-    tell("the same of the fastest repetitions", fastest);
+    tell("fastest repetition over simulated makespan", fastest);
   }
 
   const PipelineBenchOptions& options_;

@@ -223,7 +223,7 @@ void add_pipeline_bubble(Registry& registry) {
                       .title = "bubbles of pipeline schedules on emulated devices: bench pipeline_bubble",
                       .study = emulated});
   registry.push_back({.name = "pipeline_bubble.libtorch",
-                      .title = "the same of stages that LibTorch computes: bench pipeline_bubble --libtorch",
+                      .title = "bubbles of pipeline stages that LibTorch computes: bench pipeline_bubble --libtorch",
                       .study = libtorch});
 }
 

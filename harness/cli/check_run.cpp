@@ -498,7 +498,7 @@ launch::Observer CheckRun::observer(const Pass& pass) {
     };
   observer.begin = [&](std::size_t index) {
     const suite::Case& one = *pass.cases[index]->one;
-    const char* const title = pass.is_subject ? "" : "control arm: ";
+    const char* const title = pass.is_subject ? "" : "control run: ";
     console_->begin(fmt::format("{}{}, {} rank{}", title, one.component(), one.ranks(), one.ranks() == 1 ? "" : "s"),
                     one.id());
   };
@@ -620,7 +620,7 @@ void CheckRun::show_owed() {
                              owed_.size() == 1 ? "case was" : "cases were"));
 }
 
-// ---- the control arm ----
+// ---- the control run ----
 
 bool CheckRun::control_arm() {
   const auto control = control_of(driver_.group.subject);
@@ -632,7 +632,7 @@ bool CheckRun::control_arm() {
     if (run::wants_control(result->second, header_)) bad.push_back(&planned);
   }
   if (bad.size() > run::kMostRunAgain) {
-    writer_->note(fmt::format("{} cases are bad; the control arm runs the first {}", bad.size(), run::kMostRunAgain));
+    writer_->note(fmt::format("{} cases are bad; the control run has the first {}", bad.size(), run::kMostRunAgain));
     bad.resize(run::kMostRunAgain);
   }
   if (bad.empty()) return true;

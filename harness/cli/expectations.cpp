@@ -112,8 +112,8 @@ int edit(const EditFile& options, const Program& program, decltype(expectations:
 }
 
 Command add_check_file(CLI::App& app, const Program& program) {
-  CLI::App* command =
-      app.add_subcommand("check", "Validate a file of expectations, and list the entries that expired or will soon");
+  CLI::App* command = app.add_subcommand(
+      "check", "Validate a file of expectations, and list the entries that expired, or will within 14 days");
   auto options = std::make_shared<CheckFile>();
   command->add_option("FILE", options->file, "file of expectations; the README below describes its format")
       ->type_name("FILE")

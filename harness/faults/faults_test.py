@@ -51,7 +51,7 @@ class Harness(unittest.TestCase):
         self.folder.cleanup()
 
     def command(self, *filters, options=(), control=False):
-        """These checks are themselves at fault: with the control arm the reference would fail in them as well."""
+        """These checks are themselves at fault: with the control run the reference would fail in them as well."""
         command = [EXECUTABLE, "check", "--backend", BACKEND, "--out", str(self.out), *options]
         command += [] if control else ["--no-control"]
         for one in filters:
