@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Fails when a requirement's text is not written as conformance/README.md says: without its level in capitals, in a sentence of
-more than 30 words, or in words that only we understand. A rationale, and the meaning of a term, are held to the same, except that they have no level. Each
-term of a component occurs in one of its requirements; a component has at most 15.
+more than 30 words, in words that only we understand, or in words without a measure. A rationale, and the meaning of a term, are held
+to the same, except that they have no level and may have words without a measure. Each term of a component occurs in one of its
+requirements; a component has at most 16.
 
 usage: check_requirements.py [ROOT | FILE…]
 """
@@ -14,7 +15,7 @@ except ModuleNotFoundError:  # Python 3.9 and 3.10
     import tomli as tomllib
 
 MOST_WORDS = 30
-MOST_TERMS = 15
+MOST_TERMS = 16
 # A text with more words than these has a list, whose items are lines that begin with "- "; the second is for what is rejected.
 MOST_UNLISTED = 60, 45
 LEVELS = {"must": ("MUST",), "should": ("SHOULD",), "may": ("MAY", "MUST", "SHOULD")}  # of what is claimed, a MUST
@@ -40,6 +41,12 @@ BANNED = {
     r"phone book": "peer list",
     r"kin|arm|arms": "variants, execution mode",
 }
+# What has no measure, so that no vendor can tell what violates it. "As soon as" and "immediately after" give an order.
+UNMEASURED = {
+    r"(?<!as )soon|promptly|quickly|immediately(?! (?:after|before))|without delay|some time": "within N seconds, or before what",
+    r"correct(?! results?)|right results?|properly|appropriate(?:ly)?|reasonabl[ey]|suitabl[ey]": "the rule; correct result, where a term defines it",
+    r"usually|normally|typically|approximately|roughly|nearly": "when; within what error",
+}
 
 
 def problems_of(text, level=None):
@@ -53,7 +60,7 @@ def problems_of(text, level=None):
         if (words := len(sentence.split())) > MOST_WORDS:
             yield f"has a sentence of {words} words; at most {MOST_WORDS}: '{' '.join(sentence.split()[:6])} …'"
     plain = re.sub(r"`[^`]*`", "", text)
-    for pattern, meant in BANNED.items():
+    for pattern, meant in (BANNED | UNMEASURED if level else BANNED).items():
         if found := re.search(rf"(?i)(?<![\w-])({pattern})(?![\w-])", plain):
             yield f"says '{found[0]}'; write: {meant}"
 

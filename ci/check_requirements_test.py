@@ -43,6 +43,16 @@ class Sentences(unittest.TestCase):
             self.assertTrue(problem.startswith(f"says '{word}'; write: "), problem)
         self.assertEqual(self.problems("`arm` MUST name the execution mode."), [], "a name in backticks is nobody's idiom")
 
+    def test_a_word_without_a_measure_is_found(self):
+        for word in ("soon", "immediately", "for some time", "without delay", "approximately"):
+            (problem,) = self.problems(f"A rank MUST answer {word}.")
+            self.assertTrue(problem.startswith(f"says '{word.removeprefix('for ')}'; write: "), problem)
+        for text in ("Results MUST be correct.", "A call MUST return the right results."):
+            self.assertEqual(len(self.problems(text)), 1, text)
+        for text in ("A send MUST start as soon as its input is ready, immediately after it.", "A call MUST return the correct results."):
+            self.assertEqual(self.problems(text), [])
+        self.assertEqual(list(problems_of("A rank that waits soon stops the job.")), [], "a rationale may")
+
     def test_a_rationale_is_held_to_the_same_words_without_a_level(self):
         self.assertEqual(list(problems_of("Replicas that get different bits drift apart.")), [])
         self.assertEqual(len(list(problems_of("A rank waits, refused" + 40 * " very" + " long."))), 2)
@@ -62,8 +72,8 @@ class Sentences(unittest.TestCase):
         self.assertEqual(list(problems_of_terms({"box, boxing": "A case."}, texts)), ["term 'boxing' occurs in no requirement; leave it out"])
         self.assertEqual(list(problems_of_terms({"box": "A case that is refused."}, texts)),
                          ["term 'box' says 'refused'; write: rejects, rejected with the error"])
-        many = {f"word{i}": "A word." for i in range(16)}
-        self.assertEqual(list(problems_of_terms(many, [" ".join(many)])), ["has 16 terms; at most 15"])
+        many = {f"word{i}": "A word." for i in range(17)}
+        self.assertEqual(list(problems_of_terms(many, [" ".join(many)])), ["has 17 terms; at most 16"])
 
     def test_a_file_of_terms_is_held_to_its_components_requirements(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -609,7 +609,7 @@ void add_compression_checks(suite::Suite& suite) {
              .body = types_of_products});
   add("feedback", "BUCKET-204@82a4", {{"feedback", {"on", "off"}}, {"limit", {"each", "flat"}}}, feedback);
   add("orthonormal", "BUCKET-204@82a4", {{"epsilon", {"0", "2"}}}, orthonormal, {1, 3});
-  add("warm_start", "BUCKET-205@0023", {{"directions", {"two", "five"}}}, warm_start);
+  add("warm_start", "BUCKET-205@bdbd", {{"directions", {"two", "five"}}}, warm_start);
   add("start", "BUCKET-206@38ba", {{"start", {"0", "1", "3", "9"}}}, start);
   add("worth", "BUCKET-207@6141", {{"rate", {"0", "2", "1000"}}, {"compressed", {"at_once", "later"}}}, worth);
   suite.add({.id = "bucketing.compression.finishes_in_turn",

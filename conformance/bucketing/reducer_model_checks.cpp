@@ -199,7 +199,7 @@ void running_statistics(Context& context) {
 
 void add_reducer_model_checks(suite::Suite& suite) {
   suite.add({.id = "bucketing.training.single_device",
-             .verifies = {"BUCKET-070@312d"},
+             .verifies = {"BUCKET-070@8db0"},
              .axes = {{"model", {"mlp", "conv_norm", "tied"}},
                       {"buckets", {"each", "several", "flat"}},
                       {"accumulation", {"1", "3"}},
@@ -229,8 +229,8 @@ void add_reducer_model_checks(suite::Suite& suite) {
   };
   add("compressed", "BUCKET-080@a8a4", {{"model", {"mlp", "conv_norm"}}, suite::half_dtypes(), {"accumulation", {"1"}}},
       compressed, {1, 2, 3});
-  add("static_graph", "BUCKET-081@a94f", {{"model", {"mlp", "tied"}}, {"accumulation", {"1", "3"}}}, static_graph);
-  add("overlapped", "BUCKET-081@a94f", {{"model", {"resnet50", "gpt"}}, {"micro_batches", {"1", "2"}}},
+  add("static_graph", "BUCKET-081@66a8", {{"model", {"mlp", "tied"}}, {"accumulation", {"1", "3"}}}, static_graph);
+  add("overlapped", "BUCKET-081@66a8", {{"model", {"resnet50", "gpt"}}, {"micro_batches", {"1", "2"}}},
       overlapped_model);
   add("hooked", "BUCKET-209@f201",
       {{"model", {"perceptron", "resnet_small", "gpt"}},
@@ -254,7 +254,7 @@ void add_reducer_model_checks(suite::Suite& suite) {
       running_statistics, {2, 3}, [](const suite::Parameters& parameters) {
         return parameters.number("accumulation") == 1 || parameters.text("statistics") == "broadcast";
       });
-  add("models", "BUCKET-084@9545", {{"model", {"resnet50", "gpt"}}, {"buckets", {"several", "flat"}}}, named_model);
+  add("models", "BUCKET-084@01c2", {{"model", {"resnet50", "gpt"}}, {"buckets", {"several", "flat"}}}, named_model);
 }
 
 }  // namespace plumbline::conformance

@@ -99,7 +99,7 @@ void add_average_checks(suite::Suite& suite) {
              .axes = {{"length", {"one", "world", "many"}}, suite::worlds()},
              .body = divisor});
   suite.add({.id = "collectives.average.no_overflow",
-             .verifies = {"COLL-011@792e"},
+             .verifies = {"COLL-011@f694"},
              .axes = {{"dtype", {"f16"}}, suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = no_overflow});
   suite.add({.id = "collectives.average.integers_refused",

@@ -106,7 +106,7 @@ void add_buffer_checks(suite::Suite& suite) {
              .axes = {operations_axis(exercised_operations()), suite::worlds({2, 3, 5, 6})},
              .body = nothing_outside});
   suite.add({.id = "collectives.buffers.unaligned",
-             .verifies = {"COLL-025@0ed9"},
+             .verifies = {"COLL-025@245e"},
              .axes = {suite::dtypes(), suite::worlds({2, 3, 5, 6})},
              .body = unaligned});
 }

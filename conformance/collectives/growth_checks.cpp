@@ -114,7 +114,7 @@ void add_growth_checks(suite::Suite& suite) {
              .limit = std::chrono::seconds(60),
              .body = does_not_grow});
   suite.add({.id = "collectives.memory.groups_do_not_grow",
-             .verifies = {"COLL-088@3fb9"},
+             .verifies = {"COLL-088@c7c6"},
              .axes = {suite::worlds({2, 3})},
              .limit = std::chrono::seconds(60),
              .body = groups_do_not_grow});

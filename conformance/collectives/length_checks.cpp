@@ -120,21 +120,21 @@ void zero(Context& context) {
 
 void add_length_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.lengths.boundaries",
-             .verifies = {"COLL-026@e488"},
+             .verifies = {"COLL-026@4870"},
              .axes = {operations_axis(exercised_operations()), suite::worlds({2, 3, 6})},
              .body = boundaries});
   suite.add({.id = "collectives.lengths.large",
-             .verifies = {"COLL-026@e488"},
+             .verifies = {"COLL-026@4870"},
              .axes = {operations_axis(exercised_operations()), suite::fewer_worlds()},
              .limit = std::chrono::seconds(60),
              .body = large});
   suite.add({.id = "collectives.lengths.huge",
-             .verifies = {"COLL-066@a2b1"},
+             .verifies = {"COLL-066@2bb2"},
              .axes = {{"gib", {"10"}}, operations_axis(exercised_operations()), suite::worlds({2})},
              .limit = std::chrono::seconds(240),
              .body = huge});
   suite.add({.id = "collectives.lengths.all_reduce",
-             .verifies = {"COLL-026@e488"},
+             .verifies = {"COLL-026@4870"},
              .axes = {suite::dtypes(), suite::worlds({3, 4, 5, 6, 8})},
              .body = all_reduce});
   suite.add({.id = "collectives.lengths.zero", .verifies = {"COLL-027@9eb7"}, .axes = {suite::worlds()}, .body = zero});

@@ -106,28 +106,28 @@ void names_the_missing(Context& context) {
 
 void add_limit_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.limits.wait",
-             .verifies = {"COLL-050@615f"},
+             .verifies = {"COLL-050@7c37"},
              .axes = {suite::worlds({2, 3, 5})},
              .spoils_group = true,
              .body = wait});
   suite.add({.id = "collectives.limits.receive",
-             .verifies = {"COLL-050@615f"},
+             .verifies = {"COLL-050@7c37"},
              .axes = {suite::worlds({2, 3})},
              .needs = {comm::Capability::point_to_point, comm::Capability::coalescing},
              .spoils_group = true,
              .body = receive});
   suite.add({.id = "collectives.limits.blocking",
-             .verifies = {"COLL-051@b22e"},
+             .verifies = {"COLL-051@4338"},
              .axes = {suite::worlds({2, 3})},
              .spoils_group = true,
              .body = blocking});
   suite.add({.id = "collectives.limits.late_but_in_time",
-             .verifies = {"COLL-050@615f"},
+             .verifies = {"COLL-050@7c37"},
              .axes = {suite::worlds({2, 3, 5})},
              .spoils_group = true,
              .body = late_but_in_time});
   suite.add({.id = "collectives.limits.blocking_late_but_in_time",
-             .verifies = {"COLL-051@b22e"},
+             .verifies = {"COLL-051@4338"},
              .axes = {suite::worlds({2, 3})},
              .spoils_group = true,
              .body = blocking_late_but_in_time});

@@ -275,7 +275,7 @@ void dropped_when_test_says_complete(Context& context) {
 
 void add_mixed_calls_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.mixed.long_chain",
-             .verifies = {"COLL-075@cf5e"},
+             .verifies = {"COLL-075@f576"},
              .axes = {suite::worlds({3, 5})},
              .limit = std::chrono::seconds(60),
              .body = long_chain});
@@ -284,11 +284,11 @@ void add_mixed_calls_checks(suite::Suite& suite) {
              .axes = {suite::worlds({2, 3, 5})},
              .body = beside_an_outstanding_receive});
   suite.add({.id = "collectives.mixed.one_input_of_several_calls",
-             .verifies = {"COLL-077@627d"},
+             .verifies = {"COLL-077@2204"},
              .axes = {suite::worlds({2, 3, 5})},
              .body = one_input_of_several_calls});
   suite.add({.id = "collectives.mixed.batch",
-             .verifies = {"COLL-078@0bda"},
+             .verifies = {"COLL-078@ec6e"},
              .axes = {suite::worlds({2, 3, 5})},
              .body = mixed_batch});
   suite.add({.id = "collectives.mixed.unused_buffers",
@@ -300,15 +300,15 @@ void add_mixed_calls_checks(suite::Suite& suite) {
              .axes = {suite::worlds({2, 3, 5})},
              .body = equal_to_their_parts});
   suite.add({.id = "collectives.mixed.long_batch",
-             .verifies = {"COLL-090@5fff"},
+             .verifies = {"COLL-090@48fd"},
              .axes = {suite::worlds({2, 3})},
              .body = long_batch});
   suite.add({.id = "collectives.mixed.other_alignment_on_each_member",
-             .verifies = {"COLL-091@9546"},
+             .verifies = {"COLL-091@9b05"},
              .axes = {suite::worlds({2, 3, 5})},
              .body = other_alignment_on_each_member});
   suite.add({.id = "collectives.mixed.in_place_on_some_members",
-             .verifies = {"COLL-092@9d06"},
+             .verifies = {"COLL-092@4436"},
              .axes = {suite::worlds({2, 3, 5})},
              .body = in_place_on_some_members});
   suite.add({.id = "collectives.nonblocking.barrier",

@@ -169,7 +169,7 @@ void add_nonblocking_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = returns_at_once});
   suite.add({.id = "collectives.nonblocking.many_outstanding",
-             .verifies = {"COLL-038@1bf3"},
+             .verifies = {"COLL-038@0a79"},
              .axes = {suite::worlds()},
              .deadlock_prone = true,
              .body = many_outstanding});

@@ -244,7 +244,7 @@ void add_several_groups_checks(suite::Suite& suite) {
                .needs = std::move(needs),
                .body = body});
   };
-  add("collectives.groups.every_size", "COLL-067@fe33", {2, 3, 4, 5, 6, 8}, every_size);
+  add("collectives.groups.every_size", "COLL-067@7d18", {2, 3, 4, 5, 6, 8}, every_size);
   add("collectives.groups.waits_for_members_only", "COLL-068@b26c", {3, 4, 5}, waits_for_members_only);
   add("collectives.groups.made_beside_outstanding_calls", "COLL-069@de4f", {2, 3, 5}, made_beside_outstanding_calls);
   add("collectives.groups.outlive_their_parent", "COLL-070@7ea6", {2, 3}, outlive_their_parent);

@@ -44,7 +44,7 @@ void a_group_each(Context& context) {
 
 void add_thread_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.threads.a_group_each",
-             .verifies = {"COLL-059@e2ee"},
+             .verifies = {"COLL-059@ea9b"},
              .axes = {suite::worlds({2, 3, 4})},
              .body = a_group_each});
 }

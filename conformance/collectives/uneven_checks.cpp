@@ -324,7 +324,7 @@ void add_uneven_checks(suite::Suite& suite) {
   });
   add_optional_dtypes(suite);
   suite.add({.id = "collectives.uneven.in_order",
-             .verifies = {"COLL-104@c49b"},
+             .verifies = {"COLL-104@5c1e"},
              .axes = {suite::worlds({2, 3, 5})},
              .body = in_order});
   suite.add({.id = "collectives.uneven.disagreement",
@@ -333,7 +333,7 @@ void add_uneven_checks(suite::Suite& suite) {
              .spoils_group = true,
              .body = disagreement});
   suite.add({.id = "collectives.uneven.absent_member",
-             .verifies = {"COLL-106@3ad1"},
+             .verifies = {"COLL-106@5d47"},
              .axes = {suite::worlds({2, 3})},
              .spoils_group = true,
              .body = absent_member});

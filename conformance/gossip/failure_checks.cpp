@@ -769,17 +769,17 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   add("thread.under_way", "GOSSIP-116@9321", {}, under_way, {2, 3}, {Capability::thread_multiple});
   add("failure.unfit", "GOSSIP-115@f869", {}, unfit, {2, 3, 4});
   add("failure.pieces", "GOSSIP-049@ad73", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);
-  add("failure.confirmed_pieces", "GOSSIP-203@2085",
+  add("failure.confirmed_pieces", "GOSSIP-203@d1e3",
       {{"graph", {"n-peer-exponential", "hub", "complete"}},
        {"again", {"here", "elsewhere"}},
        {"call", {"2", "5", "7", "9", "13", "999"}}},
       confirmed_pieces, {2, 3, 4}, {Capability::failure_detection}, true);
-  add("failure.unconfirmed", "GOSSIP-203@2085", {{"node", {"mute", "talking"}}}, unconfirmed, {2, 3, 4}, {}, true);
+  add("failure.unconfirmed", "GOSSIP-203@d1e3", {{"node", {"mute", "talking"}}}, unconfirmed, {2, 3, 4}, {}, true);
   add("thread.pauses", "GOSSIP-110@d1c6", {{"wire", {"cut", "whole"}}}, thread_pauses, {2, 3},
       {Capability::thread_multiple}, true);
   add("thread.gives_up", "GOSSIP-048@2187", {{"wire", {"cut", "whole"}}}, thread_gives_up, {2, 3, 4},
       {Capability::thread_multiple}, true);
-  add("thread.stops", "GOSSIP-047@c1e0", {{"ends_by", {"collecting", "polling", "closing"}}}, thread_stops, {2, 3, 4},
+  add("thread.stops", "GOSSIP-047@47f5", {{"ends_by", {"collecting", "polling", "closing"}}}, thread_stops, {2, 3, 4},
       {Capability::thread_multiple, Capability::failure_detection}, true);
 }
 

@@ -406,10 +406,10 @@ void add_push_sum_checks(suite::Suite& suite) {
                 suite::worlds({1, 2, 3, 4})},
        .deadlock_prone = true,
        .body = push_sum_rounds});
-  add("estimate", "GOSSIP-032@7302", {any, mixing}, estimate, {1, 3, 4});
-  add("fusion", "GOSSIP-033@312d", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
+  add("estimate", "GOSSIP-032@d398", {any, mixing}, estimate, {1, 3, 4});
+  add("fusion", "GOSSIP-033@fcfc", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
       {2, 3});
-  add("types", "GOSSIP-034@303a", {suite::dtypes(), {"graph", {"n-peer-exponential", "hub"}}}, types, {2, 3});
+  add("types", "GOSSIP-034@f873", {suite::dtypes(), {"graph", {"n-peer-exponential", "hub"}}}, types, {2, 3});
   add("two_types", "GOSSIP-038@6008",
       {{"convention", {"plumbline", "fairscale"}}, {"graph", {"hub", "n-peer-exponential"}}}, two_types, {2, 3, 4});
   suite.add({.id = "gossip.push_sum.turns_of_sides",
@@ -436,7 +436,7 @@ void add_push_sum_checks(suite::Suite& suite) {
       rotation, {2, 3, 4});
   add("large_rotation", "GOSSIP-036@9dfa", {{"convention", {"plumbline", "fairscale"}}}, large_rotation, {2, 3, 4});
   suite.add({.id = "gossip.push_sum.exact",
-             .verifies = {"GOSSIP-037@4149"},
+             .verifies = {"GOSSIP-037@c6d2"},
              .axes = {{"graph", {"complete", "n-peer-exponential"}}, suite::worlds({1, 2, 3, 4, 8})},
              .applies =
                  [](const suite::Parameters& parameters) {

@@ -217,7 +217,7 @@ void failing_rank(Context& context) {
 
 void add_agreement_checks(suite::Suite& suite) {
   suite.add({.id = "groups.agreement.different_plans",
-             .verifies = {"GROUP-011@a1bd"},
+             .verifies = {"GROUP-011@d338"},
              .axes = {{"difference",
                        {"none", "order", "reversed", "members", "order_of_members", "mode", "one_more", "one_less"}},
                       {"odd", {"first", "last"}},
@@ -226,12 +226,12 @@ void add_agreement_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = different_plans});
   suite.add({.id = "groups.agreement.each_place",
-             .verifies = {"GROUP-011@a1bd"},
+             .verifies = {"GROUP-011@d338"},
              .axes = {suite::worlds({3, 6})},
              .limit = std::chrono::seconds(10),
              .body = each_place});
   suite.add({.id = "groups.agreement.world_sizes",
-             .verifies = {"GROUP-012@55cc"},
+             .verifies = {"GROUP-012@a169"},
              .axes = {{"expects", {"same", "more", "fewer"}}, {"who", {"all", "last"}}, suite::worlds({2, 3, 4, 6})},
              .limit = std::chrono::seconds(10),
              .deadlock_prone = true,

@@ -235,7 +235,7 @@ void add_membership_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = concurrent});
   suite.add({.id = "groups.modes.every_geometry",
-             .verifies = {"GROUP-005@63ba"},
+             .verifies = {"GROUP-005@18f7"},
              .axes = {geometries_axis(), suite::worlds({4, 6, 8})},
              .applies =
                  [](const Parameters& parameters) {

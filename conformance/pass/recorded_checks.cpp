@@ -559,7 +559,7 @@ void add_pass_recorded_checks(suite::Suite& suite) {
       "paddle");
   add("recorded.words", "PASS-073@f256", {}, refused_with_words, "paddle");
   add("recorded.twice", "PASS-074@ddf0", {}, twice_as_recorded, "paddle");
-  add("recorded.values", "PASS-014@fb32", {all}, values_of_recorded);
+  add("recorded.values", "PASS-014@bf3d", {all}, values_of_recorded);
   const suite::Axis reason{"reason", recorded_names(reasons(), &std::pair<std::string, json>::first)};
   add("entry.does_nothing", "PASS-002@3df2", {reason}, does_nothing_as_ours);
   add("recorded.does_nothing", "PASS-002@3df2", {reason}, does_nothing_as_paddle, "paddle");

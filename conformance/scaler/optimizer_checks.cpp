@@ -601,7 +601,7 @@ void add_optimizer_checks(suite::Suite& suite) {
   add("masters_are_stepped_in_f32", "SCALER-069@2589",
       {{"dtype", {"f16", "bf16", "f32"}}, {"momentum", {"0", "0.5", "1"}}}, masters_are_stepped_in_f32,
       {"1x1x1", "1x3x1"});
-  add("norm_is_the_models", "SCALER-070@4339", {{"p", {"1", "2", "3", "inf"}}}, optimizer_norm_is_the_model_groups);
+  add("norm_is_the_models", "SCALER-070@cf1f", {{"p", {"1", "2", "3", "inf"}}}, optimizer_norm_is_the_model_groups);
   add("clipped_as_they_are_now", "SCALER-071@6e94", {{"max_norm", {"0.5", "1e6"}}}, clipped_as_they_are_now);
   add("zeros_are_counted_once", "SCALER-072@577f", {}, zeros_are_counted_once);
   add("resumes_bit_for_bit", "SCALER-073@0e06", {{"resumed", {"no", "yes"}}}, resumes_bit_for_bit,

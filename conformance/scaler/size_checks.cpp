@@ -328,19 +328,19 @@ void add_scaler_size_checks(suite::Suite& suite) {
   add(asking({{"dtype", {"float32"}}},
              {kTrace, "SCALER-002@0e46", {20, 300, 4567, 10'000}, long_torch_trace("plumbline")}));
   add(asking({{"dtype", {"float32"}}},
-             {kTrace, "SCALER-014@ba8b", {20, 300, 4567, 10'000}, long_torch_trace("torch"), "torch"}));
-  add({kTrace, "SCALER-025@3f66", steps, long_trace<ScaleWithChances>("megatron"), "megatron"});
-  add({kTrace, "SCALER-026@0f19", steps, long_trace<ScaleWithChances>("colossalai"), "colossalai"});
+             {kTrace, "SCALER-014@74da", {20, 300, 4567, 10'000}, long_torch_trace("torch"), "torch"}));
+  add({kTrace, "SCALER-025@caa7", steps, long_trace<ScaleWithChances>("megatron"), "megatron"});
+  add({kTrace, "SCALER-026@c772", steps, long_trace<ScaleWithChances>("colossalai"), "colossalai"});
   add(asking({{"scaler", {"DynamicLossScaler"}}},
-             {kTrace, "SCALER-034@210b", steps, long_trace<ScaleWithWindow>("deepspeed"), "deepspeed"}));
+             {kTrace, "SCALER-034@b91c", steps, long_trace<ScaleWithWindow>("deepspeed"), "deepspeed"}));
   add({"scaler.found_inf", "SCALER-040@afc9", {12, 60, 1001, 65'536}, many_decisions("plumbline")});
   add({"scaler.found_inf", "SCALER-045@5f96", {12, 60, 1001, 65'536}, many_decisions("colossalai"), "colossalai"});
   add({"scaler.fp16_optimizer", "SCALER-082@2cda", {10, 100, 600}, many_optimizers("plumbline")});
-  add({"scaler.fp16_optimizer", "SCALER-076@5df0", {10, 100, 600}, many_optimizers("colossalai"), "colossalai"});
+  add({"scaler.fp16_optimizer", "SCALER-076@f02d", {10, 100, 600}, many_optimizers("colossalai"), "colossalai"});
   add(asking({{"dtype", {"float32"}}, {"form", {"gradients"}}},
              {"scaler.clip_grad_norm", "SCALER-051@c227", {12, 500, 7000, 100'000}, long_norms("plumbline")}));
   add(asking({{"dtype", {"float32"}}, {"form", {"gradients"}}},
-             {"scaler.clip_grad_norm", "SCALER-053@7055", {12, 500, 7000, 100'000}, long_norms("torch"), "torch"}));
+             {"scaler.clip_grad_norm", "SCALER-053@836a", {12, 500, 7000, 100'000}, long_norms("torch"), "torch"}));
   add(asking({{"dtype", {"float32"}}},
              {"scaler.overflow", "SCALER-134@261d", {12, 60, 1000, 65'536}, one_overflow("plumbline")}));
   add(asking({{"dtype", {"float32"}}},
@@ -356,7 +356,7 @@ void add_scaler_size_checks(suite::Suite& suite) {
                                                              "plumbline",
                                                              "ranks"}));
   add(asking({{"form", {"ranks"}}}, {"scaler.clip_grad_norm",
-                                     "SCALER-080@814a",
+                                     "SCALER-080@adca",
                                      {10, 300, 5000},
                                      norms_of_ranks("colossalai"),
                                      "colossalai",

@@ -508,10 +508,10 @@ void add_lowering_checks(suite::Suite& suite) {
   add("each_message_once", "SCHED-033@f660", shapes, messages_once, some_allowed);
   add("where_due", "SCHED-034@9082", shapes, where_due, some_allowed);
   add("nobody_waits_for_ever", "SCHED-035@c079", shapes, nobody_waits_for_ever, some_allowed);
-  add("holds_nobody_up", "SCHED-060@2383",
+  add("holds_nobody_up", "SCHED-060@0576",
       {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, micro_batches_axis()}, holds_nobody_up,
       some_allowed);
-  add("shapes_hold_nobody_up", "SCHED-137@61f9", {{"schedule", {"gpipe", "1f1b"}}, micro_batches_axis(), metadata},
+  add("shapes_hold_nobody_up", "SCHED-137@7731", {{"schedule", {"gpipe", "1f1b"}}, micro_batches_axis(), metadata},
       shapes_hold_nobody_up, some_allowed);
   add("in_one_order", "SCHED-036@39f2", shapes, in_one_order, some_allowed);
   add("shapes_ahead", "SCHED-037@72a7", {metadata}, shapes_ahead, nullptr, described);

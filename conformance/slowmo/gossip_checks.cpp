@@ -443,7 +443,7 @@ void add_slowmo_gossip_checks(suite::Suite& suite) {
              .spoils_group = true,
              .body = gives_up});
   suite.add({.id = "slowmo.gossip.device_is_lost",
-             .verifies = {"SLOWMO-050@4311"},
+             .verifies = {"SLOWMO-050@0189"},
              .axes = {{"overlap", {"no", "yes"}}, {"cuts", {"0", "1", "3"}}, suite::worlds({2, 3})},
              .needs = {comm::Capability::thread_multiple},
              .spoils_group = true,

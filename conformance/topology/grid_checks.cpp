@@ -372,7 +372,7 @@ void add_grid_checks(suite::Suite& suite) {
   overridden.operations.emplace_back("topology.query");
   suite.add(std::move(overridden));
   suite.add(grid_check("topology.grid.sizes", "TOPO-058@fabf", sizes));
-  suite::Check large = grid_check("topology.grid.large_factors", "TOPO-059@0d8e", large_factors);
+  suite::Check large = grid_check("topology.grid.large_factors", "TOPO-059@dd85", large_factors);
   large.axes = {{"n", {"65521", "2147117569", "2147395600", "2147483646", "2147483647"}}};
   large.operations = {"topology.prime_factors"};
   suite.add(std::move(large));

@@ -445,7 +445,7 @@ void add_topology_size_checks(suite::Suite& suite) {
   add_apart("topology.query", "TOPO-003@662b", worlds, "TOPO-057@a43f", told_all, single_queries, "deepspeed");
   const std::vector<int> numbers{12, 1001, 65'536, 2'147'395'600},
       with_prime{12, 1001, 65'536, 2'147'395'600, 2'147'483'647};
-  add_apart("topology.prime_factors", "TOPO-059@0d8e", with_prime, "TOPO-045@1993", numbers, prime_factors_at,
+  add_apart("topology.prime_factors", "TOPO-059@dd85", with_prime, "TOPO-045@1993", numbers, prime_factors_at,
             "deepspeed");
   add_apart("topology.grid", "TOPO-025@e2d5", told_all, "TOPO-060@3893", squared, whole_grid, "deepspeed");
   add("topology.rank_generator", "TOPO-034@3c39", "TOPO-047@aaa3", worlds, generated_orders, "megatron");

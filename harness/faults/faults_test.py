@@ -586,7 +586,7 @@ class Faults(Harness):
 
     # ---- the control channel ----
 
-    # HARNESS-023@fe8a
+    # HARNESS-023@e6d8
     def test_strangers_on_the_control_channel_are_dropped_and_logged(self):
         with subprocess.Popen(self.command("faults.sleep[where=all,world=1]", "faults.z_pass[where=one,world=1]",
                                            options=["--time-limit", "2"]),
@@ -609,7 +609,7 @@ class Faults(Harness):
         self.assertEqual({r["verdict"] for r in self.results().values()}, {"hang", "pass"})
         self.assertTrue(any(line["type"] == "note" for line in self.lines()))
 
-    # HARNESS-023@fe8a
+    # HARNESS-023@e6d8
     def test_a_stranger_who_does_not_stop_talking_costs_neither_time_nor_memory(self):
         with subprocess.Popen(self.command("faults.sleep[where=all,world=1]", "faults.z_pass[where=one,world=1]",
                                            options=["--time-limit", "2"]),
