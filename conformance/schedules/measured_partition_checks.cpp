@@ -440,7 +440,8 @@ std::string problem_of_costs_in(Adapter& adapter, const Costed& asked) {
   const std::string problem = problem_of(adapter, kCosts, question, [&](const json& result) -> std::string {
     for (const json& candidate : result.at("candidates"))
       if (std::string words = problem_of_figures(asked, plan, candidate); !words.empty()) return words;
-    const json& last = result.at("candidates").at(result["candidates"].size() - 1);  // throws where there are none
+    if (result.at("candidates").empty()) return "no candidates";
+    const json& last = result["candidates"].back();
     const auto best = last.at("boundaries").get<Numbers>();
     double period = std::numeric_limits<double>::infinity();
     for (const Numbers& boundaries : fitting)
