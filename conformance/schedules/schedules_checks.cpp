@@ -23,6 +23,8 @@ void add_schedules_checks(suite::Suite& suite) {
   add_detail_checks(suite);
   add_move_checks(suite);
   add_chain_checks(suite);
+  add_warmup_checks(suite);
+  add_slot_checks(suite);
   add_plan_size_checks(suite);
 }
 

@@ -27,6 +27,8 @@ void add_timeline_checks(suite::Suite& suite);
 void add_executor_checks(suite::Suite& suite);
 void add_message_checks_of_schedules(suite::Suite& suite);
 void add_automatic_checks(suite::Suite& suite);
+void add_warmup_checks(suite::Suite& suite);
+void add_slot_checks(suite::Suite& suite);
 void add_plan_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

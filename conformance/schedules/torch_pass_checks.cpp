@@ -13,6 +13,7 @@
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/sizes.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/generate.hpp"
 
@@ -409,6 +410,53 @@ void active_stages(Context& context) {
   }
 }
 
+// Messages written down by whoever planned them, not by torch's own pass: a row may have them in any right order.
+void deferring_given_messages(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 100; ++trial) {
+    Schedule plan = random_plan(random, true);
+    if (context.parameters().text("messages") == "of_pass") {
+      const Schedule computations = drawn_plan(random);
+      if (has_an_empty_row(computations)) continue;
+      plan = computations;
+      Plan steps;
+      for (const Actions& actions : computations.ranks) steps.push_back(steps_of(actions));
+      const Plan lowered = SendRecv(steps, plan.stage_to_rank).result();
+      std::ranges::transform(lowered, plan.ranks.begin(), actions_of);
+    }
+    Plan expected;
+    for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank)
+      expected.push_back(deferred(steps_of(plan.ranks[rank]), rank, plan.stage_to_rank));
+    const json args{{"convention", "torch"},
+                    {"ranks", conformance::rows_of(plan)},
+                    {"stage_to_rank", plan.stage_to_rank},
+                    {"num_stages", plan.stages}};
+    const std::string problem =
+        problem_of(context.adapter(), "schedules.defer_receives", args,
+                   [&](const json& result) { return first_difference({{"ranks", rows_of(expected)}}, result); });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 600) + ": " + problem);
+  }
+}
+
+JudgeSize deferred_large_plans() {
+  return [](suite::Adapter& adapter, int micro_batches) {
+    Schedule plan = schedules::generate(
+        schedules::ScheduleKind::one_f_one_b,
+        {.ranks = ranks_of_size(micro_batches), .micro_batches = micro_batches, .stages_per_rank = 1});
+    Plan steps, expected;
+    for (const Actions& actions : plan.ranks) steps.push_back(steps_of(actions));
+    const Plan lowered = SendRecv(steps, plan.stage_to_rank).result();
+    for (std::size_t rank = 0; rank < lowered.size(); ++rank)
+      expected.push_back(deferred(lowered[rank], rank, plan.stage_to_rank));
+    const json args{{"convention", "torch"},
+                    {"ranks", rows_of(lowered)},
+                    {"stage_to_rank", plan.stage_to_rank},
+                    {"num_stages", plan.stages}};
+    return problem_of(adapter, "schedules.defer_receives", args,
+                      [&](const json& result) { return first_difference({{"ranks", rows_of(expected)}}, result); });
+  };
+}
+
 }  // namespace
 
 void add_torch_pass_checks(suite::Suite& suite) {
@@ -423,6 +471,15 @@ void add_torch_pass_checks(suite::Suite& suite) {
   };
   add("torch_rule", "SCHED-025@87a7", "messages");
   add("torch_other_passes", "SCHED-117@a52d", "others");
+  suite.add({.id = "schedules.lowering.torch_given_messages",
+             .verifies = {"SCHED-117@a52d"},
+             .door = Door::adapter,
+             .axes = {{"messages", {"any", "of_pass"}}},
+             .operations = {"schedules.defer_receives"},
+             .convention = "torch",
+             .body = deferring_given_messages});
+  add_sized_check(suite, "schedules",
+                  {"schedules.defer_receives", "SCHED-117@a52d", sizes_of_plans(), deferred_large_plans(), "torch"});
   suite.add({.id = "schedules.lowering.torch_active_stages",
              .verifies = {"SCHED-141@5261"},
              .door = Door::adapter,

@@ -18,8 +18,12 @@ void add_schedule_operations(AdapterService& service);
 void add_partition_operations(AdapterService& service);
 /// schedules.check, simulate
 void add_schedule_check_operations(AdapterService& service);
-/// schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace
+/// schedules.stage_to_rank, generate, load_csv, lower, defer_receives, instruction_stream, trace
 void add_schedule_plan_operations(AdapterService& service);
+/// schedules.table, warmup
+void add_warmup_operations(AdapterService& service);
+/// schedules.slots
+void add_slot_operations(AdapterService& service);
 /// Our names of all schedules.
 [[nodiscard]] Words own_schedules();
 /// topology.process_topology, query, prime_factors, grid, rank_generator, hyper_comm_grid, device_mesh, mesh_of_ranks,

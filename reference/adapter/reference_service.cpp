@@ -31,6 +31,8 @@ AdapterService reference_service() {
   add_race_operations(service);
   add_schedule_check_operations(service);
   add_schedule_plan_operations(service);
+  add_warmup_operations(service);
+  add_slot_operations(service);
   add_group_operations(service);
   add_expert_group_operations(service);
   add_slowmo_operations(service);

@@ -1,4 +1,4 @@
-// schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace.
+// schedules.stage_to_rank, generate, load_csv, lower, defer_receives, instruction_stream, trace.
 #include <algorithm>
 #include <iterator>
 
@@ -178,6 +178,18 @@ json lower(const Arguments& arguments) {
   return {{"with_comms", lowered(sharded)}, {"send_recv", lowered(schedule)}};
 }
 
+json defer_receives(const Arguments& arguments) {
+  Schedule schedule;
+  schedule.stages = arguments.get<int>("num_stages");
+  schedule.stage_to_rank = arguments.get<std::vector<int>>("stage_to_rank");
+  for (const std::string& row : arguments.get<std::vector<std::string>>("ranks")) {
+    schedule.ranks.push_back(schedules::parse_row(row, static_cast<int>(schedule.ranks.size()) + 1));
+    for (const schedules::Action& action : schedule.ranks.back())
+      schedule.micro_batches = std::max(schedule.micro_batches, action.micro_batch + 1);
+  }
+  return {{"ranks", rows_of(schedules::defer_receives(schedule))}};
+}
+
 json instruction_stream(const Arguments& arguments) {
   using schedules::StreamKind, schedules::StreamOrder;
   const auto order =
@@ -326,6 +338,17 @@ void add_schedule_plan_operations(AdapterService& service) {
          "the computations are incomplete, repeated or cannot be ordered, or max_outstanding_sends or "
          "max_active_stages is below 1"}}},
       lower);
+  service.add(
+      {"schedules.defer_receives",
+       "moves the receives of a schedule that has messages to where PyTorch's ranks must post them",
+       {"torch"},
+       {{"ranks", "list of text [ranks]", "CSV row of each rank, with sends and receives"},
+        {"stage_to_rank", "list of integer [num_stages]", "rank of each stage"},
+        stages},
+       {{"ranks", "list of text [ranks]", "the rows with receives as late as possible"}},
+       R"({"convention": "torch", "ranks": ["0F0,0SEND_F0", "1RECV_F0,1UNSHARD,1F0"], "stage_to_rank": [0, 1], "num_stages": 2})",
+       {bad_row, bad_places, {"invalid_argument", "no computation uses what is received"}}},
+      defer_receives);
   service.add({"schedules.instruction_stream",
                "DeepSpeed's instructions of each stage",
                {"plumbline", "deepspeed", "deepspeed-0.6"},

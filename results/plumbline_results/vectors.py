@@ -51,6 +51,8 @@ QUESTIONS = {
     ("topology/megatron_core", "initialize_model_parallel"): ("megatron_core", "topology.initialize_model_parallel", "megatron"),
     ("topology/megatron_core", "hyper_comm_grid"): ("megatron_core", "topology.hyper_comm_grid", "megatron"),
     ("schedules/megatron", "schedule"): ("megatron_core", "schedules.trace", "megatron"),
+    ("schedules/megatron", "table"): ("megatron_core", "schedules.table", "megatron"),
+    ("schedules/megatron", "warmup"): ("megatron_core", "schedules.warmup", "megatron"),
     ("schedules/partition_megatron", "layout"): ("megatron_core", "schedules.pipeline_layout", "megatron"),
     ("schedules/partition_megatron", "counted"): ("megatron_core", "schedules.partition_counted", "megatron"),
     ("bucketing/megatron", "ddp_layout"): ("megatron_core", "bucketing.layout", "megatron"),

@@ -217,6 +217,25 @@ def one_rank(schedule, pp, microbatches, chunks, group_size, forward_only, rank)
     return ",".join(log)
 
 
+def table(microbatches, stages_per_rank, microbatch_group_size):
+    at_most(1 << 20, microbatches * stages_per_rank, "the table is a list of Python")
+    return {"table": [list(pair) for pair in asked(schedules.get_schedule_table, microbatches, stages_per_rank, microbatch_group_size)]}
+
+
+def warmup(pp, microbatches, stages_per_rank=1, microbatch_group_size=None, forward_only=False, overlap_moe_expert_parallel_comm=False):
+    if pp < 1:
+        no_answer(f"pp {pp}: there is no rank to ask")
+    at_most(1 << 20, pp, "each rank is asked")
+    group_size = pp if microbatch_group_size is None else microbatch_group_size
+    rows = []
+    for rank in range(pp):
+        communicator = types.SimpleNamespace(pp_group=Group(rank, pp), virtual_pipeline_model_parallel_size=stages_per_rank if stages_per_rank > 1 else None)
+        counts = schedules.get_pp_rank_microbatches(microbatches, stages_per_rank, group_size, forward_only=forward_only,
+                                                    overlap_moe_expert_parallel_comm=overlap_moe_expert_parallel_comm, p2p_communicator=communicator)
+        rows.append({"rank": rank, **dict(zip(("total", "all_in_warmup", "warmup", "remaining"), counts, strict=True))})
+    return {"ranks": rows}
+
+
 # ---- layers ----
 
 SHORT = {LayerType.embedding: "E", LayerType.decoder: "t", LayerType.mtp: "m", LayerType.loss: "L"}
@@ -278,7 +297,7 @@ def layout(numel, bucket_size_elements=None, data_parallel_world_size=None, pad_
 
 serve("Megatron-core", version("megatron-core"), {
     "topology.rank_generator": rank_generator, "topology.hyper_comm_grid": hyper_comm_grid, "topology.initialize_model_parallel": initialize_model_parallel,
-    "schedules.trace": trace, "schedules.pipeline_layout": pipeline_layout, "schedules.partition_counted": partition_counted,
+    "schedules.trace": trace, "schedules.table": table, "schedules.warmup": warmup, "schedules.pipeline_layout": pipeline_layout, "schedules.partition_counted": partition_counted,
     "bucketing.layout": layout, "scaler.trace": scaler_trace(grad_scaler.DynamicGradScaler, grad_scaler.ConstantGradScaler,
                                   lambda s: {"growth_tracker": s._growth_tracker, "hysteresis_tracker": s._hysteresis_tracker}),
 }, conventions={"megatron": "core " + version("megatron-core")}, options={"schedules.trace": {"schedule": ["1F1B", "interleaved"]}})

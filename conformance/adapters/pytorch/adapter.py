@@ -175,6 +175,10 @@ def lower(compute_only, stage_to_rank, num_stages, idle=None, max_active_stages=
     return out
 
 
+def defer_receives(ranks, stage_to_rank, num_stages):
+    return {"ranks": rows(S._defer_recv_ops(parsed(ranks), stage_to_rank=lambda s: stage_to_rank[s]))}
+
+
 def load_csv(csv, pp, microbatches, stages_per_rank=1, format="compute_only"):
     count = pp * stages_per_rank
     s = S._PipelineScheduleRuntime([Recorder(i, count, 0, pp) for i in range(0, count, pp)], microbatches)
@@ -408,7 +412,7 @@ OPTIONS = {
     "comm.ring_sum": {"dtype": FLOATS},
 }
 serve("PyTorch", torch.__version__, {
-    "topology.device_mesh": device_mesh, "topology.mesh_of_ranks": mesh_of_ranks, "schedules.stage_to_rank": stage_to_rank, "schedules.generate": generate, "schedules.lower": lower,
+    "topology.device_mesh": device_mesh, "topology.mesh_of_ranks": mesh_of_ranks, "schedules.stage_to_rank": stage_to_rank, "schedules.generate": generate, "schedules.lower": lower, "schedules.defer_receives": defer_receives,
     "schedules.load_csv": load_csv, "bucketing.assign": assign, "bucketing.capacity_config": capacity_config, "bucketing.ddp_runs": ddp_runs,
     "scaler.trace": scaler_trace, "scaler.clip_grad_norm": clip_grad_norm, "scaler.total_norm": total_norm,
     "comm.ring_sum": ring_sum,
