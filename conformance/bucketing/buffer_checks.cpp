@@ -20,6 +20,7 @@ namespace {
 
 const char* const kLayout = "bucketing.layout";
 const char* const kFlatten = "bucketing.flatten";
+const char* const kBuffers = "bucketing.buffers";
 
 // ---- layouts ----
 
@@ -276,6 +277,124 @@ void megatron_recorded(Context& context) {
   }
 }
 
+// ---- several buffers ----
+
+struct ParameterKind {
+  std::string dtype;
+  bool expert = false;
+  bool operator==(const ParameterKind&) const = default;
+};
+
+struct BuffersQuestion {
+  LayoutQuestion layout;  // of all parameters
+  std::vector<ParameterKind> kinds = {};
+  int expert_ranks = 0;  // 0: not given
+  bool in_f32 = false;
+  [[nodiscard]] json args(const std::string& convention) const {
+    json args = layout.args();
+    args["convention"] = convention;
+    for (const char* list : {"dtype", "expert"}) args[list] = json::array();
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      args["dtype"].push_back(kinds[i].dtype);
+      if (kinds[i].expert) args["expert"].push_back(i);
+    }
+    args["grad_reduce_in_fp32"] = in_f32;
+    if (expert_ranks > 0) args["expert_data_parallel_world_size"] = expert_ranks;
+    return args;
+  }
+  // What is asked of the buffer of these parameters.
+  [[nodiscard]] LayoutQuestion of(const std::vector<int>& members) const {
+    LayoutQuestion mine = layout;
+    mine.numel.clear();
+    mine.embedding.clear();
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const auto member = static_cast<std::size_t>(members[i]);
+      mine.numel.push_back(layout.numel[member]);
+      if (layout.is_embedding(member)) mine.embedding.push_back(static_cast<int>(i));
+    }
+    if (kinds[static_cast<std::size_t>(members.front())].expert && expert_ranks > 0) mine.ranks = expert_ranks;
+    return mine;
+  }
+};
+
+// Every parameter goes into the first buffer of its kind, in registration order.
+std::string buffers_by_kind(const BuffersQuestion& question, const json& buffers) {
+  std::vector<ParameterKind> kinds;
+  std::vector<std::vector<int>> members;
+  for (std::size_t i = 0; i < question.kinds.size(); ++i) {
+    auto found = static_cast<std::size_t>(std::ranges::find(kinds, question.kinds[i]) - kinds.begin());
+    if (found == kinds.size()) {
+      kinds.push_back(question.kinds[i]);
+      members.emplace_back();
+    }
+    members[found].push_back(static_cast<int>(i));
+  }
+  if (buffers.size() != kinds.size()) return fmt::format("{} buffers of {} kinds", buffers.size(), kinds.size());
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    if (std::string words = first_difference({{"dtype", kinds[i].dtype},
+                                              {"grad_dtype", question.in_f32 ? "f32" : kinds[i].dtype},
+                                              {"expert", kinds[i].expert},
+                                              {"params", members[i]}},
+                                             buffers[i], fmt::format("buffers[{}]", i));
+        !words.empty())
+      return words;
+  return {};
+}
+
+std::string buffers_laid_out(const BuffersQuestion& question, const json& buffers) {
+  std::vector<bool> seen(question.kinds.size());
+  for (const json& buffer : buffers) {
+    const auto members = buffer.at("params").get<std::vector<int>>();
+    if (members.empty()) return "a buffer is empty";
+    for (const int member : members) seen.at(static_cast<std::size_t>(member)) = true;
+    const LayoutQuestion mine = question.of(members);
+    const Layout got = layout_of(buffer);
+    for (const JudgeLayout one : {disjoint_views, last_parameter_first, aligned_starts, padded_ends,
+                                  buckets_close_on_reaching, embedding_alone})
+      if (std::string problem = one(mine, got); !problem.empty())
+        return fmt::format("buffer of [{}]: {}", fmt::join(members, ","), problem);
+  }
+  return std::ranges::find(seen, false) == seen.end() ? "" : "a parameter is in no buffer";
+}
+
+BuffersQuestion draw_buffers(const std::string& kind, Random& random) {
+  BuffersQuestion question{.layout = draw_layout(kind == "plain" ? "plain" : "embedding", random)};
+  for (std::size_t i = 0; i < question.layout.numel.size(); ++i)
+    question.kinds.push_back({.dtype = random.one_of(std::vector<std::string>{"bf16", "f32", "f16"}),
+                              .expert = kind != "no_experts" && random.between(0, 2) == 0});
+  if (kind == "experts") question.expert_ranks = random.one_of(std::vector<int>{1, 2, 3, 5, 7});
+  question.in_f32 = random.between(0, 1) == 1;
+  return question;
+}
+
+using JudgeBuffers = std::string (*)(const BuffersQuestion& question, const json& buffers);
+
+template <JudgeBuffers judge>
+void judge_buffers(Context& context, const std::string& convention) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 60; ++trial) {
+    const BuffersQuestion question = draw_buffers(context.parameters().text("parameters"), random);
+    const json args = question.args(convention);
+    const std::string problem = problem_of(context.adapter(), kBuffers, args,
+                                           [&](const json& result) { return judge(question, result.at("buffers")); });
+    if (!problem.empty()) return report_words(args.dump() + ": " + problem);
+  }
+}
+
+void megatron_buffers_recorded(Context& context) {
+  const bool sharded = context.parameters().text("optimizer") == "distributed";
+  const json record = recorded("bucketing", "megatron_buffers");
+  for (const json& one : record.at("cases")) {
+    if (one.contains("data_parallel_world_size") != sharded) continue;
+    json args{{"convention", "megatron"}};
+    for (const auto& [name, value] : one.items())
+      if (name != "kind" && name != "buffers") args[name] = value;
+    report_words(problem_of(context.adapter(), kBuffers, args, [&](const json& result) {
+      return first_difference({{"buffers", one.at("buffers")}}, result);
+    }));
+  }
+}
+
 // ---- flat buffers ----
 
 json flat_args(const BucketQuestion& question, const std::vector<int>& groups) {
@@ -455,6 +574,19 @@ const std::vector<BadQuestion>& bad_buffers() {
       {"too_many_with_padding",
        kLayout,
        {{"numel", {(std::int64_t{1} << 53) - 63, 1}}, {"data_parallel_world_size", 1}}},
+      {"expert_that_is_none", kBuffers, {{"numel", {4, 4}}, {"dtype", "bf16"}, {"expert", {2}}}},
+      {"expert_below_0", kBuffers, {{"numel", {4, 4}}, {"dtype", "bf16"}, {"expert", {-1}}}},
+      {"too_few_types", kBuffers, {{"numel", {4, 4}}, {"dtype", {"bf16"}}}},
+      {"replicas_of_experts_alone",
+       kBuffers,
+       {{"numel", {4, 4}}, {"dtype", "bf16"}, {"expert", {1}}, {"expert_data_parallel_world_size", 2}}},
+      {"no_replicas_of_experts",
+       kBuffers,
+       {{"numel", {4, 4}},
+        {"dtype", "bf16"},
+        {"expert", {1}},
+        {"data_parallel_world_size", 4},
+        {"expert_data_parallel_world_size", 0}}},
       {"too_many_groups", kFlatten, {{"numel", {1, 1}}, {"dtype", "f32"}, {"group", {0, 0, 0}}}},
       {"order_too_short", kFlatten, {{"numel", {1, 1}}, {"dtype", "f32"}, {"order", {0}}}},
       {"order_with_a_stranger", kFlatten, {{"numel", {1, 1}}, {"dtype", "f32"}, {"order", {0, 2}}}},
@@ -519,6 +651,32 @@ void add_bucket_buffer_checks(suite::Suite& suite) {
   add("layout.megatron_recorded", "BUCKET-021@2767", kLayout, {"kind", {"ddp_layout", "distributed_optimizer_layout"}},
       megatron_recorded, "megatron");
   add("layout.bad_arguments", "BUCKET-022@3ed5", kLayout, faults_of(bad_buffers(), {kLayout}), refuses_bad_buffers);
+  const std::vector<AskedOption> drawn_types{{kBuffers, "dtype", {"bf16", "f16", "f32"}}};
+  const suite::Axis parameters{"parameters", {"plain", "no_experts", "experts"}};
+  for (const std::string convention : {"plumbline", "megatron"}) {
+    const auto add_buffers = [&](const char* name, const char* requirement,
+                                 void (*body)(Context&, const std::string& convention)) {
+      suite.add({.id = fmt::format("bucketing.buffers.{}{}", convention == "megatron" ? "megatron_" : "", name),
+                 .verifies = {requirement},
+                 .door = Door::adapter,
+                 .axes = {parameters},
+                 .operations = {kBuffers},
+                 .convention = convention,
+                 .options = options_of(drawn_types),
+                 .body = [body, convention](Context& context) { body(context, convention); }});
+    };
+    add_buffers("by_kind", "BUCKET-226@e696", judge_buffers<buffers_by_kind>);
+    add_buffers("laid_out", "BUCKET-227@a24e", judge_buffers<buffers_laid_out>);
+  }
+  add("buffers.megatron_recorded", "BUCKET-228@d228", kBuffers, {"optimizer", {"distributed", "replicated"}},
+      megatron_buffers_recorded, "megatron",
+      {{kBuffers,
+        "dtype",
+        {},
+        "optimizer",
+        {{"distributed", {"bf16", "f16", "f32", "f64"}}, {"replicated", {"bf16", "f32"}}}}});
+  add("buffers.bad_arguments", "BUCKET-229@352b", kBuffers, faults_of(bad_buffers(), {kBuffers}), refuses_bad_buffers,
+      "plumbline", {{kBuffers, "dtype", {"bf16"}}});
   add("flat.one_buffer_a_kind", "BUCKET-023@5266", kFlatten, gradients, judge_flat<one_buffer_a_kind>, "plumbline",
       of_drawn);
   add("flat.as_completed", "BUCKET-024@6f6c", kFlatten, gradients, judge_flat<as_completed>, "plumbline", of_drawn);

@@ -119,30 +119,59 @@ JudgeSize launched_buckets(const std::string& convention) {
 
 Count next_multiple(Count number, Count of) { return (number + of - 1) / of * of; }
 
-// From the last parameter to the first, with a distributed optimizer of six ranks.
+// From the last parameter to the first, with a distributed optimizer.
+json padded_buffer(const std::vector<Count>& elements, Count ranks, Count size) {
+  constexpr Count start = 64;
+  const Count end_of_bucket = std::lcm(ranks, Count{128});
+  json places(elements.size(), nullptr), buckets = json::array(), unpadded = json::array();
+  Count begin = 0, end = 0;
+  for (std::size_t i = elements.size(); i-- > 0;) {
+    const Count at = next_multiple(end, start);
+    end = at + elements[i];
+    places[i] = {at, end, buckets.size()};
+    if (end - begin < size && i > 0) continue;
+    unpadded.push_back(end - begin);
+    end = next_multiple(end, end_of_bucket);
+    buckets.push_back({begin, end});
+    begin = end;
+  }
+  return {{"param_index", places}, {"bucket_indices", buckets}, {"per_bucket_numel_unpadded", unpadded}};
+}
+
 JudgeSize padded_layout(const std::string& convention) {
   return [convention](Adapter& adapter, int parameters) {
-    constexpr Count start = 64, end_of_bucket = 384, size = 5000;  // lcm(6, 128)
+    constexpr Count size = 5000;
     const std::vector<Count> elements = many_sizes(parameters);
-    json places(elements.size(), nullptr), buckets = json::array(), unpadded = json::array();
-    Count begin = 0, end = 0;
-    for (std::size_t i = elements.size(); i-- > 0;) {
-      const Count at = next_multiple(end, start);
-      end = at + elements[i];
-      places[i] = {at, end, buckets.size()};
-      if (end - begin < size && i > 0) continue;
-      unpadded.push_back(end - begin);
-      end = next_multiple(end, end_of_bucket);
-      buckets.push_back({begin, end});
-      begin = end;
-    }
     const json args{{"convention", convention},
                     {"numel", elements},
                     {"bucket_size_elements", size},
                     {"data_parallel_world_size", 6}};
-    return problem_of(adapter, "bucketing.layout", args, [&](const json& result) {
-      return first_difference(
-          {{"param_index", places}, {"bucket_indices", buckets}, {"per_bucket_numel_unpadded", unpadded}}, result);
+    return problem_of(adapter, "bucketing.layout", args,
+                      [&](const json& result) { return first_difference(padded_buffer(elements, 6, size), result); });
+  };
+}
+
+// Every third parameter belongs to an expert, with fewer replicas.
+JudgeSize padded_buffers(const std::string& convention) {
+  return [convention](Adapter& adapter, int parameters) {
+    constexpr Count size = 5000;
+    const std::vector<Count> elements = many_sizes(parameters);
+    std::vector<Count> dense, of_experts;
+    json experts = json::array();
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      if (i % 3 == 2) experts.push_back(i);
+      (i % 3 == 2 ? of_experts : dense).push_back(elements[i]);
+    }
+    const json args{{"convention", convention},
+                    {"numel", elements},
+                    {"dtype", "bf16"},
+                    {"expert", experts},
+                    {"bucket_size_elements", size},
+                    {"data_parallel_world_size", 6},
+                    {"expert_data_parallel_world_size", 3}};
+    return problem_of(adapter, "bucketing.buffers", args, [&](const json& result) {
+      return first_difference({padded_buffer(dense, 6, size), padded_buffer(of_experts, 3, size)}, result.at("buffers"),
+                              "buffers");
     });
   };
 }
@@ -406,6 +435,9 @@ void add_bucket_size_checks(suite::Suite& suite) {
              {"bucketing.ddp_runs", "BUCKET-012@3287", {10, 300, 4567, 20'000}, launched_buckets("torch"), "torch"}));
   add({"bucketing.layout", "BUCKET-017@2916", gradients, padded_layout("plumbline")});
   add({"bucketing.layout", "BUCKET-021@2767", gradients, padded_layout("megatron"), "megatron"});
+  add(asking({{"dtype", {"bf16"}}}, {"bucketing.buffers", "BUCKET-227@a24e", gradients, padded_buffers("plumbline")}));
+  add(asking({{"dtype", {"bf16"}}},
+             {"bucketing.buffers", "BUCKET-227@a24e", gradients, padded_buffers("megatron"), "megatron"}));
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
              {"bucketing.flatten", "BUCKET-024@6f6c", gradients, flat_buffers}));
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},

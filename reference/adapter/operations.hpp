@@ -29,7 +29,7 @@ void add_slot_operations(AdapterService& service);
 /// topology.process_topology, query, prime_factors, grid, rank_generator, hyper_comm_grid, device_mesh, mesh_of_ranks,
 /// placement
 void add_topology_operations(AdapterService& service);
-/// bucketing.assign, capacity_config, ddp_runs, layout, flatten, check, read, exposed, equal_buckets, agree
+/// bucketing.assign, capacity_config, ddp_runs, layout, buffers, flatten, check, read, exposed, equal_buckets, agree
 void add_bucketing_operations(AdapterService& service);
 /// slowmo.trace
 void add_slowmo_operations(AdapterService& service);

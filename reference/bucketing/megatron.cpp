@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "reference/bucketing/detail/laying_out.hpp"
+#include "reference/bucketing/detail/megatron_buffers.hpp"
 #include "reference/bucketing/plan.hpp"
 
 namespace plumbline::bucketing {
@@ -91,6 +92,13 @@ MegatronOptions options_for(const MegatronOptions& options, std::span<const int>
   return mine;
 }
 
+void require_embeddings(const MegatronOptions& options, std::size_t parameters) {
+  if (!options.distributed_optimizer) return;
+  for (const int embedding : options.distributed_optimizer->shared_embedding)
+    if (static_cast<std::size_t>(embedding) >= parameters)
+      throw InvalidArgument(fmt::format("the shared embedding is parameter {} of {}", embedding, parameters));
+}
+
 // A buffer's buckets, its parameters being known by these indices.
 void append(Plan& plan, const MegatronLayout& layout, std::span<const int> parameters, const Gradient& like,
             const MegatronOptions& options) {
@@ -131,12 +139,30 @@ MegatronLayout megatron_layout(std::span<const std::int64_t> elements, const Meg
   return Buffer(elements, options).fill();
 }
 
+std::vector<MegatronBuffer> megatron_buffers(std::span<const Gradient> parameters, const MegatronOptions& options,
+                                             std::optional<int> expert_ranks) {
+  require_embeddings(options, parameters.size());
+  std::vector<MegatronBuffer> buffers;
+  std::map<std::uint64_t, std::size_t> known;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto [place, is_new] = known.try_emplace(key_of(parameters[i]), buffers.size());
+    if (is_new) buffers.emplace_back();
+    buffers[place->second].parameters.push_back(static_cast<int>(i));
+  }
+  for (MegatronBuffer& buffer : buffers) {
+    std::vector<std::int64_t> elements;
+    for (const int index : buffer.parameters) elements.push_back(parameters[static_cast<std::size_t>(index)].elements);
+    MegatronOptions mine = options_for(options, buffer.parameters);
+    const bool is_of_experts = parameters[static_cast<std::size_t>(buffer.parameters.front())].group == kExperts;
+    if (mine.distributed_optimizer && is_of_experts && expert_ranks) mine.distributed_optimizer->ranks = *expert_ranks;
+    buffer.layout = megatron_layout(elements, mine);
+  }
+  return buffers;
+}
+
 Plan plan_as_megatron(std::span<const Gradient> gradients, const MegatronOptions& options) {
   require_gradients(gradients);
-  if (options.distributed_optimizer)
-    for (const int embedding : options.distributed_optimizer->shared_embedding)
-      if (static_cast<std::size_t>(embedding) >= gradients.size())
-        throw InvalidArgument(fmt::format("the shared embedding is parameter {} of {}", embedding, gradients.size()));
+  require_embeddings(options, gradients.size());
   std::vector<std::uint64_t> keys;  // from the last parameter on
   std::map<std::uint64_t, std::vector<int>> parameters;
   for (std::size_t i = gradients.size(); i-- > 0;) {

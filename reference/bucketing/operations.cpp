@@ -1,4 +1,4 @@
-// bucketing.assign, capacity_config, ddp_runs, layout, flatten, check, read, exposed, equal_buckets, agree.
+// bucketing.assign, capacity_config, ddp_runs, layout, buffers, flatten, check, read, exposed, equal_buckets, agree.
 #include "reference/adapter/operations.hpp"
 
 #include <map>
@@ -8,6 +8,7 @@
 
 #include "reference/bucketing/check_plan.hpp"
 #include "reference/bucketing/detail/agreement.hpp"
+#include "reference/bucketing/detail/megatron_buffers.hpp"
 #include "reference/bucketing/exposed.hpp"
 #include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/plan_json.hpp"
@@ -202,8 +203,7 @@ json intervals_of(const std::vector<bucketing::Interval>& intervals) {
   return list;
 }
 
-json layout(const Arguments& arguments) {
-  const auto elements = arguments.get<std::vector<std::int64_t>>("numel");
+bucketing::MegatronOptions megatron_options(const Arguments& arguments) {
   bucketing::MegatronOptions options{.bucket_elements = arguments.find<std::int64_t>("bucket_size_elements")};
   const bool pads = arguments.get<bool>("pad_buckets_for_high_nccl_busbw", false);
   const auto embedding = arguments.get<std::vector<int>>("shared_embedding", {});
@@ -212,12 +212,52 @@ json layout(const Arguments& arguments) {
   else if (pads || !embedding.empty())
     arguments.refuse(
         "data_parallel_world_size is missing: padding and shared embeddings are the distributed optimizer's");
-  const bucketing::MegatronLayout layout = bucketing::megatron_layout(elements, options);
+  return options;
+}
+
+json layout_answer(const bucketing::MegatronLayout& layout) {
   json parameters = intervals_of(layout.parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].push_back(layout.bucket[i]);
   return {{"param_index", std::move(parameters)},
           {"bucket_indices", intervals_of(layout.buckets)},
           {"per_bucket_numel_unpadded", layout.unpadded}};
+}
+
+json layout(const Arguments& arguments) {
+  const auto elements = arguments.get<std::vector<std::int64_t>>("numel");
+  return layout_answer(bucketing::megatron_layout(elements, megatron_options(arguments)));
+}
+
+json buffers(const Arguments& arguments) {
+  const auto elements = arguments.get<std::vector<std::int64_t>>("numel");
+  const auto dtypes = words_of_each(arguments, "dtype", elements.size(), std::nullopt);
+  const auto experts = arguments.get<std::vector<int>>("expert", {});
+  std::vector<Gradient> parameters(elements.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const bucketing::ElementType type = type_named(arguments, dtypes[i]);
+    parameters[i] = {
+        .elements = elements[i], .dtype = type.dtype, .components_per_element = type.components_per_element};
+  }
+  for (const int expert : experts) {
+    if (expert < 0 || static_cast<std::size_t>(expert) >= parameters.size())
+      arguments.refuse(fmt::format("expert has parameter {} of {}", expert, parameters.size()));
+    parameters[static_cast<std::size_t>(expert)].group = bucketing::kExperts;
+  }
+  const bool reduces_in_f32 = arguments.get<bool>("grad_reduce_in_fp32", false);
+  const auto expert_ranks = arguments.find<int>("expert_data_parallel_world_size");
+  const bucketing::MegatronOptions options = megatron_options(arguments);
+  if (expert_ranks && !options.distributed_optimizer)
+    arguments.refuse("expert_data_parallel_world_size is given without data_parallel_world_size");
+  json list = json::array();
+  for (const bucketing::MegatronBuffer& buffer : bucketing::megatron_buffers(parameters, options, expert_ranks)) {
+    const auto first = static_cast<std::size_t>(buffer.parameters.front());
+    json& one = list.emplace_back(layout_answer(buffer.layout));
+    one["dtype"] = dtypes[first];
+    one["grad_dtype"] = reduces_in_f32 ? "f32" : dtypes[first];
+    one["expert"] = parameters[first].group == bucketing::kExperts;
+    one["params"] = buffer.parameters;
+  }
+  return {{"buffers", std::move(list)}};
 }
 
 // ---- buffers without limits ----
@@ -480,27 +520,56 @@ void add_bucketing_operations(AdapterService& service) {
                R"({"numel": [4, 4], "dtype": "f32", "iterations": 2, "ready": [1, 0]})",
                {bad_gradients, bad_limits, too_large}},
               ddp_runs);
+  const std::vector<ArgumentRow> of_buffer{
+      {"bucket_size_elements", "integer", "size at which a bucket closes; null: one bucket", kOptional},
+      {"data_parallel_world_size", "integer",
+       "replicas over which the distributed optimizer shards; null: no distributed optimizer", kOptional},
+      {"pad_buckets_for_high_nccl_busbw", "boolean",
+       "pad buckets to a multiple of 2^16 elements; of the distributed optimizer", "false"},
+      {"shared_embedding", "list of integer", "parameters with buckets of their own; of the distributed optimizer",
+       kOptional}};
+  const auto with_buffer = [&](std::vector<ArgumentRow> rows) {
+    rows.insert(rows.end(), of_buffer.begin(), of_buffer.end());
+    return rows;
+  };
+  const std::vector<ResultRow> places{
+      {"param_index", "list of list of long integer [gradients][3]", "start, end and bucket of each parameter"},
+      {"bucket_indices", "list of list of long integer [buckets][2]", "start and end of each bucket"},
+      {"per_bucket_numel_unpadded", "list of long integer [buckets]", "elements of each without padding"}};
+  const RefusalRow bad_buffer{"invalid_argument",
+                              "a size is below its least value, or padding or shared_embedding comes without "
+                              "data_parallel_world_size"},
+      too_long_buffer{"out_of_range", "the buffer exceeds 2^53 elements"};
+  service.add({"bucketing.layout",
+               "lays parameters out in one buffer, in reverse registration order",
+               {"plumbline", "megatron"},
+               with_buffer({numel}),
+               places,
+               R"({"numel": [10, 3], "data_parallel_world_size": 3})",
+               {bad_buffer, too_long_buffer}},
+              layout);
+  std::vector<ResultRow> buffer_fields{
+      {"dtype", "text", "element type of its parameters"},
+      {"grad_dtype", "text", "element type that their gradients are reduced in"},
+      {"expert", "boolean", "they belong to experts"},
+      {"params", "list of integer", "its parameters, in registration order; by these the other lists go"}};
+  buffer_fields.insert(buffer_fields.end(), places.begin(), places.end());
   service.add(
-      {"bucketing.layout",
-       "lays parameters out in one buffer, in reverse registration order",
+      {"bucketing.buffers",
+       "groups parameters into buffers by element type and data-parallel group, and lays each buffer out",
        {"plumbline", "megatron"},
-       {numel,
-        {"bucket_size_elements", "integer", "size at which a bucket closes; null: one bucket", kOptional},
-        {"data_parallel_world_size", "integer",
-         "replicas over which the distributed optimizer shards; null: no distributed optimizer", kOptional},
-        {"pad_buckets_for_high_nccl_busbw", "boolean",
-         "pad buckets to a multiple of 2^16 elements; of the distributed optimizer", "false"},
-        {"shared_embedding", "list of integer", "parameters with buckets of their own; of the distributed optimizer",
-         kOptional}},
-       {{"param_index", "list of list of long integer [gradients][3]", "start, end and bucket of each parameter"},
-        {"bucket_indices", "list of list of long integer [buckets][2]", "start and end of each bucket"},
-        {"per_bucket_numel_unpadded", "list of long integer [buckets]", "elements of each without padding"}},
-       R"({"numel": [10, 3], "data_parallel_world_size": 3})",
-       {{"invalid_argument",
-         "a size is below its least value, or padding or shared_embedding comes without "
-         "data_parallel_world_size"},
-        {"out_of_range", "the buffer exceeds 2^53 elements"}}},
-      layout);
+       with_buffer({numel,
+                    dtype,
+                    {"expert", "list of integer", "parameters of experts, which have buffers of their own", kOptional},
+                    {"grad_reduce_in_fp32", "boolean", "gradients are reduced in f32, whatever their type", "false"},
+                    {"expert_data_parallel_world_size", "integer",
+                     "replicas of an expert; null: data_parallel_world_size", kOptional}}),
+       {{"buffers", "list of object", "the buffers, in the order of their first parameters", buffer_fields}},
+       R"({"numel": [10, 3, 7], "dtype": ["bf16", "f32", "bf16"], "expert": [2], "data_parallel_world_size": 4, "expert_data_parallel_world_size": 2})",
+       {bad_buffer,
+        {"invalid_argument", "expert has an index of no parameter, or dtype another length than numel"},
+        too_long_buffer}},
+      buffers);
   service.add({"bucketing.flatten",
                "assigns gradients to one bucket for each type and group",
                {"plumbline", "colossalai"},

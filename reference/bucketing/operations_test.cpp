@@ -64,6 +64,29 @@ TEST(BucketingLayout, PadsForAnOptimizerAlone) {
               HasSubstr("data_parallel_world_size is missing"));
 }
 
+TEST(BucketingBuffers, AreOfOneTypeAndGroup) {
+  EXPECT_EQ(ask("bucketing.buffers", R"({"numel": [10, 3, 7, 5], "dtype": ["bf16", "f32", "bf16", "bf16"],
+                                         "expert": [2], "grad_reduce_in_fp32": true})"),
+            json::parse(R"({"buffers": [
+              {"dtype": "bf16", "grad_dtype": "f32", "expert": false, "params": [0, 3],
+               "param_index": [[5, 15, 0], [0, 5, 0]], "bucket_indices": [[0, 15]],
+               "per_bucket_numel_unpadded": [15]},
+              {"dtype": "f32", "grad_dtype": "f32", "expert": false, "params": [1],
+               "param_index": [[0, 3, 0]], "bucket_indices": [[0, 3]], "per_bucket_numel_unpadded": [3]},
+              {"dtype": "bf16", "grad_dtype": "f32", "expert": true, "params": [2],
+               "param_index": [[0, 7, 0]], "bucket_indices": [[0, 7]], "per_bucket_numel_unpadded": [7]}]})"));
+  const json sharded = ask("bucketing.buffers", R"({"numel": [10, 3, 7], "dtype": "f16", "expert": [1, 2],
+      "data_parallel_world_size": 3, "expert_data_parallel_world_size": 5, "shared_embedding": [2]})");
+  EXPECT_EQ(sharded.at("buffers")[0].at("bucket_indices"), json::parse("[[0, 384]]"));
+  EXPECT_EQ(sharded.at("buffers")[1].at("bucket_indices"), json::parse("[[0, 640], [640, 1280]]"));
+  EXPECT_EQ(ask("bucketing.buffers", R"({"numel": [], "dtype": "f16"})"), json::parse(R"({"buffers": []})"));
+  EXPECT_THAT(error_of("bucketing.buffers", R"({"numel": [1], "dtype": "f32", "expert": [1]})"),
+              HasSubstr("expert has parameter 1 of 1"));
+  EXPECT_THAT(error_of("bucketing.buffers", R"({"numel": [1], "dtype": "f32", "expert_data_parallel_world_size": 2})"),
+              HasSubstr("without data_parallel_world_size"));
+  EXPECT_THAT(error_of("bucketing.buffers", R"({"numel": [1, 2], "dtype": ["f32"]})"), HasSubstr("1 entries for 2"));
+}
+
 TEST(BucketingFlatten, KnowsGroups) {
   EXPECT_EQ(ask("bucketing.flatten",
                 R"({"convention": "colossalai", "numel": [1, 2, 3], "dtype": "f32", "group": [1, 0, 1]})"),

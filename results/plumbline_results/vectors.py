@@ -56,6 +56,7 @@ QUESTIONS = {
     ("schedules/partition_megatron", "layout"): ("megatron_core", "schedules.pipeline_layout", "megatron"),
     ("schedules/partition_megatron", "counted"): ("megatron_core", "schedules.partition_counted", "megatron"),
     ("bucketing/megatron", "ddp_layout"): ("megatron_core", "bucketing.layout", "megatron"),
+    ("bucketing/megatron_buffers", "buffers"): ("megatron_core", "bucketing.buffers", "megatron"),
     ("bucketing/megatron", "distributed_optimizer_layout"): ("megatron_core", "bucketing.layout", "megatron"),
     ("scaler/megatron", None): ("megatron_core", "scaler.trace", "megatron"),
     ("groups/colossalai94", "parallel_groups"): ("colossalai", "groups.parallel_groups", "colossalai"),

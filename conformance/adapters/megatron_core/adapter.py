@@ -295,9 +295,37 @@ def layout(numel, bucket_size_elements=None, data_parallel_world_size=None, pad_
             "per_bucket_numel_unpadded": list(l.per_bucket_numel_unpadded)}
 
 
+TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
+
+
+def buffers(numel, dtype, expert=(), grad_reduce_in_fp32=False, bucket_size_elements=None, data_parallel_world_size=None,
+            expert_data_parallel_world_size=None, pad_buckets_for_high_nccl_busbw=False, shared_embedding=()):
+    kinds = [dtype] * len(numel) if isinstance(dtype, str) else dtype
+    params = [torch.nn.Parameter(asked(torch.empty, n, device="meta", dtype=TYPES[t])) for n, t in zip(numel, kinds, strict=True)]
+    for i in expert:
+        params[i].allreduce = False  # what TE and Megatron's experts set
+    for i in shared_embedding:
+        params[i].shared_embedding = True
+    if data_parallel_world_size is None:
+        groups = param_and_grad_buffer.group_params_for_buffers(params, grad_reduce_in_fp32)
+        layouts = {key: param_and_grad_buffer._compute_default_per_buffer_param_layout(own, bucket_size_elements) for key, (own, _) in groups.items()}
+    else:
+        config = DistributedDataParallelConfig(grad_reduce_in_fp32=grad_reduce_in_fp32, pad_buckets_for_high_nccl_busbw=pad_buckets_for_high_nccl_busbw)
+        layouts = DistributedOptimizer.compute_full_param_layout(params, bucket_size_elements, data_parallel_world_size, config, expert_data_parallel_world_size).layouts
+    index = {id(p): i for i, p in enumerate(params)}
+    word = {kind: name for name, kind in TYPES.items()}
+    result = []
+    for key, l in layouts.items():
+        own = sorted(l.param_index_map, key=lambda p: index[id(p)])
+        result.append({"dtype": word[key.param_dtype], "grad_dtype": word[key.grad_dtype], "expert": key.is_expert_parallel, "params": [index[id(p)] for p in own],
+                       "param_index": [list(l.param_index_map[p]) for p in own], "bucket_indices": [list(b) for b in l.bucket_indices],
+                       "per_bucket_numel_unpadded": list(l.per_bucket_numel_unpadded)})
+    return {"buffers": result}
+
+
 serve("Megatron-core", version("megatron-core"), {
     "topology.rank_generator": rank_generator, "topology.hyper_comm_grid": hyper_comm_grid, "topology.initialize_model_parallel": initialize_model_parallel,
     "schedules.trace": trace, "schedules.table": table, "schedules.warmup": warmup, "schedules.pipeline_layout": pipeline_layout, "schedules.partition_counted": partition_counted,
-    "bucketing.layout": layout, "scaler.trace": scaler_trace(grad_scaler.DynamicGradScaler, grad_scaler.ConstantGradScaler,
+    "bucketing.layout": layout, "bucketing.buffers": buffers, "scaler.trace": scaler_trace(grad_scaler.DynamicGradScaler, grad_scaler.ConstantGradScaler,
                                   lambda s: {"growth_tracker": s._growth_tracker, "hysteresis_tracker": s._hysteresis_tracker}),
-}, conventions={"megatron": "core " + version("megatron-core")}, options={"schedules.trace": {"schedule": ["1F1B", "interleaved"]}})
+}, conventions={"megatron": "core " + version("megatron-core")}, options={"schedules.trace": {"schedule": ["1F1B", "interleaved"]}, "bucketing.buffers": {"dtype": sorted(TYPES)}})
