@@ -25,8 +25,13 @@ struct ExpertWorld {
   [[nodiscard]] int stage() const { return tensor * expert * same; }
   [[nodiscard]] int world() const { return pipeline * stage(); }
   [[nodiscard]] json question(const std::string& convention) const {
-    return {{"convention", convention}, {"world_size", world()}, {"tensor", tensor},
-            {"pipeline", pipeline},     {"expert", expert},      {"use_data_before_expert_parallel", data_first}};
+    json question{{"convention", convention},
+                  {"world_size", world()},
+                  {"tensor", tensor},
+                  {"pipeline", pipeline},
+                  {"expert", expert}};
+    if (convention != "megatron") question["use_data_before_expert_parallel"] = data_first;
+    return question;
   }
 };
 
@@ -110,9 +115,9 @@ void sizes_refused(Context& context, const std::string& convention) {
 void add_expert_checks(suite::Suite& suite) {
   using Body = void (*)(Context&, const std::string& convention);
   const auto add = [&](const std::string& name, const char* requirement, const std::vector<suite::Axis>& axes,
-                       Body body) {
-    for (const std::string convention : {"plumbline", "deepspeed"})
-      suite.add({.id = fmt::format("groups.experts.{}{}", convention == "deepspeed" ? "deepspeed_" : "", name),
+                       Body body, const std::vector<std::string>& conventions) {
+    for (const std::string& convention : conventions)
+      suite.add({.id = fmt::format("groups.experts.{}{}", convention == "plumbline" ? "" : convention + "_", name),
                  .verifies = {requirement},
                  .door = suite::Door::adapter,
                  .axes = axes,
@@ -120,11 +125,12 @@ void add_expert_checks(suite::Suite& suite) {
                  .convention = convention,
                  .body = [body, convention](Context& context) { body(context, convention); }});
   };
+  const std::vector<std::string> all{"plumbline", "deepspeed", "megatron"};  // Megatron-core has one order
   const suite::Axis grids{"grid", {"alone", "tensor", "pipeline", "all"}};
-  add("experts_first", "GROUP-044@f394", {grids, {"order", {"experts_first"}}}, experts);
-  add("data_first", "GROUP-045@5ad7", {grids, {"order", {"data_first"}}}, experts);
+  add("experts_first", "GROUP-044@f394", {grids, {"order", {"experts_first"}}}, experts, all);
+  add("data_first", "GROUP-045@5ad7", {grids, {"order", {"data_first"}}}, experts, {"plumbline", "deepspeed"});
   add("refused", "GROUP-046@ee3a",
-      {{"what", {"more_experts", "experts_left_over", "ranks_left_over", "tensor_left_over"}}}, sizes_refused);
+      {{"what", {"more_experts", "experts_left_over", "ranks_left_over", "tensor_left_over"}}}, sizes_refused, all);
 }
 
 }  // namespace plumbline::conformance

@@ -89,19 +89,29 @@ GETTERS = ["get_tensor_model_parallel_rank", "get_tensor_model_parallel_world_si
            "is_rank_in_position_embedding_group"]
 
 
+@contextlib.contextmanager
+def initialized(rank, world_size, args):
+    """The groups of one rank over PyTorch's fake backend; gives the list of creations, with what each is described as."""
+    log, own = [], dist.new_group
+    def new_group(ranks=None, *a, group_desc=None, **k):
+        log.append([group_desc, list(ranks)])
+        return own(ranks, *a, group_desc=group_desc, **k)
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+    dist.new_group = torch.distributed.new_group = new_group
+    try:
+        asked(ps.initialize_model_parallel, **args, create_gloo_process_groups=False)
+        yield log
+    finally:
+        dist.new_group = torch.distributed.new_group = own
+        ps.destroy_model_parallel()
+        dist.destroy_process_group()
+
+
 def initialize_model_parallel(world_size, args=None):
     at_most(256, world_size, "the groups are made rank by rank here")
     rows, calls = [], None
-    own = dist.new_group
     for rank in range(world_size):
-        log = []
-        def new_group(ranks=None, *a, group_desc=None, **k):
-            log.append([group_desc, list(ranks)])
-            return own(ranks, *a, group_desc=group_desc, **k)
-        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
-        dist.new_group = torch.distributed.new_group = new_group
-        try:
-            asked(ps.initialize_model_parallel, **(args or {}), create_gloo_process_groups=False)
+        with initialized(rank, world_size, args or {}) as log:
             row = {"rank": rank}
             for g in GETTERS:
                 try:
@@ -109,10 +119,6 @@ def initialize_model_parallel(world_size, args=None):
                 except Exception:
                     pass
             rows.append(row)
-        finally:
-            dist.new_group = torch.distributed.new_group = own
-            ps.destroy_model_parallel()
-            dist.destroy_process_group()
         if calls is None:
             calls = log
         if calls != log:
@@ -120,6 +126,14 @@ def initialize_model_parallel(world_size, args=None):
     if calls is None:
         no_answer(f"world_size {world_size}: there is no rank to ask")
     return {"new_group_calls": calls, "ranks": rows}
+
+
+def expert_groups(world_size, expert, tensor=1, pipeline=1):
+    at_most(256, world_size, "each group is an object of PyTorch")
+    sizes = dict(tensor_model_parallel_size=tensor, pipeline_model_parallel_size=pipeline, expert_model_parallel_size=expert)
+    with initialized(0, world_size, sizes) as log:
+        created = lambda name: sorted(ranks for description, ranks in log if description == name)
+        return {"expert_parallel": created("EXPERT_MODEL_PARALLEL_GROUP"), "expert_data_parallel": created("EXPERT_DATA_PARALLEL_GROUP")}
 
 
 # ---- schedules ----
@@ -325,6 +339,7 @@ def buffers(numel, dtype, expert=(), grad_reduce_in_fp32=False, bucket_size_elem
 
 serve("Megatron-core", version("megatron-core"), {
     "topology.rank_generator": rank_generator, "topology.hyper_comm_grid": hyper_comm_grid, "topology.initialize_model_parallel": initialize_model_parallel,
+    "groups.expert_groups": expert_groups,
     "schedules.trace": trace, "schedules.table": table, "schedules.warmup": warmup, "schedules.pipeline_layout": pipeline_layout, "schedules.partition_counted": partition_counted,
     "bucketing.layout": layout, "bucketing.buffers": buffers, "scaler.trace": scaler_trace(grad_scaler.DynamicGradScaler, grad_scaler.ConstantGradScaler,
                                   lambda s: {"growth_tracker": s._growth_tracker, "hysteresis_tracker": s._hysteresis_tracker}),
