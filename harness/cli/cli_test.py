@@ -1730,10 +1730,30 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("requirements", "--format", "json"), 0)
         ids = [row["id"] for row in json.loads(self.done.stdout)]
         self.assertEqual(self.run_plumbline("requirements", "--coverage"), 0, self.done.stdout)
-        lines = self.done.stdout.splitlines()[1:-1]
+        lines = self.done.stdout.splitlines()[1:-2]
         self.assertEqual([line.split()[0] for line in lines], ids)
         for line in lines:
             self.assertGreater(int(line.split()[3]), 0, line)
+
+    def test_coverage_says_whom_each_requirement_can_judge(self):
+        self.assertEqual(self.run_plumbline("requirements", "--format", "json"), 0)
+        rows = {row["id"]: row for row in json.loads(self.done.stdout)}
+        self.assertIn("backend", rows["COLL-001"]["subjects"])
+        self.assertEqual(rows["TOPO-001"]["subjects"], ["adapter"])
+        self.assertIn("job", rows["TRAIN-001"]["subjects"])
+        self.assertEqual(rows["SLOWMO-180"]["subjects"], ["reference"], "memory of devices has no door")
+        for subject, listed in (("adapter", ["--adapter", "reference"]), ("job", ["--job", "true"])):
+            self.assertEqual(self.run_plumbline("check", "--list", "--profile", "full", *listed), 0, self.done.stderr)
+            checks = {line.split("[")[0] for line in self.done.stdout.splitlines()}
+            for name, row in rows.items():
+                if checks & set(row["checks"]):
+                    self.assertIn(subject, row["subjects"], f"{name} has a check that --{subject} lists")
+        own = [name for name, row in rows.items() if row["subjects"] == ["reference"]]
+        self.assertEqual(self.run_plumbline("requirements", "--coverage"), 0, self.done.stdout)
+        words = self.done.stdout.splitlines()[-1]
+        self.assertTrue(words.startswith(f"{len(own)} of them for no subject but the reference's own classes: "), words)
+        self.assertEqual(sum(int(count) for count in re.findall(r" (\d+)(?:,|$)", words)), len(own), words)
+        self.assertLessEqual(len(own), 256, "no other requirement may lose its door")
 
     def test_bench_lists_names_apart_from_their_words(self):
         self.assertEqual(self.run_plumbline("bench", "--list"), 0)

@@ -1,6 +1,8 @@
 // `plumbline requirements`: the sentences by which subjects are judged.
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +12,7 @@
 #include "harness/mutants/evidence.hpp"
 #include "harness/run/counted.hpp"
 #include "harness/subject/known_subjects.hpp"
+#include "harness/suite/coverage.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -20,6 +23,13 @@ struct RequirementOptions {
   std::string format = "table";
   bool coverage = false;
 };
+
+// Whom its checks can judge.
+std::vector<std::string_view> subjects_of(const suite::Suite& suite, const suite::Requirement& row) {
+  std::vector<std::string_view> names;
+  for (const suite::Judged judged : suite::judged_by(suite, row)) names.push_back(name_of(judged));
+  return names;
+}
 
 std::vector<const suite::Requirement*> selected(const suite::Suite& suite, const std::string& profile) {
   std::vector<const suite::Requirement*> rows;
@@ -50,6 +60,7 @@ void print_json(const suite::Suite& suite, const std::vector<const suite::Requir
                     {"rationale", row->rationale},
                     {"source", row->sources},
                     {"checks", mutants::checks_of(suite, *row)},
+                    {"subjects", subjects_of(suite, *row)},
                     {"mutants", mutants::mutants_of(suite, *row)},
                     {"needs", row->needs},
                     {"tags", row->tags}});
@@ -88,11 +99,24 @@ void print_must_pass(const std::vector<const suite::Requirement*>& rows) {
     if (row->level == suite::Level::must) fmt::print("{}\n", row->citation());
 }
 
-// What each row rests on: the checks that verify it, their cases and world sizes, the mutants that show them at work.
+// How many rows no subject but the reference can meet, by component.
+void print_own(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
+  std::map<std::string, int> own;
+  int sum = 0;
+  for (const suite::Requirement* row : rows)
+    if (suite::judged_by(suite, *row) == std::set{suite::Judged::reference}) ++own[row->component], ++sum;
+  std::vector<std::string> parts;
+  for (const auto& [component, count] : own) parts.push_back(fmt::format("{} {}", component, count));
+  fmt::print("{} of them for no subject but the reference's own classes{}{}\n", sum, parts.empty() ? "" : ": ",
+             fmt::join(parts, ", "));
+}
+
+// What each row rests on: the checks that verify it, whom these judge, their cases and world sizes, the mutants that
+// show them at work.
 // Returns 1 where something is inconsistent.
 int print_coverage(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
-  fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {}\n", "requirement", "level", "checks", "cases", "mutants",
-             "world sizes");
+  fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {:<18} {}\n", "requirement", "level", "checks", "cases", "mutants",
+             "subjects", "world sizes");
   std::size_t with_mutant = 0;
   std::vector<std::string> problems = suite.problems();
   for (const suite::Requirement* row : rows) {
@@ -106,10 +130,12 @@ int print_coverage(const suite::Suite& suite, const std::vector<const suite::Req
       }
     with_mutant += proofs.empty() ? 0 : 1;
     if (proofs.empty()) problems.push_back(fmt::format("{} has no mutant", row->id));
-    fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {}\n", row->id, suite::name_of(row->level), checks.size(), cases,
-               proofs.size(), worlds.empty() ? "adapter" : fmt::format("{}", fmt::join(worlds, " ")));
+    fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {:<18} {}\n", row->id, suite::name_of(row->level), checks.size(), cases,
+               proofs.size(), fmt::format("{}", fmt::join(subjects_of(suite, *row), " ")),
+               worlds.empty() ? "-" : fmt::format("{}", fmt::join(worlds, " ")));
   }
   fmt::print("{}, {} of them with a mutant that violates it\n", run::counted(rows.size(), "requirement"), with_mutant);
+  print_own(suite, rows);
   for (std::string& dead : suite::dead_checks(suite, subject::known_subjects())) problems.push_back(std::move(dead));
   for (const std::string& problem : problems) fmt::print("problem: {}\n", problem);
   return problems.empty() ? 0 : 1;
@@ -126,7 +152,10 @@ Command add_requirements(CLI::App& app, const Program& program) {
                                                "table, json, md, or must-pass (the citations of all MUST requirements)")
                                   ->type_name("FORMAT")
                                   ->capture_default_str();
-  command->add_flag("--coverage", options->coverage, "print the checks, cases and mutants of each requirement")
+  command
+      ->add_flag("--coverage", options->coverage,
+                 "print the checks, cases and mutants of each requirement, and whom the checks can judge: backend, "
+                 "adapter, job, or no subject but the reference")
       ->excludes(format);
   command->footer(
       "Level may: the requirement is optional, and its MUST is for a subject that claims it.\n"

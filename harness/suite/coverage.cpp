@@ -23,7 +23,35 @@ std::optional<std::string> obstacle(const Suite& suite, const Check& check, cons
   return fmt::format("{} lacks {}", subject.name, first.empty() ? "a case" : first);
 }
 
+// Over a backend, only the collectives' checks judge what is under their calls.
+Judged judged_by(const Check& check) {
+  if (check.door == Door::adapter) return Judged::adapter;
+  if (check.door == Door::job) return Judged::job;
+  return check.id.starts_with("collectives.") ? Judged::backend : Judged::reference;
+}
+
 }  // namespace
+
+std::string_view name_of(Judged judged) {
+  switch (judged) {
+    case Judged::backend:
+      return "backend";
+    case Judged::adapter:
+      return "adapter";
+    case Judged::job:
+      return "job";
+    default:
+      return "reference";
+  }
+}
+
+std::set<Judged> judged_by(const Suite& suite, const Requirement& requirement) {
+  std::set<Judged> all;
+  for (const Check& check : suite.checks())
+    if (std::ranges::find(check.verifies, requirement.id, &id_of_citation) != check.verifies.end())
+      all.insert(judged_by(check));
+  return all;
+}
 
 std::vector<std::string> dead_checks(const Suite& suite, const std::vector<KnownSubject>& known) {
   std::vector<std::string> dead;
