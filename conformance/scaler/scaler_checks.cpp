@@ -10,6 +10,7 @@ void add_scaler_checks(suite::Suite& suite) {
   add_overflow_checks(suite);
   add_optimizer_checks(suite);
   add_optimizer_argument_checks(suite);
+  add_optimizer_answer_checks(suite);
   add_grad_scaler_checks(suite);
   add_recorded_scaler_checks(suite);
   add_scaler_size_checks(suite);

@@ -22,6 +22,9 @@ void add_overflow_checks(suite::Suite& suite);
 void add_optimizer_checks(suite::Suite& suite);
 /// Unscaling, arguments and states of an optimizer: SCALER-114 to SCALER-118.
 void add_optimizer_argument_checks(suite::Suite& suite);
+/// Optimizers with 16-bit parameters, and clipping over ranks, as adapters answer: SCALER-060 to SCALER-073, 112, 116,
+/// 120 to 122, 126, 129, 130.
+void add_optimizer_answer_checks(suite::Suite& suite);
 /// PyTorch's scaler as a class, on live groups: SCALER-126 to SCALER-128.
 void add_grad_scaler_checks(suite::Suite& suite);
 /// What the peers answered: SCALER-014, 025, 026, 034, 045, 053, 076, 080.

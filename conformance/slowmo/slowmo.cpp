@@ -4,6 +4,7 @@
 #include "conformance/slowmo/slowmo_mutants.hpp"
 
 extern const std::string_view plumbline_slowmo_requirements;
+extern const std::string_view plumbline_slowmo_hollow;
 extern const std::string_view plumbline_slowmo_mutants;
 
 namespace plumbline::conformance {
@@ -11,6 +12,7 @@ namespace plumbline::conformance {
 void add_slowmo(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_slowmo_requirements, "conformance/slowmo/requirements.toml");
   add_slowmo_checks(suite);
+  suite::add_truths_of_toml(suite.hollow_truths, plumbline_slowmo_hollow, "conformance/slowmo/hollow.toml");
   suite.add(suite::mutants_of_toml(plumbline_slowmo_mutants, "conformance/slowmo/mutants.toml"));
   suite.add(mutants::slowmo_mutants());
   suite.add(mutants::slowmo_size_mutants());

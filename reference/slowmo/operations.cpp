@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/detail/optimizer.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
@@ -48,6 +50,7 @@ struct Trace {
   std::vector<std::vector<TraceGradients>> gradients;  // of each step and rank
   bool begins_first = false;                           // slow buffers are made before the first step
   std::optional<std::int64_t> resume_at{};             // before that step all is saved, and loaded into another SlowMo
+  std::set<std::int64_t> evaluate_after;               // steps after which a forward pass is made in evaluation
 };
 
 constexpr std::int64_t kMostRanks = 64;
@@ -93,6 +96,20 @@ gossip::Mixing mixing_in(const Arguments& arguments) {
                                                MixingKind::uniform)};
 }
 
+// Momentum and learning rate are those of the slow update, whatever its rule.
+std::optional<slowmo::OuterRule> outer_in(const Arguments& arguments) {
+  const auto name = arguments.find<std::string>("outer");
+  const auto momentum = arguments.get<double>("slowmo_momentum", 0.5), rate = arguments.get<double>("slowmo_lr", 1);
+  if (!name) return std::nullopt;
+  return arguments.choice<slowmo::OuterRule>("outer",
+                                             {{"slowmo", slowmo::slowmo_rule(momentum, rate)},
+                                              {"bmuf", slowmo::bmuf_rule(momentum, rate)},
+                                              {"lookahead", slowmo::lookahead_rule(rate)},
+                                              {"localsgd", slowmo::local_sgd_rule()},
+                                              {"diloco", slowmo::diloco_rule(rate, momentum)}},
+                                             slowmo::local_sgd_rule());
+}
+
 slowmo::Options options_in(const Arguments& arguments, int world) {
   using slowmo::BaseAlgorithm;
   slowmo::Options options{
@@ -104,13 +121,17 @@ slowmo::Options options_in(const Arguments& arguments, int world) {
       .slow_momentum = arguments.get<double>("slowmo_momentum", 0.5),
       .slow_learning_rate = arguments.get<double>("slowmo_lr", 1),
       .slow_frequency = arguments.get<int>("slowmo_frequency", 48),
+      .outer = outer_in(arguments),
       .memory_efficient = arguments.get<bool>("memory_efficient", true),
       .shards = arguments.get<int>("num_shards", 32),
       .local_sgd_frequency = arguments.get<int>("localsgd_frequency", 3),
+      .local_sgd_begin = arguments.get<int>("localsgd_begin", 0),
       .mixing = mixing_in(arguments),
       .push_sum = arguments.get<bool>("push_sum", true),
       .sgp_average_params = arguments.get<bool>("sgp_average_params", false),
       .overlap = arguments.get<bool>("overlap", false),
+      .accepts_stale = arguments.get<bool>("accepts_stale", false),
+      .synch_freq = arguments.get<int>("synch_freq", 0),
   };
   const slowmo::Setting setting = slowmo::settle(options, 0, world);
   if (setting.sgp)
@@ -197,6 +218,8 @@ Trace trace_in(const Arguments& arguments) {
   trace.rates = rates_in(arguments, optimizer.get<double>("lr"), trace.gradients.size(), trace);
   trace.begins_first = arguments.get<bool>("init_first", false);
   trace.resume_at = arguments.find<std::int64_t>("resume_at");
+  const auto evaluated = arguments.get<std::vector<std::int64_t>>("evaluate_after", {});
+  trace.evaluate_after = {evaluated.begin(), evaluated.end()};
   (void)arguments.choice<bool>("arithmetic", {{"separate", true}}, true);  // what it is here
   // What describes the case: starts that differ are given as such, a buffer by its values.
   (void)arguments.get<bool>("same_init", true), (void)arguments.get<bool>("buffer", false);
@@ -297,6 +320,7 @@ class Rank {
       row["error"] = {{"kind", error.kind()}, {"message", error.what()}};
       return row;
     }
+    if (trace_.evaluate_after.contains(static_cast<std::int64_t>(at))) row["params_in_evaluation"] = evaluate();
     row["params"] = parameters_.values();
     if (has_master_weights()) row["fp32"] = flat_master_weights_.values();
     if (slowmo_->setting().sgp)
@@ -359,6 +383,14 @@ class Rank {
     const std::vector<ConstBuffer> gradients(list.begin(), list.end());
     optimizer_.step(groups(), gradients);
     for (std::size_t i = 0; i < master_weights_.size(); ++i) slowmo::copy(master_weights_[i], parameters_.views()[i]);
+  }
+  // A forward pass that no backward pass follows.
+  [[nodiscard]] std::vector<double> evaluate() {
+    slowmo_->evaluate();
+    slowmo_->before_forward();
+    std::vector<double> seen = parameters_.values();
+    slowmo_->train();
+    return seen;
   }
   void resume() {
     const slowmo::Checkpoint checkpoint = slowmo_->checkpoint();
@@ -429,9 +461,71 @@ json trace(const Arguments& arguments) {
   return {{"steps", std::move(steps)}, {"warnings", std::move(warnings)}};
 }
 
+// ---- averages by a schedule of levels ----
+
+json average(const Arguments& arguments) {
+  const auto world = static_cast<int>(arguments.integer_in("world_size", 1, kMostRanks));
+  slowmo::AveragingSchedule schedule{.warmup = arguments.get<int>("warmup", 0)};
+  for (const Arguments& level : arguments.get<std::vector<Arguments>>("levels"))
+    schedule.levels.push_back({.period = level.get<int>("period"), .group_size = level.get<int>("group_size")});
+  const auto values = arguments.get<std::vector<std::vector<double>>>("values");
+  constexpr std::int64_t kMostCalls = 10'000;
+  const auto calls = static_cast<std::size_t>(arguments.integer_in("calls", 0, kMostCalls));
+  arguments.expect_no_others();
+  if (values.size() != static_cast<std::size_t>(world))
+    arguments.refuse(fmt::format("values has {} entries; world_size is {}", values.size(), world));
+  for (const auto& of_rank : values)
+    if (of_rank.size() != values.front().size())
+      arguments.refuse(fmt::format("values has lists of {} and {} elements; all ranks must have the same number",
+                                   values.front().size(), of_rank.size()));
+  slowmo::require_schedule(schedule, world);
+  json made = json::array();
+  for (std::size_t call = 0; call < calls; ++call)
+    made.push_back({{"level", nullptr}, {"values", json(values.size(), nullptr)}});
+  comm::run_ranks(world, [&](comm::Communicator& group) {
+    slowmo::ModelAverager averager(group, schedule);
+    const auto me = static_cast<std::size_t>(group.rank());
+    for (std::size_t call = 0; call < calls; ++call) {
+      std::vector<double> mine = values[me];
+      const Buffer tensor{mine.data(), static_cast<std::int64_t>(mine.size()), DType::f64};
+      const int level = averager.average(std::span(&tensor, 1));
+      if (me == 0 && level >= 0) made[call]["level"] = level;
+      made[call]["values"][me] = std::move(mine);
+    }
+    group.barrier();  // nobody leaves while another one still communicates
+  });
+  return {{"calls", std::move(made)}};
+}
+
+void add_average(AdapterService& service) {
+  service.add(
+      {"slowmo.average",
+       "averages models every few calls, in groups that grow with the period",
+       {"plumbline"},
+       {{"world_size", "integer", "number of ranks, 1 to 64"},
+        {"warmup", "integer [calls]", "calls before the first that may average", "0"},
+        with_fields({"levels", "list of object", "by rising period and group size; the last group is all ranks"},
+                    {{"period", "integer [calls]", "calls between averages"},
+                     {"group_size", "integer", "consecutive ranks that average together"}}),
+        {"values", "list of list of number [world_size][elements]",
+         "parameters of each rank, the same before each call"},
+        {"calls", "integer", "number of calls, at most 10000"}},
+       {{"calls",
+         "list of object [calls]",
+         "the outcome of each call",
+         {{"level", "integer or null", "index of the level that averages, or null"},
+          {"values", "list of list of number [world_size][elements]", "each rank's parameters afterwards"}}}},
+       R"({"world_size": 2, "levels": [{"period": 2, "group_size": 2}], "values": [[1], [3]], "calls": 2})",
+       {{"invalid_argument",
+         "periods or group sizes are below 1 or do not rise, a group does not divide the next one, the last one "
+         "is not all ranks, or a list has another length than it must have"}}},
+      average);
+}
+
 }  // namespace
 
 void add_slowmo_operations(AdapterService& service) {
+  add_average(service);
   Words graphs{"Hub"};
   for (const gossip::GraphKind kind : gossip::kNamedGraphs) {
     graphs.emplace_back(name_of(kind));
@@ -449,7 +543,16 @@ void add_slowmo_operations(AdapterService& service) {
         {"slowmo_frequency", "integer [steps]", "steps between slow updates", "48"},
         {"memory_efficient", "boolean", "the slow state is sharded over the ranks", "true"},
         {"num_shards", "integer", "shards of the slow state without memory_efficient", "32"},
+        {"outer",
+         "text",
+         "rule of the slow update: slowmo divides differences by the learning rate; bmuf, lookahead (no momentum), "
+         "localsgd (neither) and diloco (Nesterov momentum) do not; null: slowmo",
+         kOptional,
+         {"slowmo", "bmuf", "lookahead", "localsgd", "diloco"},
+         {},
+         {"slowmo", "bmuf", "lookahead", "localsgd", "diloco"}},
         {"localsgd_frequency", "integer [steps]", "of localsgd: steps between averages", "3"},
+        {"localsgd_begin", "integer [steps]", "of localsgd: first steps, each of which averages", "0"},
         {"broadcast_buffers", "boolean", "buffers of the model are rank 0's", "true"},
         {"graph",
          "text",
@@ -472,6 +575,8 @@ void add_slowmo_operations(AdapterService& service) {
         {"push_sum", "boolean", "of sgp: parameters are exchanged with a push-sum weight", "true"},
         {"sgp_average_params", "boolean", "of sgp: parameters are averaged exactly before a slow update", "false"},
         {"overlap", "boolean", "of sgp: a round overlaps the next step", "false"},
+        {"accepts_stale", "boolean", "of overlap: allows it, although updates lack the latest messages", "false"},
+        {"synch_freq", "integer [steps]", "of overlap: steps from a round's messages to their addition", "0"},
         with_fields({"optimizer", "object", "the optimizer of each rank"},
                     {{"name", "text", "its name", R"("sgd")", {"sgd", "adam"}},
                      {"lr", "number", "learning rate"},
@@ -494,6 +599,8 @@ void add_slowmo_operations(AdapterService& service) {
         {"double_tail", "boolean", "with dims: the last layer is fp64", "false"},
         {"init_first", "boolean", "the state is created before the first step", "false"},
         {"resume_at", "integer", "step before which the state is saved and loaded; null: none", kOptional},
+        {"evaluate_after", "list of integer [steps]", "steps, from 0, after which a forward pass is made in evaluation",
+         "[]"},
         {"arithmetic",
          "text",
          "separate: every product and every sum is rounded on its own; null: as the kernels round",
@@ -525,7 +632,8 @@ void add_slowmo_operations(AdapterService& service) {
           {"buffer_after_forward", "list of number", "buffer of the model after the forward pass"},
           {"params_in_forward", "list of number", "parameters in the forward pass"},
           {"params_after_optimizer", "list of number", "after the optimizer's step"},
-          {"params", "list of number", "after averaging and the slow update"},
+          {"params", "list of number", "after averaging, the slow update and an evaluation"},
+          {"params_in_evaluation", "list of number", "in the forward pass of evaluate_after"},
           {"fp32", "any", "fp32 master weights; of fp16"},
           {"ps_weight", "number", "push-sum weight; of sgp"},
           {"is_numerator", "boolean", "params are numerators, to be divided by ps_weight; of sgp"},

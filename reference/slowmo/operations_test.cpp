@@ -1,4 +1,5 @@
 // slowmo.trace: what is read, what is answered, what is refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,6 +61,50 @@ TEST(SlowMoTrace, GossipsOverGraphsOrRows) {
   EXPECT_EQ(steps[0][0]["ps_weight"], 1.0);
   EXPECT_THAT(refusal_of(R"({"base": "sgp", "phone_book": [[1]]})"), HasSubstr("phone_book has 1 rows"));
   EXPECT_THAT(refusal_of(R"({"base": "sgp", "graph": "grid"})"), HasSubstr("graph 'grid' is unknown"));
+}
+
+TEST(SlowMoTrace, TakesAnotherOuterRule) {
+  // The mean goes by -2 in two steps: half of the way.
+  const json steps = steps_of(R"({"outer": "lookahead", "slowmo_lr": 0.5, "slowmo_frequency": 2})");
+  EXPECT_EQ(steps[1][0]["params"], json::parse("[0.0]"));
+  EXPECT_THAT(refusal_of(R"({"outer": "adam"})"), HasSubstr("outer"));
+}
+
+TEST(SlowMoTrace, AveragesTheFirstStepsOfPostLocalSgd) {
+  EXPECT_EQ(steps_of(R"({"localsgd_begin": 1})")[0][0]["params"], json::parse("[0.0]"));
+  EXPECT_EQ(steps_of("{}")[0][0]["params"], json::parse("[0.5]"));
+}
+
+TEST(SlowMoTrace, EvaluatesBetweenSteps) {
+  const json steps = steps_of(R"({"evaluate_after": [0]})");
+  EXPECT_EQ(steps[0][1]["params_in_evaluation"], json::parse("[-0.5]"));
+  EXPECT_FALSE(steps[1][1].contains("params_in_evaluation"));
+  EXPECT_EQ(steps[1][1]["params"], json::parse("[-1.0]"));
+}
+
+TEST(SlowMoTrace, LagsWhereItMay) {
+  const json steps = steps_of(R"({"base": "sgp", "overlap": true, "accepts_stale": true, "synch_freq": 1})");
+  EXPECT_EQ(steps[0][0]["ps_weight"], 0.5) << "what it sends is under way";
+  EXPECT_EQ(steps[1][0]["ps_weight"], 1.0);
+}
+
+TEST(SlowMoAverage, AveragesByLevel) {
+  const json calls = ask("slowmo.average", R"({"world_size": 4, "warmup": 1, "calls": 4, "values": [[0], [2], [4], [6]],
+    "levels": [{"period": 1, "group_size": 2}, {"period": 2, "group_size": 4}]})")["calls"];
+  EXPECT_EQ(calls[0], json::parse(R"({"level": null, "values": [[0.0], [2.0], [4.0], [6.0]]})"));
+  EXPECT_EQ(calls[1], json::parse(R"({"level": 1, "values": [[3.0], [3.0], [3.0], [3.0]]})"));
+  EXPECT_EQ(calls[2], json::parse(R"({"level": 0, "values": [[1.0], [1.0], [5.0], [5.0]]})"));
+}
+
+TEST(SlowMoAverage, NamesWhatIsWrong) {
+  const auto refused = [](const char* values, const char* levels) {
+    return error_of(
+        "slowmo.average",
+        fmt::format(R"({{"world_size": 2, "calls": 1, "values": {}, "levels": {}}})", values, levels).c_str());
+  };
+  EXPECT_THAT(refused("[[1]]", "[]"), HasSubstr("values has 1 entries; world_size is 2"));
+  EXPECT_THAT(refused("[[1], [1, 2]]", "[]"), HasSubstr("lists of 1 and 2 elements"));
+  EXPECT_THAT(refused("[[1], [2]]", R"([{"period": 0, "group_size": 2}])"), HasSubstr("0"));
 }
 
 TEST(SlowMoTrace, NamesWhatIsWrong) {
