@@ -15,6 +15,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/groups/colossalai.hpp"
 #include "reference/groups/conventions.hpp"
+#include "reference/groups/detail/create_operations.hpp"
 #include "reference/groups/lint.hpp"
 #include "reference/groups/megatron.hpp"
 
@@ -355,6 +356,7 @@ json conventions(const Arguments& arguments) {
 }  // namespace
 
 void add_group_operations(AdapterService& service) {
+  add_create_operations(service);
   const Words colossalai{"plumbline", "colossalai"};
   const ArgumentRow world{"world_size", "integer", "number of ranks, 1 to 2^20"};
   const ArgumentRow parallel = with_fields(

@@ -187,5 +187,29 @@ TEST(LintOperation, TakesSequenceNumbers) {
               HasSubstr("sequence"));
 }
 
+TEST(GroupsCreate, UsesEachGroupAndSaysWhatRanksLack) {
+  const json ranks = ask("groups.create", R"({"world_size": 3, "plans": [[{"mode": "data", "ranks": [2, 0]}]],
+                                              "lookups": ["data", "tensor"]})")["ranks"];
+  EXPECT_EQ(ranks[0]["groups"]["data"],
+            json::parse(R"({"ranks": [2, 0], "local_rank": 1, "next": 2, "prev": 2, "gathered": [2, 0],
+                            "positions": [1, null, 0], "members": [2, 0, null], "from_last": 0, "initial": 2})"));
+  EXPECT_EQ(ranks[1]["groups"], json::object());
+  EXPECT_EQ(ranks[1]["lookups"]["data"]["error"]["kind"], "state");
+  EXPECT_EQ(ranks[1]["lookups"]["tensor"]["error"]["kind"], "not_found");
+  EXPECT_EQ(ranks[1]["log"], json::parse(R"([{"mode": "data", "ranks": [2, 0]}])"));
+}
+
+TEST(GroupsCreate, GivesEveryRankTheErrorOfPlansThatDiffer) {
+  const json ranks = ask("groups.create", R"({"world_size": 2, "plans": [[{"mode": "data", "ranks": [0, 1]}],
+                                                                         [{"mode": "data", "ranks": [1, 0]}]]})")
+      ["ranks"];
+  EXPECT_EQ(ranks[0]["error"], ranks[1]["error"]);
+  EXPECT_FALSE(ranks[0]["error"].is_null());
+  EXPECT_EQ(ranks[1]["world_sum"], 3);
+  EXPECT_THAT(error_of("groups.create", R"({"world_size": 3, "plans": [[], []]})"), testing::HasSubstr("2 entries"));
+  EXPECT_THAT(error_of("groups.create", R"({"world_size": 2, "plans": [[]], "planned_worlds": [2]})"),
+              testing::HasSubstr("planned_worlds has 1 entries"));
+}
+
 }  // namespace
 }  // namespace plumbline::adapter

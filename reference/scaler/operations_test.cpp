@@ -161,5 +161,33 @@ TEST(ScalerFp16Optimizer, StepsEveryRankAndSkipsTogether) {
               HasSubstr("params0 has 1 entries for 2 ranks"));
 }
 
+TEST(Fp16OptimizerOperation, TakesWhoDecidesWhatCountsAndWhatIsLacking) {
+  const auto steps = [](const char* changes) {
+    json args = json::parse(R"({"world_size": 2, "tensor": 1, "pipeline": 1, "data": 2, "momentum": 0, "lr": 1,
+      "scaler": {"initial_scale": 2, "hysteresis": 1}, "params0": [[[1], [2]], [[1], [2]]],
+      "steps": [[{"grads_scaled": [["inf"], [2]]}, {"grads_scaled": [[2], [0]]}]]})");
+    args.update(json::parse(changes));
+    return ask("scaler.fp16_optimizer", args.dump().c_str())["steps"];
+  };
+  EXPECT_EQ(steps("{}")[0][1]["stepped"], true);
+  EXPECT_EQ(steps(R"({"deciding": "model_and_data"})")[0][1]["stepped"], false);
+  EXPECT_EQ(steps(R"({"count_zeros": true})")[0][1]["zeros"], 1);
+  EXPECT_EQ(steps(R"({"count_zeros": true})")[0][0]["zeros"], nullptr);
+  EXPECT_EQ(steps(R"({"clip_grad": 9, "norm_type": 1})")[0][1]["grad_norm"], 1.0);
+  const char* const lacking = R"({"steps": [[{"grads_scaled": [null, [2]]}, {"grads_scaled": [null, [2]]}]]})";
+  EXPECT_EQ(steps(lacking)[0][0]["main_params"], json::parse("[[1.0], [1.0]]"));
+  EXPECT_EQ(steps(R"({"dtype": "float32"})")[0][1]["params"], json::parse("[[0.0], [2.0]]"));
+  const auto refused = [](const char* fields) {
+    return error_of("scaler.fp16_optimizer", (R"({"world_size": 1, "tensor": 1, "pipeline": 1, "data": 1, "scaler": {},
+      "params0": [[[1]]], "steps": [],)" + std::string(fields) +
+                                              "}")
+                                                 .c_str());
+  };
+  EXPECT_THAT(refused(R"("kinds": [["cut"]])"), HasSubstr("'cut'"));
+  EXPECT_THAT(refused(R"("kinds": [[]])"), HasSubstr("kinds[0] has 0 entries for 1 parameters"));
+  EXPECT_THAT(refused(R"("deciding": "nobody")"), HasSubstr("deciding"));
+  EXPECT_THAT(refused(R"("norm_type": 0)"), HasSubstr("0"));
+}
+
 }  // namespace
 }  // namespace plumbline::adapter
