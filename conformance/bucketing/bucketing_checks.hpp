@@ -11,6 +11,8 @@ void add_assign_checks(suite::Suite& suite);
 void add_bucket_buffer_checks(suite::Suite& suite);
 void add_bucket_plan_checks(suite::Suite& suite);
 void add_plan_agreement_checks(suite::Suite& suite);
+/// What ranks reduce in buckets, step by step.
+void add_reduce_checks(suite::Suite& suite);
 void add_bucket_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -31,6 +31,8 @@ void add_slot_operations(AdapterService& service);
 void add_topology_operations(AdapterService& service);
 /// bucketing.assign, capacity_config, ddp_runs, layout, buffers, flatten, check, read, exposed, equal_buckets, agree
 void add_bucketing_operations(AdapterService& service);
+/// bucketing.reduce.
+void add_reduce_operations(AdapterService& service);
 /// slowmo.trace
 void add_slowmo_operations(AdapterService& service);
 /// gossip.graph, blocking, trace, topology, spectrum, simulate

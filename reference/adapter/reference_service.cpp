@@ -26,6 +26,7 @@ AdapterService reference_service() {
   add_schedule_operations(service);
   add_partition_operations(service);
   add_bucketing_operations(service);
+  add_reduce_operations(service);
   add_gossip_operations(service);
   add_program_operations(service);
   add_race_operations(service);

@@ -1,0 +1,711 @@
+// Gradients of steps that ranks reduce in buckets, asked of an adapter: what each rank has afterwards, and what was
+// reduced when.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "conformance/bucketing/bucketing_checks.hpp"
+#include "conformance/support/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+constexpr const char* kReduce = "bucketing.reduce";
+
+using GradientLists = std::vector<std::vector<int>>;
+
+// A run that is asked for, and what it must come to.
+struct AskedReduction {
+  int ranks = 3, steps = 3;
+  std::vector<std::int64_t> numel{4, 3, 2, 5};
+  GradientLists buckets{{3}, {2, 1}, {0}};
+  json options = json::object();
+  double divisor = 0;                                                          // of sums; 0: the number of ranks
+  double nearness = 1e-6;                                                      // of a value, and of 1
+  bool judges_launches = true;                                                 // of plans that stay
+  std::function<int(int step, int rank)> passes = [](int, int) { return 1; };  // 0: the rank has run out of rows
+  std::function<bool(int step, int rank, int gradient)> produces = [](int, int, int) { return true; };
+  std::function<std::vector<int>(int rank)> order = {};  // of readiness; backwards
+  std::function<double(int step, int pass, int rank, int gradient, int element)> value =
+      [](int step, int pass, int rank, int gradient, int element) {
+        return ((7 * rank + 11 * step + 5 * pass + 3 * gradient + 13 * element) % 17 - 8) / 8.0;
+      };
+
+  [[nodiscard]] std::vector<int> ready_order(int rank) const {
+    if (order) return order(rank);
+    std::vector<int> backwards(numel.size());
+    std::iota(backwards.rbegin(), backwards.rend(), 0);
+    return backwards;
+  }
+  [[nodiscard]] bool is_planned(int gradient) const {
+    return std::ranges::any_of(buckets, [&](const auto& one) { return std::ranges::count(one, gradient) > 0; });
+  }
+  // The reduced gradient; nothing where no rank has it.
+  [[nodiscard]] std::optional<std::vector<double>> right(int step, int gradient) const {
+    std::vector<double> sum(static_cast<std::size_t>(numel[static_cast<std::size_t>(gradient)]));
+    bool is_there = false;
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (!produces(step, rank, gradient)) continue;
+      for (int pass = 0; pass < passes(step, rank); ++pass) {
+        is_there = true;
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += value(step, pass, rank, gradient, static_cast<int>(i));
+      }
+    }
+    for (double& one : sum) one /= divisor == 0 ? ranks : divisor;
+    return is_there && is_planned(gradient) ? std::optional(sum) : std::nullopt;
+  }
+};
+
+json value_or_word(double value) {
+  if (std::isnan(value)) return "nan";
+  return std::isinf(value) ? json(value > 0 ? "inf" : "-inf") : json(value);
+}
+
+json question_of_reduction(const AskedReduction& asked) {
+  json args = asked.options;
+  args.update(
+      {{"world_size", asked.ranks}, {"numel", asked.numel}, {"buckets", asked.buckets}, {"steps", json::array()}});
+  for (int step = 0; step < asked.steps; ++step) {
+    json& rows = args["steps"].emplace_back(json::array());
+    for (int rank = 0; rank < asked.ranks; ++rank) {
+      json& row = rows.emplace_back(json::object());
+      for (int pass = 0; pass < asked.passes(step, rank); ++pass) {
+        json& list = row["passes"].emplace_back(json::array());
+        for (const int gradient : asked.ready_order(rank)) {
+          if (!asked.produces(step, rank, gradient)) continue;
+          json values = json::array();
+          for (int i = 0; i < asked.numel[static_cast<std::size_t>(gradient)]; ++i)
+            values.push_back(value_or_word(asked.value(step, pass, rank, gradient, i)));
+          list.push_back({{"gradient", gradient}, {"values", std::move(values)}});
+        }
+      }
+    }
+  }
+  return args;
+}
+
+std::string problem_of_gradient(const std::optional<std::vector<double>>& right, const json& got, double nearness) {
+  if (!right) return got.is_null() ? "" : "it is " + got.dump() + ", no rank has it";
+  const auto values = got.get<std::vector<double>>();
+  if (values.size() != right->size()) return fmt::format("{} elements, there are {}", values.size(), right->size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!(std::abs(values[i] - (*right)[i]) <= nearness * std::max(1.0, std::abs((*right)[i]))))
+      return fmt::format("element {} is {}, it must be {}", i, values[i], (*right)[i]);
+  return {};
+}
+
+// One reduction a bucket, in the plan's order, in the last pass; each when its last gradient and those of the buckets
+// before it are ready.
+std::string problem_of_started(const AskedReduction& asked, int step, int rank, const json& launches) {
+  const int passes = asked.passes(step, rank);
+  if (launches.size() != static_cast<std::size_t>(passes)) return fmt::format("{} passes", launches.size());
+  for (int pass = 0; pass < passes; ++pass) {
+    const json& list = launches.at(static_cast<std::size_t>(pass));
+    const std::size_t expected = pass + 1 == passes ? asked.buckets.size() : 0;
+    if (list.size() != expected)
+      return fmt::format("pass {} has {} reductions, there must be {}", pass, list.size(), expected);
+    for (std::size_t bucket = 0; bucket < list.size(); ++bucket) {
+      std::int64_t elements = 0;
+      for (const int gradient : asked.buckets[bucket]) elements += asked.numel[static_cast<std::size_t>(gradient)];
+      const json right{{"gradients", asked.buckets[bucket]}, {"elements", elements}};
+      if (std::string words = first_difference(right, list.at(bucket), fmt::format("reduction {}", bucket));
+          !words.empty())
+        return words;
+    }
+  }
+  return {};
+}
+
+std::string problem_of_reduced(const AskedReduction& asked, const json& result) {
+  if (result.at("steps").size() != static_cast<std::size_t>(asked.steps)) return "another number of steps";
+  for (int step = 0; step < asked.steps; ++step) {
+    const json& rows = result["steps"].at(static_cast<std::size_t>(step));
+    if (rows.size() != static_cast<std::size_t>(asked.ranks)) return "another number of ranks";
+    for (int rank = 0; rank < asked.ranks; ++rank) {
+      const json& row = rows.at(static_cast<std::size_t>(rank));
+      const std::string where = fmt::format("step {}, rank {}", step, rank);
+      if (row.contains("error")) return where + " is rejected: " + row["error"].dump();
+      if (row.at("grads").size() != asked.numel.size()) return where + ": another number of gradients";
+      for (int gradient = 0; gradient < static_cast<int>(asked.numel.size()); ++gradient)
+        if (std::string words = problem_of_gradient(
+                asked.right(step, gradient), row["grads"].at(static_cast<std::size_t>(gradient)), asked.nearness);
+            !words.empty())
+          return fmt::format("{}, gradient {}: {}", where, gradient, words);
+      if (row["grads"] != rows.at(0).at("grads")) return where + ": gradients are not rank 0's, bit for bit";
+      if (!asked.judges_launches) continue;
+      if (std::string words = problem_of_started(asked, step, rank, row.at("launches")); !words.empty())
+        return where + ": " + words;
+    }
+  }
+  return {};
+}
+
+using JudgeReduction = std::function<std::string(const json& result)>;
+void report_reduction(Context& context, const AskedReduction& asked, const JudgeReduction& more = {}) {
+  report_words(problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) {
+    std::string words = problem_of_reduced(asked, result);
+    return words.empty() && more ? more(result) : words;
+  }));
+}
+
+GradientLists buckets_named(const std::string& name) {
+  if (name == "each") return {{3}, {2}, {1}, {0}};
+  if (name == "one") return {{3, 2, 1, 0}};
+  return {{3}, {2, 1}, {0}};
+}
+
+AskedReduction reduction_in_case(const Context& context) {
+  AskedReduction asked{.ranks = static_cast<int>(context.parameters().number("ranks"))};
+  if (context.parameters().has("buckets")) asked.buckets = buckets_named(context.parameters().text("buckets"));
+  return asked;
+}
+
+// Each row of the answer, with step and rank.
+std::string each_row(const json& result,
+                     const std::function<std::string(const json& row, std::size_t step, int rank)>& judge) {
+  for (std::size_t step = 0; step < result.at("steps").size(); ++step)
+    for (std::size_t rank = 0; rank < result["steps"][step].size(); ++rank)
+      if (std::string words = judge(result["steps"][step][rank], step, static_cast<int>(rank)); !words.empty())
+        return fmt::format("step {}, rank {}: {}", step, rank, words);
+  return {};
+}
+
+// ---- means and sums ----
+
+void reduced_as_one_device(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const std::string& dtype = context.parameters().text("dtype");
+  asked.options["dtype"] = dtype;
+  if (dtype == "f16") asked.nearness = 0x1p-9;
+  if (dtype == "bf16") asked.nearness = 0x1p-6;
+  report_reduction(context, asked);
+}
+
+void reduced_after_passes(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const bool varies = context.parameters().text("passes") == "varying";
+  asked.passes = [varies](int step, int) { return varies ? 1 + (step + 1) % 3 : 2; };
+  report_reduction(context, asked);
+}
+
+void reduced_whenever_started(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const Answer whole = answer_to(context.adapter(), kReduce, question_of_reduction(asked));
+  if (whole.is_refused()) return report_words("refused: " + whole.message);
+  asked.options["overlap"] = context.parameters().text("overlap") == "yes";
+  report_reduction(context, asked, [&](const json& result) {
+    return each_row(result, [&](const json& row, std::size_t step, int rank) {
+      const json& other = whole.result.at("steps").at(step).at(static_cast<std::size_t>(rank)).at("grads");
+      return first_difference(other, row.at("grads"), "gradients of another run");
+    });
+  });
+}
+
+void reduced_in_any_buckets(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const Answer whole = answer_to(context.adapter(), kReduce, question_of_reduction(asked));
+  if (whole.is_refused()) return report_words("refused: " + whole.message);
+  for (const char* name : {"each", "some", "one"}) {
+    asked.buckets = buckets_named(name);
+    report_reduction(context, asked, [&](const json& result) {
+      return each_row(result, [&](const json& row, std::size_t step, int rank) {
+        const json& other = whole.result.at("steps").at(step).at(static_cast<std::size_t>(rank)).at("grads");
+        return first_difference(other, row.at("grads"), "gradients in other buckets");
+      });
+    });
+  }
+}
+
+void reduced_by_division(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const std::string& before = context.parameters().text("before");
+  if (before == "ranks") asked.options["divide_before"] = asked.ranks;
+  if (before == "none") asked.options["divide_before"] = 1;
+  if (before == "a_part") asked.options["divide_before"] = asked.ranks / 2;
+  report_reduction(context, asked);
+}
+
+void reduced_to_a_sum(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const bool is_sum = context.parameters().text("result") == "sum";
+  asked.options["average"] = !is_sum;
+  asked.divisor = is_sum ? 1 : 0;
+  report_reduction(context, asked);
+}
+
+void reduced_by_divisor(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  asked.divisor = static_cast<double>(context.parameters().number("divisor"));
+  asked.options["divisor"] = context.parameters().number("divisor");
+  report_reduction(context, asked);
+}
+
+// Sums of two are beyond the type in which gradients are communicated.
+void reduced_half_stays_finite(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const bool is_large = context.parameters().text("values") == "large";
+  const std::string& wire = context.parameters().text("wire");
+  asked.options["wire"] = wire;
+  asked.nearness = wire == "f16" ? 0x1p-8 : 0x1p-5;
+  asked.judges_launches = false;
+  if (is_large)
+    asked.value = [](int, int, int rank, int, int element) { return 60000.0 - 32 * ((rank + element) % 3); };
+  report_reduction(context, asked);
+}
+
+// In f16 the small ones would be lost one by one.
+void reduced_in_f32(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const bool is_fine = context.parameters().text("values") == "fine";
+  asked.options.update({{"dtype", "f16"}, {"wire", "f32"}, {"average", false}});
+  asked.divisor = 1;
+  asked.nearness = 0;
+  asked.judges_launches = false;
+  asked.value = [=](int, int, int rank, int, int element) {
+    if (is_fine)
+      return rank == 0 ? 2048.0 : asked.ranks == 2 ? 2.0 : 1.0;  // sums that f16 has: of 2, 1 + 1 and 1 + 1 + 1 + 1
+    return static_cast<double>(rank + element);
+  };
+  report_reduction(context, asked);
+}
+
+// ---- what is started when ----
+
+void reduced_in_plan_order(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const bool has_own_order = context.parameters().text("order") == "own";
+  if (has_own_order)
+    asked.order = [](int rank) { return rank % 2 == 0 ? std::vector{0, 2, 1, 3} : std::vector{3, 1, 0, 2}; };
+  report_reduction(context, asked);
+}
+
+// A bucket starts when as many gradients are ready as its own last one and those of the buckets before it need.
+void reduced_during_the_pass(Context& context) {
+  const AskedReduction asked = reduction_in_case(context);
+  report_reduction(context, asked, [&](const json& result) {
+    return each_row(result, [&](const json& row, std::size_t, int rank) -> std::string {
+      const std::vector<int> order = asked.ready_order(rank);
+      std::ptrdiff_t needed = 0;
+      for (std::size_t bucket = 0; bucket < asked.buckets.size(); ++bucket) {
+        for (const int gradient : asked.buckets[bucket])
+          needed = std::max(needed, std::ranges::find(order, gradient) - order.begin() + 1);
+        const json& ready = row.at("launches").back().at(bucket).at("ready_before");
+        if (ready != needed)
+          return fmt::format("reduction {} starts after {} gradients, not {}", bucket, ready.dump(), needed);
+      }
+      return {};
+    });
+  });
+}
+
+// In the order in which rank 0's are ready, each bucket closed when it has 24 bytes.
+void reduced_after_rebuilding(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  asked.judges_launches = false;
+  asked.options["rebuild_bytes"] = 24;
+  const bool is_turned = context.parameters().text("order") == "turned";
+  asked.order = [is_turned](int rank) {
+    return is_turned && rank == 0 ? std::vector{0, 2, 1, 3} : std::vector{3, 1, 0, 2};
+  };
+  GradientLists right(1);
+  std::int64_t bytes = 0;
+  for (const int gradient : asked.order(0)) {
+    if (bytes >= 24) right.emplace_back(), bytes = 0;
+    right.back().push_back(gradient);
+    bytes += 4 * asked.numel[static_cast<std::size_t>(gradient)];
+  }
+  report_reduction(context, asked, [&](const json& result) {
+    return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
+      GradientLists got;
+      for (const json& one : row.at("launches").at(0)) got.push_back(one.at("gradients").get<std::vector<int>>());
+      const GradientLists& expected = step == 0 ? asked.buckets : right;
+      return got == expected ? "" : "the buckets are " + json(got).dump() + ", they must be " + json(expected).dump();
+    });
+  });
+}
+
+void reduced_with_buffers(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const int passes = static_cast<int>(context.parameters().number("passes"));
+  asked.passes = [passes](int, int) { return passes; };
+  json args = question_of_reduction(asked);
+  const auto buffer = [](std::size_t step, int pass, int rank) {
+    return std::vector<double>{100.0 * static_cast<double>(step) + 10.0 * pass + rank, 0.5 * rank};
+  };
+  for (std::size_t step = 0; step < args["steps"].size(); ++step)
+    for (int rank = 0; rank < asked.ranks; ++rank)
+      for (int pass = 0; pass < passes; ++pass)
+        args["steps"][step][static_cast<std::size_t>(rank)]["buffers"].push_back(buffer(step, pass, rank));
+  report_words(problem_of(context.adapter(), kReduce, args, [&](const json& result) {
+    const std::string words = problem_of_reduced(asked, result);
+    if (!words.empty()) return words;
+    return each_row(result, [&](const json& row, std::size_t step, int rank) -> std::string {
+      for (int pass = 0; pass < passes; ++pass) {
+        const auto right = buffer(step, pass, pass + 1 == passes ? 0 : rank);
+        const auto got = row.at("buffers").at(static_cast<std::size_t>(pass)).get<std::vector<double>>();
+        if (got != right)
+          return fmt::format("buffers of pass {} are {}, they must be {}", pass, json(got).dump(), json(right).dump());
+      }
+      return {};
+    });
+  }));
+}
+
+void reduced_with_initial(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const bool differ = context.parameters().text("start") == "apart";
+  for (int rank = 0; rank < asked.ranks; ++rank)
+    asked.options["initial"].push_back({1.5 + (differ ? rank : 0), -2.0 * (differ ? rank + 1 : 1)});
+  report_reduction(context, asked, [&](const json& result) {
+    return each_row(result, [&](const json& row, std::size_t, int) -> std::string {
+      const auto got = row.at("initial").get<std::vector<double>>();
+      return got == std::vector{1.5, -2.0} ? "" : "the initial values are " + json(got).dump();
+    });
+  });
+}
+
+// ---- gradients that are not there ----
+
+void reduced_without_some(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const std::string& lacking = context.parameters().text("lacking");
+  asked.options["unused"] = context.parameters().text("unused");
+  const bool is_static = context.parameters().text("unused") == "static_graph";
+  const int most = asked.ranks - 1;
+  asked.produces = [=](int step, int rank, int gradient) {
+    if (lacking == "nothing" || gradient != (is_static ? 1 : step % 2 + 1)) return true;
+    return lacking == "on_one" ? rank != most : lacking == "but_on_one" ? rank == most : false;
+  };
+  report_reduction(context, asked);
+}
+
+// Ranks have two steps and one more for each rank before them.
+void reduced_with_joins(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const std::string& divisor = context.parameters().text("divisor");
+  const bool is_even = context.parameters().text("rows") == "even";
+  asked.options["join"] = divisor;
+  asked.judges_launches = false;
+  const auto steps_of = [=](int rank) { return is_even ? 3 : 2 + rank; };
+  const int most = steps_of(asked.ranks - 1);
+  asked.steps = most;
+  asked.passes = [=](int step, int rank) { return step < steps_of(rank) ? 1 : 0; };
+  report_words(
+      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
+        if (result.at("steps").size() != static_cast<std::size_t>(most)) return "another number of steps";
+        return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
+          int present = 0;
+          for (int rank = 0; rank < asked.ranks; ++rank) present += asked.passes(static_cast<int>(step), rank);
+          AskedReduction one = asked;
+          one.divisor = divisor == "present_ranks" ? present : 0;
+          for (int gradient = 0; gradient < static_cast<int>(asked.numel.size()); ++gradient)
+            if (std::string words = problem_of_gradient(one.right(static_cast<int>(step), gradient),
+                                                        row.at("grads").at(static_cast<std::size_t>(gradient)), 1e-6);
+                !words.empty())
+              return fmt::format("gradient {}: {}", gradient, words);
+          return {};
+        });
+      }));
+}
+
+// A gradient that no bucket has keeps nobody waiting.
+void reduced_but_one(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const bool is_marked = context.parameters().text("marked") == "yes";
+  asked.buckets = {{3}, {2, 0}};
+  asked.produces = [](int, int, int gradient) { return gradient != 1; };
+  report_reduction(context, asked);
+  if (!is_marked) return;
+  asked.produces = [](int, int, int) { return true; };
+  asked.order = [](int) { return std::vector{1, 3, 2, 0}; };  // nothing has been started
+  report_words(
+      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [](const json& result) -> std::string {
+        const json& row = result.at("steps").at(0).at(0);
+        if (!row.contains("error")) return "a gradient that is in no bucket is accepted";
+        return row["error"].at("kind") == "invalid_argument" ? "" : "it is rejected as " + row["error"].dump();
+      }));
+}
+
+// All ranks lack the same gradient in the second step, that of the first bucket: nothing has been started.
+void reduced_too_late(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  asked.steps = 2;
+  const bool lacks = context.parameters().text("lacking") == "one";
+  if (!lacks) return report_reduction(context, asked);
+  asked.produces = [](int step, int, int gradient) { return step == 0 || gradient != 3; };
+  report_words(
+      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
+        if (result.at("steps").size() != 2) return "another number of steps";
+        return each_row(result, [](const json& row, std::size_t step, int) -> std::string {
+          if (row.contains("error") != (step == 1)) return "it is " + std::string(step == 1 ? "accepted" : "rejected");
+          return step == 0 || row["error"].at("kind") == "state" ? "" : "it is rejected as " + row["error"].dump();
+        });
+      }));
+}
+
+// One element of all ranks is wrong, or as large as it may be.
+void reduced_if_finite(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const std::string& value = context.parameters().text("value");
+  asked.options["largest"] = 1000;
+  asked.steps = 1;
+  const double number = value == "nan" ? std::nan("") : value == "inf" ? HUGE_VAL : value == "above" ? 1000.5 : -1000;
+  asked.value = [=](int, int, int rank, int gradient, int element) {
+    return gradient == 1 && element == 2 ? number : rank + element;
+  };
+  if (value == "largest") return report_reduction(context, asked);
+  asked.order = [](int) { return std::vector{1, 3, 2, 0}; };  // nothing has been started
+  report_words(
+      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
+        if (result.at("steps").empty()) return "no step";
+        return each_row(result, [](const json& row, std::size_t, int) -> std::string {
+          if (!row.contains("error")) return "it is accepted";
+          return row["error"].at("kind") == "invalid_argument" ? "" : "it is rejected as " + row["error"].dump();
+        });
+      }));
+}
+
+// ---- shards ----
+
+// The parts of all ranks, one after the other, are each bucket's gradients, and padding.
+void reduced_to_shards(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  asked.options["sharded"] = true;
+  if (context.parameters().text("before") == "ranks") asked.options["divide_before"] = asked.ranks;
+  report_words(
+      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
+        if (result.at("steps").size() != static_cast<std::size_t>(asked.steps)) return "another number of steps";
+        for (int step = 0; step < asked.steps; ++step)
+          for (std::size_t bucket = 0; bucket < asked.buckets.size(); ++bucket) {
+            std::vector<double> right, got;
+            for (const int gradient : asked.buckets[bucket]) {
+              const auto values = asked.right(step, gradient);
+              right.insert(right.end(), values->begin(), values->end());
+            }
+            const std::size_t part =
+                (right.size() + static_cast<std::size_t>(asked.ranks) - 1) / static_cast<std::size_t>(asked.ranks);
+            for (const json& row : result["steps"].at(static_cast<std::size_t>(step))) {
+              const auto mine = row.at("shards").at(bucket).get<std::vector<double>>();
+              if (mine.size() != part)
+                return fmt::format("a part of bucket {} has {} elements, not {}", bucket, mine.size(), part);
+              got.insert(got.end(), mine.begin(), mine.end());
+            }
+            got.resize(right.size());
+            if (std::string words = problem_of_gradient(right, got, asked.nearness); !words.empty())
+              return fmt::format("step {}, bucket {}: {}", step, bucket, words);
+          }
+        return {};
+      }));
+}
+
+// ---- fewer bytes ----
+
+// Each element within half of the mean of the ranks' scales; a bucket is a channel.
+void reduced_in_bytes(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  asked.options["compression"] = {{"kind", "bytes"}};
+  asked.buckets = {{3}, {2}, {1}, {0}};
+  asked.numel = {60, 33, 1, 40};
+  asked.judges_launches = false;
+  const bool by_rank = context.parameters().text("magnitudes") == "by_rank";
+  asked.value = [=](int step, int, int rank, int gradient, int element) {
+    return (by_rank ? std::ldexp(1.0, 3 * rank) : 1.0) *
+           ((7 * rank + 11 * step + 3 * gradient + 13 * element) % 17 - 6) / 8;
+  };
+  report_words(
+      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
+        if (result.at("steps").size() != static_cast<std::size_t>(asked.steps)) return "another number of steps";
+        return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
+          if (row.at("grads") != result["steps"][step][0].at("grads")) return "ranks have other bits";
+          for (int gradient = 0; gradient < 4; ++gradient) {
+            double bound = 0;
+            for (int rank = 0; rank < asked.ranks; ++rank) {
+              double lowest = 0, highest = 0;
+              for (int i = 0; i < asked.numel[static_cast<std::size_t>(gradient)]; ++i) {
+                const double value = asked.value(static_cast<int>(step), 0, rank, gradient, i);
+                lowest = std::min(lowest, value), highest = std::max(highest, value);
+              }
+              bound += (highest - lowest) / 255 * (0.5 + 1e-4) / asked.ranks;
+            }
+            const auto right = asked.right(static_cast<int>(step), gradient);
+            const auto got = row["grads"].at(static_cast<std::size_t>(gradient)).get<std::vector<double>>();
+            if (got.size() != right->size()) return "another number of elements";
+            for (std::size_t i = 0; i < got.size(); ++i)
+              if (!(std::abs(got[i] - (*right)[i]) <= bound + 1e-6))
+                return fmt::format("gradient {}: element {} is {}, the mean is {}", gradient, i, got[i], (*right)[i]);
+          }
+          return {};
+        });
+      }));
+}
+
+json powersgd(int directions, int start = 0) {
+  return {{"kind", "powersgd"}, {"directions", directions}, {"start", start}, {"shapes", {{6, 8}}}};
+}
+
+// A matrix of that many directions, of whole numbers, which ranks have with parts that cancel.
+AskedReduction matrix_of(const Context& context, int directions) {
+  AskedReduction asked = reduction_in_case(context);
+  asked.numel = {48};
+  asked.buckets = {{0}};
+  asked.judges_launches = false;
+  asked.nearness = 1e-3;
+  asked.value = [=, ranks = asked.ranks](int step, int, int rank, int, int element) {
+    const int row = element / 8, column = element % 8;
+    double value = ((element * 5 + 3) % 7 - 3.0) * (2 * rank - (ranks - 1));
+    for (int i = 0; i < directions; ++i)
+      value += ((row * row * (i + 1) + i * 3 + step) % 7 - 3.0) * ((column * (i + 2) + i * 5) % 9 - 4.0);
+    return value;
+  };
+  return asked;
+}
+
+// The first step overflows on one rank, and the second is as if there had been none.
+void reduced_not_finite(Context& context) {
+  const std::string& kind = context.parameters().text("kind");
+  const std::string& what = context.parameters().text("value");
+  AskedReduction asked = matrix_of(context, 1);
+  asked.options["compression"] = kind == "bytes" ? json{{"kind", "bytes"}} : powersgd(6);
+  asked.steps = 2;
+  const auto usual = asked.value;
+  const double number = what == "nan" ? std::nan("") : HUGE_VAL;
+  asked.value = [=, last = asked.ranks - 1](int step, int pass, int rank, int gradient, int element) {
+    const bool is_wrong = what != "nothing" && step == 0 && rank == last && element == 7;
+    return is_wrong ? number : usual(step, pass, rank, gradient, element);
+  };
+  report_words(
+      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
+        if (result.at("steps").size() != 2) return "another number of steps";
+        return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
+          const json& got = row.at("grads").at(0);
+          if (step == 0 && what != "nothing") return got.at(7) == "nan" ? "" : "the mean is " + got.at(7).dump();
+          return problem_of_gradient(asked.right(static_cast<int>(step), 0), got, kind == "bytes" ? 0.2 : 1e-3);
+        });
+      }));
+}
+
+void reduced_by_products(Context& context) {
+  const int directions = static_cast<int>(context.parameters().number("directions"));
+  AskedReduction asked = matrix_of(context, directions);
+  asked.options["compression"] = powersgd(directions);
+  asked.options["compression"]["error_feedback"] = false;
+  asked.steps = 2;
+  report_reduction(context, asked);
+}
+
+// One direction of two, the second of which has few numbers: what is left approaches the smallest that one can leave.
+void reduced_with_warm_start(Context& context) {
+  AskedReduction asked = reduction_in_case(context);
+  const bool is_warm = context.parameters().text("start") == "warm";
+  asked.numel = {48};
+  asked.buckets = {{0}};
+  asked.judges_launches = false;
+  asked.steps = 12;
+  asked.options["compression"] = powersgd(is_warm ? 1 : 2);
+  asked.options["compression"].update({{"error_feedback", false}, {"warm_start", is_warm}});
+  // Two directions at right angles: rows 0 and 1 alone, of lengths 4 and 2.
+  asked.value = [](int, int, int rank, int, int element) {
+    if (element == 0) return 4.0 + rank;
+    return element == 9 ? 2.0 + rank : 0.0;
+  };
+  report_words(
+      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
+        if (result.at("steps").size() != 12) return "another number of steps";
+        return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
+          if (step < 11) return {};
+          std::vector<double> right = *asked.right(11, 0);
+          if (is_warm) right[9] = 0;  // the lesser direction
+          return problem_of_gradient(right, row.at("grads").at(0), 1e-3);
+        });
+      }));
+}
+
+// A matrix of three directions: before the start its mean, afterwards no more than one direction of it.
+void reduced_from_the_start(Context& context) {
+  const int start = static_cast<int>(context.parameters().number("start"));
+  AskedReduction asked = matrix_of(context, 3);
+  asked.options["compression"] = powersgd(1, start);
+  report_words(
+      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
+        if (result.at("steps").size() != static_cast<std::size_t>(asked.steps)) return "another number of steps";
+        return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
+          const auto right = asked.right(static_cast<int>(step), 0);
+          const std::string words = problem_of_gradient(right, row.at("grads").at(0), 1e-3);
+          if (static_cast<int>(step) < start) return words;
+          if (row["grads"].at(0).size() != 48) return "another number of elements";
+          return words.empty() ? "one direction holds a matrix of three: it is not compressed" : "";
+        });
+      }));
+}
+
+}  // namespace
+
+void add_reduce_checks(suite::Suite& suite) {
+  const suite::Axis buckets{"buckets", {"each", "some", "one"}};
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<AskedOption> options = {}, std::vector<std::string> ranks = {"2", "3"}) {
+    axes.push_back({"ranks", std::move(ranks)});
+    suite.add({.id = std::string("bucketing.reduce.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = {kReduce},
+               .options = options_of(std::move(options)),
+               .body = body});
+  };
+  const auto by = [](const char* argument, const char* parameter) {
+    return std::vector<AskedOption>{{kReduce, argument, {}, parameter}};
+  };
+  add("single_device", "BUCKET-050@e3c3", {{"dtype", {"f16", "bf16", "f32", "f64"}}, buckets}, reduced_as_one_device,
+      by("dtype", "dtype"));
+  add("accumulation", "BUCKET-051@5f22", {{"passes", {"same", "varying"}}, buckets}, reduced_after_passes);
+  add("rebuilt", "BUCKET-052@9590", {{"order", {"same", "turned"}}}, reduced_after_rebuilding);
+  add("unused", "BUCKET-053@7320", {{"unused", {"zeros"}}, {"lacking", {"nothing", "on_one", "but_on_one"}}, buckets},
+      reduced_without_some, by("unused", "unused"));
+  add("absent", "BUCKET-054@a2d4",
+      {{"unused", {"find_unused", "static_graph"}},
+       {"lacking", {"nothing", "on_one", "but_on_one", "on_all"}},
+       buckets},
+      reduced_without_some, by("unused", "unused"));
+  add("same_bits", "BUCKET-055@545f", {{"overlap", {"yes", "no"}}, buckets}, reduced_whenever_started);
+  add("fused", "BUCKET-056@5e34", {}, reduced_in_any_buckets);
+  add("join", "BUCKET-057@f4cd", {{"divisor", {"initial_world", "present_ranks"}}, {"rows", {"even", "uneven"}}},
+      reduced_with_joins, by("join", "divisor"));
+  add("starts_in_plan_order", "BUCKET-058@cdec", {{"order", {"plans", "own"}}, buckets}, reduced_in_plan_order);
+  add("overlaps", "BUCKET-059@f557", {buckets}, reduced_during_the_pass);
+  add("buffers", "BUCKET-061@4d6a", {{"passes", {"1", "3"}}}, reduced_with_buffers);
+  add("division", "BUCKET-062@e64c", {{"before", {"none", "a_part", "ranks", "in_the_collective"}}},
+      reduced_by_division, {}, {"2", "6"});
+  add("sum", "BUCKET-063@1971", {{"result", {"sum", "mean"}}}, reduced_to_a_sum);
+  add("half_stays_finite", "BUCKET-064@ad62", {{"wire", {"f16", "bf16"}}, {"values", {"usual", "large"}}},
+      reduced_half_stays_finite, by("wire", "wire"));
+  add("late", "BUCKET-068@088a", {{"lacking", {"nothing", "one"}}}, reduced_too_late);
+  add("experts", "BUCKET-085@6782", {{"divisor", {"1", "4", "6"}}}, reduced_by_divisor);
+  add("initial_values", "BUCKET-086@d3ee", {{"start", {"apart", "together"}}}, reduced_with_initial);
+  add("finite", "BUCKET-102@7bfa", {{"value", {"largest", "above", "inf", "nan"}}}, reduced_if_finite);
+  add("sharded", "BUCKET-104@1404", {{"before", {"ranks", "in_the_collective"}}, buckets}, reduced_to_shards);
+  add("wide", "BUCKET-106@c9c9", {{"values", {"usual", "fine"}}}, reduced_in_f32,
+      {{kReduce, "dtype", {"f16"}}, {kReduce, "wire", {"f32"}}}, {"2", "3", "5"});
+  add("left_alone", "BUCKET-107@dbe9", {{"marked", {"no", "yes"}}}, reduced_but_one);
+  add("bytes_are_near", "BUCKET-200@95c9", {{"magnitudes", {"alike", "by_rank"}}}, reduced_in_bytes);
+  add("not_finite", "BUCKET-202@9539", {{"kind", {"bytes", "powersgd"}}, {"value", {"nothing", "inf", "nan"}}},
+      reduced_not_finite);
+  add("low_rank", "BUCKET-203@d62e", {{"directions", {"1", "2"}}}, reduced_by_products);
+  add("warm_start", "BUCKET-205@0023", {{"start", {"warm", "all_directions"}}}, reduced_with_warm_start);
+  add("start", "BUCKET-206@38ba", {{"start", {"0", "2"}}}, reduced_from_the_start);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,64 @@
+// bucketing.reduce: what is read, what is answered, what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/adapter/ask_reference.hpp"
+
+namespace plumbline::adapter {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+// Two ranks with two gradients of 1 and 3 times their index and one, in one step.
+json reduce_question(const char* changes) {
+  json args = json::parse(R"({"world_size": 2, "numel": [1, 2], "buckets": [[1], [0]]})");
+  for (const double value : {1.0, 3.0})
+    args["steps"][0].push_back(
+        {{"passes",
+          {{{{"gradient", 1}, {"values", {2 * value, 4 * value}}}, {{"gradient", 0}, {"values", {value}}}}}}});
+  args.update(json::parse(changes));
+  return args;
+}
+json reduced(const char* changes) { return ask("bucketing.reduce", reduce_question(changes).dump().c_str())["steps"]; }
+std::string reduce_refusal(const char* changes) {
+  return error_of("bucketing.reduce", reduce_question(changes).dump().c_str());
+}
+
+TEST(BucketingReduce, AveragesAndSaysWhatItStarts) {
+  const json steps = reduced("{}");
+  for (const json& rank : steps[0]) {
+    EXPECT_EQ(rank["grads"], json::parse("[[2.0], [4.0, 8.0]]"));
+    EXPECT_EQ(rank["launches"], json::parse(R"([[{"gradients": [1], "elements": 2, "ready_before": 1},
+                                                 {"gradients": [0], "elements": 1, "ready_before": 2}]])"));
+  }
+  EXPECT_EQ(reduced(R"({"average": false})")[0][0]["grads"], json::parse("[[4.0], [8.0, 16.0]]"));
+  EXPECT_EQ(reduced(R"({"divisor": 4})")[0][0]["grads"], json::parse("[[1.0], [2.0, 4.0]]"));
+}
+
+TEST(BucketingReduce, LeavesEachRankItsPart) {
+  const json steps = reduced(R"({"sharded": true})");
+  EXPECT_EQ(steps[0][0]["shards"], json::parse("[[4.0], [2.0]]"));
+  EXPECT_EQ(steps[0][1]["shards"], json::parse("[[8.0], [0.0]]"));
+}
+
+TEST(BucketingReduce, EndsARankWithItsError) {
+  const json steps = reduced(R"({"largest": 5})");
+  EXPECT_EQ(steps[0][1]["error"]["kind"], "invalid_argument");
+  const json late = reduced(R"({"steps": [[{"passes": [[]]}, {"passes": [[]]}]]})");
+  EXPECT_EQ(late[0][0]["error"]["kind"], "state");
+}
+
+TEST(BucketingReduce, NamesWhatIsWrong) {
+  EXPECT_THAT(reduce_refusal(R"({"buckets": [[0], [2]]})"), HasSubstr("gradient 2"));
+  EXPECT_THAT(reduce_refusal(R"({"buckets": [[0, 0], [1]]})"), HasSubstr("gradient 0"));
+  EXPECT_THAT(reduce_refusal(R"({"divide_before": 3})"), HasSubstr("divide_before is 3"));
+  EXPECT_THAT(reduce_refusal(R"({"steps": [[{}]]})"), HasSubstr("steps[0] has 1 entries for 2 ranks"));
+  EXPECT_THAT(reduce_refusal(R"({"initial": [[1]]})"), HasSubstr("initial has 1 entries for 2 ranks"));
+  EXPECT_THAT(reduce_refusal(R"({"compression": {"kind": "zip"}})"), HasSubstr("kind"));
+  EXPECT_THAT(reduce_refusal(R"({"compression": {"kind": "bytes", "chanel": 1}})"), HasSubstr("chanel"));
+  EXPECT_THAT(reduce_refusal(R"({"world_size": 17})"), HasSubstr("17"));
+}
+
+}  // namespace
+}  // namespace plumbline::adapter
