@@ -704,7 +704,7 @@ void add_reduce_checks(suite::Suite& suite) {
   add("not_finite", "BUCKET-202@9539", {{"kind", {"bytes", "powersgd"}}, {"value", {"nothing", "inf", "nan"}}},
       reduced_not_finite);
   add("low_rank", "BUCKET-203@d62e", {{"directions", {"1", "2"}}}, reduced_by_products);
-  add("warm_start", "BUCKET-205@0023", {{"start", {"warm", "all_directions"}}}, reduced_with_warm_start);
+  add("warm_start", "BUCKET-205@bdbd", {{"start", {"warm", "all_directions"}}}, reduced_with_warm_start);
   add("start", "BUCKET-206@38ba", {{"start", {"0", "2"}}}, reduced_from_the_start);
 }
 

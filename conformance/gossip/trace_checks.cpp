@@ -276,12 +276,12 @@ void add_gossip_trace_checks(suite::Suite& suite) {
   const AskedOption graph{
       kTracedRounds, "graph", {}, "graph", {{"random-matching", {"random-matching"}}, {"star", {"star"}}}};
   add("mass", "GOSSIP-030@007e", {{"graph", {"hub", "chords", "ring", "star"}}, mixing}, traced_mass, {graph});
-  add("estimate", "GOSSIP-032@7302", {{"graph", {"hub", "chords", "ring"}}, mixing}, traced_estimate);
-  add("types", "GOSSIP-034@303a",
+  add("estimate", "GOSSIP-032@d398", {{"graph", {"hub", "chords", "ring"}}, mixing}, traced_estimate);
+  add("types", "GOSSIP-034@f873",
       {{"graph", {"hub", "ring"}}, mixing, {"dtype", {"float16", "bfloat16", "float32", "float64"}}}, traced_types,
       {{kTracedRounds, "dtype", {}, "dtype"}});
   add("rotation", "GOSSIP-036@9dfa", {{"graph", {"hub", "chords", "ring"}}}, traced_rotation);
-  add("exact", "GOSSIP-037@4149", {{"graph", {"complete", "n-peer-exponential"}}}, traced_exact,
+  add("exact", "GOSSIP-037@c6d2", {{"graph", {"complete", "n-peer-exponential"}}}, traced_exact,
       {{kTracedRounds, "graph", {}, "graph"}}, {"2", "3", "4", "5", "8"});
 }
 

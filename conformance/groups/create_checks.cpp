@@ -245,10 +245,10 @@ void add_group_create_checks(suite::Suite& suite) {
   add("translation", "GROUP-008@7247", {plans_axis()}, created_translation);
   add("root", "GROUP-009@a352", {plans_axis()}, created_root);
   add("initial_values", "GROUP-010@d7e5", {plans_axis()}, created_initial);
-  add("different_plans", "GROUP-011@a1bd",
+  add("different_plans", "GROUP-011@d338",
       {{"what", {"nothing", "order", "members", "name", "number"}}, {"rank", {"0", "3", "5"}}},
       created_of_different_plans);
-  add("world_sizes", "GROUP-012@55cc", {{"on", {"none", "one", "all"}}}, created_for_another_world);
+  add("world_sizes", "GROUP-012@a169", {{"on", {"none", "one", "all"}}}, created_for_another_world);
   add("bad_plans", "GROUP-013@8afb",
       {{"what", {"nothing", "empty", "repeated", "beyond", "below"}}, {"on", {"one", "all"}}}, created_of_bad_plans);
   add("log", "GROUP-015@dd21", {plans_axis()}, created_log);
