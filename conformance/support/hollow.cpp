@@ -21,8 +21,8 @@ std::set<std::string> verified_ids(const suite::Check& check) {
 }
 
 // As the harness does it: a failure that names a requirement of the check is of that one alone. What no assertion
-// found, such as a question left unasked, violates none. A failure without a name, such as an answer in another form, is
-// only of a check's one requirement: it does not show that the check judges each of several.
+// found, such as a question left unasked, violates none. A failure without a name, such as an answer in another form,
+// is only of a check's one requirement: it does not show that the check judges each of several.
 std::set<std::string> violated_by(const suite::Check& check, const std::vector<Failure>& failures) {
   static const std::regex pattern("(^|\n|: )([A-Z]+-[0-9]{3}): ");
   std::set<std::string> ids;

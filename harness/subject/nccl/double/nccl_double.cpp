@@ -58,7 +58,7 @@ using plumbline::subject::nccl::ScalarResidence;
 using plumbline::subject::nccl::UniqueId;
 namespace comm = plumbline::comm;
 
-// Bytes. A rank may wait for its turn on a busy core after each filling: resnet50's gradients are not to take thousands.
+// Bytes. A rank may wait for its turn on a busy core after each filling: 100 MB of gradients are not to take thousands.
 constexpr std::size_t kPipe = 256 * 1024;
 constexpr int kLooks = 5;                 // until something asynchronous is through
 constexpr std::size_t kOwnOperators = 8;  // that a communicator has at once
