@@ -58,7 +58,7 @@ bool is_planned(const suite::Parameters& parameters) {
 }
 
 // Writes the run's files into `folder`.
-job::RunSpec prepared(Context& context, const std::filesystem::path& folder) {
+job::RunSpec prepared_run(Context& context, const std::filesystem::path& folder) {
   const suite::Parameters& parameters = context.parameters();
   const std::string& optimizer = parameters.text("optimizer");
   job::RunSpec spec =
@@ -93,7 +93,7 @@ void provide(const std::function<job::RunSpec(const std::filesystem::path&)>& pr
 }
 
 void single_device_job(Context& context) {
-  report(findings_of_job(context, [&](const std::filesystem::path& folder) { return prepared(context, folder); }));
+  report(findings_of_job(context, [&](const std::filesystem::path& folder) { return prepared_run(context, folder); }));
 }
 
 }  // namespace
