@@ -1,0 +1,155 @@
+// What an adapter says of schedules that it rejects: the numbers and names that a reader needs to find the fault.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/words.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+constexpr const char* kSaidSimulate = "schedules.simulate";
+constexpr const char* kSaidLower = "schedules.lower";
+constexpr const char* kSaidLoad = "schedules.load_csv";
+constexpr const char* kSaidCheck = "schedules.check";
+
+using SaidRows = std::vector<std::string>;
+
+json placed_rows(const char* field, const SaidRows& rows, const std::vector<int>& stages) {
+  return {{field, rows}, {"stage_to_rank", stages}, {"num_stages", stages.size()}};
+}
+
+// "" when the question is refused as a bad value, with these words and numbers.
+std::string problem_of_said(suite::Adapter& adapter, const std::string& op, const json& args,
+                            const std::vector<std::string>& words, const std::vector<std::int64_t>& numbers = {}) {
+  const Answer answer = answer_to(adapter, op, args);
+  if (!answer.is_refused()) return "answered: " + answer.result.dump().substr(0, 160);
+  if (!refuses_bad_value(answer, args)) return fmt::format("refused as '{}': {}", answer.kind, answer.message);
+  std::string missing = missing_words(answer.message, words);
+  if (missing.empty()) missing = missing_numbers(answer.message, numbers);
+  return missing.empty() ? "" : fmt::format("{} is not in the message '{}'", missing, answer.message);
+}
+
+// Ranks in a row, the last of which turns the micro-batches round; or a right order.
+SaidRows rows_of_chain(int ranks, bool is_right) {
+  SaidRows rows;
+  for (int rank = 0; rank < ranks; ++rank)
+    rows.push_back(rank + 1 == ranks && !is_right ? fmt::format("{0}F0,{0}F1,{0}B1,{0}B0", rank)
+                                                  : fmt::format("{0}F0,{0}B0,{0}F1,{0}B1", rank));
+  return rows;
+}
+
+void said_who_waits(Context& context) {
+  const bool simulates = context.parameters().text("by") == "simulate";
+  const int ranks = static_cast<int>(context.parameters().number("ranks"));
+  std::vector<int> stages;
+  for (int rank = 0; rank < ranks; ++rank) stages.push_back(rank);
+  const auto question = [&](bool is_right) {
+    json args = placed_rows(simulates ? "ranks" : "compute_only", rows_of_chain(ranks, is_right), stages);
+    if (simulates) args["durations"] = {{"F", 1}, {"B", 2}};
+    return args;
+  };
+  const std::string op = simulates ? kSaidSimulate : kSaidLower;
+  report_words(problem_of(context.adapter(), op, question(true), [&](const json& result) -> std::string {
+    if (!simulates) return result.at("send_recv").size() == stages.size() ? "" : "another number of rows";
+    if (result.at("start_times").size() != stages.size()) return "another number of rows of times";
+    const auto got = result.at("makespan").get<double>();
+    return got == 6.0 * ranks ? "" : fmt::format("the makespan is {}, it must be {}", got, 6.0 * ranks);
+  }));
+  // Whoever waits is of the last two ranks, which wait for each other, or waits for one that does.
+  report_words(problem_of_said(context.adapter(), op, question(false), {"rank", "0", "0B0"}));
+}
+
+// Ranks 1 and 2 wait for each other, rank 0 for rank 1.
+void said_of_cycles(Context& context) {
+  const bool is_right = context.parameters().text("rows") == "right";
+  json args = placed_rows(
+      "ranks", {"0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1", is_right ? "2F0,2B0,2F1,2B1" : "2F0,2F1,2B1,2B0"}, {0, 1, 2});
+  args["microbatches"] = 2;
+  report_words(problem_of(context.adapter(), kSaidCheck, args, [&](const json& result) -> std::string {
+    if (result.at("valid") != is_right) return "valid is " + result["valid"].dump();
+    if (is_right) return result.at("peak_activations") == json{2, 1, 1} ? "" : result["peak_activations"].dump();
+    if (result.at("problems").size() != 1) return fmt::format("{} problems", result["problems"].size());
+    const json& problem = result["problems"][0];
+    if (problem.at("message").get<std::string>().find('\n') != std::string::npos)
+      return "the message has several lines";
+    std::vector<int> ranks;
+    for (const json& place : problem.at("cycle")) {
+      ranks.push_back(place.at("rank").get<int>());
+      const std::string action = place.at("action");
+      if (!action.starts_with(std::to_string(ranks.back())))
+        return fmt::format("rank {} has no {}", ranks.back(), action);
+    }
+    std::ranges::sort(ranks);
+    ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
+    return ranks == std::vector{1, 2} ? "" : "the cycle has ranks " + json(ranks).dump();
+  }));
+}
+
+void said_of_cells(Context& context) {
+  const std::string& cell = context.parameters().text("cell");
+  const auto question = [](const SaidRows& rows) { return json{{"csv", rows}, {"pp", 2}, {"microbatches", 1}}; };
+  report_words(problem_of(context.adapter(), kSaidLoad, question({"0F0,0B0", "1F0,1B0"}), [](const json& result) {
+    return first_difference(json{0, 1}, result.at("result").at("stage_to_rank"), "stage_to_rank");
+  }));
+  if (cell == "right") return;
+  report_words(problem_of_said(context.adapter(), kSaidLoad, question({"0F0,0B0", fmt::format("1F0,,{},1B0", cell)}),
+                               {"line", "2", "column", "3"}));
+}
+
+void said_in_numbers(Context& context) {
+  struct Wrong {
+    std::size_t rank;
+    const char* row;
+    std::vector<std::int64_t> numbers;
+  };
+  static const std::vector<std::pair<std::string, Wrong>> all{{"stage_beyond", {1, "1F0,2F0,7F0", {1, 2, 0, 2}}},
+                                                              {"stage_beyond_of_0", {0, "0F0,3F0", {0, 1, 0, 2}}}};
+  const std::vector<int> stages{0, 1, 1};
+  const SaidRows right{"0F0,0B0", "1F0,2F0,2B0,1B0"};
+  report_words(
+      problem_of(context.adapter(), kSaidLower, placed_rows("compute_only", right, stages), [](const json& result) {
+        return result.at("send_recv").size() == 2 ? std::string() : "another number of rows";
+      }));
+  for (const auto& [name, wrong] : all)
+    if (name == context.parameters().text("fault")) {
+      SaidRows rows = right;
+      rows[wrong.rank] = wrong.row;
+      report_words(
+          problem_of_said(context.adapter(), kSaidLower, placed_rows("compute_only", rows, stages), {}, wrong.numbers));
+    }
+}
+
+}  // namespace
+
+void add_schedule_error_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<std::string> operations, OperationsOfCase asks = {}) {
+    suite.add({.id = std::string("schedules.said.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = std::move(operations),
+               .asks = std::move(asks),
+               .body = body});
+  };
+  add("who_waits", "SCHED-127@2a91", {{"by", {"simulate", "lower"}}, {"ranks", {"2", "3", "20"}}}, said_who_waits,
+      {kSaidSimulate, kSaidLower}, operations_by("by", {{"simulate", {kSaidSimulate}}, {"lower", {kSaidLower}}}));
+  add("cycles", "SCHED-130@9ced", {{"rows", {"right", "wrong"}}}, said_of_cycles, {kSaidCheck});
+  add("cells", "SCHED-134@014f", {{"cell", {"right", "0X0", "F0", "0F", "0F-1", "0f0", "(0F0;0B0)"}}}, said_of_cells,
+      {kSaidLoad});
+  add("in_numbers", "SCHED-138@1dcf", {{"fault", {"stage_beyond", "stage_beyond_of_0"}}}, said_in_numbers,
+      {kSaidLower});
+}
+
+}  // namespace plumbline::conformance
