@@ -1,5 +1,6 @@
 // What an adapter says of schedules that it rejects: the numbers and names that a reader needs to find the fault.
 #include <algorithm>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,26 @@ std::string problem_of_said(suite::Adapter& adapter, const std::string& op, cons
   return missing.empty() ? "" : fmt::format("{} is not in the message '{}'", missing, answer.message);
 }
 
+// What a row with messages has of computations: cells of a stage, a letter and a micro-batch.
+std::string computations_of(const std::string& row) {
+  static const std::regex computation("(^|,)([0-9]+[FBIW][0-9]+)(?=,|$)");
+  std::string found;
+  for (std::sregex_iterator one(row.begin(), row.end(), computation), end; one != end; ++one)
+    found += (found.empty() ? "" : ",") + (*one)[2].str();
+  return found;
+}
+
+// Of rows that were lowered: those that were asked about, with messages between.
+std::string problem_of_lowered(const json& result, const SaidRows& asked) {
+  const json& rows = result.at("send_recv");
+  if (rows.size() != asked.size()) return fmt::format("{} rows, asked were {}", rows.size(), asked.size());
+  for (std::size_t rank = 0; rank < asked.size(); ++rank) {
+    const std::string got = computations_of(rows[rank].get<std::string>());
+    if (got != asked[rank]) return fmt::format("row {} computes {}, asked was {}", rank, got, asked[rank]);
+  }
+  return "";
+}
+
 // Ranks in a row, the last of which turns the micro-batches round; or a right order.
 SaidRows rows_of_chain(int ranks, bool is_right) {
   SaidRows rows;
@@ -61,7 +82,7 @@ void said_who_waits(Context& context) {
   };
   const std::string op = simulates ? kSaidSimulate : kSaidLower;
   report_words(problem_of(context.adapter(), op, question(true), [&](const json& result) -> std::string {
-    if (!simulates) return result.at("send_recv").size() == stages.size() ? "" : "another number of rows";
+    if (!simulates) return problem_of_lowered(result, rows_of_chain(ranks, true));
     if (result.at("start_times").size() != stages.size()) return "another number of rows of times";
     const auto got = result.at("makespan").get<double>();
     return got == 6.0 * ranks ? "" : fmt::format("the makespan is {}, it must be {}", got, 6.0 * ranks);
@@ -117,10 +138,8 @@ void said_in_numbers(Context& context) {
                                                               {"stage_beyond_of_0", {0, "0F0,3F0", {0, 1, 0, 2}}}};
   const std::vector<int> stages{0, 1, 1};
   const SaidRows right{"0F0,0B0", "1F0,2F0,2B0,1B0"};
-  report_words(
-      problem_of(context.adapter(), kSaidLower, placed_rows("compute_only", right, stages), [](const json& result) {
-        return result.at("send_recv").size() == 2 ? std::string() : "another number of rows";
-      }));
+  report_words(problem_of(context.adapter(), kSaidLower, placed_rows("compute_only", right, stages),
+                          [&](const json& result) { return problem_of_lowered(result, right); }));
   for (const auto& [name, wrong] : all)
     if (name == context.parameters().text("fault")) {
       SaidRows rows = right;
