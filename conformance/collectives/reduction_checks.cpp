@@ -221,7 +221,14 @@ std::uint64_t reduced_bits(DType dtype, ReduceOp op, const std::vector<std::uint
   return nearest_bits(dtype, reduce_numbers(op, numbers));
 }
 
-void expect_exact_values(Context& context, std::initializer_list<ReduceOp> ops) {
+// The requirement that the results of an operation are of.
+std::string_view requirement_of(Operation operation) {
+  return operation == Operation::all_reduce ? "COLL-001" : operation == Operation::reduce ? "COLL-002" : "COLL-003";
+}
+
+// `of` says which requirement a wrong result is of, where a check has several.
+void expect_exact_values(Context& context, std::initializer_list<ReduceOp> ops,
+                         std::string_view (*of)(Operation) = nullptr) {
   const DType dtype = context.parameters().dtype();
   for (const ReduceOp op : ops)
     for (const Operation operation : kReductions) {
@@ -239,12 +246,13 @@ void expect_exact_values(Context& context, std::initializer_list<ReduceOp> ops) 
       }
       const Reduced got = reduce(context.world(), reduction, given[me], expected);
       const std::string problem = first_difference(dtype, expected, got.out.bytes());
-      if (!problem.empty()) report(got.call + ": " + problem);
+      const std::string start = of != nullptr ? fmt::format("{}: ", of(operation)) : "";
+      if (!problem.empty()) report(start + got.call + ": " + problem);
     }
 }
 
 void integers_wrap(Context& context) { expect_exact_values(context, {ReduceOp::sum, ReduceOp::product}); }
-void min_max(Context& context) { expect_exact_values(context, {ReduceOp::min, ReduceOp::max}); }
+void min_max(Context& context) { expect_exact_values(context, {ReduceOp::min, ReduceOp::max}, requirement_of); }
 
 }  // namespace
 

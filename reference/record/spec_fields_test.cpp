@@ -167,13 +167,12 @@ TEST(SpecFields, AreAllThatTheWriterWrites_WithTheirDefaults) {
             << field.table << '.' << field.name;
       }
     }
-  for (const std::string& algorithm : kAveragings)
-    for (const auto& [name, value] :
-         fields_of(to_toml(parse_run_spec(averaging_text(algorithm), "/a/spec.toml"))).at("averaging"))
-      written.insert(fmt::format("averaging.{}", name));
-  for (const auto& [name, value] :
-       fields_of(to_toml(parse_run_spec(scheduled_text(), "/a/spec.toml"))).at("lr_schedule"))
-    written.insert(fmt::format("lr_schedule.{}", name));
+  const auto add = [&](const std::string& text, const std::string& table) {
+    const auto found = fields_of(to_toml(parse_run_spec(text, "/a/spec.toml")));
+    for (const auto& [name, value] : found.at(table)) written.insert(fmt::format("{}.{}", table, name));
+  };
+  for (const std::string& algorithm : kAveragings) add(averaging_text(algorithm), "averaging");
+  add(scheduled_text(), "lr_schedule");
   EXPECT_EQ(written, listed);
 }
 

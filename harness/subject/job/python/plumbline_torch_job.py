@@ -438,8 +438,7 @@ class TorchJob(Run):
             self.freeze(self.module)
         self._hook_injections(self.module)
         if self.records_activations:
-            for number, layer in self.layers_in(self.module):
-                layer.register_forward_hook(functools.partial(self._note_output, number))
+            self._watch_layers()
         self.model = self.wrap(self.module)
         if not callable(self.model):
             misuse(f"{type(self).__name__}.wrap() returned {type(self.model).__name__}: it must be what computes in the model's place")
@@ -451,6 +450,12 @@ class TorchJob(Run):
         settings.pop("kind", None)
         self.scaler = self.make_scaler(enabled="scaler" in self.spec, **settings)
         self.scaler.scale(torch.zeros(1, device=self.device))  # it has no scale before: a rank without the loss unscales, too
+
+    def _watch_layers(self):
+        for one in self.layers_in(self.module):
+            if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], int) and isinstance(one[1], nn.Module)):
+                misuse(f"{type(self).__name__}.layers_in() gave {type(one).__name__}: it must give pairs of a layer's number and its module")
+            one[1].register_forward_hook(functools.partial(self._note_output, one[0]))
 
     def _hook_injections(self, module):
         """A parameter's own hook runs before those of wrappers, which reduce its gradient."""
