@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/suite/library_words.hpp"
 
 namespace plumbline {
 namespace {
@@ -25,6 +28,22 @@ TEST(Text, HasLines) {
 TEST(Text, LosesItsByteOrderMark) {
   EXPECT_EQ(without_byte_order_mark("\xEF\xBB\xBF{}"), "{}");
   EXPECT_EQ(without_byte_order_mark("{}"), "{}");
+}
+
+std::string words_of(const char* text, const char* key) {
+  try {
+    (void)nlohmann::json::parse(text).at(key);
+  } catch (const nlohmann::json::exception& error) {
+    return suite::words_without_library(error.what());
+  }
+  return "";
+}
+
+TEST(LibraryWords, SayWhatIsWrongOfAnAnswer) {
+  EXPECT_EQ(words_of("{}", "a"), "key 'a' not found");
+  EXPECT_EQ(words_of("null", "a"), "null in place of an object or list");
+  EXPECT_EQ(words_of("[1]", "a"), "array in place of an object");
+  EXPECT_EQ(suite::words_without_library("as it is"), "as it is");
 }
 
 }  // namespace
