@@ -20,13 +20,16 @@ namespace {
 std::string shortened(const json& value) { return value.dump().substr(0, 160); }
 
 std::string difference_of_lists(const json& expected, const json& got, const std::string& where) {
-  if (expected.size() != got.size())
-    return fmt::format("{}: expected {} items, {}, got {}, {}", where, expected.size(), shortened(expected), got.size(),
-                       shortened(got));
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    if (std::string words = first_difference(expected[i], got[i], fmt::format("{}[{}]", where, i)); !words.empty())
-      return words;
-  return {};
+  const std::size_t common = std::min(expected.size(), got.size());
+  std::string words;
+  for (std::size_t i = 0; i < common && words.empty(); ++i)
+    words = first_difference(expected[i], got[i], fmt::format("{}[{}]", where, i));
+  if (expected.size() == got.size()) return words;
+  if (words.empty())  // all that both have are alike
+    words = common < expected.size()
+                ? fmt::format("{}[{}]: expected {}, got nothing", where, common, shortened(expected[common]))
+                : fmt::format("{}[{}]: expected nothing, got {}", where, common, shortened(got[common]));
+  return fmt::format("{}: expected {} items, got {}; {}", where, expected.size(), got.size(), words);
 }
 
 std::string difference_of_objects(const json& expected, const json& got, const std::string& where) {
