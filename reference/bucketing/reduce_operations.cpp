@@ -26,6 +26,7 @@ using nlohmann::json;
 namespace {
 
 constexpr int kMostReducingRanks = 16;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 19;  // of all gradients of all ranks, and of all steps
 
 // A gradient that a pass produces.
 struct Produced {
@@ -42,9 +43,10 @@ struct Reduction {
   std::vector<bucketing::Gradient> gradients;
   bucketing::Plan plan;
   bucketing::ReducerOptions options;
-  bool in_views = false;                              // gradients lie in buckets, and not in the caller's memory
-  std::optional<std::int64_t> rebuild_bytes;          // of buckets that are made again after the first pass
-  std::vector<std::vector<double>> initial, buffers;  // of each rank, where they are there
+  bool in_views = false;                      // gradients lie in buckets, and not in the caller's memory
+  std::optional<std::int64_t> rebuild_bytes;  // of buckets that are made again after the first pass
+  std::vector<std::vector<double>> initial;   // of each rank, where they are there
+  std::size_t buffer = 0;                     // elements; 0: steps have no buffers
   std::optional<Arguments> compression;
   std::vector<std::vector<RankStep>> steps;
 };
@@ -119,11 +121,48 @@ RankStep step_in(const Arguments& rank, const Reduction& all) {
   return step;
 }
 
+// Every rank has them in memory, and the answer has them of every step.
+void read_gradients(const Arguments& arguments, int world, Reduction& all) {
+  const DType dtype = arguments.has("dtype") ? type_of(arguments, "dtype") : DType::f32;
+  const auto steps = static_cast<std::int64_t>(arguments.get<std::vector<std::vector<Arguments>>>("steps").size());
+  std::int64_t left = kMostElements / (world * std::max<std::int64_t>(1, steps));
+  for (const std::int64_t elements : arguments.get<std::vector<std::int64_t>>("numel")) {
+    if (elements < 0) arguments.refuse(fmt::format("numel has {}; a gradient has 0 elements or more", elements));
+    if (elements > left)
+      arguments.refuse(
+          fmt::format("numel has more than {} elements for {} ranks and {} steps", kMostElements, world, steps));
+    left -= elements;
+    all.gradients.push_back({.elements = elements, .dtype = dtype});
+  }
+}
+
+// A rank has its buffers in one place, which the reducer knows from the start.
+void read_buffers(const Arguments& arguments, Reduction& all) {
+  std::optional<std::size_t> length;  // 0: none
+  for (std::size_t step = 0; step < all.steps.size(); ++step)
+    for (const RankStep& rank : all.steps[step])
+      for (std::size_t pass = 0; pass < rank.passes.size(); ++pass) {
+        const std::size_t mine = rank.buffers.empty() ? 0 : rank.buffers[pass].size();
+        if (!length) length = mine;
+        if (mine != *length)
+          arguments.refuse(fmt::format("steps[{}] has buffers of {} elements, others have {}", step, mine, *length));
+      }
+  all.buffer = length.value_or(0);
+}
+
+void read_initial(const Arguments& arguments, int world, Reduction& all) {
+  all.initial = arguments.get<std::vector<std::vector<double>>>("initial", {});
+  if (!all.initial.empty() && all.initial.size() != static_cast<std::size_t>(world))
+    arguments.refuse(fmt::format("initial has {} entries for {} ranks", all.initial.size(), world));
+  for (const auto& values : all.initial)
+    if (values.size() != all.initial[0].size())
+      arguments.refuse(
+          fmt::format("initial has {} elements of one rank and {} of another", all.initial[0].size(), values.size()));
+}
+
 Reduction reduction_in(const Arguments& arguments, int world) {
   Reduction all;
-  const DType dtype = arguments.has("dtype") ? type_of(arguments, "dtype") : DType::f32;
-  for (const std::int64_t elements : arguments.get<std::vector<std::int64_t>>("numel"))
-    all.gradients.push_back({.elements = elements, .dtype = dtype});
+  read_gradients(arguments, world, all);
   read_scaling(arguments, world, all.options);
   read_presence(arguments, all.options);
   all.options.overlap = arguments.get<bool>("overlap", true);
@@ -134,15 +173,14 @@ Reduction reduction_in(const Arguments& arguments, int world) {
   all.options.memory = all.in_views ? bucketing::GradientMemory::views : bucketing::GradientMemory::copies;
   all.rebuild_bytes = arguments.find<std::int64_t>("rebuild_bytes");
   all.plan = plan_in(arguments, all, world);
-  all.initial = arguments.get<std::vector<std::vector<double>>>("initial", {});
-  if (!all.initial.empty() && all.initial.size() != static_cast<std::size_t>(world))
-    arguments.refuse(fmt::format("initial has {} entries for {} ranks", all.initial.size(), world));
+  read_initial(arguments, world, all);
   for (const auto& step : arguments.get<std::vector<std::vector<Arguments>>>("steps")) {
     if (step.size() != static_cast<std::size_t>(world))
       arguments.refuse(fmt::format("steps[{}] has {} entries for {} ranks", all.steps.size(), step.size(), world));
     auto& ranks = all.steps.emplace_back();
     for (const Arguments& rank : step) ranks.push_back(step_in(rank, all));
   }
+  read_buffers(arguments, all);
   return all;
 }
 
@@ -176,8 +214,8 @@ class ReducingRank {
       initial_ = all.initial[me_];
       options.initial = {{initial_.data(), static_cast<std::int64_t>(initial_.size()), DType::f64}};
     }
-    if (!all.steps.empty() && !all.steps[0][me_].buffers.empty()) {
-      buffer_ = all.steps[0][me_].buffers[0];
+    if (all.buffer > 0) {
+      buffer_.resize(all.buffer);
       options.buffers = {{buffer_.data(), static_cast<std::int64_t>(buffer_.size()), DType::f64}};
     }
     if (all.rebuild_bytes)
@@ -322,7 +360,8 @@ void add_reduce_operations(AdapterService& service) {
        "reduces the gradients of training steps in buckets over ranks",
        {"plumbline"},
        {{"world_size", "integer", "number of ranks, 1 to 16"},
-        {"numel", "list of integer [gradients]", "elements of each gradient"},
+        {"numel", "list of integer [gradients]",
+         "elements of each gradient; their sum times the numbers of ranks and of steps is at most 2^19"},
         {"dtype",
          "text",
          "element type of the gradients; null: f32",
@@ -391,7 +430,8 @@ void add_reduce_operations(AdapterService& service) {
                   kOptional},
                  {{"gradient", "integer", "its index"}, {"values", "list of number", "what the pass adds to it"}}),
              {"buffers", "list of list of number [passes][elements]",
-              "buffers of the model before each pass, to be rank 0's in the last", kOptional}})},
+              "buffers of the model before each pass, to be rank 0's in the last; all of one length, or none",
+              kOptional}})},
        {{"steps",
          "list of list of object [steps][world_size]",
          "what each rank has after each step",
@@ -400,8 +440,8 @@ void add_reduce_operations(AdapterService& service) {
           {"launches",
            "list of list of object [passes][reductions]",
            "reductions of buckets, in the order in which they were started",
-           {{"gradients", "list of integer", "the bucket's"},
-            {"elements", "long integer", "the bucket's, with padding"},
+           {{"gradients", "list of integer", "the bucket's, in any order"},
+            {"elements", "long integer", "the bucket's, with any padding"},
             {"ready_before", "integer", "gradients of the pass that were ready when it was started"}}},
           {"shards", "list of list of number [buckets]", "of sharded: this rank's part of each bucket"},
           {"buffers", "list of list of number [passes][elements]", "buffers of the model in each pass"},
@@ -410,7 +450,8 @@ void add_reduce_operations(AdapterService& service) {
        R"({"world_size": 2, "numel": [2], "buckets": [[0]],
            "steps": [[{"passes": [[{"gradient": 0, "values": [1, 2]}]]}, {"passes": [[{"gradient": 0, "values": [3, 6]}]]}]]})",
        {{"invalid_argument",
-         "options exclude each other, a gradient is in two buckets or does not exist, or a list has another length"},
+         "options exclude each other, a gradient is in two buckets or does not exist, a list has another length, or "
+         "gradients have too many elements"},
         {"unsupported", "a combination of options that the system does not have"}}},
       reduce);
 }

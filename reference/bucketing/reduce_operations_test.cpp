@@ -58,6 +58,31 @@ TEST(BucketingReduce, NamesWhatIsWrong) {
   EXPECT_THAT(reduce_refusal(R"({"compression": {"kind": "zip"}})"), HasSubstr("kind"));
   EXPECT_THAT(reduce_refusal(R"({"compression": {"kind": "bytes", "chanel": 1}})"), HasSubstr("chanel"));
   EXPECT_THAT(reduce_refusal(R"({"world_size": 17})"), HasSubstr("17"));
+  EXPECT_THAT(reduce_refusal(R"({"initial": [[1], [1, 2]]})"), HasSubstr("initial has 1 elements of one rank and 2"));
+}
+
+// Elements that nobody has sent are made, too.
+TEST(BucketingReduce, RefusesWhatIsTooLarge) {
+  EXPECT_THAT(reduce_refusal(R"({"numel": [-1, 2]})"), HasSubstr("numel has -1"));
+  EXPECT_THAT(reduce_refusal(R"({"numel": [4611686018427387904, 4611686018427387904]})"), HasSubstr("numel"));
+  EXPECT_THAT(reduce_refusal(R"({"numel": [9223372036854775807, 1], "steps": []})"), HasSubstr("524288"));
+  EXPECT_THAT(reduce_refusal(R"({"numel": [262144, 1], "steps": []})"), HasSubstr("2 ranks and 0 steps"));
+  EXPECT_EQ(reduced(R"({"numel": [262143, 1], "steps": []})"), json::array());
+}
+
+// The last one's would be written after the end of the first one's.
+TEST(BucketingReduce, RefusesBuffersOfAnotherLength) {
+  const auto refusal = [&](const std::string& first, const std::string& second) {
+    json args = json::parse(R"({"world_size": 1, "numel": [1], "buckets": [[0]], "steps": []})");
+    for (const std::string& buffers : {first, second})
+      args["steps"].push_back(
+          {{{"passes", {{{{"gradient", 0}, {"values", {1}}}}}}, {"buffers", json::parse(buffers)}}});
+    return error_of("bucketing.reduce", args.dump().c_str());
+  };
+  EXPECT_THAT(refusal("[[1]]", "[[1, 2, 3]]"), HasSubstr("steps[1] has buffers of 3 elements, others have 1"));
+  EXPECT_THAT(refusal("[[1, 2, 3]]", "[[1]]"), HasSubstr("steps[1] has buffers of 1 elements"));
+  EXPECT_THAT(refusal("null", "[[1, 2, 3]]"), HasSubstr("steps[1] has buffers of 3 elements, others have 0"));
+  EXPECT_THAT(refusal("[[1]]", "null"), HasSubstr("steps[1] has buffers of 0 elements"));
 }
 
 }  // namespace
