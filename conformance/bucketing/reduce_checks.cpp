@@ -35,7 +35,7 @@ struct AskedReduction {
   json options = json::object();
   double divisor = 0;                                                          // of sums; 0: the number of ranks
   double nearness = 1e-6;                                                      // of a value, and of 1
-  bool judges_launches = true;                                                 // of plans that stay
+  bool judges_launches = false;                                                // of plans that stay
   std::function<int(int step, int rank)> passes = [](int, int) { return 1; };  // 0: the rank has run out of rows
   std::function<bool(int step, int rank, int gradient)> produces = [](int, int, int) { return true; };
   std::function<std::vector<int>(int rank)> order = {};  // of readiness; backwards
@@ -107,8 +107,18 @@ std::string problem_of_gradient(const std::optional<std::vector<double>>& right,
   return {};
 }
 
-// One reduction a bucket, in the plan's order, in the last pass; each when its last gradient and those of the buckets
-// before it are ready.
+// The members of the bucket that a reduction is of; their order in it is the adapter's.
+std::vector<int> members_of(const json& launch) {
+  auto members = launch.at("gradients").get<std::vector<int>>();
+  std::ranges::sort(members);
+  return members;
+}
+GradientLists with_sorted_members(GradientLists buckets) {
+  for (std::vector<int>& members : buckets) std::ranges::sort(members);
+  return buckets;
+}
+
+// One reduction a bucket, in the plan's order, in the last pass; a bucket may be padded.
 std::string problem_of_started(const AskedReduction& asked, int step, int rank, const json& launches) {
   const int passes = asked.passes(step, rank);
   if (launches.size() != static_cast<std::size_t>(passes)) return fmt::format("{} passes", launches.size());
@@ -117,13 +127,15 @@ std::string problem_of_started(const AskedReduction& asked, int step, int rank, 
     const std::size_t expected = pass + 1 == passes ? asked.buckets.size() : 0;
     if (list.size() != expected)
       return fmt::format("pass {} has {} reductions, there must be {}", pass, list.size(), expected);
+    const GradientLists buckets = with_sorted_members(asked.buckets);
     for (std::size_t bucket = 0; bucket < list.size(); ++bucket) {
+      if (const std::vector<int> got = members_of(list.at(bucket)); got != buckets[bucket])
+        return fmt::format("reduction {} is of gradients {}, it must be of {}", bucket, json(got).dump(),
+                           json(buckets[bucket]).dump());
       std::int64_t elements = 0;
-      for (const int gradient : asked.buckets[bucket]) elements += asked.numel[static_cast<std::size_t>(gradient)];
-      const json right{{"gradients", asked.buckets[bucket]}, {"elements", elements}};
-      if (std::string words = first_difference(right, list.at(bucket), fmt::format("reduction {}", bucket));
-          !words.empty())
-        return words;
+      for (const int gradient : buckets[bucket]) elements += asked.numel[static_cast<std::size_t>(gradient)];
+      if (const auto got = list.at(bucket).at("elements").get<std::int64_t>(); got < elements)
+        return fmt::format("reduction {} has {} of {} elements", bucket, got, elements);
     }
   }
   return {};
@@ -196,6 +208,7 @@ void reduced_as_one_device(Context& context) {
 
 void reduced_after_passes(Context& context) {
   AskedReduction asked = reduction_in_case(context);
+  asked.judges_launches = true;
   const bool varies = context.parameters().text("passes") == "varying";
   asked.passes = [varies](int step, int) { return varies ? 1 + (step + 1) % 3 : 2; };
   report_reduction(context, asked);
@@ -260,7 +273,6 @@ void reduced_half_stays_finite(Context& context) {
   const std::string& wire = context.parameters().text("wire");
   asked.options["wire"] = wire;
   asked.nearness = wire == "f16" ? 0x1p-8 : 0x1p-5;
-  asked.judges_launches = false;
   if (is_large)
     asked.value = [](int, int, int rank, int, int element) { return 60000.0 - 32 * ((rank + element) % 3); };
   report_reduction(context, asked);
@@ -273,7 +285,6 @@ void reduced_in_f32(Context& context) {
   asked.options.update({{"dtype", "f16"}, {"wire", "f32"}, {"average", false}});
   asked.divisor = 1;
   asked.nearness = 0;
-  asked.judges_launches = false;
   asked.value = [=](int, int, int rank, int, int element) {
     if (is_fine)
       return rank == 0 ? 2048.0 : asked.ranks == 2 ? 2.0 : 1.0;  // sums that f16 has: of 2, 1 + 1 and 1 + 1 + 1 + 1
@@ -286,6 +297,7 @@ void reduced_in_f32(Context& context) {
 
 void reduced_in_plan_order(Context& context) {
   AskedReduction asked = reduction_in_case(context);
+  asked.judges_launches = true;
   const bool has_own_order = context.parameters().text("order") == "own";
   if (has_own_order)
     asked.order = [](int rank) { return rank % 2 == 0 ? std::vector{0, 2, 1, 3} : std::vector{3, 1, 0, 2}; };
@@ -294,7 +306,8 @@ void reduced_in_plan_order(Context& context) {
 
 // A bucket starts when as many gradients are ready as its own last one and those of the buckets before it need.
 void reduced_during_the_pass(Context& context) {
-  const AskedReduction asked = reduction_in_case(context);
+  AskedReduction asked = reduction_in_case(context);
+  asked.judges_launches = true;
   report_reduction(context, asked, [&](const json& result) {
     return each_row(result, [&](const json& row, std::size_t, int rank) -> std::string {
       const std::vector<int> order = asked.ready_order(rank);
@@ -314,7 +327,6 @@ void reduced_during_the_pass(Context& context) {
 // In the order in which rank 0's are ready, each bucket closed when it has 24 bytes.
 void reduced_after_rebuilding(Context& context) {
   AskedReduction asked = reduction_in_case(context);
-  asked.judges_launches = false;
   asked.options["rebuild_bytes"] = 24;
   const bool is_turned = context.parameters().text("order") == "turned";
   asked.order = [is_turned](int rank) {
@@ -330,8 +342,8 @@ void reduced_after_rebuilding(Context& context) {
   report_reduction(context, asked, [&](const json& result) {
     return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
       GradientLists got;
-      for (const json& one : row.at("launches").at(0)) got.push_back(one.at("gradients").get<std::vector<int>>());
-      const GradientLists& expected = step == 0 ? asked.buckets : right;
+      for (const json& one : row.at("launches").at(0)) got.push_back(members_of(one));
+      const GradientLists expected = with_sorted_members(step == 0 ? asked.buckets : right);
       return got == expected ? "" : "the buckets are " + json(got).dump() + ", they must be " + json(expected).dump();
     });
   });
@@ -398,7 +410,6 @@ void reduced_with_joins(Context& context) {
   const std::string& divisor = context.parameters().text("divisor");
   const bool is_even = context.parameters().text("rows") == "even";
   asked.options["join"] = divisor;
-  asked.judges_launches = false;
   const auto steps_of = [=](int rank) { return is_even ? 3 : 2 + rank; };
   const int most = steps_of(asked.ranks - 1);
   asked.steps = most;
@@ -480,7 +491,7 @@ void reduced_if_finite(Context& context) {
 
 // ---- shards ----
 
-// The parts of all ranks, one after the other, are each bucket's gradients, and padding.
+// The equal parts of all ranks, one after the other, are each bucket's gradients, and padding.
 void reduced_to_shards(Context& context) {
   AskedReduction asked = reduction_in_case(context);
   asked.options["sharded"] = true;
@@ -495,14 +506,17 @@ void reduced_to_shards(Context& context) {
               const auto values = asked.right(step, gradient);
               right.insert(right.end(), values->begin(), values->end());
             }
-            const std::size_t part =
-                (right.size() + static_cast<std::size_t>(asked.ranks) - 1) / static_cast<std::size_t>(asked.ranks);
-            for (const json& row : result["steps"].at(static_cast<std::size_t>(step))) {
+            const json& rows = result["steps"].at(static_cast<std::size_t>(step));
+            if (rows.size() != static_cast<std::size_t>(asked.ranks)) return "another number of ranks";
+            const std::size_t part = rows.at(0).at("shards").at(bucket).size();
+            for (const json& row : rows) {
               const auto mine = row.at("shards").at(bucket).get<std::vector<double>>();
               if (mine.size() != part)
-                return fmt::format("a part of bucket {} has {} elements, not {}", bucket, mine.size(), part);
+                return fmt::format("a part of bucket {} has {} elements, another one {}", bucket, mine.size(), part);
               got.insert(got.end(), mine.begin(), mine.end());
             }
+            if (got.size() < right.size())
+              return fmt::format("the parts of bucket {} have {} of {} elements", bucket, got.size(), right.size());
             got.resize(right.size());
             if (std::string words = problem_of_gradient(right, got, asked.nearness); !words.empty())
               return fmt::format("step {}, bucket {}: {}", step, bucket, words);
@@ -519,7 +533,6 @@ void reduced_in_bytes(Context& context) {
   asked.options["compression"] = {{"kind", "bytes"}};
   asked.buckets = {{3}, {2}, {1}, {0}};
   asked.numel = {60, 33, 1, 40};
-  asked.judges_launches = false;
   const bool by_rank = context.parameters().text("magnitudes") == "by_rank";
   asked.value = [=](int step, int, int rank, int gradient, int element) {
     return (by_rank ? std::ldexp(1.0, 3 * rank) : 1.0) *
@@ -561,7 +574,6 @@ AskedReduction matrix_of(const Context& context, int directions) {
   AskedReduction asked = reduction_in_case(context);
   asked.numel = {48};
   asked.buckets = {{0}};
-  asked.judges_launches = false;
   asked.nearness = 1e-3;
   asked.value = [=, ranks = asked.ranks](int step, int, int rank, int, int element) {
     const int row = element / 8, column = element % 8;
@@ -612,7 +624,6 @@ void reduced_with_warm_start(Context& context) {
   const bool is_warm = context.parameters().text("start") == "warm";
   asked.numel = {48};
   asked.buckets = {{0}};
-  asked.judges_launches = false;
   asked.steps = 12;
   asked.options["compression"] = powersgd(is_warm ? 1 : 2);
   asked.options["compression"].update({{"error_feedback", false}, {"warm_start", is_warm}});
