@@ -1,11 +1,13 @@
 // What an adapter says of schedules that it rejects: the numbers and names that a reader needs to find the fault.
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <regex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
@@ -30,15 +32,25 @@ json placed_rows(const char* field, const SaidRows& rows, const std::vector<int>
   return {{field, rows}, {"stage_to_rank", stages}, {"num_stages", stages.size()}};
 }
 
-// "" when the question is refused as a bad value, with these words and numbers.
+// What a message lacks, or "".
+using WhatIsMissing = std::function<std::string(const std::string& message)>;
+
+// "" when the question is refused as a bad value, with a message that lacks nothing.
 std::string problem_of_said(suite::Adapter& adapter, const std::string& op, const json& args,
-                            const std::vector<std::string>& words, const std::vector<std::int64_t>& numbers = {}) {
+                            const WhatIsMissing& missing_in) {
   const Answer answer = answer_to(adapter, op, args);
   if (!answer.is_refused()) return "answered: " + answer.result.dump().substr(0, 160);
   if (!refuses_bad_value(answer, args)) return fmt::format("refused as '{}': {}", answer.kind, answer.message);
-  std::string missing = missing_words(answer.message, words);
-  if (missing.empty()) missing = missing_numbers(answer.message, numbers);
+  const std::string missing = missing_in(answer.message);
   return missing.empty() ? "" : fmt::format("{} is not in the message '{}'", missing, answer.message);
+}
+
+// Each of the lists has one number or more that say the same; which one does, and in what order, is the adapter's.
+std::string missing_numbers_of(const std::string& message, const std::vector<std::vector<std::int64_t>>& lists) {
+  const std::vector<std::int64_t> found = numbers_in(message);
+  for (const std::vector<std::int64_t>& same : lists)
+    if (std::ranges::find_first_of(found, same) == found.end()) return fmt::format("{}", fmt::join(same, " or "));
+  return "";
 }
 
 // What a row with messages has of computations: cells of a stage, a letter and a micro-batch.
@@ -70,6 +82,15 @@ SaidRows rows_of_chain(int ranks, bool is_right) {
   return rows;
 }
 
+// All ranks wait: the last one for the rank before it in its second forward, others in their first backward.
+std::string missing_waiter(const std::string& message, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank)
+    if (has_word(message, std::to_string(rank)) &&
+        has_word(message, fmt::format("{}{}", rank, rank + 1 == ranks ? "F1" : "B0")))
+      return "";
+  return "a rank that waits, with its computation,";
+}
+
 void said_who_waits(Context& context) {
   const bool simulates = context.parameters().text("by") == "simulate";
   const int ranks = static_cast<int>(context.parameters().number("ranks"));
@@ -87,8 +108,22 @@ void said_who_waits(Context& context) {
     const auto got = result.at("makespan").get<double>();
     return got == 6.0 * ranks ? "" : fmt::format("the makespan is {}, it must be {}", got, 6.0 * ranks);
   }));
-  // Whoever waits is of the last two ranks, which wait for each other, or waits for one that does.
-  report_words(problem_of_said(context.adapter(), op, question(false), {"rank", "0", "0B0"}));
+  report_words(problem_of_said(context.adapter(), op, question(false),
+                               [&](const std::string& message) { return missing_waiter(message, ranks); }));
+}
+
+// Of a problem with a cycle: ranks 1 and 2 wait for each other, and others do not take part.
+std::string problem_of_cycle(const json& cycle) {
+  std::vector<int> ranks;
+  for (const json& place : cycle) {
+    ranks.push_back(place.at("rank").get<int>());
+    const std::string action = place.at("action");
+    if (!action.starts_with(std::to_string(ranks.back())))
+      return fmt::format("rank {} has no {}", ranks.back(), action);
+  }
+  std::ranges::sort(ranks);
+  ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
+  return ranks == std::vector{1, 2} ? "" : "the cycle has ranks " + json(ranks).dump();
 }
 
 // Ranks 1 and 2 wait for each other, rank 0 for rank 1.
@@ -100,20 +135,15 @@ void said_of_cycles(Context& context) {
   report_words(problem_of(context.adapter(), kSaidCheck, args, [&](const json& result) -> std::string {
     if (result.at("valid") != is_right) return "valid is " + result["valid"].dump();
     if (is_right) return result.at("peak_activations") == json{2, 1, 1} ? "" : result["peak_activations"].dump();
-    if (result.at("problems").size() != 1) return fmt::format("{} problems", result["problems"].size());
-    const json& problem = result["problems"][0];
-    if (problem.at("message").get<std::string>().find('\n') != std::string::npos)
-      return "the message has several lines";
-    std::vector<int> ranks;
-    for (const json& place : problem.at("cycle")) {
-      ranks.push_back(place.at("rank").get<int>());
-      const std::string action = place.at("action");
-      if (!action.starts_with(std::to_string(ranks.back())))
-        return fmt::format("rank {} has no {}", ranks.back(), action);
+    std::string words = "no problem has a cycle";
+    for (const json& problem : result.at("problems")) {
+      if (problem.at("message").get<std::string>().find('\n') != std::string::npos)
+        return "a message has several lines";
+      if (!problem.contains("cycle") || !problem["cycle"].is_array() || problem["cycle"].empty()) continue;
+      words = problem_of_cycle(problem["cycle"]);
+      if (!words.empty()) break;
     }
-    std::ranges::sort(ranks);
-    ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
-    return ranks == std::vector{1, 2} ? "" : "the cycle has ranks " + json(ranks).dump();
+    return words;
   }));
 }
 
@@ -125,28 +155,22 @@ void said_of_cells(Context& context) {
   }));
   if (cell == "right") return;
   report_words(problem_of_said(context.adapter(), kSaidLoad, question({"0F0,0B0", fmt::format("1F0,,{},1B0", cell)}),
-                               {"line", "2", "column", "3"}));
+                               [](const std::string& message) { return missing_numbers_of(message, {{2}, {3}}); }));
 }
 
+// A stage that there is not, of 3, in the fifth cell of an otherwise right row: what is concerned are the rank, 4 or 5
+// as the place is counted, and the last stage or the number of stages.
 void said_in_numbers(Context& context) {
-  struct Wrong {
-    std::size_t rank;
-    const char* row;
-    std::vector<std::int64_t> numbers;
-  };
-  static const std::vector<std::pair<std::string, Wrong>> all{{"stage_beyond", {1, "1F0,2F0,7F0", {1, 2, 0, 2}}},
-                                                              {"stage_beyond_of_0", {0, "0F0,3F0", {0, 1, 0, 2}}}};
+  const bool is_of_0 = context.parameters().text("fault") == "stage_beyond_of_0";
   const std::vector<int> stages{0, 1, 1};
-  const SaidRows right{"0F0,0B0", "1F0,2F0,2B0,1B0"};
+  const SaidRows right{"0F0,0F1,0B0,0B1", "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1"};
   report_words(problem_of(context.adapter(), kSaidLower, placed_rows("compute_only", right, stages),
                           [&](const json& result) { return problem_of_lowered(result, right); }));
-  for (const auto& [name, wrong] : all)
-    if (name == context.parameters().text("fault")) {
-      SaidRows rows = right;
-      rows[wrong.rank] = wrong.row;
-      report_words(
-          problem_of_said(context.adapter(), kSaidLower, placed_rows("compute_only", rows, stages), {}, wrong.numbers));
-    }
+  const SaidRows wrong{is_of_0 ? "0F0,0F1,0B0,0B1,7F0" : right[0],
+                       is_of_0 ? right[1] : "1F0,2F0,1F1,2F1,7F0,2B0,1B0,2B1,1B1"};
+  report_words(problem_of_said(
+      context.adapter(), kSaidLower, placed_rows("compute_only", wrong, stages),
+      [&](const std::string& message) { return missing_numbers_of(message, {{is_of_0 ? 0 : 1}, {4, 5}, {2, 3}}); }));
 }
 
 }  // namespace

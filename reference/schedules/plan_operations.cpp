@@ -1,6 +1,7 @@
 // schedules.stage_to_rank, generate, load_csv, lower, defer_receives, instruction_stream, trace.
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -169,13 +170,14 @@ json lower(const Arguments& arguments) {
   }
   const auto metadata = arguments.choice<Metadata>(
       "metadata", {{"none", Metadata::none}, {"once", Metadata::once}, {"each", Metadata::each}}, Metadata::none);
-  const Schedule sharded = schedules::add_reduce_gradients(schedules::add_unshard_reshard(schedule, active));
   const auto most = arguments.find<int>("max_outstanding_sends");
   const auto lowered = [&](const Schedule& computations) {
     const Schedule messages = schedules::lower(computations, metadata);
     return rows_of(most ? schedules::add_send_waits(messages, *most) : messages);
   };
-  return {{"with_comms", lowered(sharded)}, {"send_recv", lowered(schedule)}};
+  json send_recv = lowered(schedule);  // first: its errors name positions in the rows that were given
+  const Schedule sharded = schedules::add_reduce_gradients(schedules::add_unshard_reshard(schedule, active));
+  return {{"with_comms", lowered(sharded)}, {"send_recv", std::move(send_recv)}};
 }
 
 json defer_receives(const Arguments& arguments) {

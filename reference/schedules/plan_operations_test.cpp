@@ -57,7 +57,7 @@ TEST(SchedulePlans, AreLoweredAsPytorchDoesAndAsWeDo) {
   EXPECT_EQ(ours.at("send_recv")[0], "0F0,0SEND_META0,(0SEND_F0;0RECV_B0)P2P,0B0");
   EXPECT_THAT(
       error_of("schedules.lower", R"({"compute_only": ["0F0,0B0", "1F0,1B0"], "stage_to_rank": [0], "num_stages": 1})"),
-      HasSubstr("1B0 has a stage that is not of 0 to 0"));
+      HasSubstr("rank 1, position 0: 1F0 has a stage that is not of 0 to 0"));
   EXPECT_THAT(
       error_of("schedules.lower", R"({"compute_only": ["0F0,0F2000000000"], "stage_to_rank": [0], "num_stages": 1})"),
       HasSubstr("micro-batch 2000000000"));
