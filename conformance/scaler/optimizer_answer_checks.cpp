@@ -488,8 +488,12 @@ void asked_masters(Context& context) {
   AskedOptimizer asked = asked_in(context);
   asked.dtype = context.parameters().text("dtype");
   asked.momentum = std::stod(context.parameters().text("momentum"));
-  asked.rate = 0.001;
+  asked.rate = 0x1p-10;  // a product by it is exact: one that is fused with its sum rounds as one that is not
   asked.steps = 5;
+  asked.gradient = [](int, int, std::size_t, std::vector<double> usual) {
+    for (std::size_t i = 0; i < usual.size(); ++i) usual[i] = std::ldexp(usual[i], -3 * static_cast<int>(i));
+    return HeldValues(std::move(usual));  // small ones are rounded when they are added
+  };
   report_optimizer(context, asked);
 }
 
@@ -551,6 +555,7 @@ const std::map<std::string, json>& bad_optimizer_options() {
                                                {"few_gradients", json::object()},
                                                {"many_gradients", json::object()},
                                                {"short_gradient", json::object()},
+                                               {"empty_gradient", json::object()},
                                                {"long_gradient", json::object()}};
   return all;
 }
@@ -567,7 +572,10 @@ void asked_refuses(Context& context) {
   if (fault == "few_gradients") gradients.erase(gradients.size() - 1);
   if (fault == "many_gradients") gradients.push_back({1.0});
   if (fault == "short_gradient") gradients.back().erase(gradients.back().size() - 1);
+  if (fault == "empty_gradient") gradients.back() = json::array();
   if (fault == "long_gradient") gradients.back().push_back(1.0);
+  // A type is a value of an option: who has it not may say so.
+  if (args.contains("dtype") && answer_to(context.adapter(), kSteppedOverRanks, args).kind == "unsupported") return;
   report_words(problem_of_refusal_beside_answers(context.adapter(), kSteppedOverRanks, args));
 }
 

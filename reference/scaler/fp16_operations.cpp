@@ -180,8 +180,11 @@ class RankOptimizer {
       gradients.emplace_back(run_.dtype, gradient.value_or(std::vector<double>()));
       scaled.push_back(gradient ? lists_of({gradients.back()}).front() : json());
     }
-    for (std::size_t i = 0; i < gradients.size(); ++i)
+    std::byte nowhere{};  // of an empty list, which is a gradient nevertheless: a null pointer says that there is none
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
       buffers.push_back(given[i] ? gradients[i].buffer() : comm::Buffer{nullptr, 0, run_.dtype});
+      if (given[i] && given[i]->empty()) buffers.back().data = &nowhere;
+    }
     const scaler::StepOutcome outcome = optimizer_->step(buffers);
     const auto& scale = std::get<scaler::HysteresisScale>(optimizer_->loss_scale());
     json row{{"scale_before", outcome.scale},
@@ -326,8 +329,8 @@ void add_fp16_operations(AdapterService& service) {
         with_fields({"steps", "list of list of object [steps][world_size]", "what each rank has in each step"},
                     {{"grads_scaled", "list of any [parameters]",
                       "gradients, multiplied by the scale: a list of numbers; null: no gradient"}}),
-        {"sum_replicas", "boolean", "gradients are summed over data-parallel replicas before they are looked at",
-         "false"},
+        {"sum_replicas", "boolean",
+         "gradients are summed over data-parallel replicas, in their own type, before they are looked at", "false"},
         {"shard_over_data", "boolean", "data-parallel ranks hold parts of the model in place of replicas", "false"},
         {"resume_at", "integer", "step before which the state is saved, and loaded into a new optimizer; null: none",
          kOptional},
@@ -341,7 +344,7 @@ void add_fp16_operations(AdapterService& service) {
          {{"scale_before", "number", "scale that the gradients had"},
           {"grads_scaled", "list of any", "gradients as given"},
           {"stepped", "boolean", "the optimizer stepped"},
-          {"found_inf", "number", "1 where a gradient of the model was non-finite, else 0"},
+          {"found_inf", "number", "1 where the step is skipped, else 0"},
           {"grad_norm", "any", "norm of the unscaled gradients; null where there is none"},
           {"zeros", "integer or null",
            "of count_zeros: zero elements of the model's gradients; null where it is skipped"},

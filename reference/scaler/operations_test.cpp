@@ -186,6 +186,7 @@ TEST(Fp16OptimizerOperation, TakesWhoDecidesWhatCountsAndWhatIsLacking) {
   EXPECT_THAT(refused(R"("kinds": [["cut"]])"), HasSubstr("'cut'"));
   EXPECT_THAT(refused(R"("kinds": [[]])"), HasSubstr("kinds[0] has 0 entries for 1 parameters"));
   EXPECT_THAT(refused(R"("deciding": "nobody")"), HasSubstr("deciding"));
+  EXPECT_THAT(refused(R"("steps": [[{"grads_scaled": [[]]}]])"), HasSubstr("has 1 elements, its gradient 0"));
   EXPECT_THAT(refused(R"("norm_type": 0)"), HasSubstr("0"));
 }
 

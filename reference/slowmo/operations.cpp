@@ -469,8 +469,8 @@ json average(const Arguments& arguments) {
   for (const Arguments& level : arguments.get<std::vector<Arguments>>("levels"))
     schedule.levels.push_back({.period = level.get<int>("period"), .group_size = level.get<int>("group_size")});
   const auto values = arguments.get<std::vector<std::vector<double>>>("values");
-  constexpr std::int64_t kMostCalls = 10'000;
-  const auto calls = static_cast<std::size_t>(arguments.integer_in("calls", 0, kMostCalls));
+  constexpr std::size_t kMostAnswered = 1 << 20;  // numbers
+  const auto calls = static_cast<std::size_t>(arguments.integer_in("calls", 0, kMostAnswered));
   arguments.expect_no_others();
   if (values.size() != static_cast<std::size_t>(world))
     arguments.refuse(fmt::format("values has {} entries; world_size is {}", values.size(), world));
@@ -478,6 +478,10 @@ json average(const Arguments& arguments) {
     if (of_rank.size() != values.front().size())
       arguments.refuse(fmt::format("values has lists of {} and {} elements; all ranks must have the same number",
                                    values.front().size(), of_rank.size()));
+  if (const std::size_t row = values.size() * std::max<std::size_t>(1, values.front().size());
+      calls > kMostAnswered / row)
+    arguments.refuse(fmt::format("calls is {}; {} ranks of {} elements may make at most {}", calls, values.size(),
+                                 values.front().size(), kMostAnswered / row));
   slowmo::require_schedule(schedule, world);
   json made = json::array();
   for (std::size_t call = 0; call < calls; ++call)
@@ -509,7 +513,8 @@ void add_average(AdapterService& service) {
                      {"group_size", "integer", "consecutive ranks that average together"}}),
         {"values", "list of list of number [world_size][elements]",
          "parameters of each rank, the same before each call"},
-        {"calls", "integer", "number of calls, at most 10000"}},
+        {"calls", "integer",
+         "number of calls; world_size x elements x calls is at most 2^20, elements being at least 1"}},
        {{"calls",
          "list of object [calls]",
          "the outcome of each call",
@@ -542,7 +547,7 @@ void add_slowmo_operations(AdapterService& service) {
         {"slowmo_lr", "number", "learning rate of the slow update", "1.0"},
         {"slowmo_frequency", "integer [steps]", "steps between slow updates", "48"},
         {"memory_efficient", "boolean", "the slow state is sharded over the ranks", "true"},
-        {"num_shards", "integer", "shards of the slow state without memory_efficient", "32"},
+        {"num_shards", "integer", "shards of the slow state with memory_efficient", "32"},
         {"outer",
          "text",
          "rule of the slow update: slowmo divides differences by the learning rate; bmuf, lookahead (no momentum), "

@@ -104,6 +104,14 @@ TEST(SlowMoAverage, NamesWhatIsWrong) {
   };
   EXPECT_THAT(refused("[[1]]", "[]"), HasSubstr("values has 1 entries; world_size is 2"));
   EXPECT_THAT(refused("[[1], [1, 2]]", "[]"), HasSubstr("lists of 1 and 2 elements"));
+  const auto refused_calls = [](int calls, const char* values) {
+    return error_of("slowmo.average", fmt::format(R"({{"world_size": 2, "calls": {}, "values": {},
+                                     "levels": [{{"period": 1, "group_size": 2}}]}})",
+                                                  calls, values)
+                                          .c_str());
+  };
+  EXPECT_THAT(refused_calls(262'145, "[[1, 2], [3, 4]]"), HasSubstr("2 ranks of 2 elements may make at most 262144"));
+  EXPECT_THAT(refused_calls(524'289, "[[], []]"), HasSubstr("2 ranks of 0 elements may make at most 524288"));
   EXPECT_THAT(refused("[[1], [2]]", R"([{"period": 0, "group_size": 2}])"), HasSubstr("0"));
 }
 
