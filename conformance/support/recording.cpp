@@ -27,7 +27,8 @@ void RecordingCommunicator::note(const comm::Call& call, bool waits) {
                    .waits = waits,
                    .has_no_number = false,
                    .after = now};
-  if (call.in.dtype == comm::DType::f32) {
+  // The host can't read a device's memory, nor knows when what is in it is complete.
+  if (call.in.dtype == comm::DType::f32 && call.in.device.kind == comm::Device::Kind::cpu) {
     const std::span<const float> values(static_cast<const float*>(call.in.data),
                                         static_cast<std::size_t>(call.in.count));
     one.has_no_number = std::ranges::any_of(values, [](float value) { return std::isnan(value); });

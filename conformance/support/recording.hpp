@@ -14,7 +14,7 @@ struct RecordedCall {
   comm::DType dtype = comm::DType::f32;
   std::int64_t elements = 0;
   bool waits = false;          // blocking
-  bool has_no_number = false;  // its input has a float that is none
+  bool has_no_number = false;  // its input, in host memory, has a float that is none
   int after = 0;               // what `now` said
 };
 

@@ -63,11 +63,15 @@ void frozen_reference(Context& context) {
   std::int64_t trained = 0, reduced = 0;
   for (const job::Parameter& parameter : job::parameters_of(spec))
     if (std::ranges::count(spec.frozen, parameter.name) == 0) trained += job::elements_of(parameter.shape);
-  for (const RecordedCall& call : world.calls)
-    if (call.operation == comm::Operation::all_reduce || call.operation == comm::Operation::reduce_scatter)
-      reduced += call.elements;
-  EXPECT_LE(reduced, trained * spec.run.steps)
-      << "TRAIN-022: elements that were reduced in " << spec.run.steps << " steps of " << trained << " trained ones";
+  int steps = 0;  // that reduced the gradients of the trained parameters, and nothing else
+  for (const RecordedCall& call : world.calls) {
+    if (comm::is_reduction(call.operation)) reduced += call.elements;
+    if (reduced != trained) continue;
+    ++steps;
+    reduced = 0;
+  }
+  EXPECT_EQ(steps, spec.run.steps) << "TRAIN-022: steps that reduced as many elements as are trained, " << trained;
+  EXPECT_EQ(reduced, 0) << "TRAIN-022: elements that were reduced beside those of the trained parameters";
 }
 
 }  // namespace
