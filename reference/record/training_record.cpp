@@ -51,6 +51,14 @@ NameParts parts_of(std::string_view name) {
   return parts;
 }
 
+// Whether a reader looks for this name: without zeros before the step, and with a dimension after '@' alone.
+bool is_spelled(std::string_view name, int step) {
+  const auto at = name.find('@');
+  if (!name.starts_with(fmt::format("step{}/", step))) return false;
+  return at == std::string_view::npos ||
+         (at + 2 == name.size() && name.back() >= '0' && name.back() < '0' + kMostDimensions);
+}
+
 bool is_activation(std::string_view kind) { return std::ranges::find(kActivations, kind) != kActivations.end(); }
 
 // Of "2/0": a layer, and a micro-batch.
@@ -58,7 +66,7 @@ std::optional<std::pair<int, int>> layer_and_micro_batch(std::string_view place)
   const auto slash = place.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
   const auto layer = natural(place.substr(0, slash)), micro_batch = natural(place.substr(slash + 1));
-  if (!layer || !micro_batch) return std::nullopt;
+  if (!layer || !micro_batch || place != fmt::format("{}/{}", *layer, *micro_batch)) return std::nullopt;
   return std::pair(*layer, *micro_batch);
 }
 
@@ -222,6 +230,12 @@ void TrainingRecord::check_names(int rank) {
       find(rank, -1, name, fmt::format("is of no step of the run, 0 to {}", spec_.run.steps - 1));
       continue;
     }
+    if (!is_spelled(name, step)) {
+      find(rank, step, name,
+           fmt::format("is no tensor's name: it must start with step{}/, and may end with @<dim>, 0 to {}", step,
+                       kMostDimensions - 1));
+      continue;
+    }
     const bool is_number = parts.parameter.empty() && std::ranges::find(kNumbers, parts.kind) != kNumbers.end();
     if (is_number) continue;
     if (is_activation(parts.kind)) {
@@ -246,7 +260,10 @@ void TrainingRecord::check_activation(int rank, int step, const std::string& nam
   const int parts = spec_.run.micro_batches * spec_.run.accumulation;
   const int pipeline = coordinates_of(spec_.parallel, rank).pipeline;
   const TensorInfo* info = file(rank)->find(name);
-  if (!found || found->first >= static_cast<int>(spec_.layers.size()))
+  const std::string whole = name.substr(0, name.find('@'));
+  if (!found)
+    find(rank, step, name, "is of no layer and micro-batch, such as 0/0");
+  else if (found->first >= static_cast<int>(spec_.layers.size()))
     find(rank, step, name, fmt::format("is of no layer of the run, 0 to {}", spec_.layers.size() - 1));
   else if (found->second >= parts)
     find(rank, step, name, fmt::format("is of no micro-batch of a rank's step, 0 to {}", parts - 1));
@@ -254,6 +271,8 @@ void TrainingRecord::check_activation(int rank, int step, const std::string& nam
     find(rank, step, name, fmt::format("is of a layer that pipeline rank {} does not hold", pipeline));
   else if (info->dtype != comm::DType::f32)
     find(rank, step, name, fmt::format("is {}; it must be F32", info->type));
+  else if (const std::string first = first_form(rank, whole); first != name)
+    find(rank, step, name, fmt::format("is recorded as '{}', too; it must have one form", first));
 }
 
 void TrainingRecord::check_numbers(int rank) {
@@ -302,6 +321,7 @@ void TrainingRecord::check_value(const Cell& cell, Form form, int step, Moment m
   bool all_there = true;
   for (const int rank : cell.ranks) {
     const bool absent = !file(rank) || (!needs_moment(spec_, moment) && file(rank)->find(name) == nullptr);
+    check_other_forms(rank, step, tensor_name(step, moment, parameter.name), name);
     const bool good = !absent && check_tensor(rank, step, name, comm::DType::f32, parameter.shape, form.dim);
     all_there &= good;
     if (good && form.dim >= 0) along += file(rank)->find(name)->shape[static_cast<std::size_t>(form.dim)];
@@ -310,6 +330,20 @@ void TrainingRecord::check_value(const Cell& cell, Form form, int step, Moment m
     find(cell.ranks.front(), step, name,
          fmt::format("has parts that make {} of dimension {}; the whole is {}", along, form.dim,
                      text_of(parameter.shape)));
+}
+
+// A value in another form than the parameter's would be read by nobody.
+void TrainingRecord::check_other_forms(int rank, int step, const std::string& whole, const std::string& name) {
+  for (int dim = -1; file(rank) && dim < kMostDimensions; ++dim)
+    if (const std::string other = Form{dim}.name(whole); other != name && file(rank)->find(other) != nullptr)
+      find(rank, step, other, fmt::format("is in another form than the parameter's, '{}'", name));
+}
+
+// The first of the names of a value that a rank recorded, whole or as a part; empty for none.
+std::string TrainingRecord::first_form(int rank, const std::string& whole) const {
+  for (int dim = -1; dim < kMostDimensions; ++dim)
+    if (std::string name = Form{dim}.name(whole); file(rank)->find(name) != nullptr) return name;
+  return "";
 }
 
 void TrainingRecord::find(int rank, int step, std::string tensor, std::string what) {

@@ -159,6 +159,8 @@ class TrainingRecord {
   void check_numbers(int rank);
   void check_parameter(const Parameter& parameter);
   void check_value(const Cell& cell, Form form, int step, Moment moment, const Parameter& parameter);
+  void check_other_forms(int rank, int step, const std::string& whole, const std::string& name);
+  [[nodiscard]] std::string first_form(int rank, const std::string& whole) const;
   bool check_tensor(int rank, int step, const std::string& name, comm::DType dtype, const Shape& shape, int dim = -1);
   void find(int rank, int step, std::string tensor, std::string what);
 

@@ -24,6 +24,18 @@ std::vector<std::string> texts(const TrainingRecord& record) {
   return list;
 }
 
+void add_tensor(const std::filesystem::path& file, const std::string& name, const Shape& shape,
+                const std::vector<float>& values) {
+  SafetensorsWriter writer;
+  {
+    const SafetensorsReader reader(file);
+    for (const auto& [key, value] : reader.metadata()) writer.metadata(key, value);
+    for (const auto& [known, info] : reader.tensors()) writer.add<float>(known, info.shape, reader.read<float>(known));
+  }
+  writer.add<float>(name, shape, values);
+  writer.write(file);
+}
+
 class TrainingRecordTest : public testing::Test {
  protected:
   TrainingRecordTest() {
@@ -102,6 +114,30 @@ TEST_F(TrainingRecordTest, ReportsOutputsOfWhatIsNotThere) {
                   "rank 0 step 0 step0/activation/1/0 is of no layer of the run, 0 to 0",
                   "rank 0 step 0 step0/activation_grad/0/1 is of no micro-batch of a rank's step, 0 to 0",
                   "rank 0 step -1 step2/activation/0/0 is of no step of the run, 0 to 1"));
+}
+
+// Names that nobody looks up: garbage in them would be compared with nothing.
+TEST_F(TrainingRecordTest, ReportsNamesThatNoPlaceHas) {
+  const std::vector<float> values(6);
+  for (const char* name :
+       {"step0/activation/00/0", "step0/activation/0/0@-1", "step0/activation/0/0@8", "step0/activation/0/0@x",
+        "step0/activation/0/0@", "step00/activation/0/0", "step00/local_grad/0.weight", "step0/local_grad/0.weight@-1",
+        "step0/local_grad/0.weight@1"}) {
+    for (int rank = 0; rank < 2; ++rank) filled(rank).write(path());
+    add_tensor(record_file(path(), 1), name, {3, 2}, values);
+    EXPECT_THAT(texts(TrainingRecord(spec, path())), ElementsAre(HasSubstr(name))) << name;
+  }
+}
+
+TEST_F(TrainingRecordTest, ReportsASecondFormOfAnOutput) {
+  for (int rank = 0; rank < 2; ++rank) filled(rank).write(path());
+  RecordWriter writer = filled(1);
+  writer.add({0, Direction::forward, 0, 0}, {}, {1, 3}, std::vector<float>(3));
+  writer.add({0, Direction::forward, 0, 0}, 1, {1, 3}, std::vector<float>(3));
+  writer.write(path());
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              ElementsAre("rank 1 step 0 step0/activation/0/0@1 is recorded as 'step0/activation/0/0', too; it must "
+                          "have one form"));
 }
 
 TEST_F(TrainingRecordTest, ReportsAMissingRankAndOneTooMany) {
