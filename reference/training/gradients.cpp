@@ -98,7 +98,7 @@ TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
   std::vector<at::Tensor> leaves;
   const std::vector<job::Parameter> list = job::parameters_of(spec);
   for (std::size_t i = 0; i < list.size(); ++i)
-    leaves.push_back(parameters[i].detach().requires_grad_(job::trains(spec, list[i])));
+    leaves.push_back(parameters[i].detach().requires_grad_(tape != nullptr || job::trains(spec, list[i])));
   Model model(spec, leaves);
   if (tape != nullptr) model.observe(tape->observer());
   TensorGradient result;
@@ -108,13 +108,16 @@ TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
     const Rows rows = read_rows(files, part, like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
     const at::ScalarType type = rows.x.is_floating_point() ? like.scalar_type() : rows.x.scalar_type();
     const at::Tensor w = rows.w.defined() ? rows.w.to(like.device()) : rows.w;
-    const at::Tensor loss = model.loss(rows.x.to(like.device(), type), rows.y.to(like.device()), w);
+    // A tape has the gradient of each layer's output, also of those that no trained parameter comes before.
+    const at::Tensor x = rows.x.to(like.device(), type).detach();
+    if (tape != nullptr && x.is_floating_point()) x.requires_grad_();
+    const at::Tensor loss = model.loss(x, rows.y.to(like.device()), w);
     const at::Tensor mean = loss.div(divisor);
     (loss_scale == 1 ? mean : mean.mul(loss_scale)).backward();
     result.losses.push_back(loss.item<double>());
   }
-  for (const at::Tensor& leaf : leaves)
-    result.gradients.push_back(leaf.requires_grad() ? leaf.grad() : at::zeros_like(leaf));
+  for (std::size_t i = 0; i < list.size(); ++i)
+    result.gradients.push_back(job::trains(spec, list[i]) ? leaves[i].grad() : at::zeros_like(leaves[i]));
   return result;
 }
 
