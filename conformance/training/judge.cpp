@@ -588,7 +588,11 @@ class Judge {
   void keeps_given(const Parameter& parameter) {
     const job::RunFiles files(spec_);
     const std::vector<float> given = files.weight(parameter.name);
-    for (int step = 0; step < spec_.run.steps; ++step)
+    for (int step = 0; step < spec_.run.steps; ++step) {
+      for (const Moment moment : {Moment::grad, Moment::local_grad})
+        for (const job::Copy& copy : record_.copies(step, moment, parameter))
+          find(ids::kFrozen, step, copy.rank, parameter.name,
+               fmt::format("the record has '{}' of a frozen parameter", name_of(moment)));
       for (const Moment moment : {Moment::before, Moment::after}) {
         const std::vector<job::Copy> copies = record_.copies(step, moment, parameter);
         not_judged_where_absent(ids::kFrozen, step, parameter, copies, fmt::format("'{}'", name_of(moment)));
@@ -601,6 +605,7 @@ class Judge {
                        result_.findings);
         }
       }
+    }
   }
 
   // A part is a step's gradients, or a parameter's updates.
@@ -635,18 +640,24 @@ class Judge {
       const std::optional<CarriedOptimizer> unstepped = begin_scheduled(optimizer, step);
       const ExpectedUpdate expected = optimizer.step(before->values, gradient->values);
       std::optional<ExpectedUpdate> otherwise;
-      if (!spec_.no_decay.empty()) otherwise = of_other_group.step(before->values, gradient->values);
+      if (!spec_.no_decay.empty()) {
+        judge_by(ids::kGroupedUpdate);
+        (void)begin_scheduled(of_other_group, step);
+        otherwise = of_other_group.step(before->values, gradient->values);
+      }
       const std::size_t found = result_.findings.size();
       compare_within(
           after->values, expected.after, [&](std::size_t i) { return expected.bound[i]; },
           finding_of(of_update_, step, rank, parameter.name, "the update is not the optimizer's"), result_.findings,
           result_.steps[static_cast<std::size_t>(step)].update);
       if (result_.findings.size() == found) continue;
+      Finding& wrong = result_.findings.back();
       if (unstepped)
-        result_.findings.back().hypotheses =
-            by_other_rates(*unstepped, step, before->values, gradient->values, after->values);
-      else if (otherwise && is_within(after->values, *otherwise))
-        result_.findings.back().hypotheses = {decays ? "without weight decay" : "with weight decay"};
+        wrong.hypotheses = by_other_rates(*unstepped, step, before->values, gradient->values, after->values);
+      if (otherwise && is_within(after->values, *otherwise)) {
+        if (wrong.hypotheses.empty()) wrong.requirement = suite::id_of_citation(ids::kGroupedUpdate);
+        wrong.hypotheses.emplace_back(decays ? "without weight decay" : "with weight decay");
+      }
       if (has_skipped) after_a_skip(result_.findings.back());
     }
   }

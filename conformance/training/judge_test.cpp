@@ -700,6 +700,20 @@ TEST_F(JudgeTest, HoldsUpdatesToTheWeightDecayOfTheirGroup) {
               testing::ContainsRegex("step 0, rank 0, 0.weight.*; hypothesis: without weight decay$"));
 }
 
+TEST_F(JudgeTest, NamesTheWrongGroupInARunWithAScheduleToo) {
+  spec_.rate_schedule = job::RateSchedule{.decay = "linear", .warmup_steps = 1};
+  spec_.no_decay = {"0.bias"};
+  const auto decaying = [](const std::string& decays) {
+    return Faults{.rule = [decays](job::Sgd& sgd, int step, const std::string& parameter) {
+      sgd.lr *= std::array{0.0, 1.0, 0.5}[static_cast<std::size_t>(step)];
+      if (!decays.empty() && parameter != decays) sgd.weight_decay = 0;
+    }};
+  };
+  EXPECT_THAT(violated(decaying("0.weight"), kOtherProgram), IsEmpty()) << text_of(last_.findings.front());
+  EXPECT_THAT(violated(decaying(""), kOtherProgram), ElementsAre("TRAIN-020")) << "all parameters decay";
+  EXPECT_THAT(first("TRAIN-020"), testing::ContainsRegex("step 1, rank 0, 0.bias.*; hypothesis: with weight decay$"));
+}
+
 TEST_F(JudgeTest, HoldsFrozenParametersToTheGivenWeights) {
   spec_.frozen = {"0.bias"};
   const auto changed_from = [](int first, int rank_of_fault) {
@@ -718,6 +732,11 @@ TEST_F(JudgeTest, HoldsFrozenParametersToTheGivenWeights) {
               HasSubstr("step 2, rank 1, 0.bias[1]: the value before the step of a frozen parameter "
                         "is not the given one"));
   EXPECT_THAT(violated({}, kOtherProgram), ElementsAre("TRAIN-021")) << "it trains";
+  spec_.frozen.clear();
+  run({}, record_folder());
+  spec_.frozen = {"0.bias"};
+  last_ = judged(kOtherProgram);
+  EXPECT_THAT(first("TRAIN-021"), HasSubstr("step 0, rank 0, 0.bias: the record has 'grad' of a frozen parameter"));
 }
 
 TEST_F(JudgeTest, ComparesRunsBitForBit) {
