@@ -68,13 +68,18 @@ void lead_with_activation(std::vector<Finding>& findings) {
   const auto is_wrong_activation = [](const Finding& finding) {
     return finding.requirement == suite::id_of_citation(training_requirements::kActivations);
   };
-  std::optional<Finding> first;
-  if (const auto found = std::ranges::find_if(findings, is_wrong_activation); found != findings.end()) first = *found;
-  std::erase_if(findings, is_wrong_activation);
-  if (!first || first->index < 0) return;
   const auto follows = std::ranges::find_if(findings, follows_from_activations);
-  if (follows == findings.end() || follows->step < first->step) return;
-  first->requirement = follows->requirement;
+  std::optional<Finding> first;
+  if (follows != findings.end()) {
+    // Each step is judged from what it started from: another step's activation can't have made it wrong.
+    const auto found = std::ranges::find_if(findings, [&](const Finding& finding) {
+      return is_wrong_activation(finding) && finding.index >= 0 && finding.step == follows->step;
+    });
+    if (found != findings.end()) first = *found;
+    if (first) first->requirement = follows->requirement;
+  }
+  std::erase_if(findings, is_wrong_activation);
+  if (!first) return;
   first->is_first = true;
   findings.insert(findings.begin(), *std::move(first));
 }

@@ -79,8 +79,8 @@ struct Finding {
 /// Marks the gradient where the run went wrong, and puts it first.
 void mark_first_wrong_gradient(std::vector<Finding>& findings, const job::RunSpec& spec);
 
-/// The first wrong activation says where a run went wrong: it is put first, by the requirement of the first wrong
-/// gradient or loss, where that is of the same step or a later one. Other findings of activations are left out.
+/// The first wrong activation in the step of the first wrong gradient or loss says where the run went wrong: it is put
+/// first, by the requirement of that. Other findings of activations are left out.
 void lead_with_activation(std::vector<Finding>& findings);
 
 /// As checks report it: with that text.

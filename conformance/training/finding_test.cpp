@@ -104,6 +104,8 @@ TEST(FirstWrongActivation, IsLeftOutWhereNothingFollowsFromIt) {
   EXPECT_EQ(left({wrong_at("TRAIN-030", 0, "activation/1/0"), wrong_at("TRAIN-009", 0, "0.bias")}), 1u) << "an update";
   EXPECT_EQ(left({wrong_at("TRAIN-006", 0, "0.bias"), wrong_at("TRAIN-030", 1, "activation/1/0")}), 1u)
       << "the gradient was wrong before";
+  EXPECT_EQ(left({wrong_at("TRAIN-030", 0, "activation/1/0"), wrong_at("TRAIN-006", 3, "0.bias")}), 1u)
+      << "the later step did not start from it";
   EXPECT_EQ(left({wrong_at("TRAIN-006", 0, "0.bias"), wrong_at("TRAIN-030", 0, "activation/1/0", -1)}), 1u)
       << "its shape is wrong";
 }
