@@ -277,6 +277,10 @@ TEST(AveragedRun, RefusesCheckpointsThatAreNotItsOwn) {
     wide.parallel = {.pipeline = 2, .data = 1};
     expect_error<InvalidArgument>([&] { (void)averaged_run(wide, world, settings, {}); },
                                   "parallel.pipeline = 2: parameters are averaged only without a pipeline");
+    job::RunSpec recording = spec;
+    recording.run.activations = true;
+    expect_error<InvalidArgument>([&] { (void)averaged_run(recording, world, settings, {}); },
+                                  "run.activations = true: parameters are averaged only without it");
   });
 }
 

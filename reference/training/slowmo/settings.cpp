@@ -114,6 +114,7 @@ void require_averageable(const job::RunSpec& spec) {
   refuse_unless(spec.parallel.tensor == 1, fmt::format("parallel.tensor = {}", spec.parallel.tensor),
                 "where each rank has them whole");
   refuse_unless(!spec.clip, "[clip]", "without it");
+  refuse_unless(!spec.run.activations, "run.activations = true", "without it");
   refuse_unless(!spec.rate_schedule, "[lr_schedule]", "without it");
   refuse_unless(spec.frozen.empty(), "model.frozen", "without it");
   refuse_unless(spec.no_decay.empty(), "optimizer.no_decay", "without it");
