@@ -109,8 +109,9 @@ std::string first_parameter_of(const job::RunSpec& spec, int rank) {
   return "";
 }
 
-bool is_frozen(const std::string& frozen, const job::Parameter& parameter) {
-  return frozen == "first_layer" ? parameter.layer == 0 : frozen == "biases" && parameter.name.ends_with(".bias");
+bool is_frozen(const std::string& frozen, const job::Parameter& parameter, int first_layer) {
+  return frozen == "first_layer" ? parameter.layer == first_layer
+                                 : frozen == "biases" && parameter.name.ends_with(".bias");
 }
 
 job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const std::filesystem::path& folder) {
@@ -158,8 +159,9 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
   spec.rate_schedule = settings.rate_schedule;
   for (const job::Parameter& parameter : job::parameters_of(spec))
     if (settings.decays_matrices_alone && parameter.shape.size() < 2) spec.no_decay.push_back(parameter.name);
+  const int first_layer = job::parameters_of(spec).front().layer;
   for (const job::Parameter& parameter : job::parameters_of(spec))
-    if (is_frozen(settings.frozen, parameter)) spec.frozen.push_back(parameter.name);
+    if (is_frozen(settings.frozen, parameter, first_layer)) spec.frozen.push_back(parameter.name);
   spec.scaler = settings.scaler;
   for (job::Injection one : settings.injections) {
     if (one.parameter.empty()) one.parameter = first_parameter_of(spec, one.rank);
