@@ -80,6 +80,15 @@ std::vector<Finding> of_activations(Context& context, const job::RunSpec& spec, 
   }
   std::vector<Finding> findings = judge(spec, record, context.oracle(), {}).findings;
   std::erase_if(findings, [&](const Finding& finding) { return finding.requirement != id; });
+  // A value that no place has is not compared, nor one of a rank that lacks what it started from.
+  if (findings.empty() && !record.findings().empty()) {
+    const job::RecordFinding& gap = record.findings().front();
+    return {{.requirement = id,
+             .step = gap.step,
+             .rank = gap.rank,
+             .parameter = gap.tensor,
+             .what = "not judged: the record is wrong: " + gap.what}};
+  }
   if (!findings.empty() && findings.front().index >= 0) findings.front().is_first = true;
   return findings;
 }

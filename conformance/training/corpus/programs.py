@@ -152,6 +152,7 @@ class Tensor(SplitLayers, Stages):
     axes = ("pipeline", "data", "tensor")
     dtypes = ("float32", "float16")
     clips = True
+    groups_decay = True
     records_activations = True
 
     def why_unsupported(self):

@@ -726,6 +726,8 @@ class Optional(JobDoor):
             with self.subTest(program):
                 (result,) = self.served(program, profile="data-parallel", filter="training.job.no_decay[model=" + case, status=0)
                 self.assertEqual(result["verdict"], "pass", result)
+        (result,) = self.served(Activations.OF_CORPUS, "tensor", profile="data-parallel", filter="training.job.no_decay[model=pairs,*tensor=2,*", status=0)
+        self.assertEqual(result["verdict"], "pass", result)
         for fault, (model, words) in self.GROUP_FAULTS.items():
             with self.subTest(fault):
                 (result,) = self.served("faulty.py", fault, profile="data-parallel", filter=f"training.job.no_decay[model={model},*", status=1)
@@ -845,6 +847,19 @@ class Activations(JobDoor):
                 (result,) = self.check(f"PYTHONPATH={SAMPLES} {PYTHON} -B train_{declared}.py", "--job-serves-ranks", "--filter",
                                        "training.job.activations[grid=1x1x2,*", status=3)
                 self.assertEqual((result["verdict"], result["reason"]), ("skip", reason))
+
+
+    def test_values_that_no_place_has(self):
+        """What the judge does not look up, or cannot read, is no pass."""
+        for place, words in (("00/0", "is of no layer and micro-batch, such as 0/0"), ("0/0@-1", "is no tensor's name"), ("0/99", "is of no micro-batch")):
+            with self.subTest(place):
+                (self.folder / "train.py").write_text("from ddp_gloo import Ddp\nclass Misnamed(Ddp):\n    def record(self, step, what, value):\n"
+                                                      f"        super().record(step, what.replace('activation/0/0', 'activation/{place}'), value)\n"
+                                                      "Misnamed.main()\n")
+                (result,) = self.check(f"PYTHONPATH={SAMPLES} {PYTHON} -B train.py", "--job-serves-ranks", "--filter",
+                                       "training.job.activations[grid=1x1x2,*", status=1)
+                self.assertEqual(result["violated"], ["TRAIN-030"])
+                self.assertRegex(result["ranks"][0]["failures"][0]["message"], f"TRAIN-030: step 0, rank 0, step0/activation/{place}: not judged: .*{words}")
 
 
 class Whole(JobDoor):
