@@ -446,17 +446,10 @@ class BiasTwice(Tensor):
         return make_wrong(super().build(), "0", lambda layer, inputs, out: out + layer.bias if self.place["tensor"] == 1 else out)
 
 
-class NotCopied(Tensor):
-    """The gradient of what enters a layer is not added up over the tensor ranks that use it."""
-
-    def entering(self, x):
-        return x
-
-
 FAULTS = {
     "ddp.off_on_one_rank": OffOnOneRank, "ddp.leaves_out_layer": LeavesOutLayer, "ddp.stale_output": StaleOutput,
     "ddp.doubles_gradient": DoublesGradient, "ddp.records_elsewhere": RecordsElsewhere, "pipelining.reuses_input": ReusesInput,
-    "tensor.not_summed": NotSummed, "tensor.bias_twice": BiasTwice, "tensor.not_copied": NotCopied,
+    "tensor.not_summed": NotSummed, "tensor.bias_twice": BiasTwice,
     "localsgd.averages_pairs": AveragesPairs, "localsgd.averages_late": AveragesLate, "localsgd.averages_momentum": AveragesMomentum,
     "localsgd.forgets_gradient": ForgetsGradient, "localsgd.forgets_update": ForgetsUpdate,
     "slowmo.forgets_momentum": ForgetsSlowMomentum, "slowmo.ignores_rate": IgnoresSlowRate,
