@@ -157,8 +157,8 @@ typedef struct plumbline_work plumbline_work;       /* started calls */
 typedef struct plumbline_error {
   char* message; /* room for message_capacity bytes; one line, ends with a null byte; may stay empty */
   size_t message_capacity;
-  /* Room for missing_capacity ranks, positions in the group: those that a TIMEOUT waited for, and of a PEER_FAILED
-   * those that have ended. */
+  /* Room for missing_capacity ranks, positions in the group: those that a TIMEOUT waited for. Of a PEER_FAILED, those
+   * that have ended; read only of a library that has shrink. */
   int32_t* missing;
   int32_t missing_capacity; /* at least the size of the group */
   int32_t missing_count;    /* set by the library, initially 0 */

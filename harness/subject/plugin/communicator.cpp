@@ -50,7 +50,8 @@ void PluginCommunicator::do_run(const Call& one, comm::Timeout timeout) {
   call([&] { return group_->where(one); },
        [&](plumbline_error* error) {
          return group_->job->library->run(group_->handle(), &translation, nanoseconds_of(timeout), error);
-       });
+       },
+       group_->job->names_ended());
 }
 
 void PluginCommunicator::do_run_uneven(const comm::UnevenCall& one, comm::Timeout timeout) {
@@ -60,7 +61,8 @@ void PluginCommunicator::do_run_uneven(const comm::UnevenCall& one, comm::Timeou
   call([&] { return group_->where(describe(one)); },
        [&](plumbline_error* error) {
          return group_->job->library->run_uneven(group_->handle(), &translation, nanoseconds_of(timeout), error);
-       });
+       },
+       group_->job->names_ended());
 }
 
 void PluginCommunicator::do_run_scaled(const Call& one, double factor, comm::Timeout timeout) {
@@ -71,7 +73,8 @@ void PluginCommunicator::do_run_scaled(const Call& one, double factor, comm::Tim
        [&](plumbline_error* error) {
          return group_->job->library->run_scaled(group_->handle(), &translation, factor, nanoseconds_of(timeout),
                                                  error);
-       });
+       },
+       group_->job->names_ended());
 }
 
 comm::Work PluginCommunicator::do_start(std::span<const Call> calls) {

@@ -27,7 +27,7 @@ std::shared_ptr<Group> Group::create(std::span<const int> ranks) {
     throw Unsupported(fmt::format("create_group([{}]): backend {} has no create_group", fmt::join(ranks, " "),
                                   job->capabilities.backend));
   expect_sound();
-  const std::shared_ptr<Group> group = form(job->library->create_group, ranks);
+  const std::shared_ptr<Group> group = form(job->library->create_group, identity.id, ranks);
   std::string reason;
   {
     const std::lock_guard hold(mutex_);
@@ -37,14 +37,22 @@ std::shared_ptr<Group> Group::create(std::span<const int> ranks) {
   return group;
 }
 
-std::shared_ptr<Group> Group::shrink(std::span<const int> ranks) { return form(job->library->shrink, ranks); }
+// Has an origin of its own: a member may have made a group of the same list alone, when the old one failed.
+std::shared_ptr<Group> Group::shrink(std::span<const int> ranks) {
+  return form(job->library->shrink, ~identity.id, ranks);
+}
 
-std::shared_ptr<Group> Group::form(CreateFunction function, std::span<const int> ranks) {
+std::shared_ptr<Group> Group::form(CreateFunction function, std::uint64_t origin, std::span<const int> ranks) {
   std::vector<int> world_ranks;
   for (const int member : ranks) world_ranks.push_back(identity.ranks[static_cast<std::size_t>(member)]);
-  const int creation = job->next_creation(identity.id, world_ranks);
-  std::shared_ptr<Group> group(new Group(job, identify_group(identity.id, std::move(world_ranks), "", creation)));
-  group->create_handle(function, this, ranks);
+  const int creation = job->next_creation(origin, world_ranks);
+  std::shared_ptr<Group> group(new Group(job, identify_group(origin, world_ranks, "", creation)));
+  try {
+    group->create_handle(function, this, ranks);
+  } catch (...) {
+    job->take_back_creation(origin, world_ranks);
+    throw;
+  }
   const std::lock_guard hold(mutex_);
   std::erase_if(subgroups_, [](const auto& one) { return one.expired(); });
   subgroups_.push_back(group);

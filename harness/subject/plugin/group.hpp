@@ -48,7 +48,8 @@ class Group {
   Group(std::shared_ptr<Job> job, comm::Group identity);
   /// Has the plugin create its group by that function; `parent` is null for a world.
   void create_handle(CreateFunction function, const Group* parent, std::span<const int> parent_ranks);
-  [[nodiscard]] std::shared_ptr<Group> form(CreateFunction function, std::span<const int> ranks);
+  /// A group of that list, which is told from others by its origin and by how many of them there are.
+  [[nodiscard]] std::shared_ptr<Group> form(CreateFunction function, std::uint64_t origin, std::span<const int> ranks);
   [[nodiscard]] std::string where() const;
 
   plumbline_group* handle_ = nullptr;

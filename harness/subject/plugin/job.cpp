@@ -47,4 +47,9 @@ int Job::next_creation(std::uint64_t parent, std::span<const int> world_ranks) {
   return ++creations_[{parent, {world_ranks.begin(), world_ranks.end()}}];
 }
 
+void Job::take_back_creation(std::uint64_t parent, std::span<const int> world_ranks) {
+  const std::lock_guard hold(mutex_);
+  --creations_[{parent, {world_ranks.begin(), world_ranks.end()}}];
+}
+
 }  // namespace plumbline::subject::plugin

@@ -28,8 +28,12 @@ class Job {
   const comm::Capabilities capabilities;
 
   [[nodiscard]] plumbline_context* context() const { return context_; }
+  /// Whether the missing of a PEER_FAILED are those that have ended.
+  [[nodiscard]] bool names_ended() const { return library->shrink != nullptr; }
   /// How many groups of that list and parent this process has created, with this one. Any thread.
   [[nodiscard]] int next_creation(std::uint64_t parent, std::span<const int> world_ranks);
+  /// One of them has failed: the next one has its number again, on members that have tried more often than others, too.
+  void take_back_creation(std::uint64_t parent, std::span<const int> world_ranks);
 
  private:
   void open(const BackendOptions& options);

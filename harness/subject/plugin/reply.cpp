@@ -29,7 +29,7 @@ std::string Reply::missing() const {
                      fmt::join(std::span(missing_).first(static_cast<std::size_t>(count)), ", "));
 }
 
-void Reply::raise(plumbline_status status, const std::string& where) {
+void Reply::raise(plumbline_status status, const std::string& where, bool names_ended) {
   switch (status) {
     case PLUMBLINE_INVALID_ARGUMENT:
       throw InvalidArgument(fmt::format("{}: {}", where, words("invalid argument")));
@@ -40,7 +40,8 @@ void Reply::raise(plumbline_status status, const std::string& where) {
     case PLUMBLINE_TIMEOUT:
       throw comm::TimeoutError(fmt::format("{}: {}{}", where, words("the time limit passed"), missing()));
     case PLUMBLINE_PEER_FAILED:
-      throw comm::PeerFailed(fmt::format("{}: {}{}", where, words("the group has failed"), missing()));
+      throw comm::PeerFailed(
+          fmt::format("{}: {}{}", where, words("the group has failed"), names_ended ? missing() : std::string{}));
     case PLUMBLINE_FAILURE:
       throw RuntimeFailure(fmt::format("{}: {}", where, words("the library failed")));
     default:

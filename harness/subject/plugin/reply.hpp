@@ -18,8 +18,9 @@ inline constexpr int kMostRanks = 1024;  // of a job, which is on one host
 class Reply {
  public:
   [[nodiscard]] plumbline_error* error() { return &error_; }
-  /// Throws the error of a status other than PLUMBLINE_OK; `where` names the call.
-  [[noreturn]] void raise(plumbline_status status, const std::string& where);
+  /// Throws the error of a status other than PLUMBLINE_OK; `where` names the call. The missing of a PEER_FAILED are in
+  /// it where the library `names_ended`: one without shrink may have left others there, who are alive.
+  [[noreturn]] void raise(plumbline_status status, const std::string& where, bool names_ended);
 
  private:
   [[nodiscard]] std::string words(const char* by_default);
@@ -43,7 +44,7 @@ class Reply {
 /// Calls a function of the plugin, which gets a plumbline_error. Throws what it returned as an error of Plumbline's;
 /// `where()` names the call, and is asked only then.
 template <class Where, class Function>
-void call(const Where& where, const Function& function) {
+void call(const Where& where, const Function& function, bool names_ended = false) {
   Reply reply;
   plumbline_status status = PLUMBLINE_OK;
   try {
@@ -54,7 +55,7 @@ void call(const Where& where, const Function& function) {
     raise_thrown(nullptr, where());
   }
   if (status != PLUMBLINE_OK) [[unlikely]]
-    reply.raise(status, where());
+    reply.raise(status, where(), names_ended);
 }
 
 }  // namespace plumbline::subject::plugin

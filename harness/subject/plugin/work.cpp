@@ -15,7 +15,8 @@ PluginWork::PluginWork(std::shared_ptr<Group> group, std::span<const comm::Call>
   call([this] { return where(); },
        [&](plumbline_error* error) {
          return group_->job->library->start(group_->handle(), list.data(), list.size(), &handle_, error);
-       });
+       },
+       group_->job->names_ended());
   if (handle_ == nullptr) throw RuntimeFailure(fmt::format("{}: the plugin returned status 0 and no work", where()));
 }
 
@@ -27,14 +28,16 @@ bool PluginWork::test() {
   group_->expect_sound();
   std::int32_t complete = 0;
   call([this] { return where(); },
-       [&](plumbline_error* error) { return group_->job->library->test(handle_, &complete, error); });
+       [&](plumbline_error* error) { return group_->job->library->test(handle_, &complete, error); },
+       group_->job->names_ended());
   return complete != 0;
 }
 
 void PluginWork::wait(comm::Timeout timeout) {
   group_->expect_sound();
   call([this] { return where(); },
-       [&](plumbline_error* error) { return group_->job->library->wait(handle_, nanoseconds_of(timeout), error); });
+       [&](plumbline_error* error) { return group_->job->library->wait(handle_, nanoseconds_of(timeout), error); },
+       group_->job->names_ended());
 }
 
 std::string PluginWork::where() const {

@@ -131,7 +131,8 @@ TEST(Library, SaysWhatItCan) {
 // ---- errors ----
 
 TEST(Reply, IsTheErrorOfItsStatus) {
-  const auto reply = [](plumbline_status status, const std::string& message, std::vector<std::int32_t> missing = {}) {
+  const auto reply = [](plumbline_status status, const std::string& message, std::vector<std::int32_t> missing = {},
+                        bool names_ended = false) {
     call([] { return "barrier() on world [0 1], rank 0"; },
          [&](plumbline_error* error) {
            std::ranges::copy(message, error->message);
@@ -139,7 +140,8 @@ TEST(Reply, IsTheErrorOfItsStatus) {
            std::ranges::copy(missing, error->missing);
            error->missing_count = static_cast<std::int32_t>(missing.size());
            return status;
-         });
+         },
+         names_ended);
   };
   EXPECT_NO_THROW(reply(PLUMBLINE_OK, "not looked at"));
   EXPECT_EQ(words_of<InvalidArgument>([&] { reply(1, "no\nsuch\toption\n"); }),
@@ -150,6 +152,10 @@ TEST(Reply, IsTheErrorOfItsStatus) {
             "barrier() on world [0 1], rank 0: 20 ms passed; waited for ranks 1, 3");
   EXPECT_THAT(words_of<comm::TimeoutError>([&] { reply(4, "", {2}); }), HasSubstr("; waited for rank 2"));
   EXPECT_THAT(words_of<comm::PeerFailed>([&] { reply(5, "gone"); }), HasSubstr(": gone"));
+  EXPECT_EQ(words_of<comm::PeerFailed>([&] { reply(5, "gone", {1}, true); }),
+            "barrier() on world [0 1], rank 0: gone; waited for rank 1");
+  EXPECT_EQ(words_of<comm::PeerFailed>([&] { reply(5, "gone", {1}); }), "barrier() on world [0 1], rank 0: gone")
+      << "without shrink they may be alive";
   EXPECT_THAT(words_of<RuntimeFailure>([&] { reply(6, "no socket"); }), HasSubstr(": no socket"));
   EXPECT_THAT(words_of<RuntimeFailure>([&] { reply(99, "odd"); }),
               HasSubstr("returned status 99, which plumbline_backend.h does not have: odd"));
@@ -175,6 +181,28 @@ TEST(Reply, KeepsToItsRoom) {
          });
   });
   EXPECT_EQ(words, "barrier(): " + std::string(1023, 'x'));
+}
+
+// ---- groups ----
+
+// Members may have tried a list more or less often before it comes about: all give the group one id.
+TEST(Groups, ThatDoNotComeAboutAreNotCounted) {
+  const auto job = std::make_shared<Job>(
+      BackendOptions{{"library", file_of("plugin_faults")}, {"fault", "creates_no_group"}}, Place{});
+  const auto world = Group::world(job, 1);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(words_of<RuntimeFailure>([&] { (void)world->create(std::array{0}); }), HasSubstr("no group"));
+  EXPECT_EQ(job->next_creation(world->identity.id, std::array{0}), 1);
+}
+
+TEST(Groups, ThatAreShrunkAreToldFromThoseThatAreCreated) {
+  const auto world = Group::world(job_of("unix_sockets"), 1);
+  const auto shrunk = world->shrink(std::array{0}), created = world->create(std::array{0}),
+             again = world->shrink(std::array{0});
+  EXPECT_NE(shrunk->identity.id, created->identity.id);
+  EXPECT_NE(shrunk->identity.id, again->identity.id);
+  EXPECT_NE(again->identity.id, created->identity.id);
+  EXPECT_EQ(again->identity.name, "[0] #2") << "one was created, and this is the second that is shrunk";
 }
 
 // ---- calls ----
