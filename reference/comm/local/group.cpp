@@ -151,7 +151,7 @@ void LocalGroup::watch(const std::shared_ptr<Subgroup>& forming, bool late) {
   if (forming->missing.empty()) return;
   const auto failure = failure_of(*forming, left, late);
   if (!failure) return;
-  note(*failure);
+  if (!forming->of_those_left) note(*failure);
   forming->group->fail(*failure);
   std::erase(forming_, forming);
   if (failure->kind == Failure::Kind::timeout) throw TimeoutError(failure->message);

@@ -91,7 +91,8 @@ class LocalGroup {
   std::shared_ptr<LocalGroup> subgroup(int member, const std::vector<int>& world_ranks) {
     return form(member, world_ranks, false);
   }
-  /// The group of the members that are left of this one, which may have failed. Throws as subgroup() does.
+  /// The group of the members that are left of this one, which may have failed, and stays as it is also when this throws
+  /// TimeoutError or PeerFailed; who waits for the same group is told the same.
   std::shared_ptr<LocalGroup> shrunk(int member, const std::vector<int>& world_ranks) {
     return form(member, world_ranks, true);
   }
