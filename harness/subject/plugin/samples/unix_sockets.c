@@ -73,10 +73,14 @@ static plumbline_status fail(plumbline_group* group, plumbline_error* error, plu
   return status;
 }
 
-static plumbline_status fail_without(plumbline_group* group, plumbline_error* error, int member) {
-  error->missing[0] = member;
-  error->missing_count = 1;
+/* Of the members in error->missing. */
+static plumbline_status fail_without(plumbline_group* group, plumbline_error* error) {
   return fail(group, error, PLUMBLINE_PEER_FAILED, "a member has closed its socket");
+}
+/* Whether that member of the group has closed its socket. */
+static int is_gone(const plumbline_group* group, int member) {
+  int rank = group->world[member];
+  return rank != group->context->rank && group->context->socket[rank] < 0;
 }
 
 /* ---- Frames. */
@@ -222,6 +226,11 @@ static int awaits(const step* one, int member) {
   if (one->from[member] != NULL) return 0;
   return !is_message(&one->call) || (one->call.operation == PLUMBLINE_RECV && member == one->call.root);
 }
+static int work_awaits(const plumbline_work* work, int member) {
+  for (size_t i = 0; i < work->count; ++i)
+    if (awaits(&work->steps[i], member)) return 1;
+  return 0;
+}
 /* In the order of their start: messages of one tag go to the receives that came first. */
 static void match(plumbline_group* group) {
   for (plumbline_work* work = group->works; work != NULL; work = work->next)
@@ -282,13 +291,14 @@ static plumbline_status test(plumbline_work* work, int32_t* complete, plumbline_
   if (group->failure != NULL) return fail(group, error, PLUMBLINE_PEER_FAILED, group->failure);
   progress(context, 0);
   match(group);
-  for (const step* one = work->steps; one < work->steps + work->count; ++one)
-    for (int member = 0; member < group->ranks; ++member)
-      if (awaits(one, member)) {
-        int rank = group->world[member];
-        if (context->socket[rank] >= 0 || rank == context->rank) return PLUMBLINE_OK;
-        return fail_without(group, error, member);
-      }
+  int waits = 0;
+  for (int member = 0; member < group->ranks; ++member) {
+    if (!work_awaits(work, member)) continue;
+    waits = 1;
+    if (is_gone(group, member)) error->missing[error->missing_count++] = member;
+  }
+  if (error->missing_count > 0) return fail_without(group, error); /* even if others have not made their calls */
+  if (waits) return PLUMBLINE_OK;
   for (int rank = 0; rank < context->ranks; ++rank)
     if (context->out[rank] != NULL && context->socket[rank] >= 0) return PLUMBLINE_OK;
   for (const step* one = work->steps; one < work->steps + work->count; ++one) {
@@ -306,11 +316,7 @@ static int64_t now(void) {
 }
 static plumbline_status time_out(plumbline_work* work, plumbline_error* error) {
   for (int member = 0; member < work->group->ranks; ++member)
-    for (size_t i = 0; i < work->count; ++i)
-      if (awaits(&work->steps[i], member)) {
-        error->missing[error->missing_count++] = member;
-        break;
-      }
+    if (work_awaits(work, member)) error->missing[error->missing_count++] = member;
   return fail(work->group, error, PLUMBLINE_TIMEOUT, "the time limit passed");
 }
 static plumbline_status wait(plumbline_work* work, int64_t limit_ns, plumbline_error* error) {
@@ -406,15 +412,18 @@ static plumbline_status run_uneven(plumbline_group* group, const plumbline_uneve
   ++group->collectives;
   send_blocks(group, call, number);
   while (status == PLUMBLINE_OK) {
-    int missing = error->missing_count = 0, gone = -1;
+    int missing = 0, gone = 0;
     for (int member = 0; member < group->ranks; ++member) {
       const int rank = group->world[member];
       if (from[member] == NULL) from[member] = take(&context->in[rank], group->id, number);
-      if (from[member] == NULL) error->missing[error->missing_count++] = member;
       missing += from[member] == NULL || (context->out[rank] != NULL && context->socket[rank] >= 0);
-      if (from[member] == NULL && rank != context->rank && context->socket[rank] < 0) gone = member;
+      gone += from[member] == NULL && is_gone(group, member);
     }
-    if (gone >= 0) status = fail_without(group, error, gone);
+    error->missing_count = 0; /* those that have ended, or, if there are none, all that have not arrived */
+    for (int member = 0; member < group->ranks; ++member)
+      if (from[member] == NULL && (gone == 0 || is_gone(group, member)))
+        error->missing[error->missing_count++] = member;
+    if (gone > 0) status = fail_without(group, error);
     if (missing == 0 || status != PLUMBLINE_OK) break;
     int64_t left = limit_ns < 0 ? INT64_MAX : limit_ns - (now() - begin);
     if (left <= 0)
