@@ -148,7 +148,7 @@ class Communicator {
   /// over those that are left, which give the same list in any order. Of a group that has failed, too: this is how a
   /// job continues without members that have ended. This group stays as it is, and abort() of it does not end a
   /// shrink() under way. Throws InvalidArgument for an empty list, a repeated rank, a rank out of range, or a list with
-  /// the caller; Unsupported without the claim; PeerFailed where another member ends first; TimeoutError for a late one.
+  /// the caller; Unsupported without the claim; PeerFailed if another member ends first; TimeoutError for a late one.
   [[nodiscard]] std::unique_ptr<Communicator> shrink(std::span<const int> excluded);
 
   /// Makes the call and returns when it is complete.

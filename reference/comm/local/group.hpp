@@ -91,8 +91,8 @@ class LocalGroup {
   std::shared_ptr<LocalGroup> subgroup(int member, const std::vector<int>& world_ranks) {
     return form(member, world_ranks, false);
   }
-  /// The group of the members that are left of this one, which may have failed, and stays as it is also when this throws
-  /// TimeoutError or PeerFailed; who waits for the same group is told the same.
+  /// The group of the members that are left of this one, which may have failed, and stays as it is even if this throws
+  /// TimeoutError or PeerFailed, as it does on every member that waits for the new one.
   std::shared_ptr<LocalGroup> shrunk(int member, const std::vector<int>& world_ranks) {
     return form(member, world_ranks, true);
   }
