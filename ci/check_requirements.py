@@ -44,7 +44,7 @@ BANNED = {
 # What has no measure, so that no vendor can tell what violates it. "As soon as" and "immediately after" give an order.
 UNMEASURED = {
     r"(?<!as )soon|promptly|quickly|immediately(?! (?:after|before))|without delay|some time": "within N seconds, or before what",
-    r"correct(?! results?)|right results?|properly|appropriate(?:ly)?|reasonabl[ey]|suitabl[ey]": "the rule; correct result, where a term defines it",
+    r"correctly|correct(?! results?)|right results?|properly|appropriate(?:ly)?|reasonabl[ey]|suitabl[ey]": "the rule; correct result, where a term defines it",
     r"usually|normally|typically|approximately|roughly|nearly": "when; within what error",
 }
 
