@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -32,6 +35,15 @@ groups::Plan plan_of(const std::vector<Arguments>& creations, int world) {
   return plan;
 }
 
+// Members of one of two groups would wait for the others, who are in the other one.
+void require_one_group_of_a_mode(const Arguments& arguments, const groups::Plan& plan) {
+  std::map<std::pair<std::string, int>, std::size_t> creation_of;
+  for (std::size_t at = 0; at < plan.creations.size(); ++at)
+    for (const int rank : plan.creations[at].ranks)
+      if (creation_of.emplace(std::pair(plan.creations[at].mode, rank), at).first->second != at)
+        arguments.refuse(fmt::format("plans has rank {} in two groups of mode '{}'", rank, plan.creations[at].mode));
+}
+
 Creating creating_in(const Arguments& arguments, int world) {
   Creating all;
   const auto plans = arguments.get<std::vector<std::vector<Arguments>>>("plans");
@@ -42,8 +54,10 @@ Creating creating_in(const Arguments& arguments, int world) {
         fmt::format("plans has {} entries; there is one for all, or one for each of {} ranks", plans.size(), world));
   if (!worlds.empty() && worlds.size() != ranks)
     arguments.refuse(fmt::format("planned_worlds has {} entries for {} ranks", worlds.size(), world));
-  for (std::size_t rank = 0; rank < ranks; ++rank)
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
     all.plans.push_back(plan_of(plans[plans.size() == 1 ? 0 : rank], worlds.empty() ? world : worlds[rank]));
+    require_one_group_of_a_mode(arguments, all.plans.back());
+  }
   all.lookups = arguments.get<std::vector<std::string>>("lookups", {});
   return all;
 }
@@ -166,7 +180,8 @@ void add_create_operations(AdapterService& service) {
           {"error", "any", "kind and message of the error of the creation, or null"},
           {"world_sum", "integer", "sum over all ranks of rank + 1, after the creation"}}}},
        R"({"world_size": 2, "plans": [[{"mode": "data", "ranks": [1, 0]}]]})",
-       {{"invalid_argument", "plans or planned_worlds has another length than the ranks"}}},
+       {{"invalid_argument",
+         "plans or planned_worlds has another length than the ranks, or a rank is in two groups of a mode"}}},
       create);
 }
 

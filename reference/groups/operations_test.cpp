@@ -209,6 +209,9 @@ TEST(GroupsCreate, GivesEveryRankTheErrorOfPlansThatDiffer) {
   EXPECT_THAT(error_of("groups.create", R"({"world_size": 3, "plans": [[], []]})"), testing::HasSubstr("2 entries"));
   EXPECT_THAT(error_of("groups.create", R"({"world_size": 2, "plans": [[]], "planned_worlds": [2]})"),
               testing::HasSubstr("planned_worlds has 1 entries"));
+  EXPECT_THAT(error_of("groups.create", R"({"world_size": 3, "plans": [[{"mode": "data", "ranks": [0, 1]},
+                                                                        {"mode": "data", "ranks": [1, 2]}]]})"),
+              testing::HasSubstr("rank 1 in two groups of mode 'data'"));
 }
 
 }  // namespace
