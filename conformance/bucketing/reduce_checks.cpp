@@ -14,6 +14,7 @@
 
 #include "conformance/bucketing/bucketing_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "reference/adapter/operation_row.hpp"
 
 namespace plumbline::conformance {
 
@@ -694,10 +695,22 @@ void add_reduce_checks(suite::Suite& suite) {
   const auto by = [](const char* argument, const char* parameter) {
     return std::vector<AskedOption>{{kReduce, argument, {}, parameter}};
   };
+  using adapter::kGiven;
+  // An argument of all cases, or of those with that value of a parameter.
+  const auto given = [](const char* argument) { return AskedOption{kReduce, argument, {kGiven}}; };
+  const auto given_by = [](const char* argument, const char* parameter, const std::vector<std::string>& values) {
+    AskedOption asked{kReduce, argument, {}, parameter};
+    for (const std::string& value : values) asked.by[value] = {kGiven};
+    return asked;
+  };
+  const auto compressed = [](std::vector<std::string> kinds) {
+    return std::vector<AskedOption>{{kReduce, "compression.kind", std::move(kinds)}};
+  };
   add("single_device", "BUCKET-050@e3c3", {{"dtype", {"f16", "bf16", "f32", "f64"}}, buckets}, reduced_as_one_device,
       by("dtype", "dtype"));
   add("accumulation", "BUCKET-051@5f22", {{"passes", {"same", "varying"}}, buckets}, reduced_after_passes);
-  add("rebuilt", "BUCKET-052@9590", {{"order", {"same", "turned"}}}, reduced_after_rebuilding);
+  add("rebuilt", "BUCKET-052@9590", {{"order", {"same", "turned"}}}, reduced_after_rebuilding,
+      {given("rebuild_bytes")});
   add("unused", "BUCKET-053@7320", {{"unused", {"zeros"}}, {"lacking", {"nothing", "on_one", "but_on_one"}}, buckets},
       reduced_without_some, by("unused", "unused"));
   add("absent", "BUCKET-054@a2d4",
@@ -705,32 +718,38 @@ void add_reduce_checks(suite::Suite& suite) {
        {"lacking", {"nothing", "on_one", "but_on_one", "on_all"}},
        buckets},
       reduced_without_some, by("unused", "unused"));
-  add("same_bits", "BUCKET-055@545f", {{"overlap", {"yes", "no"}}, buckets}, reduced_whenever_started);
+  add("same_bits", "BUCKET-055@545f", {{"overlap", {"yes", "no"}}, buckets}, reduced_whenever_started,
+      {given_by("overlap", "overlap", {"no"})});
   add("fused", "BUCKET-056@5e34", {}, reduced_in_any_buckets);
   add("join", "BUCKET-057@f4cd", {{"divisor", {"initial_world", "present_ranks"}}, {"rows", {"even", "uneven"}}},
       reduced_with_joins, by("join", "divisor"));
   add("starts_in_plan_order", "BUCKET-058@cdec", {{"order", {"plans", "own"}}, buckets}, reduced_in_plan_order);
   add("overlaps", "BUCKET-059@f557", {buckets}, reduced_during_the_pass);
-  add("buffers", "BUCKET-061@4d6a", {{"passes", {"1", "3"}}}, reduced_with_buffers);
+  add("buffers", "BUCKET-061@4d6a", {{"passes", {"1", "3"}}}, reduced_with_buffers, {given("steps.buffers")});
   add("division", "BUCKET-062@e64c", {{"before", {"none", "a_part", "ranks", "in_the_collective"}}},
-      reduced_by_division, {}, {"2", "6"});
+      reduced_by_division, {given_by("divide_before", "before", {"none", "a_part", "ranks"})}, {"2", "6"});
   add("sum", "BUCKET-063@1971", {{"result", {"sum", "mean"}}}, reduced_to_a_sum);
   add("half_stays_finite", "BUCKET-064@ad62", {{"wire", {"f16", "bf16"}}, {"values", {"usual", "large"}}},
       reduced_half_stays_finite, by("wire", "wire"));
   add("late", "BUCKET-068@088a", {{"lacking", {"nothing", "one"}}}, reduced_too_late);
-  add("experts", "BUCKET-085@6782", {{"divisor", {"1", "4", "6"}}}, reduced_by_divisor);
-  add("initial_values", "BUCKET-086@d3ee", {{"start", {"apart", "together"}}}, reduced_with_initial);
-  add("finite", "BUCKET-102@7bfa", {{"value", {"largest", "above", "inf", "nan"}}}, reduced_if_finite);
-  add("sharded", "BUCKET-104@1404", {{"before", {"ranks", "in_the_collective"}}, buckets}, reduced_to_shards);
+  add("experts", "BUCKET-085@6782", {{"divisor", {"1", "4", "6"}}}, reduced_by_divisor, {given("divisor")});
+  add("initial_values", "BUCKET-086@d3ee", {{"start", {"apart", "together"}}}, reduced_with_initial,
+      {given("initial")});
+  add("finite", "BUCKET-102@7bfa", {{"value", {"largest", "above", "inf", "nan"}}}, reduced_if_finite,
+      {given("largest")});
+  add("sharded", "BUCKET-104@1404", {{"before", {"ranks", "in_the_collective"}}, buckets}, reduced_to_shards,
+      {given("sharded"), given_by("divide_before", "before", {"ranks"})});
   add("wide", "BUCKET-106@c9c9", {{"values", {"usual", "fine"}}}, reduced_in_f32,
       {{kReduce, "dtype", {"f16"}}, {kReduce, "wire", {"f32"}}}, {"2", "3", "5"});
   add("left_alone", "BUCKET-107@dbe9", {{"marked", {"no", "yes"}}}, reduced_but_one);
-  add("bytes_are_near", "BUCKET-200@95c9", {{"magnitudes", {"alike", "by_rank"}}}, reduced_in_bytes);
+  add("bytes_are_near", "BUCKET-200@95c9", {{"magnitudes", {"alike", "by_rank"}}}, reduced_in_bytes,
+      compressed({"bytes"}));
   add("not_finite", "BUCKET-202@9539", {{"kind", {"bytes", "powersgd"}}, {"value", {"nothing", "inf", "nan"}}},
-      reduced_not_finite);
-  add("low_rank", "BUCKET-203@d62e", {{"directions", {"1", "2"}}}, reduced_by_products);
-  add("warm_start", "BUCKET-205@bdbd", {{"start", {"warm", "all_directions"}}}, reduced_with_warm_start);
-  add("start", "BUCKET-206@38ba", {{"start", {"0", "2"}}}, reduced_from_the_start);
+      reduced_not_finite, by("compression.kind", "kind"));
+  add("low_rank", "BUCKET-203@d62e", {{"directions", {"1", "2"}}}, reduced_by_products, compressed({"powersgd"}));
+  add("warm_start", "BUCKET-205@bdbd", {{"start", {"warm", "all_directions"}}}, reduced_with_warm_start,
+      compressed({"powersgd"}));
+  add("start", "BUCKET-206@38ba", {{"start", {"0", "2"}}}, reduced_from_the_start, compressed({"powersgd"}));
 }
 
 }  // namespace plumbline::conformance

@@ -47,7 +47,10 @@ std::string need_of(const ArgumentRow& row) {
 std::string words_of(const ArgumentRow& row) {
   std::string words = row.what;
   if (!row.conventions.empty()) words += fmt::format(" (convention {})", fmt::join(row.conventions, ", "));
-  if (!row.options.empty()) words += fmt::format("; one of {}", fmt::join(row.options, ", "));
+  if (row.options == Words{kGiven})
+    words += fmt::format("; as an option: {}", kGiven);
+  else if (!row.options.empty())
+    words += fmt::format("; one of {}", fmt::join(row.options, ", "));
   return words;
 }
 

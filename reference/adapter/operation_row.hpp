@@ -32,6 +32,8 @@ using Options = std::map<std::string, std::set<std::string>>;
 inline constexpr const char* kRequired = "";
 /// It may be left out, and has no default value.
 inline constexpr const char* kOptional = "null";
+/// The value of an option that is no text: the argument is given, with another value than its default.
+inline constexpr const char* kGiven = "given";
 
 struct ArgumentRow {
   std::string name;  // "schedule"; of a field of objects inside, by its path: "optimizer.name", "calls.operation"

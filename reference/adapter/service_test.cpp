@@ -105,6 +105,19 @@ TEST(AdapterService, ListsItsOperationsSorted) {
                            {"conventions", {{"torch", "2.13"}}}}}}));
 }
 
+TEST(OperationRow, AsksForAnOptionThatIsNoTextWhereItIsGiven) {
+  const OperationRow row{
+      "op",
+      "",
+      {"plumbline"},
+      {{"sharded", "boolean", "", "false", {kGiven}}, {"steps.buffers", "any", "", kOptional, {kGiven}}}};
+  const auto asked = [&](const char* args) { return row.options_asked(json::parse(args)); };
+  const std::set<std::string> given{kGiven};
+  EXPECT_EQ(asked(R"({"sharded": false, "steps": [[{"buffers": null}, {}, 3]]})"), Options());
+  EXPECT_EQ(asked(R"({"sharded": true})"), (Options{{"sharded", given}}));
+  EXPECT_EQ(asked(R"({"steps": [[{}, {"buffers": []}]]})"), (Options{{"steps.buffers", given}}));
+}
+
 TEST(AdapterService, HasRowsForTheFieldsOfObjectsUnderTheirPaths) {
   AdapterService service("test", "1", {});
   service.add({"op",
