@@ -137,6 +137,8 @@ Result Issue::reduction() {
   RedOp op{};
   const Result made = nccl->RedOpCreatePreMulSum(&op, factor.data(), type_of(call_.dtype()),
                                                  ScalarResidence::host_immediate, lane_.comm_);
+  // There is no operator yet to reduce by, and nothing that says when there will be.
+  if (made == Result::in_progress) return Result::internal_error;
   if (made != Result::success) return made;
   const Result result = reduction_by(op);
   const Result destroyed = nccl->RedOpDestroy(op, lane_.comm_);
