@@ -1,5 +1,6 @@
 // Averages and groups of one.
 #include <array>
+#include <cmath>
 
 #include <gtest/gtest.h>
 
@@ -37,20 +38,15 @@ void no_overflow(Context& context) {
     return 32768.0L + 1024.0L * static_cast<long double>((index * 5 + rank * 3) % 32);
   };
   std::vector<std::byte> mine(kCount * 2);
-  std::vector<long double> expected, bound;
-  for (std::int64_t i = 0; i < kCount; ++i) {
+  for (std::int64_t i = 0; i < kCount; ++i)
     put_bits(DType::f16, mine.data() + i * 2, nearest_bits(DType::f16, given(context.rank(), i)));
-    std::vector<long double> all;
-    for (int rank = 0; rank < context.size(); ++rank) all.push_back(given(rank, i));
-    const Bounded right =
-        bounded_result(DType::f16, context.capabilities().accumulator(DType::f16, ReduceOp::avg), ReduceOp::avg, all);
-    expected.push_back(right.expected);
-    bound.push_back(right.bound);
-  }
   const GuardedInput in(DType::f16, mine);
-  GuardedOutput out(DType::f16, kCount);
+  GuardedOutput out(DType::f16, kCount);  // begins with NaN
   context.world().all_reduce(in.view(), out.view(), ReduceOp::avg);
-  report(first_excess(DType::f16, expected, bound, out.bytes()));
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const long double average = number_of(DType::f16, bits_at(DType::f16, out.bytes().data() + i * 2));
+    EXPECT_TRUE(std::isfinite(average)) << "element " << i << " is " << average;
+  }
 }
 
 // A property of the interface: Communicator refuses before a backend is called, so this fails for no backend alone.

@@ -34,8 +34,7 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
           "order, in a "
           "communicator of its own for each direction between two processes",
           "avg is ncclAvg: each element is multiplied by 1/n in its own type, then added, so that averages of halves "
-          "miss the bound of "
-          "f32 (COLL-004, COLL-011)",
+          "miss the bound of f32 (COLL-004)",
           "halves are added in their own type, unless NCCL has the switch do it (NVLS), which adds in f32",
           "min and max follow CUDA's, which leave NaN out",
           "a process that dies is seen by its launcher, not by the backend",
@@ -44,12 +43,15 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
           "bool is ncclUint8, whose min and max are AND and OR; f8_e4m3 and f8_e5m2 are moved from NCCL 2.24 on, and "
           "not "
           "reduced, for which NCCL needs devices of compute capability 9.0",
-          "sums with factors are those of ncclRedOpCreatePreMulSum: a factor is rounded to the element's type, and so "
-          "is each product",
           "an error on the device after a wait has returned ends the next call on the group"}};
   capabilities.dtypes.insert(comm::DType::boolean);
   if (library.has_float8()) capabilities.dtypes.insert({comm::DType::f8_e4m3, comm::DType::f8_e5m2});
-  if (library.has_scaled_sums()) capabilities.claims.insert(Capability::scaled_sums);
+  if (library.has_scaled_sums()) {
+    capabilities.claims.insert(Capability::scaled_sums);
+    capabilities.notes.push_back(
+        "sums with factors are those of ncclRedOpCreatePreMulSum: a factor is rounded to the element's type, and so is "
+        "each product");
+  }
   if (!library.lacking(comm::Operation::send).empty()) capabilities.claims.erase(Capability::point_to_point);
   for (const comm::Operation operation : kInOneFunction)
     if (const std::string functions = library.lacking(operation); !functions.empty())
