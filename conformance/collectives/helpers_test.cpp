@@ -12,6 +12,7 @@
 #include "conformance/collectives/exercise.hpp"
 #include "conformance/collectives/guarded.hpp"
 #include "conformance/collectives/guarded_buffer.hpp"
+#include "conformance/collectives/trials.hpp"
 #include "conformance/support/element.hpp"
 #include "reference/comm/local.hpp"
 
@@ -131,6 +132,15 @@ TEST(Element, CountsStepsAcrossZero) {
             2u);
   EXPECT_EQ(steps_between(DType::i32, 0xffffffffu, 1), 2u);
   EXPECT_EQ(steps_between(DType::u8, 255, 1), 254u);
+}
+
+// ---- messages ----
+
+TEST(Messages, NameTheRanksAfterTheLastWordRank) {
+  EXPECT_THAT(ranks_at_end("rank 0 waited for ranks 1, 3"), testing::ElementsAre(1, 3));
+  EXPECT_THAT(ranks_at_end("rank 1 has ended; the new ranking leaves it out"), testing::ElementsAre(1));
+  EXPECT_THAT(ranks_at_end("frank and cranks 7"), testing::IsEmpty());
+  EXPECT_THAT(ranks_at_end(""), testing::IsEmpty());
 }
 
 // ---- comparisons ----

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <regex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -76,9 +77,13 @@ void expect_number(comm::Communicator& group, std::int64_t number, int from, int
 }
 
 std::vector<int> ranks_at_end(const std::string& words) {
+  static const std::regex word(R"(\branks?\b)");
+  std::size_t begin = words.size();
+  for (std::sregex_iterator found(words.begin(), words.end(), word), none; found != none; ++found)
+    begin = static_cast<std::size_t>(found->position());
   std::vector<int> ranks;
   const char* const end = words.data() + words.size();
-  for (const char* at = words.data() + std::min(words.rfind("rank"), words.size()); at != end;) {
+  for (const char* at = words.data() + begin; at != end;) {
     int rank = 0;
     const auto [next, error] = std::from_chars(at, end, rank);
     if (error == std::errc{}) ranks.push_back(rank);
