@@ -106,6 +106,13 @@ struct AskedOptimizer {
     if (held == Held::cut) return true;
     return layout.column(rank) == 0 && (held == Held::replicated || layout.stage(rank) == 0);
   }
+  // Whether it matters that a parameter is one of another stage, too, which the question's default does not say.
+  [[nodiscard]] bool needs_kinds() const {
+    if (clip <= 0 && !options.contains("count_zeros")) return false;
+    for (int rank = 0; rank < layout.world(); ++rank)
+      if (layout.stage(rank) > 0 && std::ranges::count(held_by(rank), Held::tied) > 0) return true;
+    return false;
+  }
   // Whether what rank `other` found makes `rank` skip.
   [[nodiscard]] bool hears_of(int rank, int other) const {
     if (deciding == "local") return rank == other;
@@ -261,6 +268,15 @@ json gradients_asked(const AskedOptimizer& asked, const OptimizerOracle& oracle,
   return lists;
 }
 
+json kinds_of(const AskedOptimizer& asked) {
+  json all = json::array();
+  for (int rank = 0; rank < asked.layout.world(); ++rank) {
+    json& kinds = all.emplace_back(json::array());
+    for (const Held held : asked.held_by(rank)) kinds.push_back(kind_of(held));
+  }
+  return all;
+}
+
 // The question, and what it must come to.
 std::pair<json, std::vector<OptimizerState>> asked_and_right(const AskedOptimizer& asked) {
   json args = asked.options;
@@ -271,25 +287,21 @@ std::pair<json, std::vector<OptimizerState>> asked_and_right(const AskedOptimize
                {"lr", asked.rate},
                {"momentum", asked.momentum},
                {"clip_grad", asked.clip},
-               {"norm_type", number_or_word(asked.p)},
                {"params0", json::array()},
-               {"kinds", json::array()},
                {"steps", json::array()}});
   if (!args.contains("scaler"))
     args["scaler"] = {
         {"initial_scale", kFirstScale}, {"min_scale", 1}, {"growth_interval", kGrowsEvery}, {"hysteresis", 1}};
+  if (asked.p != 2) args["norm_type"] = number_or_word(asked.p);
   if (asked.dtype != "float16") args["dtype"] = asked.dtype;
   if (asked.deciding != "model") args["deciding"] = asked.deciding;
   if (asked.sums_replicas) args["sum_replicas"] = true;
   if (asked.is_sharded_over_data) args["shard_over_data"] = true;
   for (int rank = 0; rank < asked.layout.world(); ++rank) {
-    json &first = args["params0"].emplace_back(json::array()), &kinds = args["kinds"].emplace_back(json::array());
-    const std::vector<Held> held = asked.held_by(rank);
-    for (std::size_t i = 0; i < held.size(); ++i) {
-      first.push_back(asked.usual(rank, i, 100));
-      kinds.push_back(kind_of(held[i]));
-    }
+    json& first = args["params0"].emplace_back(json::array());
+    for (std::size_t i = 0; i < asked.held_by(rank).size(); ++i) first.push_back(asked.usual(rank, i, 100));
   }
+  if (asked.needs_kinds()) args["kinds"] = kinds_of(asked);
   OptimizerOracle oracle(asked);
   std::vector<OptimizerState> right;
   for (int step = 0; step < asked.steps; ++step) {
@@ -672,6 +684,14 @@ void add_optimizer_answer_checks(suite::Suite& suite) {
                .body = body});
   };
   const auto decides = [](const char* how) { return std::vector<AskedOption>{{kSteppedOverRanks, "deciding", {how}}}; };
+  const auto fields = [](std::vector<std::string> names) {
+    return AskedOption{kSteppedOverRanks, "fields", std::move(names)};
+  };
+  const std::vector<std::string> kinds{"kinds"};
+  const AskedOption of_stages{
+      kSteppedOverRanks, "fields", {}, "grid", {{"1x3x1", kinds}, {"2x2x1", kinds}, {"2x3x1", kinds}}};
+  const std::vector<std::string> order{"norm_type"};
+  const AskedOption of_order{kSteppedOverRanks, "fields", {}, "p", {{"1", order}, {"3", order}, {"inf", order}}};
   const suite::Axis found{"found", {"nobody", "one", "two", "everybody"}}, some{"found", {"nobody", "one"}};
   add("model_group_skips", "SCALER-060@db49", {found}, asked_model_group_skips);
   add("two_reductions_decide_alike", "SCALER-061@908f", {found}, asked_two_reductions, {},
@@ -682,31 +702,37 @@ void add_optimizer_answer_checks(suite::Suite& suite) {
       {"1x1x1", "2x1x1", "2x3x1"}, {{kSteppedOverRanks, "deciding", {}, "deciding"}});
   add("flags_begin_anew", "SCALER-063@1a1b", {some}, asked_flags_begin_anew, {"1x1x1", "2x1x1", "1x3x1"});
   add("empty_ranks_take_part", "SCALER-064@5807", {{"empty", {"nobody", "last_stage"}}, {"p", {"2", "inf"}}},
-      asked_empty_ranks, {"1x2x1", "2x2x1", "1x3x1"});
+      asked_empty_ranks, {"1x2x1", "2x2x1", "1x3x1"},
+      {fields({"count_zeros"}), of_order, {kSteppedOverRanks, "fields", {}, "empty", {{"nobody", {"kinds"}}}}});
   const suite::Axis dtypes{"dtype", {"float16", "bfloat16", "float32"}};
   const AskedOption of_dtype{
       kSteppedOverRanks, "dtype", {}, "dtype", {{"bfloat16", {"bfloat16"}}, {"float32", {"float32"}}, {"float16", {}}}};
   add("found_in_every_place", "SCALER-066@0e2e", {{"value", {"nothing", "inf", "-inf", "nan"}}, dtypes},
       asked_found_in_every_place, {"1x1x1", "2x1x1", "1x3x1"}, {of_dtype});
   add("sum_over_replicas_overflows", "SCALER-067@80e2", {{"values", {"usual", "large"}}}, asked_sum_overflows,
-      {"1x1x1", "1x1x2", "2x1x2"});
+      {"1x1x1", "1x1x2", "2x1x2"}, {fields({"sum_replicas"})});
   add("shards_are_one", "SCALER-112@6e2a", {some, {"p", {"2", "inf"}}}, asked_shards_are_one,
-      {"1x1x2", "1x1x3", "1x1x5"});
-  add("skipped_steps_leave_no_trace", "SCALER-068@7a36", {{"overflows", {"none", "two"}}}, asked_skipped_steps);
+      {"1x1x2", "1x1x3", "1x1x5"}, {fields({"count_zeros", "shard_over_data"}), of_order});
+  add("skipped_steps_leave_no_trace", "SCALER-068@7a36", {{"overflows", {"none", "two"}}}, asked_skipped_steps, {},
+      {of_stages});
   add("masters_are_stepped_in_f32", "SCALER-069@2589", {dtypes, {"momentum", {"0", "0.5", "1"}}}, asked_masters,
       {"1x1x1", "1x3x1"}, {of_dtype});
-  add("norm_is_the_models", "SCALER-070@cf1f", {{"p", {"1", "2", "3", "inf"}}}, asked_norm);
-  add("clipped_as_they_are_now", "SCALER-071@6e94", {{"max_norm", {"0.5", "1e6"}}}, asked_clipping);
-  add("zeros_are_counted_once", "SCALER-072@577f", {}, asked_zeros);
+  add("norm_is_the_models", "SCALER-070@cf1f", {{"p", {"1", "2", "3", "inf"}}}, asked_norm, {}, {of_order, of_stages});
+  add("clipped_as_they_are_now", "SCALER-071@6e94", {{"max_norm", {"0.5", "1e6"}}}, asked_clipping, {}, {of_stages});
+  add("zeros_are_counted_once", "SCALER-072@577f", {}, asked_zeros, {}, {fields({"count_zeros"}), of_stages});
   add("resumes_bit_for_bit", "SCALER-073@0e06", {{"resumed", {"no", "yes"}}}, asked_resumes,
-      {"1x1x1", "2x1x1", "1x3x1"});
-  add("parameters_without_gradients", "SCALER-130@148a", {{"lacking", {"nothing", "one"}}}, asked_without_gradients);
+      {"1x1x1", "2x1x1", "1x3x1"}, {{kSteppedOverRanks, "fields", {}, "resumed", {{"yes", {"resume_at"}}}}});
+  add("parameters_without_gradients", "SCALER-130@148a", {{"lacking", {"nothing", "one"}}}, asked_without_gradients, {},
+      {of_stages});
+  std::map<std::string, std::vector<std::string>> of_faults;
+  for (const std::string& fault : optimizer_faults({"order"})) of_faults[fault] = order;
   const auto refuses = [&](const char* name, const char* requirement, const std::vector<std::string>& prefixes) {
     suite.add({.id = std::string("scaler.asked.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = {{"fault", optimizer_faults(prefixes)}},
                .operations = {kSteppedOverRanks},
+               .options = options_of({{kSteppedOverRanks, "fields", {}, "fault", of_faults}}),
                .body = asked_refuses});
   };
   refuses("parameters_are_refused", "SCALER-116@afcf", {"f64", "integers"});

@@ -864,6 +864,8 @@ void add_averaging_traces(suite::Suite& suite) {
     options.push_back(std::move(more));
     return options;
   };
+  const auto field = [](const char* name) { return AskedOption{kSteps, "fields", {name}}; };
+  const AskedOption lag{kSteps, "fields", {}, "fault", {{"lag", {"synch_freq"}}}};
   const AskedOption masters{kSteps, "fp16", {}, "masters"}, half{kSteps, "fp16", {"flat"}};
   const suite::Axis nodes{"node", {"1", "2", "3"}}, worlds{"ranks", {"3", "4", "6"}};
   const std::vector<AskedOption> base{{kSteps, "base", {}, "base"}, {kSteps, "mixing", {"uniform"}}};
@@ -899,10 +901,14 @@ void add_averaging_traces(suite::Suite& suite) {
         "SLOWMO-035@1a22",
         {{"fault", slowmo_fault_names(bad_slowmo_options())}},
         trace_refuses,
-        local},
+        with(lag)},
        {"one_node", "SLOWMO-038@cdec", {{"base", {"localsgd", "sgp"}}, ranks}, trace_one_node, base},
        {"rate_of_0", "SLOWMO-039@2f24", {{"step", {"slow", "usual"}}, memory, ranks}, trace_rate_of_0, local},
-       {"post_local", "SLOWMO-043@5582", {{"begin", {"0", "1", "4"}}, ranks}, trace_post_local, local},
+       {"post_local",
+        "SLOWMO-043@5582",
+        {{"begin", {"0", "1", "4"}}, ranks},
+        trace_post_local,
+        with(field("localsgd_begin"))},
        {"every_parameter", "SLOWMO-045@d4ee", {{"tensors", {"one", "many"}}, ranks}, trace_average_of_many, local},
        {"order_of_the_ring",
         "SLOWMO-056@ce99",
@@ -937,6 +943,10 @@ void add_gossip_traces(suite::Suite& suite) {
   const AskedOption mixing{kSteps, "mixing", {"uniform"}, "graph", {{"skewed", {"skew"}}}};
   const AskedOption by_base{kSteps, "base", {"sgp"}, "base", {{"localsgd", {"localsgd"}}, {"none", {"none"}}}};
   const std::vector<AskedOption> mixed{sgp, mixing};
+  const auto with = [&](std::vector<std::string> fields) {
+    return std::vector<AskedOption>{sgp, mixing, {kSteps, "fields", std::move(fields)}};
+  };
+  const AskedOption lag_without{kSteps, "fields", {}, "what", {{"lag_without_overlap", {"synch_freq"}}}};
   add_traces(
       suite,
       {{"estimates", "SLOWMO-020@c06e", {graph, ranks}, trace_estimates, mixed},
@@ -960,9 +970,13 @@ void add_gossip_traces(suite::Suite& suite) {
         {{"algorithm", {"push_sum", "push_pull"}}, ranks},
         trace_complete_graph,
         {sgp, uniform, {kSteps, "graph", {"complete"}}}},
-       {"evaluation_does_not_gossip", "SLOWMO-025@1d83", {graph, ranks}, trace_evaluates, mixed},
-       {"overlap_drains", "SLOWMO-026@e533", {graph, lag, ranks}, trace_drains, mixed},
-       {"lags", "SLOWMO-028@8d93", {graph, lag, ranks}, trace_lags, mixed},
+       {"evaluation_does_not_gossip", "SLOWMO-025@1d83", {graph, ranks}, trace_evaluates, with({"evaluate_after"})},
+       {"overlap_drains",
+        "SLOWMO-026@e533",
+        {graph, lag, ranks},
+        trace_drains,
+        with({"accepts_stale", "synch_freq", "evaluate_after"})},
+       {"lags", "SLOWMO-028@8d93", {graph, lag, ranks}, trace_lags, with({"accepts_stale", "synch_freq"})},
        {"halves_follow",
         "SLOWMO-031@c096",
         {{"base", {"localsgd", "sgp"}}, {"masters", {"flat", "list"}}, {"ranks", {"2", "3"}}},
@@ -979,7 +993,7 @@ void add_gossip_traces(suite::Suite& suite) {
           {"negative_momentum", "frequency_that_is_not_used", "shards_that_are_not_used", "more_shards_than_ranks",
            "lag_without_overlap", "frequency_of_another_base"}}},
         trace_takes,
-        {{kSteps, "base", {"localsgd"}, "what", {{"frequency_of_another_base", {"sgp"}}}}, uniform}},
+        {{kSteps, "base", {"localsgd"}, "what", {{"frequency_of_another_base", {"sgp"}}}}, uniform, lag_without}},
        {"options_warned",
         "SLOWMO-037@9983",
         {{"what", {"nothing", "one_node", "one_node_slow", "frequencies", "no_base"}}},

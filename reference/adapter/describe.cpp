@@ -51,6 +51,7 @@ std::string words_of(const ArgumentRow& row) {
     words += fmt::format("; as an option: {}", kGiven);
   else if (!row.options.empty())
     words += fmt::format("; one of {}", fmt::join(row.options, ", "));
+  if (row.where_named) words += "; asked where the option fields names it";
   return words;
 }
 

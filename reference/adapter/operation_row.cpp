@@ -102,6 +102,11 @@ ArgumentRow with_fields(ArgumentRow row, std::vector<ArgumentRow> fields) {
   return row;
 }
 
+ArgumentRow where_named(ArgumentRow row) {
+  row.where_named = true;
+  return row;
+}
+
 bool is_path_of(std::string_view row, std::string_view path) {
   for (;;) {
     const std::size_t row_dot = row.find('.'), path_dot = path.find('.');
@@ -136,6 +141,8 @@ Options OperationRow::options() const {
   Options all;
   for (const ArgumentRow& argument : arguments)
     if (!argument.options.empty()) all[argument.name] = {argument.options.begin(), argument.options.end()};
+  for (const ArgumentRow& argument : arguments)
+    if (argument.where_named) all["fields"].insert(argument.name);
   for (const FormRow& form : forms) all["form"].insert(form.name);
   return all;
 }
@@ -143,6 +150,7 @@ Options OperationRow::options() const {
 Options OperationRow::assumed_options() const {
   Options assumed;
   for (const ArgumentRow& argument : arguments) {
+    if (argument.where_named) assumed["fields"] = {};
     if (argument.unassumed.empty()) continue;
     std::set<std::string>& values = assumed[argument.name] = {argument.options.begin(), argument.options.end()};
     for (const std::string& each : argument.unassumed) values.erase(each);
@@ -155,6 +163,7 @@ Options OperationRow::options_asked(const json& args) const {
   if (!args.is_object()) return asked;
   const std::string convention = convention_asked(args);
   for (const ArgumentRow& argument : arguments) {
+    if (argument.where_named && has(args, argument.name)) asked["fields"].insert(argument.name);
     if (argument.options.empty() || !takes(argument.name, convention)) continue;
     std::set<std::string> texts;
     const json otherwise = argument.otherwise == kRequired ? json() : json::parse(argument.otherwise);

@@ -44,6 +44,7 @@ struct ArgumentRow {
   Words conventions = {};                // those that take it, where not all of the operation's do
   Words unassumed = {};                  // values of options that a subject has only where its greeting names them
   std::vector<ArgumentRow> fields = {};  // of the object; in a service they are rows of their own
+  bool where_named = false;              // asked only of a subject whose option "fields" names it
 };
 
 /// One of several forms in which an operation is asked. They are the values of its option "form".
@@ -61,6 +62,9 @@ struct ResultRow {
 
 /// The row with rows of its object's fields.
 [[nodiscard]] ArgumentRow with_fields(ArgumentRow row, std::vector<ArgumentRow> fields);
+/// Of an argument that an operation got later: subjects that were written before it reject it as an unknown one. Its
+/// name is a value of the option "fields", which a subject has only where its greeting names it.
+[[nodiscard]] ArgumentRow where_named(ArgumentRow row);
 
 /// Why a question that is well formed is rejected.
 struct RefusalRow {
