@@ -54,7 +54,7 @@ std::string missing_numbers_of(const std::string& message, const std::vector<std
 }
 
 // What a row with messages has of computations: cells of a stage, a letter and a micro-batch.
-std::string computations_of(const std::string& row) {
+std::string computations_in_row(const std::string& row) {
   static const std::regex computation("(^|,)([0-9]+[FBIW][0-9]+)(?=,|$)");
   std::string found;
   for (std::sregex_iterator one(row.begin(), row.end(), computation), end; one != end; ++one)
@@ -67,7 +67,7 @@ std::string problem_of_lowered(const json& result, const SaidRows& asked) {
   const json& rows = result.at("send_recv");
   if (rows.size() != asked.size()) return fmt::format("{} rows, asked were {}", rows.size(), asked.size());
   for (std::size_t rank = 0; rank < asked.size(); ++rank) {
-    const std::string got = computations_of(rows[rank].get<std::string>());
+    const std::string got = computations_in_row(rows[rank].get<std::string>());
     if (got != asked[rank]) return fmt::format("row {} computes {}, asked was {}", rank, got, asked[rank]);
   }
   return "";
