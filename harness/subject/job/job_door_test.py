@@ -828,13 +828,13 @@ class Activations(JobDoor):
                 self.assertRegex(first, f"TRAIN-030: {place}.*; the first wrong activation of the run; .*hypothesis: {hypothesis}")
 
     def test_the_place_comes_before_the_parameters(self):
-        (result,) = self.served("faulty.py", "ddp.off_on_one_rank", profile="data-parallel", filter="*[model=mlp,*,world=3]", status=1)
+        (result,) = self.served("faulty.py", "ddp.off_on_one_rank", profile="data-parallel", filter="training.job.single_device[model=mlp,*,world=3]", status=1)
         failures = [failure["message"] for failure in result["ranks"][0]["failures"]]
         self.assertRegex(failures[0], r"TRAIN-006: step 0, rank 1, activation/1/0.*: forward of layer 1 \(relu\), micro-batch 0: .*; the first wrong activation ")
         self.assertRegex(failures[1], r"TRAIN-006: step 0, rank 0, 2\.bias.*; the first wrong gradient of the run, in backward order")
         self.assertNotIn("TRAIN-030", result["violated"])
         # What is recorded at a wrong place is no fault of the training.
-        (result,) = self.served("faulty.py", "ddp.records_elsewhere", profile="data-parallel", filter="*[model=mlp,*,world=3]", status=0)
+        (result,) = self.served("faulty.py", "ddp.records_elsewhere", profile="data-parallel", filter="training.job.single_device[model=mlp,*,world=3]", status=0)
         self.assertEqual(result["verdict"], "pass")
 
     def test_programs_that_record_none(self):
