@@ -381,7 +381,7 @@ class Ddp(JobDoor):
     def sample(self, name, *arguments):
         return shlex.join([PYTHON, "-B", str(SAMPLES / name), *arguments])
 
-    def findings(self, fault, filter="*[model=mlp,*,world=2]", serves=("--job-serves-ranks",)):
+    def findings(self, fault, filter="training.job.single_device[model=mlp,*,world=2]", serves=("--job-serves-ranks",)):
         (result,) = self.check(self.sample("faulty.py", "ddp." + fault), *serves, "--filter", filter, status=1)
         self.assertEqual(result["verdict"], "fail", result["reason"])
         self.failures = [failure for rank in result["ranks"] for failure in rank["failures"]]
@@ -389,10 +389,10 @@ class Ddp(JobDoor):
 
     def test_passes(self):
         serves = "--job-serves-ranks"
-        for case, *options in (("*model=conv,*world=2]",), ("*model=mlp,*world=3]", serves), ("*model=conv_norm,*world=4]", serves),
-                               ("*optimizer=sgd_decay,*", serves)):
+        for case, *options in (("[model=conv,*world=2]",), ("[model=mlp,*world=3]", serves), ("[model=conv_norm,*world=4]", serves),
+                               ("[*optimizer=sgd_decay,*", serves)):
             with self.subTest(case):
-                (result,) = self.check(self.sample("ddp_gloo.py"), *options, "--filter", case, status=0)
+                (result,) = self.check(self.sample("ddp_gloo.py"), *options, "--filter", "training.job.single_device" + case, status=0)
                 self.assertEqual(result["verdict"], "pass")
 
     def test_a_fault_that_is_misspelt(self):
@@ -470,7 +470,7 @@ class Samples(JobDoor):
     """The sample programs pass, and each fault that was planted in them is found by a requirement of its kind."""
 
     RIGHT = {
-        "ddp_gloo.py": ("data-parallel", "*[model=conv_norm,*,world=3]"),
+        "ddp_gloo.py": ("data-parallel", "training.job.single_device[model=conv_norm,*,world=3]"),
         "fsdp2_gloo.py": ("data-parallel", "*[model=conv,*,world=2]"),
         "zero_gloo.py": ("data-parallel", "*[model=conv,*,world=2]"),
         "amp_gloo.py": ("mixed-precision", "scaler.job.one_replica[precision=fp16,moment=local,*"),
