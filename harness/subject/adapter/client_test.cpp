@@ -182,6 +182,7 @@ TEST(AdapterClient, AssumesOfWhoNamesNoValuesOnlyThoseOfTheSystemItself) {
   EXPECT_EQ(naming.at("names_options"), true);
   const json &assumed = silent.at("options").at("slowmo.trace"), &named = naming.at("options").at("slowmo.trace");
   EXPECT_EQ(assumed.at("arithmetic"), json::array());
+  EXPECT_EQ(assumed.at("fields"), json::array());
   EXPECT_EQ(assumed.at("mixing"), (json{"metropolis-hastings", "uniform"}));
   EXPECT_THAT(assumed.at("graph").dump(), AllOf(HasSubstr("RingGraph"), testing::Not(HasSubstr("Hub"))));
   EXPECT_EQ(named.at("graph"), json::array({"Hub"}));
