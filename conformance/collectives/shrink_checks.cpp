@@ -95,8 +95,8 @@ void expect_left(const Communicator& group, const std::vector<int>& world_ranks,
   EXPECT_EQ(group.rank(), std::ranges::find(world_ranks, world_rank) - world_ranks.begin());
 }
 
-// Those that are left meet, so that nobody who is through looks like another one that has ended. Nothing is asked of the
-// group: where it has failed with the others, they do not meet.
+// Those that are left meet, so that nobody who is through looks like another one that has ended. Nothing is asked of
+// the group: where it has failed with the others, they do not meet.
 void meet(Communicator& survivors) {
   try {
     survivors.barrier();

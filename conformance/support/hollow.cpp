@@ -21,9 +21,9 @@ std::set<std::string> verified_ids(const suite::Check& check) {
 }
 
 // Stricter than the harness, which holds all requirements of a check for violated once one failure names none: a
-// failure that names a requirement of the check is of that one alone, and one without a name, such as an answer in another form,
-// is only of a check's one requirement: it does not show that the check judges each of several. What no assertion
-// found, such as a question left unasked, violates none.
+// failure that names a requirement of the check is of that one alone, and one without a name, such as an answer in
+// another form, is only of a check's one requirement: it does not show that the check judges each of several. What no
+// assertion found, such as a question left unasked, violates none.
 std::set<std::string> violated_by(const suite::Check& check, const std::vector<Failure>& failures) {
   static const std::regex pattern("(^|\n|: )([A-Z]+-[0-9]{3}): ");
   std::set<std::string> ids;
