@@ -558,7 +558,7 @@ class Samples(JobDoor):
         for program, case, reason in (
                 ("ddp_gloo.py", "training.job.averaging_localsgd[*world=3]", "averaging localsgd: this program has none"),
                 ("diloco_gloo.py", "training.job.averaging_slowmo[*world=3]", "averaging slowmo: this program has diloco"),
-                ("localsgd_gloo.py", "*[model=mlp,*,world=2]", "gradients that are reduced: this program averages parameters")):
+                ("localsgd_gloo.py", "training.job.single_device[model=mlp,*,world=2]", "gradients that are reduced: this program averages parameters")):
             with self.subTest(program):
                 (result,) = self.served(program, profile="data-parallel", filter=case, status=3)
                 self.assertEqual((result["verdict"], result["reason"]), ("skip", reason))
