@@ -30,7 +30,7 @@ TEST(Text, LosesItsByteOrderMark) {
   EXPECT_EQ(without_byte_order_mark("{}"), "{}");
 }
 
-std::string words_of(const char* text, const char* key) {
+std::string words_about_part(const char* text, const char* key) {
   try {
     (void)nlohmann::json::parse(text).at(key);
   } catch (const nlohmann::json::exception& error) {
@@ -40,9 +40,9 @@ std::string words_of(const char* text, const char* key) {
 }
 
 TEST(LibraryWords, SayWhatIsWrongOfAnAnswer) {
-  EXPECT_EQ(words_of("{}", "a"), "key 'a' not found");
-  EXPECT_EQ(words_of("null", "a"), "null in place of an object or list");
-  EXPECT_EQ(words_of("[1]", "a"), "array in place of an object");
+  EXPECT_EQ(words_about_part("{}", "a"), "key 'a' not found");
+  EXPECT_EQ(words_about_part("null", "a"), "null in place of an object or list");
+  EXPECT_EQ(words_about_part("[1]", "a"), "array in place of an object");
   EXPECT_EQ(suite::words_without_library("as it is"), "as it is");
 }
 
