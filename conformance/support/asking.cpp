@@ -25,7 +25,7 @@ std::string difference_of_lists(const json& expected, const json& got, const std
   for (std::size_t i = 0; i < common && words.empty(); ++i)
     words = first_difference(expected[i], got[i], fmt::format("{}[{}]", where, i));
   if (expected.size() == got.size()) return words;
-  if (words.empty())  // all that both have are alike
+  if (words.empty())  // all that both have are equal
     words = common < expected.size()
                 ? fmt::format("{}[{}]: expected {}, got nothing", where, common, shortened(expected[common]))
                 : fmt::format("{}[{}]: expected nothing, got {}", where, common, shortened(got[common]));
