@@ -260,11 +260,7 @@ class ActivationJudge::Step {
                         .expected = expected,
                         .slices = {},
                         .of_step_before = {},
-                        .factors = {{"data ranks", spec_.parallel.data},
-                                    {"pipeline ranks", spec_.parallel.pipeline},
-                                    {"tensor ranks", spec_.parallel.tensor},
-                                    {"micro-batches", spec_.run.micro_batches},
-                                    {"accumulated batches", spec_.run.accumulation}},
+                        .factors = factors_of_step(spec_),
                         .name = std::string(noun_of(place.direction))};
     if (spec_.run.micro_batches > 1 && spec_.run.accumulation > 1)
       wrong.factors.emplace_back("micro-batches of the step", spec_.run.micro_batches * spec_.run.accumulation);

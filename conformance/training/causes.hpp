@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "reference/record/run_spec.hpp"
+
 namespace plumbline::conformance {
 
 /// A gradient that is wrong, and what a single device has in its place. What is empty is not considered.
@@ -23,6 +25,9 @@ struct WrongGradient {
   std::vector<std::pair<std::string, std::span<const double>>> by_other_rules{};
   std::string name = "gradient";  // in words
 };
+
+/// What may have multiplied or divided a value in a step of the run, each by its name.
+[[nodiscard]] std::vector<std::pair<std::string, int>> factors_of_step(const job::RunSpec& spec);
 
 /// Of a prediction: |got - predicted| / |got|, in the 2-norm.
 inline constexpr double kResidual = 1e-3;

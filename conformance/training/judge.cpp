@@ -409,16 +409,9 @@ class Judge {
   [[nodiscard]] std::vector<std::string> hypotheses(int step, const std::vector<float>& got,
                                                     const std::vector<double>& expected, const std::string& name,
                                                     const SingleDevice& single) {
-    WrongGradient gradient{.got = got,
-                           .expected = expected,
-                           .slices = {},
-                           .of_step_before = {},
-                           .factors = {{"data ranks", spec_.parallel.data},
-                                       {"pipeline ranks", spec_.parallel.pipeline},
-                                       {"tensor ranks", spec_.parallel.tensor},
-                                       {"micro-batches", spec_.run.micro_batches},
-                                       {"accumulated batches", spec_.run.accumulation},
-                                       {"uses of the tied weight", uses_of(name)}}};
+    WrongGradient gradient{
+        .got = got, .expected = expected, .slices = {}, .of_step_before = {}, .factors = factors_of_step(spec_)};
+    gradient.factors.emplace_back("uses of the tied weight", uses_of(name));
     if (spec_.parallel.pipeline * spec_.parallel.tensor > 1)
       gradient.factors.emplace_back("ranks of the world", spec_.parallel.world());
     if (spec_.run.micro_batches > 1 && spec_.run.accumulation > 1)
