@@ -15,15 +15,17 @@ import threading
 from pathlib import Path
 
 from .options import BadInput, Failed, parser, status_of
+from .scoreboard.causes import load_causes
 from .writing import write
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
 PATIENCE = 120  # seconds for an answer; the first import of torch on a cold disk takes one of them
 HELP = """Ask installed frameworks, through their adapters in conformance/adapters, recorded questions again, and compare what
-they answer now with the recorded answers in conformance/*/vectors. Cases that are no question of the protocol, or of a
+they answer now with the recorded answers in conformance/*/vectors. A difference whose cause stands in
+conformance/adapters/disagreements.toml is explained: it is counted apart, by its cause. Cases that are no question of the protocol, or of a
 framework without an adapter that serves them, are not asked; they are counted by file and kind."""
 EXAMPLE = """Example: plumbline vectors --only pytorch --python .venv-adapters/bin/python
-Exit status: 0 all answers are those that are committed; 1 some differ, or a question with a recorded answer is unsupported now;
+Exit status: 0 all answers are those that are committed, or explained; 1 some differ, or a question with a recorded answer is unsupported now;
 2 a bad option or file of vectors; 3 no framework could be asked, an adapter breaks the protocol, or --out could not be written"""
 
 # (file, kind of case): framework, operation, convention. Not here are FairScale's traces and SlowMo: its PushSum answers otherwise from
@@ -36,6 +38,7 @@ QUESTIONS = {
     ("schedules/torch", "load_csv"): ("pytorch", "schedules.load_csv", "torch"),
     ("schedules/torch_passes", "schedule"): ("pytorch", "schedules.lower", "torch"),
     ("bucketing/torch", "assign"): ("pytorch", "bucketing.assign", "torch"),
+    ("bucketing/torch_ddp", "ddp_run"): ("pytorch", "bucketing.ddp_runs", "torch"),
     ("bucketing/torch", "capacity_config"): ("pytorch", "bucketing.capacity_config", "torch"),
     ("scaler/torch", None): ("pytorch", "scaler.trace", "torch"),
     ("scaler/clip_grad_norm", None): ("pytorch", "scaler.clip_grad_norm", "torch"),
@@ -73,7 +76,8 @@ FRAMEWORKS = sorted({framework for framework, _, _ in QUESTIONS.values()})
 TOLERANCES = {"scaler.clip_grad_norm": 2e-6, "scaler.trace": 1e-6, "gossip.topology": 1e-12}
 REFUSALS = ("error", "errors", "construct_error")
 # Fields below the top that some recorded answers lack: large ones, and the protocol's name for what kind of error it was.
-LEFT_OUT = {"gossip.graph": ("out_edges", "in_edges"), "scaler.trace": ("kind",)}
+LEFT_OUT = {"gossip.graph": ("out_edges", "in_edges"), "scaler.trace": ("kind",),
+            "topology.initialize_model_parallel": ("get_expert_tensor_parallel_world_size",)}
 MISSING = object()  # a field that an answer lacks, which is not one that is null
 OTHER_VERSION = "0.6.3"  # of DeepSpeed, whose answers are recorded beside those of the pinned one
 
@@ -106,7 +110,8 @@ class Adapter:
             raise Failed(f"its greeting has other 'ops' than a list of names: {_short(operations)}")
         if not isinstance(options, dict) or not all(isinstance(one, dict) and all(isinstance(values, list) for values in one.values()) for one in options.values()):
             raise Failed(f"its greeting has other 'options' than lists of values by operation and argument: {_short(options)}")
-        self.name = f"{greeting.get('name', 'unnamed')} {greeting.get('version', '')}".rstrip()
+        self.framework = str(greeting.get("name", "unnamed"))
+        self.name = f"{self.framework} {greeting.get('version', '')}".rstrip()
         self.version, self._operations, self._options = str(greeting.get("version", "")), set(operations), options
 
     def _listen(self):
@@ -185,18 +190,19 @@ def picked(case, rows):
     return {name: named(case[name], name, rows) for name in rows if name in case}
 
 
-def first_difference(now, then, tolerance, left_out=(), where=""):
+def differences(now, then, tolerance, left_out=(), where=""):
     """Where and how an answer differs from the recorded one; of the whole answer, fields that it alone has are not looked at."""
     if isinstance(then, dict) and isinstance(now, dict):
         names = then if not where else list(then) + [name for name in now if name not in then and name not in left_out]
         pairs = ((f"{where}.{name}" if where else name, now.get(name, MISSING), then.get(name, MISSING)) for name in names)
     elif isinstance(then, list) and isinstance(now, list) and len(now) == len(then):
         pairs = ((f"{where}[{i}]", *both) for i, both in enumerate(zip(now, then)))
-    elif _is_same(now, then, tolerance):
-        return ""
     else:
-        return f"{where}: recorded {_short(then)}, now {_short(now)}"
-    return next(filter(None, (first_difference(a, b, tolerance, left_out, place) for place, a, b in pairs)), "")
+        if not _is_same(now, then, tolerance):
+            yield f"{where}: recorded {_short(then)}, now {_short(now)}"
+        return
+    for place, a, b in pairs:
+        yield from differences(a, b, tolerance, left_out, place)
 
 
 def _is_same(now, then, tolerance):
@@ -227,8 +233,17 @@ def _of_graph(case):
     return {"rotations": max(1, *(len(rank["out"]) for rank in case["ranks"])) - 1}
 
 
+def _of_orders(case):
+    """Without tokens an adapter gives the groups of single parallelisms alone."""
+    return {"tokens": list(case["groups"])} if "groups" in case else {}
+
+
+def _of_ddp(case):
+    return {**{name: case["parameters"][name] for name in ("numel", "dtype")}, **case["ddp"], "iterations": len(case["launches"])}
+
+
 # By operation the arguments that a case has under other names.
-DERIVED = {"topology.device_mesh": _of_mesh, "gossip.graph": _of_graph}
+DERIVED = {"bucketing.ddp_runs": _of_ddp, "topology.device_mesh": _of_mesh, "topology.rank_generator": _of_orders, "gossip.graph": _of_graph}
 
 
 def question_of(file, case, rows):
@@ -248,16 +263,23 @@ def question_of(file, case, rows):
 
 
 def compared(adapter, operation, args, recorded):
-    """(what differs or None for no answer, the case's fields as they are answered now)."""
+    """(a text for each difference or None for no answer, the case's fields as they are answered now)."""
     reply = adapter.ask(operation, args)
     error, result = reply.get("error"), reply.get("result")
     if error is not None and error.get("kind") == "unsupported":
         return None, None
     if recorded is None:
-        return ("" if error is not None else f"recorded a refusal, now {_short(result)}"), result
+        return ([] if error is not None else [f"recorded a refusal, now {_short(result)}"]), result
     if error is not None:
-        return f"recorded an answer, now refused: {str(error.get('message', ''))[:120]}", {"error": error}
-    return first_difference(result, recorded, TOLERANCES.get(operation, 0), LEFT_OUT.get(operation, ())), {name: result[name] for name in recorded if name in result}
+        return [f"recorded an answer, now refused: {str(error.get('message', ''))[:120]}"], {"error": error}
+    found = list(differences(result, recorded, TOLERANCES.get(operation, 0), LEFT_OUT.get(operation, ())))
+    return found, {name: result[name] for name in recorded if name in result}
+
+
+def causes_of(adapter, file, found, causes):
+    """The causes that explain every difference of a case, or nothing where one has none."""
+    by_difference = [next((one for one in causes if one.explains_recorded(adapter.framework, adapter.version, file, words)), None) for words in found]
+    return [] if None in by_difference else list(dict.fromkeys(one.id for one in by_difference))
 
 
 def files_of(folder):
@@ -294,26 +316,29 @@ def written(document):
     return f'{head}{", " if len(head) > 1 else ""}"cases": [\n{lines}\n]}}\n'
 
 
-ENDS = ("equal", "differ", "unsupported", "refused as unsupported", "not claimed")
+ENDS = ("equal", "differ", "explained", "unsupported", "refused as unsupported", "not claimed")
 
 
-def ask_file(adapter, framework, file, path, rows, out):
-    """How many cases ended in which way, after a line of the file and one for each of the first that differ."""
+def ask_file(adapter, framework, file, path, rows, causes, out):
+    """How many cases ended in which way, after a line of the file, one for each of the first that differ, and one for each cause."""
     document, cases = read(path)
-    counts, lines = dict.fromkeys(ENDS, 0), []
+    counts, lines, explained = dict.fromkeys(ENDS, 0), [], collections.Counter()
     for index, case, question in list(questions_of(file, path, cases, rows)):
         if question is None or question[0] != framework:
             continue
         if not adapter.claims(*question[1:3]):
             counts["not claimed"] += 1
             continue
-        difference, now = compared(adapter, *question[1:])
-        if difference is None:
+        found, now = compared(adapter, *question[1:])
+        if found is None:
             counts["refused as unsupported" if question[3] is None else "unsupported"] += 1
             continue
-        counts["differ" if difference else "equal"] += 1
-        if difference:
-            lines.append(f"    case {index}, {question[1]}: {difference}")
+        known = causes_of(adapter, file, found, causes)
+        explained.update(known)
+        counts["equal" if not found else "explained" if known else "differ"] += 1
+        if found and not known:
+            lines.append(f"    case {index}, {question[1]}: {found[0]}")
+        if found:
             old = {*REFUSALS, *(rows[question[1]][1] if "error" in now else ())} - set(question[2])
             cases[index] = {**{name: value for name, value in case.items() if name not in old}, **now}
     if not any(counts.values()):
@@ -323,7 +348,10 @@ def ask_file(adapter, framework, file, path, rows, out):
         print(line)
     if len(lines) > 3:
         print(f"    and {len(lines) - 3} more")
-    if out is not None and counts["equal"] + counts["differ"]:
+    for one in causes:
+        if explained[one.id]:
+            print(f"    {explained[one.id]} explained by {one.id} ({one.kind}): {one.title}")
+    if out is not None and counts["equal"] + counts["differ"] + counts["explained"]:
         if isinstance(document.get("source"), dict) and adapter.version:
             document["source"]["version"] = adapter.version
         (out / path.parent.parent.name).mkdir(parents=True, exist_ok=True)
@@ -331,7 +359,7 @@ def ask_file(adapter, framework, file, path, rows, out):
     return counts
 
 
-def ask_framework(framework, options, rows):
+def ask_framework(framework, options, rows, causes):
     """How many cases ended in which way; nothing where the framework cannot be asked."""
     program = shlex.split(options.python)
     if not program or shutil.which(program[0]) is None:
@@ -347,7 +375,7 @@ def ask_framework(framework, options, rows):
     print(adapter.name, flush=True)
     try:
         out = None if options.out is None else Path(options.out)
-        counts = [ask_file(adapter, framework, file, path, rows, out) for file, path in files_of(Path(options.conformance))]
+        counts = [ask_file(adapter, framework, file, path, rows, causes, out) for file, path in files_of(Path(options.conformance))]
         return {end: sum(one[end] for one in counts) for end in ENDS}
     except Gone as why:
         raise Failed(f"{framework}: {why}") from None
@@ -381,15 +409,19 @@ def _main(words):
     if not list(itertools.islice(files_of(Path(options.conformance)), 1)):
         raise BadInput(f"--conformance '{options.conformance}' has no vectors; name the folder conformance of a checkout")
     rows = rows_of_operations()
-    by_framework = {framework: ask_framework(framework, options, rows) for framework in options.only or FRAMEWORKS}
+    table = Path(options.conformance) / "adapters" / "disagreements.toml"
+    causes = load_causes(table) if table.is_file() else []
+    by_framework = {framework: ask_framework(framework, options, rows, causes) for framework in options.only or FRAMEWORKS}
     counts = {end: sum(one[end] for one in by_framework.values() if one) for end in ENDS}
-    answered = counts["equal"] + counts["differ"]
+    answered = counts["equal"] + counts["differ"] + counts["explained"]
     say_what_is_no_question(Path(options.conformance), rows)
     skipped = [framework for framework, one in by_framework.items() if one is None]
-    rest = [f"{counts[end]} {end}" for end in ENDS[2:] if counts[end]] + ([f"skipped: {', '.join(skipped)}"] if skipped else [])
+    rest = [f"{counts[end]} {end}" for end in ENDS[3:] if counts[end]] + ([f"skipped: {', '.join(skipped)}"] if skipped else [])
     if answered + counts["unsupported"] == 0:
         raise Failed("; ".join([f"no framework answered by {options.python}", *rest, "ci/adapters --install installs them"]))
     head = f"{counts['differ']} of {answered} answers differ from those committed" if counts["differ"] else f"all {answered} answers are those committed"
+    if counts["explained"]:
+        head += f"{', and' if counts['differ'] else ', but for'} {counts['explained']} whose cause is known"
     print("; ".join([head, *rest]))
     return 1 if counts["differ"] or counts["unsupported"] else 0
 

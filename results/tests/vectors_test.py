@@ -24,6 +24,7 @@ DESCRIPTION = {"operations": [
     {"name": "scaler.clip_grad_norm", "arguments": [{"name": n} for n in ("convention", "grads")], "result": [{"name": "total_norm"}]},
     {"name": "topology.process_topology", "arguments": [{"name": n} for n in ("convention", "axes", "filter_match", "filter_match.filter")],
      "result": [{"name": "coords"}, {"name": "filter_match"}]},
+    {"name": "topology.rank_generator", "arguments": [{"name": n} for n in ("convention", "order", "tokens")], "result": [{"name": "groups"}]},
 ]}
 # Says the stages in the order of the ranks, and rejects a pipeline of none.
 ADAPTER = """
@@ -35,12 +36,14 @@ for line in sys.stdin:
     args, reply = question["args"], {"id": question["id"]}
     open(LOG, "a").write(json.dumps(question) + "\\n")
     if question["op"] == "hello":
-        ops = ["schedules.stage_to_rank", "bucketing.assign", "scaler.clip_grad_norm", "topology.process_topology"]
+        ops = ["schedules.stage_to_rank", "bucketing.assign", "scaler.clip_grad_norm", "topology.process_topology", "topology.rank_generator"]
         reply["result"] = {"protocol": 1, "name": "Acme", "version": "1.2", "ops": ops, "options": {"bucketing.assign": {"device": ["cpu"]}}}
     elif question["op"] == "scaler.clip_grad_norm":
         reply["result"] = {"total_norm": 5.000001}
     elif question["op"] == "topology.process_topology":
         reply["result"] = {"coords": [[0]], "filter_match": [{"filter": {"a": 0}, "ranks": [0]}]}
+    elif question["op"] == "topology.rank_generator":
+        reply["result"] = {"groups": {token: [[0]] for token in args.get("tokens", ["tp"])}}
     elif question["op"] == "bucketing.assign":
         reply["result"] = {"buckets": []}
     elif args.get("pp") in REPLIES:
@@ -68,7 +71,7 @@ class Vectors(unittest.TestCase):
         self.program = self.folder / "plumbline"
         self.program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(DESCRIPTION)}\nEND\n")
         self.program.chmod(0o755)
-        for name in ("pytorch", "deepspeed"):
+        for name in ("pytorch", "deepspeed", "megatron_core"):
             (self.folder / "adapters" / name).mkdir(parents=True)
             (self.folder / "adapters" / name / "adapter.py").write_text(f"LOG = {str(self.folder / 'log')!r}\n" + ADAPTER)
 
@@ -110,6 +113,42 @@ class Vectors(unittest.TestCase):
         self.assertEqual(new[1]["error"]["message"], "no ranks")
         self.assertEqual(new[2]["result"], [0, 1, 0, 1])
         self.assertNotIn("error", new[2])
+
+    def test_groups_of_several_parallelisms_are_asked_for(self):
+        self.vectors("topology/vectors/megatron_core", [{"kind": "rank_generator", "order": "tp-dp", "groups": {"tp": [[0]], "tp-dp": [[0]]}},
+                                                        {"kind": "rank_generator", "order": "x", "error": {"type": "KeyError"}}])
+        status, said = self.ask(only="megatron_core")
+        self.assertIn("case 1, topology.rank_generator: recorded a refusal", said)
+        self.assertIn("topology/megatron_core.json: 1 equal, 1 differ\n", said)
+        asked = [json.loads(line)["args"] for line in (self.folder / "log").read_text().splitlines()]
+        self.assertEqual([one.get("tokens") for one in asked[1:]], [["tp", "tp-dp"], None])
+
+    def explain(self, recorded, version="1.2"):
+        (self.folder / "adapters/disagreements.toml").write_text(
+            f'[[disagreement]]\nid = "other-stage"\nframework = "Acme"\nversions = ["{version}"]\nkind = "adapter"\ntitle = "it differs"\n'
+            f'text = "so"\ncases = ["none"]\nrequirements = ["none"]\nrecorded = {json.dumps(recorded)}\n')
+
+    def test_differences_with_a_cause_are_counted_by_it(self):
+        self.vectors("schedules/vectors/torch", [stages(2, [0, 1, 1, 1]), stages(2, [0, 1, 0, 1]), stages(2, None, error={"type": "ValueError"})])
+        known = ["schedules/torch: result[2]: *", "schedules/torch: recorded a refusal, *"]
+        self.explain(known)
+        status, said = self.ask("--out", str(self.folder / "new"))
+        self.assertEqual(status, 0, said)
+        self.assertIn("schedules/torch.json: 1 equal, 2 explained\n    2 explained by other-stage (adapter): it differs\n", said)
+        self.assertTrue(said.endswith("all 3 answers are those committed, but for 2 whose cause is known\n"), said)
+        self.assertEqual(json.loads((self.folder / "new/schedules/torch.json").read_text())["cases"][0]["result"], [0, 1, 0, 1])
+
+    def test_a_cause_explains_no_more_than_it_names(self):
+        self.vectors("schedules/vectors/torch", [stages(2, [0, 1, 1, 1])])
+        for recorded, version in ((["schedules/torch: result[3]: *"], "1.2"), (["schedules/other: *"], "1.2"), (["schedules/torch: *"], "1.3"), (["schedules/torch: *"], "1.2")):
+            self.explain(recorded, version)
+            status, said = self.ask()
+            self.assertEqual(status, 0 if (recorded, version) == (["schedules/torch: *"], "1.2") else 1, said)
+        self.vectors("schedules/vectors/torch", [stages(2, [1, 1, 1, 1])])
+        self.explain(["schedules/torch: result[2]: *"])
+        status, said = self.ask()
+        self.assertEqual(status, 1, "one of two differences has no cause")
+        self.assertIn("case 0, schedules.stage_to_rank: result[0]: recorded 1, now 0\n", said)
 
     def test_files_are_written_as_they_are_committed(self):
         file = self.folder / "schedules/vectors/torch.json"

@@ -10,6 +10,7 @@
     requirements = ["GOSSIP-0*"]        # where there are cases: what of them it explains
     verdict = ["fail", "crash"]         # optional: fail, refuse, hang, crash, flake, warn; without it fail and warn, so no crash
     what = "* is not a tree*"           # optional: the first words of the failure, with * and ?
+    recorded = ["groups/graphs: peers*"]  # optional: what `plumbline vectors` finds different, as FILE: DIFFERENCE with * and ?
     text = "…"                          # what differs and why
     suite = "…"                         # of a convention: the source of the suite's rule
     framework_source = "…"              # of a convention or a defect: the source of the framework's
@@ -29,7 +30,7 @@ KINDS = {
     "ours": ("title", "text"),
 }
 TEXTS = ("id", "framework", "kind", "title", "text", "suite", "framework_source", "reproduction", "what")
-LISTS = ("versions", "cases", "requirements", "verdict")
+LISTS = ("versions", "cases", "requirements", "verdict", "recorded")
 VERDICTS = ("fail", "refuse", "hang", "crash", "flake", "warn")
 
 
@@ -48,6 +49,7 @@ class Cause:
     suite: str = ""
     framework_source: str = ""
     reproduction: str = ""
+    recorded: list = field(default_factory=list)
     matches: int = 0
 
     def is_of(self, framework, version):
@@ -61,6 +63,9 @@ class Cause:
             and found.judgement in self.verdict
             and _fits(found.what, self.what)
         )
+
+    def explains_recorded(self, framework, version, file, difference):
+        return self.is_of(framework, version) and any(_fits(f"{file}: {difference}", one) for one in self.recorded)
 
 
 def _fits(value, pattern):
