@@ -1,31 +1,29 @@
 """`plumbline vectors`: asks a framework the recorded questions again, and compares its answers with those that are committed."""
 
 import collections
-import contextlib
 import itertools
 import json
 import os
-import queue
 import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
-import threading
 from pathlib import Path
 
-from .options import BadInput, Failed, parser, status_of
+from .adapter_process import MISSING, Adapter, Gone, short
+from .options import BadInput, Failed, parser, status_of, whole
 from .scoreboard.causes import load_causes
+from .varied import ALLOWANCE, vary
 from .writing import write
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
-PATIENCE = 120  # seconds for an answer; the first import of torch on a cold disk takes one of them
 HELP = """Ask installed frameworks, through their adapters in conformance/adapters, recorded questions again, and compare what
 they answer now with the recorded answers in conformance/*/vectors. A difference whose cause stands in
 conformance/adapters/disagreements.toml is explained: it is counted apart, by its cause. Cases that are no question of the protocol, or of a
 framework without an adapter that serves them, are not asked; they are counted by file and kind."""
-EXAMPLE = """Example: plumbline vectors --only pytorch --python .venv-adapters/bin/python
-Exit status: 0 all answers are those that are committed, or explained; 1 some differ, or a question with a recorded answer is unsupported now;
+EXAMPLE = """Examples: plumbline vectors --only pytorch --python .venv-adapters/bin/python
+          plumbline vectors --only pytorch --vary 2000 --seed 7
+Exit status: 0 all answers are those that are committed, or explained, or the reference's; 1 some differ, or a question with a recorded answer is unsupported now;
 2 a bad option or file of vectors; 3 no framework could be asked, an adapter breaks the protocol, or --out could not be written"""
 
 # (file, kind of case): framework, operation, convention. Not here are FairScale's traces and SlowMo: its PushSum answers otherwise from
@@ -78,92 +76,7 @@ REFUSALS = ("error", "errors", "construct_error")
 # Fields below the top that some recorded answers lack: large ones, and the protocol's name for what kind of error it was.
 LEFT_OUT = {"gossip.graph": ("out_edges", "in_edges"), "scaler.trace": ("kind",),
             "topology.initialize_model_parallel": ("get_expert_tensor_parallel_world_size",)}
-MISSING = object()  # a field that an answer lacks, which is not one that is null
 OTHER_VERSION = "0.6.3"  # of DeepSpeed, whose answers are recorded beside those of the pinned one
-
-
-class Gone(Exception):
-    """The adapter ended, or is silent."""
-
-
-class Adapter:
-    """A framework's adapter, a process."""
-
-    def __init__(self, command):
-        self._count, self._replies, self._complaints = 0, queue.Queue(), tempfile.TemporaryFile("w+", errors="replace")
-        try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True)
-        except OSError as error:
-            raise Gone(f"it does not start: {error.strerror or error}") from None
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        try:
-            self._take_greeting(self.ask("hello", {"protocol": 1}))
-        except (Gone, Failed):
-            self.close()
-            raise
-
-    def _take_greeting(self, reply):
-        greeting = reply.get("result", {})
-        operations, options = greeting.get("ops", []), greeting.get("options", {})
-        if not isinstance(operations, list) or not all(isinstance(one, str) for one in operations):
-            raise Failed(f"its greeting has other 'ops' than a list of names: {_short(operations)}")
-        if not isinstance(options, dict) or not all(isinstance(one, dict) and all(isinstance(values, list) for values in one.values()) for one in options.values()):
-            raise Failed(f"its greeting has other 'options' than lists of values by operation and argument: {_short(options)}")
-        self.framework = str(greeting.get("name", "unnamed"))
-        self.name = f"{self.framework} {greeting.get('version', '')}".rstrip()
-        self.version, self._operations, self._options = str(greeting.get("version", "")), set(operations), options
-
-    def _listen(self):
-        for line in self._process.stdout:
-            self._replies.put(line)
-        self._replies.put(None)
-
-    def claims(self, operation, args):
-        """Whether it has the operation, and the values of options that a question asks for."""
-        def has(values, given):
-            return all(str(one).partition(":")[0] in values for one in (given if isinstance(given, list) else [given]))
-        return operation in self._operations and all(has(values, args[name]) for name, values in self._options.get(operation, {}).items() if name in args)
-
-    def ask(self, operation, args):
-        self._count += 1
-        try:
-            self._process.stdin.write(json.dumps({"id": self._count, "op": operation, "args": args}) + "\n")
-            self._process.stdin.flush()
-            line = self._replies.get(timeout=PATIENCE)
-        except OSError:
-            line = None
-        except queue.Empty:
-            raise Gone(f"{operation}: no answer in {PATIENCE} s") from None
-        if line is None:
-            raise Gone(f"it ended{self._last_complaint()}")
-        try:
-            reply = json.loads(line)
-        except ValueError:
-            raise Gone(f"its reply is no JSON: {line[:80]!r}") from None
-        parts = [reply[name] for name in ("result", "error") if reply.get(name) is not None] if isinstance(reply, dict) else []
-        if len(parts) != 1 or not isinstance(parts[0], dict):
-            raise Gone(f"{operation}: its reply has no object as 'result' or 'error', or has both: {line.strip()[:80]!r}")
-        return reply
-
-    def _last_complaint(self):
-        with contextlib.suppress(subprocess.TimeoutExpired):  # of one that only closed its output
-            self._process.wait(10)
-        self._complaints.seek(0)
-        said = [line.strip() for line in self._complaints if line.strip()]
-        return f" and said last: {said[-1][:120]}" if said else "; its command by hand shows why"
-
-    def close(self):
-        with contextlib.suppress(OSError):  # of what it did not read
-            self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._listener.join()
-        self._process.stdout.close()
-        self._complaints.close()
 
 
 def rows_of_operations():
@@ -190,7 +103,7 @@ def picked(case, rows):
     return {name: named(case[name], name, rows) for name in rows if name in case}
 
 
-def differences(now, then, tolerance, left_out=(), where=""):
+def differences(now, then, tolerance, left_out=(), where="", words=("recorded", "now")):
     """Where and how an answer differs from the recorded one; of the whole answer, fields that it alone has are not looked at."""
     if isinstance(then, dict) and isinstance(now, dict):
         names = then if not where else list(then) + [name for name in now if name not in then and name not in left_out]
@@ -199,10 +112,10 @@ def differences(now, then, tolerance, left_out=(), where=""):
         pairs = ((f"{where}[{i}]", *both) for i, both in enumerate(zip(now, then)))
     else:
         if not _is_same(now, then, tolerance):
-            yield f"{where}: recorded {_short(then)}, now {_short(now)}"
+            yield f"{where}: {words[0]} {short(then)}, {words[1]} {short(now)}"
         return
     for place, a, b in pairs:
-        yield from differences(a, b, tolerance, left_out, place)
+        yield from differences(a, b, tolerance, left_out, place, words)
 
 
 def _is_same(now, then, tolerance):
@@ -214,11 +127,6 @@ def _is_same(now, then, tolerance):
 
 def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _short(value):
-    text = "nothing" if value is MISSING else json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _of_mesh(case):
@@ -269,7 +177,7 @@ def compared(adapter, operation, args, recorded):
     if error is not None and error.get("kind") == "unsupported":
         return None, None
     if recorded is None:
-        return ([] if error is not None else [f"recorded a refusal, now {_short(result)}"]), result
+        return ([] if error is not None else [f"recorded a refusal, now {short(result)}"]), result
     if error is not None:
         return [f"recorded an answer, now refused: {str(error.get('message', ''))[:120]}"], {"error": error}
     found = list(differences(result, recorded, TOLERANCES.get(operation, 0), LEFT_OUT.get(operation, ())))
@@ -297,7 +205,7 @@ def read(path):
         raise BadInput(f"{path} is no file of vectors: its cases are no list")
     for index, case in enumerate(cases):
         if not isinstance(case, dict):
-            raise BadInput(f"{path} is no file of vectors: case {index} is no object: {_short(case)}")
+            raise BadInput(f"{path} is no file of vectors: case {index} is no object: {short(case)}")
     return document, cases
 
 
@@ -359,6 +267,17 @@ def ask_file(adapter, framework, file, path, rows, causes, out):
     return counts
 
 
+def recorded_questions(framework, folder, rows):
+    """(operation, arguments) of each recorded question of a framework."""
+    found = [question for file, path in files_of(folder) for _, _, question in questions_of(file, path, read(path)[1], rows)]
+    return [question[1:3] for question in found if question is not None and question[0] == framework]
+
+
+def varied_difference(operation, now, then):
+    tolerance = ALLOWANCE * TOLERANCES.get(operation, 0)
+    return next(differences(now, then, tolerance, LEFT_OUT.get(operation, ()), words=("the framework", "the reference")), "")
+
+
 def ask_framework(framework, options, rows, causes):
     """How many cases ended in which way; nothing where the framework cannot be asked."""
     program = shlex.split(options.python)
@@ -374,6 +293,9 @@ def ask_framework(framework, options, rows, causes):
         raise Failed(f"{framework}: {why}") from None
     print(adapter.name, flush=True)
     try:
+        if options.vary:
+            recorded = recorded_questions(framework, Path(options.conformance), rows)
+            return {**dict.fromkeys(ENDS, 0), **vary(lambda: Adapter(command), recorded, options, varied_difference)}
         out = None if options.out is None else Path(options.out)
         counts = [ask_file(adapter, framework, file, path, rows, causes, out) for file, path in files_of(Path(options.conformance))]
         return {end: sum(one[end] for one in counts) for end in ENDS}
@@ -401,6 +323,8 @@ def _options():
     one.add_argument("--python", default=sys.executable, metavar="PROGRAM", help="Python that has the frameworks (default this one)")
     one.add_argument("--conformance", default=str(CONFORMANCE), metavar="DIR", help="folder of adapters and vectors (default that of the checkout)")
     one.add_argument("--out", metavar="DIR", help="write the files with the answers of now (default: they are only compared)")
+    one.add_argument("--vary", type=whole("--vary", 1, 1_000_000), metavar="COUNT", help="ask each framework COUNT recorded questions with random changes instead, and compare with the reference's answers")
+    one.add_argument("--seed", type=whole("--seed", 0), default=1, metavar="N", help="of the changes (default 1)")
     return one
 
 
@@ -408,18 +332,22 @@ def _main(words):
     options = _options().parse_args(words)
     if not list(itertools.islice(files_of(Path(options.conformance)), 1)):
         raise BadInput(f"--conformance '{options.conformance}' has no vectors; name the folder conformance of a checkout")
+    if options.vary and options.out:
+        raise BadInput("--out: writes recorded questions; --vary asks others. Give one of them")
     rows = rows_of_operations()
     table = Path(options.conformance) / "adapters" / "disagreements.toml"
     causes = load_causes(table) if table.is_file() else []
     by_framework = {framework: ask_framework(framework, options, rows, causes) for framework in options.only or FRAMEWORKS}
     counts = {end: sum(one[end] for one in by_framework.values() if one) for end in ENDS}
     answered = counts["equal"] + counts["differ"] + counts["explained"]
-    say_what_is_no_question(Path(options.conformance), rows)
+    if not options.vary:
+        say_what_is_no_question(Path(options.conformance), rows)
     skipped = [framework for framework, one in by_framework.items() if one is None]
     rest = [f"{counts[end]} {end}" for end in ENDS[3:] if counts[end]] + ([f"skipped: {', '.join(skipped)}"] if skipped else [])
     if answered + counts["unsupported"] == 0:
         raise Failed("; ".join([f"no framework answered by {options.python}", *rest, "ci/adapters --install installs them"]))
-    head = f"{counts['differ']} of {answered} answers differ from those committed" if counts["differ"] else f"all {answered} answers are those committed"
+    those = "of the reference" if options.vary else "committed"
+    head = f"{counts['differ']} of {answered} answers differ from those {those}" if counts["differ"] else f"all {answered} answers are those {those}"
     if counts["explained"]:
         head += f"{', and' if counts['differ'] else ', but for'} {counts['explained']} whose cause is known"
     print("; ".join([head, *rest]))

@@ -69,7 +69,9 @@ class Vectors(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         self.program = self.folder / "plumbline"
-        self.program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(DESCRIPTION)}\nEND\n")
+        reference = self.folder / "reference.py"
+        reference.write_text(f"LOG = {str(self.folder / 'asked')!r}\n" + ADAPTER.replace("sys.exit(1)", 'reply["error"] = {"kind": "invalid_argument"}'))
+        self.program.write_text(f"#!/bin/sh\n[ \"$2\" = --describe ] || exec {sys.executable} {reference}\ncat <<'END'\n{json.dumps(DESCRIPTION)}\nEND\n")
         self.program.chmod(0o755)
         for name in ("pytorch", "deepspeed", "megatron_core"):
             (self.folder / "adapters" / name).mkdir(parents=True)
@@ -254,6 +256,43 @@ class Vectors(unittest.TestCase):
         self.assertEqual(status, 3)
         self.assertIn("plumbline: vectors: pytorch: it ended", said)
 
+    def vary(self, *words):
+        self.vectors("schedules/vectors/torch", [stages(pp, [0]) for pp in (2, 3, 5, 8)])
+        (self.folder / "log").unlink(missing_ok=True)
+        status, said = self.ask("--vary", "60", *words)
+        return status, said, [json.loads(line)["args"] for line in (self.folder / "log").read_text().splitlines() if "schedules" in line]
+
+    def test_varied_questions(self):
+        status, said, asked = self.vary()
+        self.assertEqual(status, 0, said)
+        self.assertRegex(said, r"varied with seed 1: \d+ equal, \d+ refused by both")
+        self.assertTrue(said.endswith("answers are those of the reference\n"), said)
+        self.assertEqual(len({json.dumps(args) for args in asked}), 60, "none twice")
+        self.assertFalse([args for args in asked if set(args) != {"convention", "pp", "num_stages", "style"} or args["convention"] != "torch"])
+        self.assertEqual(self.vary()[2], asked, "the same seed draws the same")
+        self.assertNotEqual(self.vary("--seed", "2")[2], asked)
+
+    def test_varied_questions_on_which_they_differ(self):
+        framework = self.folder / "adapters/pytorch/adapter.py"
+        right = framework.read_text()
+        framework.write_text(right.replace('% args["pp"] for', '% args["pp"] + (args["num_stages"] == 8) for'))
+        status, said, asked = self.vary()
+        count = sum(args["num_stages"] == 8 and args["pp"] > 0 for args in asked)
+        self.assertEqual(status, 1, said)
+        self.assertIn("    differ: result[0]: the framework 1, the reference 0: ", said)
+        self.assertRegex(said, rf"{count} of \d+ answers differ from those of the reference\n$")
+        framework.write_text(right.replace('args.get("pp") == 0', 'args.get("pp") in (0, 1, 4)'))
+        status, said, _ = self.vary()
+        self.assertEqual(status, 0, "a refusal is no other answer")
+        self.assertRegex(said, r"refused by the framework alone: no ranks: .*\"pp\": [14]")
+
+    def test_a_framework_that_ends_is_started_again(self):
+        framework = self.folder / "adapters/pytorch/adapter.py"
+        framework.write_text(framework.read_text().replace('args.get("pp") == 9', 'args.get("pp", 0) > 5'))
+        status, said, asked = self.vary()
+        self.assertEqual((status, len(asked)), (0, 60), said)
+        self.assertRegex(said, r"[1-9]\d* the framework ended or was silent\n")
+
     def test_bad_input(self):
         status, said = self.ask()
         self.assertEqual(status, 2)
@@ -263,6 +302,11 @@ class Vectors(unittest.TestCase):
         status, said = self.ask()
         self.assertEqual(status, 2)
         self.assertIn("torch.json is no file of vectors", said)
+        self.vectors("schedules/vectors/torch", [stages(2, [0])])
+        for words, told in ((("--vary", "3", "--out", "new"), "--out: writes recorded questions"), (("--vary", "0"), "'0' is not a whole number from 1 to 1000000")):
+            status, said = self.ask(*words)
+            self.assertEqual(status, 2)
+            self.assertIn(told, said)
         status, said = self.ask("--only", "tensorflow")
         self.assertEqual(status, 2)
         self.assertIn("tensorflow", said)

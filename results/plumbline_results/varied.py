@@ -1,0 +1,133 @@
+"""`plumbline vectors --vary`: questions beside the recorded ones, answered by a framework and by the reference. What is
+recorded can be learned by heart; what is drawn cannot."""
+
+import collections
+import contextlib
+import copy
+import functools
+import json
+import os
+import random
+
+from .adapter_process import Adapter, Gone
+from .options import Failed
+
+ENDS = ("equal", "refused by both", "differ", "refused by the framework alone", "refused by the reference alone", "unsupported", "the framework ended or was silent")
+SHOWN = 3  # of each way in which they disagree
+LINE = 400  # characters
+LONGEST = 20000  # characters of a question
+ALLOWANCE = 10  # times the tolerance of recorded answers: what was drawn may cancel more
+
+
+def varied_number(draw, value):
+    if isinstance(value, bool):
+        return draw.random() < 0.5
+    if isinstance(value, int):
+        return draw.choice((value - 1, value + 1, 2 * value, value // 2, draw.randint(0, max(8, value)), draw.choice((0, -1, 1, 3, 5, 7))))
+    if isinstance(value, float):
+        return draw.choice((2 * value, value / 2, value + 1, -value, 0.0, 1.0, 1.5 * value))
+    return value
+
+
+def varied(draw, value):
+    """The value with one change somewhere: another number, or a list with an element less, more or elsewhere."""
+    if isinstance(value, dict) and value:
+        name = draw.choice(list(value))
+        return {**value, name: varied(draw, value[name])}
+    if not isinstance(value, list) or not value:
+        return varied_number(draw, value)
+    value, place, way = list(value), draw.randrange(len(value)), draw.random()
+    if way < 0.2:
+        value.pop(place)
+    elif way < 0.4:
+        value.insert(place, copy.deepcopy(draw.choice(value)))
+    elif way < 0.5:
+        draw.shuffle(value)
+    else:
+        value[place] = varied(draw, value[place])
+    return value
+
+
+def questions(recorded, count, seed):
+    """`count` questions, none twice, each a recorded (operation, arguments) with one to three changes; fewer where they repeat."""
+    draw, seen = random.Random(seed), set()
+    for _ in range(20 * count if recorded else 0):
+        operation, args = draw.choice(recorded)
+        for _ in range(draw.choice((1, 1, 2, 3))):
+            name = draw.choice([name for name in args if name != "convention"] or ["convention"])
+            if name != "convention":
+                args = {**args, name: varied(draw, args[name])}
+        text = json.dumps([operation, args], sort_keys=True)
+        if text not in seen and len(text) <= LONGEST:
+            seen.add(text)
+            yield operation, args
+        if len(seen) == count:
+            return
+
+
+def shared(one, other):
+    """`one` without the fields that `other` lacks, and without the words of errors."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {name: shared(value, other[name]) for name, value in one.items() if name in other and name not in ("type", "message", "kind")}
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [shared(*pair) for pair in zip(one, other)]
+    return one
+
+
+def compared(theirs, ours, difference):
+    """(how it ended, in words where they disagree), of the replies of framework and reference."""
+    refusals = [reply.get("error") for reply in (theirs, ours)]
+    if "unsupported" in [refusal.get("kind") for refusal in refusals if refusal]:
+        return "unsupported", ""
+    if all(refusals):
+        return "refused by both", ""
+    if any(refusals):
+        alone = "the framework" if refusals[0] else "the reference"
+        return f"refused by {alone} alone", str((refusals[0] or refusals[1]).get("message", ""))[:120]
+    words = difference(shared(ours["result"], theirs["result"]), shared(theirs["result"], ours["result"]))
+    return ("differ" if words else "equal"), words
+
+
+def replies(start, asked):
+    """(operation, arguments, reply) of what a framework claims; no reply where it ended or was silent, after which it is started again."""
+    adapter = start()
+    try:
+        for operation, args in asked:
+            if not adapter.claims(operation, args):
+                continue
+            try:
+                yield operation, args, adapter.ask(operation, args)
+            except Gone:
+                yield operation, args, None
+                adapter.close()
+                adapter = start()
+    finally:
+        adapter.close()
+
+
+def reference():
+    """The reference's adapter: nothing that it is asked may end it."""
+    command = [os.environ.get("PLUMBLINE_EXECUTABLE", "plumbline"), "adapter"]
+    try:
+        return Adapter(command)
+    except Gone as why:
+        raise Failed(f"the reference, {' '.join(command)}: {why}") from None
+
+
+def vary(start, recorded, options, difference_of):
+    """Prints what a framework and the reference say of drawn questions; returns how many answers are equal and how many differ."""
+    counts, lines = collections.Counter(), collections.defaultdict(list)
+    with contextlib.closing(reference()) as ours:
+        for operation, args, theirs in replies(start, questions(recorded, options.vary, options.seed)):
+            difference = functools.partial(difference_of, operation)
+            try:
+                end, words = compared(theirs, ours.ask(operation, args), difference) if theirs else (ENDS[-1], operation)
+            except Gone as why:
+                raise Failed(f"the reference: {why}; asked {json.dumps({'op': operation, 'args': args})}") from None
+            counts[end] += 1
+            if words:
+                lines[end].append(f"    {end}: {words}: {json.dumps({'op': operation, 'args': args})}")
+    print(f"  varied with seed {options.seed}: " + ", ".join(f"{counts[end]} {end}" for end in ENDS if counts[end]))
+    for line in (line for end in ENDS for line in lines[end][:SHOWN]):
+        print(line if len(line) < LINE else line[:LINE] + "...")
+    return {end: counts[end] for end in ("equal", "differ")}
