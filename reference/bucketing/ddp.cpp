@@ -21,9 +21,11 @@ std::int64_t bytes_of_mebibytes(double mebibytes) {
 
 BucketCapacity bucket_capacity(const DdpOptions& options) {
   BucketCapacity capacity;
-  if (options.bucket_cap_mb)
-    capacity.bucket_bytes_cap = capacity.first_bucket_bytes_cap = bytes_of_mebibytes(*options.bucket_cap_mb);
-  if (options.bucket_cap_mb_list.empty()) return capacity;
+  if (options.bucket_cap_mb_list.empty()) {
+    if (options.bucket_cap_mb)
+      capacity.bucket_bytes_cap = capacity.first_bucket_bytes_cap = bytes_of_mebibytes(*options.bucket_cap_mb);
+    return capacity;
+  }
   for (const double mebibytes : options.bucket_cap_mb_list)
     capacity.per_bucket_bytes_caps.push_back(bytes_of_mebibytes(mebibytes));
   capacity.bucket_bytes_cap = capacity.first_bucket_bytes_cap = std::ranges::max(capacity.per_bucket_bytes_caps);

@@ -128,6 +128,7 @@ TEST(Ddp, HasItsDefaultCaps) {
 TEST(Ddp, TruncatesMebibytesAndHasTheLargestOfAList) {
   EXPECT_EQ(bucket_capacity({.bucket_cap_mb = 0.05}).bucket_bytes_cap, 52428);
   EXPECT_EQ(bucket_capacity({.bucket_cap_mb = 0.05}).first_bucket_bytes_cap, 52428);
+  EXPECT_EQ(bucket_capacity({.bucket_cap_mb = -1, .bucket_cap_mb_list = {5}}).bucket_bytes_cap, 5 << 20) << "not read";
   const BucketCapacity listed = bucket_capacity({.bucket_cap_mb = 25, .bucket_cap_mb_list = {2, 0.1, 1}});
   EXPECT_EQ(listed.bucket_bytes_cap, 2097152);
   EXPECT_THAT(listed.per_bucket_bytes_caps, ElementsAre(2097152, 104857, 1048576));

@@ -98,7 +98,7 @@ std::vector<std::vector<std::string>> kinds_in(const Arguments& arguments, const
 Run run_in(const Arguments& arguments) {
   Run run{.grid = grid_in(arguments, true),
           .options = options_in(arguments, hysteresis_rule(arguments.get<Arguments>("scaler"), HasMaximum::yes))};
-  run.sgd = {.lr = arguments.get<double>("lr", 0.25), .momentum = arguments.get<double>("momentum", 0.5)};
+  run.sgd = {.lr = learning_rate(arguments, 0.25), .momentum = arguments.get<double>("momentum", 0.5)};
   run.first = arguments.get<std::vector<Lists>>("params0");
   expect_of_each(arguments, run.grid, run.first.size(), "params0");
   for (const auto& step : arguments.get<std::vector<std::vector<Arguments>>>("steps")) {

@@ -121,6 +121,10 @@ TEST(ClipGradNorm, MultipliesAllByOneNumber) {
   EXPECT_FLOAT_EQ(a[0], 0.6F);
   EXPECT_FLOAT_EQ(b[0], 0.8F);
   EXPECT_EQ(clip_grad_norm({}, {}), 0);
+  for (const float value : {2e-30F, -2e30F}) {  // whose squares no float holds
+    std::vector<float> alone{value};
+    EXPECT_EQ(clip_grad_norm(std::array{buffer_of(alone)}, {.max_norm = 1}), std::abs(value));
+  }
   std::vector<float> infinite{INFINITY};
   EXPECT_THROW((void)clip_grad_norm(std::array{buffer_of(infinite)}, {.error_if_nonfinite = true}), NonFiniteNorm);
 }

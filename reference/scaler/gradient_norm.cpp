@@ -74,6 +74,7 @@ template <class T>
 auto norm_of(std::span<const T> values, double order) {
   using Wide = decltype(widened(T{}));
   if (std::isinf(order)) return rounded<T>(extreme(values, order > 0));
+  if (values.size() == 1 && order != 0) return std::abs(widened(values.front()));  // its power may be 0 or infinite
   const auto p = static_cast<Wide>(order);
   double sum = 0;
   for (const T value : values) sum += static_cast<double>(power(std::abs(widened(value)), p));

@@ -38,6 +38,8 @@ TEST(ScalerTrace, RunsRulesByTheirConvention) {
 
 TEST(ScalerTrace, NamesWhatIsWrong) {
   EXPECT_THAT(error_of("scaler.trace", R"({"convention": "apex"})"), HasSubstr("apex"));
+  EXPECT_THAT(error_of("scaler.trace", R"({"convention": "torch", "sizes": [], "lr": -0.5, "ops": []})"),
+              HasSubstr("lr is -0.5; it must be 0 or more"));
   EXPECT_THAT(error_of("scaler.trace", R"({"sizes": [[1]], "ops": [["scale", [1]], ["grow"]]})"),
               HasSubstr("ops[1] is no operation"));
   EXPECT_THAT(error_of("scaler.trace", R"({"sizes": [[1]], "ops": [["unscale", 1]]})"),

@@ -65,7 +65,7 @@ class TorchTrace {
   TorchTrace(const Arguments& arguments, bool as_torch)
       : as_torch_(as_torch),
         dtype_(floating_dtype(arguments, comm::DType::f32)),
-        lr_(arguments.get<double>("lr", 0.5)),
+        lr_(learning_rate(arguments, 0.5)),
         scaler_(made(arguments.find<Arguments>("init"))) {
     const auto sizes = arguments.get<std::vector<std::vector<std::int64_t>>>("sizes");
     std::int64_t elements = 0;
@@ -472,6 +472,12 @@ json clip_grad_norm(const Arguments& arguments) {
 }
 
 }  // namespace
+
+double learning_rate(const Arguments& arguments, double otherwise) {
+  const auto rate = arguments.get<double>("lr", otherwise);
+  if (rate < 0) arguments.refuse(fmt::format("lr is {}; it must be 0 or more", rate));
+  return rate;
+}
 
 scaler::HysteresisRule hysteresis_rule(const Arguments& init, HasMaximum has_maximum) {
   const scaler::HysteresisRule usual;

@@ -48,6 +48,9 @@ json partition_method(const Arguments& arguments) {
   std::vector<schedules::LayerDescription> layers;
   for (const Arguments& layer : arguments.get<std::vector<Arguments>>("layers"))
     layers.push_back({.type = layer.find<std::string>("type"), .parameters = layer.get<std::int64_t>("parameters")});
+  for (const schedules::LayerDescription& layer : layers)
+    if (layer.parameters < 0)
+      arguments.refuse(fmt::format("layers has {} parameters; a layer has 0 or more", layer.parameters));
   if (convention == Convention::colossalai) {
     const int stages = parts_in(arguments, "pp"), chunks = chunks_in(arguments, stages);
     const schedules::ColossalaiPartition partition = schedules::colossalai_by_method(layers, stages, chunks, method);

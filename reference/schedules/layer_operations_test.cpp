@@ -22,6 +22,9 @@ TEST(PartitionMethod, HasTheLayoutOfItsSystem) {
 }
 
 TEST(PartitionMethod, RefusesInOneLine) {
+  EXPECT_THAT(error_of("schedules.partition_method", R"({"convention": "deepspeed", "method": "parameters",
+                       "num_parts": 1, "layers": [{"parameters": -1}]})"),
+              HasSubstr("layers has -1 parameters"));
   EXPECT_THAT(error_of("schedules.partition_method", R"({"method": "uniform", "num_parts": 1, "layers": []})"),
               HasSubstr("colossalai, deepspeed, deepspeed-0.6"));
   EXPECT_THAT(error_of("schedules.partition_method",

@@ -36,8 +36,8 @@ void require_computation(const Schedule& schedule, std::size_t rank, const Actio
 void require_stages(const Schedule& schedule) {
   const Flaw flaw = flaw_of(schedule);
   if (flaw == Flaw::rank)
-    throw InvalidArgument(fmt::format("lowering: a stage is on rank {}, but there are ranks 0 to {}",
-                                      schedule.stage_to_rank[misplaced_stage(schedule)], schedule.ranks.size() - 1));
+    throw InvalidArgument(fmt::format("lowering: a stage is on rank {}, but the schedule has {} ranks",
+                                      schedule.stage_to_rank[misplaced_stage(schedule)], schedule.ranks.size()));
   if (flaw != Flaw::none)
     throw InvalidArgument(fmt::format("lowering: {} stages, {} micro-batches, and a rank for {} stages",
                                       schedule.stages, schedule.micro_batches, schedule.stage_to_rank.size()));

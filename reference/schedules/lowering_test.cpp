@@ -114,7 +114,7 @@ TEST(Lowering, RefusesWhatCannotBeKept) {
     elsewhere.stage_to_rank = {1, 0};
     EXPECT_THAT(lowering_refusal(elsewhere, lowering), HasSubstr("its stage is on rank 1"));
     elsewhere.stage_to_rank = {0, 2};
-    EXPECT_THAT(lowering_refusal(elsewhere, lowering), HasSubstr("a stage is on rank 2, but there are ranks 0 to 1"));
+    EXPECT_THAT(lowering_refusal(elsewhere, lowering), HasSubstr("a stage is on rank 2, but the schedule has 2 ranks"));
     Schedule fewer = parse_csv("0F0,0F1\n1F0,1F1");
     fewer.micro_batches = 1;
     EXPECT_THAT(lowering_refusal(fewer, lowering), HasSubstr("0F1 has a micro-batch"));
