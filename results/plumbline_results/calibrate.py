@@ -80,8 +80,7 @@ def _measured(given, bench):
 def main(words):
     def body():
         from . import comparison, series, tables
-        from .compare import split
-        words_here, bench = split(words)
+        words_here, bench = measuring.split(words)
         given = _parse(words_here)
         records = _measured(given, bench)
         rows, written = [], []

@@ -18,12 +18,6 @@ Exit status: 0 compared, whatever the verdicts; 2 usage; 3 a program failed, or 
 the records are of different machines."""
 
 
-def split(words):
-    """What comes after '--' is for bench."""
-    at = words.index("--") if "--" in words else len(words)
-    return words[:at], words[at + 1:]
-
-
 def add_options(parser):
     parser.add_argument("--effect", type=options.share, default=0.05, metavar="SHARE", help="the smallest change that matters (default 5%%)")
     parser.add_argument("--launches", type=options.whole("count", 5), default=20, metavar="N",
@@ -94,7 +88,7 @@ def _of_programs(sides, given, bench, rules, noise):
 
 def main(words):
     def body():
-        words_here, bench = split(words)
+        words_here, bench = measuring.split(words)
         parser = options.parser("compare", HELP + "\n" + RULES, EXAMPLE)
         parser.add_argument("base", metavar="BASE", help="what was before")
         parser.add_argument("new", metavar="NEW", help="what is now")

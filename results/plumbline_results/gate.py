@@ -1,7 +1,7 @@
 """`plumbline gate`: fails when a measurement became slower, or contradicts another one."""
 import sys
 
-from . import compare, options
+from . import compare, measuring, options
 from .options import BadInput
 
 HELP = """Fail when a measurement became slower. BASE and NEW are what `plumbline compare` takes, and judged as there. A series whose noise
@@ -55,7 +55,7 @@ def _against_base(given, bench):
 
 def main(words):
     def body():
-        words_here, bench = compare.split(words)
+        words_here, bench = measuring.split(words)
         given = _parse(words_here)
         if not given.guidelines:
             return _against_base(given, bench)

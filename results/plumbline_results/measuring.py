@@ -24,6 +24,12 @@ class Side:
     options: tuple = ()
 
 
+def split(words):
+    """What comes after '--' is for bench."""
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1:]
+
+
 def side_of(word):
     """A Side where the word means a program or 'backend:NAME', else None: it is a record."""
     if word.startswith("backend:"):
