@@ -1,9 +1,8 @@
 """The bugs of the corpus: each a right program with the few lines that a framework had wrong, after a public report (bugs.toml).
 
-usage: bugs.py NAME           a bug, or a right program
-       bugs.py --warm SOCKET  forks what enter.py asks for, which spares each of them the import of torch
+usage: bugs.py NAME, of a bug or a right program
 """
-import contextlib, importlib, json, os, signal, socket, sys
+import contextlib, sys
 
 import numpy
 import torch
@@ -821,33 +820,8 @@ class ReplicatedReducedAgain(Tensor):
                 gradient.copy_(summed(gradient, self.group("tensor")))
 
 
-def be_warm(path):
-    """Serves until it is ended; returns in a process that is a job, with that one's name, environment, input and output."""
-    importlib.import_module("torch._dynamo")  # optimizers import it when they are made
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(path)
-        listener.listen(64)
-        while True:
-            connection, _ = listener.accept()
-            packet, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 3)
-            if packet and os.fork() == 0:
-                break
-            connection.close()
-            for one in descriptors:
-                os.close(one)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number, one in enumerate(descriptors):
-        os.dup2(one, number)
-        os.close(one)
-    connection.detach()  # it is closed when the job ends, which ends enter.py
-    asked = json.loads(packet)
-    os.environ.update(asked["environment"])
-    return asked["name"]
-
-
 if __name__ == "__main__":
-    name = be_warm(sys.argv[2]) if sys.argv[1:2] == ["--warm"] and len(sys.argv) == 3 else " ".join(sys.argv[1:])
+    name = " ".join(sys.argv[1:])
     known = {**PROGRAMS, **BUGS}
     if name not in known:
         print(f"bugs.py: '{name}' is no bug and no program; it must be one of {', '.join(known)}", file=sys.stderr)

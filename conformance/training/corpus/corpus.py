@@ -18,8 +18,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path.append(str(ROOT / "results"))
+sys.path += [str(ROOT / "results"), str(ROOT / "harness/subject/job/warm")]
 from plumbline_results.run_folder import new_folder
+from warm import warmed
 
 FIELDS = ("id", "sources", "what", "requirements", "profile", "shows")
 OPTIONAL = ("hides",)
@@ -91,14 +92,13 @@ class Runner:
     plumbline: str
     python: str
     out: Path
-    warm: Path | None = None  # the socket of a process that has imported torch
+    start: list = None  # of a program's command: of one that starts by itself, or enters a process that has imported torch
 
     def check(self, name, profile, program, filters, *options):
         """The results of a check of a program, and its seconds."""
         begin, out = time.time(), self.out / name
         shutil.rmtree(out, ignore_errors=True)
-        start = [self.python, "-B", str(HERE / "bugs.py")] if self.warm is None else [self.python, "-I", "-S", str(HERE / "enter.py"), str(self.warm)]
-        job = shlex.join([*start, program])
+        job = shlex.join([*(self.start or [self.python, "-B"]), str(HERE / "bugs.py"), program])
         command = [self.plumbline, "check", "--profile", profile, "--job", job, "--job-serves-ranks", "--no-control", "--out", str(out), *options]
         for one in filters:
             command += ["--filter", one]
@@ -111,23 +111,6 @@ class Runner:
         if not results:
             raise RuntimeError(f"plumbline ended with {done.returncode} and no result: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
         return results, time.time() - begin
-
-
-@contextlib.contextmanager
-def warmed(runner):
-    """A process that has imported torch, and forks the programs, for as long as they run."""
-    with tempfile.TemporaryDirectory(prefix="plc.") as folder:
-        runner.warm = Path(folder) / "warm"
-        one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_CBWR": "AVX2"}  # as plumbline gives to a job
-        with subprocess.Popen([runner.python, "-B", str(HERE / "bugs.py"), "--warm", str(runner.warm)], env=one_thread, stdin=subprocess.DEVNULL) as process:
-            try:
-                while not runner.warm.exists():
-                    if process.poll() is not None:
-                        misuse(f"bugs.py ended with status {process.returncode} before it served programs")
-                    time.sleep(0.05)
-                yield
-            finally:
-                process.terminate()
 
 
 def matches(name, pattern):
@@ -271,8 +254,11 @@ def main():
     runner = runner_of(chosen)
     twins = twins_of(bugs) if chosen.twins != 0 else {}
     repeat = -(-(chosen.twins or 1) // max(1, sum(map(len, twins.values()))))
-    with contextlib.nullcontext() if chosen.cold else warmed(runner):
-        rows, ran, failed = run_all(runner, bugs, twins, repeat, chosen.jobs)
+    try:
+        with contextlib.nullcontext((None, None)) if chosen.cold else warmed(runner.python) as (runner.start, _):
+            rows, ran, failed = run_all(runner, bugs, twins, repeat, chosen.jobs)
+    except RuntimeError as broken:
+        misuse(broken)
     for line in failed:
         print(line)
     found = sum(row["found"] for row in rows)

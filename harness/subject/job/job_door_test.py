@@ -8,6 +8,10 @@ Programs is asked for and none of them has.
 import glob, json, os, re, resource, shlex, signal, socket, subprocess, sys, tempfile, time, unittest
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+sys.path.append(str(Path(__file__).resolve().parent / "warm"))
+from warm import warmed
+
 PLUMBLINE = os.path.realpath(sys.argv[1])
 SAMPLES = Path(__file__).resolve().parent / "python"
 HAS_ALL = "import importlib.util as u, sys; sys.exit(not all(u.find_spec(m) for m in ('torch', 'numpy', 'tomllib')))"
@@ -23,6 +27,9 @@ SCRATCH = tempfile.mkdtemp(prefix="pj.", dir="/dev/shm" if os.access("/dev/shm",
 os.environ["PLUMBLINE_TMPDIR"] = SCRATCH
 
 
+ours = {os.getpid()}  # processes that live longer than a test
+
+
 def left_behind():
     """The ids of the processes that carry the marker, besides ours."""
     found = []
@@ -32,7 +39,7 @@ def left_behind():
                 found.append(int(file.split("/")[2]))
         except OSError:
             pass
-    return [pid for pid in found if pid != os.getpid()]
+    return [pid for pid in found if pid not in ours]
 
 
 class JobDoor(unittest.TestCase):
@@ -372,17 +379,31 @@ if rank == "0":
         self.assertIn("exited with status 127 (the shell did not find the command)", done.stderr)
 
 
-class Ddp(JobDoor):
-    """Real training: PyTorch's DistributedDataParallel over gloo, and faults that programs have had.
+class TorchJobs(JobDoor):
+    """PyTorch programs. Ranks are served by forks of one process that has imported torch, but where the start is what is tried."""
 
-    Ranks are served, which imports torch once, but where the plain form is what is tried.
-    """
+    @classmethod
+    def setUpClass(cls):
+        process = warmed(PYTHON)
+        cls.warm, pid = process.__enter__()
+        cls.addClassCleanup(process.__exit__, None, None, None)
+        ours.add(pid)
 
-    def sample(self, name, *arguments):
-        return shlex.join([PYTHON, "-B", str(SAMPLES / name), *arguments])
+    def program(self, name, *arguments, cold=False):
+        return shlex.join([*([PYTHON, "-B"] if cold else self.warm), str(SAMPLES / name), *arguments])
+
+    def served(self, *command, profile, filter, status, cold=False):
+        return self.check(self.program(*command, cold=cold), "--job-serves-ranks", "--filter", filter, profile=profile, status=status)
+
+
+class Ddp(TorchJobs):
+    """Real training: PyTorch's DistributedDataParallel over gloo, and faults that programs have had."""
+
+    def sample(self, name, *arguments, serves=True):
+        return self.program(name, *arguments, cold=not serves)
 
     def findings(self, fault, filter="training.job.single_device[model=mlp,*,world=2]", serves=("--job-serves-ranks",)):
-        (result,) = self.check(self.sample("faulty.py", "ddp." + fault), *serves, "--filter", filter, status=1)
+        (result,) = self.check(self.sample("faulty.py", "ddp." + fault, serves=serves), *serves, "--filter", filter, status=1)
         self.assertEqual(result["verdict"], "fail", result["reason"])
         self.failures = [failure for rank in result["ranks"] for failure in rank["failures"]]
         return "\n".join(failure["message"] for failure in self.failures)
@@ -392,7 +413,8 @@ class Ddp(JobDoor):
         for case, *options in (("[model=conv,*world=2]",), ("[model=mlp,*world=3]", serves), ("[model=conv_norm,*world=4]", serves),
                                ("[*optimizer=sgd_decay,*", serves)):
             with self.subTest(case):
-                (result,) = self.check(self.sample("ddp_gloo.py"), *options, "--filter", "training.job.single_device" + case, status=0)
+                job = self.sample("ddp_gloo.py", serves=options)
+                (result,) = self.check(job, *options, "--filter", "training.job.single_device" + case, status=0)
                 self.assertEqual(result["verdict"], "pass")
 
     def test_a_fault_that_is_misspelt(self):
@@ -466,7 +488,7 @@ class Ddp(JobDoor):
         self.assertEqual(self.findings("not_reduced", serves=()), self.findings("not_reduced"))
 
 
-class Samples(JobDoor):
+class Samples(TorchJobs):
     """The sample programs pass, and each fault that was planted in them is found by a requirement of its kind."""
 
     RIGHT = {
@@ -490,14 +512,10 @@ class Samples(JobDoor):
         "amp.not_unscaled": ("mixed-precision", "scaler.job.one_replica[precision=fp16,moment=local,*", "SCALER-090"),
     }
 
-    def served(self, *command, profile, filter, status):
-        job = shlex.join([PYTHON, "-B", str(SAMPLES / command[0]), *command[1:]])
-        return self.check(job, "--job-serves-ranks", "--filter", filter, profile=profile, status=status)
-
     def test_right_ones(self):
         for program, (profile, filter) in self.RIGHT.items():
             with self.subTest(program):
-                (result,) = self.served(program, profile=profile, filter=filter, status=0)
+                (result,) = self.served(program, profile=profile, filter=filter, status=0, cold=True)
                 self.assertEqual(result["verdict"], "pass", result)
 
     def test_rows_with_weights(self):
@@ -537,7 +555,7 @@ class Samples(JobDoor):
     def test_averaging(self):
         for program, case in self.AVERAGING.items():
             with self.subTest(program):
-                (result,) = self.served(program, profile="data-parallel", filter="training.job.averaging_" + case, status=0)
+                (result,) = self.served(program, profile="data-parallel", filter="training.job.averaging_" + case, status=0, cold=True)
                 self.assertEqual(result["verdict"], "pass", result)
         for fault, (requirement, words) in self.AVERAGING_FAULTS.items():
             with self.subTest(fault):
@@ -624,8 +642,8 @@ else:
 """
 
     def gradient_of_squares(self, program, ranks, more="", label="0.5", weighs="true"):
-        def python(*command, **more):
-            return subprocess.Popen([PYTHON, "-B", *command], cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        def python(*command, start=(PYTHON, "-B"), **more):
+            return subprocess.Popen([*start, *command], cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                     env={**os.environ, "PYTHONPATH": str(SAMPLES), **more})
         def printed(process):
             out, errors = process.communicate(timeout=120)
@@ -636,7 +654,7 @@ else:
             port = free.getsockname()[1]
         (self.folder / "spec.toml").write_text(self.SQUARES.format(ranks=ranks, stages=list(range(ranks)), weighs=weighs) + more)
         printed(python("-c", self.FILES, "save", label))
-        started = [python(str(SAMPLES / program), PLUMBLINE_SPEC="spec.toml", PLUMBLINE_RECORD=".", RANK=str(rank), WORLD_SIZE=str(ranks),
+        started = [python(str(SAMPLES / program), start=self.warm, PLUMBLINE_SPEC="spec.toml", PLUMBLINE_RECORD=".", RANK=str(rank), WORLD_SIZE=str(ranks),
                           MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)) for rank in range(ranks)]
         for process in started:
             printed(process)
@@ -666,7 +684,7 @@ else:
         (self.folder / "train.py").write_text(
             "from plumbline_torch_job import TorchJob\n"
             "class Some(TorchJob):\n    axes = ('data', 'pipeline')\n    schedules = ('gpipe', 'interleaved')\n    layers = ('linear', 'relu')\nSome.main()\n")
-        job = f"PYTHONPATH={SAMPLES} {PYTHON} -B train.py"
+        job = f"PYTHONPATH={SAMPLES} {shlex.join(self.warm)} train.py"
         for filter, profile, reason in (
                 ("*[model=conv,*,world=2]", "data-parallel", "layer conv2d: this program has linear, relu"),
                 ("pipeline.job.single_device[model=mlp,schedule=v-min,*", "pipeline", "schedule v-min: this program has gpipe, interleaved-1f1b"),
@@ -692,10 +710,8 @@ else:
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
 
-class Optional(JobDoor):
+class Optional(TorchJobs):
     """What runs can ask for and programs may lack: the samples do it right, faults are found, and others skip."""
-
-    served = Samples.served
 
     # Programs with a learning-rate schedule.
     SCHEDULED = {"ddp_gloo.py": "linear,*pipeline=1,*world=2]", "fsdp2_gloo.py": "cosine,*pipeline=1,*world=2]", "zero_gloo.py": "cosine,*pipeline=1,*world=3]",
@@ -761,18 +777,23 @@ class Optional(JobDoor):
         for table, field in re.findall(r"^\| (?:`\[+([\w.]+)\]+`)? *\| `(\w+)`", subprocess.check_output([PLUMBLINE, "train", "--describe"], text=True), re.M):
             described.setdefault(table, set()).add(field)
         self.assertEqual({table: set(fields.split()) for table, fields in json.loads(known).items()}, described)
+        # Each rank changes its own copy.
+        (self.folder / "train.py").write_text(
+            "import os, subprocess, sys\nfrom ddp_gloo import Ddp\nclass Changed(Ddp):\n    def __init__(self):\n"
+            "        spec = os.environ['PLUMBLINE_SPEC']\n        os.environ['PLUMBLINE_SPEC'] = f\"{spec}.{os.environ['RANK']}\"\n"
+            "        with open(os.environ['PLUMBLINE_SPEC'], 'w') as changed:\n            subprocess.run(['sed', sys.argv[1], spec], stdout=changed, check=True)\n"
+            "        super().__init__()\nChanged.main()\n")
         for change, reason in (("/^protocol/a quorum = 2", "quorum"), ("/^lr = /a decoupled = true", "optimizer.decoupled"),
                                ("/^type = .relu/a slope = 0.1", "model.layer.slope"), ("$ a [outer]", "[outer]")):
             with self.subTest(reason):
-                job = f"sed '{change}' $PLUMBLINE_SPEC > $PLUMBLINE_SPEC.$RANK; PLUMBLINE_SPEC=$PLUMBLINE_SPEC.$RANK exec {PYTHON} -B {SAMPLES}/ddp_gloo.py"
-                (result,) = self.check(job, "--filter", ONE, status=3)
+                job = f"PYTHONPATH={SAMPLES} {shlex.join([*self.warm, 'train.py', change])}"
+                (result,) = self.check(job, "--job-serves-ranks", "--filter", ONE, status=3)
                 self.assertEqual((result["verdict"], result["reason"]), ("skip", f"{reason} in the specification: this program does not know it"))
 
 
-class Activations(JobDoor):
+class Activations(TorchJobs):
     """Recorded outputs of layers, and their gradients: right ones pass, and of wrong ones the first place is named."""
 
-    served = Samples.served
     RIGHT_CASES = {
         "ddp_gloo.py": ("1x1x2", "1x1x3"), "fsdp2_gloo.py": ("1x1x3",), "zero_gloo.py": ("1x1x2",),
         "pipelining_gloo.py": ("1x2x1", "1x3x1", "1x2x2"), "tensor_gloo.py": ("2x1x1", "3x1x1", "2x1x2"),
@@ -844,7 +865,7 @@ class Activations(JobDoor):
             with self.subTest(reason):
                 text = (self.folder / "train.py").read_text().replace("{}", str(declared))
                 (self.folder / f"train_{declared}.py").write_text(text)
-                (result,) = self.check(f"PYTHONPATH={SAMPLES} {PYTHON} -B train_{declared}.py", "--job-serves-ranks", "--filter",
+                (result,) = self.check(f"PYTHONPATH={SAMPLES} {shlex.join(self.warm)} train_{declared}.py", "--job-serves-ranks", "--filter",
                                        "training.job.activations[grid=1x1x2,*", status=3)
                 self.assertEqual((result["verdict"], result["reason"]), ("skip", reason))
 
@@ -856,7 +877,7 @@ class Activations(JobDoor):
                 (self.folder / "train.py").write_text("from ddp_gloo import Ddp\nclass Misnamed(Ddp):\n    def record(self, step, what, value):\n"
                                                       f"        super().record(step, what.replace('activation/0/0', 'activation/{place}'), value)\n"
                                                       "Misnamed.main()\n")
-                (result,) = self.check(f"PYTHONPATH={SAMPLES} {PYTHON} -B train.py", "--job-serves-ranks", "--filter",
+                (result,) = self.check(f"PYTHONPATH={SAMPLES} {shlex.join(self.warm)} train.py", "--job-serves-ranks", "--filter",
                                        "training.job.activations[grid=1x1x2,*", status=1)
                 self.assertEqual(result["violated"], ["TRAIN-030"])
                 self.assertRegex(result["ranks"][0]["failures"][0]["message"], f"TRAIN-030: step 0, rank 0, step0/activation/{place}: not judged: .*{words}")
