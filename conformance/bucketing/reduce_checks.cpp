@@ -14,7 +14,6 @@
 
 #include "conformance/bucketing/bucketing_checks.hpp"
 #include "conformance/support/asking.hpp"
-#include "reference/adapter/operation_row.hpp"
 
 namespace plumbline::conformance {
 
@@ -219,7 +218,7 @@ void reduced_whenever_started(Context& context) {
   AskedReduction asked = reduction_in_case(context);
   const Answer whole = answer_to(context.adapter(), kReduce, question_of_reduction(asked));
   if (whole.is_refused()) return report_words("refused: " + whole.message);
-  asked.options["overlap"] = context.parameters().text("overlap") == "yes";
+  if (context.parameters().text("overlap") == "no") asked.options["overlap"] = false;
   report_reduction(context, asked, [&](const json& result) {
     return each_row(result, [&](const json& row, std::size_t step, int rank) {
       const json& other = whole.result.at("steps").at(step).at(static_cast<std::size_t>(rank)).at("grads");
@@ -695,12 +694,11 @@ void add_reduce_checks(suite::Suite& suite) {
   const auto by = [](const char* argument, const char* parameter) {
     return std::vector<AskedOption>{{kReduce, argument, {}, parameter}};
   };
-  using adapter::kGiven;
   // An argument of all cases, or of those with that value of a parameter.
-  const auto given = [](const char* argument) { return AskedOption{kReduce, argument, {kGiven}}; };
+  const auto given = [](const char* argument) { return AskedOption{kReduce, "fields", {argument}}; };
   const auto given_by = [](const char* argument, const char* parameter, const std::vector<std::string>& values) {
-    AskedOption asked{kReduce, argument, {}, parameter};
-    for (const std::string& value : values) asked.by[value] = {kGiven};
+    AskedOption asked{kReduce, "fields", {}, parameter};
+    for (const std::string& value : values) asked.by[value] = {argument};
     return asked;
   };
   const auto compressed = [](std::vector<std::string> kinds) {

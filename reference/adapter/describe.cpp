@@ -47,10 +47,7 @@ std::string need_of(const ArgumentRow& row) {
 std::string words_of(const ArgumentRow& row) {
   std::string words = row.what;
   if (!row.conventions.empty()) words += fmt::format(" (convention {})", fmt::join(row.conventions, ", "));
-  if (row.options == Words{kGiven})
-    words += fmt::format("; as an option: {}", kGiven);
-  else if (!row.options.empty())
-    words += fmt::format("; one of {}", fmt::join(row.options, ", "));
+  if (!row.options.empty()) words += fmt::format("; one of {}", fmt::join(row.options, ", "));
   if (row.where_named) words += "; asked where the option fields names it";
   return words;
 }

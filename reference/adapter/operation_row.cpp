@@ -37,15 +37,14 @@ bool has(const json& args, const std::string& name) {
   return field != args.end() && !field->is_null();
 }
 
-// Whether anything but null and the default stands at a path, through lists.
-bool is_given_at(const json& value, std::string_view path, const json& otherwise) {
-  if (path.empty()) return !value.is_null() && value != otherwise;
-  if (value.is_array())
-    return std::ranges::any_of(value, [&](const json& item) { return is_given_at(item, path, otherwise); });
+// Whether anything but null stands at a path, through lists.
+bool is_given_at(const json& value, std::string_view path) {
+  if (path.empty()) return !value.is_null();
+  if (value.is_array()) return std::ranges::any_of(value, [&](const json& item) { return is_given_at(item, path); });
   const std::size_t dot = path.find('.');
   const auto field = value.find(path.substr(0, dot));
   return field != value.end() &&
-         is_given_at(*field, dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1), otherwise);
+         is_given_at(*field, dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1));
 }
 
 bool is_integer(const json& value, bool is_long) {
@@ -163,14 +162,10 @@ Options OperationRow::options_asked(const json& args) const {
   if (!args.is_object()) return asked;
   const std::string convention = convention_asked(args);
   for (const ArgumentRow& argument : arguments) {
-    if (argument.where_named && has(args, argument.name)) asked["fields"].insert(argument.name);
+    if (argument.where_named && is_given_at(args, argument.name)) asked["fields"].insert(argument.name);
     if (argument.options.empty() || !takes(argument.name, convention)) continue;
     std::set<std::string> texts;
     const json otherwise = argument.otherwise == kRequired ? json() : json::parse(argument.otherwise);
-    if (argument.options == Words{kGiven}) {
-      if (is_given_at(args, argument.name, otherwise)) asked[argument.name] = {kGiven};
-      continue;
-    }
     add_texts_at(args, argument.name, texts);
     if (texts.empty() && !has(args, argument.name)) add_texts_at(otherwise, "", texts);
     // What is no value of the option is a bad question, which a subject with any of them refuses.

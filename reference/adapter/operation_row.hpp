@@ -32,8 +32,6 @@ using Options = std::map<std::string, std::set<std::string>>;
 inline constexpr const char* kRequired = "";
 /// It may be left out, and has no default value.
 inline constexpr const char* kOptional = "null";
-/// The value of an option that is no text: the argument is given, with another value than its default.
-inline constexpr const char* kGiven = "given";
 
 struct ArgumentRow {
   std::string name;  // "schedule"; of a field of objects inside, by its path: "optimizer.name", "calls.operation"
@@ -62,8 +60,9 @@ struct ResultRow {
 
 /// The row with rows of its object's fields.
 [[nodiscard]] ArgumentRow with_fields(ArgumentRow row, std::vector<ArgumentRow> fields);
-/// Of an argument that an operation got later: subjects that were written before it reject it as an unknown one. Its
-/// name is a value of the option "fields", which a subject has only where its greeting names it.
+/// Of an argument that a subject may lack: the operation got it later, so that those written before reject it as an
+/// unknown one, or not every system can do it. Its path is a value of the option "fields", which a subject has only
+/// where its greeting names it. It is asked for by standing in the question, with any value but null.
 [[nodiscard]] ArgumentRow where_named(ArgumentRow row);
 
 /// Why a question that is well formed is rejected.

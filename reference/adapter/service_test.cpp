@@ -105,17 +105,18 @@ TEST(AdapterService, ListsItsOperationsSorted) {
                            {"conventions", {{"torch", "2.13"}}}}}}));
 }
 
-TEST(OperationRow, AsksForAnOptionThatIsNoTextWhereItIsGiven) {
-  const OperationRow row{
-      "op",
-      "",
-      {"plumbline"},
-      {{"sharded", "boolean", "", "false", {kGiven}}, {"steps.buffers", "any", "", kOptional, {kGiven}}}};
+TEST(OperationRow, AsksForFieldsThatStandInTheQuestion) {
+  const OperationRow row{"op",
+                         "",
+                         {"plumbline"},
+                         {where_named({"sharded", "boolean", "", "false"}),
+                          where_named({"steps.buffers", "any", "", kOptional}),
+                          {"dtype", "text", "", kOptional}}};
   const auto asked = [&](const char* args) { return row.options_asked(json::parse(args)); };
-  const std::set<std::string> given{kGiven};
-  EXPECT_EQ(asked(R"({"sharded": false, "steps": [[{"buffers": null}, {}, 3]]})"), Options());
-  EXPECT_EQ(asked(R"({"sharded": true})"), (Options{{"sharded", given}}));
-  EXPECT_EQ(asked(R"({"steps": [[{}, {"buffers": []}]]})"), (Options{{"steps.buffers", given}}));
+  EXPECT_EQ(asked(R"({"dtype": "f16", "steps": [[{"buffers": null}, {}, 3]]})"), Options());
+  EXPECT_EQ(asked(R"({"sharded": false})"), (Options{{"fields", {"sharded"}}}));
+  EXPECT_EQ(asked(R"({"sharded": true, "steps": [[{}, {"buffers": []}]]})"),
+            (Options{{"fields", {"sharded", "steps.buffers"}}}));
 }
 
 TEST(AdapterService, HasRowsForTheFieldsOfObjectsUnderTheirPaths) {
