@@ -70,6 +70,27 @@ JudgeSize assigned_gradients(const std::string& convention) {
   };
 }
 
+// Gradients of one element, in buckets of seven, over two ranks.
+std::string many_reduced(Adapter& adapter, int gradients) {
+  json args{{"world_size", 2}, {"numel", std::vector<int>(static_cast<std::size_t>(gradients), 1)}};
+  json expected = json::array();
+  for (int i = 0; i < gradients; ++i) {
+    if (i % 7 == 0) args["buckets"].push_back(json::array());
+    args["buckets"].back().push_back(i);
+    expected.push_back({0.5 * (2 * (i % 29) + 1)});
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    json pass = json::array();
+    for (int i = 0; i < gradients; ++i) pass.push_back({{"gradient", i}, {"values", {i % 29 + rank}}});
+    args["steps"][0].push_back({{"passes", {std::move(pass)}}});
+  }
+  return problem_of(adapter, "bucketing.reduce", args, [&](const json& result) -> std::string {
+    for (const json& row : result.at("steps").at(0))
+      if (std::string words = first_difference(expected, row.at("grads"), "gradients"); !words.empty()) return words;
+    return {};
+  });
+}
+
 JudgeSize many_caps(const std::string& convention) {
   return [convention](Adapter& adapter, int count) {
     json caps = json::array(), bytes = json::array();
@@ -450,6 +471,7 @@ void add_bucket_size_checks(suite::Suite& suite) {
   add({"bucketing.read", "BUCKET-033@0e95", told, read_groups, "paddle"});
   add({"bucketing.exposed", "BUCKET-034@2337", {10, 300, 4567, 20'000}, exposed_buckets});
   add({"bucketing.equal_buckets", "BUCKET-035@be77", {10, 300, 4567, 100'000}, many_equal_buckets});
+  add({"bucketing.reduce", "BUCKET-050@e3c3", {10, 300, 5000}, many_reduced});
   add({"bucketing.agree", "BUCKET-039@6c92", {20, 300, 640, 4567}, agreeing_ranks});
 }
 

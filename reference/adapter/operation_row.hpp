@@ -62,7 +62,7 @@ struct ResultRow {
 [[nodiscard]] ArgumentRow with_fields(ArgumentRow row, std::vector<ArgumentRow> fields);
 /// Of an argument that a subject may lack: the operation got it later, so that those written before reject it as an
 /// unknown one, or not every system can do it. Its path is a value of the option "fields", which a subject has only
-/// where its greeting names it. It is asked for by standing in the question, with any value but null.
+/// where its greeting names it. A question that has it, with any value but null, needs it.
 [[nodiscard]] ArgumentRow where_named(ArgumentRow row);
 
 /// Why a question that is well formed is rejected.

@@ -58,7 +58,60 @@ TEST(BucketingReduce, NamesWhatIsWrong) {
   EXPECT_THAT(reduce_refusal(R"({"compression": {"kind": "zip"}})"), HasSubstr("kind"));
   EXPECT_THAT(reduce_refusal(R"({"compression": {"kind": "bytes", "chanel": 1}})"), HasSubstr("chanel"));
   EXPECT_THAT(reduce_refusal(R"({"world_size": 17})"), HasSubstr("17"));
+  EXPECT_THAT(reduce_refusal(R"({"exchange": "max"})"), HasSubstr("exchange"));
+  EXPECT_THAT(reduce_refusal(R"({"exchange": "sum", "compression": {"kind": "bytes"}})"), HasSubstr("compression"));
+  EXPECT_THAT(reduce_refusal(R"({"positions": [0]})"), HasSubstr("positions has 1 entries for 2 gradients"));
+  EXPECT_THAT(reduce_refusal(R"({"positions": [0, -1]})"), HasSubstr("positions has -1"));
+  EXPECT_THAT(reduce_refusal(R"({"sparse": [2]})"), HasSubstr("sparse has gradient 2; there are 2"));
+  EXPECT_THAT(reduce_refusal(R"({"sharded": true, "ranks_per_instance": 3})"), HasSubstr("ranks_per_instance is 3"));
+  EXPECT_THAT(reduce_refusal(R"({"plans": [{"numel": [1], "buckets": []}]})"), HasSubstr("plans has 1 entries"));
   EXPECT_THAT(reduce_refusal(R"({"initial": [[1], [1, 2]]})"), HasSubstr("initial has 1 elements of one rank and 2"));
+}
+
+TEST(BucketingReduce, ExchangesInPlaceOfReducing) {
+  const json first = reduced(R"({"exchange": "first_rank", "callbacks": true})")[0];
+  for (const json& rank : first) {
+    EXPECT_EQ(rank["grads"], json::parse("[[1.0], [2.0, 4.0]]"));
+    EXPECT_EQ(rank["finished"], json::parse("[[1], [0]]"));
+    EXPECT_EQ(rank["callbacks"], json::parse(R"([{"gradients": [1], "values": [[2.0, 4.0]]},
+                                                 {"gradients": [0], "values": [[1.0]]}])"));
+  }
+  EXPECT_EQ(first[1]["exchanges"], json::parse(R"([{"gradients": [1], "values": [[6.0, 12.0]]},
+                                                   {"gradients": [0], "values": [[3.0]]}])"));
+  EXPECT_EQ(reduced(R"({"exchange": "sum_twice"})")[0][0]["grads"], json::parse("[[8.0], [16.0, 32.0]]"));
+}
+
+TEST(BucketingReduce, SaysWhatItBeginsAndCopies) {
+  const json row = reduced(R"({"collectives": true, "overlap": false, "positions": [0, 1]})")[0][1];
+  EXPECT_EQ(row["copied"], json::parse("[0]"));
+  const json& calls = row["collectives"][0];
+  EXPECT_EQ(calls.back()["operation"], "all_reduce");
+  EXPECT_EQ(calls.back()["ranks"], 2);
+  EXPECT_EQ(calls.back()["bytes"], 4);
+  EXPECT_EQ(calls.back()["completed"], calls.size() - 1);
+}
+
+TEST(BucketingReduce, ReducesRows) {
+  json args = json::parse(R"({"world_size": 2, "numel": [6], "buckets": [[0]], "sparse": [0], "average": false})");
+  for (const int row : {2, 0})
+    args["steps"][0].push_back({{"passes", {{{{"gradient", 0}, {"rows", {row, 1}}, {"values", {1, 2, 3, 4}}}}}}});
+  EXPECT_EQ(ask("bucketing.reduce", args.dump().c_str())["steps"][0][1]["grads"],
+            json::parse(R"([{"rows": [0, 1, 2], "values": [1.0, 2.0, 6.0, 8.0, 1.0, 2.0]}])"));
+}
+
+TEST(BucketingReduce, GoesOnAfterARejectedCall) {
+  json args = reduce_question(R"({"after_rejections": true})");
+  for (json& rank : args["steps"][0]) rank["passes"][0].push_back({{"gradient", 0}, {"values", {100}}});
+  const json row = ask("bucketing.reduce", args.dump().c_str())["steps"][0][0];
+  EXPECT_EQ(row["rejected"][0][2]["kind"], "state");
+  EXPECT_EQ(row["rejected"][0][0], nullptr);
+  EXPECT_EQ(row["grads"], json::parse("[[2.0], [4.0, 8.0]]"));
+}
+
+TEST(BucketingReduce, TakesAPlanOfEachRank) {
+  const json plans = {
+      {"plans", {{{"numel", {1, 2}}, {"buckets", {{1}, {0}}}}, {{"numel", {1, 2}}, {"buckets", {{1, 0}}}}}}};
+  EXPECT_TRUE(reduced(plans.dump().c_str())[0][0].contains("error"));
 }
 
 // Elements that nobody has sent are made, too.
@@ -66,7 +119,7 @@ TEST(BucketingReduce, RefusesWhatIsTooLarge) {
   EXPECT_THAT(reduce_refusal(R"({"numel": [-1, 2]})"), HasSubstr("numel has -1"));
   EXPECT_THAT(reduce_refusal(R"({"numel": [4611686018427387904, 4611686018427387904]})"), HasSubstr("numel"));
   EXPECT_THAT(reduce_refusal(R"({"numel": [9223372036854775807, 1], "steps": []})"), HasSubstr("524288"));
-  EXPECT_THAT(reduce_refusal(R"({"numel": [262144, 1], "steps": []})"), HasSubstr("2 ranks and 0 steps"));
+  EXPECT_THAT(reduce_refusal(R"({"numel": [262144, 1], "steps": []})"), HasSubstr("for 2 ranks times steps"));
   EXPECT_EQ(reduced(R"({"numel": [262143, 1], "steps": []})"), json::array());
 }
 
