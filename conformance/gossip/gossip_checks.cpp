@@ -11,6 +11,7 @@ void add_gossip_checks(suite::Suite& suite) {
   add_gossip_meeting_checks(suite);
   add_gossip_device_checks(suite);
   add_gossip_trace_checks(suite);
+  add_live_round_checks(suite);
   add_gossip_size_checks(suite);
 }
 

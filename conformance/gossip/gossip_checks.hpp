@@ -21,6 +21,8 @@ void add_gossip_meeting_checks(suite::Suite& suite);
 void add_gossip_device_checks(suite::Suite& suite);
 /// Rounds as an adapter answers them: GOSSIP-030, 032, 034, 036, 037.
 void add_gossip_trace_checks(suite::Suite& suite);
+/// Live rounds of an adapter.
+void add_live_round_checks(suite::Suite& suite);
 /// Each operation at sizes of real use.
 void add_gossip_size_checks(suite::Suite& suite);
 /// All of them.

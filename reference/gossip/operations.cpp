@@ -9,6 +9,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/gossip/detail/bluefog.hpp"
+#include "reference/gossip/detail/round_operations.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/push_sum.hpp"
@@ -634,6 +635,7 @@ void add_gossip_operations(AdapterService& service) {
                R"({"graph": "ring", "world_size": 3, "rounds": 2, "values": [0, 3, 6]})",
                {bad_graph, bad_peers, too_large}},
               simulate);
+  add_round_operations(service);
 }
 
 }  // namespace plumbline::adapter

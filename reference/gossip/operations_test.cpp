@@ -33,6 +33,67 @@ TEST(GossipGraph, NamesWhatIsWrong) {
   EXPECT_THAT(error_of("gossip.graph", R"({"graph": "ring", "world_size": 4, "peer": 1})"), HasSubstr("peer"));
 }
 
+// Two nodes that send to each other.
+std::string rounds_question(const char* changes) {
+  json args = json::parse(R"({"world_size": 2, "phone_book": [[1], [0]], "regular": true, "rounds": 2,
+                              "values": [[[4]], [[8]]]})");
+  args.update(json::parse(changes));
+  return args.dump();
+}
+json live_nodes(const char* changes) { return ask("gossip.rounds", rounds_question(changes).c_str())["nodes"]; }
+std::string rounds_refusal(const char* changes) { return error_of("gossip.rounds", rounds_question(changes).c_str()); }
+
+TEST(GossipRounds, SaysWhatANodeHasAndSends) {
+  const json plain = live_nodes("{}")[0]["rounds"];
+  EXPECT_EQ(plain[0], json::parse(R"({"x": [[6.0]], "w": 1.0, "sent": 9, "predicted": 9})"));
+  const json skewed = live_nodes(R"({"mixing": "skewed", "confirms": false})")[1]["rounds"][0];
+  EXPECT_EQ(skewed["sent"], 16) << "the value and the weight";
+  EXPECT_EQ(skewed["predicted"], 16);
+}
+
+TEST(GossipRounds, GoesOnAfterAnInterruption) {
+  const json whole = live_nodes("{}");
+  for (const char* cut :
+       {R"({"cuts": [{"node": 1, "round": 1}]})", R"({"cuts": [{"node": 1, "round": 1}], "other_group": true})"}) {
+    const json nodes = live_nodes(cut);
+    EXPECT_EQ(nodes[1]["rounds"][1]["cut"]["w"], -1);
+    EXPECT_EQ(nodes[1]["rounds"][1]["cut"]["new_round"], "state");
+    for (const std::size_t node : {0U, 1U}) EXPECT_EQ(nodes[node]["rounds"][1]["x"], whole[node]["rounds"][1]["x"]);
+  }
+}
+
+TEST(GossipRounds, EndsANodeThatHearsNothing) {
+  const json nodes = live_nodes(R"({"stops": {"node": 0, "round": 1}, "heartbeat": 0.1})");
+  EXPECT_EQ(nodes[0]["rounds"].size(), 1U);
+  EXPECT_THAT(nodes[1]["rounds"][1]["error"]["message"].get<std::string>(), HasSubstr("round 1 of gossip"));
+}
+
+TEST(GossipRounds, GossipsBesideTheCaller) {
+  const json row = live_nodes(R"({"thread": true, "added": 1, "evaluations": [0]})")[0]["rounds"][0];
+  EXPECT_EQ(row["x"], json::parse("[[7.0]]"));
+  EXPECT_EQ(row["handed_over_in_evaluation"], false);
+  EXPECT_EQ(row["in_flight"]["weight"], "state");
+}
+
+TEST(GossipRounds, NamesWhatIsWrong) {
+  EXPECT_THAT(rounds_refusal(R"({"world_size": 17})"), HasSubstr("17"));
+  EXPECT_THAT(rounds_refusal(R"({"phone_book": [[1]]})"), HasSubstr("phone_book has 1 rows for 2 nodes"));
+  EXPECT_THAT(rounds_refusal(R"({"phone_book": [[1], [1]]})"), HasSubstr("node 1"));
+  EXPECT_THAT(rounds_refusal(R"({"values": [[[4]]]})"), HasSubstr("values has 1 entries for 2 nodes"));
+  EXPECT_THAT(rounds_refusal(R"({"dtypes": ["float64", "float32"]})"), HasSubstr("values has 1 tensors"));
+  EXPECT_THAT(rounds_refusal(R"({"dtypes": ["float65"]})"), HasSubstr("float65"));
+  EXPECT_THAT(rounds_refusal(R"({"mixing": "evenly"})"), HasSubstr("mixing"));
+  EXPECT_THAT(rounds_refusal(R"({"in_place": [true]})"), HasSubstr("in_place has 1 entries"));
+  EXPECT_THAT(rounds_refusal(R"({"heartbeat": "nan"})"), HasSubstr("heartbeat is nan s"));
+  EXPECT_THAT(rounds_refusal(R"({"heartbeat": 21})"), HasSubstr("heartbeat is 21"));
+  EXPECT_THAT(rounds_refusal(R"({"cuts": [{"node": 2, "round": 0}]})"), HasSubstr("node"));
+  EXPECT_THAT(rounds_refusal(R"({"cuts": [{"node": 1, "round": 0, "tries": 0}]})"), HasSubstr("tries"));
+  EXPECT_THAT(rounds_refusal(R"({"stops": {"node": -1, "round": 0}})"), HasSubstr("node"));
+  EXPECT_THAT(rounds_refusal(R"({"rounds": 1001})"), HasSubstr("rounds"));
+  EXPECT_THAT(rounds_refusal(R"({"last_node": {"round": -1}})"), HasSubstr("-1"));
+  EXPECT_THAT(rounds_refusal(R"({"peer": 1})"), HasSubstr("peer"));
+}
+
 TEST(GossipTrace, TakesGraphsOrRowsAndWeights) {
   const json trace = ask("gossip.trace", R"({"algorithm": "PushSum", "phone_book": [[1], [0]], "regular": false,
     "world_size": 2, "peers_per_itr": 1, "dtype": "float64", "rounds": 1, "ranks": [{"x0": [4]}, {"x0": [8]}],
