@@ -104,14 +104,6 @@ void check_step(const job::RunSpec& spec, int step) {
     throw OutOfRange(fmt::format("step {}; the run has steps 0 to {}", step, spec.run.steps - 1));
 }
 
-at::Tensor rows_on(const LabelledRows& rows, c10::Device device) {
-  job::Shape shape{static_cast<std::int64_t>(rows.labels.size())};
-  shape.insert(shape.end(), rows.row.begin(), rows.row.end());
-  const at::Tensor tensor = at::empty(shape, at::kFloat);
-  std::copy(rows.x.begin(), rows.x.end(), tensor.data_ptr<float>());
-  return tensor.to(device);
-}
-
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -343,23 +335,11 @@ class TorchTraining final : public Training {
 
   double accuracy(const job::RunSpec& spec, const Values& values, const LabelledRows& rows,
                   const std::string& device) override {
-    const auto count = static_cast<std::int64_t>(rows.labels.size());
-    if (count == 0 || static_cast<std::int64_t>(rows.x.size()) != count * job::elements_of(rows.row))
-      throw InvalidArgument(
-          fmt::format("{} values for {} rows of shape {}", rows.x.size(), count, job::text_of(rows.row)));
-    const job::Shape output = job::output_shape(spec, rows.row);
-    if (output.size() != 1)
-      throw InvalidArgument(
-          fmt::format("the model makes {} of a row; accuracy needs one number a class", job::text_of(output)));
     return guarded([&] {
+      const at::Tensor x = tensor_of(spec, rows);
       const c10::InferenceMode without_gradients;
       const std::vector<at::Tensor> parameters = parameters_on(spec, values, Arithmetic::float32, device_of(device, 0));
-      const at::Tensor found =
-          Model(spec, parameters).forward(rows_on(rows, parameters.front().device())).argmax(1).cpu();
-      std::int64_t right = 0;
-      for (std::int64_t row = 0; row < count; ++row)
-        right += found.const_data_ptr<std::int64_t>()[row] == rows.labels[static_cast<std::size_t>(row)] ? 1 : 0;
-      return static_cast<double>(right) / static_cast<double>(count);
+      return share_of_right(Model(spec, parameters).forward(x.to(parameters.front().device())), rows);
     });
   }
 

@@ -40,6 +40,7 @@ struct ShapesOf {
 struct ShapeAfter {
   const RunSpec& spec;
   const Shape& row;
+  const std::vector<Shape>& outputs;  // of the layers before
 
   [[nodiscard]] std::optional<Shape> last_becomes(std::int64_t in, std::int64_t out) const {
     if (row.empty() || row.back() != in) return std::nullopt;
@@ -71,6 +72,13 @@ struct ShapeAfter {
     Shape after = row;
     after.push_back(layer.features);
     return after;
+  }
+  std::optional<Shape> operator()(const Attention& layer) const {
+    if (row.size() != 2 || row[1] % (3 * layer.heads) != 0) return std::nullopt;
+    return Shape{row[0], row[1] / 3};
+  }
+  std::optional<Shape> operator()(const Add& layer) const {
+    return outputs[static_cast<std::size_t>(layer.with)] == row ? std::optional(row) : std::nullopt;
   }
   std::optional<Shape> operator()(const Flatten&) const { return Shape{elements_of(row)}; }
   template <class Elementwise>
@@ -164,12 +172,14 @@ std::vector<RowRange> micro_batches_of(const RunSpec& spec, int step, int data_r
 
 Shape output_shape(const RunSpec& spec, const Shape& row) {
   Shape shape = row;
+  std::vector<Shape> outputs;
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    const std::optional<Shape> after = std::visit(ShapeAfter{spec, shape}, spec.layers[i]);
+    const std::optional<Shape> after = std::visit(ShapeAfter{spec, shape, outputs}, spec.layers[i]);
     if (!after)
       throw InvalidArgument(fmt::format("model.layer[{}] ({}) does not fit: a row that reaches it has shape {}", i,
                                         name_of(spec.layers[i]), text_of(shape)));
     shape = *after;
+    outputs.push_back(shape);
   }
   return shape;
 }

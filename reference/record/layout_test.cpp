@@ -86,6 +86,9 @@ TEST(MicroBatches, AreConsecutivePartsOfEachBatch) {
 TEST(OutputShape, FollowsARowThroughTheLayers) {
   EXPECT_THAT(output_shape(small_net(), {1, 8, 8}), ElementsAre(10));
   EXPECT_THAT(output_shape(language_model("1f1b", 1, {0}), {5}), ElementsAre(5, 50));
+  RunSpec block;
+  block.layers = {Linear{6, 12}, Attention{2}, Linear{4, 6}, Tanh{}, Add{2}};
+  EXPECT_THAT(output_shape(block, {5, 6}), ElementsAre(5, 6));
 }
 
 TEST(OutputShape, NamesTheLayerThatDoesNotFit) {
@@ -101,6 +104,14 @@ TEST(OutputShape, NamesTheLayerThatDoesNotFit) {
               HasSubstr("model.layer[4] (linear) does not fit: a row that reaches it has shape [80]"));
   EXPECT_THAT(error_of(small_net(), {3, 8, 8}), HasSubstr("model.layer[0] (conv2d) does not fit"));
   EXPECT_THAT(error_of(small_net(), {64}), HasSubstr("model.layer[0] (conv2d) does not fit"));
+  RunSpec block;
+  block.layers = {Linear{6, 12}, Attention{2}, Add{0}};
+  EXPECT_THAT(error_of(block, {5, 6}),
+              HasSubstr("model.layer[2] (add) does not fit: a row that reaches it has shape [5, 4]"));
+  EXPECT_THAT(error_of(block, {6}),
+              HasSubstr("model.layer[1] (attention) does not fit: a row that reaches it has shape [12]"));
+  block.layers[1] = Attention{3};
+  EXPECT_THAT(error_of(block, {5, 6}), HasSubstr("model.layer[1] (attention) does not fit"));
 }
 
 }  // namespace

@@ -80,14 +80,17 @@ void RunFiles::check_y(const RunSpec& spec) {
     return;
   }
   y_dtype_ = comm::DType::i64;
-  if (output_.size() != 1)
+  if (output_.empty() || output_.size() > 2)
     refuse(batches_,
-           fmt::format("the model makes {} of a row; cross_entropy needs one number a class", text_of(output_)));
+           fmt::format("the model makes {} of a row; cross_entropy needs one number a class, of the row or of "
+                       "each of its tokens",
+                       text_of(output_)));
+  target_.assign(output_.begin(), output_.end() - 1);
   check(batches_, "y", y_dtype_, batches_of(spec, target_));
   const std::vector<std::int64_t> labels = batches_.read<std::int64_t>("y");
   for (const std::int64_t label : labels)
-    if (label < 0 || label >= output_[0])
-      refuse(batches_, fmt::format("tensor 'y' has {}; it must be a class, 0 to {}", label, output_[0] - 1));
+    if (label < 0 || label >= output_.back())
+      refuse(batches_, fmt::format("tensor 'y' has {}; it must be a class, 0 to {}", label, output_.back() - 1));
 }
 
 void RunFiles::check_row_weights(const RunSpec& spec) {

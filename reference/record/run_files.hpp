@@ -2,8 +2,9 @@
 //
 // Model   weights: the parameters by name, F32, no other tensor. batches: "x" [steps*accumulation,
 //         global_batch, row…] F32 (I64 where the first layer is an embedding), "y" [steps*accumulation,
-//         global_batch] I64 class numbers, or for mse F32 of the model's output shape; with loss.row_weights "w"
-//         [steps*accumulation, global_batch] F32, at least 0, and on no data rank all 0 in a step.
+//         global_batch] I64 class numbers, with a last dimension of tokens where the model's output has one, or for
+//         mse F32 of the model's output shape; with loss.row_weights "w" [steps*accumulation, global_batch] F32, at
+//         least 0, and on no data rank all 0 in a step.
 // Errors  InvalidArgument naming the file, the tensor, and what would be right.
 #pragma once
 

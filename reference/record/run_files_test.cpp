@@ -33,7 +33,7 @@ class RunFilesTest : public testing::Test {
     weights.write(spec.weights_file());
     SafetensorsWriter batches;
     batches.add<float>("x", x_shape, x);
-    batches.add<std::int64_t>("y", {2, 4}, y);
+    batches.add<std::int64_t>("y", y_shape, y);
     if (!w.empty()) batches.add<float>("w", {2, static_cast<std::int64_t>(w.size()) / 2}, w);
     batches.write(spec.batches_file());
   }
@@ -51,6 +51,7 @@ class RunFilesTest : public testing::Test {
   std::vector<float> x;
   std::vector<std::int64_t> y{0, 1, 1, 0, 1, 1, 0, 0};
   std::vector<float> w;
+  Shape y_shape{2, 4};
   bool with_bias = true;
   bool with_extra = false;
 };
@@ -92,6 +93,26 @@ TEST_F(RunFilesTest, RefusesBatchesOfAnotherRun) {
   EXPECT_THAT(error(), HasSubstr("tensor 'y' has 2; it must be a class, 0 to 1"));
   spec.loss = Loss::mse;
   EXPECT_THAT(error(), HasSubstr("tensor 'y' is I64 [2, 4]; it must be F32 [2, 4, 2]"));
+}
+
+TEST_F(RunFilesTest, HasALabelForEachToken) {
+  write({2, 3}, {2, 4, 1, 3});
+  EXPECT_THAT(error(), HasSubstr("tensor 'y' is I64 [2, 4]; it must be I64 [2, 4, 1]"));
+  y_shape = {2, 4, 1};
+  write({2, 3}, {2, 4, 1, 3});
+  const RunFiles files(spec);
+  EXPECT_THAT(files.output(), ElementsAre(1, 2));
+  EXPECT_THAT(files.target(), ElementsAre(1));
+  std::vector<std::int64_t> labels(2);
+  files.read_y(RowRange{1, 0, 2}, std::span(labels));
+  EXPECT_THAT(labels, ElementsAre(1, 1));
+  y[7] = -1;
+  write({2, 3}, {2, 4, 1, 3});
+  EXPECT_THAT(error(), HasSubstr("tensor 'y' has -1; it must be a class, 0 to 1"));
+  write({2, 3}, {2, 4, 1, 1, 3});
+  EXPECT_THAT(error(),
+              HasSubstr("the model makes [1, 1, 2] of a row; cross_entropy needs one number a class, of the row "
+                        "or of each of its tokens"));
 }
 
 TEST_F(RunFilesTest, HasTheWeightsOfRows) {

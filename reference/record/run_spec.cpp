@@ -112,6 +112,19 @@ Problem problem_of_stages(const RunSpec& spec) {
   return {};
 }
 
+// A stage has the outputs of its own layers, and of the one before them.
+Problem problem_of_additions(const RunSpec& spec) {
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    const auto* add = std::get_if<Add>(&spec.layers[i]);
+    if (add == nullptr) continue;
+    const int first = spec.stages[static_cast<std::size_t>(stage_of_layer(spec, static_cast<int>(i)))];
+    if (add->with < first - 1)
+      return wrong(fmt::format("model.layer[{}].with", i), add->with,
+                   fmt::format("at least {}, the layer before its stage", first - 1));
+  }
+  return {};
+}
+
 // What one layer alone can have wrong; `at` is "model.layer[2]".
 struct LayerRules {
   const RunSpec& spec;
@@ -140,6 +153,11 @@ struct LayerRules {
       return {};
     return wrong(at + ".with", layer.with, "the number of an earlier linear or embedding layer");
   }
+  Problem operator()(const Attention& layer) const { return size("heads", layer.heads); }
+  Problem operator()(const Add& layer) const {
+    if (layer.with >= 0 && layer.with < number) return {};
+    return wrong(at + ".with", layer.with, "the number of an earlier layer");
+  }
   template <class Plain>
   Problem operator()(const Plain&) const {
     return {};
@@ -153,7 +171,7 @@ Problem problem_of_model(const RunSpec& spec) {
     if (auto problem =
             std::visit(LayerRules{spec, static_cast<int>(i), fmt::format("model.layer[{}]", i)}, spec.layers[i]))
       return problem;
-  return problem_of_stages(spec);
+  return first_of({problem_of_stages(spec), problem_of_additions(spec)});
 }
 
 Problem problem_of_optimizer(const Optimizer& optimizer) {
@@ -312,7 +330,8 @@ std::string text_of(const Shape& shape) { return fmt::format("[{}]", fmt::join(s
 
 std::string_view name_of(const Layer& layer) {
   constexpr std::array<std::string_view, std::variant_size_v<Layer>> names{
-      "linear", "relu", "gelu", "tanh", "flatten", "conv2d", "batch_norm2d", "layer_norm", "embedding", "tied_linear"};
+      "linear",       "relu",       "gelu",      "tanh",        "flatten",   "conv2d",
+      "batch_norm2d", "layer_norm", "embedding", "tied_linear", "attention", "add"};
   return names[layer.index()];
 }
 

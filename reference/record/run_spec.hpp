@@ -79,7 +79,14 @@ struct Embedding {
 struct TiedLinear {
   int with = 0;  // the earlier linear or embedding layer whose weight it multiplies by
 };
-using Layer = std::variant<Linear, Relu, Gelu, Tanh, Flatten, Conv2d, BatchNorm2d, LayerNorm, Embedding, TiedLinear>;
+struct Attention {
+  std::int64_t heads = 0;  // each has its query, key and value one after the other in a token's features
+};
+struct Add {
+  int with = 0;  // the earlier layer whose output it adds: one of its stage, or what the stage is given
+};
+using Layer = std::variant<Linear, Relu, Gelu, Tanh, Flatten, Conv2d, BatchNorm2d, LayerNorm, Embedding, TiedLinear,
+                           Attention, Add>;
 
 enum class Loss { cross_entropy, mse };
 

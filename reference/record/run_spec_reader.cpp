@@ -74,6 +74,11 @@ struct LayerReader {
     fields.need("with");
     fields.integer("with", layer.with);
   }
+  void operator()(Attention& layer) const { size("heads", layer.heads); }
+  void operator()(Add& layer) const {
+    fields.need("with");
+    fields.integer("with", layer.with);
+  }
   template <class Plain>
   void operator()(Plain&) const {}
 };

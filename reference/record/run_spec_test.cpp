@@ -249,6 +249,18 @@ TEST(RunSpec, NamesPlaceFieldValueAndWhatWouldBeRight) {
       {"with = 0", "with = 1",
        "model.layer[6].with = 1; it must be the number of an earlier linear or embedding layer"},
       {"with = 0", "with = 6", "model.layer[6].with = 6; it must be the number of an earlier"},
+      {"type = \"relu\"", "type = \"add\"\nwith = 5",
+       "model.layer[5].with = 5; it must be the number of an earlier layer"},
+      {"type = \"relu\"", "type = \"add\"\nwith = -1",
+       "model.layer[5].with = -1; it must be the number of an earlier layer"},
+      {"type = \"relu\"", "type = \"add\"\nwith = 2",
+       "model.layer[5].with = 2; it must be at least 3, the layer before its stage"},
+      {"type = \"relu\"", "type = \"add\"", "model.layer[5].with is missing"},
+      {"type = \"relu\"", "type = \"add\"\nwith = \"4\"", "model.layer[5].with = '4'; it must be"},
+      {"type = \"relu\"", "type = \"attention\"", "model.layer[5].heads is missing"},
+      {"type = \"relu\"", "type = \"attention\"\nheads = 0", "model.layer[5].heads = 0; it must be at least 1"},
+      {"type = \"relu\"", "type = \"attention\"\nheads = 2.5", "model.layer[5].heads = 2.5; it must be"},
+      {"type = \"relu\"", "type = \"attention\"\nheads = 2\nfeatures = 4", "unknown field model.layer[5].features"},
       {"in = 16", "in = -3", "model.layer[2].in = -3; it must be at least 1"},
       {"in = 16\n", "", "model.layer[2].in is missing"},
       {"[optimizer]", "row_weights = 1\n[optimizer]", "loss.row_weights = 1; it must be true or false"},
@@ -277,6 +289,10 @@ TEST(RunSpec, NamesPlaceFieldValueAndWhatWouldBeRight) {
     EXPECT_THAT(error, testing::StartsWith("run/spec.toml:")) << "for " << one.with;
     EXPECT_EQ(error.find('\n'), std::string::npos) << "for " << one.with;
   }
+}
+
+TEST(RunSpec, AddsWhatAStageIsGiven) {
+  EXPECT_NO_THROW((void)parse_run_spec(replaced(kFull, "type = \"relu\"", "type = \"add\"\nwith = 3"), "/a/spec.toml"));
 }
 
 TEST(RunSpec, RefusesWhatOnlyThisSpecificationCanHaveWrong) {

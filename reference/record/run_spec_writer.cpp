@@ -49,6 +49,8 @@ struct LayerWriter {
     return fmt::format("rows = {}\nfeatures = {}\n", layer.rows, layer.features);
   }
   std::string operator()(const TiedLinear& layer) const { return fmt::format("with = {}\n", layer.with); }
+  std::string operator()(const Attention& layer) const { return fmt::format("heads = {}\n", layer.heads); }
+  std::string operator()(const Add& layer) const { return fmt::format("with = {}\n", layer.with); }
   template <class Plain>
   std::string operator()(const Plain&) const {
     return {};

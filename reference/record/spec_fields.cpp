@@ -40,7 +40,8 @@ constexpr std::array kFields{
     SpecField{"model", "", "frozen", "list of text", "[]",
               "parameters that do not train: they keep the given weights, and have no gradient and no optimizer state"},
     SpecField{"model.layer", "", "type", "text", "",
-              "linear, relu, gelu, tanh, flatten, conv2d, batch_norm2d, layer_norm, embedding, tied_linear"},
+              "linear, relu, gelu, tanh, flatten, conv2d, batch_norm2d, layer_norm, embedding, tied_linear, attention, "
+              "add"},
     SpecField{"model.layer", kLinearAndConv, "in", "integer", "", "input features or channels"},
     SpecField{"model.layer", kLinearAndConv, "out", "integer", "", "output features or channels"},
     SpecField{"model.layer", kLinearAndConv, "bias", "boolean", "true", "whether it has a bias"},
@@ -49,8 +50,13 @@ constexpr std::array kFields{
     SpecField{"model.layer", "conv2d", "padding", "integer", "0", "padding with zeros on all sides"},
     SpecField{"model.layer", "batch_norm2d, layer_norm, embedding", "features", "integer", "", "channels or features"},
     SpecField{"model.layer", "embedding", "rows", "integer", "", "rows of the table"},
-    SpecField{"model.layer", "tied_linear", "with", "integer", "",
-              "the earlier linear or embedding layer whose weight it multiplies by"},
+    SpecField{
+        "model.layer", "tied_linear, add", "with", "integer", "",
+        "the earlier linear or embedding layer whose weight tied_linear multiplies by; the earlier layer whose output "
+        "add adds to its input, one of its own stage or the one before that stage"},
+    SpecField{"model.layer", "attention", "heads", "integer", "",
+              "heads of causal self-attention over [tokens, features]; a head's query, key and value lie one after the "
+              "other, head after head"},
 
     SpecField{"loss", "", "type", "text", "", "cross_entropy or mse, a mean"},
     SpecField{
@@ -110,7 +116,9 @@ constexpr std::array kFields{
               "initial parameters, F32: <layer>.weight and <layer>.bias, as torch.nn.Sequential names and shapes them"},
     SpecField{"files", "", "batches", "text", R"("batches.safetensors")",
               "x [steps*accumulation, global_batch, row...] F32, or I64 before an embedding; y [steps*accumulation, "
-              "global_batch] I64, or F32 in the output's shape with mse; with loss.row_weights w [steps*accumulation, "
+              "global_batch] I64, [steps*accumulation, global_batch, tokens] where the model has classes for each "
+              "token, or F32 in "
+              "the output's shape with mse; with loss.row_weights w [steps*accumulation, "
               "global_batch] F32"},
 };
 

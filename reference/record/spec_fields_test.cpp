@@ -38,6 +38,7 @@ std::string value_of(const SpecField& field, const std::string& kind) {
                                                               {"features", "4"},
                                                               {"rows", "4"},
                                                               {"with", "0"},
+                                                              {"heads", "2"},
                                                               {"max_norm", "1.0"},
                                                               {"period", "3"},
                                                               {"momentum", "0.5"},
@@ -61,8 +62,8 @@ std::string table_with(const std::string& table, const std::string& kind, std::s
   return text;
 }
 
-const std::vector<std::string> kLayers{"linear",       "relu",       "gelu",      "tanh",        "flatten",
-                                       "batch_norm2d", "layer_norm", "embedding", "tied_linear", "conv2d"};
+const std::vector<std::string> kLayers{"linear",     "relu",      "gelu",        "tanh",   "flatten",   "batch_norm2d",
+                                       "layer_norm", "embedding", "tied_linear", "conv2d", "attention", "add"};
 
 // A specification of the required fields, with a layer of this kind after one that has a weight, or first where it
 // takes integers, without one field.

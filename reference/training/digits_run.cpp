@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::int64_t kPixels = 64;
 constexpr std::int64_t kClasses = 10;
+constexpr std::int64_t kTokens = 4;  // of a row
+constexpr std::int64_t kVocabulary = 16;
 
 // Layers, and the first of each stage.
 struct Layout {
@@ -88,10 +90,31 @@ Layout pairs(int stages) {
   return layout;
 }
 
+// Attention with two heads and a perceptron, each of which adds to what came in.
+void add_block(std::vector<job::Layer>& layers) {
+  using namespace job;
+  constexpr std::int64_t width = 8, hidden = 16;
+  const int in = static_cast<int>(layers.size()) - 1, attended = in + 5;
+  layers.insert(layers.end(), {LayerNorm{width}, Linear{width, 3 * width}, Attention{2}, Linear{width, width}, Add{in},
+                               LayerNorm{width}, Linear{width, hidden}, Gelu{}, Linear{hidden, width}, Add{attended}});
+}
+
+Layout transformer(int stages) {
+  constexpr std::int64_t width = 8;
+  Layout layout{{job::Embedding{kVocabulary, width}}, {0}};
+  for (int block = 0; block < std::max(2, stages); ++block) {
+    if (block > 0 && block < stages) layout.stages.push_back(static_cast<int>(layout.layers.size()));
+    add_block(layout.layers);
+  }
+  layout.layers.insert(layout.layers.end(), {job::LayerNorm{width}, job::TiedLinear{0}});
+  return layout;
+}
+
 Layout layout_of(const std::string& model, int stages, int tied_uses) {
   if (model == "mlp") return mlp(stages);
   if (model == "tied") return tied(stages, tied_uses);
   if (model == "pairs") return pairs(stages);
+  if (model == "transformer") return transformer(stages);
   return convolutions(model == "conv_norm", stages);
 }
 
@@ -197,13 +220,28 @@ void write_weights(const job::RunSpec& spec) {
   writer.write(spec.weights_file());
 }
 
+bool takes_tokens(const job::RunSpec& spec) { return std::holds_alternative<job::Embedding>(spec.layers.front()); }
+
 job::Shape row_of(const job::RunSpec& spec) {
+  if (takes_tokens(spec)) return {kTokens};
   return std::holds_alternative<job::Conv2d>(spec.layers.front()) ? job::Shape{1, 8, 8} : job::Shape{kPixels};
 }
 
-void append(const Digit& digit, std::vector<float>& x, std::vector<std::int64_t>& y) {
-  for (const std::uint8_t pixel : digit.pixels) x.push_back(static_cast<float>(pixel) / 16);
-  y.push_back(digit.label);
+// Of a transformer five pixels in the middle of the fifth line: the first four, and the one after each of them.
+void append(const job::RunSpec& spec, const Digit& digit, std::vector<float>& x, std::vector<std::int64_t>& y) {
+  if (!takes_tokens(spec)) {
+    for (const std::uint8_t pixel : digit.pixels) x.push_back(static_cast<float>(pixel) / 16);
+    y.push_back(digit.label);
+    return;
+  }
+  constexpr std::size_t first = 33;
+  const auto token = [&](std::int64_t i) {
+    return std::min<std::int64_t>(digit.pixels[first + static_cast<std::size_t>(i)], kVocabulary - 1);
+  };
+  for (std::int64_t i = 0; i < kTokens; ++i) {
+    x.push_back(static_cast<float>(token(i)));
+    y.push_back(token(i + 1));
+  }
 }
 
 // [batches, global_batch], as kDigitsRows says.
@@ -239,15 +277,18 @@ void write_batches(const job::RunSpec& spec, const std::string& kind, const std:
       shuffle(order, random);
       next = 0;
     }
-    for (std::size_t row = 0; row < batch; ++row) append(rows[order[next++]], x, y);
+    for (std::size_t row = 0; row < batch; ++row) append(spec, rows[order[next++]], x, y);
   }
   job::Shape shape{batches, spec.run.global_batch};
   const job::Shape row = row_of(spec);
   job::Shape x_shape = shape;
   x_shape.insert(x_shape.end(), row.begin(), row.end());
   job::SafetensorsWriter writer;
-  writer.add<float>("x", x_shape, x);
-  writer.add<std::int64_t>("y", shape, y);
+  if (takes_tokens(spec))
+    writer.add<std::int64_t>("x", x_shape, std::vector<std::int64_t>(x.begin(), x.end()));
+  else
+    writer.add<float>("x", x_shape, x);
+  writer.add<std::int64_t>("y", takes_tokens(spec) ? x_shape : shape, y);
   if (spec.row_weights) writer.add<float>("w", shape, weights_of_rows(spec, kind == "padding"));
   writer.write(spec.batches_file());
 }
@@ -267,7 +308,7 @@ job::RunSpec write_digits_run(const DigitsRun& settings, const Digits& digits, c
 
 LabelledRows held_out_rows(const job::RunSpec& spec, const Digits& digits) {
   LabelledRows rows{.row = row_of(spec), .x = {}, .labels = {}};
-  for (const Digit& digit : digits.held_out) append(digit, rows.x, rows.labels);
+  for (const Digit& digit : digits.held_out) append(spec, digit, rows.x, rows.labels);
   return rows;
 }
 

@@ -45,10 +45,14 @@ struct Digits {
 /// convolutions (8 and 16 channels) with relu, then linear. conv_norm: conv with batch normalisation after the first
 /// convolution. tied: 64-32-...-32-10 with tanh, whose last hidden layer has the weight of the first, without bias.
 /// pairs: two linear layers a stage with gelu between, 64-25-24, 24-25-24, ..., 24-25-10, layer normalisation and tanh
-/// from one pair to the next, where both layers of a pair are cut over tensor ranks.
-inline constexpr std::array<std::string_view, 5> kDigitsModels{"mlp", "conv", "conv_norm", "tied", "pairs"};
+/// from one pair to the next, where both layers of a pair are cut over tensor ranks. transformer: from each of four
+/// pixels in a row of an image it predicts the next, one of 16 tokens: an embedding of width 8, for each stage, but at
+/// least twice, attention with two heads and a perceptron, layer normalisation, and a head with the embedding's weight.
+inline constexpr std::array<std::string_view, 6> kDigitsModels{"mlp",  "conv",  "conv_norm",
+                                                               "tied", "pairs", "transformer"};
 /// sgd: momentum 0.9. sgd_decay: the same with Nesterov's rule and weight decay. adam: torch's defaults but for
-/// the rate. With their learning rates each model passes 0.95 of the held-out digits in 200 steps of 96 rows.
+/// the rate. With their learning rates each model but transformer passes 0.95 of the held-out digits in 200 steps of 96
+/// rows.
 inline constexpr std::array<std::string_view, 3> kDigitsOptimizers{"sgd", "sgd_decay", "adam"};
 
 /// equal: rows have no weights. padding: the last rows of each micro-batch have weight 0 and the others 1, unequal
@@ -90,7 +94,8 @@ struct DigitsRun {
 /// be right, and RuntimeFailure where a file cannot be written.
 job::RunSpec write_digits_run(const DigitsRun& settings, const Digits& digits, const std::filesystem::path& folder);
 
-/// The held-out digits as the rows that `spec` takes: [64], or [1, 8, 8] before a convolution.
+/// The held-out digits as the rows that `spec` takes: [64], or [1, 8, 8] before a convolution; of the transformer four
+/// tokens, with a label for each.
 [[nodiscard]] LabelledRows held_out_rows(const job::RunSpec& spec, const Digits& digits);
 
 }  // namespace plumbline::training

@@ -80,13 +80,15 @@ class DigitsRunTest : public testing::Test {
   job::TemporaryFolder folder;
 };
 
+job::Shape output_of(std::string_view model) { return model == "transformer" ? job::Shape{4, 16} : job::Shape{10}; }
+
 TEST_F(DigitsRunTest, IsACompleteRunOfEachModelAndOptimizer) {
   for (const std::string_view model : kDigitsModels)
     for (const std::string_view optimizer : kDigitsOptimizers) {
       const job::RunSpec spec = write({.model = std::string(model), .optimizer = std::string(optimizer), .data = 3});
       const job::RunSpec read = job::read_run_spec(folder.path() / "run" / "spec.toml");
       EXPECT_EQ(job::to_toml(read), job::to_toml(spec));
-      EXPECT_EQ(job::RunFiles(read).output(), job::Shape{10});
+      EXPECT_EQ(job::RunFiles(read).output(), output_of(model));
       EXPECT_EQ(read.parallel.world(), 3);
     }
 }
@@ -101,8 +103,8 @@ TEST_F(DigitsRunTest, HasAStageForEachChunkOfAPipeline) {
                                        .schedule = chunks == 1 ? "gpipe" : "interleaved-1f1b"});
       EXPECT_EQ(spec.stages.size(), static_cast<std::size_t>(pipeline) * static_cast<std::size_t>(chunks));
       EXPECT_EQ(spec.parallel.world(), 2 * pipeline);
-      EXPECT_EQ(job::RunFiles(spec).output(), job::Shape{10});
-      for (std::size_t i = 0; model == "tied" && i < spec.layers.size(); ++i)
+      EXPECT_EQ(job::RunFiles(spec).output(), output_of(model));
+      for (std::size_t i = 0; (model == "tied" || model == "transformer") && i < spec.layers.size(); ++i)
         if (const auto* tied = std::get_if<job::TiedLinear>(&spec.layers[i])) {
           EXPECT_NE(job::stage_of_layer(spec, tied->with), job::stage_of_layer(spec, static_cast<int>(i)));
         }
@@ -183,7 +185,7 @@ TEST_F(DigitsRunTest, DependsOnItsSeed) {
 }
 
 TEST_F(DigitsRunTest, NamesTheSettingThatIsWrong) {
-  EXPECT_EQ(error_of({.model = "resnet"}), "model 'resnet'; it must be mlp, conv, conv_norm, tied, pairs");
+  EXPECT_EQ(error_of({.model = "resnet"}), "model 'resnet'; it must be mlp, conv, conv_norm, tied, pairs, transformer");
   EXPECT_EQ(error_of({.tied_uses = 1}), "1 uses of a tied weight; it has two at least");
   EXPECT_EQ(error_of({.optimizer = "lamb"}), "optimizer 'lamb'; it must be sgd, sgd_decay, adam");
   EXPECT_EQ(error_of({.rows = "some"}), "rows 'some'; it must be equal, padding, weights");
@@ -205,6 +207,12 @@ TEST_F(DigitsRunTest, HandsOutTheHeldOutRowsAsTheModelTakesThem) {
   EXPECT_EQ(rows.row, (job::Shape{1, 8, 8}));
   EXPECT_EQ(rows.labels.size(), 360u);
   EXPECT_EQ(rows.x.size(), 360u * 64);
+  const LabelledRows tokens = held_out_rows(write({.model = "transformer"}), digits());
+  EXPECT_EQ(tokens.row, job::Shape{4});
+  ASSERT_EQ(tokens.labels.size(), 360u * 4);
+  // Each token is followed by the next one.
+  for (std::size_t i = 0; i + 1 < tokens.labels.size(); ++i)
+    if (i % 4 < 3) EXPECT_EQ(static_cast<std::int64_t>(tokens.x[i + 1]), tokens.labels[i]) << i;
 }
 
 }  // namespace

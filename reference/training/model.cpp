@@ -1,14 +1,20 @@
 #include "reference/training/detail/model.hpp"
 
+#include <algorithm>
+
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/flatten.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/tanh.h>
+#include <fmt/format.h>
 
+#include "reference/comm/errors.hpp"
+#include "reference/training/detail/attention.hpp"
 #include "reference/training/pipeline/deferred.hpp"
 
 namespace plumbline::training {
@@ -20,6 +26,7 @@ struct Model::Step {
   const Parameters& own;
   const at::Tensor& x;
   const Pass& pass;
+  const Outputs& outputs;  // of earlier layers that are added
 
   static constexpr double kEps = 1e-5;
 
@@ -51,9 +58,12 @@ struct Model::Step {
     return at::layer_norm(x, layer.features, own.weight, own.bias, kEps);
   }
   at::Tensor operator()(const job::Embedding&) const { return embedding(x, own.weight, pass); }
-  at::Tensor operator()(const job::TiedLinear& layer) const {
-    return linear(x, model.tensors_[static_cast<std::size_t>(layer.with)].weight, {}, pass);
+  at::Tensor operator()(const job::TiedLinear& layer) const { return linear(x, model.shared_weight(layer), {}, pass); }
+  at::Tensor operator()(const job::Attention& layer) const {
+    if (form == LinearForm::whole) return attention_of_heads(x, layer.heads);
+    return attention_of_heads(x, extent_of(layer.heads, model.group_->size(), model.group_->rank()).size);
   }
+  at::Tensor operator()(const job::Add& layer) const { return x.add(outputs.at(layer.with)); }
 };
 
 Model::Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, std::optional<TensorGroup> group)
@@ -66,14 +76,22 @@ Model::Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, s
     Parameters& layer = tensors_[static_cast<std::size_t>(list[i].layer)];
     (list[i].name.ends_with(".bias") ? layer.bias : layer.weight) = parameters[i];
   }
+  for (const job::Layer& layer : spec.layers)
+    if (const auto* add = std::get_if<job::Add>(&layer)) added_.insert(add->with);
+}
+
+const at::Tensor& Model::shared_weight(const job::TiedLinear& layer) const {
+  return tensors_[static_cast<std::size_t>(layer.with)].weight;
 }
 
 at::Tensor Model::forward(const at::Tensor& x) const { return forward(x, 0, static_cast<int>(tensors_.size()), {}); }
 
-at::Tensor Model::forward(const at::Tensor& x, int first, int end, const Pass& pass) const {
+at::Tensor Model::forward(const at::Tensor& x, int first, int end, const Pass& pass, Outputs outputs) const {
   at::Tensor value = x;
+  if (added_.contains(first - 1)) outputs[first - 1] = x;
   for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(end); ++i) {
-    value = std::visit(Step{*this, forms_[i], tensors_[i], value, pass}, spec_.layers[i]);
+    value = std::visit(Step{*this, forms_[i], tensors_[i], value, pass, outputs}, spec_.layers[i]);
+    if (added_.contains(static_cast<int>(i))) outputs[static_cast<int>(i)] = value;
     if (observer_) observer_(static_cast<int>(i), value);
   }
   return value;
@@ -83,13 +101,57 @@ at::Tensor Model::loss(const at::Tensor& x, const at::Tensor& y, const at::Tenso
   return loss_of(spec_, forward(x), y, w);
 }
 
+namespace {
+
+// Classes are the last dimension, and may be of each token of a row.
+at::Tensor cross_entropy(const at::Tensor& output, const at::Tensor& y, at::Reduction::Reduction reduction) {
+  const bool has_tokens = output.dim() > 2;
+  return at::cross_entropy_loss(has_tokens ? output.flatten(0, 1) : output, has_tokens ? y.flatten() : y, {},
+                                reduction);
+}
+
+at::Tensor losses_of_rows(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y) {
+  if (spec.loss == job::Loss::mse) return at::mse_loss(output, y, at::Reduction::None).flatten(1).mean(1);
+  return cross_entropy(output, y, at::Reduction::None).view({output.size(0), -1}).mean(1);
+}
+
+}  // namespace
+
 at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y, const at::Tensor& w) {
   const bool is_narrow = output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16;
   const at::Tensor wide = is_narrow ? output.to(at::kFloat) : output;
-  if (!w.defined()) return spec.loss == job::Loss::mse ? at::mse_loss(wide, y) : at::cross_entropy_loss(wide, y);
-  const at::Tensor losses = spec.loss == job::Loss::mse ? at::mse_loss(wide, y, at::Reduction::None).flatten(1).mean(1)
-                                                        : at::cross_entropy_loss(wide, y, {}, at::Reduction::None);
+  if (!w.defined())
+    return spec.loss == job::Loss::mse ? at::mse_loss(wide, y) : cross_entropy(wide, y, at::Reduction::Mean);
+  const at::Tensor losses = losses_of_rows(spec, wide, y);
   return losses.mul(w.to(losses.options())).sum();
+}
+
+at::Tensor tensor_of(const job::RunSpec& spec, const LabelledRows& rows) {
+  const std::int64_t a_row = job::elements_of(rows.row);
+  const auto values = static_cast<std::int64_t>(rows.x.size()), labels = static_cast<std::int64_t>(rows.labels.size());
+  const job::Shape output = job::output_shape(spec, rows.row);
+  if (output.empty() || output.size() > 2)
+    throw InvalidArgument(
+        fmt::format("the model makes {} of a row; accuracy needs one number a class, of the row or of "
+                    "each of its tokens",
+                    job::text_of(output)));
+  const std::int64_t labels_of_a_row = output.size() == 2 ? output[0] : 1;
+  if (labels == 0 || values * labels_of_a_row != labels * a_row)
+    throw InvalidArgument(
+        fmt::format("{} values and {} labels for rows of shape {}", values, labels, job::text_of(rows.row)));
+  job::Shape shape{labels / labels_of_a_row};
+  shape.insert(shape.end(), rows.row.begin(), rows.row.end());
+  const at::Tensor tensor = at::empty(shape, at::kFloat);
+  std::copy(rows.x.begin(), rows.x.end(), tensor.data_ptr<float>());
+  return std::holds_alternative<job::Embedding>(spec.layers.front()) ? tensor.to(at::kLong) : tensor;
+}
+
+double share_of_right(const at::Tensor& outputs, const LabelledRows& rows) {
+  const at::Tensor found = outputs.argmax(-1).flatten().cpu();
+  const std::span seen(found.const_data_ptr<std::int64_t>(), rows.labels.size());
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < seen.size(); ++i) right += seen[i] == rows.labels[i] ? 1 : 0;
+  return static_cast<double>(right) / static_cast<double>(seen.size());
 }
 
 double micro_batches_of_a_step(const job::RunSpec& spec) {

@@ -73,7 +73,7 @@ using SliceActivations = std::vector<std::vector<LayerActivation>>;
 struct LabelledRows {
   job::Shape row;                    // [64] or [1, 8, 8]
   std::vector<float> x;              // the rows one after the other
-  std::vector<std::int64_t> labels;  // one a row
+  std::vector<std::int64_t> labels;  // one a row, or one for each of its tokens
 };
 
 /// What run() tells after each step.
@@ -269,7 +269,7 @@ class Training {
   [[nodiscard]] virtual LossGradient union_batch(const job::RunSpec& spec, int step, const Values& before,
                                                  Arithmetic arithmetic, const std::string& device) = 0;
 
-  /// The share of rows whose largest output is at their label, in [0, 1]. All rows in one piece; batch
+  /// The share of labels at which the largest output of their row or token is, in [0, 1]. All rows in one piece; batch
   /// normalisation uses their statistics. Throws InvalidArgument for no rows, or rows that do not fit the
   /// model.
   [[nodiscard]] virtual double accuracy(const job::RunSpec& spec, const Values& values, const LabelledRows& rows,

@@ -1,16 +1,13 @@
 #include "harness/trainer/models/transformer.hpp"
 
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/softmax.h>
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/training/detail/attention.hpp"
 #include "reference/training/pipeline/deferred.hpp"
 
 namespace plumbline::training {
@@ -42,16 +39,6 @@ Layer embeddings(StageTensors& tensors, const Transformer& settings) {
     const at::Tensor places = at::arange(x.size(1), at::TensorOptions(at::kLong).device(x.device()));
     return embedding(x, token, pass).add(embedding(places, place, pass));
   };
-}
-
-// Each place sees itself and those before it.
-at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
-  const std::int64_t length = query.size(-2);
-  const at::Tensor hidden =
-      at::full({length, length}, -std::numeric_limits<double>::infinity(), query.options()).triu(1);
-  const double scale = 1 / std::sqrt(static_cast<double>(query.size(-1)));
-  const at::Tensor scores = at::matmul(query, key.transpose(-2, -1)).mul(scale).add(hidden);
-  return at::matmul(at::softmax(scores, -1), value);
 }
 
 // Of the products that are added to what came in.

@@ -151,7 +151,90 @@ lr = 0.05
 betas = [0.8, 0.95]
 eps = 1e-3
 """),
+    "transformer of two heads, head tied to the embedding; momentum": (
+        dict(data=2, batch=4, micro=2, accumulation=1), ("embedding", 5, 3), ("tokens", 5, 3),
+        """
+[[model.layer]]
+type = "embedding"
+rows = 5
+features = 4
+[[model.layer]]
+type = "layer_norm"
+features = 4
+[[model.layer]]
+type = "linear"
+in = 4
+out = 12
+[[model.layer]]
+type = "attention"
+heads = 2
+[[model.layer]]
+type = "linear"
+in = 4
+out = 4
+[[model.layer]]
+type = "add"
+with = 0
+[[model.layer]]
+type = "layer_norm"
+features = 4
+[[model.layer]]
+type = "linear"
+in = 4
+out = 6
+[[model.layer]]
+type = "gelu"
+[[model.layer]]
+type = "linear"
+in = 6
+out = 4
+[[model.layer]]
+type = "add"
+with = 5
+[[model.layer]]
+type = "tied_linear"
+with = 0
+[loss]
+type = "cross_entropy"
+[optimizer]
+type = "sgd"
+lr = 0.1
+momentum = 0.9
+"""),
 }
+
+
+class Attention(nn.Module):
+    """torch.nn.MultiheadAttention with the identity as its projections."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, x):
+        features = x.shape[-1] // 3
+        query, key, value = x.unflatten(-1, (self.heads, 3, -1)).transpose(2, 3).flatten(3).unbind(2)
+        attention = nn.MultiheadAttention(features, self.heads, bias=False, batch_first=True).double()
+        with torch.no_grad():
+            attention.in_proj_weight.copy_(torch.eye(features).repeat(3, 1))
+            attention.out_proj.weight.copy_(torch.eye(features))
+        hidden = nn.Transformer.generate_square_subsequent_mask(x.shape[1], dtype=torch.float64)
+        return attention(query, key, value, attn_mask=hidden, need_weights=False)[0]
+
+
+class Layers(nn.Sequential):
+    """An integer in place of a layer is the number of an earlier one, whose output is added."""
+
+    def __init__(self, layers):
+        super().__init__(*(nn.Identity() if isinstance(layer, int) else layer for layer in layers))
+        self.added = {number: layer for number, layer in enumerate(layers) if isinstance(layer, int)}
+
+    def forward(self, x):
+        outputs = []
+        for number, layer in enumerate(self):
+            x = layer(x) + (outputs[self.added[number]] if number in self.added else 0)
+            outputs.append(x)
+        return x
 
 
 class TiedLinear(nn.Module):
@@ -178,6 +261,10 @@ def layer_of(row, layers):
         return nn.Embedding(row["rows"], row["features"])
     if kind == "tied_linear":
         return TiedLinear(layers[row["with"]])
+    if kind == "attention":
+        return Attention(row["heads"])
+    if kind == "add":
+        return row["with"]
     return {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "flatten": nn.Flatten}[kind]()
 
 
@@ -185,7 +272,7 @@ def model_of(spec):
     layers = []
     for row in spec["model"]["layer"]:
         layers.append(layer_of(row, layers))
-    return nn.Sequential(*layers).double()
+    return Layers(layers).double()
 
 
 def optimizer_of(spec, parameters):
@@ -214,8 +301,12 @@ def case(name, settings, row, target, body):
         x = torch.randint(0, row[1], lead + tuple(row[2:]), generator=generator)
     else:
         x = grid(generator, *lead, *row)
-    y = grid(generator, *lead, *target) if isinstance(target, tuple) else torch.randint(0, target, lead, generator=generator)
-    criterion = nn.MSELoss() if spec["loss"]["type"] == "mse" else nn.CrossEntropyLoss()
+    if isinstance(target, tuple) and target[0] == "tokens":
+        y = torch.randint(0, target[1], lead + target[2:], generator=generator)
+    else:
+        y = grid(generator, *lead, *target) if isinstance(target, tuple) else torch.randint(0, target, lead, generator=generator)
+    of_class = nn.CrossEntropyLoss()
+    criterion = nn.MSELoss() if spec["loss"]["type"] == "mse" else lambda out, y: of_class(out if out.dim() == 2 else out.transpose(1, 2), y)
     optimizer = optimizer_of(spec, model.parameters())
     steps = []
     rows = run["global_batch"] // ranks // run["micro_batches"]

@@ -1,7 +1,9 @@
 // reference/training/detail/model.hpp: the layers and losses of a specification as functions of explicit parameters.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "reference/training/detail/activations.hpp"
 #include "reference/training/pipeline/stage.hpp"
 #include "reference/training/tensor/layers.hpp"
+#include "reference/training/training.hpp"
 
 namespace plumbline::training {
 
@@ -24,8 +27,11 @@ class Model {
 
   /// [rows, …] to [rows, …]. Batch normalisation uses the statistics of these rows.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x) const;
-  /// The same of layers first .. end-1 alone.
-  [[nodiscard]] at::Tensor forward(const at::Tensor& x, int first, int end, const Pass& pass) const;
+  /// By layer: those that later layers add.
+  using Outputs = std::map<int, at::Tensor>;
+  /// The same of layers first .. end-1 alone, given the output of the one before them, and others that they add.
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x, int first, int end, const Pass& pass,
+                                   Outputs outputs = {}) const;
   /// From now on `observer` is told of each layer's output; an empty one is not.
   void observe(LayerObserver observer) { observer_ = std::move(observer); }
   /// The mean loss over the rows, a scalar; with weights, as loss_of().
@@ -37,10 +43,13 @@ class Model {
     at::Tensor weight;
     at::Tensor bias;  // undefined where the layer has none
   };
+  [[nodiscard]] const at::Tensor& shared_weight(const job::TiedLinear& layer) const;
+
   const job::RunSpec& spec_;
   std::optional<TensorGroup> group_;
   std::vector<LinearForm> forms_;  // by layer, and
   std::vector<Parameters> tensors_;
+  std::set<int> added_;  // layers whose outputs later ones add
   LayerObserver observer_;
 };
 
@@ -48,6 +57,11 @@ class Model {
 /// of the rows `w`, the sum of their products with the losses of the rows.
 [[nodiscard]] at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y,
                                  const at::Tensor& w = {});
+/// The rows of a data set as the model takes them: whole numbers before an embedding. Throws InvalidArgument where the
+/// numbers of rows, values and labels do not fit each other.
+[[nodiscard]] at::Tensor tensor_of(const job::RunSpec& spec, const LabelledRows& rows);
+/// The share of the labels of the rows at which the largest of the outputs is.
+[[nodiscard]] double share_of_right(const at::Tensor& outputs, const LabelledRows& rows);
 /// The divisor of a micro-batch's loss: a step's gradient is the mean of its micro-batches'.
 [[nodiscard]] double micro_batches_of_a_step(const job::RunSpec& spec);
 

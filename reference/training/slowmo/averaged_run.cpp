@@ -8,7 +8,6 @@
 #include <span>
 
 #include <ATen/ops/batch_norm.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -72,10 +71,12 @@ class RunningModel {
 
   at::Tensor forward(const at::Tensor& x, bool training) {
     at::Tensor value = x;
+    Model::Outputs outputs;
     for (int layer = 0; layer < static_cast<int>(spec_.layers.size()); ++layer) {
       const auto norm = norms_.find(layer);
-      value = norm == norms_.end() ? model_.forward(value, layer, layer + 1, {})
+      value = norm == norms_.end() ? model_.forward(value, layer, layer + 1, {}, outputs)
                                    : normalised(value, norm->second, training);
+      outputs[layer] = value;
     }
     return value;
   }
@@ -223,22 +224,13 @@ class AveragedRun final : public AveragedSession {
   }
 
   double evaluate(const LabelledRows& rows) override {
-    const auto count = static_cast<std::int64_t>(rows.labels.size());
-    if (count == 0 || static_cast<std::int64_t>(rows.x.size()) != count * job::elements_of(rows.row))
-      throw InvalidArgument(
-          fmt::format("{} values for {} rows of shape {}", rows.x.size(), count, job::text_of(rows.row)));
-    job::Shape shape{count};
-    shape.insert(shape.end(), rows.row.begin(), rows.row.end());
-    const at::Tensor x = at::empty(shape, at::kFloat);
-    std::copy(rows.x.begin(), rows.x.end(), x.data_ptr<float>());
+    const at::Tensor x = tensor_of(spec_, rows);
     const c10::AutoGradMode without_gradients(false);
     module_->evaluate();
-    const at::Tensor found = module_->forward(x.to(leaves_.front().options().requires_grad(false))).argmax(1).cpu();
+    const at::ScalarType type = x.is_floating_point() ? leaves_.front().scalar_type() : x.scalar_type();
+    const at::Tensor outputs = module_->forward(x.to(leaves_.front().device(), type));
     module_->perform_slowmo();  // as after each batch
-    std::int64_t right = 0;
-    for (std::int64_t row = 0; row < count; ++row)
-      right += found.const_data_ptr<std::int64_t>()[row] == rows.labels[static_cast<std::size_t>(row)] ? 1 : 0;
-    return static_cast<double>(right) / static_cast<double>(count);
+    return share_of_right(outputs, rows);
   }
 
   std::vector<float> estimate() const override {

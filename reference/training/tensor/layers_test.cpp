@@ -146,6 +146,29 @@ TEST(LinearForms, PairLayersOfOneStage) {
   EXPECT_THAT(linear_forms(spec_with(layers, {0}, 1)), testing::Each(whole));
 }
 
+TEST(LinearForms, PairLayersAroundAttentionByHeads) {
+  using enum LinearForm;
+  std::vector<job::Layer> layers{job::Embedding{9, 6}, job::Linear{6, 18}, job::Attention{3}, job::Linear{6, 6},
+                                 job::Add{0},          job::Linear{6, 5},  job::Gelu{},       job::Linear{5, 6},
+                                 job::Add{4},          job::TiedLinear{0}};
+  const job::RunSpec spec = spec_with(layers, {0}, 2);
+  const std::vector<LinearForm> forms = linear_forms(spec);
+  EXPECT_THAT(forms, testing::ElementsAre(whole, column, column, row, whole, column, whole, row, whole, whole));
+  EXPECT_THAT(puts_out_parts(spec),
+              testing::ElementsAre(false, true, true, false, false, true, true, false, false, false));
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts;  // of the second rank: a head of three, and two of five
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    if (const Shard shard = shard_of(spec, forms, parameter, 1); shard.dim >= 0 && parameter.shape.size() == 2)
+      parts.emplace_back(shard.part.begin, shard.part.size);
+  EXPECT_THAT(parts, testing::ElementsAre(std::pair(12, 6), std::pair(4, 2), std::pair(3, 2), std::pair(3, 2)));
+  EXPECT_THAT(linear_forms(spec_with(layers, {0}, 4)),
+              testing::ElementsAre(whole, gathered, whole, gathered, whole, column, whole, row, whole, whole))
+      << "fewer heads than ranks";
+  layers[8] = job::Add{6};
+  layers[7] = job::Linear{5, 5};
+  EXPECT_EQ(linear_forms(spec_with(layers, {0}, 2))[5], gathered) << "a later layer adds what lies between";
+}
+
 TEST(Extents, GiveTheRemainderToTheFirst) {
   const auto sizes = [](std::int64_t count, int parts) {
     std::vector<std::pair<std::int64_t, std::int64_t>> list;

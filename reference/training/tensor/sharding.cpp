@@ -24,10 +24,25 @@ const job::Linear* cuttable(const job::RunSpec& spec, std::size_t layer) {
   return is_shared ? nullptr : linear;
 }
 
-// The linear layer of the same stage that takes what this one makes, activations aside.
+bool is_added(const job::RunSpec& spec, std::size_t layer) {
+  return std::ranges::any_of(spec.layers, [layer](const job::Layer& other) {
+    const auto* add = std::get_if<job::Add>(&other);
+    return add != nullptr && static_cast<std::size_t>(add->with) == layer;
+  });
+}
+
+// Whether a layer can take parts and make parts.
+bool keeps_parts(const job::RunSpec& spec, std::size_t layer) {
+  const auto* attention = std::get_if<job::Attention>(&spec.layers[layer]);
+  return (is_activation(spec.layers[layer]) || (attention != nullptr && attention->heads >= spec.parallel.tensor)) &&
+         !is_added(spec, layer);
+}
+
+// The linear layer of the same stage that takes what this one makes, activations and attention aside.
 std::optional<std::size_t> partner_of(const job::RunSpec& spec, std::size_t layer) {
+  if (is_added(spec, layer)) return {};
   std::size_t next = layer + 1;
-  while (next < spec.layers.size() && is_activation(spec.layers[next])) ++next;
+  while (next < spec.layers.size() && keeps_parts(spec, next)) ++next;
   if (next == spec.layers.size() || cuttable(spec, next) == nullptr) return {};
   const bool is_one_stage =
       job::stage_of_layer(spec, static_cast<int>(layer)) == job::stage_of_layer(spec, static_cast<int>(next));
@@ -43,7 +58,10 @@ std::vector<LinearForm> linear_forms(const job::RunSpec& spec) {
     if (forms[layer] != LinearForm::whole || cuttable(spec, layer) == nullptr) continue;
     const std::optional<std::size_t> partner = partner_of(spec, layer);
     forms[layer] = partner ? LinearForm::column : LinearForm::gathered;
-    if (partner) forms[*partner] = LinearForm::row;
+    if (!partner) continue;
+    forms[*partner] = LinearForm::row;
+    for (std::size_t between = layer + 1; between < *partner; ++between)
+      if (std::holds_alternative<job::Attention>(spec.layers[between])) forms[between] = LinearForm::column;
   }
   return forms;
 }
@@ -57,6 +75,22 @@ std::vector<bool> puts_out_parts(const job::RunSpec& spec) {
   return list;
 }
 
+namespace {
+
+// By how many features a cut layer's parts are cut: those of a head, where attention lies in its pair.
+std::int64_t features_of_a_unit(const job::RunSpec& spec, const std::vector<LinearForm>& forms, std::size_t layer,
+                                std::int64_t features) {
+  if (forms[layer] == LinearForm::gathered) return 1;
+  const bool is_row = forms[layer] == LinearForm::row;
+  for (std::size_t other = is_row ? layer - 1 : layer + 1; other < forms.size(); is_row ? --other : ++other) {
+    if (const auto* attention = std::get_if<job::Attention>(&spec.layers[other])) return features / attention->heads;
+    if (!is_activation(spec.layers[other])) break;
+  }
+  return 1;
+}
+
+}  // namespace
+
 Extent extent_of(std::int64_t count, int parts, int index) {
   const std::int64_t each = count / parts, more = count % parts;
   return {.begin = index * each + std::min<std::int64_t>(index, more), .size = each + (index < more ? 1 : 0)};
@@ -68,8 +102,10 @@ Shard shard_of(const job::RunSpec& spec, const std::vector<LinearForm>& forms, c
   const bool is_bias = parameter.name.ends_with(".bias");
   if (form == LinearForm::whole || (form == LinearForm::row && is_bias)) return {};
   const int dim = form == LinearForm::row ? 1 : 0;
-  return {.dim = dim,
-          .part = extent_of(parameter.shape[static_cast<std::size_t>(dim)], spec.parallel.tensor, tensor_rank)};
+  const std::int64_t features = parameter.shape[static_cast<std::size_t>(dim)];
+  const std::int64_t unit = features_of_a_unit(spec, forms, static_cast<std::size_t>(parameter.layer), features);
+  const Extent units = extent_of(features / unit, spec.parallel.tensor, tensor_rank);
+  return {.dim = dim, .part = {.begin = units.begin * unit, .size = units.size * unit}};
 }
 
 job::Parameter recorded(const job::Parameter& parameter, const Shard& shard) {

@@ -13,7 +13,7 @@ GO_BACK = ("zbv", "v-half", "v-min", "dualpipev")  # schedules whose second half
 FIELDS = {
     "": "protocol seed", "parallel": "pipeline data tensor order",
     "run": "steps global_batch micro_batches accumulation dtype schedule chunks bucket_bytes device activations", "model": "stages frozen",
-    "model.layer": "type in out bias kernel stride padding features rows with", "loss": "type row_weights",
+    "model.layer": "type in out bias kernel stride padding features rows with heads", "loss": "type row_weights",
     "optimizer": "type lr momentum nesterov weight_decay no_decay betas eps", "clip": "max_norm norm_type",
     "averaging": "algorithm period lr momentum graph", "lr_schedule": "decay warmup_steps",
     "scaler": "kind init_scale growth_factor backoff_factor growth_interval", "inject": "step rank parameter index value moment",

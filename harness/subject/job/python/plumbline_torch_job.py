@@ -46,6 +46,49 @@ class TiedLinear(nn.Module):
         return nn.functional.linear(x, self.weight)
 
 
+class Attention(nn.Module):
+    """Causal self-attention of x [rows, tokens, features], in which each head has its query, key and value one after the other."""
+
+    is_causal = True
+
+    def __init__(self, heads):
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, x):
+        query, key, value = x.unflatten(-1, (self.heads, 3, -1)).permute(3, 0, 2, 1, 4)
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=self.is_causal)
+        return seen.transpose(1, 2).flatten(2)
+
+
+class Add(nn.Module):
+    """Adds the output of the earlier layer of number `added`."""
+
+    def __init__(self, added):
+        super().__init__()
+        self.added = added
+
+    def forward(self, x, earlier):
+        return x + earlier
+
+
+class Stack(nn.Sequential):
+    """Layers one after the other, named by their numbers in the model; `first` is that of the first one."""
+
+    def __init__(self, first):
+        super().__init__()
+        self.first = first
+
+    def forward(self, x):
+        added = {layer.added for layer in self if isinstance(layer, Add)}
+        outputs = {self.first - 1: x}
+        for name, layer in self.named_children():
+            x = layer(x, outputs[layer.added]) if isinstance(layer, Add) else layer(x)
+            if int(name) in added:
+                outputs[int(name)] = x
+        return x
+
+
 LAYERS = {
     "linear": lambda of: nn.Linear(of["in"], of["out"], bias=of.get("bias", True)),
     "conv2d": lambda of: nn.Conv2d(of["in"], of["out"], of["kernel"], of.get("stride", 1), of.get("padding", 0), bias=of.get("bias", True)),
@@ -53,9 +96,17 @@ LAYERS = {
     "layer_norm": lambda of: nn.LayerNorm(of["features"]),
     "embedding": lambda of: nn.Embedding(of["rows"], of["features"]),
     "relu": lambda of: nn.ReLU(), "gelu": lambda of: nn.GELU(), "tanh": lambda of: nn.Tanh(), "flatten": lambda of: nn.Flatten(),
+    "attention": lambda of: Attention(of["heads"]), "add": lambda of: Add(of["with"]),
 }
-LOSSES = {"cross_entropy": nn.functional.cross_entropy, "mse": nn.functional.mse_loss}
-LOSSES_OF_ROWS = {"cross_entropy": lambda out, y: nn.functional.cross_entropy(out, y, reduction="none"),
+
+
+def cross_entropy(out, y, **how):
+    """Of rows, or of the tokens in rows: classes are the last dimension."""
+    return nn.functional.cross_entropy(out.flatten(0, -2), y.flatten(), **how)
+
+
+LOSSES = {"cross_entropy": cross_entropy, "mse": nn.functional.mse_loss}
+LOSSES_OF_ROWS = {"cross_entropy": lambda out, y: cross_entropy(out, y, reduction="none").view(len(y), -1).mean(1),
                   "mse": lambda out, y: nn.functional.mse_loss(out, y, reduction="none").flatten(1).mean(1)}
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
@@ -112,7 +163,7 @@ class TorchJob(Run):
                     yield int(name), layer
 
     def output_dim(self, number):
-        """The dimension along which this rank's output of a layer is its tensor rank's part; nothing for a whole one. Of a DTensor it is known."""
+        """The dimension, -1 for the last, along which this rank's output of a layer is its tensor rank's part; nothing for a whole one. Of a DTensor it is known."""
         return None
 
     def share_of_gradients(self):
@@ -324,10 +375,10 @@ class TorchJob(Run):
         return torch.distributed.device_mesh.init_device_mesh(self.device.type, [self.sizes[axis] for axis in order], mesh_dim_names=tuple(order))
 
     def layers_of(self, stage, made=None):
-        """A stage's layers as a Sequential whose children are named by the layers' numbers. `made` has the layers of this rank's
+        """A stage's layers as a Stack, whose children are named by the layers' numbers. `made` has the layers of this rank's
         other stages, whose weights tied layers share."""
         layers, made = self.spec["model"]["layer"], {} if made is None else made
-        stack = nn.Sequential()
+        stack = Stack(self.layer_numbers(stage)[0])
         for number in self.layer_numbers(stage):
             of = layers[number]
             if of["type"] == "tied_linear":
@@ -368,7 +419,7 @@ class TorchJob(Run):
         """Records a tensor. A DTensor that is sharded over tensor ranks alone is recorded in parts, else as a whole."""
         if hasattr(value, "full_tensor"):
             value, dim = part_of_dtensor(value)
-        self.record(step, what if dim is None else f"{what}@{dim}", value.detach().float().cpu().clone().numpy())
+        self.record(step, what if dim is None else f"{what}@{dim % value.dim()}", value.detach().float().cpu().clone().numpy())
 
     # ---- the run
 
