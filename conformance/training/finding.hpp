@@ -34,6 +34,7 @@ inline constexpr std::string_view kScheduledUpdate = "TRAIN-019@ec6f";
 inline constexpr std::string_view kGroupedUpdate = "TRAIN-020@aeb5";
 inline constexpr std::string_view kFrozen = "TRAIN-021@6a30";
 inline constexpr std::string_view kFrozenTraffic = "TRAIN-022@4443";
+inline constexpr std::string_view kSharedWeight = "TRAIN-023@88fe";
 inline constexpr std::string_view kActivations = "TRAIN-030@df22";
 inline constexpr std::string_view kDeviceBits = "TRAIN-210@edd3";
 inline constexpr std::string_view kDeviceMemory = "TRAIN-211@7cc2";

@@ -14,6 +14,7 @@
 #include "conformance/training/rate_schedule_checks.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/training_checks.hpp"
+#include "conformance/training/transformer_checks.hpp"
 #include "conformance/training/weighted_checks.hpp"
 #include "harness/suite/machine_error.hpp"
 #include "reference/comm/errors.hpp"
@@ -136,6 +137,7 @@ void add_job_checks(suite::Suite& suite) {
   add_rate_schedule_checks(suite, suite::Door::job);
   add_decay_group_checks(suite, suite::Door::job);
   add_frozen_checks(suite, suite::Door::job);
+  add_transformer_checks(suite, suite::Door::job);
   add_activation_checks(suite);
 }
 

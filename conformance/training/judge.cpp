@@ -411,7 +411,7 @@ class Judge {
                                                     const SingleDevice& single) {
     WrongGradient gradient{
         .got = got, .expected = expected, .slices = {}, .of_step_before = {}, .factors = factors_of_step(spec_)};
-    gradient.factors.emplace_back("uses of the tied weight", uses_of(name));
+    gradient.factors.emplace_back("uses of the tied weight", static_cast<int>(uses_of(spec_, name).size()));
     if (spec_.parallel.pipeline * spec_.parallel.tensor > 1)
       gradient.factors.emplace_back("ranks of the world", spec_.parallel.world());
     if (spec_.run.micro_batches > 1 && spec_.run.accumulation > 1)
@@ -426,6 +426,9 @@ class Judge {
     else
       for (const SingleDevice::OtherRule& rule : single.by_other_rules())
         gradient.by_other_rules.emplace_back(rule.name, rule.gradients.at(name));
+    if (coefficient_ == 1)
+      for (const SingleDevice::OtherSum& sum : single.by_other_uses(name))
+        gradient.by_other_rules.emplace_back(sum.name, sum.gradient);
     for (const ClippedByOther& other : clipped_otherwise)
       gradient.by_other_rules.emplace_back(other.rule, other.gradient);
     return hypotheses_of(gradient);
@@ -446,13 +449,6 @@ class Judge {
                               [](const job::Copy& copy) { return copy.ranks.size() == 1; }))
         whole.insert(parameter.name);
     return whole;
-  }
-
-  [[nodiscard]] int uses_of(const std::string& name) const {
-    return 1 + static_cast<int>(std::ranges::count_if(spec_.layers, [&](const job::Layer& layer) {
-             const auto* tied = std::get_if<job::TiedLinear>(&layer);
-             return tied != nullptr && name == fmt::format("{}.weight", tied->with);
-           }));
   }
 
   [[nodiscard]] bool in_rank_order() const {

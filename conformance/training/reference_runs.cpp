@@ -13,7 +13,8 @@ job::RunSpec judge_reference(suite::Context& context,
 }
 
 job::RunSpec judge_reference(suite::Context& context, comm::Communicator& world,
-                             const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared) {
+                             const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared,
+                             const NamedFindings& named) {
   const std::filesystem::path scratch(context.scratch());
   if (context.rank() == 0) (void)prepared(scratch / "run");
   context.world().barrier();
@@ -26,7 +27,9 @@ job::RunSpec judge_reference(suite::Context& context, comm::Communicator& world,
       .reduction = Reduction{.accumulator = capabilities.accumulator(comm::DType::f32, comm::ReduceOp::avg),
                              .rank_order = capabilities.has(comm::Capability::rank_order)},
       .device = context.device()};
-  report(judge(spec, job::TrainingRecord(spec, scratch / "record"), context.oracle(), options).findings);
+  std::vector<Finding> findings =
+      judge(spec, job::TrainingRecord(spec, scratch / "record"), context.oracle(), options).findings;
+  report(named ? named(spec, std::move(findings)) : findings);
   return spec;
 }
 

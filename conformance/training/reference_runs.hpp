@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <functional>
+#include <vector>
 
+#include "conformance/training/finding.hpp"
 #include "harness/suite/suite.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/record/run_spec.hpp"
@@ -12,8 +14,11 @@ namespace plumbline::conformance {
 
 /// Trains what rank 0 writes into a folder, over the check's world or a copy of it, and fails the check by what is
 /// found in the record. Returns what was trained. Collective over the world.
+/// `named` gives findings the requirements of the check, where they have others than the judge's.
+using NamedFindings = std::function<std::vector<Finding>(const job::RunSpec& spec, std::vector<Finding> findings)>;
 job::RunSpec judge_reference(suite::Context& context, comm::Communicator& world,
-                             const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared);
+                             const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared,
+                             const NamedFindings& named = {});
 job::RunSpec judge_reference(suite::Context& context,
                              const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared);
 

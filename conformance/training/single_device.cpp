@@ -5,12 +5,16 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <ranges>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "conformance/training/bounds.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/record/run_files.hpp"
+#include "reference/record/safetensors.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::conformance {
 namespace {
@@ -41,7 +45,48 @@ training::Gradients mean_of_means(const job::RunFiles& files, const std::vector<
   return mean;
 }
 
+std::string weight_of(int layer) { return fmt::format("{}.weight", layer); }
+
+// Each use with a weight of its own: the gradients of these are the parts of the shared one's. Nothing where the file
+// that a run needs cannot be written.
+std::map<int, std::vector<double>> gradients_of_uses(const job::RunSpec& spec, int step, const std::vector<int>& uses,
+                                                     const training::Values& before, training::Training& training,
+                                                     const std::string& device) {
+  job::RunSpec untied = spec;
+  training::Values values = before;
+  const std::vector<job::Parameter> parameters = job::parameters_of(spec);
+  const job::Shape shape = std::ranges::find(parameters, weight_of(uses.front()), &job::Parameter::name)->shape;
+  for (const int layer : uses | std::views::drop(1)) {
+    untied.layers[static_cast<std::size_t>(layer)] = job::Linear{.in = shape[1], .out = shape[0], .bias = false};
+    values[weight_of(layer)] = before.at(weight_of(uses.front()));
+  }
+  std::map<int, std::vector<double>> gradients;
+  try {
+    const job::TemporaryFolder folder;
+    untied.weights = (folder.path() / "weights.safetensors").string();
+    job::SafetensorsWriter writer;
+    for (const job::Parameter& parameter : job::parameters_of(untied))
+      writer.add<float>(parameter.name, parameter.shape, values.at(parameter.name));
+    writer.write(untied.weights);
+    const training::Baseline apart =
+        training.baseline(untied, slices_of(spec, step), values, Arithmetic::float64, device);
+    for (const int layer : uses) gradients[layer] = apart.mean.gradients.at(weight_of(layer));
+  } catch (const std::runtime_error&) {
+    return {};
+  }
+  return gradients;
+}
+
 }  // namespace
+
+std::vector<int> uses_of(const job::RunSpec& spec, const std::string& weight) {
+  std::vector<int> uses;
+  for (int layer = 0; layer < static_cast<int>(spec.layers.size()); ++layer) {
+    const auto* tied = std::get_if<job::TiedLinear>(&spec.layers[static_cast<std::size_t>(layer)]);
+    if (weight == weight_of(tied == nullptr ? layer : tied->with)) uses.push_back(layer);
+  }
+  return uses;
+}
 
 // Written out here, so that a fault in the executor's own cut is seen.
 std::vector<training::Slice> slices_of(const job::RunSpec& spec, int step) {
@@ -195,6 +240,27 @@ const std::vector<SingleDevice::OtherRule>& SingleDevice::by_other_rules() const
       {"the mean over all rows, whatever their weights",
        training_.baseline(plain, slices_of(plain, step_), before_, Arithmetic::float64, device_).mean.gradients});
   return other_rules_;
+}
+
+const std::vector<SingleDevice::OtherSum>& SingleDevice::by_other_uses(const std::string& weight) const {
+  const auto [place, is_new] = other_sums_.try_emplace(weight);
+  if (!is_new) return place->second;
+  const std::vector<int> uses = uses_of(spec_, weight);
+  if (uses.size() < 2) return place->second;
+  const std::map<int, std::vector<double>> apart = gradients_of_uses(spec_, step_, uses, before_, training_, device_);
+  const std::vector<double>& sum = mean64(weight);
+  for (const auto& [layer, gradient] : apart) {
+    const std::string use = fmt::format("the gradient of its use in layer {} ({})", layer,
+                                        job::name_of(spec_.layers[static_cast<std::size_t>(layer)]));
+    OtherSum without{"without " + use, sum}, twice{use + " twice", sum};
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      without.gradient[i] -= gradient[i];
+      twice.gradient[i] += gradient[i];
+    }
+    place->second.push_back(std::move(without));
+    place->second.push_back(std::move(twice));
+  }
+  return place->second;
 }
 
 double SingleDevice::gradient_bound(const std::string& parameter) const {

@@ -14,6 +14,9 @@ namespace plumbline::conformance {
 /// Whether batch normalisation is in the model: then the union batch is another function, and is not computed.
 [[nodiscard]] bool mixes_rows(const job::RunSpec& spec);
 
+/// The layers that use a weight, ascending: its own, and those that are tied to it.
+[[nodiscard]] std::vector<int> uses_of(const job::RunSpec& spec, const std::string& weight);
+
 /// Data rank d of D takes the d-th of D equal consecutive slices of each batch of a step, cut into micro-batches.
 [[nodiscard]] std::vector<training::Slice> slices_of(const job::RunSpec& spec, int step);
 
@@ -71,6 +74,14 @@ class SingleDevice {
   };
   [[nodiscard]] const std::vector<OtherRule>& by_other_rules() const;
 
+  /// Of a weight that several layers use: what its gradient would be without one of the uses, and with one twice.
+  /// Nothing of other parameters. Computed when it is asked for.
+  struct OtherSum {
+    std::string name;  // "without the gradient of its use in layer 22 (tied_linear)"
+    std::vector<double> gradient;
+  };
+  [[nodiscard]] const std::vector<OtherSum>& by_other_uses(const std::string& weight) const;
+
   /// max(8 d, 64 u max|gradient of a slice|) of the mean, and of one slice; d is the distance from float64 of a plain
   /// run in float32, or of one in run.dtype where that was computed and is farther off: there activations change sides,
   /// and what should cancel leaves the roundings of the type.
@@ -95,6 +106,7 @@ class SingleDevice {
   training::Baseline float64_;
   training::LossGradient union_;
   mutable std::vector<OtherRule> other_rules_;
+  mutable std::map<std::string, std::vector<OtherSum>> other_sums_;  // by weight
   double scale_ = 1;
   std::vector<training::LossGradient> scaled_;
 };

@@ -770,6 +770,26 @@ class Optional(TorchJobs):
         (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.frozen[model=mlp,frozen=biases,*", status=3)
         self.assertEqual((result["verdict"], result["reason"]), ("skip", "frozen parameters: this program trains all"))
 
+    # Transformers whose head has the embedding's weight.
+    TRANSFORMERS = {"ddp_gloo.py": "1x1x3", "fsdp2_gloo.py": "1x1x2", "pipelining_gloo.py": "1x2x2", "tensor_gloo.py": "2x1x1"}
+    TRANSFORMER_FAULTS = {
+        "ddp.sees_later_tokens": ("1x1x2", "TRAIN-010", "step 0, rank 0, loss.*: the loss is not the mean"),
+        "ddp.detaches_head": ("1x1x2", "TRAIN-023", r"step 0, rank 0, 0\.weight.*hypothesis: without the gradient of its use in layer 22 \(tied_linear\): residual "),
+        "pipelining.tied_apart": ("1x2x1", "TRAIN-023", r"step 0, rank 1, 0\.weight.*hypothesis: without the gradient of its use in layer 0 \(embedding\): residual "),
+        "pipelining.head_twice": ("1x2x1", "TRAIN-023", r"step 0, rank 0, 0\.weight.*hypothesis: the gradient of its use in layer 22 \(tied_linear\) twice: residual "),
+    }
+
+    def test_transformers(self):
+        for program, case in self.TRANSFORMERS.items():
+            with self.subTest(program):
+                (result,) = self.served(program, profile="data-parallel", filter=f"training.job.transformer[grid={case},*", status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, (case, requirement, words) in self.TRANSFORMER_FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter=f"training.job.transformer[grid={case},*", status=1)
+                self.assertEqual((result["verdict"], requirement in result["violated"]), ("fail", True), result)
+                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), f"{requirement}: {words}")
+
     def test_what_a_program_does_not_know(self):
         """A specification of a later form, with a field or table that nobody here has heard of."""
         described, known = {}, subprocess.check_output([PYTHON, "-B", "-c", "import json, plumbline_job; print(json.dumps(plumbline_job.FIELDS))"],

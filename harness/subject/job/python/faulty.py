@@ -13,6 +13,7 @@ from diloco_gloo import DiLoCo
 from fsdp2_gloo import Fsdp2
 from localsgd_gloo import LocalSgd
 from pipelining_gloo import Pipelining
+from plumbline_torch_job import Attention, TiedLinear
 from sgp_gloo import Sgp
 from slowmo_gloo import SlowMo
 from tensor_gloo import Tensor
@@ -120,6 +121,28 @@ class Thaws(Zero):
 
     def between_steps(self):
         self.module.requires_grad_(True)
+
+
+class SeesLaterTokens(Ddp):
+    """Attention lacks its causal mask."""
+
+    def build(self):
+        built = super().build()
+        for layer in built:
+            if isinstance(layer, Attention):
+                layer.is_causal = False
+        return built
+
+
+class DetachesHead(Ddp):
+    """The head multiplies by the embedding's weight, which does not get its gradient."""
+
+    def build(self):
+        built = super().build()
+        for layer in built:
+            if isinstance(layer, TiedLinear):
+                layer.forward = lambda x, layer=layer: torch.nn.functional.linear(x, layer.weight.detach())
+        return built
 
 
 class OtherRows(Ddp):
@@ -231,6 +254,18 @@ class TiedApart(Pipelining):
 
     def sum_tied_gradients(self):
         pass
+
+
+class HeadTwice(Pipelining):
+    """After the sum over the stages that have a tied weight, the gradient of the last one is added once more."""
+
+    def sum_tied_gradients(self):
+        own = {name: gradient.clone() for name, gradient in self.gradients().items()}
+        super().sum_tied_gradients()
+        for name, group in self._tied_groups().items():
+            head = own[name] if self.has_last_stage else torch.zeros_like(own[name])
+            torch.distributed.all_reduce(head, group=group)
+            self.gradients()[name].add_(head)
 
 
 class StepsAnyway(Amp):
@@ -463,7 +498,8 @@ FAULTS = {
     "fsdp2.clips_own_shard": ClipsOwnShard, "pipelining.clips_by_stage": ClipsByStage, "pipelining.counts_tied_twice": CountsTiedTwice,
     "fsdp2.reduces_first_only": ReducesFirstOnly, "fsdp2.divides_twice": DividesTwice,
     "zero.keeps_own_shard": KeepsOwnShard, "zero.loses_state": LosesState,
-    "pipelining.shifted_targets": ShiftedTargets, "pipelining.tied_apart": TiedApart,
+    "pipelining.shifted_targets": ShiftedTargets, "pipelining.tied_apart": TiedApart, "pipelining.head_twice": HeadTwice,
+    "ddp.sees_later_tokens": SeesLaterTokens, "ddp.detaches_head": DetachesHead,
     "amp.steps_anyway": StepsAnyway, "amp.not_unscaled": NotUnscaled,
 }
 

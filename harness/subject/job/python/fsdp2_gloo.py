@@ -2,6 +2,8 @@
 
     plumbline check --profile data-parallel --job 'python3 fsdp2_gloo.py'
 """
+import collections
+
 from torch.distributed.fsdp import fully_shard
 
 from plumbline_torch_job import TorchJob
@@ -18,8 +20,10 @@ class Fsdp2(TorchJob):
     injects = False  # before its reduction a gradient is in a buffer of FSDP's
 
     def wrap(self, model):
+        """What several layers share stays with the whole model: a parameter has one group."""
+        uses = collections.Counter(parameter for layer in model for parameter in layer.parameters())
         for layer in model:
-            if any(True for _ in layer.parameters()):
+            if any(True for _ in layer.parameters()) and all(uses[parameter] == 1 for parameter in layer.parameters()):
                 fully_shard(layer)
         return fully_shard(model)
 

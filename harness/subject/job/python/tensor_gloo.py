@@ -5,7 +5,7 @@
 import torch
 from torch import distributed, nn
 
-from plumbline_torch_job import TorchJob
+from plumbline_torch_job import Attention, TorchJob
 
 
 class Copied(torch.autograd.Function):
@@ -56,7 +56,8 @@ class PartOfLinear(nn.Module):
 
 
 class SplitLayers:
-    """Linear layers are split over tensor ranks in pairs, the first by columns and the second by rows."""
+    """Linear layers are split over tensor ranks in pairs, the first by columns and the second by rows; of attention between them
+    each rank has its heads."""
 
     def build(self):
         built = super().build()
@@ -64,6 +65,8 @@ class SplitLayers:
             for name, layer in list(stage.named_children()):
                 if isinstance(layer, nn.Linear):
                     setattr(stage, name, PartOfLinear(layer, self, self.is_column(int(name))))
+                elif isinstance(layer, Attention):
+                    layer.heads //= self.sizes["tensor"]
         return built
 
     def is_column(self, number):
@@ -78,7 +81,7 @@ class SplitLayers:
     def output_dim(self, number):
         """What lies from a layer that is split by columns up to the one that is split by rows is in parts."""
         linear = [at for at, layer in enumerate(self.spec["model"]["layer"][: number + 1]) if layer["type"] == "linear"]
-        return 1 if linear and self.is_column(linear[-1]) else None
+        return -1 if linear and self.is_column(linear[-1]) else None
 
     def entering(self, x):
         return Copied.apply(x, self.group("tensor"))
@@ -90,13 +93,17 @@ class SplitLayers:
 class Tensor(SplitLayers, TorchJob):
     framework = "tensor parallelism by hand"
     axes = ("data", "tensor")
-    layers = ("linear", "gelu", "relu", "tanh", "layer_norm")
+    layers = ("linear", "gelu", "relu", "tanh", "layer_norm", "embedding", "tied_linear", "attention", "add")
     clips = True
     records_activations = True
     reduces_in_backward = False
 
     def why_unsupported(self):
-        return None if self.sizes["tensor"] > 1 else "no tensor ranks: this program splits layers"
+        ranks = self.sizes["tensor"]
+        for layer in self.spec["model"]["layer"]:
+            if layer["type"] == "attention" and layer["heads"] % ranks != 0:
+                return f"{layer['heads']} heads on {ranks} tensor ranks: this program has as many on each"
+        return None if ranks > 1 else "no tensor ranks: this program splits layers"
 
 
 if __name__ == "__main__":
