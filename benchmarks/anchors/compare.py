@@ -32,7 +32,7 @@ def plumbline(build, ranks, backend, names, sizes, quick, *more):
     """{(benchmark, bytes): [seconds]} of `plumbline bench`."""
     with tempfile.TemporaryDirectory() as folder:
         command = [build / "bin/plumbline", "bench", "--backend", backend, "--world-size", ranks, "--sizes", sizes, "--pin",
-                   "--repetitions", quick[0], "--min-time", quick[1], "--out", folder, *more]
+                   "--launches", "1", "--repetitions", quick[0], "--min-time", quick[1], "--out", folder, *more]
         for name in names:
             command += ["--benchmark", name]
         subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -85,7 +85,7 @@ def one_round(options, rivals):
     # Turn by turn, for their difference is small.
     loops = {(rival.name, operation): rival.samples(ranks, operation, sizes, quick) for rival in rivals for operation in OPERATIONS}
     harness = plumbline(options.build, ranks, "mpi", [f"collectives.{name}" for name in OPERATIONS], sizes, quick,
-                        "--launcher", rivals[0].mpirun)
+                        "--launcher", rivals[0].mpirun, "--backend-option", "threads=single")  # as MPI_Init of the bare loop
     table = {}
     for size in map(bytes_of, sizes.split(",")):
         row = {name: statistics.median(local[f"collectives.{name}", size]) for name in OPERATIONS}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <concepts>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -19,43 +20,62 @@ constexpr std::array<std::string_view, kOperationCount> kOperationNames{
 
 constexpr std::array<std::string_view, 3> kDeviceNames{"cpu", "cuda", "emulated"};
 
+// Small calls take little more time than their checks: these are inlined, and texts of errors are made out of the way.
 [[noreturn]] void refuse(std::string_view call, const std::string& why) {
   throw InvalidArgument(fmt::format("{}: {}", call, why));
 }
-[[noreturn]] void refuse(const Call& call, const std::string& why) { refuse(name_of(call.operation), why); }
+template <class Why>
+  requires std::invocable<const Why&>
+[[noreturn, gnu::cold, gnu::noinline]] void refuse(std::string_view call, const Why& why) {
+  refuse(call, why());
+}
+template <class Why>
+  requires std::invocable<const Why&>
+[[noreturn, gnu::cold, gnu::noinline]] void refuse(const Call& call, const Why& why) {
+  refuse(name_of(call.operation), why());
+}
 
-void check_view(std::string_view call, std::string_view which, const ConstBuffer& view, int ranks) {
+template <class AnyCall>
+[[gnu::always_inline]] inline void check_view(const AnyCall& call, std::string_view which, const ConstBuffer& view,
+                                              int ranks) {
   const std::int64_t count = view.count;
-  if (count < 0) refuse(call, fmt::format("{} has {} elements; a count is 0 or more", which, count));
+  if (count < 0) [[unlikely]]
+    refuse(call, [&] { return fmt::format("{} has {} elements; a count is 0 or more", which, view.count); });
   std::int64_t bytes_of_all = 0;  // of the widest elements: what sizes are computed from must not overflow
-  if (__builtin_mul_overflow(count, std::int64_t{8} * ranks, &bytes_of_all))
-    refuse(call, fmt::format("{} has {} elements; no memory of {} ranks holds that number", which, count, ranks));
-  if (view.data == nullptr && count > 0)
-    refuse(call, fmt::format("{} has {} elements and a null pointer", which, count));
+  if (__builtin_mul_overflow(count, std::int64_t{8} * ranks, &bytes_of_all)) [[unlikely]]
+    refuse(call, [&] {
+      return fmt::format("{} has {} elements; no memory of {} ranks holds that number", which, count, ranks);
+    });
+  if (view.data == nullptr && count > 0) [[unlikely]]
+    refuse(call, [&] { return fmt::format("{} has {} elements and a null pointer", which, count); });
 }
 
-void check_count(std::string_view call, std::string_view which, std::int64_t count, std::int64_t wanted) {
-  if (count != wanted) refuse(call, fmt::format("{} has {} elements, needs {}", which, count, wanted));
-}
-void check_count(const Call& call, std::string_view which, std::int64_t count, std::int64_t wanted) {
-  check_count(name_of(call.operation), which, count, wanted);
-}
-
-void check_alike(std::string_view call, const ConstBuffer& in, const Buffer& out) {
-  if (in.dtype != out.dtype)
-    refuse(call, fmt::format("in is {}, out is {}; both must be equal", name_of(in.dtype), name_of(out.dtype)));
-  if (in.device != out.device)
-    refuse(call, fmt::format("in is on {}, out on {}; both must be equal", name_of(in.device), name_of(out.device)));
+template <class AnyCall>
+[[gnu::always_inline]] inline void check_count(const AnyCall& call, std::string_view which, std::int64_t count,
+                                               std::int64_t wanted) {
+  if (count != wanted) [[unlikely]]
+    refuse(call, [&] { return fmt::format("{} has {} elements, needs {}", which, count, wanted); });
 }
 
-void check_op(std::string_view call, DType dtype, ReduceOp op) {
-  if (!is_defined(dtype, op))
-    throw Unsupported(
-        fmt::format("{}: {} of {} is not defined; use {}", call, name_of(op), name_of(dtype),
-                    dtype == DType::boolean ? "min, which is AND, or max, which is OR" : "sum, or a floating dtype"));
+template <class AnyCall>
+[[gnu::always_inline]] inline void check_alike(const AnyCall& call, const ConstBuffer& in, const Buffer& out) {
+  if (in.dtype != out.dtype) [[unlikely]]
+    refuse(call, [&] {
+      return fmt::format("in is {}, out is {}; both must be equal", name_of(in.dtype), name_of(out.dtype));
+    });
+  if (in.device != out.device) [[unlikely]]
+    refuse(call, [&] {
+      return fmt::format("in is on {}, out on {}; both must be equal", name_of(in.device), name_of(out.device));
+    });
 }
 
-bool overlap(const ConstBuffer& in, const Buffer& out) {
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_op(std::string_view call, DType dtype, ReduceOp op) {
+  throw Unsupported(
+      fmt::format("{}: {} of {} is not defined; use {}", call, name_of(op), name_of(dtype),
+                  dtype == DType::boolean ? "min, which is AND, or max, which is OR" : "sum, or a floating dtype"));
+}
+
+[[gnu::always_inline]] inline bool overlap(const ConstBuffer& in, const Buffer& out) {
   if (in.count == 0 || out.count == 0) return false;
   const auto first = reinterpret_cast<std::uintptr_t>(in.data);
   const auto second = reinterpret_cast<std::uintptr_t>(out.data);
@@ -64,28 +84,31 @@ bool overlap(const ConstBuffer& in, const Buffer& out) {
 
 // The two views may share memory only as the in-place form: `in` at byte `in_place_in` of the common buffer and `out`
 // at byte `in_place_out`.
-void check_overlap(std::string_view call, const ConstBuffer& in, const Buffer& out, std::size_t in_place_in,
-                   std::size_t in_place_out) {
+template <class AnyCall>
+[[gnu::always_inline]] inline void check_overlap(const AnyCall& call, const ConstBuffer& in, const Buffer& out,
+                                                 std::size_t in_place_in, std::size_t in_place_out) {
   const bool in_place = reinterpret_cast<std::uintptr_t>(in.data) - in_place_in ==
                         reinterpret_cast<std::uintptr_t>(out.data) - in_place_out;
-  if (!in_place && overlap(in, out)) refuse(call, "in and out overlap, but not as the in-place form");
+  if (!in_place && overlap(in, out)) [[unlikely]]
+    refuse(call, [] { return std::string("in and out overlap, but not as the in-place form"); });
 }
-void check_overlap(const Call& call, std::size_t in_place_in, std::size_t in_place_out) {
-  check_overlap(name_of(call.operation), call.in, call.out, in_place_in, in_place_out);
+[[gnu::always_inline]] inline void check_overlap(const Call& call, std::size_t in_place_in, std::size_t in_place_out) {
+  check_overlap(call, call.in, call.out, in_place_in, in_place_out);
 }
 
-void check_sizes(const Call& call, int rank, int ranks) {
+[[gnu::always_inline]] inline void check_sizes(const Call& call, int rank, int ranks) {
   const std::int64_t n = ranks;
   const std::int64_t in = call.in.count;
   const std::int64_t out = call.out.count;
   const bool is_root = rank == call.root;
-  const std::size_t block = call.bytes(ranks) * static_cast<std::size_t>(rank);
+  const auto block = [&] { return call.bytes(ranks) * static_cast<std::size_t>(rank); };  // where the own one begins
   switch (call.operation) {
     case Operation::all_reduce:
       check_count(call, "out", out, in);
       return check_overlap(call, 0, 0);
     case Operation::all_to_all:
-      if (in % n != 0) refuse(call, fmt::format("in has {} elements, not a multiple of the {} ranks", in, n));
+      if (in % n != 0) [[unlikely]]
+        refuse(call, [&] { return fmt::format("in has {} elements, not a multiple of the {} ranks", in, n); });
       check_count(call, "out", out, in);
       return check_overlap(call, 0, 0);
     case Operation::reduce:
@@ -93,15 +116,15 @@ void check_sizes(const Call& call, int rank, int ranks) {
       return;
     case Operation::reduce_scatter:
       check_count(call, "in", in, n * out);
-      return check_overlap(call, 0, block);
+      return check_overlap(call, 0, block());
     case Operation::all_gather:
       check_count(call, "out", out, n * in);
-      return check_overlap(call, block, 0);
+      return check_overlap(call, block(), 0);
     case Operation::gather:
-      if (is_root) check_count(call, "out", out, n * in), check_overlap(call, block, 0);
+      if (is_root) check_count(call, "out", out, n * in), check_overlap(call, block(), 0);
       return;
     case Operation::scatter:
-      if (is_root) check_count(call, "in", in, n * out), check_overlap(call, 0, block);
+      if (is_root) check_count(call, "in", in, n * out), check_overlap(call, 0, block());
       return;
     default:
       return;
@@ -145,17 +168,20 @@ std::string describe(const Call& call, int ranks) {
 
 void validate(const Call& call, int rank, int ranks) {
   if (call.operation == Operation::barrier) return;
-  const std::string_view name = name_of(call.operation);
-  check_view(name, "in", call.in, ranks);
-  check_view(name, "out", call.out, ranks);
+  check_view(call, "in", call.in, ranks);
+  check_view(call, "out", call.out, ranks);
   if (is_rooted(call.operation) || is_point_to_point(call.operation)) {
-    if (call.root < 0 || call.root >= ranks)
-      refuse(call, fmt::format("{} {} is not a rank of the group of {}", is_rooted(call.operation) ? "root" : "peer",
-                               call.root, ranks));
-    if (call.tag < 0) refuse(call, fmt::format("tag {} is negative", call.tag));
+    if (call.root < 0 || call.root >= ranks) [[unlikely]]
+      refuse(call, [&] {
+        return fmt::format("{} {} is not a rank of the group of {}", is_rooted(call.operation) ? "root" : "peer",
+                           call.root, ranks);
+      });
+    if (call.tag < 0) [[unlikely]]
+      refuse(call, [&] { return fmt::format("tag {} is negative", call.tag); });
   }
-  if (call.uses_in(rank) && call.uses_out(rank)) check_alike(name, call.in, call.out);
-  if (is_reduction(call.operation)) check_op(name, call.dtype(), call.op);
+  if (call.uses_in(rank) && call.uses_out(rank)) check_alike(call, call.in, call.out);
+  if (is_reduction(call.operation) && !is_defined(call.dtype(), call.op)) [[unlikely]]
+    refuse_op(name_of(call.operation), call.dtype(), call.op);
   check_sizes(call, rank, ranks);
 }
 
@@ -210,7 +236,7 @@ void validate(const UnevenCall& call, int rank, int ranks) {
   check_view(name, "in", call.in, ranks);
   check_view(name, "out", call.out, ranks);
   check_alike(name, call.in, call.out);
-  if (scatters) check_op(name, call.in.dtype, call.op);
+  if (scatters && !is_defined(call.in.dtype, call.op)) refuse_op(name, call.in.dtype, call.op);
   const std::int64_t in = expected(call, "in", call.in_counts, call.out_counts, gathers, rank, ranks);
   const std::int64_t out = expected(call, "out", call.out_counts, call.in_counts, scatters, rank, ranks);
   check_count(name, "in", call.in.count, in);

@@ -26,10 +26,20 @@ Capability capability_of(const UnevenCall& call) {
   return call.operation == Operation::all_to_all ? Capability::all_to_all_v : Capability::reduce_scatter_v;
 }
 
+constexpr bool is_optional(DType dtype) {
+  constexpr auto bit = [](DType one) { return std::uint64_t{1} << static_cast<unsigned>(one); };
+  constexpr std::uint64_t all = [bit] {
+    std::uint64_t bits = 0;
+    for (const DType one : kOptionalDTypes) bits |= bit(one);
+    return bits;
+  }();
+  return (all & bit(dtype)) != 0;
+}
+
 // Backends may be older than these types: none is asked for what it does not claim.
 template <class AnyCall>
 void expect_optional_claimed(const AnyCall& call, DType dtype, const Communicator& group, auto describe_call) {
-  if (std::ranges::find(kOptionalDTypes, dtype) == kOptionalDTypes.end()) return;
+  if (!is_optional(dtype)) return;
   const Capabilities& has = group.capabilities();
   if (!has.supports(dtype))
     throw Unsupported(fmt::format("{}: backend {} has no {}", describe_call(), has.backend, name_of(dtype)));
@@ -38,8 +48,8 @@ void expect_optional_claimed(const AnyCall& call, DType dtype, const Communicato
         fmt::format("{}: backend {} has {} and does not reduce it", describe_call(), has.backend, name_of(dtype)));
 }
 
-void expect_claimed(const Call& call, const Communicator& group) {
-  if (call.operation == Operation::barrier) return;
+[[gnu::always_inline]] inline void expect_claimed(const Call& call, const Communicator& group) {
+  if (call.operation == Operation::barrier || !is_optional(call.dtype())) return;
   expect_optional_claimed(call, call.dtype(), group, [&] { return describe(call, group.size()); });
 }
 

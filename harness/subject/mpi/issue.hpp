@@ -117,7 +117,8 @@ class Started : Caller {
 /// Calls each(in, out, count) for the segments of a reduction; once where there is nothing to reduce. Null
 /// stays null, and `in` is MPI_IN_PLACE throughout where it is so.
 template <class Each>
-void for_each_segment(const comm::Call& call, const void* in, void* out, std::int64_t segment, const Each& each) {
+[[gnu::always_inline]] inline void for_each_segment(const comm::Call& call, const void* in, void* out,
+                                                    std::int64_t segment, const Each& each) {
   const std::int64_t total = call.in.count;
   if (total <= segment) return each(in, out, static_cast<int>(total));
   const std::size_t bytes = size_of(call.in.dtype);
