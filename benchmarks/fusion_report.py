@@ -26,7 +26,7 @@ def measure(arguments, number):
     print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.build / "bin/plumbline", "bench", "--backend", arguments.backend, "--world-size", arguments.ranks,
-                   "--sizes", arguments.sizes, "--repetitions", 3, "--min-time", 0.05, "--time-limit", 600,
+                   "--sizes", arguments.sizes, "--launches", 1, "--repetitions", 3, "--min-time", 0.05, "--time-limit", 600,
                    "--benchmark", f"allreduce_fusion.{arguments.model}.*", "--out", folder]
         subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
         return read(Path(folder, "run.jsonl"), arguments.model)

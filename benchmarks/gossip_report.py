@@ -18,7 +18,7 @@ COLOURS = {"p1": "#1f77b4", "p2": "#d62728", "p3": "#2ca02c"}
 
 def bench(arguments, patterns, sizes, ranks, folder):
     command = [arguments.build / "bin/plumbline", "bench", "--backend", arguments.backend, "--world-size", ranks, "--sizes", sizes,
-               "--repetitions", 3, "--min-time", arguments.min_time, "--time-limit", 600, "--out", folder]
+               "--launches", 1, "--repetitions", 3, "--min-time", arguments.min_time, "--time-limit", 600, "--out", folder]
     for pattern in patterns:
         command += ["--benchmark", PREFIX + pattern]
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)

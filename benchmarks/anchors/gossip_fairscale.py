@@ -92,7 +92,7 @@ def theirs(arguments):
 def ours(arguments):
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.build / "bin/plumbline", "bench", "--backend", "local", "--world-size", arguments.ranks, "--sizes",
-                   4 * arguments.parameters, "--repetitions", 5, "--min-time", 0.1, "--pin", "--out", folder]
+                   4 * arguments.parameters, "--launches", 1, "--repetitions", 5, "--min-time", 0.1, "--pin", "--out", folder]
         for name in OURS:
             command += ["--benchmark", "gossip_throughput." + name]
         subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)

@@ -45,9 +45,9 @@ struct BenchOptions {
   std::vector<std::string> patterns{"collectives.*"};
   std::vector<std::string> sizes{"4", "1Ki", "4Ki", "64Ki", "1Mi", "16Mi"};
   std::vector<int> worlds{2};
-  int repetitions = 7;
-  int launches = 1;
-  double within = 0;  // percent; 0: all launches are made
+  int repetitions = 0;  // 0: by launches
+  int launches = 6;     // the fewest that give a median an interval of 95 %
+  double within = 0;    // percent; 0: all launches are made
   double min_seconds = 0.02;
   double time_limit = 120;
   std::string device = "cpu";
@@ -128,7 +128,10 @@ class BenchRun {
     const int status = run_measurements(
         assignments, driver, observer(), *writer_, options_.out.path(), options_.budget,
         [&] { print_heading(header.subject); }, [&](double seconds) { tell_record(options_.out.path(), seconds); },
-        [this] { finish_launched(jobs_.size()); });
+        [this] {
+          erase_progress();
+          finish_launched(jobs_.size());
+        });
     tell_wide();
     look_again();
     return status == 0 ? status_of_noise() : status;
@@ -245,11 +248,23 @@ class BenchRun {
     };
     observer.output = [this](std::size_t, int, const nlohmann::json& value) { last_ = value; };
     observer.end = [this](std::size_t at, const launch::Outcome& outcome) {
+      erase_progress();
       take(jobs_[order_[at]], outcome);
+      draw_progress(at);
       return true;
     };
     observer.log = [](const std::string& line) { std::cerr << line << '\n'; };
     return observer;
+  }
+
+  // A table's first line comes in the last launch: until then a terminal shows how far the run is.
+  void draw_progress(std::size_t at) const {
+    if (!terminal_ || options_.launches == 1) return;
+    fmt::print("\r\033[K[{}/{}] launch {} of {}", at + 1, order_.size(), at / jobs_.size() + 1, options_.launches);
+    std::cout.flush();
+  }
+  void erase_progress() const {
+    if (terminal_ && options_.launches > 1) fmt::print("\r\033[K");
   }
 
   // Whether it was measured or not.
@@ -406,6 +421,7 @@ class BenchRun {
   std::map<std::tuple<std::string, int, std::int64_t>, double> medians_;
   std::vector<Job> jobs_;
   std::vector<std::size_t> order_;  // indices of jobs_, in which they are measured
+  const bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::size_t name_width_ = 34;
   int usable_cores_ = record::capture_environment().at("usable_cores").get<int>();
   record::HostLoad host_;                    // since the measurement began
@@ -429,6 +445,11 @@ int list_benchmarks(const BenchOptions& options, const bench::Registry& registry
   for (const bench::Benchmark* benchmark : listed) width = std::max(width, benchmark->name.size());
   for (const bench::Benchmark* benchmark : listed) fmt::print("{:<{}}  {}\n", benchmark->name, width, benchmark->title);
   return 0;
+}
+
+// Repetitions of one group share its luck: more launches say more than more of them.
+void settle_repetitions(BenchOptions& options) {
+  if (options.repetitions == 0) options.repetitions = options.launches > 1 ? 3 : 7;
 }
 
 // --within is given.
@@ -481,12 +502,14 @@ Command add_bench(CLI::App& app, const Program& program) {
       ->delimiter(',')
       ->check(at_least(1))
       ->capture_default_str();
-  command->add_option("--repetitions", options->repetitions, "samples per benchmark and size")
-      ->check(at_least(1))
-      ->capture_default_str();
+  command
+      ->add_option("--repetitions", options->repetitions,
+                   "samples per benchmark, size and launch (default 3, and 7 with --launches 1)")
+      ->check(at_least(1));
   command
       ->add_option("--launches", options->launches,
-                   "fresh groups of processes in which each benchmark is measured, in random order")
+                   "fresh groups of processes in which each benchmark is measured, in random order; the median has an "
+                   "interval from 6 on")
       ->check(at_least(1))
       ->capture_default_str();
   command->add_option("--min-time", options->min_seconds, "least duration of a sample")
@@ -540,6 +563,7 @@ Command add_bench(CLI::App& app, const Program& program) {
     options->chooses = command->count("--benchmark") > 0;
     options->sizes_given = command->count("--sizes") > 0;
     if (command->count("--within") > 0) settle_launches(*options, command->count("--launches") > 0);
+    settle_repetitions(*options);
     if (study() == nullptr) return run_bench(*options);
     refuse_options_before(*command);
     return study()->run();

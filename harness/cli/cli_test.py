@@ -650,7 +650,7 @@ class Commands(unittest.TestCase):
         case = ["--filter", "collectives.adapter.ring_sum[ranks=2]"]
         for command, profile in ((PASS, "collectives"), (["check", "--adapter", "reference", *case], "full"),
                                  (["mutants", "--filter", "col.drop_last_element"], "full"),
-                                 (["bench", "--backend", "local", "--benchmark", "collectives.barrier", "--repetitions", "2"], "")):
+                                 (["bench", "--backend", "local", "--benchmark", "collectives.barrier", "--repetitions", "2", "--launches", "1"], "")):
             self.assertEqual(self.run_plumbline(*command, "--out", "out"), 0, self.done.stderr)
             header = json.loads((self.folder / "out/run.jsonl").read_text().splitlines()[0])
             self.assertEqual((header["suite_version"], header["profile"]), (suite, profile), command)
@@ -1722,7 +1722,7 @@ class Commands(unittest.TestCase):
         (self.folder / "e.toml").write_text('schema = 1\nsubject = "acme >=2"\n')
         self.assertEqual(self.run_plumbline("expectations", "update", "out/run.jsonl", "--file", "e.toml"), 2)
         self.assertIn("e.toml:2: the expectations are of subject 'acme >=2', and this one is 'local ", self.done.stderr)
-        self.assertEqual(self.run_plumbline("bench", "--sizes", "4", "--repetitions", "1", "--min-time", "0.001", "--out", "bench"), 0)
+        self.assertEqual(self.run_plumbline("bench", "--sizes", "4", "--launches", "1", "--repetitions", "1", "--min-time", "0.001", "--out", "bench"), 0)
         self.assertEqual(self.run_plumbline("expectations", "update", "bench/run.jsonl", "--file", "e.toml"), 2)
         self.assertIn("is the record of plumbline bench", self.done.stderr)
 
@@ -1767,7 +1767,7 @@ class Commands(unittest.TestCase):
         self.assertTrue(all(name.startswith("collectives.all_") for name in names), names)
 
     def test_bench_measures_what_it_says(self):
-        self.assertEqual(self.run_plumbline("bench", "--sizes", "0,4,1Ki", "--repetitions", "2", "--min-time", "0.001", "--out", "out"),
+        self.assertEqual(self.run_plumbline("bench", "--sizes", "0,4,1Ki", "--launches", "1", "--repetitions", "2", "--min-time", "0.001", "--out", "out"),
                          0, self.done.stderr)
         lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
         found = {(line["benchmark"], line["labels"].get("bytes")) for line in lines if line["type"] == "measurement"}
@@ -1797,6 +1797,15 @@ class Commands(unittest.TestCase):
             self.assertEqual("plumbline_benchmark_noisy{" in metrics.read_text(), True)
         self.assertEqual(self.run_plumbline("bench", "--launches", "1", "--require-quiet", "--benchmark", "collectives.barrier", "--repetitions", "1",
                                             "--out", "quiet"), 3 if "  noisy: " in self.done.stdout else 0)
+
+    def test_bench_takes_several_launches_by_default(self):
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "collectives.barrier", "--min-time", "0.0001", "--out", "out"), 0, self.done.stderr)
+        found, = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines() if '"type":"measurement"' in line]
+        self.assertEqual([len(launch["samples"]) for launch in found["launches"]], [3] * 6)
+        self.assertRegex(self.done.stdout, r" us +\[[\d.]+, [\d.]+\] ", "six launches give the median an interval")
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "collectives.barrier", "--min-time", "0.0001", "--launches", "1", "--out", "out"), 0)
+        found, = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines() if '"type":"measurement"' in line]
+        self.assertEqual([len(launch["samples"]) for launch in found["launches"]], [7])
 
     def test_out_in_latest_is_a_new_run(self):
         check = ("check", "--backend", "local", "--filter", "COLL-001", "--world-size", "1", "--out", "results/latest/mine/")
@@ -1854,7 +1863,7 @@ class Commands(unittest.TestCase):
         self.assertIn("4 of 4 measurements are not within 0.01 %", self.done.stdout)
 
     def test_bench_says_that_the_host_is_busy(self):
-        arguments = ("bench", "--benchmark", "collectives.barrier", "--world-size", "1", "--repetitions", "3", "--min-time", "0.02", "--out", "out")
+        arguments = ("bench", "--launches", "1", "--benchmark", "collectives.barrier", "--world-size", "1", "--repetitions", "3", "--min-time", "0.02", "--out", "out")
         busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6 * os.cpu_count())]
         try:
             self.assertEqual(self.run_plumbline(*arguments, "--require-quiet"), 3, self.done.stdout)
@@ -1882,7 +1891,7 @@ class Commands(unittest.TestCase):
         self.assertIn("gate: there is no program '/nowhere/python3'; install Python 3.9, or set PLUMBLINE_PYTHON to one", done.stderr)
 
     def bench_on(self, device, *options, status=0):
-        self.assertEqual(self.run_plumbline("bench", "--device", device, "--sizes", "0,4,1Ki", "--repetitions", "2", "--min-time", "0.001",
+        self.assertEqual(self.run_plumbline("bench", "--device", device, "--sizes", "0,4,1Ki", "--launches", "1", "--repetitions", "2", "--min-time", "0.001",
                                             *options, "--out", "out"), status, self.done.stderr)
 
     def test_bench_measures_in_memory_of_devices(self):
@@ -1899,7 +1908,7 @@ class Commands(unittest.TestCase):
 
     def test_bench_measures_messages_between_many_and_unlike_blocks(self):
         self.assertEqual(self.run_plumbline("bench", "--benchmark", "messages.*", "uneven.*", "--sizes", "4,3Ki", "--world-size", "2,3",
-                                            "--repetitions", "2", "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
+                                            "--launches", "1", "--repetitions", "2", "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
         lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
         found = [line for line in lines if line["type"] == "measurement"]
         self.assertEqual(len(found), 6 * 2 * 2)
@@ -1919,7 +1928,7 @@ class Commands(unittest.TestCase):
 
     def test_bench_fuses_gradients_in_memory_of_devices(self):
         self.assertEqual(self.run_plumbline("bench", "--device", "emulated", "--benchmark", "allreduce_fusion.resnet50.overlap", "--sizes", "25Mi",
-                                            "--repetitions", "1", "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
+                                            "--launches", "1", "--repetitions", "1", "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
         lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
         (found,) = [line for line in lines if line["type"] == "measurement"]
         self.assertEqual((found["derived"]["launches"], found["derived"]["copied_bytes"]), (4, 0))
@@ -1985,7 +1994,7 @@ class Commands(unittest.TestCase):
         self.assertLessEqual(of_two, 2 * of_each)
 
     def test_bench_says_how_many_collectives_a_fused_step_starts(self):
-        self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.copy", "--sizes", "0,25Mi", "--repetitions", "1",
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.copy", "--sizes", "0,25Mi", "--launches", "1", "--repetitions", "1",
                                             "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
         lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
         found = {line["labels"]["bucket_bytes"]: line for line in lines if line["type"] == "measurement"}
@@ -2023,7 +2032,7 @@ class Commands(unittest.TestCase):
                      "crossover: fail: .*8 gradients of 256 bytes, reduced one by one: a wrong sum on rank [01]: gradient 0, element 63 of 64: (64|128), where 192"):
             self.assertRegex(self.done.stdout, said)
         self.assertNotIn("best buckets", self.done.stdout)
-        self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.view", "--sizes", "25Mi", *wrong), 1, self.done.stderr)
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.view", "--sizes", "25Mi", "--launches", "1", *wrong), 1, self.done.stderr)
         self.assertRegex(self.done.stdout, "a wrong answer on rank [01]: gradient 'conv1.weight', element 9407 of 9408: (219|438), where 328.5 is right")
 
     def schedule(self, *arguments, status=0):
@@ -2546,7 +2555,7 @@ class Commands(unittest.TestCase):
         self.assertIn("after_reduction,model,nan,1,0,0,1,1,0,0,,,0", rows)
 
     def test_bench_tells_multiples_of_a_baseline(self):
-        self.assertEqual(self.run_plumbline("bench", "--benchmark", "scaler.agreement.gpt2.*", "--repetitions", "1", "--min-time",
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "scaler.agreement.gpt2.*", "--launches", "1", "--repetitions", "1", "--min-time",
                                             "0.001", "--world-size", "2", "--out", "out"), 0, self.done.stderr)
         lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
         derived = {line["benchmark"]: line["derived"] for line in lines if line["type"] == "measurement"}

@@ -1,4 +1,5 @@
 """Measures programs in turns: launches of both sides alternate in random order, so that what the machine does meets both."""
+import functools
 import os
 import random
 import shutil
@@ -49,9 +50,20 @@ def own_program():
     return program
 
 
+@functools.lru_cache(maxsize=None)
+def _one_launch(program):
+    """The options that have bench make one launch; older versions make no more, and have no option for it."""
+    try:
+        done = subprocess.run([program, "bench", "--help"], capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise Failed(f"cannot start '{program}': {error.strerror}") from None
+    return ("--launches", "1") if "--launches" in done.stdout else ()
+
+
 def _launch(side, arguments, out):
     program = side.program or own_program()
-    command = [program, "bench", *side.options, *arguments, "--out", str(out)]  # one launch, of older versions, too
+    one = () if arguments[:1] and arguments[0] in STUDIES else _one_launch(program)
+    command = [program, "bench", *side.options, *arguments, *one, "--out", str(out)]
     try:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     except OSError as error:

@@ -23,6 +23,7 @@ import random, sys
 sys.path.insert(0, {folder!r})
 import measured_records as made
 words = sys.argv[1:]
+if "--help" in words: sys.exit(print({helps!r}))
 with open({seen!r}, "a") as seen: seen.write({name!r} + " " + " ".join(words) + "\\n")
 if {fails!r}: sys.exit("plumbline: no such option")
 out = words[words.index("--out") + 1]
@@ -142,10 +143,10 @@ class Commands(unittest.TestCase):
     def at(self, name):
         return os.path.join(self.folder.name, name)
 
-    def program(self, name, factor, fails=False):
+    def program(self, name, factor, fails=False, helps="--launches N"):
         path = Path(self.at(name))
         path.write_text(PROGRAM.format(python=sys.executable, folder=os.path.dirname(os.path.abspath(__file__)), seen=self.at("seen"),
-                                       name=name, factor=factor, fails=fails), encoding="utf-8")
+                                       name=name, factor=factor, fails=fails, helps=helps), encoding="utf-8")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return str(path)
 
@@ -195,6 +196,16 @@ class Commands(unittest.TestCase):
             self.assertEqual({line.split()[0] for line in first[2 * launch:2 * launch + 2]}, {"old", "new"})
         self.assertEqual(len(again), 12)
         self.assertIn("--benchmark collectives.all_reduce --sizes 4 ", again[0])
+
+    def test_a_launch_is_one_of_any_version(self):
+        old, new = self.program("old", 1, helps="--repetitions N"), self.program("new", 1)
+        made.run("gate", old, new, "--launches", "5", "--", "--sizes", "4")
+        lines = Path(self.at("seen")).read_text(encoding="utf-8").splitlines()
+        self.assertEqual({"--launches 1" in line for line in lines if line.startswith("new ")}, {True}, "bench makes several by default")
+        self.assertEqual({"--launches" in line for line in lines if line.startswith("old ")}, {False}, "it has no such option")
+        made.run("compare", new, new, "--launches", "5", "--", "allreduce_fusion", "--rounds", "2")
+        last = Path(self.at("seen")).read_text(encoding="utf-8").splitlines()[-1]
+        self.assertIn("bench allreduce_fusion --rounds 2 --out", last, "it has rounds of its own")
 
     def test_calibrate_says_what_can_be_gated(self):
         own = {"PLUMBLINE_EXECUTABLE": self.program("own", 1)}
