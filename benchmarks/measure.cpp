@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -11,8 +12,10 @@
 #include <sched.h>
 
 #include "benchmarks/device_timing.hpp"
+#include "benchmarks/windows.hpp"
 #include "harness/bench/benchmark.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::bench {
 namespace {
@@ -44,11 +47,25 @@ class Ranks {
   [[nodiscard]] double largest(double number) {
     return told(number, DType::f64, [&](comm::Buffer at) { world.all_reduce(at, at, comm::ReduceOp::max); });
   }
+  [[nodiscard]] double smallest(double number) { return -largest(-number); }
   [[nodiscard]] std::int32_t sum(std::int32_t number) {
     return told(number, DType::i32, [&](comm::Buffer at) { world.all_reduce(at, at, comm::ReduceOp::sum); });
   }
+  /// From now on, timed() has iterations begin at agreed times. Throws Unsupported where ranks have no clock in common.
+  void begin_windows(Operation& operation) {
+    require_one_clock();
+    constexpr int kTries = 10;
+    constexpr double kRoom = 3, kShortest = 10e-6;
+    window_ = std::max(kRoom * timed(operation, kTries) / kTries, kShortest);
+  }
+  [[nodiscard]] std::map<std::string, double> window_facts() const {
+    if (window_ == 0) return {};
+    const double missed = windows_ > 0 ? static_cast<double>(missed_) / static_cast<double>(windows_) : 0;
+    return {{"window_seconds", window_}, {"windows_missed_ratio", missed}};
+  }
   /// Seconds that the slowest rank needed for so many iterations.
   [[nodiscard]] double timed(Operation& operation, std::int64_t iterations) {
+    if (window_ > 0) return timed_in_windows(operation, iterations);
     world.barrier();
     if (timer_) timer_->begin();
     const auto begin = Clock::now();
@@ -67,6 +84,38 @@ class Ranks {
     place_.synchronize();
     return number;
   }
+  // Processes of one boot of one machine have one steady clock.
+  void require_one_clock() {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string boot;
+    std::getline(file, boot);
+    const auto hash = static_cast<double>(comm::Fnv1a().add(boot).value() >> 12);  // exact as f64
+    if (largest(hash) != smallest(hash))
+      throw Unsupported("--sync window: the ranks are on several machines, whose clocks differ; use --sync barrier");
+  }
+  // As if all iterations had taken the mean of a part of them. Windows grow until half of them are met.
+  double timed_in_windows(Operation& operation, std::int64_t iterations) {
+    constexpr std::int64_t kMost = 2000;
+    constexpr double kLongest = 10;
+    const std::int64_t count = std::min(iterations, kMost);
+    for (; window_ < kLongest; window_ *= 2) {
+      world.barrier();
+      const auto window = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(window_));
+      // Ranks hear of it when they have a core, which windows that grew allow for.
+      const auto begin = Clock::now() + std::max<Clock::duration>(std::chrono::microseconds(100), 2 * window);
+      const auto first = Clock::time_point(Clock::duration(agree(begin.time_since_epoch().count())));
+      std::vector<double> slowest = run_in_windows(operation, count, first, window);
+      world.all_reduce(comm::Buffer::of(slowest), comm::Buffer::of(slowest), comm::ReduceOp::max);
+      const WindowTimes times = times_of_met(slowest);
+      if (times.met * 2 < count) continue;
+      windows_ += count;
+      missed_ += count - times.met;
+      return times.mean * static_cast<double>(iterations);
+    }
+    throw RuntimeFailure(fmt::format("--sync window: in windows of {} s a rank still comes late", kLongest));
+  }
+  double window_ = 0;  // seconds; 0: ranks begin when they leave a barrier
+  std::int64_t windows_ = 0, missed_ = 0;
   device::MemorySpace place_;
   std::optional<device::OwnStream> stream_;  // of a device
   std::optional<StreamTimer> timer_;
@@ -168,6 +217,29 @@ void pin_to_core(int rank) {
   }
 }
 
+// Whether this thread may run on one core alone, whoever bound it.
+bool is_pinned() {
+  cpu_set_t usable;
+  return ::sched_getaffinity(0, sizeof usable, &usable) == 0 && CPU_COUNT(&usable) == 1;
+}
+
+// Of the core that this thread is on, as the kernel reports it; 0 where it does not.
+double clock_hertz() {
+  const int core = ::sched_getcpu();
+  double kilohertz = 0;
+  std::ifstream scaling(fmt::format("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq", core));
+  if (scaling >> kilohertz) return kilohertz * 1e3;
+  std::ifstream file("/proc/cpuinfo");
+  bool is_own = false;
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("processor")) is_own = std::strtol(line.c_str() + colon + 1, nullptr, 10) == core;
+    if (is_own && line.starts_with("cpu MHz")) return std::strtod(line.c_str() + colon + 1, nullptr) * 1e6;
+  }
+  return 0;
+}
+
 // For how long this thread was ready to run and had no core; 0 where the kernel does not count it.
 double seconds_without_core() {
   std::ifstream file("/proc/thread-self/schedstat");
@@ -194,12 +266,16 @@ class HostWatch {
   [[nodiscard]] nlohmann::json facts(Ranks& ranks) const {
     const double waited = seconds_without_core() - waited_;
     const double share = waited / std::chrono::duration<double>(Clock::now() - begin_).count();
-    return {{"waited", ranks.largest(std::min(share, 1.0))},
-            {"calibration_seconds", ranks.largest(std::max(calibration_, calibration_seconds()))}};
+    nlohmann::json facts{{"waited", ranks.largest(std::min(share, 1.0))},
+                         {"calibration_seconds", ranks.largest(std::max(calibration_, calibration_seconds()))},
+                         {"pinned", ranks.smallest(is_pinned() ? 1 : 0)}};
+    if (const double hertz = ranks.smallest(std::min(clock_, clock_hertz())); hertz > 0) facts["clock_hertz"] = hertz;
+    return facts;
   }
 
  private:
   double calibration_ = calibration_seconds();
+  double clock_ = clock_hertz();
   double waited_ = seconds_without_core();
   Clock::time_point begin_ = Clock::now();
 };
@@ -229,6 +305,7 @@ nlohmann::json measure(const Registry& registry, comm::Communicator& world, cons
   const auto operation = benchmark->prepare(world, parameters);
   (void)require_right_answer(ranks, *operation, name);
   warm_up(ranks, *operation);
+  if (arguments.value("sync", "barrier") == "window") ranks.begin_windows(*operation);
   const HostWatch watch;
   nlohmann::json result;
   if (world.rank() == 0)
@@ -241,7 +318,9 @@ nlohmann::json measure(const Registry& registry, comm::Communicator& world, cons
   result["checked"] = checked;
   result["host"] = host;
   result["bytes"] = operation->bytes();
-  result["derived"] = operation->derived();
+  auto derived = operation->derived();
+  derived.merge(ranks.window_facts());
+  result["derived"] = derived;
   return result;
 }
 

@@ -68,10 +68,11 @@ struct Benchmark {
 /// All that benchmarks/ contributes.
 using Registry = std::vector<Benchmark>;
 
-/// What `measure` is told: {"benchmark","bytes","dtype","repetitions","min_seconds","pin"}; a study, what it wants.
-/// Data are in the memory of `place`, whose stream is of no account. On every rank; returns, on rank 0,
+/// What `measure` is told: {"benchmark","bytes","dtype","repetitions","min_seconds","sync","pin"}; a study, what it
+/// wants. Data are in the memory of `place`, whose stream is of no account. On every rank; returns, on rank 0,
 /// {"samples":[seconds…],"iterations":n,"bytes":n,"checked":b,"derived":{…},"host":{…}}, else null; "host" is that of
-/// record::Launch. Throws InvalidArgument for arguments that make no sense, RuntimeFailure for a wrong answer.
+/// record::Launch. Throws InvalidArgument for arguments that make no sense, Unsupported for windows of ranks without a
+/// clock in common, RuntimeFailure for a wrong answer.
 nlohmann::json measure(const Registry& registry, comm::Communicator& world, const device::MemorySpace& place,
                        const nlohmann::json& arguments);
 

@@ -54,6 +54,7 @@ struct BenchOptions {
   OutputFolder out{"bench"};
   double budget = 0;  // seconds; 0: none
   ReportOptions reports;
+  std::string sync = "barrier";
   bool pin = false;
   bool require_quiet = false;
   bool list = false;
@@ -133,6 +134,7 @@ class BenchRun {
           finish_launched(jobs_.size());
         });
     tell_wide();
+    tell_host();
     look_again();
     return status == 0 ? status_of_noise() : status;
   }
@@ -178,6 +180,7 @@ class BenchRun {
                           {"bytes", job.bytes},
                           {"repetitions", options_.repetitions},
                           {"min_seconds", options_.min_seconds},
+                          {"sync", options_.sync},
                           {"pin", options_.pin}}}},
             .world = job.world,
             .isolation = fmt::format("launch {}", at / jobs_.size() + 1),
@@ -330,6 +333,22 @@ class BenchRun {
                  options_.within);
   }
 
+  // How the host was during the run, from the worst of each measurement.
+  void tell_host() const {
+    std::vector<record::Launch> all;
+    for (const Job& job : jobs_) all.insert(all.end(), job.launches.begin(), job.launches.end());
+    const std::map<std::string, double> worst = run::worst_of_host(all);
+    std::vector<std::string> words;
+    const auto say = [&](const char* name, const auto& text) {
+      if (const auto found = worst.find(name); found != worst.end()) words.push_back(text(found->second));
+    };
+    say("load", [](double load) { return fmt::format("load up to {:.1f}", load); });
+    say("steal_ratio", [](double share) { return fmt::format("up to {:.1f} % of the time stolen", share * 100); });
+    say("clock_hertz", [](double hertz) { return fmt::format("clock from {:.2f} GHz", hertz / 1e9); });
+    say("pinned", [](double pinned) { return std::string(pinned == 1 ? "ranks pinned" : "ranks not pinned"); });
+    if (!words.empty()) fmt::print("host: {}\n", fmt::join(words, ", "));
+  }
+
   void finish(Job& job) {
     job.is_over = true;
     // What was moved: a rank's share is a whole number of elements.
@@ -345,6 +364,7 @@ class BenchRun {
     for (const record::Launch& launch : job.launches)
       measurement.samples.insert(measurement.samples.end(), launch.samples.begin(), launch.samples.end());
     if (options_.device != "cpu") measurement.labels["device"] = options_.device;
+    if (options_.sync != "barrier") measurement.labels["sync"] = options_.sync;
     measurement.derived = job.last.value("derived", std::map<std::string, double>());
     const std::string& label = job.benchmark->size_label;
     if (job.benchmark->has_sizes || !label.empty()) measurement.labels["bytes"] = std::to_string(bytes);
@@ -467,6 +487,9 @@ record::Header begun_header(const BenchOptions& options) {
 }
 
 int run_bench(BenchOptions& options) {
+  if (options.sync == "window" && options.device != "cpu")
+    throw InvalidArgument(
+        fmt::format("--sync window: only with --device cpu; {} times its streams by its own events", options.device));
   const auto benchmarks = reinterpret_cast<bench::BenchmarksFunction*>(
       subject::open_module("benchmarks", bench::kBenchmarksSymbol, "the benchmarks"));
   const bench::Registry& registry = benchmarks()->registry;
@@ -537,6 +560,13 @@ Command add_bench(CLI::App& app, const Program& program) {
       ->check(seconds());
   options->reports.add_to(*command);
   options->out.add_to(*command, "folder of the record");
+  command
+      ->add_option("--sync", options->sync,
+                   "how ranks begin: barrier, a repetition after one and its iterations one after another; or window, "
+                   "each iteration at a time that all agreed on, for small messages on one machine")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"barrier", "window"}))
+      ->capture_default_str();
   command->add_flag("--pin", options->pin, "bind each rank to a core");
   command->add_flag("--require-quiet", options->require_quiet,
                     "exit status 3 where the host was too busy for a measurement to be trusted (noisy)");
@@ -546,7 +576,7 @@ Command add_bench(CLI::App& app, const Program& program) {
                 {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant", "--device"});
   group_options(*command, "What runs", {"--benchmark", "--sizes", "--world-size", "--list"});
   group_options(*command, "How it runs",
-                {"--launches", "--within", "--repetitions", "--min-time", "--time-limit", "--budget", "--pin",
+                {"--launches", "--within", "--repetitions", "--min-time", "--time-limit", "--budget", "--sync", "--pin",
                  "--require-quiet"});
   group_options(*command, "Output", {"--out", "--label", "--subject-name"});
   command->footer(

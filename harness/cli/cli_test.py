@@ -1807,6 +1807,38 @@ class Commands(unittest.TestCase):
         found, = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines() if '"type":"measurement"' in line]
         self.assertEqual([len(launch["samples"]) for launch in found["launches"]], [7])
 
+    def measured_by_bench(self, *options):
+        self.assertEqual(self.run_plumbline("bench", "--launches", "1", "--repetitions", "2", "--min-time", "0.001", *options, "--out", "out"), 0, self.done.stderr)
+        return [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines() if '"type":"measurement"' in line]
+
+    def test_bench_records_load_pinning_and_clock_of_the_host(self):
+        for pins in (["--pin"], []):
+            found, = self.measured_by_bench("--benchmark", "collectives.barrier", *pins)
+            host = found["launches"][0]["host"]
+            pinned = bool(pins) or len(os.sched_getaffinity(0)) == 1
+            self.assertEqual(host["pinned"], 1 if pinned else 0)
+            if "cpu MHz" in Path("/proc/cpuinfo").read_text():
+                self.assertTrue(1e8 < host["clock_hertz"] < 1e10, host)
+            (line,) = [line for line in self.done.stdout.splitlines() if line.startswith("host: ")]
+            self.assertRegex(line, r"^host: load up to [\d.]+, up to [\d.]+ % of the time stolen(, clock from [\d.]+ GHz)?, ranks " +
+                             ("pinned$" if pinned else "not pinned$"))
+        header = json.loads((self.folder / "out/run.jsonl").read_text().splitlines()[0])
+        source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        self.assertEqual(header["environment"]["clock_source"], source.read_text().strip() if source.exists() else "")
+
+    def test_bench_begins_iterations_in_windows(self):
+        found = self.measured_by_bench("--benchmark", "collectives.all_reduce", "--sizes", "4,1Ki", "--world-size", "1,2", "--sync", "window")
+        self.assertEqual(len(found), 4)
+        for line in found:
+            self.assertEqual(line["labels"]["sync"], "window", "a series apart from that of ranks which leave a barrier")
+            self.assertGreater(line["derived"]["window_seconds"], 0)
+            self.assertTrue(0 <= line["derived"]["windows_missed_ratio"] <= 0.5, "half of them are met, or the windows grow")
+            self.assertTrue(line["answer_checked"])
+        for line in self.measured_by_bench("--benchmark", "collectives.all_reduce", "--sizes", "4"):
+            self.assertNotIn("sync", line["labels"])
+        self.check_refusals([("bench --sync often", 2, "--sync: often not in {barrier,window}"),
+                             ("bench --sync window --device emulated", 2, "--sync window: only with --device cpu; emulated times its streams by its own events")])
+
     def test_out_in_latest_is_a_new_run(self):
         check = ("check", "--backend", "local", "--filter", "COLL-001", "--world-size", "1", "--out", "results/latest/mine/")
         for _ in range(2):

@@ -14,10 +14,12 @@ constexpr std::size_t kMostOfValue = 200;
 // Of metrics, and of what they are measured by.
 const std::set<std::string>& taken_labels() {
   static const std::set<std::string> names{
-      "arm",           "backend",  "benchmark", "bucket_bytes", "bytes",           "chunks",   "command",
-      "component",     "device",   "devices",   "dtype",        "durations",       "filter",   "le",
-      "micro_batches", "mutant",   "phase",     "profile",      "profile_version", "quantile", "rank",
-      "requirement",   "schedule", "shard",     "subject",      "verdict",         "version",  "world"};
+      "arm",         "backend",  "benchmark", "bucket_bytes",    "bytes",         "chunks",
+      "collective",  "command",  "component", "device",          "devices",       "dtype",
+      "durations",   "filter",   "le",        "message_size",    "micro_batches", "mutant",
+      "nranks",      "phase",    "profile",   "profile_version", "quantile",      "rank",
+      "requirement", "schedule", "shard",     "subject",         "sync",          "verdict",
+      "version",     "world"};
   return names;
 }
 

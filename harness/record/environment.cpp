@@ -105,6 +105,7 @@ nlohmann::json capture_environment() {
       {"memory_bytes", static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE)},
       {"kernel", std::string(system.sysname) + " " + system.release + " " + system.machine},
       {"governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")},
+      {"clock_source", first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource")},
       {"container", std::filesystem::exists("/.dockerenv") || std::filesystem::exists("/run/.containerenv")},
       {"load_before", first_line("/proc/loadavg")},
 #if defined(__clang__)

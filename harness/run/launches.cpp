@@ -1,6 +1,7 @@
 #include "harness/run/launches.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -56,6 +57,26 @@ std::optional<std::pair<double, double>> interval_of_median(std::vector<double> 
   }
   if (cut == 0) return std::nullopt;
   return std::pair{values[cut - 1], values[count - cut]};
+}
+
+std::map<std::string, double> worst_of_host(const std::vector<record::Launch>& launches) {
+  struct Fact {
+    const char *recorded, *name;
+    bool highest_is_worst;
+  };
+  constexpr std::array<Fact, 5> kFacts{{{"load", "load", true},
+                                        {"steal", "steal_ratio", true},
+                                        {"waited", "waited_ratio", true},
+                                        {"clock_hertz", "clock_hertz", false},
+                                        {"pinned", "pinned", false}}};
+  std::map<std::string, double> worst;
+  for (const record::Launch& launch : launches)
+    for (const Fact& fact : kFacts)
+      if (const auto found = launch.host.find(fact.recorded); found != launch.host.end()) {
+        double& so_far = worst.try_emplace(fact.name, found->second).first->second;
+        so_far = fact.highest_is_worst ? std::max(so_far, found->second) : std::min(so_far, found->second);
+      }
+  return worst;
 }
 
 std::string why_noisy(const std::vector<record::Launch>& launches, double best_calibration) {

@@ -1,6 +1,7 @@
 // harness/run/launches.hpp: what the launches of a measurement come to, and whether their host was quiet enough.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,6 +27,10 @@ inline constexpr double kMostNoisyLaunches = 0.25;
 /// Where the median of what the values are drawn from lies at 95 %, whatever their distribution: two of the values, by
 /// their ranks (sign test). Nothing of fewer than six values, which cannot say that.
 [[nodiscard]] std::optional<std::pair<double, double>> interval_of_median(std::vector<double> values);
+
+/// By name as in metrics.toml, the worst that the launches' hosts were: the highest of "load", "steal_ratio" and
+/// "waited_ratio", the lowest of "clock_hertz" and "pinned". What no launch has is absent.
+[[nodiscard]] std::map<std::string, double> worst_of_host(const std::vector<record::Launch>& launches);
 
 /// Why the numbers are not to be believed, with the worst of each figure: "9 of 20 launches: ranks without a core 31 %
 /// of the time, calibration loop 1.4 times its best". Empty: the host was quiet. A figure that a launch lacks counts as

@@ -1,0 +1,34 @@
+// benchmarks/windows.hpp: iterations that begin at times which all ranks agreed on before.
+//
+// Model   After a barrier ranks leave one after another, and an iteration that follows another begins on each rank when
+//         that rank is done: a small call's time is then partly that of its neighbours. In windows every rank begins
+//         iteration i at first + i * window, by a clock that all share, and its time is from there to the end on the
+//         slowest rank. A rank that was not ready then has missed the window, which counts for no rank.
+// Source  S. Hunold and A. Carpen-Amarie, "Reproducible MPI Benchmarking is Still Not as Easy as You Think" (ReproMPI).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "harness/bench/benchmark.hpp"
+
+namespace plumbline::bench {
+
+/// What a missed window has in the place of seconds. Finite, since not every backend is asked to reduce infinity.
+inline constexpr double kMissed = 1e300;
+
+/// Runs so many iterations on this rank. Returns for each the seconds from its window's begin to its end here, or
+/// kMissed where this rank came too late to begin it in time.
+[[nodiscard]] std::vector<double> run_in_windows(Operation& operation, std::int64_t iterations,
+                                                 std::chrono::steady_clock::time_point first,
+                                                 std::chrono::steady_clock::duration window);
+
+struct WindowTimes {
+  double mean = 0;  // seconds of an iteration, over the windows that were met
+  std::int64_t met = 0;
+};
+/// `slowest`: of each window the greatest of all ranks' seconds.
+[[nodiscard]] WindowTimes times_of_met(const std::vector<double>& slowest);
+
+}  // namespace plumbline::bench
