@@ -1,9 +1,12 @@
 #include "harness/metrics/metrics.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <ctime>
 #include <regex>
 
+#include <fmt/format.h>
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
@@ -105,16 +108,62 @@ void add_run(const record::Run& run, const Labels& common, Exposition& expositio
   exposition.set("plumbline_run_seed", common, static_cast<double>(run.header.seed));
 }
 
+// As NCCL Inspector writes them.
+std::string message_size(double bytes) {
+  constexpr std::array<const char*, 5> kUnits{"B", "KB", "MB", "GB", "TB"};
+  if (bytes < 1024) return fmt::format("{:.0f}B", bytes);
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
+  return fmt::format("{:.2f}{}", bytes, kUnits[unit]);
+}
+
+// The labels that NCCL Inspector gives the same measure, so that a dashboard has both in one query. It counts a
+// rank's own block of a gathering or scattering. Source: ext-profiler/inspector of NCCL 2.29, inspector_prom.cc.
+Labels inspector_labels(const record::Measurement& measurement) {
+  struct Collective {
+    const char* name;
+    bool of_a_block = false;
+  };
+  static const std::map<std::string, Collective> kNames{{"collectives.all_reduce", {"AllReduce"}},
+                                                        {"collectives.all_reduce_in_place", {"AllReduce"}},
+                                                        {"collectives.reduce", {"Reduce"}},
+                                                        {"collectives.broadcast", {"Broadcast"}},
+                                                        {"collectives.reduce_scatter", {"ReduceScatter", true}},
+                                                        {"collectives.all_gather", {"AllGather", true}}};
+  const auto found = kNames.find(measurement.benchmark);
+  const auto bytes = measurement.labels.find("bytes"), world = measurement.labels.find("world");
+  if (found == kNames.end() || bytes == measurement.labels.end() || world == measurement.labels.end()) return {};
+  const double ranks = std::max(std::strtod(world->second.c_str(), nullptr), 1.0);
+  const double all = std::strtod(bytes->second.c_str(), nullptr);
+  return {{"collective", found->second.name},
+          {"message_size", message_size(found->second.of_a_block ? all / ranks : all)},
+          {"nranks", world->second}};
+}
+
+// What says how far the median can be believed.
+void add_launches(const record::Measurement& measurement, const Labels& labels, Exposition& exposition) {
+  exposition.set("plumbline_benchmark_launches", labels, static_cast<double>(measurement.launches.size()));
+  exposition.set("plumbline_benchmark_noisy", labels, measurement.noisy.empty() ? 0 : 1);
+  if (const auto interval = run::interval_of_median(run::medians_of(measurement.launches))) {
+    exposition.set("plumbline_benchmark_interval_low_" + measurement.unit, labels, interval->first);
+    exposition.set("plumbline_benchmark_interval_high_" + measurement.unit, labels, interval->second);
+  }
+  for (const auto& [fact, worst] : run::worst_of_host(measurement.launches))
+    exposition.set("plumbline_benchmark_host_" + fact, labels, worst);
+}
+
 void add_measurements(const record::Run& run, const Labels& common, Exposition& exposition) {
   const bool every_rank = run.header.facts.contains("metrics_of_ranks");
   for (const record::Measurement& measurement : run.measurements) {
     if (measurement.labels.contains("rank") && !every_rank) continue;  // as many series as ranks
-    const Labels labels = joined(joined({{"benchmark", measurement.benchmark}}, measurement.labels), common);
+    const Labels labels = joined(
+        joined(joined({{"benchmark", measurement.benchmark}}, measurement.labels), inspector_labels(measurement)),
+        common);
     exposition.set("plumbline_benchmark_" + measurement.unit, labels,
                    measurement.samples.empty() ? 0 : run::center_of(measurement));
     if (!measurement.launches.empty()) {
-      exposition.set("plumbline_benchmark_launches", labels, static_cast<double>(measurement.launches.size()));
-      exposition.set("plumbline_benchmark_noisy", labels, measurement.noisy.empty() ? 0 : 1);
+      exposition.set("plumbline_benchmark_minimum_" + measurement.unit, labels, std::ranges::min(measurement.samples));
+      add_launches(measurement, labels, exposition);
     }
     for (const auto& [name, value] : measurement.derived)  // "launches" are those of processes, above
       exposition.set("plumbline_benchmark_" + (name == "launches" ? "reductions" : name), labels, value);

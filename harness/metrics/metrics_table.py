@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The table of metrics (metrics.toml), and README.md, which shows it.
+"""The table of metrics (metrics.toml), and what is made of it: README.md, which shows it, and with views.toml the dashboard for Grafana
+and the alert rules in results/dashboard.
 
 usage: metrics_table.py [--update]
 
-Fails where README.md shows another table; --update writes it there.
+Fails where a file is another than is made of the table; --update writes them.
 """
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ try:
     import tomllib
 except ModuleNotFoundError:  # before Python 3.11
     import tomli as tomllib
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import views  # noqa: E402
 
 FOLDER = Path(__file__).resolve().parent
 README = FOLDER / "README.md"
@@ -43,20 +47,28 @@ def markdown(whole):
 
 
 def due():
-    """README.md as it is due."""
-    return README.read_text(encoding="utf-8").split(BEGIN)[0] + BEGIN + markdown(table())
+    """{path: text} of the files that are made of the table, as they are due."""
+    whole = table()
+    return {README: README.read_text(encoding="utf-8").split(BEGIN)[0] + BEGIN + markdown(whole), **views.due(whole)}
 
 
 def main(words):
     if words not in ([], ["--update"]):
         print(f"metrics_table.py: '{' '.join(words)}'; it takes --update or nothing", file=sys.stderr)
         return 2
-    if words:
-        README.write_text(due(), encoding="utf-8")
-    elif README.read_text(encoding="utf-8") != due():
-        print("harness/metrics/README.md shows another table than metrics.toml has; run harness/metrics/metrics_table.py --update")
+    try:
+        files = due()
+    except views.BadView as error:
+        print(error, file=sys.stderr)
         return 1
-    return 0
+    status = 0
+    for path, text in files.items():
+        if words:
+            path.write_text(text, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != text:
+            print(f"{path} is another than the table makes; run harness/metrics/metrics_table.py --update")
+            status = 1
+    return status
 
 
 if __name__ == "__main__":

@@ -115,6 +115,64 @@ TEST(Metrics, TellLaunchesOfProcessesFromThoseOfReductions) {
   EXPECT_THAT(text, testing::ContainsRegex("plumbline_benchmark_reductions[{][^\n]*[}] 161\n"));
 }
 
+// A line of NCCL Inspector of the same call has these: inspector_prom.cc, inspectorFormatHumanReadableSize.
+TEST(Metrics, HaveInspectorsLabelsWhereItHasTheMeasure) {
+  const auto labels_of = [](const std::string& benchmark, const std::string& bytes) {
+    record::Run run = run_of("backend nccl");
+    run.measurements = {{.benchmark = benchmark,
+                         .labels = {{"world", "4"}, {"bytes", bytes}},
+                         .samples = {1},
+                         .unit = "seconds",
+                         .derived = {{"busbw_bytes_per_second", 1}}}};
+    const std::string text = to_prometheus(run);
+    std::smatch found;
+    const std::regex line(
+        "plumbline_benchmark_busbw_bytes_per_second[{][^\n]*?(collective=\"\\w+\"),[^\n]*"
+        "(message_size=\"[^\"]+\",nranks=\"4\")");
+    return std::regex_search(text, found, line) ? found.str(1) + "," + found.str(2) : "";
+  };
+  EXPECT_EQ(labels_of("collectives.all_reduce", "512"), R"(collective="AllReduce",message_size="512B",nranks="4")");
+  EXPECT_EQ(labels_of("collectives.all_reduce_in_place", "1536"),
+            R"(collective="AllReduce",message_size="1.50KB",nranks="4")");
+  EXPECT_EQ(labels_of("collectives.broadcast", "67108864"),
+            R"(collective="Broadcast",message_size="64.00MB",nranks="4")");
+  EXPECT_EQ(labels_of("collectives.reduce", "1024"), R"(collective="Reduce",message_size="1.00KB",nranks="4")");
+  EXPECT_EQ(labels_of("collectives.all_gather", "65536"), R"(collective="AllGather",message_size="16.00KB",nranks="4")")
+      << "of a rank's own block";
+  EXPECT_EQ(labels_of("collectives.reduce_scatter", "65536"),
+            R"(collective="ReduceScatter",message_size="16.00KB",nranks="4")");
+  EXPECT_EQ(labels_of("collectives.all_to_all", "65536"), "") << "Inspector has no such collective";
+  EXPECT_EQ(labels_of("collectives.send_recv", "65536"), "") << "ours is there and back";
+}
+
+TEST(Metrics, SayHowFarAMedianCanBeBelieved) {
+  record::Run run = run_of("backend local");
+  record::Measurement measurement{.benchmark = "collectives.barrier", .unit = "seconds"};
+  for (const double seconds : {5, 1, 4, 2, 6, 3}) {
+    measurement.launches.push_back({.samples = {seconds},
+                                    .host = {{"load", seconds},
+                                             {"steal", seconds / 100},
+                                             {"clock_hertz", seconds * 1e9},
+                                             {"pinned", seconds > 1 ? 1 : 0}}});
+    measurement.samples.push_back(seconds);
+  }
+  run.measurements = {measurement};
+  const auto has = [text = to_prometheus(run)](const std::string& name, const std::string& value) {
+    return std::regex_search(text, std::regex("plumbline_benchmark_" + name + "[{][^\n]*[}] " + value + "\n"));
+  };
+  EXPECT_TRUE(has("seconds", "3.5"));
+  EXPECT_TRUE(has("interval_low_seconds", "1"));
+  EXPECT_TRUE(has("interval_high_seconds", "6"));
+  EXPECT_TRUE(has("minimum_seconds", "1"));
+  EXPECT_TRUE(has("host_load", "6"));
+  EXPECT_TRUE(has("host_steal_ratio", "0.06"));
+  EXPECT_TRUE(has("host_clock_hertz", "1000000000"));
+  EXPECT_TRUE(has("host_pinned", "0"));
+  EXPECT_FALSE(has("host_waited_ratio", ".*")) << "no launch has it";
+  run.measurements[0].launches.pop_back();
+  EXPECT_THAT(to_prometheus(run), Not(HasSubstr("interval_low"))) << "five launches have no interval";
+}
+
 TEST(Metrics, AreThoseOfTheTable) {
   record::Run run = run_of("backend local");
   run.steps = {{.step = 3, .loss = 0.5, .values = {{"of_no_row", 1}}}};
