@@ -5,6 +5,7 @@ Google Benchmark's own compare.py reads the export where Debian's libbenchmark-t
 
 import contextlib
 import csv
+import importlib.util
 import io
 import json
 import subprocess
@@ -317,6 +318,60 @@ class ImportTest(ExchangeTest):
             imports, [self.here / "osu.txt", "--out", self.here / "there"], "there is a record; name another folder"
         )
         self.assertIn("Exit status: 0", self.call(imports, "--help")[1])
+
+
+OSU_LAUNCHER = """#!{python} -B
+import random, sys
+print("# OSU MPI Allreduce Latency Test v5\\n# Size         Avg Latency(us)     Min Latency(us)     Max Latency(us)  Iterations")
+for size in (4, 8, 1024):
+    slowest = size / 4 * random.lognormvariate(0, 0.02)
+    print(f"{{size}} {{slowest / 3:.4f}} {{slowest / 9:.4f}} {{slowest:.4f}} 100")
+"""
+OURS = """#!{python} -B
+import random, sys
+sys.path.insert(0, {tests!r})
+import measured_records as made
+words = sys.argv[1:]
+factor = {{"barrier": 3, "window": {factor}}}[words[words.index("--sync") + 1]]
+rows = [made.measurement([size / 4 * 1e-6 * factor * random.lognormvariate(0, 0.02)], size=size) for size in (4, 1024)]
+made.write(words[words.index("--out") + 1], *rows)
+"""
+
+
+@unittest.skipUnless(importlib.util.find_spec("scipy"), "no scipy here (pip install scipy)")
+class BesideOsu(unittest.TestCase):
+    """benchmarks/anchors/osu.py, with programs in the place of OSU's and ours that take known times."""
+
+    def compared(self, factor, *options):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        here = Path(folder.name)
+        (here / "bin").mkdir()
+        for name, text in (("mpirun", OSU_LAUNCHER), ("osu_allreduce", OSU_LAUNCHER), ("bin/plumbline", OURS)):
+            (here / name).write_text(text.format(python=sys.executable, tests=str(Path(__file__).resolve().parent), factor=factor))
+            (here / name).chmod(0o755)
+        command = [sys.executable, "-B", Path(__file__).resolve().parents[2] / "benchmarks/anchors/osu.py", "--osu", here / "osu_allreduce", "--build", here, "--mpirun",
+                   here / "mpirun", "--launches", "6", "--sizes", "4,1Ki", *options]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_equal_times_agree(self):
+        status, out, err = self.compared(1)
+        self.assertEqual(status, 0, out + err)
+        self.assertRegex(out, r"(?m)^ +1024 +25\d\.\d+ \[ *2[45]\d\.\d+, +2[56]\d\.\d+\] .* agree \(window\)$", "the slowest rank's, in us")
+        self.assertIn("they agree on 2 of 2 sizes", out)
+
+    def test_half_as_long_again_differs(self):
+        status, out, err = self.compared(1.5)
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("they agree on 0 of 2 sizes", out)
+
+    def test_what_cannot_be_compared(self):
+        for options, words in ((("--launches", "5"), "--launches 5: a median has an interval from 6 launches on"),
+                               (("--ranks", "1"), "--ranks 1: OSU takes two ranks or more"), (("--osu", "/nowhere"), "'/nowhere' is no program"),
+                               (("--mpirun", "/nowhere"), "--mpirun '/nowhere' is not here"), (("--sizes", "12"), "OSU does not measure 12")):
+            status, _, err = self.compared(1, *options)
+            self.assertEqual((status, err.count(words)), (2, 1), err)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Holds backend mpi's all-reduce, as `plumbline bench` measures it, against OSU's of the same MPI, alternately, in one run.
+
+usage: osu.py --osu OSU_ALLREDUCE [--build BUILD] [--mpirun MPIRUN] [--ranks 2] [--launches 10] [--sizes 4,1Ki,...] [--json FILE]
+
+A launch of OSU is one of its program, with the slowest rank's mean; a launch of ours is a fresh group, with iterations one after another
+(barrier) and with those that begin at agreed times (window), which is nearer to what OSU does: it has a barrier before each call. All three
+are launched in random order, as often as --launches says, with MPI's settings alike. They agree on a size where the 95 % intervals of their
+medians over launches overlap: of ours, those of the kind that lies nearer. OSU's benchmarks: https://mvapich.cse.ohio-state.edu/benchmarks/
+
+Exit status: 0 they agree on all sizes; 1 they do not; 2 a bad option; 3 something is missing or failed."""
+import argparse, json, os, random, re, shutil, statistics, subprocess, sys
+from pathlib import Path
+
+import compare
+
+LEAST = 6  # launches of which a median has an interval
+KINDS = ("OSU", "barrier", "window")
+ROW = re.compile(r"^(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+\d+\s*$", re.MULTILINE)
+
+
+class Missing(RuntimeError):
+    pass
+
+
+def osu(options, sizes):
+    """{bytes: seconds} of one launch."""
+    command = [options.mpirun, "-n", options.ranks, *compare.OPEN_MPI, options.osu, "-f", "-m", max(sizes)]
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True)
+    found = {int(row[1]): float(row[4]) * 1e-6 for row in ROW.finditer(done.stdout)}
+    if done.returncode != 0 or not found:
+        raise Missing(f"{options.osu} ended with exit status {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+    if missing := [size for size in sizes if size not in found]:
+        raise Missing(f"{options.osu} has no line of {missing[0]} bytes")
+    return {size: found[size] for size in sizes}
+
+
+def ours(options, sizes, sync):
+    made = compare.plumbline(options.build, options.ranks, "mpi", ["collectives.all_reduce"], ",".join(map(str, sizes)), (3, 0.02),
+                             "--launcher", options.mpirun, "--backend-option", "threads=single", "--sync", sync)
+    return {size: statistics.median(samples) for (_, size), samples in made.items()}
+
+
+def interval(values):
+    """Of the median at 95 %, by ranks: as `plumbline bench` prints it."""
+    from scipy import stats
+    ordered, n = sorted(values), len(values)
+    cut = int(stats.binom.ppf(0.025, n, 0.5))
+    cut = cut - 1 if stats.binom.cdf(cut - 1, n, 0.5) <= 0.025 and cut > 0 else 0
+    return ordered[cut], ordered[n - 1 - cut]
+
+
+def measure(options, sizes):
+    found = {(kind, size): [] for kind in KINDS for size in sizes}
+    for launch in range(options.launches):
+        for kind in random.sample(KINDS, len(KINDS)):
+            for size, seconds in (osu(options, sizes) if kind == "OSU" else ours(options, sizes, kind)).items():
+                found[kind, size].append(seconds)
+        print(f"launch {launch + 1} of {options.launches}", file=sys.stderr)
+    return found
+
+
+def report(found, sizes):
+    """Prints the table; returns on how many sizes they agree."""
+    print(f"{'bytes':>9}  " + "  ".join(f"{kind + ', us [95 %]':>32}" for kind in KINDS) + f"  {'ours/OSU':>8}")
+    agreed = 0
+    for size in sizes:
+        cells, spans, middle = [], {}, {}
+        for kind in KINDS:
+            values = found[kind, size]
+            spans[kind], middle[kind] = interval(values), statistics.median(values)
+            cells.append(f"{middle[kind] * 1e6:>11.3f} [{spans[kind][0] * 1e6:8.3f}, {spans[kind][1] * 1e6:8.3f}]")
+        near = min(KINDS[1:], key=lambda kind: abs(middle[kind] - middle["OSU"]))
+        agrees = spans[near][0] <= spans["OSU"][1] and spans["OSU"][0] <= spans[near][1]
+        agreed += agrees
+        print(f"{size:>9}  " + "  ".join(f"{cell:>32}" for cell in cells) + f"  {middle[near] / middle['OSU']:>8.2f}  "
+              f"{'agree' if agrees else 'differ'} ({near})")
+    print(f"they agree on {agreed} of {len(sizes)} sizes")
+    return agreed
+
+
+def main(words):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--osu", required=True, type=Path, metavar="OSU_ALLREDUCE")
+    parser.add_argument("--build", type=Path, default=compare.HERE.parents[1] / "build")
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--launches", type=int, default=10)
+    parser.add_argument("--sizes", default="4,64,1Ki,16Ki,64Ki,1Mi")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(words)
+    if options.launches < LEAST:
+        parser.error(f"--launches {options.launches}: a median has an interval from {LEAST} launches on")
+    if options.ranks < 2:
+        parser.error(f"--ranks {options.ranks}: OSU takes two ranks or more")
+    if not (options.osu.is_file() and os.access(options.osu, os.X_OK)):
+        parser.error(f"--osu '{options.osu}' is no program; name OSU's osu_allreduce")
+    if not shutil.which(options.mpirun):
+        parser.error(f"--mpirun '{options.mpirun}' is not here")
+    sizes = sorted({compare.bytes_of(text) for text in options.sizes.split(",")})
+    if without := [size for size in sizes if size < 4 or size & (size - 1)]:
+        parser.error(f"--sizes: OSU does not measure {', '.join(map(str, without))}; its sizes are powers of two from 4 on")
+    try:
+        found = measure(options, sizes)
+    except (Missing, subprocess.CalledProcessError, OSError) as error:
+        print(f"osu.py: {error}", file=sys.stderr)
+        return 3
+    if options.json:
+        options.json.write_text(json.dumps([{"kind": kind, "bytes": size, "seconds": values} for (kind, size), values in found.items()]))
+    return 0 if report(found, sizes) == len(sizes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
