@@ -102,6 +102,8 @@ class BrowserTest(unittest.TestCase):
                 self.browser.eval("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
                 self.assertLessEqual(self.browser.eval("document.documentElement.scrollWidth"), width)
                 self.assertEqual(self.browser.eval(CONTRASTS), [])
+                mutant = "document.querySelector('.matrix svg g text').getBoundingClientRect()"
+                self.assertTrue(0 <= self.browser.eval(f"{mutant}.left") < self.browser.eval(f"{mutant}.right") <= width, "seen without scrolling")
                 backgrounds[name] = self.browser.eval("getComputedStyle(document.body).backgroundColor")
                 self.photograph(name)
         self.assertNotEqual(backgrounds["light"], backgrounds["dark"])

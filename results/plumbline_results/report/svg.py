@@ -92,9 +92,10 @@ def round_ticks(low, high, most):
     return [step * index for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
-def _picture(width, height, title, description, parts):
+def _picture(width, height, title, description, parts, size=""):
+    """`size`: attributes of a picture that keeps its size, whatever there is room for."""
     return Markup(
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" class="chart"><title>{escape(title)}</title>'
+        f'<svg viewBox="0 0 {width:g} {height:g}"{size} role="img" class="chart"><title>{escape(title)}</title>'
         f'<desc>{escape(description)}</desc>{"".join(parts)}</svg>'
     )
 
@@ -306,7 +307,8 @@ def timeline(one, format_time, most_words=300):
 
 def matrix(title, description, rows, columns, cells):
     """A square for each (row, column) of `cells`, which has the words for it; rows are (name, class)."""
-    step, left, top = 13, 230, 78
+    step, top = 13, 78
+    left = 14 + 6 * max(map(len, (row for row, _ in rows)), default=0)  # as wide as the longest name, 6 a letter
     width, height = left + len(columns) * step + 44, top + len(rows) * step + 8
     out = []
     for index, column in enumerate(columns):
@@ -326,4 +328,4 @@ def matrix(title, description, rows, columns, cells):
                     f'<g class="cell"><title>{escape(row)}, {escape(column)}: {escape(cells[row, column])}</title>'
                     f'<rect x="{left + place * step + 2}" y="{y - step / 2 + 2:.1f}" width="{step - 4}" height="{step - 4}"/></g>'
                 )
-    return _picture(width, height, title, description, out)
+    return _picture(width, height, title, description, out, f' width="{width:g}" height="{height:g}"')
