@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Holds backend mpi's all-reduce, as `plumbline bench` measures it, against OSU's of the same MPI, alternately, in one run.
 
-usage: osu.py --osu OSU_ALLREDUCE [--build BUILD] [--mpirun MPIRUN] [--ranks 2] [--launches 10] [--sizes 4,1Ki,...] [--json FILE]
+usage: osu.py --osu OSU_ALLREDUCE [--build BUILD] [--mpirun MPIRUN] [--ranks 2] [--launches 10] [--sizes 4,1Ki,...] [--within 25]
+              [--json FILE]
 
 A launch of OSU is one of its program, with the slowest rank's mean; a launch of ours is a fresh group, with iterations one after another
 (barrier) and with those that begin at agreed times (window), which is nearer to what OSU does: it has a barrier before each call. All three
 are launched in random order, as often as --launches says, with MPI's settings alike. They agree on a size where the 95 % intervals of their
-medians over launches overlap: of ours, those of the kind that lies nearer. OSU's benchmarks: https://mvapich.cse.ohio-state.edu/benchmarks/
+medians over launches overlap: of ours, those of the kind that lies nearer. Intervals that are wider than --within allows tell nothing.
+OSU's benchmarks: https://mvapich.cse.ohio-state.edu/benchmarks/
 
-Exit status: 0 they agree on all sizes; 1 they do not; 2 a bad option; 3 something is missing or failed."""
+Exit status: 0 they agree on all sizes; 1 they differ on one; 2 a bad option; 3 a size cannot be told, or something is missing or failed."""
 import argparse, json, os, random, re, shutil, statistics, subprocess, sys
 from pathlib import Path
 
@@ -61,23 +63,33 @@ def measure(options, sizes):
     return found
 
 
-def report(found, sizes):
-    """Prints the table; returns on how many sizes they agree."""
-    print(f"{'bytes':>9}  " + "  ".join(f"{kind + ', us [95 %]':>32}" for kind in KINDS) + f"  {'ours/OSU':>8}")
-    agreed = 0
+def judged(found, size, within):
+    """(verdict, kind of ours that lies nearer): the verdict is 'agree', 'differ' or 'too noisy'."""
+    spans = {kind: interval(found[kind, size]) for kind in KINDS}
+    middle = {kind: statistics.median(found[kind, size]) for kind in KINDS}
+    near = min(KINDS[1:], key=lambda kind: abs(middle[kind] - middle["OSU"]))
+    if any(spans[kind][1] - spans[kind][0] > within * middle[kind] for kind in ("OSU", near)):
+        return "too noisy", near
+    agrees = spans[near][0] <= spans["OSU"][1] and spans["OSU"][0] <= spans[near][1]
+    return "agree" if agrees else "differ", near
+
+
+def report(found, sizes, within):
+    """Prints the table; returns the exit status."""
+    print(f"{'bytes':>9}  " + "  ".join(f"{kind + ', us [95 %]':>36}" for kind in KINDS) + f"  {'ours/OSU':>8}")
+    verdicts = []
     for size in sizes:
-        cells, spans, middle = [], {}, {}
+        verdict, near = judged(found, size, within)
+        verdicts.append(verdict)
+        cells = []
         for kind in KINDS:
-            values = found[kind, size]
-            spans[kind], middle[kind] = interval(values), statistics.median(values)
-            cells.append(f"{middle[kind] * 1e6:>11.3f} [{spans[kind][0] * 1e6:8.3f}, {spans[kind][1] * 1e6:8.3f}]")
-        near = min(KINDS[1:], key=lambda kind: abs(middle[kind] - middle["OSU"]))
-        agrees = spans[near][0] <= spans["OSU"][1] and spans["OSU"][0] <= spans[near][1]
-        agreed += agrees
-        print(f"{size:>9}  " + "  ".join(f"{cell:>32}" for cell in cells) + f"  {middle[near] / middle['OSU']:>8.2f}  "
-              f"{'agree' if agrees else 'differ'} ({near})")
-    print(f"they agree on {agreed} of {len(sizes)} sizes")
-    return agreed
+            low, high = interval(found[kind, size])
+            cells.append(f"{statistics.median(found[kind, size]) * 1e6:>11.3f} [{low * 1e6:10.3f}, {high * 1e6:10.3f}]")
+        ratio = statistics.median(found[near, size]) / statistics.median(found["OSU", size])
+        print(f"{size:>9}  " + "  ".join(f"{cell:>36}" for cell in cells) + f"  {ratio:>8.2f}  {verdict} ({near})")
+    agreed, noisy = verdicts.count("agree"), verdicts.count("too noisy")
+    print(f"they agree on {agreed} of {len(sizes)} sizes" + (f"; {noisy} cannot be told: more --launches, or a quieter host" if noisy else ""))
+    return 1 if "differ" in verdicts else 3 if noisy else 0
 
 
 def main(words):
@@ -88,6 +100,7 @@ def main(words):
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--launches", type=int, default=10)
     parser.add_argument("--sizes", default="4,64,1Ki,16Ki,64Ki,1Mi")
+    parser.add_argument("--within", type=float, default=25, metavar="PERCENT")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(words)
     if options.launches < LEAST:
@@ -108,7 +121,7 @@ def main(words):
         return 3
     if options.json:
         options.json.write_text(json.dumps([{"kind": kind, "bytes": size, "seconds": values} for (kind, size), values in found.items()]))
-    return 0 if report(found, sizes) == len(sizes) else 1
+    return report(found, sizes, options.within / 100)
 
 
 if __name__ == "__main__":

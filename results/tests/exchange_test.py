@@ -366,6 +366,11 @@ class BesideOsu(unittest.TestCase):
         self.assertEqual(status, 1, out + err)
         self.assertIn("they agree on 0 of 2 sizes", out)
 
+    def test_wide_intervals_tell_nothing(self):
+        status, out, _ = self.compared(1, "--within", "0.1")
+        self.assertEqual(status, 3, out)
+        self.assertIn("they agree on 0 of 2 sizes; 2 cannot be told: more --launches, or a quieter host", out)
+
     def test_what_cannot_be_compared(self):
         for options, words in ((("--launches", "5"), "--launches 5: a median has an interval from 6 launches on"),
                                (("--ranks", "1"), "--ranks 1: OSU takes two ranks or more"), (("--osu", "/nowhere"), "'/nowhere' is no program"),
