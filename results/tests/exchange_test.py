@@ -320,6 +320,7 @@ class ImportTest(ExchangeTest):
         self.assertIn("Exit status: 0", self.call(imports, "--help")[1])
 
 
+OSU_SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/anchors/osu.py"
 OSU_LAUNCHER = """#!{python} -B
 import random, sys
 print("# OSU MPI Allreduce Latency Test v5\\n# Size         Avg Latency(us)     Min Latency(us)     Max Latency(us)  Iterations")
@@ -350,7 +351,7 @@ class BesideOsu(unittest.TestCase):
         for name, text in (("mpirun", OSU_LAUNCHER), ("osu_allreduce", OSU_LAUNCHER), ("bin/plumbline", OURS)):
             (here / name).write_text(text.format(python=sys.executable, tests=str(Path(__file__).resolve().parent), factor=factor))
             (here / name).chmod(0o755)
-        command = [sys.executable, "-B", Path(__file__).resolve().parents[2] / "benchmarks/anchors/osu.py", "--osu", here / "osu_allreduce", "--build", here, "--mpirun",
+        command = [sys.executable, "-B", OSU_SCRIPT, "--osu", here / "osu_allreduce", "--build", here, "--mpirun",
                    here / "mpirun", "--launches", "6", "--sizes", "4,1Ki", *options]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
         return done.returncode, done.stdout, done.stderr
@@ -361,15 +362,23 @@ class BesideOsu(unittest.TestCase):
         self.assertRegex(out, r"(?m)^ +1024 +25\d\.\d+ \[ *2[45]\d\.\d+, +2[56]\d\.\d+\] .* agree \(window\)$", "the slowest rank's, in us")
         self.assertIn("they agree on 2 of 2 sizes", out)
 
-    def test_half_as_long_again_differs(self):
-        status, out, err = self.compared(1.5)
-        self.assertEqual(status, 1, out + err)
-        self.assertIn("they agree on 0 of 2 sizes", out)
+    def judged(self, window, within=0.25):
+        sys.path.insert(0, str(OSU_SCRIPT.parent))
+        import osu
+        found = {("OSU", 4): [1.00, 1.01, 1.02, 1.03, 1.04, 1.05], ("barrier", 4): [3.0] * 6, ("window", 4): window}
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            return osu.report(found, [4], within), out.getvalue()
+
+    def test_intervals_that_do_not_overlap_differ(self):
+        self.assertEqual(self.judged([1.05, 1.06, 1.07, 1.08, 1.09, 1.10])[0], 0, "of six, the interval is all of them")
+        status, out = self.judged([1.06, 1.07, 1.08, 1.09, 1.10, 1.11])
+        self.assertEqual(status, 1)
+        self.assertIn("they agree on 0 of 1 sizes", out)
 
     def test_wide_intervals_tell_nothing(self):
-        status, out, _ = self.compared(1, "--within", "0.1")
-        self.assertEqual(status, 3, out)
-        self.assertIn("they agree on 0 of 2 sizes; 2 cannot be told: more --launches, or a quieter host", out)
+        status, out = self.judged([1.00, 1.01, 1.02, 1.03, 1.04, 1.30])
+        self.assertEqual(status, 3)
+        self.assertIn("they agree on 0 of 1 sizes; 1 cannot be told: more --launches, or a quieter host", out)
 
     def test_what_cannot_be_compared(self):
         for options, words in ((("--launches", "5"), "--launches 5: a median has an interval from 6 launches on"),
