@@ -34,7 +34,7 @@ def _options():
     one.add_argument("--prefix", default="", metavar="PREFIX", help="read only files whose name begins so (default: all)")
     one.add_argument("--group", action="append", default=[], metavar="NAME=RANKS",
                      help="members of a process group, as 1=0,2-3, where dumps lack them (gloo); may be repeated")
-    one.add_argument("--world", type=whole("world", 1, MOST_RANKS), default=0, metavar="N",
+    one.add_argument("--world-size", "--world", dest="world", type=whole("world", 1, MOST_RANKS), default=0, metavar="N",
                      help="number of ranks of the job (default: what the dumps show)")
     one.add_argument("--late", type=_seconds, default=60.0, metavar="SECONDS",
                      help="a rank is late when it enters a collective so long after most others (default 60 s)")
@@ -69,7 +69,7 @@ def _run(arguments):
         raise BadInput(f"--plan {options.plan}: {options.folder} has no profile to compare it with")
     last = max([*dumps, *profiles])
     if options.world and last >= options.world:
-        raise BadInput(f"--world {options.world}: there is a file of rank {last}, {(dumps.get(last) or profiles[last]).file}")
+        raise BadInput(f"--world-size {options.world}: there is a file of rank {last}, {(dumps.get(last) or profiles[last]).file}")
     judged = [Judged(dumps, named, options.world, options.late)] if dumps else []
     if profiles:
         judged.append(JudgedProfiles(profiles, named, options.world, plan))

@@ -123,7 +123,7 @@ def _notes(dumps, groups, world):
     if seen:
         yield f"members as far as dumps show: group{'s' if len(seen) > 1 else ''} {', '.join(seen)} (--group NAME=RANKS names all)"
     if not world and any(group.source == "default" for group in groups.values()):
-        yield f"the job has {max(len(g.ranks) for g in groups.values() if g.source == 'default')} ranks as far as dumps show (--world N)"
+        yield f"the job has {max(len(g.ranks) for g in groups.values() if g.source == 'default')} ranks as far as dumps show (--world-size N)"
     lost = [dump for dump in dumps.values() if dump.lost]
     for dump in lost:
         yield f"rank {dump.rank}: the first {dump.entries[0].record} entries were overwritten (TORCH_FR_BUFFER_SIZE)"
