@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fails when a comment, a README, a message or a CMake text names a source file or folder that is not
-there: files move, and what is said of them stays.
+there: files move, and what is said of them stays. Fails, too, when a question of reference/QUESTIONS.md names a section that its
+component's README does not have, or a component has not ten of them.
 
 usage: check_references.py [ROOT]
 
@@ -54,6 +55,26 @@ def stale(name, text, there, folders):
             yield number, found
 
 
+def unanswered(root):
+    """What is wrong with the questions: (line, words)."""
+    questions = root / "reference/QUESTIONS.md"
+    asked, sections, component = {}, set(), None
+    for number, line in enumerate(questions.read_text(encoding="utf-8").splitlines() if questions.exists() else [], 1):
+        if line.startswith("## "):
+            component = line[3:]
+            readme = root / "reference" / component / "README.md"
+            text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+            sections = {"start", *(one[3:] for one in text.splitlines() if one.startswith("## "))}
+            asked[component] = [number, 0]
+        elif one := re.match(r"\d+\. .*\?.* \[(.*)\]$", line):
+            asked[component][1] += 1
+            if one[1] not in sections:
+                yield number, f"{component} has no section '{one[1]}'"
+    for component, (number, count) in asked.items():
+        if count != 10:
+            yield number, f"{component} has {count} questions, it has ten"
+
+
 def main(root):
     files = [name.split("/") for name in files_under(root)]
     there = {"/".join(parts[at:]) for parts in files for at in range(len(parts))}
@@ -66,6 +87,9 @@ def main(root):
         for number, found in stale(name, (root / name).read_text(encoding="utf-8"), there, folders):
             wrong += 1
             print(f"{name}:{number}: there is no file '{found}'; name it as it is, or put it into ELSEWHERE if it is none of ours")
+    for number, words in unanswered(root):
+        wrong += 1
+        print(f"reference/QUESTIONS.md:{number}: {words}")
     print(f"{looked_at} files, {wrong} names of files that are not there")
     return 1 if wrong or looked_at == 0 else 0
 

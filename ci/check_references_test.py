@@ -10,7 +10,8 @@ class References(unittest.TestCase):
         """What it prints of reference/part/here.hpp and these: NAME of a text by its kind."""
         files = {"reference/part/here.hpp": "#pragma once\n"}
         files.update({{"cpp": "reference/part/a.cpp", "test": "reference/part/a_test.cpp", "py": "ci/a.py", "readme": "README.md",
-                       "cmake": "CMakeLists.txt", "toml": "ci/rows.toml"}[kind]: text for kind, text in texts.items()})
+                       "cmake": "CMakeLists.txt", "toml": "ci/rows.toml",
+                       "questions": "reference/QUESTIONS.md", "answers": "reference/part/README.md"}[kind]: text for kind, text in texts.items()})
         with tempfile.TemporaryDirectory() as folder:
             for name, text in files.items():
                 Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
@@ -38,6 +39,14 @@ class References(unittest.TestCase):
         for text in ("// megatron/core/tensor.py", "// train.py", 'f("gone.hpp");', "// part/*_gone.hpp, part/<kind>_gone.hpp"):
             self.assertEqual(self.check(cpp=text + "\n"), (0, []), text)
         self.assertEqual(self.check(test='f("part/gone.hpp");\n'), (0, []), "a test makes files up")
+
+    def test_a_question_names_the_section_that_answers_it(self):
+        ten = "## part\n" + "".join(f"{number}. Why? [{'start' if number < 10 else 'Cost'}]\n" for number in range(1, 11))
+        self.assertEqual(self.check(questions=ten, answers="# part\n## Cost\n"), (0, []))
+        self.assertEqual(self.check(questions=ten, answers="# part\n## Costs\n"),
+                         (1, ["reference/QUESTIONS.md:11: part has no section 'Cost'"]))
+        self.assertEqual(self.check(questions=ten[:ten.index("10.")], answers="## Cost\n"),
+                         (1, ["reference/QUESTIONS.md:1: part has 9 questions, it has ten"]))
 
     def test_no_folder(self):
         done = subprocess.run([sys.executable, "-B", CHECK, "nowhere"], capture_output=True, text=True)
