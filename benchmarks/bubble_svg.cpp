@@ -58,16 +58,17 @@ class Curves {
   [[nodiscard]] double y_of(double top, double ratio) const {
     return top + kPanelHeight - std::clamp(ratio / most_, 0.0, 1.0) * kPanelHeight;
   }
-  [[nodiscard]] std::string colour_of(int ranks) const {
-    const auto place = std::distance(ranks_.begin(), ranks_.find(ranks));
-    return kColours[static_cast<std::size_t>(place) % kColours.size()].text();
+  [[nodiscard]] std::size_t place_of(int ranks) const {
+    return static_cast<std::size_t>(std::distance(ranks_.begin(), ranks_.find(ranks)));
   }
+  [[nodiscard]] std::string colour_of(int ranks) const { return kColours[place_of(ranks) % kColours.size()].text(); }
 
   [[nodiscard]] std::string legend() const {
     std::string svg;
     double x = kMargin;
     for (const int ranks : ranks_) {
-      svg += fmt::format(R"(<path d="M{:.1f} 60h26" stroke="{}" stroke-width="2"/>)", x, colour_of(ranks)) +
+      svg += fmt::format(R"(<path d="M{:.1f} 60h26" stroke="{}" stroke-width="2"{}/>)", x, colour_of(ranks),
+                         svg_dashes(place_of(ranks))) +
              svg_text(x + 32, 64, 12, "start", counted(static_cast<std::size_t>(ranks), "rank"));
       x += 100;
     }
@@ -113,8 +114,8 @@ class Curves {
           row->of.name(), 100 * figure.measured.median, 100 * figure.simulated);
     }
     return line.empty() ? ""
-                        : fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>\n{}\n", line,
-                                      colour, points);
+                        : fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"{}/>\n{}\n", line,
+                                      colour, svg_dashes(place_of(ranks)), points);
   }
 
   std::span<const BubbleRow> rows_;

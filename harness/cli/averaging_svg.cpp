@@ -60,7 +60,9 @@ class LogPanel {
     for (std::size_t tick = 0; tick <= 5; ++tick)
       svg += svg_text(x_of(tick * (steps_ - 1) / 5), top_ + kCurveHeight + 16, 11, "middle",
                       std::to_string(tick * (steps_ - 1) / 5 + 1));
-    for (const auto& [values, colour] : curves_) {
+    svg += svg_text(x_of((steps_ - 1) / 10), top_ + kCurveHeight + 16, 11, "middle", "step");
+    for (std::size_t series = 0; series < curves_.size(); ++series) {
+      const auto& [values, colour] = curves_[series];
       std::string line;
       bool lifted = true;
       for (std::size_t step = 0; step < values.size(); ++step) {
@@ -69,7 +71,8 @@ class LogPanel {
         lifted = !std::isfinite(values[step]);
       }
       if (!line.empty())
-        svg += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.3\"/>\n", line, colour.text());
+        svg += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.3\"{}/>\n", line, colour.text(),
+                           svg_dashes(series));
     }
     return svg;
   }
@@ -99,7 +102,8 @@ std::string averaging_svg(const std::vector<AveragingSeries>& series, const std:
     losses.add(mean_by_step(series[i], &AveragingCurve::losses), colour);
     distances.add(mean_by_step(series[i], &AveragingCurve::largest), colour);
     const double x = kCurveLeft + static_cast<double>(i) * 136;
-    legend += fmt::format("<path d=\"M{:.1f} 56h22\" stroke=\"{}\" stroke-width=\"2.5\"/>\n", x, colour.text()) +
+    legend += fmt::format("<path d=\"M{:.1f} 56h22\" stroke=\"{}\" stroke-width=\"2.5\"{}/>\n", x, colour.text(),
+                          svg_dashes(i)) +
               svg_text(x + 27, 60, 12, "start", series[i].name);
   }
   const double width = kCurveLeft + kCurveWidth + 40, height = kCurveTop + 2 * kCurveHeight + kCurveGap + 40;

@@ -96,7 +96,8 @@ class Picture {
   [[nodiscard]] std::string exposed() const {
     if (exposure_.exposed <= 0) return {};
     const double from = at(backward_.seconds);
-    return box({from, kTimeTop - 8, at(end_) - from, 2 * kRow + kGap + 16}, "#f6dcd6", "exposed") +
+    return svg_rectangle(from, kTimeTop - 8, std::max(at(end_) - from, 0.3), 2 * kRow + kGap + 16, "#f6dcd6", "exposed",
+                         kPaper) +
            svg_text(at(end_) + 6, kTimeTop + kRow / 2 + 4, 12, "start",
                     fmt::format("exposed: {:.3g} ms", 1e3 * exposure_.exposed), "#a03010");
   }

@@ -50,7 +50,8 @@ class Panel {
       const Point at = place(node);
       svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\" fill=\"{}\" stroke=\"{}\"/>\n", at.x, at.y,
                          radius_, kBlue.lighter(0.8).text(), kBlue.text());
-      if (radius_ > 5) svg += svg_text(at.x, at.y + radius_ * 0.35, radius_, "middle", std::to_string(node));
+      if (radius_ > 5)
+        svg += svg_text(at.x, at.y + radius_ * 0.35, radius_, "middle", std::to_string(node), kBlue.lighter(0.8).ink());
     }
     return svg;
   }

@@ -116,7 +116,7 @@ json deeds_json(const DialectRun& run) {
 
 // ---- the picture ----
 
-constexpr double kPlotLeft = 64, kPlotTop = 56, kPlotWidth = 900, kPlotHeight = 360, kPlotRight = 210;
+constexpr double kPlotLeft = 64, kPlotTop = 56, kPlotWidth = 900, kPlotHeight = 360, kPlotRight = 230;
 constexpr std::array<Colour, 6> kRuleColours{
     {{213, 94, 0}, {150, 150, 150}, {47, 111, 190}, {24, 116, 78}, {204, 121, 167}, {86, 80, 160}}};
 
@@ -152,7 +152,7 @@ std::string grid_svg(const ScaleAxes& axes) {
   for (int part = 0; part <= 4; ++part)
     svg += svg_text(axes.x(axes.steps * part / 4), kPlotTop + kPlotHeight + 30, 12, "middle",
                     fmt::format("{:.0f}", axes.steps * part / 4));
-  return svg;
+  return svg + svg_text(axes.x(axes.steps / 8), kPlotTop + kPlotHeight + 30, 12, "middle", "step");
 }
 
 // A point where the scale changes, and one before it. Curves are drawn a little apart, so that equal ones are seen.
@@ -172,16 +172,15 @@ std::string curve_svg(const DialectRun& run, const ScaleAxes& axes, std::size_t 
   add(run.scales.size(), scale);
   const std::string colour = kRuleColours[number % kRuleColours.size()].text();
   std::string svg = fmt::format(
-      "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"><title>{}</title></polyline>\n", points,
-      colour, run.name);
+      "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"{}><title>{}</title></polyline>\n",
+      points, colour, svg_dashes(number), run.name);
   if (!run.deeds.empty() && run.deeds.back() == Transition::gives_up)
     svg += svg_text(axes.x(static_cast<double>(run.scales.size())), axes.y(scale) + 4, 12, "middle", "x", colour);
   const double y = kPlotTop + 16 + 20 * static_cast<double>(number);
-  return svg + fmt::format(
-                   "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"3\" fill=\"{}\"/>"
-                   "<text x=\"{:.1f}\" y=\"{:.1f}\">{} {}</text>\n",
-                   kPlotLeft + kPlotWidth + 16, y, colour, kPlotLeft + kPlotWidth + 36, y + 5, run.name,
-                   power_text(scale));
+  return svg +
+         fmt::format("<path d=\"M{:.1f} {:.1f}h30\" stroke=\"{}\" stroke-width=\"2.5\"{}/>\n",
+                     kPlotLeft + kPlotWidth + 12, y + 1, colour, svg_dashes(number)) +
+         svg_text(kPlotLeft + kPlotWidth + 48, y + 5, 12, "start", run.name + " " + power_text(scale));
 }
 
 }  // namespace

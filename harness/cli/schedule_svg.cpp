@@ -90,14 +90,20 @@ class Columns {
   }
   [[nodiscard]] std::size_t size() const { return shares_.size(); }
   [[nodiscard]] bool is_idle(std::size_t column) const { return shares_[column].work < 1e-9; }
-  // In steps, so that neighbours of one pattern have one colour.
-  [[nodiscard]] std::string colour(std::size_t column) const {
+  // The mean of what is computed meanwhile, over the ground for idle time, in steps, so that neighbours of one pattern
+  // are one rectangle.
+  struct Fill {
+    std::string colour;
+    double opacity = 1;
+    bool operator==(const Fill&) const = default;
+  };
+  [[nodiscard]] Fill fill(std::size_t column) const {
     const Share& share = shares_[column];
-    const auto mixed = [&](double value, int idle) {
-      return static_cast<int>(std::lround((value + (1 - share.work) * idle) / 6)) * 6;
+    const auto mean = [&](double value) {
+      return std::clamp(static_cast<int>(std::lround(value / share.work / 6)) * 6, 0, 255);
     };
-    const Colour mean{mixed(share.red, kIdle.red), mixed(share.green, kIdle.green), mixed(share.blue, kIdle.blue)};
-    return Colour{std::clamp(mean.red, 0, 255), std::clamp(mean.green, 0, 255), std::clamp(mean.blue, 0, 255)}.text();
+    return {Colour{mean(share.red), mean(share.green), mean(share.blue)}.text(),
+            std::clamp(std::ceil(share.work * 20) / 20, 0.0, 1.0)};
   }
 
  private:
@@ -147,8 +153,9 @@ class Picture {
     const double bottom = is_overview_ ? part_.bottom() : whole_.bottom();
     return svg_page(side + kSide + kMargin, bottom + 96, svg + side_head(side) + legend(bottom + 46), "",
                     "<pattern id=\"idle\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
-                    "patternTransform=\"rotate(45)\"><rect width=\"7\" height=\"7\" fill=\"" +
-                        kIdle.text() + "\"/><rect width=\"1.2\" height=\"7\" fill=\"#d5d9e0\"/></pattern>");
+                    "patternTransform=\"rotate(45)\"><rect width=\"7\" height=\"7\" class=\"paper\" fill=\"" +
+                        kIdle.text() +
+                        "\"/><rect width=\"1.2\" height=\"7\" class=\"paper\" fill=\"#d5d9e0\"/></pattern>");
   }
 
  private:
@@ -201,12 +208,14 @@ class Picture {
         all.add(cell.period, 1 / static_cast<double>(cell.actions.size()), fill_of(action));
     std::string svg;
     for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
-      const std::string colour = all.colour(begin);
-      for (end = begin + 1; end < all.size() && all.colour(end) == colour; ++end) continue;
+      end = begin + 1;
       if (all.is_idle(begin)) continue;
+      const Columns::Fill fill = all.fill(begin);
+      while (end < all.size() && !all.is_idle(end) && all.fill(end) == fill) ++end;
       const double width = whole_.width / static_cast<double>(all.size());
       svg += svg_rectangle(kMargin + kLabels + static_cast<double>(begin) * width, whole_.y_of(rank),
-                           static_cast<double>(end - begin) * width, whole_.row, colour);
+                           static_cast<double>(end - begin) * width, whole_.row, fill.colour, "",
+                           fill.opacity < 1 ? fmt::format(" fill-opacity=\"{:.2f}\"", fill.opacity) : "");
     }
     return svg;
   }

@@ -1,8 +1,12 @@
 // harness/cli/svg.hpp: what all pictures are made of: a page, texts, rectangles, and colours that can be read on one
 // another.
+//
+// Dark    Where the reader's screen is dark (`prefers-color-scheme`), the page, its texts and its lines are drawn in
+//         other tones; boxes keep theirs, and so do texts in boxes, which are written in Colour::ink().
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -21,8 +25,8 @@ struct Colour {
     };
     return 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
   }
-  /// Black or white, whichever is read more easily on it.
-  [[nodiscard]] const char* ink() const { return luminance() > 0.179 ? "#111" : "#fff"; }
+  /// Black or white, whichever is read more easily on it. Texts on the page itself are never of these two.
+  [[nodiscard]] const char* ink() const { return luminance() > 0.179 ? "#000" : "#fff"; }
   /// With this part of white in it.
   [[nodiscard]] Colour lighter(double part) const {
     const auto mixed = [part](int value) { return static_cast<int>(std::lround(value + (255 - value) * part)); };
@@ -38,16 +42,15 @@ struct Colour {
   return safe;
 }
 
-/// A white page. `title` and `definitions`, such as patterns, may be left out.
-[[nodiscard]] inline std::string svg_page(double width, double height, const std::string& body,
-                                          const std::string& title = "", const std::string& definitions = "") {
-  return fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-      "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n{2}{3}<rect width=\"100%\" height=\"100%\" "
-      "fill=\"#fff\"/>\n{4}</svg>\n",
-      width, height, title.empty() ? "" : "<title>" + svg_escaped(title) + "</title>\n",
-      definitions.empty() ? "" : "<defs>" + definitions + "</defs>\n", body);
-}
+/// A page, white or dark as the reader's screen is. `title` and `definitions`, such as patterns, may be left out.
+[[nodiscard]] std::string svg_page(double width, double height, const std::string& body, const std::string& title = "",
+                                   const std::string& definitions = "");
+
+/// The attribute of what is a part of the page and no data: its fill is dark on a dark screen.
+inline constexpr const char* kPaper = " class=\"paper\"";
+
+/// The attribute that gives the line of a series its own dashes, for readers who see no colours.
+[[nodiscard]] std::string svg_dashes(std::size_t series);
 
 /// `anchor` is start, middle or end.
 [[nodiscard]] inline std::string svg_text(double x, double y, double size, const char* anchor, std::string_view text,

@@ -335,7 +335,8 @@ class Picture {
     const double size = layout_.cell;
     std::string svg = fmt::format(
         "<g class=\"rank\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"{}\"{}/>", x, y,
-        size, size, fill, rank_ == rank ? " stroke=\"#d00000\" stroke-width=\"4\"" : "");
+        size, size, fill,
+        std::string(shown ? "" : kPaper) + (rank_ == rank ? " stroke=\"#d00000\" stroke-width=\"4\"" : ""));
     const auto add = [&](double across, double down, double font, const char* anchor, const std::string& weight,
                          const std::string& text) {
       svg +=
@@ -356,7 +357,7 @@ class Picture {
         if (const int node = node_at(column, row); node >= 0) {
           const double x = layout_.x.border(column), y = layout_.y.border(row);
           svg += svg_rectangle(x, y, layout_.x.border(column + 1) - x, layout_.y.border(row + 1) - y,
-                               node % 2 == 0 ? "#f3f4f6" : "#d9dee6");
+                               node % 2 == 0 ? "#f3f4f6" : "#d9dee6", "", kPaper);
         }
     return svg;
   }
@@ -396,20 +397,20 @@ class Picture {
     std::string svg = fmt::format("<g transform=\"translate({} {:.1f})\">\n", kPageMargin, y);
     svg +=
         "<rect width=\"34\" height=\"34\" rx=\"4\" fill=\"#56b4e9\"/><text x=\"17\" y=\"19\" font-size=\"12\" "
-        "font-weight=\"bold\" text-anchor=\"middle\" fill=\"#111\">5</text><text x=\"17\" y=\"30\" font-size=\"8\" "
-        "text-anchor=\"middle\" fill=\"#111\">g1</text>\n";
+        "font-weight=\"bold\" text-anchor=\"middle\" fill=\"#000\">5</text><text x=\"17\" y=\"30\" font-size=\"8\" "
+        "text-anchor=\"middle\" fill=\"#000\">g1</text>\n";
     svg += svg_text(44, 14, 12, "start", "rank 5, in group 1 of the axis") +
            svg_text(44, 30, 12, "start", "same colour and number: one group");
     if (view_.nodes)
       svg += fmt::format(
-          "<rect x=\"302\" y=\"2\" width=\"30\" height=\"30\" fill=\"#d9dee6\" stroke=\"#000\" "
+          "<rect x=\"302\" y=\"2\" width=\"30\" height=\"30\" class=\"paper\" fill=\"#d9dee6\" stroke=\"#000\" "
           "stroke-width=\"2.5\"/><text x=\"342\" y=\"14\" font-size=\"12\" fill=\"#333\">border of a node "
           "of {} consecutive ranks</text><text x=\"342\" y=\"30\" font-size=\"12\" fill=\"#333\">with its "
           "number</text>\n",
           view_.ranks_per_node);
     if (rank_)
       svg += fmt::format(
-          "<rect x=\"622\" y=\"2\" width=\"30\" height=\"30\" rx=\"4\" fill=\"#fff\" stroke=\"#d00000\" "
+          "<rect x=\"622\" y=\"2\" width=\"30\" height=\"30\" rx=\"4\" fill=\"none\" stroke=\"#d00000\" "
           "stroke-width=\"4\"/><text x=\"662\" y=\"22\" font-size=\"12\" fill=\"#333\">rank {}; its groups "
           "are in colour</text>\n",
           *rank_);
