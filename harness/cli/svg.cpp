@@ -46,7 +46,8 @@ Colour mirrored(const Colour& grey) {
 Colour ink_in_the_dark(const Colour& colour) {
   if (is_grey(colour)) return mirrored(colour);
   Colour lighter = colour;
-  for (int tenths = 1; tenths <= 10 && contrast(lighter, kDarkPage) < kReadable; ++tenths) lighter = colour.lighter(tenths / 10.0);
+  for (int tenths = 1; tenths <= 10 && contrast(lighter, kDarkPage) < kReadable; ++tenths)
+    lighter = colour.lighter(tenths / 10.0);
   return lighter;
 }
 
