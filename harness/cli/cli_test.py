@@ -4,7 +4,7 @@ usage: cli_test.py PLUMBLINE MODULES [unittest arguments]
 
 MODULES are the optional parts of the build: "mpi,training,metrics", or "".
 """
-import fcntl, importlib.util, json, os, re, resource, shlex, shutil, signal, statistics, subprocess, sys, tempfile, time, unittest
+import fcntl, hashlib, importlib.util, json, os, re, resource, shlex, shutil, signal, statistics, subprocess, sys, tempfile, time, unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from unittest import mock
@@ -1574,10 +1574,52 @@ class Commands(unittest.TestCase):
             from google.protobuf import json_format
             from in_toto_attestation.v1 import statement as in_toto, statement_pb2
             in_toto.Statement.copy_from_pb(json_format.Parse(json.dumps(statement), statement_pb2.Statement())).validate()
-        with open(self.folder / "statement/STATEMENT.html", "a") as page:
-            page.write(" ")
-        self.assertEqual(self.run_plumbline("verify", "statement"), 1)
-        self.assertIn("STATEMENT.html: it was changed", self.done.stdout)
+        self.assert_tampering_is_found()
+
+    def assert_tampering_is_found(self):
+        """Each change of a file of the folder, with the file that `verify` names; of some the digests are made again."""
+        def replace(name, old, new):
+            def change(folder):
+                text = (folder / name).read_text()
+                self.assertIn(old, text)
+                (folder / name).write_text(text.replace(old, new, 1))
+            return change
+
+        def without_a_result(folder):
+            lines = (folder / "run-1.jsonl").read_text().splitlines(keepends=True)
+            lines.remove(next(line for line in lines if '"type":"result"' in line))
+            (folder / "run-1.jsonl").write_text("".join(lines))
+
+        def with_new_digests(change):
+            def both(folder):
+                change(folder)
+                sums = folder / "SHA256SUMS"
+                names = [line.split()[1] for line in sums.read_text().splitlines()]
+                sums.write_text("".join(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names))
+            return both
+
+        ways = {
+            "a page": (replace("STATEMENT.html", "</title>", " </title>"), "STATEMENT.html"),
+            "a verdict on a page": (replace("STATEMENT.md", "| not claimed |", "| pass |"), "STATEMENT.md"),
+            "a longer life": (replace("statement.json", '"valid_until": "2', '"valid_until": "3'), "statement.json"),
+            "a verdict in the record": (replace("run-1.jsonl", '"verdict":"skip"', '"verdict":"pass"'), "run-1.jsonl"),
+            "the same, with new digests": (with_new_digests(replace("run-1.jsonl", '"verdict":"skip"', '"verdict":"pass"')), "run-1.jsonl"),
+            "a result less, with new digests": (with_new_digests(without_a_result), "run-1.jsonl"),
+            "another suite, with new digests": (with_new_digests(replace("run-2.jsonl", '"suite_version":"', '"suite_version":"9')), "run-2.jsonl"),
+            "another environment": (replace("environment.json", "{", '{"lucky":"yes",'), "environment.json"),
+            "another product, with new digests": (with_new_digests(replace("SUBJECT.toml", "2.4.1", "2.5.0")), "SUBJECT.toml"),
+            "a waiver": (replace("waivers.json", "[", '["mine"'), "waivers.json"),
+            "a shard less": (lambda folder: (folder / "run-2.jsonl").unlink(), "run-2.jsonl"),
+            "a way to repeat it": (replace("REPRODUCE.sh", "4711", "4712"), "REPRODUCE.sh"),
+            "a digest": (lambda folder: (folder / "SHA256SUMS").write_text(""), "SHA256SUMS")}
+        for what, (change, name) in ways.items():
+            with self.subTest(what):
+                folder = self.folder / "tampered"
+                shutil.rmtree(folder, ignore_errors=True)
+                shutil.copytree(self.folder / "statement", folder)
+                change(folder)
+                self.assertEqual(self.run_plumbline("verify", "tampered"), 1, self.done.stdout)
+                self.assertIn(name, self.done.stdout)
 
     # HARNESS-018@289c
     def test_shards_put_together_have_the_verdicts_of_the_whole(self):
