@@ -54,7 +54,7 @@ Program leave_calculation_stream(const Program& program, Convention convention,
     const bool leaves = is_data_parallel_reduction(op) && !names_any(op, kept);
     if (leaves) {
       if (!op.ring)  // a gradient's second one, at which the analysis does not look
-        throw PassError(Stage::analyze, "AssertionError",
+        throw PassError(Stage::overlap, "AssertionError",
                         "op " + std::to_string(position) + " (" + op.type + ") has NOT ring id");
       // The source puts another one in when it is applied again.
       const bool waits = !is_source && !result.ops.empty() && is_wait_for_calculation(result.ops.back(), op.ring);

@@ -45,8 +45,8 @@ std::string_view name_of(Closed why) {
 // ---- errors ----
 
 std::string_view name_of(Stage stage) {
-  constexpr std::array<std::string_view, 5> kNames{"analyze", "prune", "group_grads", "update_program",
-                                                   "add_dependencies"};
+  constexpr std::array<std::string_view, 6> kNames{"analyze",     "prune",          "overlap",
+                                                   "group_grads", "update_program", "add_dependencies"};
   return kNames[static_cast<std::size_t>(stage)];
 }
 

@@ -64,7 +64,7 @@ struct PassOptions {
 
 // ---- errors ----
 
-enum class Stage : std::uint8_t { analyze, prune, group_grads, update_program, add_dependencies };
+enum class Stage : std::uint8_t { analyze, prune, overlap, group_grads, update_program, add_dependencies };
 [[nodiscard]] std::string_view name_of(Stage stage);
 
 /// A program that the pass cannot be applied to.

@@ -65,6 +65,8 @@ QUESTIONS = {
     ("schedules/partition_colossalai", "uniform"): ("colossalai", "schedules.partition_uniform", "colossalai"),
     ("schedules/partition_colossalai", "balanced"): ("colossalai", "schedules.partition_balanced", "colossalai"),
     ("scaler/colossalai", None): ("colossalai", "scaler.trace", "colossalai"),
+    **{(f"pass/{file}", None): ("paddle", "bucketing.dp_pass", "paddle")
+       for file in ("degrees", "entry", "limits", "models", "options", "order", "recognition", "refused", "rings")},
     ("gossip/graphs", None): ("fairscale", "gossip.graph", "fairscale"),
     ("gossip/bluefog", None): ("bluefog", "gossip.topology", "bluefog"),
     ("gossip/bluefog_turns", None): ("bluefog", "gossip.turns", "bluefog"),
@@ -75,7 +77,7 @@ TOLERANCES = {"scaler.clip_grad_norm": 2e-6, "scaler.trace": 1e-6, "gossip.topol
 REFUSALS = ("error", "errors", "construct_error")
 # Fields below the top that some recorded answers lack: large ones, and the protocol's name for what kind of error it was.
 LEFT_OUT = {"gossip.graph": ("out_edges", "in_edges"), "scaler.trace": ("kind",),
-            "topology.initialize_model_parallel": ("get_expert_tensor_parallel_world_size",)}
+            "bucketing.dp_pass": ("debug",), "topology.initialize_model_parallel": ("get_expert_tensor_parallel_world_size",)}
 OTHER_VERSION = "0.6.3"  # of DeepSpeed, whose answers are recorded beside those of the pinned one
 
 
@@ -150,8 +152,22 @@ def _of_ddp(case):
     return {**{name: case["parameters"][name] for name in ("numel", "dtype")}, **case["ddp"], "iterations": len(case["launches"])}
 
 
+def _of_pass(case):
+    return {"program": case["before"]}
+
+
+def expanded(case, document):
+    """A case with its programs in words: a file of programs has each op and each variable once, and numbers in their place."""
+    lists = {"ops": document.get("ops"), "vars": document.get("variables"), "vars_added": document.get("variables")}
+    def inside(value):
+        if not isinstance(value, dict):
+            return value
+        return {name: [lists[name][at] for at in one] if name in lists and isinstance(one, list) else inside(one) for name, one in value.items()}
+    return case if lists["ops"] is None else inside(case)
+
+
 # By operation the arguments that a case has under other names.
-DERIVED = {"bucketing.ddp_runs": _of_ddp, "topology.device_mesh": _of_mesh, "topology.rank_generator": _of_orders, "gossip.graph": _of_graph}
+DERIVED = {"bucketing.dp_pass": _of_pass, "bucketing.ddp_runs": _of_ddp, "topology.device_mesh": _of_mesh, "topology.rank_generator": _of_orders, "gossip.graph": _of_graph}
 
 
 def question_of(file, case, rows):
@@ -209,10 +225,10 @@ def read(path):
     return document, cases
 
 
-def questions_of(file, path, cases, rows):
-    for index, case in enumerate(cases):
+def questions_of(file, path, document, rows):
+    for index, case in enumerate(document["cases"]):
         try:
-            yield index, case, question_of(file, case, rows)
+            yield index, case, question_of(file, expanded(case, document), rows)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise BadInput(f"{path}: case {index} has not the fields of its question: {type(error).__name__}: {error}") from None
 
@@ -231,7 +247,7 @@ def ask_file(adapter, framework, file, path, rows, causes, out):
     """How many cases ended in which way, after a line of the file, one for each of the first that differ, and one for each cause."""
     document, cases = read(path)
     counts, lines, explained = dict.fromkeys(ENDS, 0), [], collections.Counter()
-    for index, case, question in list(questions_of(file, path, cases, rows)):
+    for index, case, question in list(questions_of(file, path, document, rows)):
         if question is None or question[0] != framework:
             continue
         if not adapter.claims(*question[1:3]):
@@ -259,7 +275,9 @@ def ask_file(adapter, framework, file, path, rows, causes, out):
     for one in causes:
         if explained[one.id]:
             print(f"    {explained[one.id]} explained by {one.id} ({one.kind}): {one.title}")
-    if out is not None and counts["equal"] + counts["differ"] + counts["explained"]:
+    if out is not None and "variables" in document:
+        print("    not written: its programs are numbers of ops in lists of the file")
+    elif out is not None and counts["equal"] + counts["differ"] + counts["explained"]:
         if isinstance(document.get("source"), dict) and adapter.version:
             document["source"]["version"] = adapter.version
         (out / path.parent.parent.name).mkdir(parents=True, exist_ok=True)
@@ -269,7 +287,7 @@ def ask_file(adapter, framework, file, path, rows, causes, out):
 
 def recorded_questions(framework, folder, rows):
     """(operation, arguments) of each recorded question of a framework."""
-    found = [question for file, path in files_of(folder) for _, _, question in questions_of(file, path, read(path)[1], rows)]
+    found = [question for file, path in files_of(folder) for _, _, question in questions_of(file, path, read(path)[0], rows)]
     return [question[1:3] for question in found if question is not None and question[0] == framework]
 
 
@@ -309,7 +327,7 @@ def say_what_is_no_question(folder, rows):
     """The cases that nothing here asks, by file and kind."""
     lines, total = [], 0
     for file, path in files_of(folder):
-        kinds = collections.Counter(str(case.get("kind", "cases")) for _, case, question in questions_of(file, path, read(path)[1], rows) if question is None)
+        kinds = collections.Counter(str(case.get("kind", "cases")) for _, case, question in questions_of(file, path, read(path)[0], rows) if question is None)
         total += sum(kinds.values())
         if kinds:
             lines.append(f"  {file}.json: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))

@@ -24,6 +24,7 @@ DESCRIPTION = {"operations": [
     {"name": "scaler.clip_grad_norm", "arguments": [{"name": n} for n in ("convention", "grads")], "result": [{"name": "total_norm"}]},
     {"name": "topology.process_topology", "arguments": [{"name": n} for n in ("convention", "axes", "filter_match", "filter_match.filter")],
      "result": [{"name": "coords"}, {"name": "filter_match"}]},
+    {"name": "bucketing.dp_pass", "arguments": [{"name": n} for n in ("convention", "program", "rings")], "result": [{"name": "final"}]},
     {"name": "topology.rank_generator", "arguments": [{"name": n} for n in ("convention", "order", "tokens")], "result": [{"name": "groups"}]},
 ]}
 # Says the stages in the order of the ranks, and rejects a pipeline of none.
@@ -36,12 +37,14 @@ for line in sys.stdin:
     args, reply = question["args"], {"id": question["id"]}
     open(LOG, "a").write(json.dumps(question) + "\\n")
     if question["op"] == "hello":
-        ops = ["schedules.stage_to_rank", "bucketing.assign", "scaler.clip_grad_norm", "topology.process_topology", "topology.rank_generator"]
+        ops = ["schedules.stage_to_rank", "bucketing.assign", "scaler.clip_grad_norm", "topology.process_topology", "topology.rank_generator", "bucketing.dp_pass"]
         reply["result"] = {"protocol": 1, "name": "Acme", "version": "1.2", "ops": ops, "options": {"bucketing.assign": {"device": ["cpu"]}}}
     elif question["op"] == "scaler.clip_grad_norm":
         reply["result"] = {"total_norm": 5.000001}
     elif question["op"] == "topology.process_topology":
         reply["result"] = {"coords": [[0]], "filter_match": [{"filter": {"a": 0}, "ranks": [0]}]}
+    elif question["op"] == "bucketing.dp_pass":
+        reply["result"] = {"final": {"ops": args["program"]["ops"][::-1], "vars": args["program"]["vars"]}}
     elif question["op"] == "topology.rank_generator":
         reply["result"] = {"groups": {token: [[0]] for token in args.get("tokens", ["tp"])}}
     elif question["op"] == "bucketing.assign":
@@ -73,7 +76,7 @@ class Vectors(unittest.TestCase):
         reference.write_text(f"LOG = {str(self.folder / 'asked')!r}\n" + ADAPTER.replace("sys.exit(1)", 'reply["error"] = {"kind": "invalid_argument"}'))
         self.program.write_text(f"#!/bin/sh\n[ \"$2\" = --describe ] || exec {sys.executable} {reference}\ncat <<'END'\n{json.dumps(DESCRIPTION)}\nEND\n")
         self.program.chmod(0o755)
-        for name in ("pytorch", "deepspeed", "megatron_core"):
+        for name in ("pytorch", "deepspeed", "megatron_core", "paddle"):
             (self.folder / "adapters" / name).mkdir(parents=True)
             (self.folder / "adapters" / name / "adapter.py").write_text(f"LOG = {str(self.folder / 'log')!r}\n" + ADAPTER)
 
@@ -124,6 +127,17 @@ class Vectors(unittest.TestCase):
         self.assertIn("topology/megatron_core.json: 1 equal, 1 differ\n", said)
         asked = [json.loads(line)["args"] for line in (self.folder / "log").read_text().splitlines()]
         self.assertEqual([one.get("tokens") for one in asked[1:]], [["tp", "tp-dp"], None])
+
+    def test_programs_are_asked_in_words(self):
+        programs = {"before": {"ops": [0, 1], "vars": [0]}, "rings": {"0": [0]}}
+        file = self.folder / "pass/vectors/order.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"ops": [{"type": "a"}, {"type": "b"}], "variables": [{"name": "x"}],
+                                    "cases": [{**programs, "final": {"ops": [1, 0], "vars": [0]}}, {**programs, "final": {"ops": [0, 1], "vars": [0]}}]}))
+        status, said = self.ask("--out", str(self.folder / "new"), only="paddle")
+        self.assertEqual(status, 1, said)
+        self.assertIn("pass/order.json: 1 equal, 1 differ\n    case 1, bucketing.dp_pass: final.ops[0].type: recorded \"a\", now \"b\"\n    not written: ", said)
+        self.assertFalse((self.folder / "new").exists())
 
     def explain(self, recorded, version="1.2"):
         (self.folder / "adapters/disagreements.toml").write_text(

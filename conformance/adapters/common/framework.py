@@ -61,6 +61,8 @@ def answering(operation):
     def answer(*args, **kwargs):
         try:
             return operation(*args, **kwargs)
+        except AdapterError:
+            raise
         except Exception as error:
             raise AdapterError(kind_of(error), str(error) or repr(error)) from error
     return answer

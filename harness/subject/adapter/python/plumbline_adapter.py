@@ -29,9 +29,11 @@ KINDS = {AssertionError: "invalid_argument", AttributeError: "invalid_argument",
 
 
 class AdapterError(Exception):
-    def __init__(self, kind, message):
+    """fields are further texts of the error, where an operation names some: stage and class of bucketing.dp_pass."""
+
+    def __init__(self, kind, message, **fields):
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.fields = kind, fields
 
 
 def _number(text):
@@ -93,6 +95,6 @@ def serve(name, version, operations, conventions=None, options=None):
             answer = _reply({**operations, "hello": hello}, conventions, line.rstrip(b"\n"), reply)
         except (Exception, SystemExit) as error:
             kind = getattr(error, "kind", next((KINDS[t] for t in type(error).__mro__ if t in KINDS), "failed"))
-            answer = json.dumps({**reply, "error": {"kind": kind, "message": str(error) or repr(error)}})
+            answer = json.dumps({**reply, "error": {**getattr(error, "fields", {}), "kind": kind, "message": str(error) or repr(error)}})
         _REPLIES.write(answer.encode() + b"\n")
         _REPLIES.flush()
