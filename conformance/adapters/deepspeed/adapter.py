@@ -121,7 +121,7 @@ def partition_uniform(num_items, num_parts):
 
 
 def partition_balanced(weights, num_parts):
-    return {"boundaries": [int(b) for b in ds_utils.partition_balanced(weights, num_parts)]}
+    return {"boundaries": [int(b) for b in ds_utils.partition_balanced([number(one) for one in weights], num_parts)]}
 
 
 def partition_method(method, layers, num_parts):
