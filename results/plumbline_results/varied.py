@@ -65,16 +65,17 @@ def questions(recorded, count, seed):
             return
 
 
-def shared(one, other):
-    """`one` without the fields that `other` lacks, and without the words of errors."""
+def shared(one, other, left_out):
+    """`one` without the fields that `other` lacks, and without the words of errors and other fields to be left out."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return {name: shared(value, other[name]) for name, value in one.items() if name in other and name not in ("type", "message", "kind")}
+        words = ("message", "kind") + (() if "attrs" in one else ("type",))  # an op has a type of another meaning
+        return {name: shared(value, other[name], left_out) for name, value in one.items() if name in other and name not in words + left_out}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [shared(*pair) for pair in zip(one, other)]
+        return [shared(*pair, left_out) for pair in zip(one, other)]
     return one
 
 
-def compared(theirs, ours, difference):
+def compared(theirs, ours, difference, left_out=()):
     """(how it ended, in words where they disagree), of the replies of framework and reference."""
     refusals = [reply.get("error") for reply in (theirs, ours)]
     if "unsupported" in [refusal.get("kind") for refusal in refusals if refusal]:
@@ -84,7 +85,7 @@ def compared(theirs, ours, difference):
     if any(refusals):
         alone = "the framework" if refusals[0] else "the reference"
         return f"refused by {alone} alone", str((refusals[0] or refusals[1]).get("message", ""))[:120]
-    words = difference(shared(ours["result"], theirs["result"]), shared(theirs["result"], ours["result"]))
+    words = difference(*(shared(one["result"], other["result"], left_out) for one, other in ((ours, theirs), (theirs, ours))))
     return ("differ" if words else "equal"), words
 
 
@@ -114,14 +115,14 @@ def reference():
         raise Failed(f"the reference, {' '.join(command)}: {why}") from None
 
 
-def vary(start, recorded, options, difference_of):
+def vary(start, recorded, options, difference_of, left_out):
     """Prints what a framework and the reference say of drawn questions; returns how many answers are equal and how many differ."""
     counts, lines = collections.Counter(), collections.defaultdict(list)
     with contextlib.closing(reference()) as ours:
         for operation, args, theirs in replies(start, questions(recorded, options.vary, options.seed)):
             difference = functools.partial(difference_of, operation)
             try:
-                end, words = compared(theirs, ours.ask(operation, args), difference) if theirs else (ENDS[-1], operation)
+                end, words = compared(theirs, ours.ask(operation, args), difference, left_out.get(operation, ())) if theirs else (ENDS[-1], operation)
             except Gone as why:
                 raise Failed(f"the reference: {why}; asked {json.dumps({'op': operation, 'args': args})}") from None
             counts[end] += 1

@@ -293,7 +293,7 @@ def recorded_questions(framework, folder, rows):
 
 def varied_difference(operation, now, then):
     tolerance = ALLOWANCE * TOLERANCES.get(operation, 0)
-    return next(differences(now, then, tolerance, LEFT_OUT.get(operation, ()), words=("the framework", "the reference")), "")
+    return next(differences(now, then, tolerance, words=("the framework", "the reference")), "")
 
 
 def ask_framework(framework, options, rows, causes):
@@ -313,7 +313,7 @@ def ask_framework(framework, options, rows, causes):
     try:
         if options.vary:
             recorded = recorded_questions(framework, Path(options.conformance), rows)
-            return {**dict.fromkeys(ENDS, 0), **vary(lambda: Adapter(command), recorded, options, varied_difference)}
+            return {**dict.fromkeys(ENDS, 0), **vary(lambda: Adapter(command), recorded, options, varied_difference, LEFT_OUT)}
         out = None if options.out is None else Path(options.out)
         counts = [ask_file(adapter, framework, file, path, rows, causes, out) for file, path in files_of(Path(options.conformance))]
         return {end: sum(one[end] for one in counts) for end in ENDS}
