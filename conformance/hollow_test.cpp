@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <variant>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,10 +11,10 @@
 #include "conformance/suite.hpp"
 #include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
+#include "conformance/support/remembering_adapter.hpp"
 #include "harness/mutants/hollow.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/mutants/rewritten_adapter.hpp"
-#include "harness/subject/adapter/declared.hpp"
 #include "harness/suite/adapter_error.hpp"
 #include "harness/suite/eligibility.hpp"
 #include "harness/suite/skipped.hpp"
@@ -79,37 +78,8 @@ TEST(HollowTruths, NameSubjectsAndRequirementsThatExist) {
 
 // ---- adapters ----
 
-// The reference, which works out each answer once: all subjects are asked nearly the same.
-class RememberingAdapter final : public suite::Adapter {
- public:
-  json ask(const std::string& op, const json& args) override {
-    // Which costs the reference the reading of the whole question.
-    if (std::ranges::count(subject::operation_table().row(op).conventions, adapter::convention_asked(args)) == 0)
-      throw suite::AdapterError(op, "unsupported", "another convention");
-    const std::string question = op + args.dump();
-    auto found = answers_.find(question);
-    if (found == answers_.end()) found = answers_.emplace(question, answer(op, args)).first;
-    if (const auto* error = std::get_if<suite::AdapterError>(&found->second)) throw suite::AdapterError(*error);
-    return std::get<json>(found->second);
-  }
-  [[nodiscard]] const std::set<std::string>& operations() const override { return reference_adapter().operations(); }
-  [[nodiscard]] json claims() const override { return claims_; }
-
- private:
-  using Answer = std::variant<json, suite::AdapterError>;
-  static Answer answer(const std::string& op, const json& args) {
-    try {
-      return reference_adapter().ask(op, args);
-    } catch (const suite::AdapterError& error) {
-      return error;
-    }
-  }
-  std::map<std::string, Answer> answers_;
-  const json claims_ = reference_adapter().claims();
-};
-
 RememberingAdapter& reference() {
-  static RememberingAdapter adapter;
+  static RememberingAdapter adapter(reference_adapter());
   return adapter;
 }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "conformance/support/component_tests.hpp"
+#include "conformance/support/remembering_adapter.hpp"
 #include "harness/suite/check.hpp"
 
 namespace plumbline::conformance {
@@ -30,7 +31,8 @@ class OtherAnswers final : public suite::Adapter {
   using Change = std::function<nlohmann::json(nlohmann::json right)>;
   explicit OtherAnswers(Change change) : change_(std::move(change)) {}
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override {
-    nlohmann::json right = reference_adapter().ask(op, args);
+    static RememberingAdapter reference(reference_adapter());  // all changes are asked the same
+    nlohmann::json right = reference.ask(op, args);
     ++changed;
     return change_(std::move(right));
   }
