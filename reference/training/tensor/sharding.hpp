@@ -1,10 +1,10 @@
 // reference/training/tensor/sharding.hpp: which part of which parameter a tensor rank holds. Free of LibTorch.
 //
 // Model   Two linear layers of one stage with nothing but activations between them are cut as a pair: the first by its
-//         outputs (column), the second by its inputs (row), so that what lies between stays in parts. Attention may lie
-//         between, too, if it has a head for each rank: the pair is cut by heads, and a rank computes its own. Of any other
-//         linear layer the outputs are cut and gathered again. Layers whose weight others use, too, those with fewer
-//         outputs than there are ranks, and all that is not linear are whole on every rank.
+//         outputs (column), the second by its inputs (row), so that what lies between stays in parts. Attention may
+//         lie between, too, if it has a head for each rank: the pair is cut by heads, and a rank computes its own. Of
+//         any other linear layer the outputs are cut and gathered again. Layers whose weight others use, too, those
+//         with fewer outputs than there are ranks, and all that is not linear are whole on every rank.
 // Parts   Equal, of features or heads, the remainder to the first ranks.
 // Source  Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3.
 #pragma once
