@@ -12,6 +12,7 @@ import math
 import tempfile
 import threading
 
+import numpy
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -268,13 +269,36 @@ def plain(t):
 
 
 def scaler_trace(ops, init=None, dtype="float32", sizes=(), lr=0.5):
-    from torch.amp.grad_scaler import OptState
+    rows = traced(ops, init, dtype, sizes, lr, fused=False)
+    if dtype in ("float32", "float64"):
+        compare_fused(rows, traced(ops, init, dtype, sizes, lr, fused=True))
+    return {"results": rows}
+
+
+def compare_fused(rows, fused):
+    """An optimizer with a fused kernel unscales and skips by itself: scale and parameters must be what they are without one, but for the
+    inverse of the scale, which only the other way rounds to fp32."""
+    eps = torch.finfo(torch.float32).eps
+    for at, (plain_row, row) in enumerate(zip(rows, fused)):
+        if "error" in plain_row or "error" in row:
+            return  # a fused step asserts less: from here on the states may part
+        for name in ("scale", "growth_tracker", "found_inf", "params"):
+            a, b = (numpy.asarray([*flat(one.get(name))], dtype=float) for one in (plain_row, row))
+            if a.shape != b.shape or not numpy.allclose(a, b, rtol=8 * eps, atol=8 * eps, equal_nan=True):
+                raise AdapterError("failed", f"operation {at}: {name} is {a.tolist()}, and with a fused optimizer {b.tolist()}")
+
+
+def flat(value):
+    return [number(math.nan if value is None else value)] if not isinstance(value, list) else (x for one in value for x in flat(one))
+
+
+def traced(ops, init, dtype, sizes, lr, fused):
     kind = DTYPES[dtype]
     init = {k: number(v) for k, v in (init or {}).items()}
     make = lambda given: asked(torch.amp.GradScaler, "cpu", **given)
     box = {"scaler": make(init), "state": None}
     params = [[torch.nn.Parameter((torch.arange(1, n + 1, dtype=torch.float64) / 8 + o).to(kind)) for n in one] for o, one in enumerate(sizes)]
-    optimizers = [torch.optim.SGD(one, lr=lr) for one in params]
+    optimizers = [torch.optim.SGD(one, lr=lr, fused=fused) for one in params]
     results = []
     for op in ops:
         name, row, o = op[0], {}, op[1] if op[0] in ("grads", "unscale", "clip", "step") else None
@@ -334,7 +358,7 @@ def scaler_trace(ops, init=None, dtype="float32", sizes=(), lr=0.5):
                 found = state["found_inf_per_device"]
                 row |= {"stage": state["stage"].name, "found_inf": sum(v.item() for v in found.values()) if found else None}
         results.append(row)
-    return {"results": results}
+    return results
 
 
 def clip_grad_norm(grads, max_norm, norm_type=2.0, dtype="float32", error_if_nonfinite=False):
@@ -347,10 +371,18 @@ def clip_grad_norm(grads, max_norm, norm_type=2.0, dtype="float32", error_if_non
     return {"total_norm": norm.item(), "clipped": [plain(p.grad) for p in params]}
 
 
+def norm_of_part(gradients, p):
+    """As PyTorch chooses, which must be what it gives gradient by gradient, and by its kernels for lists of them."""
+    chosen, *others = [torch.nn.utils.get_total_norm(gradients, p, foreach=foreach) for foreach in (None, False, True)]
+    for other in others:
+        if not torch.allclose(other, chosen, rtol=8 * torch.finfo(chosen.dtype).eps, atol=0, equal_nan=True):
+            raise AdapterError("failed", f"get_total_norm gives {chosen} and, with another foreach, {other}")
+    return chosen
+
+
 def total_norm(parts, norm_type=2.0, dtype="float32", error_if_nonfinite=False):
     p = number(norm_type)
-    norms = [torch.nn.utils.get_total_norm([torch.tensor([number(v) for v in g], dtype=torch.float64).to(DTYPES[dtype]) for g in part], p)
-             for part in parts]
+    norms = [norm_of_part([torch.tensor([number(v) for v in g], dtype=torch.float64).to(DTYPES[dtype]) for g in part], p) for part in parts]
     # As DTensor combines the norms of shards, with a list in place of the all-reduce, which has one dtype: the norm of no gradients is fp32.
     placement = norms_of_tensors.get_placement_from_reduction_op(norms_of_tensors._get_norm_reduction_op(p))
     before, after = (getattr(placement, f"_{when}_reduce_transform", lambda norm: norm) for when in ("pre", "post"))
