@@ -523,6 +523,20 @@ TEST(PythonHelper, ReportsExceptionsByKind) {
   EXPECT_EQ(kind("unwritable"), "invalid_argument");
 }
 
+TEST(PythonHelper, PassesFieldsOfAnErrorOn) {
+  AdapterClient client(python_adapter(
+      "\"x\": lambda: (_ for _ in ()).throw(AdapterError(\"failed\", \"no\", stage=\"prune\", kinds=2))"));
+  try {
+    (void)client.ask("x", json::object());
+    FAIL() << "it is answered";
+  } catch (const AdapterError& error) {
+    EXPECT_EQ(error.kind(), "failed");
+    EXPECT_EQ(error.message(), "no");
+    EXPECT_THAT(error.fields(),
+                testing::UnorderedElementsAre(testing::Pair("stage", "prune"), testing::Pair("kinds", "2")));
+  }
+}
+
 TEST(PythonHelper, TakesTheSignatureForTheFields) {
   AdapterClient client(python_adapter("\"f\": lambda a, b=2, c=None: [a, b, c]"));
   EXPECT_EQ(client.ask("f", {{"a", 1}}), json::parse("[1,2,null]"));
