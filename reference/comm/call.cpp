@@ -20,7 +20,8 @@ constexpr std::array<std::string_view, kOperationCount> kOperationNames{
 
 constexpr std::array<std::string_view, 3> kDeviceNames{"cpu", "cuda", "emulated"};
 
-// Small calls take little more time than their checks: these are inlined, and texts of errors are made out of the way.
+// Small calls take little more time than their checks: these are inlined, and texts of errors are made out of the way, of
+// copies, since what is captured by reference would have to be in memory for every call.
 [[noreturn]] void refuse(std::string_view call, const std::string& why) {
   throw InvalidArgument(fmt::format("{}: {}", call, why));
 }
@@ -40,31 +41,31 @@ template <class AnyCall>
                                               int ranks) {
   const std::int64_t count = view.count;
   if (count < 0) [[unlikely]]
-    refuse(call, [&] { return fmt::format("{} has {} elements; a count is 0 or more", which, view.count); });
+    refuse(call, [=] { return fmt::format("{} has {} elements; a count is 0 or more", which, view.count); });
   std::int64_t bytes_of_all = 0;  // of the widest elements: what sizes are computed from must not overflow
   if (__builtin_mul_overflow(count, std::int64_t{8} * ranks, &bytes_of_all)) [[unlikely]]
-    refuse(call, [&] {
+    refuse(call, [=] {
       return fmt::format("{} has {} elements; no memory of {} ranks holds that number", which, count, ranks);
     });
   if (view.data == nullptr && count > 0) [[unlikely]]
-    refuse(call, [&] { return fmt::format("{} has {} elements and a null pointer", which, count); });
+    refuse(call, [=] { return fmt::format("{} has {} elements and a null pointer", which, count); });
 }
 
 template <class AnyCall>
 [[gnu::always_inline]] inline void check_count(const AnyCall& call, std::string_view which, std::int64_t count,
                                                std::int64_t wanted) {
   if (count != wanted) [[unlikely]]
-    refuse(call, [&] { return fmt::format("{} has {} elements, needs {}", which, count, wanted); });
+    refuse(call, [=] { return fmt::format("{} has {} elements, needs {}", which, count, wanted); });
 }
 
 template <class AnyCall>
 [[gnu::always_inline]] inline void check_alike(const AnyCall& call, const ConstBuffer& in, const Buffer& out) {
   if (in.dtype != out.dtype) [[unlikely]]
-    refuse(call, [&] {
+    refuse(call, [=] {
       return fmt::format("in is {}, out is {}; both must be equal", name_of(in.dtype), name_of(out.dtype));
     });
   if (in.device != out.device) [[unlikely]]
-    refuse(call, [&] {
+    refuse(call, [=] {
       return fmt::format("in is on {}, out on {}; both must be equal", name_of(in.device), name_of(out.device));
     });
 }
@@ -108,7 +109,7 @@ template <class AnyCall>
       return check_overlap(call, 0, 0);
     case Operation::all_to_all:
       if (in % n != 0) [[unlikely]]
-        refuse(call, [&] { return fmt::format("in has {} elements, not a multiple of the {} ranks", in, n); });
+        refuse(call, [=] { return fmt::format("in has {} elements, not a multiple of the {} ranks", in, n); });
       check_count(call, "out", out, in);
       return check_overlap(call, 0, 0);
     case Operation::reduce:
@@ -172,12 +173,12 @@ void validate(const Call& call, int rank, int ranks) {
   check_view(call, "out", call.out, ranks);
   if (is_rooted(call.operation) || is_point_to_point(call.operation)) {
     if (call.root < 0 || call.root >= ranks) [[unlikely]]
-      refuse(call, [&] {
+      refuse(call, [=] {
         return fmt::format("{} {} is not a rank of the group of {}", is_rooted(call.operation) ? "root" : "peer",
                            call.root, ranks);
       });
     if (call.tag < 0) [[unlikely]]
-      refuse(call, [&] { return fmt::format("tag {} is negative", call.tag); });
+      refuse(call, [=] { return fmt::format("tag {} is negative", call.tag); });
   }
   if (call.uses_in(rank) && call.uses_out(rank)) check_alike(call, call.in, call.out);
   if (is_reduction(call.operation) && !is_defined(call.dtype(), call.op)) [[unlikely]]
