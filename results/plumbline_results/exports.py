@@ -184,6 +184,10 @@ def github_action_benchmark(records):
     return _json(rows)
 
 
+# Of a launch, as records name them: results/schema/run.schema.json.
+HOST_FACTS = ("load", "steal", "waited", "clock_hertz", "pinned")
+
+
 def _rows(records):
     """A row a sample, all with the same columns."""
     rows = list(_flat(records))
@@ -205,6 +209,7 @@ def _flat(records):
             centre = centre_of_measurement(one)
             of_series = {"benchmark": one.benchmark, **{f"label_{key}": one.labels.get(key, "") for key in labels}}
             for launch, samples in enumerate(one.launches or [one.samples]):
+                host = one.hosts[launch] if one.launches else {}
                 for index, value in enumerate(samples):
                     yield {
                         **of_run,
@@ -219,6 +224,7 @@ def _flat(records):
                         "confidence": centre.confidence,
                         "noisy": bool(one.noisy),
                         "answer_checked": bool(one.answer_checked),
+                        **{f"host_{fact}": host.get(fact) for fact in HOST_FACTS},
                     }
 
 
@@ -244,6 +250,8 @@ def flat_parquet(records):
 
 def _cell(value):
     """A spreadsheet takes what begins with these for a formula, and a record may be a stranger's."""
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return int(value)
     if not isinstance(value, str):

@@ -165,9 +165,18 @@ class ExportTest(ExchangeTest):
         )
         self.assertEqual(len(rows), 6 + 5 * 7)
 
+    def test_csv_has_how_the_host_was_in_each_launch(self):
+        lines = made.measured_run()
+        lines[1]["launches"] = [{"samples": [1e-6], "host": {"load": 1.5, "steal": 0.25, "clock_hertz": 2.6e9, "pinned": 1}},
+                                {"samples": [1e-6], "host": {"load": 7, "waited": 0.5, "pinned": 0}}]
+        rows = list(csv.DictReader(io.StringIO(self.export("csv", lines))))
+        facts = [[row[f"host_{name}"] for name in ("load", "steal", "waited", "clock_hertz", "pinned")] for row in rows]
+        self.assertEqual(facts[:2], [["1.5", "0.25", "", "2600000000.0", "1.0"], ["7.0", "", "0.5", "", "0.0"]])
+        self.assertEqual(facts[2:], [[""] * 5] * (5 * 7), "launches that nobody recorded")
+
     def test_parquet_has_the_rows_of_csv(self):
         lines = made.measured_run()
-        lines[1]["launches"] = [[1e-6, 3e-6], [2e-6, 2e-6], [4e-6, 4e-6]]
+        lines[1]["launches"] = [[1e-6, 3e-6], [2e-6, 2e-6], {"samples": [4e-6, 4e-6], "host": {"load": 2.5}}]
         file = self.here / "bench.parquet"
         folder = made.write(self.here / "run", *lines)
         status, _, errors = self.call(exports, folder, "--format", "parquet", "--out", file)
@@ -184,7 +193,7 @@ class ExportTest(ExchangeTest):
         for row, words in zip(found, expected):
             words["confidence"] = row["confidence"]  # in full
             for key, value in row.items():
-                read = bool(int(words[key])) if isinstance(value, bool) else type(value)(words[key])
+                read = bool(int(words[key])) if isinstance(value, bool) else type(value)(words[key]) if value is not None else words[key] or None
                 self.assertEqual(value, read, key)
 
     def test_a_formula_of_a_stranger_is_none_in_a_spreadsheet(self):

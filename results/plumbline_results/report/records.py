@@ -125,6 +125,7 @@ class Measurement:
     answer_checked: bool
     launches: list = field(default_factory=list)  # the samples of each launch; empty where it is not recorded
     noisy: str = ""  # why it is not to be believed
+    hosts: list = field(default_factory=list)  # facts of the host, by launch: {"load": 1.5, …}
 
 
 @dataclass
@@ -232,19 +233,22 @@ def _result(line, header):
 
 
 def _launches(line):
-    """The samples by launch, where they are recorded: a list of lists, or of objects that have a list of samples."""
+    """(samples, facts of the host) by launch, where they are recorded: a list of lists, or of objects that have a list of samples."""
     found = line.get("launches")
     if not isinstance(found, list):
         return []
-    return [
-        samples
-        for samples in (numbers(one.get("samples") if isinstance(one, dict) else one) for one in found)
-        if samples
-    ]
+    launches = []
+    for one in found:
+        samples = numbers(one.get("samples") if isinstance(one, dict) else one)
+        facts = table(one.get("host")) if isinstance(one, dict) else {}
+        if samples:
+            launches.append((samples, {text(key): number(value) for key, value in facts.items()}))
+    return launches
 
 
 def _measurement(line):
-    launches = _launches(line)
+    of_launches = _launches(line)
+    launches = [samples for samples, _ in of_launches]
     samples = numbers(line.get("samples")) or [one for launch in launches for one in launch]
     noisy = line.get("noisy")
     derived = {text(key): number(value) for key, value in table(line.get("derived")).items()}
@@ -258,6 +262,7 @@ def _measurement(line):
         line.get("answer_checked") is True,
         launches,
         "the host was too busy" if noisy is True else text(noisy) if noisy else "",
+        [facts for _, facts in of_launches],
     )
 
 
