@@ -25,6 +25,27 @@ class Missing(RuntimeError):
     pass
 
 
+def sizes_of(text):
+    """'4,1Ki' -> [4, 1024]. OSU's are powers of two."""
+    try:
+        found = sorted({compare.bytes_of(word) for word in text.split(",")})
+    except (KeyError, ValueError):
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of sizes such as 4,64,1Ki") from None
+    if without := [size for size in found if size < 4 or size & (size - 1)]:
+        raise argparse.ArgumentTypeError(f"OSU does not measure {', '.join(map(str, without))}; its sizes are powers of two from 4 on")
+    return found
+
+
+def percent(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value <= 1000:
+        raise argparse.ArgumentTypeError(f"'{text}' is no percentage above 0")
+    return value
+
+
 def osu(options, sizes):
     """{bytes: seconds} of one launch."""
     command = [options.mpirun, "-n", options.ranks, *compare.OPEN_MPI, options.osu, "-f", "-m", max(sizes)]
@@ -32,7 +53,7 @@ def osu(options, sizes):
     done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True)
     found = {int(row[1]): float(row[4]) * 1e-6 for row in ROW.finditer(done.stdout)}
     if done.returncode != 0 or not found:
-        raise Missing(f"{options.osu} ended with exit status {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+        raise Missing(f"{options.osu} ended with exit status {done.returncode}: {' '.join((done.stderr or done.stdout).split())[-300:]}")
     if missing := [size for size in sizes if size not in found]:
         raise Missing(f"{options.osu} has no line of {missing[0]} bytes")
     return {size: found[size] for size in sizes}
@@ -99,8 +120,8 @@ def main(words):
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--launches", type=int, default=10)
-    parser.add_argument("--sizes", default="4,64,1Ki,16Ki,64Ki,1Mi")
-    parser.add_argument("--within", type=float, default=25, metavar="PERCENT")
+    parser.add_argument("--sizes", type=sizes_of, default="4,64,1Ki,16Ki,64Ki,1Mi")
+    parser.add_argument("--within", type=percent, default=25, metavar="PERCENT")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(words)
     if options.launches < LEAST:
@@ -111,17 +132,14 @@ def main(words):
         parser.error(f"--osu '{options.osu}' is no program; name OSU's osu_allreduce")
     if not shutil.which(options.mpirun):
         parser.error(f"--mpirun '{options.mpirun}' is not here")
-    sizes = sorted({compare.bytes_of(text) for text in options.sizes.split(",")})
-    if without := [size for size in sizes if size < 4 or size & (size - 1)]:
-        parser.error(f"--sizes: OSU does not measure {', '.join(map(str, without))}; its sizes are powers of two from 4 on")
     try:
-        found = measure(options, sizes)
+        found = measure(options, options.sizes)
     except (Missing, subprocess.CalledProcessError, OSError) as error:
         print(f"osu.py: {error}", file=sys.stderr)
         return 3
     if options.json:
         options.json.write_text(json.dumps([{"kind": kind, "bytes": size, "seconds": values} for (kind, size), values in found.items()]))
-    return report(found, sizes, options.within / 100)
+    return report(found, options.sizes, options.within / 100)
 
 
 if __name__ == "__main__":

@@ -392,7 +392,8 @@ class BesideOsu(unittest.TestCase):
     def test_what_cannot_be_compared(self):
         for options, words in ((("--launches", "5"), "--launches 5: a median has an interval from 6 launches on"),
                                (("--ranks", "1"), "--ranks 1: OSU takes two ranks or more"), (("--osu", "/nowhere"), "'/nowhere' is no program"),
-                               (("--mpirun", "/nowhere"), "--mpirun '/nowhere' is not here"), (("--sizes", "12"), "OSU does not measure 12")):
+                               (("--mpirun", "/nowhere"), "--mpirun '/nowhere' is not here"), (("--sizes", "12"), "OSU does not measure 12"), (("--sizes", "4x"), "'4x' is no list of sizes such as 4,64,1Ki"),
+                               (("--within", "-1"), "'-1' is no percentage above 0")):
             status, _, err = self.compared(1, *options)
             self.assertEqual((status, err.count(words)), (2, 1), err)
 
