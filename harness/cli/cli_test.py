@@ -1472,7 +1472,7 @@ class Commands(unittest.TestCase):
                      "  --job-launches-ranks        start the job once; it starts its ranks itself (requires --job)"):
             self.assertIn(line + "\n", self.done.stdout)
         self.assertEqual(self.run_plumbline("bench", "--help"), 0)
-        self.assertRegex(self.done.stdout, r"--repetitions N +samples per benchmark and size \(1 or more; default 7\)\n")
+        self.assertRegex(self.done.stdout, r"--repetitions N +samples per benchmark, size and launch \(default 3, and 7 with\n +--launches 1; 1 or more\)\n")
         self.assertRegex(self.done.stdout, r"--sizes SIZE,\.\.\. +message sizes in bytes: 4,64Ki,16MiB \(default 4,1Ki,")
 
     def test_a_value_that_is_missing_is_named_as_in_the_help(self):
