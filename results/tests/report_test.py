@@ -295,6 +295,26 @@ class PageTest(ReportTest):
             self.assertIn(f"{tag}-src 'sha256-{digest}';", policy)
         self.assertIn("default-src 'none'", policy)
 
+    def test_a_full_run_is_at_most_3_mb(self):
+        """As large as a full profile, with one failure in a hundred cases, all benchmarks in 20 launches, and all mutants."""
+        requirement = {"level": "must", "text": "`all_reduce` MUST " + "do what it says " * 10, "sources": ["MPI-3.1 section 5.9", "COL-02"]}
+        requirements = {f"COLL-{at:03}": requirement for at in range(900)}
+        cases = [(f"collectives.case{at}[world={at % 8 + 1},dtype=f32]", [f"COLL-{at % 900:03}"]) for at in range(10_000)]
+        wrong = {"where": "a_check.cpp:7", "message": "element 3 of 4 differs", "expected": "12", "got": "13", "bound": "0"}
+        ranks = [made.rank(at, "fail", [wrong], last_event="last left all_reduce") for at in range(8)]
+        fails = {"verdict": "fail", "output": "what it printed " * 250, "ranks": ranks}
+        check = [made.result(*case, **(fails if at % 100 == 0 else {})) for at, case in enumerate(cases)]
+        samples = [1e-6 + 1e-9 * at for at in range(60)]
+        launches = {"launches": [samples[at:at + 3] for at in range(0, 60, 3)]}
+        bench = [made.measurement(f"collectives.op{op}", samples, {"bytes": str(4 << 4 * size)}, **launches) for op in range(31) for size in range(6)]
+        mutants = [made.result(*cases[at], "fail", mutant=f"col.mutant_number_{at}") for at in range(2700)]
+        page = self.page(self.write("check", [made.header([made.planned(*case) for case in cases], requirements=requirements), *check, made.COMPLETE]),
+                         self.write("bench", [made.header(command="bench", requirements={}), *bench, made.COMPLETE]),
+                         self.write("mutants", [made.header(command="mutants", requirements=requirements), *mutants, made.COMPLETE]))
+        for shown in ("collectives.op30", "col.mutant_number_0<", "collectives.case9900["):
+            self.assertTrue(shown in page, shown)
+        self.assertLess(len(page.encode()), 3_000_000)
+
     def test_curves_have_intervals_and_the_limit(self):
         page = self.page(self.write("bench", made.measured_run()))
         # 2 benchmarks of 3 sizes as times, one of them as bandwidths, too.
