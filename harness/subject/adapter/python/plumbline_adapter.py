@@ -10,6 +10,7 @@ finite. It may take `convention`; without it, the same rule answers all of `conv
 with the version that each means (or a list). `options` says by operation and argument which values it has, where it has
 not all. To refuse, raise AdapterError(kind, message) or one of KINDS; any other exception is reported as failed.
 """
+import difflib
 import inspect
 import json
 import math
@@ -53,7 +54,8 @@ def _plain(value):
 
 def _call(operations, conventions, op, args):
     if op not in operations:
-        raise AdapterError("unsupported", "there is no operation %.60r" % op)
+        near = difflib.get_close_matches(str(op), operations, 1)
+        raise AdapterError("unsupported", "there is no operation %.60r%s" % (op, "; did you mean %s?" % near[0] if near else ""))
     names = inspect.signature(operations[op]).parameters
     if op != "hello":
         takes, convention = "convention" in names, args.get("convention") or "plumbline"
