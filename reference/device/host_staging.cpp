@@ -222,12 +222,30 @@ HostStaging::~HostStaging() = default;
 
 void HostStaging::use_stream(void* stream) { shared_->use.stream = stream; }
 
-void HostStaging::do_run(const Call& call, comm::Timeout timeout) {
+void HostStaging::make_staged(const Call& call, const std::function<void(const Call&)>& make) {
   Staged staged(shared_);
   staged.fetch(std::span(&call, 1), rank());
-  staged.make([&] { inner_.run(staged.calls().front(), timeout); });
+  staged.make([&] { make(staged.calls().front()); });
   staged.done();
   staged.bring_back();
+}
+
+void HostStaging::do_run(const Call& call, comm::Timeout timeout) {
+  make_staged(call, [&](const Call& there) { inner_.run(there, timeout); });
+}
+
+void HostStaging::do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) {
+  const Call buffers{.operation = call.operation, .op = call.op, .in = call.in, .out = call.out};
+  make_staged(buffers, [&](const Call& there) {
+    comm::UnevenCall uneven = call;
+    uneven.in = there.in;
+    uneven.out = there.out;
+    inner_.run_uneven(uneven, timeout);
+  });
+}
+
+void HostStaging::do_run_scaled(const Call& call, double factor, comm::Timeout timeout) {
+  make_staged(call, [&](const Call& there) { inner_.run_scaled(there, factor, timeout); });
 }
 
 comm::Work HostStaging::do_start(std::span<const Call> calls) {

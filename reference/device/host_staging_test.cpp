@@ -89,6 +89,41 @@ TEST(HostStaging, AddsInPlace) {
   });
 }
 
+TEST(HostStaging, MultipliesByAFactor) {
+  staged([](Communicator& group, There& there) {
+    there.produce(all(1.0F + static_cast<float>(group.rank())));
+    group.run_scaled({.operation = Operation::all_reduce, .in = there.buffer(), .out = there.buffer()},
+                     0.5 * group.rank());
+    EXPECT_THAT(there.get(), Each(0.5F * 2 + 3));
+    // The same of the host's memory.
+    const std::vector<float> mine = all(2);
+    std::vector<float> sum = all(0);
+    group.run_scaled({.operation = Operation::all_reduce, .in = comm::ConstBuffer::of(mine), .out = Buffer::of(sum)},
+                     1.5);
+    EXPECT_THAT(sum, Each(9.0F));
+  });
+}
+
+// Rank r gives r + 1 elements, in place; then a block of each, of as many elements, is added for its member.
+TEST(HostStaging, MovesBlocksOfDifferentLengths) {
+  staged([](Communicator& group, There& there) {
+    const std::vector<std::int64_t> counts{1, 2, 3};
+    const std::int64_t begin = comm::begin_of_block(counts, group.rank());
+    std::vector<float> mine(6, -1);
+    for (std::int64_t i = begin; i < begin + group.rank() + 1; ++i)
+      mine[static_cast<std::size_t>(i)] = 10.0F * static_cast<float>(i);
+    there.produce(mine);
+    const Buffer block = there.buffer(group.rank() + 1, begin);
+    group.run_uneven({.operation = Operation::all_gather, .in = block, .out = there.buffer(6), .out_counts = counts});
+    EXPECT_THAT(there.get(6), testing::ElementsAre(0, 10, 20, 30, 40, 50));
+    group.run_uneven(
+        {.operation = Operation::reduce_scatter, .in = there.buffer(6), .out = block, .in_counts = counts});
+    std::vector<float> added{0, 10, 20, 30, 40, 50};
+    for (std::int64_t i = begin; i < begin + group.rank() + 1; ++i) added[static_cast<std::size_t>(i)] *= kRanks;
+    EXPECT_EQ(there.get(6), added);
+  });
+}
+
 TEST(HostStaging, LeavesAloneWhatARankDoesNotGet) {
   staged([](Communicator& group, There& there) {
     const bool is_root = group.rank() == 1;

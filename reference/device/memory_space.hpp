@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -124,7 +125,11 @@ class HostStaging final : public comm::Communicator {
   struct Shared;
   class Staged;
   class StagedWork;
+  // Makes the call, with its data on the host.
+  void make_staged(const comm::Call& call, const std::function<void(const comm::Call&)>& make);
   void do_run(const comm::Call& call, comm::Timeout timeout) override;
+  void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override;
+  void do_run_scaled(const comm::Call& call, double factor, comm::Timeout timeout) override;
   comm::Work do_start(std::span<const comm::Call> calls) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
   std::unique_ptr<comm::Communicator> do_shrink(std::span<const int> excluded) override;
