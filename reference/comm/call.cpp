@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, kOperationCount> kOperationNames{
 
 constexpr std::array<std::string_view, 3> kDeviceNames{"cpu", "cuda", "emulated"};
 
-// Small calls take little more time than their checks: these are inlined, and texts of errors are made out of the way, of
-// copies, since what is captured by reference would have to be in memory for every call.
+// Small calls take little more time than their checks: these are inlined, and texts of errors are made out of the way,
+// of copies, since what is captured by reference would have to be in memory for every call.
 [[noreturn]] void refuse(std::string_view call, const std::string& why) {
   throw InvalidArgument(fmt::format("{}: {}", call, why));
 }
