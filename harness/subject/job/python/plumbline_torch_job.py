@@ -73,16 +73,12 @@ class Add(nn.Module):
 
 
 class Stack(nn.Sequential):
-    """Layers one after the other, named by their numbers in the model; `first` is that of the first one."""
-
-    def __init__(self, first):
-        super().__init__()
-        self.first = first
+    """Layers one after the other, named by their numbers in the model."""
 
     def forward(self, x):
         added = {layer.added for layer in self if isinstance(layer, Add)}
-        outputs = {self.first - 1: x}
-        for name, layer in self.named_children():
+        outputs = {int(name) - 1: x for name in list(self._modules)[:1]}
+        for name, layer in self._modules.items():
             x = layer(x, outputs[layer.added]) if isinstance(layer, Add) else layer(x)
             if int(name) in added:
                 outputs[int(name)] = x
@@ -378,7 +374,7 @@ class TorchJob(Run):
         """A stage's layers as a Stack, whose children are named by the layers' numbers. `made` has the layers of this rank's
         other stages, whose weights tied layers share."""
         layers, made = self.spec["model"]["layer"], {} if made is None else made
-        stack = Stack(self.layer_numbers(stage)[0])
+        stack = Stack()
         for number in self.layer_numbers(stage):
             of = layers[number]
             if of["type"] == "tied_linear":
