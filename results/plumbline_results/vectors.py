@@ -335,6 +335,15 @@ def say_what_is_no_question(folder, rows):
         print(f"no question of an adapter, or of another version: {total} cases", *lines, sep="\n")
 
 
+def known_causes(table):
+    """The entries of the table; none where it is not there, or this Python reads no TOML, which is said."""
+    try:
+        return load_causes(table) if table.is_file() else []
+    except Failed as why:
+        print(f"differences are not explained: {why}")
+        return []
+
+
 def _options():
     one = parser("vectors", HELP, EXAMPLE)
     one.add_argument("--only", action="append", choices=FRAMEWORKS, metavar="NAME", help=f"only this framework, may be repeated: {', '.join(FRAMEWORKS)} (default all)")
@@ -353,8 +362,7 @@ def _main(words):
     if options.vary and options.out:
         raise BadInput("--out: writes recorded questions; --vary asks others. Give one of them")
     rows = rows_of_operations()
-    table = Path(options.conformance) / "adapters" / "disagreements.toml"
-    causes = load_causes(table) if table.is_file() else []
+    causes = known_causes(Path(options.conformance) / "adapters" / "disagreements.toml")
     by_framework = {framework: ask_framework(framework, options, rows, causes) for framework in options.only or FRAMEWORKS}
     counts = {end: sum(one[end] for one in by_framework.values() if one) for end in ENDS}
     answered = counts["equal"] + counts["differ"] + counts["explained"]

@@ -154,6 +154,16 @@ class Vectors(unittest.TestCase):
         self.assertTrue(said.endswith("all 3 answers are those committed, but for 2 whose cause is known\n"), said)
         self.assertEqual(json.loads((self.folder / "new/schedules/torch.json").read_text())["cases"][0]["result"], [0, 1, 0, 1])
 
+    def test_tables_of_causes_that_cannot_be_read(self):
+        self.vectors("schedules/vectors/torch", [stages(2, [0, 1, 1, 1])])
+        self.explain(["schedules/torch: *"])
+        with unittest.mock.patch.dict(sys.modules, {"tomllib": None}):  # as before Python 3.11
+            status, said = self.ask()
+        self.assertEqual(status, 1, said)
+        self.assertIn("differences are not explained: a table of causes is TOML", said)
+        (self.folder / "adapters/disagreements.toml").write_text("[[disagreement]]\nid = 3\n")
+        self.assert_one_line(2, "disagreements.toml: entry 1: id is not a text")
+
     def test_a_cause_explains_no_more_than_it_names(self):
         self.vectors("schedules/vectors/torch", [stages(2, [0, 1, 1, 1])])
         for recorded, version in ((["schedules/torch: result[3]: *"], "1.2"), (["schedules/other: *"], "1.2"), (["schedules/torch: *"], "1.3"), (["schedules/torch: *"], "1.2")):
