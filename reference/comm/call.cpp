@@ -80,6 +80,10 @@ template <class AnyCall>
   if (in.count == 0 || out.count == 0) return false;
   const auto first = reinterpret_cast<std::uintptr_t>(in.data);
   const auto second = reinterpret_cast<std::uintptr_t>(out.data);
+  // Mostly they are farther apart than their elements reach, however wide.
+  constexpr std::uintptr_t kWidest = 8;
+  const auto most = static_cast<std::uintptr_t>(std::max(in.count, out.count)) * kWidest;
+  if ((first < second ? second - first : first - second) >= most) return false;
   return first < second + out.bytes() && second < first + in.bytes();
 }
 

@@ -69,6 +69,25 @@ TEST(CallTest, ALargeCountThatMemoryCouldHoldIsTaken) {
   EXPECT_EQ(refusal_of({.operation = Operation::all_reduce, .in = buffer, .out = buffer}, 4095), "not refused");
 }
 
+// To the byte, for elements of each width, and whichever of the two comes first.
+TEST(CallTest, BuffersThatTouchDoNotOverlap) {
+  constexpr std::int64_t count = 3;
+  std::array<std::byte, 64> memory{};
+  std::byte* const first = memory.data() + 16;
+  for (const DType dtype : kAllDTypes)
+    for (std::size_t apart = 1; apart <= 32; ++apart)
+      for (const bool in_comes_first : {true, false}) {
+        std::byte* const second = first + apart;
+        const Call call{.operation = Operation::all_reduce,
+                        .in = {in_comes_first ? first : second, count, dtype},
+                        .out = {in_comes_first ? second : first, count, dtype}};
+        EXPECT_EQ(refusal_of(call, 2), apart >= count * size_of(dtype)
+                                           ? "not refused"
+                                           : "all_reduce: in and out overlap, but not as the in-place form")
+            << name_of(dtype) << ", " << apart << " bytes apart";
+      }
+}
+
 TEST(CallTest, DevicesAreReadAsTheyAreNamed) {
   for (const Device device :
        {Device{}, Device{Device::Kind::cuda, 0}, Device{Device::Kind::cuda, 12}, Device{Device::Kind::emulated, 3}})
