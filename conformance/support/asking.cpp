@@ -146,11 +146,26 @@ std::string problem_of_answer(const std::string& op, const Answer& answer, const
 
 }  // namespace
 
+namespace {
+
+// The problem with what was asked: a reader repeats it with an adapter of his own.
+std::string with_question(const std::string& problem, const std::string& op, const json& args) {
+  constexpr std::size_t kMost = 400;
+  if (problem.empty()) return {};
+  const std::string asked = args.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (problem.find(asked) != problem.npos) return problem;
+  return fmt::format(
+      "{}; asked: {} {}", problem, op,
+      asked.size() <= kMost ? asked : asked.substr(0, kMost) + fmt::format("... ({} bytes)", asked.size()));
+}
+
+}  // namespace
+
 std::string problem_of(suite::Adapter& adapter, const std::string& op, const json& args, const JudgeResult& judge) {
   try {
-    return problem_of_answer(op, answer_to(adapter, op, args), judge);
+    return with_question(problem_of_answer(op, answer_to(adapter, op, args), judge), op, args);
   } catch (const suite::AnswerInAnotherForm& error) {
-    return error.what();
+    return with_question(error.what(), op, args);
   }
 }
 
@@ -164,7 +179,7 @@ void report_problems(suite::Adapter& adapter, const std::string& op, const json&
     for (const auto& [requirement, judge] : judges) problems[requirement] = error.what();
   }
   for (const auto& [requirement, problem] : problems)
-    if (!problem.empty()) report_words(fmt::format("{}: {}", requirement, problem), where);
+    if (!problem.empty()) report_words(fmt::format("{}: {}", requirement, with_question(problem, op, args)), where);
 }
 
 }  // namespace plumbline::conformance

@@ -304,6 +304,7 @@ class Worker {
     if (change<suite::Edits>() != nullptr && adapter != nullptr) adapter = &edited.emplace(*adapter);
     std::optional<subject::DeclaredAdapter> declared;
     if (adapter != nullptr) adapter = &declared.emplace(*adapter, one);
+    asked_ = declared ? &*declared : nullptr;
     const std::string device = command.value("device", "cpu");
     const std::string served = suite::uses_device_memory(*one.check, device) ? device : "cpu";
     const std::shared_ptr<device::Runtime> runtime =
@@ -352,6 +353,7 @@ class Worker {
     for (const record::Failure& stray : strays) driver_->send({{"type", "stray"}, {"run", run}, {"failure", stray}});
     if (const std::uint64_t more = mutants::hollow_deviations() - deviations; more > 0)
       driver_->send({{"type", "output"}, {"run", run}, {"rank", 0}, {"value", {{"deviations", more}}}});
+    asked_ = nullptr;
     driver_->send({{"type", "idle"}, {"run", run}});
   }
 
@@ -528,6 +530,16 @@ class Worker {
     result.violated.clear();
   }
 
+  // What a check of an adapter found is of the question asked last, unless it shows one itself.
+  void note_question(record::RankResult& result) const {
+    if (asked_ == nullptr || asked_->last_question().empty()) return;
+    const std::string operation = asked_->last_question().substr(0, asked_->last_question().find(' '));
+    for (record::Failure& one : result.failures)
+      if (!one.uncaught && one.message.find("; asked: ") == std::string::npos &&
+          one.message.find(operation + " {") == std::string::npos)
+        one.message += "; asked last: " + asked_->last_question();
+  }
+
   record::RankResult run_rank(Seat& seat, const Wrap& wrap, const Body& body) {
     const auto begin = std::chrono::steady_clock::now();
     record::RankResult result{.rank = seat.rank(), .verdict = Verdict::pass};
@@ -550,6 +562,7 @@ class Worker {
       body(seat.rank(), world.get());
     };
     run_body(seat, run, collector, result);
+    if (result.verdict == Verdict::fail) note_question(result);
     note_end_of_adapter(result);
     world.reset();
     result.seconds = seconds_since(begin);
@@ -565,6 +578,7 @@ class Worker {
   std::shared_ptr<device::Runtime> runtime_;  // of the run's device, where there is one
   std::string device_missing_;                // why there is none
   std::unique_ptr<suite::Adapter> adapter_;
+  const subject::DeclaredAdapter* asked_ = nullptr;  // by the case under way
   std::unique_ptr<suite::Job> job_;
   std::function<void()> asking_ = [] {};      // tells the driver that hung ranks of the job are being asked
   const RankCollector* collector_ = nullptr;  // of a rank that is this process

@@ -22,6 +22,32 @@ const std::set<std::string>* values_of(const OptionValues& options, const std::s
   return of_argument == of_operation->second.end() ? nullptr : &of_argument->second;
 }
 
+// The value as JSON, until the text is that long: questions have megabytes, and each is written down.
+void add_text(const json& value, std::string& text, std::size_t most) {
+  const char* separator = "";
+  if (value.is_array()) {
+    text += '[';
+    for (auto item = value.begin(); item != value.end() && text.size() < most; ++item, separator = ",")
+      add_text(*item, text += separator, most);
+    text += ']';
+  } else if (value.is_object()) {
+    text += '{';
+    for (auto field = value.begin(); field != value.end() && text.size() < most; ++field, separator = ",")
+      add_text(*field, text += separator + json(field.key()).dump(-1, ' ', true, json::error_handler_t::replace) + ":",
+               most);
+    text += '}';
+  } else {
+    text += value.dump(-1, ' ', true, json::error_handler_t::replace);
+  }
+}
+
+std::string shortened_question(const std::string& op, const json& args) {
+  constexpr std::size_t kMost = 400;
+  std::string text = op + " ";
+  add_text(args, text, kMost);
+  return text.size() < kMost ? text : text.substr(0, kMost) + "...";
+}
+
 }  // namespace
 
 const adapter::AdapterService& operation_table() {
@@ -56,6 +82,7 @@ json DeclaredAdapter::ask(const std::string& op, const json& args) {
       asked_options_[op][argument].insert(value);
     }
   asked_operations_.insert(op);
+  last_question_ = shortened_question(op, args);
   try {
     json result = inner_.ask(op, args);
     if (const auto wrong = adapter::wrong_integer(operation_table().row(op), result))

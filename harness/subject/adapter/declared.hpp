@@ -22,6 +22,9 @@ class DeclaredAdapter final : public suite::AdapterDecorator {
   /// where the operation's row has an integer in place of a number. Else as `inner`.
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
 
+  /// The operation and the arguments of the question asked last, shortened; "" before the first.
+  [[nodiscard]] const std::string& last_question() const { return last_question_; }
+
   /// Throws suite::UnaskedQuestion where the check declares an operation or an option that the case has not asked so
   /// far. A case that draws its questions may not come to every value.
   enum class Values { some, all };
@@ -35,6 +38,7 @@ class DeclaredAdapter final : public suite::AdapterDecorator {
   bool names_options_;
   std::set<std::string> asked_operations_;
   suite::OptionValues asked_options_;
+  std::string last_question_;
 };
 
 /// The rows of the reference's operations, by which questions are read.
