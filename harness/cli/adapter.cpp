@@ -64,6 +64,7 @@ Command add_adapter(CLI::App& app, const Program&) {
   command->footer(
       "Example: plumbline adapter --example topology.prime_factors | head -1 | plumbline adapter\n"
       "         plumbline check --adapter reference --profile topology\n"
+      "         plumbline explain topology.prime_factors   the checks that ask an operation\n"
       "Protocol: share/doc/plumbline/harness/subject/adapter/README.md of the installation.\n"
       "Exit status: 0 success; 2 usage error; 3 standard input or output failed.");
   return [options] { return run(*options); };

@@ -132,10 +132,11 @@ Command add_check(CLI::App& app, const Program& program) {
   command->add_option(
       "--profile", options->selection.profile,
       "profile that the subject claims: collectives, topology, pipeline, data-parallel, mixed-precision, gossip or "
-      "full (default collectives; for an adapter without --filter every profile that it claims)");
+      "full (default collectives; of an adapter the one with the most cases for what it claims, with --filter full)");
   command
       ->add_option("--filter", options->selection.filters,
-                   "run only these: a requirement, check or case id with * and ?, component:X, tag:X or source:X, in "
+                   "run only these: a requirement, check or case id with * and ?, component:X, operation:X, tag:X or "
+                   "source:X, in "
                    "capitals or not; may be repeated")
       ->type_name("PATTERN");
   command

@@ -32,6 +32,14 @@ struct ExplainOptions {
   std::string record;
 };
 
+// Of the adapter door: the checks that ask each operation.
+std::map<std::string, std::vector<const suite::Check*>> checks_by_operation(const suite::Suite& suite) {
+  std::map<std::string, std::vector<const suite::Check*>> all;
+  for (const suite::Check& check : suite.checks())
+    for (const std::string& operation : check.operations) all[operation].push_back(&check);
+  return all;
+}
+
 // All that can be asked for, but cases.
 std::vector<std::string> known_ids(const suite::Suite& suite) {
   std::vector<std::string> names;
@@ -40,6 +48,7 @@ std::vector<std::string> known_ids(const suite::Suite& suite) {
   for (const mutants::Mutant& mutant : suite.mutants()) names.push_back(mutant.name);
   for (const mutants::Mutant& subject : mutants::hollow_subjects()) names.push_back(subject.name);
   for (const auto& [bug, row] : suite.bugs) names.push_back(bug);
+  for (const auto& [operation, checks] : checks_by_operation(suite)) names.push_back(operation);
   return names;
 }
 
@@ -76,10 +85,10 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
   }
   for (const mutants::Mutant& mutant : suite.mutants())
     if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
-  throw NotFound(
-      fmt::format("'{}' is no requirement, check, case, mutant, hollow subject or bug; plumbline requirements "
-                  "and plumbline mutants --list print them{}",
-                  id, did_you_mean(id, known_ids(suite))));
+  throw NotFound(fmt::format(
+      "'{}' is no requirement, check, case, operation, mutant, hollow subject or bug; plumbline requirements "
+      "and plumbline mutants --list print them{}",
+      id, did_you_mean(id, known_ids(suite))));
 }
 
 void print_reports(const suite::Bug& bug) {
@@ -97,6 +106,13 @@ void print_source(const suite::Suite& suite, const std::string& source) {
   print_reports(bug->second);
 }
 
+// What the sizes of "2x1x1" are of, in a check whose axis has such values; nothing of other axes.
+std::string_view dimensions_of(const suite::Check& check, const suite::Axis& axis) {
+  if (axis.values.empty() || std::ranges::count(axis.values.front(), 'x') != 2) return "";
+  if (axis.name == "grid") return "tensor x pipeline x data ranks";
+  return axis.name == "sizes" && check.id.starts_with("groups.") ? "pipeline x data x tensor ranks" : "";
+}
+
 void print_check(const suite::Suite& suite, const std::string& id) {
   std::set<int> worlds;
   int cases = 0;
@@ -112,6 +128,9 @@ void print_check(const suite::Suite& suite, const std::string& id) {
       worlds.empty() ? std::string("of an adapter") : fmt::format("at {} ranks", fmt::join(worlds, ", "));
   fmt::print("  check      {} ({} door): {} case{} {}{}\n", id, name_of(check->door), cases, cases == 1 ? "" : "s",
              where, check->deadlock_prone ? ", in modes plain, rendezvous and chaos" : "");
+  for (const suite::Axis& axis : check->axes)
+    if (const std::string_view dimensions = dimensions_of(*check, axis); !dimensions.empty())
+      fmt::print("             {}={}: {}\n", axis.name, axis.values.front(), dimensions);
 }
 
 std::string under(const std::string& mode) { return mode == suite::ExecutionMode{}.name() ? "" : " under " + mode; }
@@ -246,6 +265,19 @@ void print_bug(const suite::Suite& suite, const suite::Bug& bug) {
     if (is_of_it(mutant.source)) fmt::print("  repeated by mutant {}: {}\n", mutant.name, mutant.what);
 }
 
+// What asks an operation, and how to run that.
+void print_operation(const suite::Suite& suite, const std::string& operation,
+                     const std::vector<const suite::Check*>& checks) {
+  fmt::print("{} (operation of adapters): asked by {}\n", operation, run::counted(checks.size(), "check"));
+  for (const suite::Check* check : checks) {
+    std::vector<std::string> ids;
+    for (const suite::Requirement* row : suite.verified_by(*check)) ids.push_back(row->id);
+    fmt::print("  check      {} ({}): {}\n", check->id, check->convention, fmt::join(ids, ", "));
+  }
+  fmt::print("  described  {} adapter --describe {}\n", program_to_repeat(), operation);
+  fmt::print("  run it     {} check --adapter CMD --filter operation:{}\n", program_to_repeat(), operation);
+}
+
 // The record of --record, where it has a verdict on a requirement.
 record::Run judged_record(const std::string& given) {
   record::Run run = read_record(given);
@@ -273,6 +305,13 @@ int run_explain(const ExplainOptions& options, const Program& program) {
     print_bug(suite, bug->second);
     return 0;
   }
+  const auto operations = checks_by_operation(suite);
+  if (const auto operation = operations.find(id); operation != operations.end()) {
+    if (run)
+      throw InvalidArgument(fmt::format("--record: a record has no verdict on operation {}; give a requirement", id));
+    print_operation(suite, id, operation->second);
+    return 0;
+  }
   for (const suite::Requirement* row : meant_by(suite, id)) {
     print_requirement(suite, *row, id);
     if (run) print_verdicts(*run, row->id);
@@ -284,11 +323,14 @@ int run_explain(const ExplainOptions& options, const Program& program) {
 
 Command add_explain(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand(
-      "explain", "Explain a requirement, its sources, its checks and the mutants that prove these, or a bug");
+      "explain",
+      "Explain a requirement, its sources, its checks and the mutants that prove these, an operation or a bug");
   auto options = std::make_shared<ExplainOptions>();
   command
-      ->add_option("id", options->id,
-                   "id of a requirement, check, case, mutant or hollow subject, or of a bug that requirements name")
+      ->add_option(
+          "id", options->id,
+          "id of a requirement, check, case, mutant or hollow subject, name of an operation of adapters, or bug "
+          "that requirements name")
       ->type_name("ID")
       ->required();
   command
@@ -297,6 +339,7 @@ Command add_explain(CLI::App& app, const Program& program) {
   command->footer(
       "Example: plumbline explain COLL-049 --record results/latest/check-local\n"
       "         plumbline explain COL-02\n"
+      "         plumbline explain schedules.lower\n"
       "Exit status: 0 success; 2 usage error, or no such id or record.");
   return [options, &program] { return run_explain(*options, program); };
 }

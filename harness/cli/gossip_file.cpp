@@ -17,6 +17,7 @@
 #include "harness/cli/json_text.hpp"
 #include "harness/suite/text.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 
@@ -64,8 +65,8 @@ std::map<std::string, std::size_t> columns_in(std::string_view header) {
   std::map<std::string, std::size_t> columns;
   for (const std::string& name : fields_of(header)) {
     if (!std::set<std::string>{"round", "from", "to", "weight"}.contains(name))
-      throw InvalidArgument(
-          fmt::format("line 1: there is no column '{}'; there are from, to, round and weight", printable(name)));
+      throw InvalidArgument(fmt::format("line 1: there is no column '{}'; there are from, to, round and weight{}",
+                                        printable(name), did_you_mean(name, {"from", "to", "round", "weight"})));
     if (!columns.emplace(name, columns.size()).second)
       throw InvalidArgument(fmt::format("line 1: column '{}' appears twice", name));
   }

@@ -24,6 +24,8 @@ std::string in_words(std::vector<std::string> names) {
   return names.empty() ? last : fmt::format("{} or {}", fmt::join(names, ", "), last);
 }
 
+constexpr std::string_view kOperation = "operation:";
+
 bool filter_matches(const std::string& filter, const Case& one, const std::vector<const Requirement*>& requirements) {
   const auto any = [&](std::string_view prefix, const auto& texts_of) {
     if (!filter.starts_with(prefix)) return false;
@@ -34,6 +36,10 @@ bool filter_matches(const std::string& filter, const Case& one, const std::vecto
     });
   };
   if (filter.starts_with("component:")) return matches_id(filter.substr(10), one.component());
+  if (filter.starts_with(kOperation))
+    return std::ranges::any_of(one.operations(), [&](const std::string& operation) {
+      return matches_id(std::string_view(filter).substr(kOperation.size()), operation);
+    });
   if (any("tag:", [](const Requirement& r) { return r.tags; })) return true;
   if (any("source:", [](const Requirement& r) { return r.sources; })) return true;
   if (any("", [](const Requirement& r) { return std::vector{r.id}; })) return true;
@@ -71,20 +77,69 @@ std::vector<std::string> profiles_with(const Suite& suite, Door door, const std:
   return names;
 }
 
-// What a filter of that kind may name.
-std::vector<std::string> names_like(const Suite& suite, const std::string& filter) {
+// What a filter of that kind may name of a door's cases: all, or those of a profile. An operation is near to a filter
+// with its name alone, too.
+std::vector<std::string> names_like(const Suite& suite, const std::string& filter, Door door, const Profile* profile) {
   std::set<std::string> names;
-  for (const auto& [id, row] : suite.requirements.rows()) {
-    if (filter.starts_with("component:")) names.insert("component:" + row.component);
-    if (filter.starts_with("tag:"))
-      for (const std::string& tag : row.tags) names.insert("tag:" + tag);
-    if (filter.starts_with("source:"))
-      for (const std::string& source : row.sources) names.insert("source:" + source);
+  const auto add_all = [&](std::string_view prefix, const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) names.insert(std::string(prefix) + text);
+  };
+  const bool has_kind = filter.find(':') != std::string::npos;
+  for (const Check& check : suite.checks()) {
+    if (check.door != door) continue;
+    auto rows = suite.verified_by(check);
+    if (profile != nullptr) std::erase_if(rows, [&](const Requirement* row) { return !suite.belongs(*row, *profile); });
+    if (rows.empty()) continue;
+    if (!has_kind) names.insert(check.id);
+    if (filter.starts_with(kOperation)) add_all(kOperation, check.operations);
+    if (!has_kind) add_all("", check.operations);
+    for (const Requirement* row : rows) {
+      if (!has_kind) names.insert(row->id);
+      if (filter.starts_with("component:")) names.insert("component:" + row->component);
+      if (filter.starts_with("tag:")) add_all("tag:", row->tags);
+      if (filter.starts_with("source:")) add_all("source:", row->sources);
+    }
   }
-  if (!names.empty()) return {names.begin(), names.end()};
-  for (const auto& [id, row] : suite.requirements.rows()) names.insert(id);
-  for (const Check& check : suite.checks()) names.insert(check.id);
   return {names.begin(), names.end()};
+}
+
+// An operation is named with its kind: its name alone is nearly one of a check.
+std::string as_filter(const Suite& suite, const std::string& name) {
+  const bool is_operation = std::ranges::any_of(
+      suite.checks(), [&](const Check& check) { return std::ranges::count(check.operations, name) > 0; });
+  return is_operation ? std::string(kOperation) + name : name;
+}
+
+// The word between the dots of a check's id that is near to a filter, as "all_reduce" is to "allreduce".
+std::string nearest_part(const Suite& suite, const Selection& selection, const std::string& filter,
+                         const Profile& profile) {
+  if (filter.find_first_of(":.*?[") != std::string::npos) return "";
+  std::set<std::string> parts;
+  for (const std::string& name : names_like(suite, filter, selection.door, &profile)) {
+    if (name.find('.') == std::string::npos || as_filter(suite, name) != name) continue;
+    for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+      end = name.find('.', begin);
+      parts.insert(name.substr(begin, end - begin));
+    }
+  }
+  return meant_name(filter, {parts.begin(), parts.end()}).value_or("");
+}
+
+// "; did you mean COLL-001?": a filter that selects something, with what else it needs.
+std::string nearest_filter(const Suite& suite, const Selection& selection, const std::string& filter) {
+  const Profile& profile = suite.profile(selection.profile);
+  if (const auto meant = meant_name(filter, names_like(suite, filter, selection.door, &profile)))
+    return fmt::format("; did you mean {}?", as_filter(suite, *meant));
+  if (const std::string part = nearest_part(suite, selection, filter, profile); !part.empty())
+    return fmt::format("; did you mean '*{}*'?", part);
+  for (const Door door : {selection.door, Door::backend, Door::adapter, Door::job})
+    if (const auto meant = meant_name(filter, names_like(suite, filter, door, nullptr))) {
+      const std::string one = as_filter(suite, *meant);
+      const auto profiles = profiles_with(suite, door, one);
+      if (!profiles.empty())
+        return fmt::format("; did you mean {}, with --{} and --profile {}?", one, name_of(door), in_words(profiles));
+    }
+  return "";
 }
 
 // Why a filter selects nothing, and what would have it select something.
@@ -99,7 +154,7 @@ std::string no_match(const Suite& suite, const Selection& selection, const std::
     if (here.empty() && !there.empty())
       return fmt::format("{}; with --{} and --profile {} it does", nothing, name_of(door), in_words(there));
   }
-  return nothing + "; --list shows what there is" + did_you_mean(filter, names_like(suite, filter));
+  return nothing + "; --list shows what there is" + nearest_filter(suite, selection, filter);
 }
 
 }  // namespace

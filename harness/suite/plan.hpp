@@ -23,7 +23,7 @@ struct Shard {
 struct Selection {
   Door door = Door::backend;
   std::string profile = "collectives";
-  /// Any of these must match, where there are any: a case or check id, a requirement id, component:X, tag:X or
+  /// Any of these must match, where there are any: a case, check or requirement id, component:X, operation:X, tag:X or
   /// source:X;
   /// * and ? stand for any text and any character. A check whose requirements are all tagged "huge" is in no profile's
   ///   plan: it

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::suite {
 
@@ -62,7 +63,8 @@ TomlRow::TomlRow(const toml::table& table, std::string_view origin, std::string_
   for (const auto& [key, node] : table)
     if (std::ranges::find(known, key.str()) == known.end())
       refuse_at(origin_, key.source(),
-                fmt::format("unknown field '{}'; {} has {}", key.str(), what_, fmt::join(known, ", ")));
+                fmt::format("unknown field '{}'; {} has {}{}", key.str(), what_, fmt::join(known, ", "),
+                            did_you_mean(key.str(), {known.begin(), known.end()})));
 }
 
 void TomlRow::refuse(std::string_view field, const std::string& why) const {

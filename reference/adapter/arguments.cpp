@@ -5,6 +5,7 @@
 
 #include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::adapter {
 using nlohmann::json;
@@ -73,8 +74,8 @@ void Reading::expect_no_others() const {
     for (const auto& [name, value] : object->items())
       if (!fields.asked.contains(name)) {
         const Place inside{.name = fields.path};
-        refuse(fmt::format("unknown field {}; there are {}", excerpt(Place{.outer = &inside, .name = name}.text()),
-                           fmt::join(fields.asked, ", ")));
+        refuse(fmt::format("unknown field {}; {}", excerpt(Place{.outer = &inside, .name = name}.text()),
+                           there_are(name, {fields.asked.begin(), fields.asked.end()})));
       }
 }
 

@@ -15,6 +15,7 @@
 #include "reference/adapter/arguments.hpp"
 #include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::adapter {
 using nlohmann::json;
@@ -53,8 +54,31 @@ void expect_of_row(const OperationRow& row, const json& args) {
         if (row.takes(argument.name, convention) && argument.name.find('.') == std::string::npos)
           known.push_back(argument.name);
       throw InvalidArgument(fmt::format("{}: unknown field {}; in the convention {} there are {}", row.name,
-                                        excerpt(name), convention, fmt::join(known, ", ")));
+                                        excerpt(name), convention, fmt::join(known, ", ")) +
+                            did_you_mean(name, known));
     }
+}
+
+// Of the objects inside the arguments: names a field that the row does not have. Asked of a request that was rejected:
+// where the field is a misspelt one, the operation names the one that it misses.
+void expect_fields_of_row(const OperationRow& row, const json& value, const std::string& path,
+                          const std::string& place) {
+  if (value.is_array())
+    for (std::size_t i = 0; i < value.size(); ++i)
+      expect_fields_of_row(row, value[i], path, fmt::format("{}[{}]", place, i));
+  if (!value.is_object()) return;
+  const std::string before = path.empty() ? "" : path + ".";
+  Words known;
+  for (const ArgumentRow& argument : row.arguments)
+    if (argument.name.starts_with(before) && argument.name.find('.', before.size()) == std::string::npos)
+      known.push_back(argument.name.substr(before.size()));
+  const bool is_map = known.empty() || std::ranges::count(known, "*") > 0;
+  for (const auto& [name, field] : value.items()) {
+    const std::string inside = place.empty() ? name : place + "." + name;
+    if (!path.empty() && !is_map && std::ranges::count(known, name) == 0)
+      throw InvalidArgument(fmt::format("{}: unknown field {}; {}", row.name, excerpt(inside), there_are(name, known)));
+    if (!is_map && field.is_structured()) expect_fields_of_row(row, field, before + name, inside);
+  }
 }
 
 void inherit(ArgumentRow& field, const ArgumentRow& row) {
@@ -101,8 +125,12 @@ void AdapterService::add(OperationRow row, Operation operation) {
 
 const OperationRow& AdapterService::row(const std::string& name) const {
   const auto found = operations_.find(name);
-  if (found == operations_.end())
-    throw Unsupported(fmt::format("there is no operation {}; hello lists those that exist", excerpt(name)));
+  if (found == operations_.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, entry] : operations_) names.push_back(known);
+    throw Unsupported(fmt::format("there is no operation {}; hello lists those that exist{}", excerpt(name),
+                                  did_you_mean(name, names)));
+  }
   return found->second.row;
 }
 
@@ -135,9 +163,14 @@ json AdapterService::answer(const json& request) const {
   // A text, and read, whether the operation asks for it or not.
   if (args.contains("convention")) (void)arguments.get<std::string>("convention", "plumbline");
   expect_of_row(row(op), args);
-  json result = operations_.at(op).operation(arguments);
-  arguments.expect_no_others();
-  return result;
+  try {
+    json result = operations_.at(op).operation(arguments);
+    arguments.expect_no_others();
+    return result;
+  } catch (const InvalidArgument&) {
+    expect_fields_of_row(row(op), args, "", "");
+    throw;
+  }
 }
 
 std::string AdapterService::handle(std::string_view line) const {

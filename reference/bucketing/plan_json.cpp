@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reference/bucketing/detail/reading_json.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::bucketing {
 
@@ -188,8 +189,8 @@ NamedGradients gradients_of_csv(std::string_view text) {
               columns.begin() + static_cast<std::ptrdiff_t>(i))
         throw InvalidArgument(
             fmt::format("gradients, line {}: column '{}' is unknown or there already; there are name, elements, dtype, "
-                        "device, group, sparse",
-                        line, columns[i]));
+                        "device, group, sparse{}",
+                        line, columns[i], did_you_mean(columns[i], {kFields.begin(), kFields.end()})));
   }
   return required(std::move(list), where);
 }

@@ -34,7 +34,11 @@ std::int64_t integer(const json& value, const std::string& field, std::int64_t l
 
 const json& field_of(const json& object, const char* name, std::size_t line) {
   const auto field = object.find(name);
-  if (field == object.end()) refuse(line, fmt::format("{} is missing", name));
+  if (field == object.end()) {
+    std::vector<std::string> others;
+    for (const auto& [other, value] : object.items()) others.push_back(other);
+    refuse(line, reading::missing_field(name, name, std::move(others)));
+  }
   return *field;
 }
 

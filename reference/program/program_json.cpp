@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "reference/support/nearest_name.hpp"
 #include "reference/support/reading_json.hpp"
 
 namespace plumbline::program {
@@ -108,7 +109,8 @@ const json& object(const json& value, const std::string& where, std::initializer
   if (!value.is_object()) refuse(where, "an object", value);
   for (const auto& field : value.items())
     if (std::ranges::find(fields, field.key()) == fields.end())
-      throw InvalidArgument(fmt::format("{} has no field '{}'", where, field.key()));
+      throw InvalidArgument(fmt::format("{} has no field '{}'; {}", where, field.key(),
+                                        there_are(field.key(), {fields.begin(), fields.end()})));
   return value;
 }
 

@@ -263,6 +263,7 @@ TEST(RunSpec, NamesPlaceFieldValueAndWhatWouldBeRight) {
       {"type = \"relu\"", "type = \"attention\"\nheads = 2\nfeatures = 4", "unknown field model.layer[5].features"},
       {"in = 16", "in = -3", "model.layer[2].in = -3; it must be at least 1"},
       {"in = 16\n", "", "model.layer[2].in is missing"},
+      {"in = 16\n", "inn = 16\n", "model.layer[2].in is missing; is inn a misspelling of it?"},
       {"[optimizer]", "row_weights = 1\n[optimizer]", "loss.row_weights = 1; it must be true or false"},
       {"type = \"adam\"", "type = \"lion\"", "optimizer.type = 'lion'; it must be one of sgd, adam"},
       {"lr = 1e-3", "lr = \"fast\"", "optimizer.lr = 'fast'; it must be a number"},

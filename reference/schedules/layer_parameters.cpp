@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::schedules {
 namespace {
@@ -33,6 +34,19 @@ bool is_word_of(std::string_view words, std::string_view word) {
                              [&](const auto& one) { return std::string_view(one.begin(), one.end()) == word; });
 }
 
+// The words of both lists.
+std::vector<std::string> words_in(std::string_view required, std::string_view optional) {
+  std::vector<std::string> words;
+  for (const std::string_view list : {required, optional})
+    for (const auto& one : std::views::split(list, ' '))
+      if (!one.empty()) words.emplace_back(one.begin(), one.end());
+  return words;
+}
+
+std::string known_arguments(const std::string& name, const std::vector<std::string>& known) {
+  return known.empty() ? "it has none" : there_are(name, known);
+}
+
 // A layer's arguments, read with torch's defaults.
 class Reader {
  public:
@@ -42,7 +56,7 @@ class Reader {
   void expect(std::string_view required, std::string_view optional) const {
     for (const auto& [name, value] : layer_.arguments)
       if (!is_word_of(required, name) && !is_word_of(optional, name))
-        refuse(name, fmt::format("is no argument of it; there are {} {}", required, optional));
+        refuse(name, "is no argument of it; " + known_arguments(name, words_in(required, optional)));
     for (const auto& one : std::views::split(required, ' ')) {
       const std::string name(one.begin(), one.end());
       if (!name.empty() && find(name) == nullptr) refuse(name, "is missing");

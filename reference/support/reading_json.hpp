@@ -1,15 +1,19 @@
 // reference/support/reading_json.hpp: values of JSON, with errors that name the place. Included by sources alone.
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "reference/comm/errors.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::reading {
 
@@ -34,6 +38,17 @@ inline nlohmann::json parse_flat(const std::string& text) {
     if (depth > kMostLevels) throw InvalidArgument(fmt::format("it is nested deeper than {} levels", kMostLevels));
     return true;
   });
+}
+
+/// "layer.in is missing"; where the object has a field that may be a misspelling of it, "layer.in is missing; is inn a
+/// misspelling of it?". `others` are the object's fields that were not read so far.
+[[nodiscard]] inline std::string missing_field(std::string_view path, std::string_view name,
+                                               std::vector<std::string> others) {
+  std::erase_if(others, [](const std::string& other) {
+    return std::ranges::any_of(other, [](unsigned char letter) { return std::iscntrl(letter) != 0; });
+  });
+  const auto near = meant_name(name, others);
+  return fmt::format("{} is missing{}", path, near ? fmt::format("; is {} a misspelling of it?", *near) : "");
 }
 
 [[noreturn]] inline void refuse(const std::string& where, std::string_view expected, const nlohmann::json& got) {

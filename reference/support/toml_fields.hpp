@@ -19,6 +19,8 @@
 #include <toml++/toml.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/support/nearest_name.hpp"
+#include "reference/support/reading_json.hpp"
 
 namespace plumbline::job {
 
@@ -120,14 +122,19 @@ class Fields {
     return list;
   }
   void need(std::string_view name) const {
-    if (!has(name)) refuse(origin_, table_.source(), fmt::format("{} is missing", path_of(name)));
+    if (has(name)) return;
+    std::vector<std::string> others;
+    for (const auto& [key, node] : table_)
+      if (!asked_.contains(key.str())) others.emplace_back(key.str());
+    refuse(origin_, table_.source(), reading::missing_field(path_of(name), name, others));
   }
   // After the last field was read.
   void done() const {
     for (const auto& [key, node] : table_)
       if (!asked_.contains(key.str()))
         refuse(origin_, key.source(),
-               fmt::format("unknown field {}; known are {}", path_of(key.str()), fmt::join(asked_, ", ")));
+               fmt::format("unknown field {}; known are {}{}", path_of(key.str()), fmt::join(asked_, ", "),
+                           did_you_mean(key.str(), {asked_.begin(), asked_.end()})));
   }
 
  private:

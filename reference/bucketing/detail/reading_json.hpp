@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reference/bucketing/plan_json.hpp"
+#include "reference/support/nearest_name.hpp"
 #include "reference/support/reading_json.hpp"
 
 namespace plumbline::bucketing::reading {
@@ -24,8 +25,11 @@ class Object {
   }
   [[nodiscard]] bool has(const char* name) const { return value_.contains(name) && !value_.at(name).is_null(); }
   [[nodiscard]] const nlohmann::json& at(const char* name) const {
-    if (!has(name)) throw InvalidArgument(path(name) + " is missing");
-    return value_.at(name);
+    if (has(name)) return value_.at(name);
+    std::vector<std::string> others;
+    for (const auto& field : value_.items())
+      if (field.key() != name) others.push_back(field.key());
+    throw InvalidArgument(missing_field(path(name), name, std::move(others)));
   }
   [[nodiscard]] std::string path(const char* name) const { return where_ + "." + name; }
   [[nodiscard]] std::int64_t integer(const char* name) const { return reading::integer(at(name), path(name)); }
@@ -55,7 +59,8 @@ class Object {
   void expect_only(std::initializer_list<const char*> names) const {
     for (const auto& field : value_.items())
       if (std::ranges::find(names, field.key()) == names.end())
-        throw InvalidArgument(fmt::format("{} has no field '{}'", where_, field.key()));
+        throw InvalidArgument(fmt::format("{} has no field '{}'; {}", where_, field.key(),
+                                          there_are(field.key(), {names.begin(), names.end()})));
   }
 
  private:
