@@ -507,9 +507,10 @@ void add_average(AdapterService& service) {
        "averages models every few calls, in groups that grow with the period",
        {"plumbline"},
        {{"world_size", "integer", "number of ranks, 1 to 64"},
-        {"warmup", "integer [calls]", "calls before the first that may average", "0"},
+        {"warmup", "integer [calls]", "calls before the first average; periods count from there", "0"},
         with_fields({"levels", "list of object", "by rising period and group size; the last group is all ranks"},
-                    {{"period", "integer [calls]", "calls between averages"},
+                    {{"period", "integer [calls]",
+                      "calls from one average to the next; of the levels due at a call, the last in the list averages"},
                      {"group_size", "integer", "consecutive ranks that average together"}}),
         {"values", "list of list of number [world_size][elements]",
          "parameters of each rank, the same before each call"},
@@ -522,8 +523,9 @@ void add_average(AdapterService& service) {
           {"values", "list of list of number [world_size][elements]", "each rank's parameters afterwards"}}}},
        R"({"world_size": 2, "levels": [{"period": 2, "group_size": 2}], "values": [[1], [3]], "calls": 2})",
        {{"invalid_argument",
-         "periods or group sizes are below 1 or do not rise, a group does not divide the next one, the last one "
-         "is not all ranks, or a list has another length than it must have"}}},
+         "there are no levels, warmup is negative, periods or group sizes are below 1 or do not rise, a group size "
+         "does not divide the next one, the last group is not all ranks, values has another number of ranks than "
+         "world_size or lists of several lengths, or world_size or calls is beyond its limits"}}},
       average);
 }
 

@@ -113,6 +113,8 @@ TEST(SlowMoAverage, NamesWhatIsWrong) {
   EXPECT_THAT(refused_calls(262'145, "[[1, 2], [3, 4]]"), HasSubstr("2 ranks of 2 elements may make at most 262144"));
   EXPECT_THAT(refused_calls(524'289, "[[], []]"), HasSubstr("2 ranks of 0 elements may make at most 524288"));
   EXPECT_THAT(refused("[[1], [2]]", R"([{"period": 0, "group_size": 2}])"), HasSubstr("0"));
+  EXPECT_THAT(refused("[[1], [2]]", R"([{"perod": 1, "group_size": 2}])"),
+              HasSubstr("unknown field 'levels[0].perod'; there are period, group_size; did you mean period?"));
 }
 
 TEST(SlowMoTrace, NamesWhatIsWrong) {
