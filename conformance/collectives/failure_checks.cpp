@@ -45,16 +45,27 @@ void slow_is_not_dead(Context& context) {
 // longer.
 constexpr auto kAtOnce = 3s;
 
+// Calls that wait for the member that has left: all members', and a message of its own.
 void departure_is_noticed(Context& context) {
-  auto victim = context.world().duplicate();
-  context.world().barrier();  // so that nobody's lateness is taken for the backend's
-  const bool leaves = context.rank() == context.size() - 1;
-  if (leaves) victim.reset();
-  for (const char* which : {"a barrier with a member that has left", "the next one"}) {
-    if (leaves) continue;
-    const auto begin = std::chrono::steady_clock::now();
-    words_of<PeerFailed>([&] { victim->barrier(); }, which);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce) << which;
+  const int last = context.size() - 1;
+  const bool leaves = context.rank() == last;
+  for (const std::string call : {"barrier", "all_reduce", "recv"}) {
+    auto victim = context.world().duplicate();
+    const Exercise exercise(*victim, {.elements = 5});
+    context.world().barrier();  // so that nobody's lateness is taken for the backend's
+    if (leaves) victim.reset();
+    for (const char* which : {"with a member that has left", "after that"}) {
+      if (leaves) continue;
+      const auto begin = std::chrono::steady_clock::now();
+      words_of<PeerFailed>(
+          [&] {
+            if (call == "barrier") victim->barrier();
+            if (call == "all_reduce") exercise.run(*victim);
+            if (call == "recv") expect_number(*victim, 0, last);
+          },
+          call + " " + which);
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce) << call << " " << which;
+    }
   }
   expect_usable(context.world());
 }

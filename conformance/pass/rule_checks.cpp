@@ -632,7 +632,7 @@ void add_pass_rule_checks(suite::Suite& suite) {
                .convention = convention,
                .body = body});
   };
-  add("analysed", "PASS-001@4b58", judge<analysed>);
+  add("analysed", "PASS-001@7db3", judge<analysed>);
   add("pruned", "PASS-010@ba42", judge<pruned>);
   add("overlapped", "PASS-020@8b74", judge<overlapped>, "plumbline", "default_rings");
   add("each_gradient_once", "PASS-030@375e", judge<>);

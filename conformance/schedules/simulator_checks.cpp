@@ -562,7 +562,7 @@ void add_simulator_checks(suite::Suite& suite) {
   add("idle_alone", "SCHED-065@11fb", {"cause", {"none", "transfer", "straggler", "imbalance"}}, idle_alone);
   add("sent_late", "SCHED-139@5092", {"sends", {"outputs", "gradients"}}, sent_late);
   add("refuses", "SCHED-049@6d56", {"fault", {"negative", "length", "latency", "stuck"}}, refuses_bad_times);
-  add("rows_of_all_kinds", "SCHED-086@dfca", all_rows, rows_of_all_kinds);
+  add("rows_of_all_kinds", "SCHED-086@9e65", all_rows, rows_of_all_kinds);
   add("refuses_costs", "SCHED-087@ce02",
       {"fault",
        {"no_bandwidth", "negative_bandwidth", "negative_bytes", "negative_backward", "not_a_number", "endless",

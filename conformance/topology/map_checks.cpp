@@ -369,7 +369,7 @@ void add_map_checks(suite::Suite& suite) {
   sized.operations.emplace_back("topology.query");
   suite.add(std::move(sized));
   suite.add(map_check("topology.groups.partition", "TOPO-005@0bbb", partition));
-  suite.add(map_check("topology.groups.meet_once", "TOPO-006@8e75", meeting));
+  suite.add(map_check("topology.groups.meet_once", "TOPO-006@cc7b", meeting));
   suite.add(map_check("topology.groups.order", "TOPO-007@afe5", order));
   suite.add(map_check("topology.lists.of_a_position", "TOPO-008@4152", axis_lists));
   suite.add(map_check("topology.lists.of_a_filter", "TOPO-009@908c", filters));
