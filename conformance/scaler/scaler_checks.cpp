@@ -8,6 +8,7 @@ void add_scaler_checks(suite::Suite& suite) {
   add_skipping_checks(suite);
   add_norm_checks(suite);
   add_overflow_checks(suite);
+  add_unscale_checks(suite);
   add_optimizer_checks(suite);
   add_optimizer_argument_checks(suite);
   add_optimizer_answer_checks(suite);

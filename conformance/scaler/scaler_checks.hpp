@@ -18,6 +18,8 @@ void add_skipping_checks(suite::Suite& suite);
 void add_norm_checks(suite::Suite& suite);
 /// Overflows found in gradients: SCALER-133, 134.
 void add_overflow_checks(suite::Suite& suite);
+/// Gradients that are divided by the scale.
+void add_unscale_checks(suite::Suite& suite);
 /// Optimizers with 16-bit parameters on live groups: SCALER-060 to SCALER-073, 082.
 void add_optimizer_checks(suite::Suite& suite);
 /// Unscaling, arguments and states of an optimizer: SCALER-114 to SCALER-118.

@@ -45,6 +45,7 @@ void add_scaler_operations(AdapterService& service);
 void add_norm_operations(AdapterService& service);
 /// scaler.overflow
 void add_overflow_operations(AdapterService& service);
+void add_unscale_operations(AdapterService& service);
 /// scaler.fp16_optimizer
 void add_fp16_operations(AdapterService& service);
 /// Their arguments program and rings.

@@ -40,6 +40,7 @@ AdapterService reference_service() {
   add_scaler_operations(service);
   add_norm_operations(service);
   add_overflow_operations(service);
+  add_unscale_operations(service);
   add_fp16_operations(service);
   add_topology_operations(service);
   return service;

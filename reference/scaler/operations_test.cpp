@@ -192,5 +192,17 @@ TEST(Fp16OptimizerOperation, TakesWhoDecidesWhatCountsAndWhatIsLacking) {
   EXPECT_THAT(refused(R"("norm_type": 0)"), HasSubstr("0"));
 }
 
+TEST(ScalerUnscale, MultipliesAndNamesWhatIsWrong) {
+  EXPECT_EQ(
+      ask("scaler.unscale", R"({"grads": [[1, "inf"], [4]], "dtype": "float16", "to": "float32", "inverse": 0.5})"),
+      json::parse(R"({"grads": [[0.5, "inf"], [2.0]], "found_inf": true})"));
+  EXPECT_THAT(error_of("scaler.unscale", R"({"grads": [[1]], "inverse": 0.5, "elements": [2]})"), HasSubstr("2"));
+  EXPECT_THAT(error_of("scaler.unscale", R"({"grads": [[1]], "inverse": 0.5, "elements": []})"),
+              HasSubstr("elements has 0 entries for 1 gradients"));
+  EXPECT_THAT(error_of("scaler.unscale", R"({"grads": [[1]], "inverse": 0.5, "elements": [-1]})"), HasSubstr("-1"));
+  EXPECT_THAT(error_of("scaler.unscale", R"({"grads": [[1]], "inverse": 0.5, "to": "float16"})"), HasSubstr("f16"));
+  EXPECT_THAT(error_of("scaler.unscale", R"({"grads": [[1]]})"), HasSubstr("inverse is missing"));
+}
+
 }  // namespace
 }  // namespace plumbline::adapter

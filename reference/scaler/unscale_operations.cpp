@@ -1,0 +1,64 @@
+// scaler.unscale: gradients multiplied by the inverse of a loss scale.
+#include <fmt/format.h>
+
+#include "reference/adapter/arguments.hpp"
+#include "reference/adapter/operations.hpp"
+#include "reference/scaler/unscale.hpp"
+
+namespace plumbline::adapter {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::int64_t kMostUnscaled = 1 << 22;
+
+comm::DType destination_type(const Arguments& arguments, comm::DType otherwise) {
+  using comm::DType;
+  return arguments.choice<DType>(
+      "to", {{"float16", DType::f16}, {"bfloat16", DType::bf16}, {"float32", DType::f32}, {"float64", DType::f64}},
+      otherwise);
+}
+
+json unscale_gradients(const Arguments& arguments) {
+  const comm::DType from = floating_dtype(arguments, comm::DType::f32), to = destination_type(arguments, from);
+  const auto inverse = static_cast<float>(arguments.get<double>("inverse"));
+  std::vector<TypedValues> given, results;
+  for (const auto& values : arguments.get<std::vector<std::vector<double>>>("grads")) given.emplace_back(from, values);
+  const auto elements = arguments.find<std::vector<std::int64_t>>("elements");
+  if (elements && elements->size() != given.size())
+    arguments.refuse(fmt::format("elements has {} entries for {} gradients", elements->size(), given.size()));
+  std::vector<scaler::Unscaling> list;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::int64_t count = elements ? (*elements)[i] : static_cast<std::int64_t>(given[i].size());
+    if (count < 0 || count > kMostUnscaled)
+      arguments.refuse(fmt::format("elements has {}; they are 0 to {}", count, kMostUnscaled));
+    results.emplace_back(to, std::vector<double>(static_cast<std::size_t>(count)));
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) list.push_back({given[i].buffer(), results[i].buffer()});
+  const bool found = scaler::unscale(list, inverse);
+  return {{"grads", lists_of(results)}, {"found_inf", found}};
+}
+
+}  // namespace
+
+void add_unscale_operations(AdapterService& service) {
+  const Words dtypes{"float16", "bfloat16", "float32", "float64"};
+  service.add({"scaler.unscale",
+               "multiplies gradients by the inverse of a loss scale, and looks for Inf and NaN",
+               {"plumbline"},
+               {{"grads", "list of list of number [gradients][elements]", "the gradients"},
+                {"dtype", "text", "their element type", R"("float32")", dtypes},
+                {"to", "text", "element type of the results; null: dtype", kOptional, dtypes},
+                {"inverse", "number", "what they are multiplied by, in float32"},
+                where_named({"elements", "list of long integer [gradients]",
+                             "elements of the memory of each result; null: those of its gradient", kOptional})},
+               {{"grads", "list of list of number [gradients][elements]", "the results"},
+                {"found_inf", "boolean", "an element of grads is infinite or NaN"}},
+               R"({"grads": [[1, 2], [4]], "inverse": 0.5})",
+               {{"invalid_argument", "a result has another number of elements than its gradient"},
+                {"unsupported", "dtype is neither to nor float16 or bfloat16 with to float32"}}},
+              unscale_gradients);
+}
+
+}  // namespace plumbline::adapter
