@@ -9,6 +9,7 @@ void add_bucketing_checks(suite::Suite& suite) {
   add_plan_agreement_checks(suite);
   add_reduce_checks(suite);
   add_reduce_call_checks(suite);
+  add_reduce_training_checks(suite);
   add_bucket_size_checks(suite);
 }
 

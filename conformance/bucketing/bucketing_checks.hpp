@@ -14,6 +14,7 @@ void add_plan_agreement_checks(suite::Suite& suite);
 /// What ranks reduce in buckets, step by step.
 void add_reduce_checks(suite::Suite& suite);
 void add_reduce_call_checks(suite::Suite& suite);
+void add_reduce_training_checks(suite::Suite& suite);
 void add_bucket_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

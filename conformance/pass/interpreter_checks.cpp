@@ -88,6 +88,21 @@ void equal_over_a_backend(Context& context) {
       << "PASS-086: before the pass and after it";
 }
 
+// The same of an adapter's pass.
+void outside_pass_over_ranks(Context& context) {
+  const int ranks = static_cast<int>(context.parameters().number("ranks"));
+  const DrawnStep step = step_named(context.parameters().text("step"), ranks);
+  const Program before = step.program();
+  const json args{
+      {"program", program::json_of(before)}, {"rings", program::json_of(step.rings())}, {"max_fuse_numel", step.limit}};
+  report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
+    const json& final = result.at("final");
+    if (final.contains("same_as")) return "there is nothing that it does";
+    return difference_in_runs(before, program::program_of_json(final), step.rings(),
+                              {.ranks = ranks, .bit_for_bit = is_power_of_two(ranks)});
+  }));
+}
+
 // What a step must give, computed without a program: each rank's own gradients, then their mean over the ranks.
 void gradients_are_means(Context& context) {
   const DrawnStep step = step_named("plain", context.size());
@@ -150,6 +165,13 @@ void add_interpreter_checks(suite::Suite& suite) {
        .verifies = {"PASS-086@7829"},
        .axes = {{"step", {"plain", "groups", "tensor_parallel", "averaged", "two_degrees"}}, suite::worlds({2, 3, 4})},
        .body = equal_over_a_backend});
+  suite.add({.id = "pass.runs.outside_pass_over_ranks",
+             .verifies = {"PASS-086@7829"},
+             .door = Door::adapter,
+             .axes = {{"step", {"plain", "groups", "tensor_parallel", "averaged", "two_degrees"}},
+                      {"ranks", {"2", "3", "4"}}},
+             .operations = {kPass},
+             .body = outside_pass_over_ranks});
   suite.add({.id = "pass.runs.gradients_are_means",
              .verifies = {"PASS-087@6568"},
              .axes = {suite::worlds({1, 2, 3, 4})},
