@@ -509,7 +509,9 @@ void refuses_counts_below_zero(Context& context) {
     if (!(saved.*count)) continue;  // ranks that are not masters have no round
     slowmo::Checkpoint below = saved;
     below.*count = -1;
-    EXPECT_THAT(refusal<InvalidArgument>([&] { slowmo.load(below); }), HasSubstr("-1")) << "SLOWMO-184";
+    EXPECT_THAT(refusal<InvalidArgument>([&] { slowmo.load(below); }),
+                testing::AllOf(HasSubstr("-1"), testing::Not(HasSubstr("another error"))))
+        << "SLOWMO-184";
     EXPECT_EQ(slowmo.checkpoint(), saved) << "SLOWMO-184: what was loaded";
   }
   EXPECT_EQ(refusal<InvalidArgument>([&] { slowmo.load(saved); }), kNotRefused) << "SLOWMO-184: what was saved";

@@ -538,16 +538,24 @@ void trace_buffers(Context& context) {
 // ---- resuming, options ----
 
 // Saved before a step, loaded and continued: parameters, weights and slow buffers after each step are the same.
-void trace_resumes(Context& context) {
+TracedRun run_to_resume(Context& context) {
   const std::string& base = context.parameters().text("base");
   TracedRun run = base == "localsgd" ? slow_run(context, 3, 2) : gossip_run_on_hub(axis_number(context, "ranks"));
   if (base == "sgp_slow") run.options.update({{"slowmo_momentum", 0.5}, {"slowmo_frequency", 3}});
   run.training.steps = 8;
   if (base == "sgp_slow") run.right.slow_every = 3, run.right.beta = 0.5;
-  json args = traced_question(run);
+  return run;
+}
+// The same rows as without what `changes` asks for, and what `judge` finds in one.
+void report_resumed(Context& context, const json& changes,
+                    const std::function<std::string(const json&, int, int)>& judge) {
+  TracedRun run = run_to_resume(context);
+  const json args = traced_question(run);
   const Answer whole = answer_to(context.adapter(), kSteps, args);
   if (whole.is_refused()) return report_words("refused: " + whole.message);
+  run.options.update(changes);
   run.options["resume_at"] = axis_number(context, "before");
+  if (judge) run.judge_row = judge;
   run.judge_step = [&](const json& rows, int step) {
     json expected = json::array();
     for (const json& row : whole.result.at("steps").at(static_cast<std::size_t>(step))) {
@@ -556,6 +564,43 @@ void trace_resumes(Context& context) {
         if (row.contains(field)) kept[field] = row[field];
     }
     return first_difference(expected, rows, fmt::format("step {} of the resumed run", step));
+  };
+  report_run(context, run);
+}
+
+void trace_resumes(Context& context) { report_resumed(context, json::object(), {}); }
+void trace_resumes_in_evaluation(Context& context) { report_resumed(context, {{"resume_in_evaluation", true}}, {}); }
+
+// A rank whose state has the entry rejects it without it, or with a number below zero, and goes on.
+void judge_bad_state(Context& context, const char* fault, const char* kind) {
+  const std::string& entry = context.parameters().text("entry");
+  const int before = axis_number(context, "before");
+  bool is_rejected = false;
+  report_resumed(context, {{"bad_state", {{fault, entry}}}}, [&](const json& row, int step, int rank) -> std::string {
+    if (step != before) return {};
+    const json& rejected = row.at("rejected");
+    if (rejected.is_null()) return {};
+    is_rejected = true;
+    if (rejected.is_object() && rejected.at("kind") == kind) return {};
+    return fmt::format("rank {}: the state is {}", rank, rejected.dump());
+  });
+  if (!is_rejected) report_words("no rank rejects a state with that fault in " + entry);
+}
+void trace_state_lacks(Context& context) { judge_bad_state(context, "lacks", "not_found"); }
+void trace_state_below_zero(Context& context) { judge_bad_state(context, "below_zero", "invalid_argument"); }
+
+// Two values an element of its shard, of 4 or of 8 bytes.
+void trace_reports(Context& context) {
+  TracedRun run = run_to_resume(context);
+  run.judge_row = [](const json& row, int step, int rank) -> std::string {
+    const std::string where = fmt::format("step {}, rank {}: ", step, rank);
+    if (row.at("steps_done") != step + 1) return where + row["steps_done"].dump() + " steps are reported";
+    if (row.at("trains") != true) return where + "it is not in training";
+    if (!row.contains("slow")) return {};
+    const auto elements = row["slow"].at("end").get<std::int64_t>() - row["slow"].at("start").get<std::int64_t>();
+    const auto bytes = row.at("slow_bytes").get<std::int64_t>();
+    if (bytes == 2 * elements * 4 || bytes == 2 * elements * 8) return {};
+    return fmt::format("{}{} bytes of slow buffers of {} elements", where, bytes, elements);
   };
   report_run(context, run);
 }
@@ -986,6 +1031,29 @@ void add_gossip_traces(suite::Suite& suite) {
         "SLOWMO-034@1380",
         {{"base", {"localsgd", "sgp", "sgp_slow"}}, {"before", {"1", "3", "4"}}, {"ranks", {"2", "3"}}},
         trace_resumes,
+        {by_base, uniform}},
+       {"resumes_in_evaluation",
+        "SLOWMO-111@d4f0",
+        {{"base", {"localsgd", "sgp", "sgp_slow"}}, {"before", {"1", "4"}}, {"ranks", {"2", "3"}}},
+        trace_resumes_in_evaluation,
+        {by_base, uniform, {kSteps, "fields", {"resume_in_evaluation"}}}},
+       {"state_lacks",
+        "SLOWMO-053@64f7",
+        {{"base", {"sgp_slow"}},
+         {"entry", {"steps", "ps_weight", "is_numerator", "gossip_round", "slow"}},
+         {"before", {"4"}},
+         {"ranks", {"2", "3"}}},
+        trace_state_lacks,
+        {by_base, uniform, {kSteps, "fields", {"bad_state"}}}},
+       {"state_below_zero",
+        "SLOWMO-184@9e9a",
+        {{"base", {"sgp_slow"}}, {"entry", {"steps", "gossip_round"}}, {"before", {"4"}}, {"ranks", {"2", "3"}}},
+        trace_state_below_zero,
+        {by_base, uniform, {kSteps, "fields", {"bad_state"}}}},
+       {"reports",
+        "SLOWMO-054@5fed",
+        {{"base", {"localsgd", "sgp", "sgp_slow"}}, {"ranks", {"2", "3"}}},
+        trace_reports,
         {by_base, uniform}},
        {"options_taken",
         "SLOWMO-036@a4a9",

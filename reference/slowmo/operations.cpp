@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <type_traits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
@@ -35,6 +37,12 @@ struct TraceGradients {
   std::vector<double> buffer_before;  // of the model, set before the forward; may be empty
 };
 
+// What a saved state lacks, or has below zero.
+struct BadState {
+  bool is_below_zero = false;
+  std::string entry;
+};
+
 struct Trace {
   enum class MastersAs : std::uint8_t { none, flat, list };
   slowmo::Options options;
@@ -51,6 +59,8 @@ struct Trace {
   bool begins_first = false;                           // slow buffers are made before the first step
   std::optional<std::int64_t> resume_at{};             // before that step all is saved, and loaded into another SlowMo
   std::set<std::int64_t> evaluate_after;               // steps after which a forward pass is made in evaluation
+  bool saves_in_evaluation = false;                    // of resume_at
+  std::optional<BadState> bad_state{};                 // that is loaded in its place
 };
 
 constexpr std::int64_t kMostRanks = 64;
@@ -218,6 +228,17 @@ Trace trace_in(const Arguments& arguments) {
   trace.rates = rates_in(arguments, optimizer.get<double>("lr"), trace.gradients.size(), trace);
   trace.begins_first = arguments.get<bool>("init_first", false);
   trace.resume_at = arguments.find<std::int64_t>("resume_at");
+  trace.saves_in_evaluation = arguments.get<bool>("resume_in_evaluation", false);
+  if (const auto bad = arguments.find<Arguments>("bad_state")) {
+    const bool is_below_zero = bad->has("below_zero");
+    trace.bad_state = BadState{is_below_zero, bad->get<std::string>(is_below_zero ? "below_zero" : "lacks")};
+    const std::vector<std::string_view> counts{"steps", "gossip_round"},
+        entries{"steps", "gossip_round", "ps_weight", "is_numerator", "slow"};
+    const auto& known = is_below_zero ? counts : entries;
+    if (std::ranges::find(known, trace.bad_state->entry) == known.end())
+      bad->refuse(fmt::format("bad_state names '{}'; it is one of {}", trace.bad_state->entry, fmt::join(known, ", ")));
+  }
+  if (trace.bad_state && !trace.resume_at) arguments.refuse("resume_at is missing: bad_state is loaded there");
   const auto evaluated = arguments.get<std::vector<std::int64_t>>("evaluate_after", {});
   trace.evaluate_after = {evaluated.begin(), evaluated.end()};
   (void)arguments.choice<bool>("arithmetic", {{"separate", true}}, true);  // what it is here
@@ -303,9 +324,15 @@ class Rank {
 
   [[nodiscard]] json step(std::size_t at) {
     step_ = at;
-    if (trace_.resume_at == static_cast<std::int64_t>(at)) resume();
+    json rejected;
+    const bool is_resumed = trace_.resume_at == static_cast<std::int64_t>(at);
+    if (is_resumed && trace_.bad_state)
+      rejected = load_bad_state();
+    else if (is_resumed)
+      resume();
     const TraceGradients& given = trace_.gradients[at][me_];
     json row{{"plan", json_of(slowmo_->plan())}};
+    if (trace_.bad_state) row["rejected"] = rejected;
     std::ranges::copy(given.buffer_before, buffer_.begin());
     slowmo_->before_forward();
     row["params_in_forward"] = parameters_.values();
@@ -325,6 +352,8 @@ class Rank {
     if (has_master_weights()) row["fp32"] = flat_master_weights_.values();
     if (slowmo_->setting().sgp)
       row["ps_weight"] = slowmo_->push_sum_weight(), row["is_numerator"] = slowmo_->is_numerator();
+    row["steps_done"] = slowmo_->steps_done(), row["trains"] = slowmo_->is_training();
+    row["slow_bytes"] = slowmo_->slow_buffer_bytes();
     if (const auto slow = slowmo_->slow_state())
       row["slow"] = {{"start", slow->range.begin},
                      {"end", slow->range.end},
@@ -392,13 +421,42 @@ class Rank {
     slowmo_->train();
     return seen;
   }
+  // The run has its own state afterwards, as before. Null: it was not rejected, or this rank saves nothing of it.
+  json load_bad_state() {
+    slowmo::Checkpoint state = slowmo_->checkpoint();
+    const BadState& bad = *trace_.bad_state;
+    const slowmo::Checkpoint right = state;
+    const auto worsen = [&](auto& entry) {
+      using Number = typename std::decay_t<decltype(entry)>::value_type;
+      if constexpr (std::is_same_v<Number, std::int64_t>)
+        if (bad.is_below_zero && entry) return void(entry = -1);
+      if (!bad.is_below_zero) entry.reset();
+    };
+    if (bad.entry == "steps") worsen(state.steps);
+    if (bad.entry == "gossip_round") worsen(state.round);
+    if (bad.entry == "ps_weight") worsen(state.push_sum_weight);
+    if (bad.entry == "is_numerator") worsen(state.is_numerator);
+    if (bad.entry == "slow") worsen(state.slow);
+    if (state == right) return nullptr;
+    try {
+      slowmo_->load(state);
+    } catch (const Error& error) {
+      return {{"kind", error.kind()}, {"message", error.what()}};
+    }
+    return "accepted";
+  }
   void resume() {
+    if (trace_.saves_in_evaluation) {
+      slowmo_->evaluate();
+      slowmo_->before_forward();
+    }
     const slowmo::Checkpoint checkpoint = slowmo_->checkpoint();
     const std::vector<double> parameters = parameters_.values(), master_weights = flat_master_weights_.values();
     make();
     parameters_.set(parameters);
     flat_master_weights_.set(master_weights);
     slowmo_->load(checkpoint);
+    if (trace_.saves_in_evaluation) slowmo_->train();
   }
 
   const Trace& trace_;
@@ -608,6 +666,14 @@ void add_slowmo_operations(AdapterService& service) {
         {"double_tail", "boolean", "with dims: the last layer is fp64", "false"},
         {"init_first", "boolean", "the state is created before the first step", "false"},
         {"resume_at", "integer", "step before which the state is saved and loaded; null: none", kOptional},
+        where_named({"resume_in_evaluation", "boolean",
+                     "of resume_at: the state is saved in evaluation, after a forward pass", "false"}),
+        where_named(with_fields(
+            {"bad_state", "object",
+             "of resume_at: each rank loads its own state with this fault, into the optimizer that runs, and goes on",
+             kOptional},
+            {{"lacks", "text", "it lacks steps, ps_weight, is_numerator, gossip_round or slow", kOptional},
+             {"below_zero", "text", "steps or gossip_round is -1, in place of lacks", kOptional}})),
         where_named({"evaluate_after", "list of integer [steps]",
                      "steps, from 0, after which a forward pass is made in evaluation", "[]"}),
         {"arithmetic",
@@ -646,6 +712,11 @@ void add_slowmo_operations(AdapterService& service) {
           {"fp32", "any", "fp32 master weights; of fp16"},
           {"ps_weight", "number", "push-sum weight; of sgp"},
           {"is_numerator", "boolean", "params are numerators, to be divided by ps_weight; of sgp"},
+          {"steps_done", "integer", "steps that the optimizer counts"},
+          {"trains", "boolean", "it is in training"},
+          {"slow_bytes", "long integer", "bytes of this rank's slow buffers"},
+          {"rejected", "any",
+           "of bad_state: kind and message of the error; accepted; or null where this rank's state has no such entry"},
           {"slow",
            "object",
            "slow state of this rank's shard; after a slow update",

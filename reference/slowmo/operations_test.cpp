@@ -88,6 +88,22 @@ TEST(SlowMoTrace, LagsWhereItMay) {
   EXPECT_EQ(steps[1][0]["ps_weight"], 1.0);
 }
 
+TEST(SlowMoTrace, RejectsAStateAndGoesOn) {
+  const json whole = steps_of("{}");
+  const json lacks = steps_of(R"({"resume_at": 2, "bad_state": {"lacks": "steps"}})");
+  EXPECT_EQ(lacks[2][1]["rejected"]["kind"], "not_found");
+  EXPECT_EQ(lacks[3][1]["params"], whole[3][1]["params"]);
+  EXPECT_EQ(steps_of(R"({"resume_at": 2, "bad_state": {"below_zero": "steps"}})")[2][0]["rejected"]["kind"],
+            "invalid_argument");
+  EXPECT_EQ(steps_of(R"({"resume_at": 2, "bad_state": {"lacks": "slow"}})")[2][0]["rejected"], nullptr)
+      << "there is none";
+  EXPECT_EQ(steps_of(R"({"resume_at": 2, "resume_in_evaluation": true})")[3][1]["params"], whole[3][1]["params"]);
+  EXPECT_EQ(whole[3][1]["steps_done"], 4);
+  EXPECT_THAT(refusal_of(R"({"bad_state": {"lacks": "steps"}})"), HasSubstr("resume_at is missing"));
+  EXPECT_THAT(refusal_of(R"({"resume_at": 2, "bad_state": {}})"), HasSubstr("lacks is missing"));
+  EXPECT_THAT(refusal_of(R"({"resume_at": 2, "bad_state": {"below_zero": "slow"}})"), HasSubstr("names 'slow'"));
+}
+
 TEST(SlowMoAverage, AveragesByLevel) {
   const json calls = ask("slowmo.average", R"({"world_size": 4, "warmup": 1, "calls": 4, "values": [[0], [2], [4], [6]],
     "levels": [{"period": 1, "group_size": 2}, {"period": 2, "group_size": 4}]})")["calls"];

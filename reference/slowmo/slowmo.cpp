@@ -56,6 +56,9 @@ void require_loadable(const Setting& setting, const Checkpoint& checkpoint, bool
   if (is_whole && checkpoint.steps.value_or(0) < 0)
     throw InvalidArgument(
         fmt::format("slowmo: the checkpoint has {} steps; there must be 0 or more", *checkpoint.steps));
+  if (is_whole && checkpoint.round.value_or(0) < 0)
+    throw InvalidArgument(
+        fmt::format("slowmo: the checkpoint has gossip round {}; the first one is 0", *checkpoint.round));
 }
 
 }  // namespace
