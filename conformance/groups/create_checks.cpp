@@ -1,7 +1,9 @@
 // Groups that ranks create from their plans, asked of an adapter: who is in which, in what order, and what happens
 // where plans differ or cannot be.
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -228,16 +230,92 @@ void created_for_another_world(Context& context) {
   }));
 }
 
+// ---- ranks that do not come, and sums at once ----
+
+constexpr double kCreationLimit = 0.5, kBusyMachine = 10;  // seconds
+
+// The rank that fails is told apart by what its error says.
+void judge_disturbed(Context& context, const char* what,
+                     const std::function<std::string(const json& error, bool is_own)>& judge) {
+  const int rank = static_cast<int>(context.parameters().number("rank"));
+  const GroupPlan& plan = group_plans().at("strided");
+  json args = question_of_plan(plan);
+  report_words(problem_of(context.adapter(), kCreate, args,
+                          [&](const json& result) { return problem_of_groups(plan, result, {"ranks"}); }));
+  args.update({{what, rank}, {"limit", context.parameters().has("limit") ? 15 : kCreationLimit}});
+  report_words(problem_of(context.adapter(), kCreate, args, [&](const json& result) -> std::string {
+    if (result.at("ranks").size() != kCreatingRanks) return "another number of ranks";
+    for (int other = 0; other < kCreatingRanks; ++other) {
+      const json& error = result["ranks"][static_cast<std::size_t>(other)].at("error");
+      if (other == rank && std::string(what) == "absent") continue;
+      if (error.is_null()) return fmt::format("rank {} has its groups", other);
+      json timed = error;
+      timed["seconds"] = result["ranks"][static_cast<std::size_t>(other)].at("seconds");
+      if (std::string words = judge(timed, other == rank); !words.empty())
+        return fmt::format("rank {}: {}", other, words);
+    }
+    return {};
+  }));
+}
+
+// One rank at least gives up by itself, and names the one that is missing.
+void created_without_a_rank(Context& context) {
+  const std::string missing = std::to_string(context.parameters().number("rank"));
+  int naming = 0;
+  judge_disturbed(context, "absent", [&](const json& error, bool) -> std::string {
+    naming += has_word(error.at("message").get<std::string>(), missing) ? 1 : 0;
+    const auto seconds = error.at("seconds").get<double>();
+    return seconds <= kCreationLimit + kBusyMachine ? "" : fmt::format("it gives up after {} s", seconds);
+  });
+  if (naming == 0) report_words("no error names rank " + missing);
+}
+
+void created_with_a_failing_log(Context& context) {
+  std::set<std::string> own, others;
+  judge_disturbed(context, "failing_log", [&](const json& error, bool is_own) -> std::string {
+    (is_own ? own : others).insert(error.at("message").get<std::string>());
+    const auto seconds = error.at("seconds").get<double>();
+    return seconds < 12 ? "" : fmt::format("it waits {} s, with a limit of 15 s", seconds);
+  });
+  for (const std::string& message : own)
+    if (others.contains(message)) report_words("the rank that fails has the error of those that wait: " + message);
+}
+
+// Each rank starts the sums over its groups in another order.
+void created_groups_at_once(Context& context) {
+  const GroupPlan& plan = group_plans().at(context.parameters().text("plan"));
+  json args = question_of_plan(plan);
+  for (int rank = 0; rank < kCreatingRanks; ++rank) {
+    std::vector<std::string> modes;
+    for (const PlannedGroup& one : plan)
+      if (group_of(plan, one.mode, rank) == &one) modes.push_back(one.mode);
+    if (context.parameters().text("order") == "own" && rank % 2 == 1) std::ranges::reverse(modes);
+    args["sums"].push_back(modes);
+  }
+  report_words(problem_of(context.adapter(), kCreate, args, [&](const json& result) -> std::string {
+    if (std::string words = problem_of_groups(plan, result, {"ranks"}); !words.empty()) return words;
+    for (int rank = 0; rank < kCreatingRanks; ++rank)
+      for (const json& mode : args["sums"][static_cast<std::size_t>(rank)]) {
+        int right = 0;
+        for (const int member : group_of(plan, mode, rank)->ranks) right += member + 1;
+        const json& got = result["ranks"][static_cast<std::size_t>(rank)].at("sums").at(mode.get<std::string>());
+        if (got != right) return fmt::format("rank {}, mode {}: {}, not {}", rank, mode.dump(), got.dump(), right);
+      }
+    return {};
+  }));
+}
+
 }  // namespace
 
 void add_group_create_checks(suite::Suite& suite) {
-  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
-                       void (*body)(Context&)) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<std::string> fields = {}) {
     suite.add({.id = std::string("groups.created.") + name,
                .verifies = {requirement},
                .door = suite::Door::adapter,
                .axes = std::move(axes),
                .operations = {kCreate},
+               .options = options_of({{kCreate, "fields", std::move(fields)}}),
                .body = body});
   };
   add("members", "GROUP-002@0da2", {plans_axis()}, created_members);
@@ -253,6 +331,11 @@ void add_group_create_checks(suite::Suite& suite) {
   add("world_sizes", "GROUP-012@a169", {{"on", {"none", "one", "all"}}}, created_for_another_world);
   add("bad_plans", "GROUP-013@8afb",
       {{"what", {"nothing", "empty", "repeated", "beyond", "below"}}, {"on", {"one", "all"}}}, created_of_bad_plans);
+  const suite::Axis rank{"rank", {"0", "3", "5"}};
+  add("absent_rank", "GROUP-014@dd3d", {rank}, created_without_a_rank, {"absent", "limit"});
+  add("failing_log", "GROUP-036@a4c1", {rank, {"limit", {"long"}}}, created_with_a_failing_log,
+      {"failing_log", "limit"});
+  add("at_once", "GROUP-004@4937", {plans_axis(), {"order", {"same", "own"}}}, created_groups_at_once, {"sums"});
   add("log", "GROUP-015@dd21", {plans_axis()}, created_log);
 }
 

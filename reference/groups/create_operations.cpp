@@ -2,8 +2,11 @@
 #include "reference/groups/detail/create_operations.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,9 +26,14 @@ namespace {
 
 constexpr int kMostCreatingRanks = 16;
 
+constexpr double kLongestLimit = 20;  // seconds; less than a barrier waits
+
 struct Creating {
   std::vector<groups::Plan> plans;  // of each rank
   std::vector<std::string> lookups;
+  std::optional<int> absent, failing;  // ranks that do not come, or whose log throws
+  comm::Timeout limit;
+  std::vector<std::vector<std::string>> sums;  // modes of which each rank starts a sum, in this order
 };
 
 groups::Plan plan_of(const std::vector<Arguments>& creations, int world) {
@@ -59,6 +67,16 @@ Creating creating_in(const Arguments& arguments, int world) {
     require_one_group_of_a_mode(arguments, all.plans.back());
   }
   all.lookups = arguments.get<std::vector<std::string>>("lookups", {});
+  for (const auto& [name, rank] : {std::pair("absent", &all.absent), {"failing_log", &all.failing}})
+    if (arguments.has(name)) *rank = static_cast<int>(arguments.integer_in(name, 0, world - 1));
+  if (const auto limit = arguments.find<double>("limit")) {
+    if (!(*limit > 0 && *limit <= kLongestLimit))
+      arguments.refuse(fmt::format("limit is {} s; it is above 0 and at most {}", *limit, kLongestLimit));
+    all.limit = std::chrono::nanoseconds(std::llround(*limit * 1e9));
+  }
+  all.sums = arguments.get<std::vector<std::vector<std::string>>>("sums", {});
+  if (!all.sums.empty() && all.sums.size() != ranks)
+    arguments.refuse(fmt::format("sums has {} entries for {} ranks", all.sums.size(), world));
   return all;
 }
 
@@ -103,15 +121,41 @@ json used(const groups::ParallelContext& context, const std::string& mode) {
           {"initial", broadcast_from(context, mode, -1)}};
 }
 
+// All are under way at once.
+json sums_of(const groups::ParallelContext& context, const std::vector<std::string>& modes) {
+  std::vector<std::int64_t> numbers(modes.size(), context.rank() + 1);
+  std::vector<comm::Work> works;
+  for (std::size_t i = 0; i < modes.size(); ++i) {
+    const comm::Buffer number{&numbers[i], 1, comm::DType::i64};
+    works.push_back(
+        context.communicator(modes[i]).start({.operation = comm::Operation::all_reduce, .in = number, .out = number}));
+  }
+  for (comm::Work& work : works) work.wait();
+  json sums = json::object();
+  for (std::size_t i = 0; i < modes.size(); ++i) sums[modes[i]] = numbers[i];
+  return sums;
+}
+
 json created(const Creating& all, comm::Communicator& world) {
-  const groups::Plan& plan = all.plans[static_cast<std::size_t>(world.rank())];
+  const auto me = static_cast<std::size_t>(world.rank());
+  const groups::Plan& plan = all.plans[me];
   json row{{"groups", json::object()}, {"lookups", json::object()}, {"log", json::array()}, {"error", nullptr}};
+  const auto begin = std::chrono::steady_clock::now();
+  const bool is_disturbed = all.absent || all.failing;  // the group that is lost is a duplicate
+  const auto own = is_disturbed ? world.duplicate() : nullptr;
+  comm::Communicator& parent = own ? *own : world;
+  if (all.absent == world.rank()) {
+    world.barrier();
+    return row;
+  }
   try {
     const groups::ParallelContext context(
-        world, plan, {.log = [&](const std::string& line) {
-          const json creation = json::parse(line);
-          row["log"].push_back({{"mode", creation.at("mode")}, {"ranks", creation.at("ranks")}});
-        }});
+        parent, plan, {.timeout = all.limit, .log = [&](const std::string& line) {
+                         if (all.failing == world.rank())
+                           throw RuntimeFailure("the log of this rank cannot be written");
+                         const json creation = json::parse(line);
+                         row["log"].push_back({{"mode", creation.at("mode")}, {"ranks", creation.at("ranks")}});
+                       }});
     for (const std::string& mode : context.modes())
       if (context.has(mode)) row["groups"][mode] = used(context, mode);
     for (const std::string& mode : all.lookups) try {
@@ -119,8 +163,14 @@ json created(const Creating& all, comm::Communicator& world) {
       } catch (const Error& error) {
         row["lookups"][mode] = {{"error", error_of_rank(error)}};
       }
+    if (!all.sums.empty()) row["sums"] = sums_of(context, all.sums[me]);
   } catch (const Error& error) {
     row["error"] = error_of_rank(error);
+    row["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  if (is_disturbed) {
+    world.barrier();
+    return row;
   }
   std::int64_t sum = world.rank() + 1;
   world.all_reduce({&sum, 1, comm::DType::i64}, {&sum, 1, comm::DType::i64}, comm::ReduceOp::sum);
@@ -152,7 +202,14 @@ void add_create_operations(AdapterService& service) {
                      {"ranks", "list of integer", "its ranks in group order"}}),
         {"planned_worlds", "list of integer [world_size]",
          "number of ranks that each rank's plan is for; null: world_size", kOptional},
-        {"lookups", "list of text", "modes that each rank looks up, whether it has a group of them or not", "[]"}},
+        {"lookups", "list of text", "modes that each rank looks up, whether it has a group of them or not", "[]"},
+        where_named({"sums", "list of list of text [world_size]",
+                     "modes over whose groups each rank starts a sum of its rank + 1, in this order, before it waits "
+                     "for any",
+                     kOptional}),
+        where_named({"absent", "integer", "rank that does not create its groups; null: none", kOptional}),
+        where_named({"failing_log", "integer", "rank whose log callback fails; null: none", kOptional}),
+        where_named({"limit", "number [s]", "of each wait of a creation, at most 20; null: the system's", kOptional})},
        {{"ranks",
          "list of object [world_size]",
          "what each rank has",
@@ -177,8 +234,11 @@ void add_create_operations(AdapterService& service) {
            "list of object",
            "creations that it has processed, in order",
            {{"mode", "text", "the mode"}, {"ranks", "list of integer", "the group's ranks"}}},
+          {"sums", "map of integer", "of sums: what each gives, by mode"},
           {"error", "any", "kind and message of the error of the creation, or null"},
-          {"world_sum", "integer", "sum over all ranks of rank + 1, after the creation"}}}},
+          {"seconds", "number [s]", "of error: when it came, from the creation's begin on"},
+          {"world_sum", "integer",
+           "sum over all ranks of rank + 1, after the creation; not of absent and failing_log"}}}},
        R"({"world_size": 2, "plans": [[{"mode": "data", "ranks": [1, 0]}]]})",
        {{"invalid_argument",
          "plans or planned_worlds has another length than the ranks, or a rank is in two groups of a mode"}}},

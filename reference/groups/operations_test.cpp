@@ -214,5 +214,24 @@ TEST(GroupsCreate, GivesEveryRankTheErrorOfPlansThatDiffer) {
               testing::HasSubstr("rank 1 in two groups of mode 'data'"));
 }
 
+TEST(GroupsCreate, EndsWithoutARankAndSumsAtOnce) {
+  const json absent = ask("groups.create", R"({"world_size": 2, "plans": [[{"mode": "data", "ranks": [0, 1]}]],
+                                               "absent": 1, "limit": 0.1})")["ranks"];
+  EXPECT_THAT(absent[0]["error"]["message"].get<std::string>(), testing::HasSubstr("1"));
+  EXPECT_EQ(absent[1]["error"], nullptr);
+  const json failing = ask("groups.create", R"({"world_size": 2, "plans": [[{"mode": "data", "ranks": [0, 1]}]],
+                                                "failing_log": 0})")["ranks"];
+  EXPECT_NE(failing[0]["error"]["message"], failing[1]["error"]["message"]);
+  const json sums = ask("groups.create", R"({"world_size": 2, "plans": [[{"mode": "data", "ranks": [0, 1]},
+      {"mode": "model", "ranks": [1, 0]}]], "sums": [["data", "model"], ["model", "data"]]})")["ranks"];
+  EXPECT_EQ(sums[0]["sums"], json::parse(R"({"data": 3, "model": 3})"));
+  EXPECT_THAT(error_of("groups.create", R"({"world_size": 2, "plans": [[]], "absent": 2})"),
+              testing::HasSubstr("absent"));
+  EXPECT_THAT(error_of("groups.create", R"({"world_size": 2, "plans": [[]], "limit": 0})"),
+              testing::HasSubstr("limit is 0 s"));
+  EXPECT_THAT(error_of("groups.create", R"({"world_size": 2, "plans": [[]], "sums": [[]]})"),
+              testing::HasSubstr("sums has 1 entries"));
+}
+
 }  // namespace
 }  // namespace plumbline::adapter
