@@ -24,6 +24,7 @@ namespace plumbline::mutants {
 /// Blocks of different lengths.
 [[nodiscard]] std::vector<Mutant> uneven_mutants();
 /// Element types that are claimed one by one.
+[[nodiscard]] std::vector<Mutant> complex_mutants();
 [[nodiscard]] std::vector<Mutant> optional_dtype_mutants();
 /// Memory of devices: order of streams, kernels, addresses.
 [[nodiscard]] std::vector<Mutant> device_mutants();

@@ -16,7 +16,8 @@ using nlohmann::json;
 namespace {
 
 template <class IsWrong, class Describe>
-std::string first_wrong(std::size_t count, const IsWrong& is_wrong, const Describe& describe) {
+std::string first_wrong(std::size_t count, const IsWrong& is_wrong, const Describe& describe,
+                        const char* what = "element") {
   std::size_t first = count;
   std::size_t wrong = 0;
   for (std::size_t index = 0; index < count; ++index) {
@@ -24,7 +25,8 @@ std::string first_wrong(std::size_t count, const IsWrong& is_wrong, const Descri
     if (wrong++ == 0) first = index;
   }
   if (wrong == 0) return {};
-  return fmt::format("element {} of {}: {}; {} of {} elements are wrong", first, count, describe(first), wrong, count);
+  return fmt::format("{} {} of {}: {}; {} of {} {}s are wrong", what, first, count, describe(first), wrong, count,
+                     what);
 }
 
 template <class AreAlike>
@@ -32,6 +34,8 @@ std::string compare(DType dtype, std::span<const std::byte> expected, std::span<
                     const AreAlike& are_alike) {
   // One comparison of bytes for the usual case.
   if (expected.empty() || std::memcmp(expected.data(), got.data(), got.size()) == 0) return {};
+  const char* const what = is_complex(dtype) ? "part" : "element";
+  dtype = component_of(dtype);
   const auto element = [dtype](std::span<const std::byte> from, std::size_t index) {
     return bits_at(dtype, from.data() + index * size_of(dtype));
   };
@@ -44,7 +48,8 @@ std::string compare(DType dtype, std::span<const std::byte> expected, std::span<
         return fmt::format(
             "expected {}, got {}, {} apart", text_of(dtype, right), text_of(dtype, wrong),
             fmt::format("{}{}", steps_between(dtype, right, wrong), has_float_format(dtype) ? " ULP" : ""));
-      });
+      },
+      what);
 }
 
 std::string shortened(const json& value) { return value.dump().substr(0, 200); }

@@ -65,6 +65,24 @@ long double factor(DType dtype, int rank, std::uint64_t index) {
   return dtype == DType::u8 ? std::fabs(number) : number;
 }
 
+// Of complex numbers as pairs of parts: 2 + i times a power of i and one of two, of the first rank and some others; of
+// the rest a power of i. No power of 2 + i has a part that is zero, whose sign would depend on the formula.
+std::array<long double, 2> complex_factor(int rank, std::uint64_t index) {
+  constexpr std::array<std::array<long double, 2>, 4> kPowers{{{1, 0}, {0, 1}, {-1, 0}, {0, -1}}};
+  constexpr std::array<long double, 3> kScales{1, 2, 0.5};
+  const auto turn = static_cast<std::uint64_t>(rank);
+  const auto [c, d] = kPowers[(index + turn * 3) % kPowers.size()];
+  if (rank != 0 && (rank >= 12 || (index + turn) % 3 == 0)) return {c, d};
+  const long double scale = kScales[(index / 4 + turn) % kScales.size()];
+  return {scale * (2 * c - d), scale * (2 * d + c)};
+}
+
+std::array<long double, 2> complex_product(std::span<const std::array<long double, 2>> given) {
+  std::array<long double, 2> value{1, 0};
+  for (const auto& [a, b] : given) value = {value[0] * a - value[1] * b, value[0] * b + value[1] * a};
+  return value;
+}
+
 std::size_t period_of(DType dtype, ReduceOp op, int ranks) {
   if (dtype == DType::boolean) return 4 * static_cast<std::size_t>(ranks);
   if (is_float8(dtype) && op != ReduceOp::product) return 6 * static_cast<std::size_t>(ranks);
@@ -91,6 +109,7 @@ std::uint64_t mixed(std::uint64_t seed, std::uint64_t rank, std::uint64_t index)
 }
 
 void fill_with_bits(std::uint64_t seed, int rank, DType dtype, std::int64_t first, std::span<std::byte> to) {
+  if (is_complex(dtype)) return fill_with_bits(seed, rank, component_of(dtype), 2 * first, to);
   const std::size_t element = size_of(dtype);
   auto index = static_cast<std::uint64_t>(first);
   for (std::size_t at = 0; at + element <= to.size(); at += element) {
@@ -101,6 +120,7 @@ void fill_with_bits(std::uint64_t seed, int rank, DType dtype, std::int64_t firs
 }
 
 void fill_with_special_bits(int rank, DType dtype, std::int64_t first, std::span<std::byte> to) {
+  if (is_complex(dtype)) return fill_with_special_bits(rank, component_of(dtype), 2 * first, to);
   if (is_float8(dtype)) {  // every pattern
     for (std::size_t at = 0; at < to.size(); ++at)
       to[at] = static_cast<std::byte>(static_cast<std::uint64_t>(first) + at + static_cast<std::uint64_t>(rank));
@@ -128,7 +148,34 @@ void fill_with_special_bits(int rank, DType dtype, std::int64_t first, std::span
              magnitudes[index % magnitudes.size()] | (index / magnitudes.size() % 2 != 0 ? 0 : sign));
 }
 
-ExactNumbers::ExactNumbers(DType dtype, ReduceOp op, int ranks, std::uint64_t seed) : element_(size_of(dtype)) {
+// One period has as many elements as the parts have values, and so whole ones.
+ExactNumbers::ExactNumbers(DType dtype, ReduceOp op, int ranks, std::uint64_t seed)
+    : element_(size_of(component_of(dtype))), parts_(components_of(dtype)) {
+  if (is_complex(dtype) && op == ReduceOp::product)
+    make_complex_factors(component_of(dtype), ranks, seed);
+  else
+    make_parts(component_of(dtype), op, ranks, seed);
+}
+
+void ExactNumbers::make_complex_factors(DType part, int ranks, std::uint64_t seed) {
+  constexpr std::size_t kPeriod = 12;  // of complex_factor()
+  given_.assign(static_cast<std::size_t>(ranks), std::vector<std::byte>(2 * kPeriod * element_));
+  result_.resize(2 * kPeriod * element_);
+  const auto put = [&](std::vector<std::byte>& to, std::size_t place, const std::array<long double, 2>& number) {
+    for (std::size_t i = 0; i < 2; ++i)
+      put_bits(part, to.data() + (2 * place + i) * element_, nearest_bits(part, number[i]));
+  };
+  for (std::size_t place = 0; place < kPeriod; ++place) {
+    std::vector<std::array<long double, 2>> factors;
+    for (std::size_t rank = 0; rank < given_.size(); ++rank) {
+      factors.push_back(complex_factor(static_cast<int>(rank), place + seed % kPeriod));
+      put(given_[rank], place, factors.back());
+    }
+    put(result_, place, complex_product(factors));
+  }
+}
+
+void ExactNumbers::make_parts(DType dtype, ReduceOp op, int ranks, std::uint64_t seed) {
   const std::size_t period = period_of(dtype, op, ranks);
   given_.assign(static_cast<std::size_t>(ranks), std::vector<std::byte>(period * element_));
   result_.resize(period * element_);

@@ -36,13 +36,17 @@ class ExactNumbers {
   ExactNumbers(comm::DType dtype, comm::ReduceOp op, int ranks, std::uint64_t seed);
   /// Elements [first, first + n) of what `rank` gives, where n elements fit `to`.
   void give(int rank, std::int64_t first, std::span<std::byte> to) const {
-    tile(given_[static_cast<std::size_t>(rank)], element_, first, to);
+    tile(given_[static_cast<std::size_t>(rank)], element_, parts_ * first, to);
   }
   /// Elements [first, first + n) of the reduction.
-  void result(std::int64_t first, std::span<std::byte> to) const { tile(result_, element_, first, to); }
+  void result(std::int64_t first, std::span<std::byte> to) const { tile(result_, element_, parts_ * first, to); }
 
  private:
-  std::size_t element_;
+  void make_parts(comm::DType dtype, comm::ReduceOp op, int ranks, std::uint64_t seed);
+  void make_complex_factors(comm::DType part, int ranks, std::uint64_t seed);
+
+  std::size_t element_;  // bytes of one, of a complex number of its part
+  std::int64_t parts_;
   std::vector<std::vector<std::byte>> given_;  // one period a rank
   std::vector<std::byte> result_;
 };

@@ -22,7 +22,7 @@ void report_at(const std::source_location& where, const std::string& problem) {
 std::int64_t elements_in(std::size_t bytes, DType dtype) { return static_cast<std::int64_t>(bytes / size_of(dtype)); }
 
 // In every floating format, all bits one is a NaN.
-std::byte poison(DType dtype) { return has_float_format(dtype) ? std::byte{0xff} : std::byte{0xa5}; }
+std::byte poison(DType dtype) { return has_float_format(component_of(dtype)) ? std::byte{0xff} : std::byte{0xa5}; }
 
 std::byte complement(std::byte byte) { return ~byte; }
 

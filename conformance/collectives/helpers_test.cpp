@@ -1,6 +1,9 @@
 // The helpers of the checks: what they must notice, and what they must not.
+#include <array>
 #include <cmath>
+#include <complex>
 #include <cstring>
+#include <span>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest-spi.h>
@@ -402,6 +405,44 @@ TEST(Reductions, BoundOfFormatsOf8BitsPassesNoSumOfZeros) {
       }
       EXPECT_GT(told, 0) << name_of(dtype) << ' ' << ranks;
     }
+}
+
+// In both parts' precision and in two orders. A part that is zero would have a sign that depends on the formula.
+template <class Real>
+void expect_exact_products(DType dtype) {
+  constexpr std::size_t kElements = 30;
+  for (int ranks = 1; ranks <= 12; ++ranks) {
+    const ExactNumbers numbers(dtype, ReduceOp::product, ranks, 5);
+    std::vector<std::array<Real, 2 * kElements>> given(static_cast<std::size_t>(ranks));
+    std::array<Real, 2 * kElements> result{};
+    for (int rank = 0; rank < ranks; ++rank)
+      numbers.give(rank, 3, std::as_writable_bytes(std::span(given[static_cast<std::size_t>(rank)])));
+    numbers.result(3, std::as_writable_bytes(std::span(result)));
+    for (std::size_t i = 0; i < 2 * kElements; i += 2)
+      for (const bool from_last : {false, true}) {
+        std::complex<Real> product{1, 0};
+        for (std::size_t k = 0; k < given.size(); ++k) {
+          const auto& factor = given[from_last ? given.size() - 1 - k : k];
+          product *= std::complex<Real>(factor[i], factor[i + 1]);
+        }
+        ASSERT_EQ(product.real(), result[i]) << ranks << ' ' << i;
+        ASSERT_EQ(product.imag(), result[i + 1]) << ranks << ' ' << i;
+        ASSERT_NE(product.real(), 0);
+        ASSERT_NE(product.imag(), 0);
+      }
+  }
+}
+
+TEST(ExactNumbers, ThatAreComplexHaveExactProducts) {
+  expect_exact_products<float>(DType::c64);
+  expect_exact_products<double>(DType::c128);
+}
+
+TEST(ExactNumbers, ThatAreComplexHaveTheSumsOfTheirParts) {
+  std::array<float, 40> parts{}, pairs{};
+  ExactNumbers(DType::f32, ReduceOp::sum, 3, 2).result(6, std::as_writable_bytes(std::span(parts)));
+  ExactNumbers(DType::c64, ReduceOp::sum, 3, 2).result(3, std::as_writable_bytes(std::span(pairs)));
+  EXPECT_EQ(pairs, parts);
 }
 
 // Which tells zeros from averages, too, whatever the bound.

@@ -167,12 +167,13 @@ void all_to_all(Context& context, comm::Communicator& group, const Lengths& leng
   expect_right(out, dtype, from);
 }
 
-// ---- bool and the formats of 8 bits ----
+// ---- bool, the formats of 8 bits, complex numbers ----
 
 void reduce_scatter_of_optional(Context& context) {
   const DType dtype = context.parameters().dtype();
   for (const bool in_place : {false, true})
-    for (const ReduceOp op : ops_on(dtype)) reduce_scatter(context, lengths_of(context), dtype, op, in_place);
+    for (const ReduceOp op : ops_on(dtype))
+      if (context.capabilities().reduces(dtype, op)) reduce_scatter(context, lengths_of(context), dtype, op, in_place);
 }
 
 void add_optional_dtypes(suite::Suite& suite) {
@@ -183,10 +184,15 @@ void add_optional_dtypes(suite::Suite& suite) {
                .needs = {claim},
                .body = body});
   };
+  const auto exchange = [](Context& context) {
+    all_to_all(context, context.world(), lengths_of(context), context.parameters().dtype());
+  };
+  const suite::Axis complex{"dtype", {"c64", "c128"}};
   add("collectives.optional_dtypes.uneven_exchanges", "COLL-107@ba42", {"dtype", {"bool", "f8_e4m3", "f8_e5m2"}},
-      comm::Capability::all_to_all_v, [](Context& context) {
-        all_to_all(context, context.world(), lengths_of(context), context.parameters().dtype());
-      });
+      comm::Capability::all_to_all_v, exchange);
+  add("collectives.complex.uneven_exchanges", "COLL-120@097b", complex, comm::Capability::all_to_all_v, exchange);
+  add("collectives.complex.uneven_sums", "COLL-121@aeb3", complex, comm::Capability::reduce_scatter_v,
+      reduce_scatter_of_optional);
   add("collectives.optional_dtypes.uneven_bool_reductions", "COLL-108@1694", {"dtype", {"bool"}},
       comm::Capability::reduce_scatter_v, reduce_scatter_of_optional);
   add("collectives.optional_dtypes.uneven_float8", "COLL-109@5c5f", {"dtype", {"f8_e4m3", "f8_e5m2"}},

@@ -85,8 +85,10 @@ enum {
 typedef int32_t plumbline_status;
 
 /* Element types. f16 is IEEE 754 binary16; bf16 is the upper half of binary32. bool is a byte, 0 or 1. The formats of 8
- * bits are OCP's E4M3 (PyTorch's float8_e4m3fn, without infinity) and E5M2. A library with one of the last three moves
- * its elements; it reduces them only with PLUMBLINE_CLAIM_BOOL_REDUCTIONS or PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS. */
+ * bits are OCP's E4M3 (PyTorch's float8_e4m3fn, without infinity) and E5M2. A library with one of these three moves
+ * its elements; it reduces them only with PLUMBLINE_CLAIM_BOOL_REDUCTIONS or PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS. c64 and
+ * c128 are complex: the real part, then the imaginary one, as f32 or f64 (C's float _Complex and double _Complex); sums,
+ * averages and products are claimed below, min and max they have not. */
 enum {
   PLUMBLINE_F16 = 1,
   PLUMBLINE_BF16 = 2,
@@ -95,9 +97,11 @@ enum {
   PLUMBLINE_I32 = 5,
   PLUMBLINE_I64 = 6,
   PLUMBLINE_U8 = 7,
-  PLUMBLINE_BOOL = 8, /* since suite 0.2, like the next two */
+  PLUMBLINE_BOOL = 8, /* since suite 0.2, like those that follow */
   PLUMBLINE_F8_E4M3 = 9,
-  PLUMBLINE_F8_E5M2 = 10
+  PLUMBLINE_F8_E5M2 = 10,
+  PLUMBLINE_C64 = 11,
+  PLUMBLINE_C128 = 12
 };
 
 /* Operations. */
@@ -128,6 +132,7 @@ enum { PLUMBLINE_HOST = 0 };
 #define PLUMBLINE_BIT(value) (UINT32_C(1) << (value))
 #define PLUMBLINE_ALL_DTYPES UINT32_C(0xfe)       /* f16 to u8 */
 #define PLUMBLINE_OPTIONAL_DTYPES UINT32_C(0x700) /* bool and the formats of 8 bits */
+#define PLUMBLINE_COMPLEX_DTYPES UINT32_C(0x1800)
 #define PLUMBLINE_ALL_OPERATIONS UINT32_C(0xffe)
 #define PLUMBLINE_ALL_REDUCTIONS UINT32_C(0x3e)
 
@@ -144,7 +149,9 @@ enum {
   PLUMBLINE_CLAIM_THREAD_MULTIPLE = 0x100,           /* threads may use different groups at once */
   PLUMBLINE_CLAIM_ROUNDS_EACH_HALF_ADDITION = 0x200, /* f16, bf16 and formats of 8 bits are their own accumulator */
   PLUMBLINE_CLAIM_BOOL_REDUCTIONS = 0x400,           /* since suite 0.2: MIN and MAX of bool */
-  PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS = 0x800          /* since suite 0.2: reductions of the formats of 8 bits */
+  PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS = 0x800,         /* since suite 0.2: reductions of the formats of 8 bits */
+  PLUMBLINE_CLAIM_COMPLEX_SUMS = 0x1000,             /* since suite 0.2: SUM and AVG of c64 and c128 */
+  PLUMBLINE_CLAIM_COMPLEX_PRODUCTS = 0x2000          /* since suite 0.2: PRODUCT of c64 and c128 */
 };
 
 /* The library's own objects. */

@@ -43,7 +43,7 @@ template <class AnyCall>
   if (count < 0) [[unlikely]]
     refuse(call, [=] { return fmt::format("{} has {} elements; a count is 0 or more", which, view.count); });
   std::int64_t bytes_of_all = 0;  // of the widest elements: what sizes are computed from must not overflow
-  if (__builtin_mul_overflow(count, std::int64_t{8} * ranks, &bytes_of_all)) [[unlikely]]
+  if (__builtin_mul_overflow(count, std::int64_t{16} * ranks, &bytes_of_all)) [[unlikely]]
     refuse(call, [=] {
       return fmt::format("{} has {} elements; no memory of {} ranks holds that number", which, count, ranks);
     });
@@ -71,9 +71,10 @@ template <class AnyCall>
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] void refuse_op(std::string_view call, DType dtype, ReduceOp op) {
-  throw Unsupported(
-      fmt::format("{}: {} of {} is not defined; use {}", call, name_of(op), name_of(dtype),
-                  dtype == DType::boolean ? "min, which is AND, or max, which is OR" : "sum, or a floating dtype"));
+  throw Unsupported(fmt::format("{}: {} of {} is not defined; use {}", call, name_of(op), name_of(dtype),
+                                dtype == DType::boolean ? "min, which is AND, or max, which is OR"
+                                : is_complex(dtype)     ? "sum, avg or product"
+                                                        : "sum, or a floating dtype"));
 }
 
 [[gnu::always_inline]] inline bool overlap(const ConstBuffer& in, const Buffer& out) {

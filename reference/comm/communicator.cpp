@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
     "wait_timeout",      "blocking_timeout", "names_missing", "misuse_detection",
     "failure_detection", "rank_order",       "equal_results", "thread_multiple",
     "all_gather_v",      "reduce_scatter_v", "all_to_all_v",  "bool_reductions",
-    "float8_reductions", "scaled_sums",      "shrink"};
+    "float8_reductions", "scaled_sums",      "shrink",        "complex_sums",
+    "complex_products"};
 
 Capability capability_of(const UnevenCall& call) {
   if (call.operation == Operation::all_gather) return Capability::all_gather_v;
@@ -43,9 +44,9 @@ void expect_optional_claimed(const AnyCall& call, DType dtype, const Communicato
   const Capabilities& has = group.capabilities();
   if (!has.supports(dtype))
     throw Unsupported(fmt::format("{}: backend {} has no {}", describe_call(), has.backend, name_of(dtype)));
-  if (is_reduction(call.operation) && !has.reduces(dtype))
-    throw Unsupported(
-        fmt::format("{}: backend {} has {} and does not reduce it", describe_call(), has.backend, name_of(dtype)));
+  if (is_reduction(call.operation) && !has.reduces(dtype, call.op))
+    throw Unsupported(fmt::format("{}: backend {} has {} and does not reduce it by {}", describe_call(), has.backend,
+                                  name_of(dtype), name_of(call.op)));
 }
 
 [[gnu::always_inline]] inline void expect_claimed(const Call& call, const Communicator& group) {
@@ -113,9 +114,10 @@ std::optional<Capability> parse_capability(std::string_view name) {
   return static_cast<Capability>(found - kCapabilityNames.begin());
 }
 
-bool Capabilities::reduces(DType dtype) const {
+bool Capabilities::reduces(DType dtype, ReduceOp op) const {
   if (!supports(dtype)) return false;
   if (dtype == DType::boolean) return has(Capability::bool_reductions);
+  if (is_complex(dtype)) return has(op == ReduceOp::product ? Capability::complex_products : Capability::complex_sums);
   return !is_float8(dtype) || has(Capability::float8_reductions);
 }
 

@@ -74,8 +74,10 @@ enum class Capability : std::uint8_t {
   float8_reductions,  // reductions of f8_e4m3 and f8_e5m2, of those that it has
   scaled_sums,        // run_scaled(): inputs that are multiplied before they are added
   shrink,             // shrink(): a group of those that are left when members have ended
+  complex_sums,       // sum and avg of c64 and c128, of those that it has
+  complex_products,   // products of them
 };
-inline constexpr int kCapabilityCount = 19;
+inline constexpr int kCapabilityCount = 21;
 [[nodiscard]] std::string_view name_of(Capability capability);
 [[nodiscard]] std::optional<Capability> parse_capability(std::string_view name);
 
@@ -92,8 +94,8 @@ struct Capabilities {
 
   [[nodiscard]] bool has(Capability capability) const { return claims.contains(capability); }
   [[nodiscard]] bool supports(DType dtype) const { return dtypes.contains(dtype); }
-  /// Whether it reduces elements of a type that it has: of the optional ones only where it claims that.
-  [[nodiscard]] bool reduces(DType dtype) const;
+  /// Whether it reduces elements of a type that it has by that op: of the optional ones only where it claims that.
+  [[nodiscard]] bool reduces(DType dtype, ReduceOp op) const;
   /// The type in which `op` on `dtype` is accumulated.
   [[nodiscard]] DType accumulator(DType dtype, ReduceOp op) const;
 };

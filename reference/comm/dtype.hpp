@@ -3,6 +3,8 @@
 // Model   A buffer holds `count` elements of one DType. A reduction folds the ranks' elements with a ReduceOp in an
 //         accumulator type; f16, bf16 and the two formats of 8 bits have no arithmetic of their own here.
 //         bool is a byte, 0 or 1: its min is AND, its max OR, and it has no other reduction.
+//         c64 and c128 are complex numbers: the real part, then the imaginary one, as f32 or f64 (C's float _Complex,
+//         torch.complex64). They have no order, so no min and max.
 // Units   size_of() is bytes per element.
 #pragma once
 
@@ -15,22 +17,22 @@
 
 namespace plumbline::comm {
 
-enum class DType : std::uint8_t { f16, bf16, f32, f64, i32, i64, u8, boolean, f8_e4m3, f8_e5m2 };
-inline constexpr std::size_t kDTypeCount = 10;
+enum class DType : std::uint8_t { f16, bf16, f32, f64, i32, i64, u8, boolean, f8_e4m3, f8_e5m2, c64, c128 };
+inline constexpr std::size_t kDTypeCount = 12;
 /// The types of tensors that are trained, indexed and reduced.
 inline constexpr std::array kAllDTypes{DType::f16, DType::bf16, DType::f32, DType::f64,
                                        DType::i32, DType::i64,  DType::u8};
 /// The types that a communicator has only where it claims them (Capabilities::dtypes), and reduces only where it claims
 /// that, too.
-inline constexpr std::array kOptionalDTypes{DType::boolean, DType::f8_e4m3, DType::f8_e5m2};
+inline constexpr std::array kOptionalDTypes{DType::boolean, DType::f8_e4m3, DType::f8_e5m2, DType::c64, DType::c128};
 
 enum class ReduceOp : std::uint8_t { sum, avg, min, max, product };
 inline constexpr std::array kAllReduceOps{ReduceOp::sum, ReduceOp::avg, ReduceOp::min, ReduceOp::max,
                                           ReduceOp::product};
 
-/// Bytes per element: 2, 2, 4, 8, 4, 8, 1, 1, 1, 1.
+/// Bytes per element: 2, 2, 4, 8, 4, 8, 1, 1, 1, 1, 8, 16.
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) {
-  constexpr std::array<std::size_t, kDTypeCount> bytes{2, 2, 4, 8, 4, 8, 1, 1, 1, 1};
+  constexpr std::array<std::size_t, kDTypeCount> bytes{2, 2, 4, 8, 4, 8, 1, 1, 1, 1, 8, 16};
   return bytes[static_cast<std::size_t>(dtype)];
 }
 
@@ -39,6 +41,17 @@ inline constexpr std::array kAllReduceOps{ReduceOp::sum, ReduceOp::avg, ReduceOp
 
 /// True for the two formats of 8 bits.
 [[nodiscard]] constexpr bool is_float8(DType dtype) { return dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2; }
+
+/// True for c64 and c128.
+[[nodiscard]] constexpr bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
+
+/// The type of an element's parts: f32 of c64 and f64 of c128, which have two; of others the type itself.
+[[nodiscard]] constexpr DType component_of(DType dtype) {
+  if (dtype == DType::c64) return DType::f32;
+  return dtype == DType::c128 ? DType::f64 : dtype;
+}
+/// The number of an element's parts.
+[[nodiscard]] constexpr int components_of(DType dtype) { return is_complex(dtype) ? 2 : 1; }
 
 struct Float16;  // below
 struct BFloat16;
@@ -72,10 +85,10 @@ inline constexpr DType kDTypeOf<Float8E4M3> = DType::f8_e4m3;
 template <>
 inline constexpr DType kDTypeOf<Float8E5M2> = DType::f8_e5m2;
 
-/// "f16", "bf16", "f32", "f64", "i32", "i64", "u8", "bool", "f8_e4m3", "f8_e5m2".
+/// "f16", "bf16", "f32", "f64", "i32", "i64", "u8", "bool", "f8_e4m3", "f8_e5m2", "c64", "c128".
 [[nodiscard]] constexpr std::string_view name_of(DType dtype) {
-  constexpr std::array<std::string_view, kDTypeCount> names{"f16", "bf16", "f32",  "f64",     "i32",
-                                                            "i64", "u8",   "bool", "f8_e4m3", "f8_e5m2"};
+  constexpr std::array<std::string_view, kDTypeCount> names{"f16", "bf16", "f32",     "f64",     "i32", "i64",
+                                                            "u8",  "bool", "f8_e4m3", "f8_e5m2", "c64", "c128"};
   return names[static_cast<std::size_t>(dtype)];
 }
 
@@ -101,9 +114,11 @@ inline constexpr DType kDTypeOf<Float8E5M2> = DType::f8_e5m2;
   return std::nullopt;
 }
 
-/// Whether `op` means anything on `dtype`: an average of integers does not, and of bool only min and max do.
+/// Whether `op` means anything on `dtype`: an average of integers does not, of bool only min and
+/// max do, and of complex numbers those do not.
 [[nodiscard]] constexpr bool is_defined(DType dtype, ReduceOp op) {
   if (dtype == DType::boolean) return op == ReduceOp::min || op == ReduceOp::max;
+  if (is_complex(dtype)) return op != ReduceOp::min && op != ReduceOp::max;
   return op != ReduceOp::avg || is_floating(dtype) || is_float8(dtype);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -159,6 +160,41 @@ TEST(Kernels, OfBoolAreAndAndOr) {
       for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(out[i], i % 4 == 0 ? 0 : 1) << set->instruction_set << ' ' << i;
       EXPECT_EQ(set->reduction(DType::boolean, ReduceOp::sum), nullptr);
     }
+}
+
+// Against C++'s own complex numbers, of which these products are exact; sums are those of the parts.
+template <class Real>
+void check_complex(DType dtype) {
+  using Complex = std::complex<Real>;
+  for (const Kernels* set : all_kernels())
+    for (const std::size_t count : {0, 1, 7, 64, 333}) {
+      std::vector<std::vector<Complex>> inputs(3, std::vector<Complex>(count + 1));
+      for (std::size_t rank = 0; rank < 3; ++rank)
+        for (std::size_t i = 0; i <= count; ++i)
+          inputs[rank][i] = {static_cast<Real>(i % 7 + rank), static_cast<Real>(3 - static_cast<int>(i % 5))};
+      std::vector<const std::byte*> in;
+      for (const auto& input : inputs) in.push_back(reinterpret_cast<const std::byte*>(input.data()));
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::product}) {
+        std::vector<Complex> out(count + 2, Complex{-1, -1});
+        std::byte* to[] = {reinterpret_cast<std::byte*>(out.data())};
+        set->reduction(dtype, op)({.inputs = in, .outputs = to, .begin = 1, .count = count});
+        EXPECT_EQ(out.front(), (Complex{-1, -1}));
+        EXPECT_EQ(out.back(), (Complex{-1, -1}));
+        for (std::size_t i = 1; i <= count; ++i) {
+          const Complex &a = inputs[0][i], &b = inputs[1][i], &c = inputs[2][i];
+          const Complex right =
+              op == ReduceOp::product ? a * b * c : (a + b + c) / static_cast<Real>(op == ReduceOp::avg ? 3 : 1);
+          ASSERT_EQ(out[i], right) << set->instruction_set << ' ' << name_of(op) << ' ' << i;
+        }
+      }
+      EXPECT_EQ(set->reduction(dtype, ReduceOp::min), nullptr);
+      EXPECT_EQ(set->reduction(dtype, ReduceOp::max), nullptr);
+    }
+}
+
+TEST(Kernels, MultiplyComplexNumbersAndAddTheirParts) {
+  check_complex<float>(DType::c64);
+  check_complex<double>(DType::c128);
 }
 
 template <class From, class To>

@@ -124,10 +124,10 @@ TEST(OptionalDTypes, AreAskedOfBackendsThatClaimThemAlone) {
     mover.all_gather(in, out);
     refused([&] { mover.all_reduce(in, out, ReduceOp::sum); },
             "all_reduce(f8_e4m3 x 4, sum): backend local has f8_e4m3 and does not reduce it");
-    EXPECT_FALSE(mover.capabilities().reduces(DType::f8_e4m3));
-    EXPECT_FALSE(mover.capabilities().reduces(DType::boolean));
-    EXPECT_TRUE(mover.capabilities().reduces(DType::u8));
-    EXPECT_TRUE(world.capabilities().reduces(DType::boolean));
+    EXPECT_FALSE(mover.capabilities().reduces(DType::f8_e4m3, ReduceOp::sum));
+    EXPECT_FALSE(mover.capabilities().reduces(DType::boolean, ReduceOp::min));
+    EXPECT_TRUE(mover.capabilities().reduces(DType::u8, ReduceOp::sum));
+    EXPECT_TRUE(world.capabilities().reduces(DType::boolean, ReduceOp::min));
     refused([&] { world.all_reduce({from.data(), 4, DType::boolean}, {to.data(), 4, DType::boolean}, ReduceOp::sum); },
             "all_reduce: sum of bool is not defined; use min, which is AND, or max, which is OR");
   });

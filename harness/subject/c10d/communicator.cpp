@@ -42,6 +42,14 @@ void C10dCommunicator::do_run(const Call& call, comm::Timeout timeout) {
   work.wait(timeout && !is_point_to_point(call.operation) ? *timeout + kToKeepIt : timeout);
 }
 
+// Torch has one such sum, made for NCCL: a backend of the user's that has it says so (option claims).
+void C10dCommunicator::do_run_scaled(const Call& call, double factor, comm::Timeout timeout) {
+  expect_supported(call);
+  group_->expect_sound();
+  C10dWork work(group_, std::span(&call, 1), timeout, false, factor);
+  work.wait(timeout ? *timeout + kToKeepIt : timeout);
+}
+
 comm::Work C10dCommunicator::do_start(std::span<const Call> calls) {
   for (const Call& call : calls) expect_supported(call);
   if (calls.empty()) return {};

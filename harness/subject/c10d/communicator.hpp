@@ -18,6 +18,7 @@ class C10dCommunicator final : public comm::Communicator {
   void do_run(const comm::Call& call, comm::Timeout timeout) override;
   comm::Work do_start(std::span<const comm::Call> calls) override;
   void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override;
+  void do_run_scaled(const comm::Call& call, double factor, comm::Timeout timeout) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
 
   /// Throws Unsupported for a dtype that is not claimed.

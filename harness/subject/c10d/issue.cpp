@@ -19,9 +19,11 @@ using comm::Operation;
 using Work = c10::intrusive_ptr<::c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 
+// Complex numbers are handed down as pairs of real ones, as torch.distributed's functions do by view_as_real().
 at::ScalarType scalar_of(comm::DType dtype) {
-  static constexpr std::array kTypes{at::kHalf, at::kBFloat16, at::kFloat, at::kDouble,        at::kInt,
-                                     at::kLong, at::kByte,     at::kBool,  at::kFloat8_e4m3fn, at::kFloat8_e5m2};
+  static constexpr std::array kTypes{at::kHalf,          at::kBFloat16,    at::kFloat, at::kDouble,
+                                     at::kInt,           at::kLong,        at::kByte,  at::kBool,
+                                     at::kFloat8_e4m3fn, at::kFloat8_e5m2, at::kFloat, at::kDouble};
   static_assert(kTypes.size() == comm::kDTypeCount);
   return kTypes[static_cast<std::size_t>(dtype)];
 }
@@ -34,7 +36,16 @@ at::ScalarType scalar_of(comm::DType dtype) {
 }
 
 at::Tensor tensor_of(Buffer view) {
-  return at::from_blob(view.data, {view.count}, at::TensorOptions().dtype(scalar_of(view.dtype)));
+  return at::from_blob(view.data, {view.count * components_of(view.dtype)},
+                       at::TensorOptions().dtype(scalar_of(view.dtype)));
+}
+
+::c10d::ReduceOp op_of(const Issue& issue) {
+  ::c10d::ReduceOp op = op_of(issue.call.op);
+  if (!issue.factor) return op;
+  op.op_ = ::c10d::ReduceOp::PREMUL_SUM;
+  op.supplement_ = c10::make_intrusive<::c10d::NCCLPreMulSumSupplement>(*issue.factor);
+  return op;
 }
 
 // What c10d only reads: its interface has no word for that.
@@ -71,7 +82,7 @@ at::Tensor separate_input(const Issue& issue, bool is_in_place) {
 Work all_reduce(::c10d::ProcessGroup& group, const Issue& issue) {
   Tensors tensors{reduced(issue)};
   ::c10d::AllreduceOptions options;
-  options.reduceOp = op_of(issue.call.op);
+  options.reduceOp = op_of(issue);
   options.timeout = issue.timeout;
   options.asyncOp = issue.is_async;
   return group.allreduce(tensors, options);
@@ -80,7 +91,7 @@ Work all_reduce(::c10d::ProcessGroup& group, const Issue& issue) {
 Work reduce(::c10d::ProcessGroup& group, const Issue& issue) {
   Tensors tensors{reduced(issue)};
   ::c10d::ReduceOptions options;
-  options.reduceOp = op_of(issue.call.op);
+  options.reduceOp = op_of(issue);
   options.rootRank = issue.call.root;
   options.timeout = issue.timeout;
   options.asyncOp = issue.is_async;
@@ -103,7 +114,7 @@ Work reduce_scatter(::c10d::ProcessGroup& group, const Issue& issue) {
   at::Tensor out = tensor_of(call.out);
   at::Tensor in = separate_input(issue, own_block == call.out.data);
   ::c10d::ReduceScatterOptions options;
-  options.reduceOp = op_of(call.op);
+  options.reduceOp = op_of(issue);
   options.timeout = issue.timeout;
   options.asyncOp = issue.is_async;
   return group._reduce_scatter_base(out, in, options);

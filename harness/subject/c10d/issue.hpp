@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -17,12 +18,13 @@ struct Issue {
   std::chrono::milliseconds timeout;  // ::c10d::kUnsetTimeout: the group's own
   bool is_async;
   std::vector<std::byte>& scratch;  // lasts as long as the call
+  std::optional<double> factor;     // of a sum: this rank's (ReduceOp.PREMUL_SUM)
 };
 
 /// Starts a validated call. Throws what the process group throws.
 [[nodiscard]] c10::intrusive_ptr<::c10d::Work> issue(::c10d::ProcessGroup& group, const Issue& issue);
 
-/// An all_to_all of blocks of different lengths, whose counts last as long as the call.
+/// An all_to_all of blocks of different lengths, whose counts, of components, last as long as the call.
 struct UnevenIssue {
   const comm::UnevenCall& call;
   std::vector<std::int64_t>& in_counts;

@@ -79,11 +79,13 @@ std::set<Capability> claims_of(const BackendOptions& options, const std::string&
                               Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout,
                               Capability::all_to_all_v};
   if (backend == kGloo)
-    claims.insert({Capability::equal_results, Capability::thread_multiple, Capability::bool_reductions});
+    claims.insert({Capability::equal_results, Capability::thread_multiple, Capability::bool_reductions,
+                   Capability::complex_sums});
   return claims;
 }
 
-// Gloo has bool, as bytes, and no format of 8 bits; of others nothing is known beyond what every backend has.
+// Gloo has bool, as bytes, and complex numbers, as pairs, and no format of 8 bits; of others nothing is known beyond
+// what every backend has.
 std::set<comm::DType> dtypes_of(const BackendOptions& options, const std::string& backend) {
   std::set<comm::DType> dtypes{comm::kAllDTypes.begin(), comm::kAllDTypes.end()};
   if (options.contains(kDTypes)) {
@@ -95,7 +97,7 @@ std::set<comm::DType> dtypes_of(const BackendOptions& options, const std::string
     }
     if (dtypes.empty()) throw InvalidArgument("backend c10d: option dtypes is empty; give f32,bf16 or others");
   } else if (backend == kGloo) {
-    dtypes.insert(comm::DType::boolean);
+    dtypes.insert({comm::DType::boolean, comm::DType::c64, comm::DType::c128});
   }
   return dtypes;
 }

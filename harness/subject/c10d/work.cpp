@@ -110,7 +110,8 @@ struct C10dWork::Posted {
   }
 };
 
-C10dWork::C10dWork(std::shared_ptr<Group> group, std::span<const Call> calls, comm::Timeout limit, bool is_async)
+C10dWork::C10dWork(std::shared_ptr<Group> group, std::span<const Call> calls, comm::Timeout limit, bool is_async,
+                   std::optional<double> factor)
     : group_(std::move(group)) {
   for (const Call& call : calls) {
     Posted& posted = *posted_.emplace_back(std::make_unique<Posted>(call, describe(call, group_->size)));
@@ -119,7 +120,8 @@ C10dWork::C10dWork(std::shared_ptr<Group> group, std::span<const Call> calls, co
                        .size = group_->size,
                        .timeout = limit ? milliseconds_of(*limit) : ::c10d::kUnsetTimeout,
                        .is_async = is_async,
-                       .scratch = posted.scratch});
+                       .scratch = posted.scratch,
+                       .factor = factor});
   }
 }
 
@@ -128,6 +130,8 @@ C10dWork::C10dWork(std::shared_ptr<Group> group, const comm::UnevenCall& call, c
   Posted& posted = *posted_.emplace_back(std::make_unique<Posted>(Call{.operation = call.operation}, describe(call)));
   posted.in_counts.assign(call.in_counts.begin(), call.in_counts.end());
   posted.out_counts.assign(call.out_counts.begin(), call.out_counts.end());
+  for (auto* const counts : {&posted.in_counts, &posted.out_counts})
+    for (std::int64_t& count : *counts) count *= components_of(call.in.dtype);
   post(posted, UnevenIssue{.call = call,
                            .in_counts = posted.in_counts,
                            .out_counts = posted.out_counts,

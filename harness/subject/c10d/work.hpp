@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace plumbline::subject::c10d_backend {
 class C10dWork final : public comm::Work::State {
  public:
   /// Starts the calls. A blocking call's limit goes with it; `is_async` says whether the caller waits at once.
-  C10dWork(std::shared_ptr<Group> group, std::span<const comm::Call> calls, comm::Timeout limit, bool is_async);
+  C10dWork(std::shared_ptr<Group> group, std::span<const comm::Call> calls, comm::Timeout limit, bool is_async,
+           std::optional<double> factor = {});
   /// Starts an all_to_all of blocks of different lengths, which the caller waits for at once.
   C10dWork(std::shared_ptr<Group> group, const comm::UnevenCall& call, comm::Timeout limit);
   ~C10dWork() override;

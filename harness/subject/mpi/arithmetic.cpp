@@ -85,9 +85,9 @@ void with_narrow(DType dtype, const auto& body) {
 }  // namespace
 
 MPI_Datatype type_of(DType dtype) {
-  static const std::array<MPI_Datatype, comm::kDTypeCount> types{MPI_UINT16_T, MPI_UINT16_T, MPI_FLOAT,   MPI_DOUBLE,
-                                                                 MPI_INT32_T,  MPI_INT64_T,  MPI_UINT8_T, MPI_C_BOOL,
-                                                                 MPI_UINT8_T,  MPI_UINT8_T};
+  static const std::array<MPI_Datatype, comm::kDTypeCount> types{
+      MPI_UINT16_T, MPI_UINT16_T, MPI_FLOAT,   MPI_DOUBLE,  MPI_INT32_T,         MPI_INT64_T,
+      MPI_UINT8_T,  MPI_C_BOOL,   MPI_UINT8_T, MPI_UINT8_T, MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX};
   return types[static_cast<std::size_t>(dtype)];
 }
 
@@ -95,6 +95,8 @@ void Reductions::create() {
   constexpr bool commutes = true;
   for (auto& row : table_) row = {MPI_SUM, MPI_OP_NULL, MPI_MIN, MPI_MAX, MPI_PROD};
   table_[static_cast<std::size_t>(DType::boolean)] = {MPI_OP_NULL, MPI_OP_NULL, MPI_LAND, MPI_LOR, MPI_OP_NULL};
+  for (const DType dtype : {DType::c64, DType::c128})
+    table_[static_cast<std::size_t>(dtype)] = {MPI_SUM, MPI_OP_NULL, MPI_OP_NULL, MPI_OP_NULL, MPI_PROD};
   for (const OwnReduction& reduction : kOwnReductions) {
     MPI_Op& place = table_[static_cast<std::size_t>(reduction.dtype)][static_cast<std::size_t>(reduction.op)];
     check(MPI_Op_create(reduction.function, commutes, &place), "MPI_Op_create");
@@ -121,7 +123,8 @@ void narrow_mean(DType narrow, const float* from, int ranks, std::byte* to, std:
 }
 
 void divide(DType dtype, std::byte* data, int ranks, std::size_t count) {
-  if (dtype == DType::f32)
+  count *= static_cast<std::size_t>(components_of(dtype));
+  if (component_of(dtype) == DType::f32)
     divide_all<float>(data, ranks, count);
   else
     divide_all<double>(data, ranks, count);

@@ -2,6 +2,7 @@
 //
 // Model   Halves travel as MPI_UINT16_T and formats of 8 bits as MPI_UINT8_T, predefined types, and are folded by
 //         operations of ours, which round at each addition. bool is MPI_C_BOOL, with MPI_LAND and MPI_LOR.
+//         Complex numbers are MPI_C_FLOAT_COMPLEX and MPI_C_DOUBLE_COMPLEX.
 //         Of the others, MPI's own operations are used, except where they are not what communicator.hpp says:
 //         - min and max of f32 and f64: MPI_MIN and MPI_MAX compare with `<`, so NaN and the sign of zero
 //           depend on the order of the operands, and with it on the rank;
@@ -45,7 +46,7 @@ class Reductions {
 void widen(comm::DType narrow, const std::byte* from, float* to, std::size_t count);
 /// to[i] = from[i] / ranks, rounded once to the narrow format.
 void narrow_mean(comm::DType narrow, const float* from, int ranks, std::byte* to, std::size_t count);
-/// data[i] = data[i] / ranks; f32 or f64.
+/// data[i] = data[i] / ranks; f32, f64, c64 or c128.
 void divide(comm::DType dtype, std::byte* data, int ranks, std::size_t count);
 
 }  // namespace plumbline::subject::mpi

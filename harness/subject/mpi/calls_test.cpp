@@ -110,6 +110,28 @@ TEST_F(MpiNumbers, MinAndMaxOfBoolAreAndAndOr) {
   }
 }
 
+// i times (2 + i) to the power of n - 1; an average of what differs by rank.
+TEST_F(MpiNumbers, ComplexNumbersAreMultipliedAsSuchAndAddedByParts) {
+  const std::vector<double> mine = me == 0 ? std::vector<double>{0, 1} : std::vector<double>{2, 1};
+  std::vector<double> all(2), right{0, 1};
+  for (int rank = 1; rank < n; ++rank) right = {2 * right[0] - right[1], right[0] + 2 * right[1]};
+  const ConstBuffer in{mine.data(), 1, DType::c128};
+  const Buffer out{all.data(), 1, DType::c128};
+  const std::vector<float> narrow(mine.begin(), mine.end());
+  std::vector<float> mean(2);
+  for (const Mode mode : kModes) {
+    make(world, {.operation = Operation::all_reduce, .op = ReduceOp::product, .in = in, .out = out}, mode);
+    EXPECT_EQ(all, right);
+    make(world,
+         {.operation = Operation::all_reduce,
+          .op = ReduceOp::avg,
+          .in = {narrow.data(), 1, DType::c64},
+          .out = {mean.data(), 1, DType::c64}},
+         mode);
+    EXPECT_EQ(mean, (std::vector<float>{2.0f * static_cast<float>(n - 1) / static_cast<float>(n), 1}));
+  }
+}
+
 // With 256 and 8 in e4m3, whose numbers are 32 apart there, an average in f32 keeps what a sum of two loses.
 TEST_F(MpiNumbers, FormatsOf8BitsAreMovedAsTheyAreAndRoundedAtEachAddition) {
   std::vector<std::uint8_t> patterns(256), received(256);

@@ -18,7 +18,7 @@ using Get = const plumbline_backend*();
 
 [[noreturn]] void refuse(const std::string& why) { throw RuntimeFailure("backend plugin: " + why); }
 
-constexpr std::uint32_t kAllClaims = 0xfff;
+constexpr std::uint32_t kAllClaims = 0x3fff;
 
 std::string unknown_bits(const char* mask, std::uint32_t bits, std::uint32_t known) {
   if ((bits & ~known) == 0) return {};
@@ -67,7 +67,8 @@ std::string problem_of(const plumbline_backend* backend) {
   if (backend->name == nullptr || *backend->name == '\0') return "name is empty";
   if (backend->library_version == nullptr) return "library_version is null";
   for (const auto& [mask, bits, known] :
-       {std::tuple{"dtypes", backend->dtypes, PLUMBLINE_ALL_DTYPES | PLUMBLINE_OPTIONAL_DTYPES},
+       {std::tuple{"dtypes", backend->dtypes,
+                   PLUMBLINE_ALL_DTYPES | PLUMBLINE_OPTIONAL_DTYPES | PLUMBLINE_COMPLEX_DTYPES},
         std::tuple{"operations", backend->operations, PLUMBLINE_ALL_OPERATIONS},
         std::tuple{"reductions", backend->reductions, PLUMBLINE_ALL_REDUCTIONS},
         std::tuple{"claims", backend->claims, kAllClaims}})

@@ -15,7 +15,7 @@ namespace {
 
 using comm::Capability;
 
-constexpr std::array<std::pair<std::uint32_t, Capability>, 11> kClaims{
+constexpr std::array<std::pair<std::uint32_t, Capability>, 13> kClaims{
     {{PLUMBLINE_CLAIM_COALESCING, Capability::coalescing},
      {PLUMBLINE_CLAIM_WAIT_TIMEOUT, Capability::wait_timeout},
      {PLUMBLINE_CLAIM_BLOCKING_TIMEOUT, Capability::blocking_timeout},
@@ -26,7 +26,9 @@ constexpr std::array<std::pair<std::uint32_t, Capability>, 11> kClaims{
      {PLUMBLINE_CLAIM_EQUAL_RESULTS, Capability::equal_results},
      {PLUMBLINE_CLAIM_THREAD_MULTIPLE, Capability::thread_multiple},
      {PLUMBLINE_CLAIM_BOOL_REDUCTIONS, Capability::bool_reductions},
-     {PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS, Capability::float8_reductions}}};
+     {PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS, Capability::float8_reductions},
+     {PLUMBLINE_CLAIM_COMPLEX_SUMS, Capability::complex_sums},
+     {PLUMBLINE_CLAIM_COMPLEX_PRODUCTS, Capability::complex_products}}};
 
 std::set<Capability> claims_of(const plumbline_backend& backend) {
   std::set<Capability> claims;
@@ -69,9 +71,9 @@ std::vector<std::string> notes_of(const plumbline_backend& backend) {
 
 // The tables are static: of ones on the stack GCC 12 reads elements that it has not stored yet, where it inlines two.
 std::int32_t number_of(comm::DType dtype) {
-  static constexpr std::array kNumbers{PLUMBLINE_F16,     PLUMBLINE_BF16,   PLUMBLINE_F32, PLUMBLINE_F64,
-                                       PLUMBLINE_I32,     PLUMBLINE_I64,    PLUMBLINE_U8,  PLUMBLINE_BOOL,
-                                       PLUMBLINE_F8_E4M3, PLUMBLINE_F8_E5M2};
+  static constexpr std::array kNumbers{PLUMBLINE_F16,     PLUMBLINE_BF16,    PLUMBLINE_F32, PLUMBLINE_F64,
+                                       PLUMBLINE_I32,     PLUMBLINE_I64,     PLUMBLINE_U8,  PLUMBLINE_BOOL,
+                                       PLUMBLINE_F8_E4M3, PLUMBLINE_F8_E5M2, PLUMBLINE_C64, PLUMBLINE_C128};
   static_assert(kNumbers.size() == comm::kDTypeCount);
   return kNumbers[static_cast<std::size_t>(dtype)];
 }

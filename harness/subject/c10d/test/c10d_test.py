@@ -5,7 +5,7 @@ usage: c10d_test.py PLUMBLINE [unittest arguments]
 
 Each fault imports torch anew. The tests of the build have one of each kind, C10d; `c10d_test.py PLUMBLINE Whole` has all of them.
 """
-import json, os, re, subprocess, sys, tempfile, unittest
+import json, os, re, subprocess, sys, tempfile, time, unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -90,8 +90,10 @@ class C10d(unittest.TestCase):
     def problem_of(self, fault):
         _, requirement, verdict, ranks = FAULTS[fault]
         out = self.folder / fault
+        begin = time.monotonic()
         done = check("c10d:acme", out, "--backend-option", "import=acme_group", "--backend-option", "poll=wait", "--filter", requirement,
                      "--fail-fast", "--world-size", str(ranks), limit=5 if verdict == "hang" else 30, environment={"ACME_FAULT": fault})
+        print(f"{fault:30} {requirement} {verdict:6} {time.monotonic() - begin:5.1f} s")
         found = [requirements for how, requirements in results(out) if how == verdict]
         return "" if done.returncode == 1 and any(requirement in one for one in found) else done.stdout
 

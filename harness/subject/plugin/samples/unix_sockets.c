@@ -59,7 +59,7 @@ struct plumbline_work {
   step steps[];
 };
 
-static const int64_t element_size[] = {0, 2, 2, 4, 8, 4, 8, 1, 1, 1, 1};
+static const int64_t element_size[] = {0, 2, 2, 4, 8, 4, 8, 1, 1, 1, 1, 8, 16};
 
 static void* get(size_t bytes) {
   void* memory = calloc(1, bytes);
@@ -173,7 +173,27 @@ DEFINE_FOLD(fold_i32, int32_t, uint32_t)
 DEFINE_FOLD(fold_i64, int64_t, uint64_t)
 DEFINE_FOLD(fold_u8, uint8_t, uint32_t)
 
+/* Sums of complex numbers are those of their parts. */
+#define DEFINE_MULTIPLY(NAME, T)                      \
+  static void NAME(T* a, const T* b, int64_t count) { \
+    for (int64_t i = 0; i < 2 * count; i += 2) {      \
+      T real = a[i] * b[i] - a[i + 1] * b[i + 1];     \
+      a[i + 1] = a[i] * b[i + 1] + a[i + 1] * b[i];   \
+      a[i] = real;                                    \
+    }                                                 \
+  }
+DEFINE_MULTIPLY(multiply_c64, float)
+DEFINE_MULTIPLY(multiply_c128, double)
+
+static void fold_complex(const plumbline_call* call, void* a, const void* b) {
+  int is_product = call->reduction == PLUMBLINE_PRODUCT;
+  if (call->dtype == PLUMBLINE_C64 && is_product) multiply_c64(a, b, call->count);
+  if (call->dtype == PLUMBLINE_C64 && !is_product) fold_f32(call->reduction, a, b, 2 * call->count);
+  if (call->dtype == PLUMBLINE_C128 && is_product) multiply_c128(a, b, call->count);
+  if (call->dtype == PLUMBLINE_C128 && !is_product) fold_f64(call->reduction, a, b, 2 * call->count);
+}
 static void fold(const plumbline_call* call, void* a, const void* b) {
+  if (call->dtype >= PLUMBLINE_C64) fold_complex(call, a, b);
   if (call->dtype == PLUMBLINE_F32) fold_f32(call->reduction, a, b, call->count);
   if (call->dtype == PLUMBLINE_F64) fold_f64(call->reduction, a, b, call->count);
   if (call->dtype == PLUMBLINE_I32) fold_i32(call->reduction, a, b, call->count);
@@ -181,8 +201,8 @@ static void fold(const plumbline_call* call, void* a, const void* b) {
   if (call->dtype == PLUMBLINE_U8 || call->dtype == PLUMBLINE_BOOL) fold_u8(call->reduction, a, b, call->count);
 }
 static void divide(const plumbline_call* call, void* a, int ranks) {
-  for (int64_t i = 0; i < call->count; ++i)
-    if (call->dtype == PLUMBLINE_F32)
+  for (int64_t i = 0; i < call->count * (call->dtype >= PLUMBLINE_C64 ? 2 : 1); ++i)
+    if (call->dtype == PLUMBLINE_F32 || call->dtype == PLUMBLINE_C64)
       ((float*)a)[i] /= (float)ranks;
     else
       ((double*)a)[i] /= (double)ranks;
@@ -530,12 +550,13 @@ const plumbline_backend* plumbline_backend_get(void) {
       .size = sizeof(plumbline_backend),
       .claims = PLUMBLINE_CLAIM_COALESCING | PLUMBLINE_CLAIM_WAIT_TIMEOUT | PLUMBLINE_CLAIM_BLOCKING_TIMEOUT |
                 PLUMBLINE_CLAIM_NAMES_MISSING | PLUMBLINE_CLAIM_RANK_ORDER | PLUMBLINE_CLAIM_EQUAL_RESULTS |
-                PLUMBLINE_CLAIM_BOOL_REDUCTIONS,
+                PLUMBLINE_CLAIM_BOOL_REDUCTIONS | PLUMBLINE_CLAIM_COMPLEX_SUMS | PLUMBLINE_CLAIM_COMPLEX_PRODUCTS,
       .name = "unix_sockets",
       .library_version = "Unix sockets 1.0",
       .notes = "calls make progress only while a rank is inside the library",
       .dtypes = PLUMBLINE_BIT(PLUMBLINE_F32) | PLUMBLINE_BIT(PLUMBLINE_F64) | PLUMBLINE_BIT(PLUMBLINE_I32) |
-                PLUMBLINE_BIT(PLUMBLINE_I64) | PLUMBLINE_BIT(PLUMBLINE_U8) | PLUMBLINE_OPTIONAL_DTYPES,
+                PLUMBLINE_BIT(PLUMBLINE_I64) | PLUMBLINE_BIT(PLUMBLINE_U8) | PLUMBLINE_OPTIONAL_DTYPES |
+                PLUMBLINE_COMPLEX_DTYPES,
       .operations = PLUMBLINE_ALL_OPERATIONS,
       .reductions = PLUMBLINE_ALL_REDUCTIONS,
       .open = open_job,

@@ -25,6 +25,10 @@ static void change(const plumbline_group* group, plumbline_call* call) {
   if (is("wrong_root") && has_root) call->root = (call->root + 1) % group->ranks;
   if (is("ignores_tags")) call->tag = 0;
   if (is("product_is_sum") && call->reduction == PLUMBLINE_PRODUCT) call->reduction = PLUMBLINE_SUM;
+  if (is("multiplies_by_parts") && call->reduction == PLUMBLINE_PRODUCT && call->dtype == PLUMBLINE_C64) {
+    call->dtype = PLUMBLINE_F32;
+    call->count *= 2;
+  }
   if (is("max_is_min") && call->reduction == PLUMBLINE_MAX) call->reduction = PLUMBLINE_MIN;
   if (is("average_is_sum") && call->reduction == PLUMBLINE_AVG) call->reduction = PLUMBLINE_SUM;
   if (is("roots_are_world_ranks") && has_root)
@@ -85,6 +89,10 @@ static void damage(const plumbline_group* group, const plumbline_call* call) {
   int64_t bytes = size_of_call(call);
   if (out == NULL || bytes == 0) return;
   if (is("wrong_sum") && is_of(call, PLUMBLINE_ALL_REDUCE)) out[bytes - 1] ^= 1;
+  if (is("moves_half_of_c128") && call->dtype == PLUMBLINE_C128 && is_of(call, PLUMBLINE_ALL_GATHER))
+    memset(out + bytes * group->ranks / 2, 0, (size_t)(bytes * group->ranks / 2));
+  if (is("loses_imaginary_parts") && call->dtype == PLUMBLINE_C128 && is_reduction(call))
+    for (int64_t i = 0; i < call->count; ++i) ((double*)call->out)[2 * i + 1] = 0;
   if (is("swaps_ranks") && is_of(call, PLUMBLINE_ALL_GATHER)) swap_blocks(group, call);
   if (is("writes_past_the_end") && is_of(call, PLUMBLINE_BROADCAST)) out[bytes] ^= 1;
   if (is("in_place_is_wrong") && call->in == out) out[0] ^= 1;
@@ -95,7 +103,7 @@ static plumbline_status faulty_run(plumbline_group* group, const plumbline_call*
                                    plumbline_error* error) {
   plumbline_status status;
   plumbline_call changed = *call;
-  char last[8] = {0};
+  char last[16] = {0};
   int64_t size = element_size[call->dtype], bytes = size_of_call(call);
   int drops = is("drops_the_last_element") && is_of(call, PLUMBLINE_ALL_REDUCE) && bytes > 0;
   int reverses = is("adds_in_reverse") && call->dtype == PLUMBLINE_F32 && call->reduction == PLUMBLINE_SUM &&

@@ -2,7 +2,7 @@
 
 usage: faults_test.py PLUMBLINE FOLDER_OF_PLUGINS [unittest arguments]
 """
-import json, re, subprocess, sys, tempfile, unittest
+import json, re, subprocess, sys, tempfile, time, unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -68,6 +68,9 @@ FAULTS = {
     "shrunk_groups_begin_elsewhere": ("ranks of a shrunk group are those of their neighbours", "COLL-116", "fail", 3),
     "shrunk_groups_keep_the_id": ("a shrunk group receives what was sent to the old one", "COLL-117", "fail", 3),
     "shrinks_once": ("a shrunk group cannot be shrunk", "COLL-118", "fail", 4),
+    "multiplies_by_parts": ("products of c64 multiply real parts and imaginary parts", "COLL-122", "fail", 2),
+    "moves_half_of_c128": ("all_gather moves half of each c128", "COLL-120", "fail", 2),
+    "loses_imaginary_parts": ("sums of c128 have no imaginary part", "COLL-121", "fail", 2),
     "leaks_a_buffer": ("each call leaks 64 bytes", "COLL-065", "fail", 2),
 }
 # What happens before the first check ends the run with one line.
@@ -112,8 +115,10 @@ class Faults(unittest.TestCase):
         def problem_of(fault):
             _, requirement, verdict, ranks = FAULTS[fault]
             out = str(self.folder / fault)
+            begin = time.monotonic()
             done = check(PLUGINS / "libplugin_faults.so", out, "--backend-option", f"fault={fault}", "--filter", requirement, "--fail-fast",
                          "--world-size", str(ranks), limit=2 if verdict == "hang" else 20)
+            print(f"{fault:30} {requirement} {verdict:6} {time.monotonic() - begin:5.1f} s")
             found = [requirements for how, requirements in results(out) if how == verdict]
             return "" if done.returncode == 1 and any(requirement in one for one in found) else done.stdout
 
