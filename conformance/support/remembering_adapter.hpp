@@ -1,5 +1,5 @@
-// conformance/support/remembering_adapter.hpp: an adapter that works out each answer once. Many checks of a component ask
-// the same question, of which each judges another thing.
+// conformance/support/remembering_adapter.hpp: an adapter that works out each answer once. Many checks of a component
+// ask the same question, of which each judges another thing.
 #pragma once
 
 #include <algorithm>

@@ -670,7 +670,7 @@ void add_slowmo_operations(AdapterService& service) {
                      "of resume_at: the state is saved in evaluation, after a forward pass", "false"}),
         where_named(with_fields(
             {"bad_state", "object",
-             "of resume_at: each rank loads its own state with this fault, into the optimizer that runs, and goes on",
+             "of resume_at: each rank loads its own state with this fault, into the optimizer that runs, and continues",
              kOptional},
             {{"lacks", "text", "it lacks steps, ps_weight, is_numerator, gossip_round or slow", kOptional},
              {"below_zero", "text", "steps or gossip_round is -1, in place of lacks", kOptional}})),
