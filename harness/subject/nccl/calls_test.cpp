@@ -62,6 +62,19 @@ TEST_F(NcclCalls, AFactorIsAnElementOfEachType) {
   }
 }
 
+TEST_F(NcclCalls, BlocksOfDifferentLengthsAndComplexNumbersAreNotClaimed) {
+  OnDevice in(gift(me, un)), out(un * un);
+  const std::vector<std::int64_t> counts(un, n);
+  EXPECT_THROW(
+      world.run_uneven({.operation = Operation::all_gather, .in = in.view(), .out = out.view(), .out_counts = counts}),
+      Unsupported);
+  Buffer complex = out.view();
+  complex.dtype = DType::c64;
+  complex.count = 1;
+  EXPECT_THROW(world.broadcast(complex, 0), Unsupported);
+  world.barrier();  // nothing has happened to the group
+}
+
 TEST_F(NcclCalls, CopiesArriveInAndOutOfPlace) {
   common.broadcast_gives_every_rank_the_roots_elements();
   common.gather_gives_the_root_all_blocks();

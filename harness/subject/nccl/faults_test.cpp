@@ -191,6 +191,17 @@ TEST_F(NcclFaults, AnErrorOfCudaIsOneOfTheDevice) {
   EXPECT_THROW(victim->barrier(), PeerFailed);
 }
 
+TEST_F(NcclFaults, AnOperatorThatIsNotMadeAtOnceEndsTheCall) {
+  const auto victim = world.create_group(std::vector<int>{me});
+  OnDevice data(std::vector<float>{1, 2});
+  const Call sum{.operation = Operation::all_reduce, .in = data.view(), .out = data.view()};
+  {
+    const DoubleFault fault("operator_under_way");
+    EXPECT_THAT(words_of<RuntimeFailure>([&] { victim->run_scaled(sum, 2); }), HasSubstr("rank 0: a call of NCCL: "));
+  }
+  EXPECT_THROW(victim->run_scaled(sum, 2), PeerFailed);
+}
+
 TEST_F(NcclFaults, ARefusedCommunicatorIsAnErrorOfAllThatMakeIt) {
   const DoubleFault fault("refuse_init");
   // Of one rank: no other waits for it.

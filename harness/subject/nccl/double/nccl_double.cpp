@@ -15,6 +15,7 @@
 //           hidden_error      the same, and it is not reported
 //           device_error      as async_error, the error being one of CUDA
 //           refuse_init       communicators cannot be made: two ranks on one GPU
+//           operator_under_way  an operator of a sum with factors is not made at once
 //           slow_abort        ncclCommAbort takes a second
 //           slow_connect      the first call on a communicator is not through as long as this is chosen
 //           slow_calls        no call is
@@ -607,6 +608,7 @@ NCCL_DOUBLE_OPTIONAL Result ncclRedOpCreatePreMulSum(RedOp* op, void* factor, Da
                                                      Comm comm) {
   if (comm == nullptr || factor == nullptr || residence != ScalarResidence::host_immediate)
     return refuse(Result::invalid_argument, "an operator that the double does not serve");
+  if (fault() == "operator_under_way") return Result::in_progress;
   if (comm->is_at_work()) return refuse(Result::invalid_usage, "the communicator is still at work");
   const auto place = std::ranges::find_if(comm->operators, [](const auto& one) { return !one.has_value(); });
   if (place == comm->operators.end()) return refuse(Result::invalid_usage, "too many operators that nobody destroyed");
