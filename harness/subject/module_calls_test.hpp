@@ -47,6 +47,8 @@ inline void put(std::byte* to, comm::DType dtype, double value) {
       return copy(static_cast<std::int64_t>(value));
     case comm::DType::u8:
       return copy(static_cast<std::uint8_t>(value));
+    default:
+      FAIL() << "elements of " << comm::name_of(dtype) << " are made elsewhere";
   }
 }
 

@@ -211,8 +211,11 @@ TEST_F(DigitsRunTest, HandsOutTheHeldOutRowsAsTheModelTakesThem) {
   EXPECT_EQ(tokens.row, job::Shape{4});
   ASSERT_EQ(tokens.labels.size(), 360u * 4);
   // Each token is followed by the next one.
-  for (std::size_t i = 0; i + 1 < tokens.labels.size(); ++i)
-    if (i % 4 < 3) EXPECT_EQ(static_cast<std::int64_t>(tokens.x[i + 1]), tokens.labels[i]) << i;
+  for (std::size_t i = 0; i + 1 < tokens.labels.size(); ++i) {
+    if (i % 4 < 3) {
+      EXPECT_EQ(static_cast<std::int64_t>(tokens.x[i + 1]), tokens.labels[i]) << i;
+    }
+  }
 }
 
 }  // namespace

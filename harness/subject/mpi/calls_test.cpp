@@ -146,7 +146,9 @@ TEST_F(MpiNumbers, FormatsOf8BitsAreMovedAsTheyAreAndRoundedAtEachAddition) {
   std::uint8_t sum = 0, mean = 0;
   world.all_reduce({&number, 1, DType::f8_e4m3}, {&sum, 1, DType::f8_e4m3}, ReduceOp::sum);
   world.all_reduce({&number, 1, DType::f8_e4m3}, {&mean, 1, DType::f8_e4m3}, ReduceOp::avg);
-  if (n == 2) EXPECT_EQ(to_float(Float8E4M3{sum}), 256);
+  if (n == 2) {
+    EXPECT_EQ(to_float(Float8E4M3{sum}), 256);
+  }
   EXPECT_EQ(mean, to_float8_e4m3((256.0f + 8.0f * static_cast<float>(n - 1)) / static_cast<float>(n)).bits);
   number = to_float8_e5m2(1).bits;
   world.all_reduce({&number, 1, DType::f8_e5m2}, {&sum, 1, DType::f8_e5m2}, ReduceOp::sum);

@@ -175,8 +175,9 @@ bool with_folding(comm::DType dtype, comm::ReduceOp op, const Visit& visit) {
       return by_op.template operator()<std::int64_t, std::uint64_t>();
     case DType::u8:
       return by_op.template operator()<std::uint8_t, std::uint8_t>();
+    default:
+      return false;  // the optional types
   }
-  return false;
 }
 
 }  // namespace plumbline::device
