@@ -28,7 +28,7 @@ class Adapter:
     def __init__(self, command):
         self._count, self._replies, self._complaints = 0, queue.Queue(), tempfile.TemporaryFile("w+", errors="replace")
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True, errors="replace")
         except OSError as error:
             raise Gone(f"it does not start: {error.strerror or error}") from None
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -40,7 +40,9 @@ class Adapter:
             raise
 
     def _take_greeting(self, reply):
-        greeting = reply.get("result", {})
+        greeting = reply.get("result")
+        if greeting is None:
+            raise Failed(f"it greets with an error: {short(reply['error'].get('message', ''))}")
         operations, options = greeting.get("ops", []), greeting.get("options", {})
         if not isinstance(operations, list) or not all(isinstance(one, str) for one in operations):
             raise Failed(f"its greeting has other 'ops' than a list of names: {short(operations)}")
@@ -51,9 +53,11 @@ class Adapter:
         self.version, self._operations, self._options = str(greeting.get("version", "")), set(operations), options
 
     def _listen(self):
-        for line in self._process.stdout:
-            self._replies.put(line)
-        self._replies.put(None)
+        try:
+            for line in self._process.stdout:
+                self._replies.put(line)
+        finally:
+            self._replies.put(None)
 
     def claims(self, operation, args):
         """Whether it has the operation, and the values of options that a question asks for."""
@@ -80,6 +84,8 @@ class Adapter:
         parts = [reply[name] for name in ("result", "error") if reply.get(name) is not None] if isinstance(reply, dict) else []
         if len(parts) != 1 or not isinstance(parts[0], dict):
             raise Gone(f"{operation}: its reply has no object as 'result' or 'error', or has both: {line.strip()[:80]!r}")
+        if reply.get("id") != self._count:
+            raise Gone(f"{operation}: its reply is to question {short(reply.get('id', MISSING))}, and {self._count} was asked")
         return reply
 
     def _last_complaint(self):

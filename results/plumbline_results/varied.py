@@ -9,7 +9,7 @@ import json
 import os
 import random
 
-from .adapter_process import Adapter, Gone
+from .adapter_process import MISSING, Adapter, Gone
 from .options import Failed
 
 ENDS = ("equal", "refused by both", "differ", "refused by the framework alone", "refused by the reference alone", "unsupported", "the framework ended or was silent")
@@ -49,10 +49,11 @@ def varied(draw, value):
 
 
 def questions(recorded, count, seed):
-    """`count` questions, none twice, each a recorded (operation, arguments) with one to three changes; fewer where they repeat."""
+    """`count` questions, none twice, each a recorded (operation, arguments, fields of the answer) with one to three changes of its
+    arguments; fewer where they repeat."""
     draw, seen = random.Random(seed), set()
     for _ in range(20 * count if recorded else 0):
-        operation, args = draw.choice(recorded)
+        operation, args, fields = draw.choice(recorded)
         for _ in range(draw.choice((1, 1, 2, 3))):
             name = draw.choice([name for name in args if name != "convention"] or ["convention"])
             if name != "convention":
@@ -60,23 +61,23 @@ def questions(recorded, count, seed):
         text = json.dumps([operation, args], sort_keys=True)
         if text not in seen and len(text) <= LONGEST:
             seen.add(text)
-            yield operation, args
+            yield operation, args, fields
         if len(seen) == count:
             return
 
 
-def shared(one, other, left_out):
-    """`one` without the fields that `other` lacks, and without the words of errors and other fields to be left out."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        words = ("message", "kind") + (() if "attrs" in one else ("type",))  # an op has a type of another meaning
-        return {name: shared(value, other[name], left_out) for name, value in one.items() if name in other and name not in words + left_out}
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [shared(*pair, left_out) for pair in zip(one, other)]
-    return one
+def bare(value, left_out):
+    """Without the words of errors, which are each system's own, and without fields to be left out."""
+    if isinstance(value, list):
+        return [bare(one, left_out) for one in value]
+    if isinstance(value, dict):
+        return {name: name == "error" or bare(one, left_out) for name, one in value.items() if name not in left_out}
+    return value
 
 
-def compared(theirs, ours, difference, left_out=()):
-    """(how it ended, in words where they disagree), of the replies of framework and reference."""
+def compared(theirs, ours, fields, difference, left_out=()):
+    """(how it ended, in words where they disagree), of the replies of framework and reference. Of the whole answers the fields are
+    compared that the recorded one has; of a recorded refusal, those that both have."""
     refusals = [reply.get("error") for reply in (theirs, ours)]
     if "unsupported" in [refusal.get("kind") for refusal in refusals if refusal]:
         return "unsupported", ""
@@ -85,21 +86,23 @@ def compared(theirs, ours, difference, left_out=()):
     if any(refusals):
         alone = "the framework" if refusals[0] else "the reference"
         return f"refused by {alone} alone", str((refusals[0] or refusals[1]).get("message", ""))[:120]
-    words = difference(*(shared(one["result"], other["result"], left_out) for one, other in ((ours, theirs), (theirs, ours))))
+    answers = [bare(reply["result"], left_out) for reply in (ours, theirs)]
+    looked_at = [name for name in fields if name not in left_out] if fields else [name for name in answers[0] if name in answers[1]]
+    words = difference(*({name: answer.get(name, MISSING) for name in looked_at} for answer in answers)) if looked_at else "they share no field"
     return ("differ" if words else "equal"), words
 
 
 def replies(start, asked):
-    """(operation, arguments, reply) of what a framework claims; no reply where it ended or was silent, after which it is started again."""
+    """(operation, arguments, fields, reply) of what a framework claims; no reply where it ended or was silent, after which it is started again."""
     adapter = start()
     try:
-        for operation, args in asked:
+        for operation, args, fields in asked:
             if not adapter.claims(operation, args):
                 continue
             try:
-                yield operation, args, adapter.ask(operation, args)
+                yield operation, args, fields, adapter.ask(operation, args)
             except Gone:
-                yield operation, args, None
+                yield operation, args, fields, None
                 adapter.close()
                 adapter = start()
     finally:
@@ -119,10 +122,10 @@ def vary(start, recorded, options, difference_of, left_out):
     """Prints what a framework and the reference say of drawn questions; returns how many answers are equal and how many differ."""
     counts, lines = collections.Counter(), collections.defaultdict(list)
     with contextlib.closing(reference()) as ours:
-        for operation, args, theirs in replies(start, questions(recorded, options.vary, options.seed)):
+        for operation, args, fields, theirs in replies(start, questions(recorded, options.vary, options.seed)):
             difference = functools.partial(difference_of, operation)
             try:
-                end, words = compared(theirs, ours.ask(operation, args), difference, left_out.get(operation, ())) if theirs else (ENDS[-1], operation)
+                end, words = compared(theirs, ours.ask(operation, args), fields, difference, left_out.get(operation, ())) if theirs else (ENDS[-1], operation)
             except Gone as why:
                 raise Failed(f"the reference: {why}; asked {json.dumps({'op': operation, 'args': args})}") from None
             counts[end] += 1

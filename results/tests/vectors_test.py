@@ -50,7 +50,8 @@ for line in sys.stdin:
     elif question["op"] == "bucketing.assign":
         reply["result"] = {"buckets": []}
     elif args.get("pp") in REPLIES:
-        print(REPLIES[args["pp"]], flush=True)
+        told = json.loads(REPLIES[args["pp"]])
+        print(json.dumps({"id": question["id"], **told} if isinstance(told, dict) else told), flush=True)
         continue
     elif args.get("pp") == 0:
         reply["error"] = {"kind": "invalid_argument", "message": "no ranks"}
@@ -228,8 +229,15 @@ class Vectors(unittest.TestCase):
             self.vectors("schedules/vectors/torch", [stages(pp, [0])])
             self.assert_one_line(3, "plumbline: vectors: pytorch: schedules.stage_to_rank: its reply has no object as 'result' or 'error'")
         for result in ('{"ops": 3}', '{"ops": [[]]}', '{"ops": [], "options": 1}', '{"ops": [], "options": {"a": {"b": 1}}}'):
-            (self.folder / "adapters/pytorch/adapter.py").write_text(f"print('{{\"result\": {result}}}')")
+            (self.folder / "adapters/pytorch/adapter.py").write_text(f"print('{{\"id\": 1, \"result\": {result}}}')")
             self.assert_one_line(3, "plumbline: vectors: pytorch: its greeting has other '")
+        (self.folder / "adapters/pytorch/adapter.py").write_text("print('{\"id\": 1, \"error\": {\"message\": \"no licence\"}}')")
+        self.assert_one_line(3, 'plumbline: vectors: pytorch: it greets with an error: "no licence"')
+        for reply, words in (('{\"id\": 7, \"result\": {}}', "hello: its reply is to question 7, and 1 was asked"), ("\\xff", "its reply is no JSON")):
+            (self.folder / "adapters/pytorch/adapter.py").write_text(f"import sys\nsys.stdout.buffer.write(b'{reply}\\n')")
+            status, said = self.ask()
+            self.assertEqual(status, 3, said)
+            self.assertIn(f"pytorch: skipped: {words}", said)
 
     def test_cases_that_are_no_cases(self):
         for cases, words in ([1], "case 0 is no object: 1"), ({}, "its cases are no list"), ([{"kind": "stage_to_rank"}, "x"], 'case 1 is no object: "x"'):
@@ -305,6 +313,10 @@ class Vectors(unittest.TestCase):
         self.assertEqual(status, 1, said)
         self.assertIn("    differ: result[0]: the framework 1, the reference 0: ", said)
         self.assertRegex(said, rf"{count} of \d+ answers differ from those of the reference\n$")
+        for hollow in ('{}', '{"results": []}', '{"result": []}'):
+            framework.write_text(right.replace('reply["result"] = {"result": [', f'reply["result"] = {hollow} if True else {{"result": ['))
+            status, said, _ = self.vary()
+            self.assertEqual(status, 1, f"{hollow} is no answer: {said}")
         framework.write_text(right.replace('args.get("pp") == 0', 'args.get("pp") in (0, 1, 4)'))
         status, said, _ = self.vary()
         self.assertEqual(status, 0, "a refusal is no other answer")
