@@ -49,11 +49,11 @@ def varied(draw, value):
 
 
 def questions(recorded, count, seed):
-    """`count` questions, none twice, each a recorded (operation, arguments, fields of the answer) with one to three changes of its
-    arguments; fewer where they repeat."""
+    """`count` questions, none twice, each a recorded (operation, arguments, answer) with one to three changes of its arguments; fewer
+    where they repeat. With them the answer's fields."""
     draw, seen = random.Random(seed), set()
     for _ in range(20 * count if recorded else 0):
-        operation, args, fields = draw.choice(recorded)
+        operation, args, answer = draw.choice(recorded)
         for _ in range(draw.choice((1, 1, 2, 3))):
             name = draw.choice([name for name in args if name != "convention"] or ["convention"])
             if name != "convention":
@@ -61,7 +61,7 @@ def questions(recorded, count, seed):
         text = json.dumps([operation, args], sort_keys=True)
         if text not in seen and len(text) <= LONGEST:
             seen.add(text)
-            yield operation, args, fields
+            yield operation, args, tuple(answer or ())
         if len(seen) == count:
             return
 
@@ -75,7 +75,25 @@ def bare(value, left_out):
     return value
 
 
-def compared(theirs, ours, fields, difference, left_out=()):
+def names_in(value):
+    """The names of all fields, at any depth."""
+    if isinstance(value, dict):
+        yield from value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from names_in(one)
+
+
+def without_more(ours, theirs, known):
+    """Without what the reference says beside what is recorded and what the framework says, and without its empty lists that the
+    framework leaves out."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return {name: without_more(one, theirs.get(name), known) for name, one in ours.items() if name in theirs or (name in known and one not in ([], {}, None))}
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        return [without_more(*pair, known) for pair in zip(ours, theirs)]
+    return ours
+
+
+def compared(theirs, ours, fields, difference, left_out=(), known=()):
     """(how it ended, in words where they disagree), of the replies of framework and reference. Of the whole answers the fields are
     compared that the recorded one has; of a recorded refusal, those that both have."""
     refusals = [reply.get("error") for reply in (theirs, ours)]
@@ -87,6 +105,7 @@ def compared(theirs, ours, fields, difference, left_out=()):
         alone = "the framework" if refusals[0] else "the reference"
         return f"refused by {alone} alone", str((refusals[0] or refusals[1]).get("message", ""))[:120]
     answers = [bare(reply["result"], left_out) for reply in (ours, theirs)]
+    answers[0] = without_more(*answers, known)
     looked_at = [name for name in fields if name not in left_out] if fields else [name for name in answers[0] if name in answers[1]]
     words = difference(*({name: answer.get(name, MISSING) for name in looked_at} for answer in answers)) if looked_at else "they share no field"
     return ("differ" if words else "equal"), words
@@ -121,11 +140,12 @@ def reference():
 def vary(start, recorded, options, difference_of, left_out):
     """Prints what a framework and the reference say of drawn questions; returns how many answers are equal and how many differ."""
     counts, lines = collections.Counter(), collections.defaultdict(list)
+    known = {name for *_, answer in recorded for name in names_in(answer)}
     with contextlib.closing(reference()) as ours:
         for operation, args, fields, theirs in replies(start, questions(recorded, options.vary, options.seed)):
             difference = functools.partial(difference_of, operation)
             try:
-                end, words = compared(theirs, ours.ask(operation, args), fields, difference, left_out.get(operation, ())) if theirs else (ENDS[-1], operation)
+                end, words = compared(theirs, ours.ask(operation, args), fields, difference, left_out.get(operation, ()), known) if theirs else (ENDS[-1], operation)
             except Gone as why:
                 raise Failed(f"the reference: {why}; asked {json.dumps({'op': operation, 'args': args})}") from None
             counts[end] += 1

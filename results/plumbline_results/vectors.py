@@ -286,9 +286,9 @@ def ask_file(adapter, framework, file, path, rows, causes, out):
 
 
 def recorded_questions(framework, folder, rows):
-    """(operation, arguments, fields of the recorded answer) of each recorded question of a framework."""
+    """(operation, arguments, recorded answer, None for a refusal) of each recorded question of a framework."""
     found = [question for file, path in files_of(folder) for _, _, question in questions_of(file, path, read(path)[0], rows)]
-    return [(*question[1:3], tuple(question[3] or ())) for question in found if question is not None and question[0] == framework]
+    return [question[1:] for question in found if question is not None and question[0] == framework]
 
 
 def varied_difference(operation, now, then):

@@ -278,6 +278,8 @@ def pipeline_layout(layout, pp, num_layers, mtp_num_layers=None):
 def partition_counted(num_layers, pp, chunks, embedding, loss):
     if min(pp, chunks) < 1:
         no_answer(f"pp {pp}, chunks {chunks}: there is no stage to ask")
+    if pp == 1 < chunks:
+        no_answer(f"{chunks} chunks of one rank: Megatron-core has chunks in pipelines alone, and would give each chunk every layer")
     config = types.SimpleNamespace(pipeline_model_parallel_layout=None, num_layers_in_first_pipeline_stage=None, num_layers_in_last_pipeline_stage=None, num_layers=num_layers,
                                    pipeline_model_parallel_size=pp, virtual_pipeline_model_parallel_size=chunks if chunks > 1 else None,
                                    account_for_embedding_in_pipeline_split=embedding, account_for_loss_in_pipeline_split=loss)
