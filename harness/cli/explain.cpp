@@ -323,8 +323,7 @@ int run_explain(const ExplainOptions& options, const Program& program) {
 
 Command add_explain(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand(
-      "explain",
-      "Explain a requirement, its sources, its checks and the mutants that prove these, an operation or a bug");
+      "explain", "Explain a requirement with its sources, checks and mutants, an operation or a bug");
   auto options = std::make_shared<ExplainOptions>();
   command
       ->add_option(
