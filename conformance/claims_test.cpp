@@ -289,6 +289,7 @@ TEST(Operations, NameTheErrorsThatTheyRejectQuestionsWith) {
 
 // The question with another value of an option; nothing where it does not stand in the question itself.
 std::optional<json> with_value(json args, const std::string& argument, const std::string& value) {
+  if (argument == "fields") return args.contains(value) ? std::optional(args) : std::nullopt;
   std::string path = "/" + argument;
   std::ranges::replace(path, '.', '/');
   const json::json_pointer place(path);
@@ -305,6 +306,7 @@ std::optional<json> with_value(json args, const std::string& argument, const std
 std::vector<json> further_questions(const std::string& operation) {
   static const std::map<std::string, json> questions{
       {"gossip.topology", json::parse(R"({"topology": "ring", "args": {"size": 4, "peers": 1, "mixing": "uniform"}})")},
+      {"scaler.unscale", json::parse(R"({"grads": [[1, 2]], "inverse": 0.5, "elements": [2]})")},
       {"schedules.partition_costs",
        json::parse(R"({"schedule": "1f1b", "pp": 2, "microbatches": 8, "stages_per_rank": 2,
         "layers": [{"forward": 1, "backward": 2, "weight_gradient": 1}, {"forward": 1, "backward": 2, "weight_gradient": 1},
