@@ -116,6 +116,12 @@ class VerdictsTest(ReportTest):
         )
         self.assertEqual((rows["COLL-001"].tallies["run"].cases, rows["COLL-001"].tallies["run"].bad), (2, 1))
 
+    def test_cases_that_were_skipped_are_no_passes(self):
+        cases = [made.result(f"sum[world={n}]", ["COLL-001"], "pass" if n == 2 else "skip") for n in (2, 3, 4)]
+        run = self.write("run", [made.header([made.planned(one["case"], ["COLL-001"]) for one in cases]), *cases, made.COMPLETE])
+        self.assertIn("| pass (1 of 3 cases) |", self.page(run, "--format", "md"))
+        self.assertIn("1 of 3 cases", self.page(run))
+
     def load(self, lines):
         record = load(self.write("run", lines))
         record.name = "run"

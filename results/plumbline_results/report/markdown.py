@@ -167,7 +167,7 @@ def whole(records, comparison, scores=()):
                 plain("; ".join(row.sources), 300),
                 *(
                     (
-                        f"{plain(row.tallies[name].judgement, 40)} ({counted(row.tallies[name].cases, 'case')})"
+                        f"{plain(row.tallies[name].judgement, 40)} ({row.tallies[name].shown_cases})"
                         if name in row.tallies
                         else ""
                     )

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from .records import FAILURES, table, text, texts
+from .words import counted
 
 # From good to bad, for a requirement.
 BADNESS = (
@@ -98,6 +99,12 @@ class Tally:
     @property
     def tone(self):
         return tone(self.judgement)
+
+    @property
+    def shown_cases(self):
+        """'2 of 7 cases': those that are bad, or else those that ran, where others are skipped."""
+        part = self.bad or (self.ran if self.judgement != "skip" else self.cases)
+        return ("" if part == self.cases else f"{part} of ") + counted(self.cases, "case")
 
 
 @dataclass
