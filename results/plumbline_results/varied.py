@@ -138,7 +138,7 @@ def reference():
 
 
 def vary(start, recorded, options, difference_of, left_out):
-    """Prints what a framework and the reference say of drawn questions; returns how many answers are equal and how many differ."""
+    """Prints what a framework and the reference say of drawn questions; returns how many were asked, how many answers are equal and how many differ."""
     counts, lines = collections.Counter(), collections.defaultdict(list)
     known = {name for *_, answer in recorded for name in names_in(answer)}
     with contextlib.closing(reference()) as ours:
@@ -154,4 +154,4 @@ def vary(start, recorded, options, difference_of, left_out):
     print(f"  varied with seed {options.seed}: " + ", ".join(f"{counts[end]} {end}" for end in ENDS if counts[end]))
     for line in (line for end in ENDS for line in lines[end][:SHOWN]):
         print(line if len(line) < LINE else line[:LINE] + "...")
-    return {end: counts[end] for end in ("equal", "differ")}
+    return {"asked": sum(counts.values()), **{end: counts[end] for end in ("equal", "differ")}}

@@ -372,7 +372,7 @@ def _main(words):
     rest = [f"{counts[end]} {end}" for end in ENDS[3:] if counts[end]] + ([f"skipped: {', '.join(skipped)}"] if skipped else [])
     if answered + counts["unsupported"] == 0:
         raise Failed("; ".join([f"no framework answered by {options.python}", *rest, "ci/adapters --install installs them"]))
-    those = "of the reference" if options.vary else "committed"
+    those = f"of the reference, of {sum(one['asked'] for one in by_framework.values() if one)} questions" if options.vary else "committed"
     head = f"{counts['differ']} of {answered} answers differ from those {those}" if counts["differ"] else f"all {answered} answers are those {those}"
     if counts["explained"]:
         head += f"{', and' if counts['differ'] else ', but for'} {counts['explained']} whose cause is known"

@@ -298,7 +298,7 @@ class Vectors(unittest.TestCase):
         status, said, asked = self.vary()
         self.assertEqual(status, 0, said)
         self.assertRegex(said, r"varied with seed 1: \d+ equal, \d+ refused by both")
-        self.assertTrue(said.endswith("answers are those of the reference\n"), said)
+        self.assertTrue(said.endswith("answers are those of the reference, of 60 questions\n"), said)
         self.assertEqual(len({json.dumps(args) for args in asked}), 60, "none twice")
         self.assertFalse([args for args in asked if set(args) != {"convention", "pp", "num_stages", "style"} or args["convention"] != "torch"])
         self.assertEqual(self.vary()[2], asked, "the same seed draws the same")
@@ -312,7 +312,7 @@ class Vectors(unittest.TestCase):
         count = sum(args["num_stages"] == 8 and args["pp"] > 0 for args in asked)
         self.assertEqual(status, 1, said)
         self.assertIn("    differ: result[0]: the framework 1, the reference 0: ", said)
-        self.assertRegex(said, rf"{count} of \d+ answers differ from those of the reference\n$")
+        self.assertRegex(said, rf"{count} of \d+ answers differ from those of the reference, of 60 questions\n$")
         for hollow in ('{}', '{"results": []}', '{"result": []}'):
             framework.write_text(right.replace('reply["result"] = {"result": [', f'reply["result"] = {hollow} if True else {{"result": ['))
             status, said, _ = self.vary()

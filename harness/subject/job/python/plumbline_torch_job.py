@@ -140,7 +140,8 @@ class TorchJob(Run):
         run = self.spec["run"]
         self.device = torch.device(run["device"])
         self.dtype = getattr(torch, run["dtype"])
-        self.loss_of = LOSSES[self.spec["loss"]["type"]] if not self.has_row_weights else self.weighted_loss_of
+        if not hasattr(type(self), "loss_of"):  # a subclass's own is what it trains with
+            self.loss_of = LOSSES[self.spec["loss"]["type"]] if not self.has_row_weights else self.weighted_loss_of
         self.part = None           # the number in its step of the micro-batch whose forward is computed: its outputs can be recorded
         self.is_last_part = False  # whether the micro-batch that is computed is the last one of its step
         self.current = 0           # the step
