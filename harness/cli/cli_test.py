@@ -550,7 +550,7 @@ TRAINING_REFUSALS = [
     ("train --model perceptron --data /dev/null", 2, "--data '/dev/null': there is no such folder"),
     ("train --model perceptron --data /dev", 2, "'/dev/data_batch_1.bin' cannot be read: No such file"),
     ("train --model gpt --data digits", 2, "--model 'gpt' with --data 'digits'; gpt takes text"),
-    ("train --model transformer", 2, "or by names resnet50, resnet_small, perceptron, gpt"),
+    ("train --model lstm", 2, "mlp, conv, conv_norm, tied, pairs, transformer, or by names resnet50, resnet_small, perceptron, gpt"),
     ("train --model resnet50 --text-batches 0", 2, "'0' is not a whole number from 1"),
     ("train --model gpt --most-digits many", 2, "'many' is not a whole number"),
     ("train --model perceptron --batch 10", 2, "plumbline: --batch 10; it must be a multiple of --micro-batches 4"),
