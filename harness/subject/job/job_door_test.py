@@ -379,6 +379,69 @@ if rank == "0":
         self.assertIn("exited with status 127 (the shell did not find the command)", done.stderr)
 
 
+class Warm(JobDoor):
+    """The process that forks programs, which has imported no torch here."""
+
+    PROGRAM = """
+import os, sys, time
+if sys.argv[1] == "exits":
+    print(len(os.environ["LONG"]))
+    sys.exit(int(sys.argv[2]))
+if sys.argv[1] == "kills":
+    os.kill(os.getpid(), int(sys.argv[2]))
+os.write(1, f"{os.getpid()} {os.fork() or os.getpid()}\\n".encode())
+time.sleep(600)
+"""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "program.py").write_text(self.PROGRAM)
+
+    def start(self, start, *arguments, **more):
+        process = subprocess.Popen([*start, "program.py", *arguments], cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_a_program_ends_as_without_it(self):
+        long = {f"LONG{part or ''}": "x" * 100000 for part in range(6)}  # more than a packet takes
+        with warmed(sys.executable, ()) as (start, _):
+            for asked, status in (("exits 0", 0), ("exits 5", 5), (f"kills {signal.SIGKILL}", -signal.SIGKILL), (f"kills {signal.SIGTERM}", -signal.SIGTERM)):
+                with self.subTest(asked):
+                    process = self.start(start, *asked.split(), env={**os.environ, **long})
+                    out, errors = process.communicate(timeout=SOON)
+                    self.assertEqual((process.returncode, errors), (status, ""))
+                    self.assertEqual(out, "100000\n" if asked.startswith("exits") else "")
+
+    def test_nothing_outlives_what_asked_for_it(self):
+        with warmed(sys.executable, ()) as (start, warm):
+            for ends in ("enter.py", "warm.py"):
+                with self.subTest(ends):
+                    process = self.start(start, "sleeps")
+                    children = [int(one) for _ in range(2) for one in process.stdout.readline().split()]
+                    self.assertEqual((len(children), set(children) - set(left_behind())), (4, set()))
+                    os.kill(warm if ends == "warm.py" else process.pid, signal.SIGKILL)
+                    process.communicate(timeout=SOON)
+                    self.assertNotEqual(process.returncode, 0)
+                    self.assert_ended(children)
+
+    def test_it_ends_with_the_process_that_started_it(self):
+        starts = (f"import sys\nsys.path.append({str(Path(__file__).resolve().parent / 'warm')!r})\nsys.dont_write_bytecode = True\nfrom warm import warmed\n"
+                  "import subprocess\nwith warmed(sys.executable, ()) as (start, pid):\n    print(pid, flush=True)\n"
+                  "    subprocess.run([*start, 'program.py', 'sleeps'])\n")
+        with subprocess.Popen([sys.executable, "-c", starts], cwd=self.folder, env={**os.environ, "TMPDIR": str(self.folder)}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            pids = [int(one) for _ in range(3) for one in process.stdout.readline().split()]
+            process.kill()
+        self.assertEqual(len(pids), 5)
+        self.assert_ended(pids)
+
+    def assert_ended(self, pids):
+        until = time.time() + SOON
+        while (left := set(pids) & set(left_behind())) and time.time() < until:
+            time.sleep(0.05)
+        self.assertFalse(left, "processes are left")
+
+
 class TorchJobs(JobDoor):
     """PyTorch programs. Ranks are served by forks of one process that has imported torch, but where the start is what is tried."""
 
@@ -654,6 +717,8 @@ else:
             port = free.getsockname()[1]
         (self.folder / "spec.toml").write_text(self.SQUARES.format(ranks=ranks, stages=list(range(ranks)), weighs=weighs) + more)
         printed(python("-c", self.FILES, "save", label))
+        for record in self.folder.glob("rank*.safetensors"):
+            record.unlink()
         started = [python(str(SAMPLES / program), start=self.warm, PLUMBLINE_SPEC="spec.toml", PLUMBLINE_RECORD=".", RANK=str(rank), WORLD_SIZE=str(ranks),
                           MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)) for rank in range(ranks)]
         for process in started:
