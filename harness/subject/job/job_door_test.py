@@ -91,7 +91,7 @@ class Programs(JobDoor):
     # TRAIN-030@df22
     def test_the_reference_records_activations(self):
         results = self.check(REFERENCE, "--job-launches-ranks", "--filter", "training.job.activations*", status=0)
-        self.assertEqual([result["verdict"] for result in results], ["pass"] * 9)
+        self.assertEqual([result["verdict"] for result in results], ["pass"] * 10)
 
     def test_a_crash_costs_its_own_case(self):
         job = f"grep -q batch_norm2d $PLUMBLINE_SPEC && exit 3; exec {REFERENCE}"
@@ -848,13 +848,24 @@ class Optional(TorchJobs):
     def test_transformers(self):
         for program, case in self.TRANSFORMERS.items():
             with self.subTest(program):
-                (result,) = self.served(program, profile="data-parallel", filter=f"training.job.transformer[grid={case},*", status=0)
+                (result,) = self.served(program, profile="data-parallel", filter=f"training.job.transformer[grid={case},*", status=0,
+                                        cold=program == "tensor_gloo.py")  # others start cold in Samples
                 self.assertEqual(result["verdict"], "pass", result)
         for fault, (case, requirement, words) in self.TRANSFORMER_FAULTS.items():
             with self.subTest(fault):
                 (result,) = self.served("faulty.py", fault, profile="data-parallel", filter=f"training.job.transformer[grid={case},*", status=1)
                 self.assertEqual((result["verdict"], requirement in result["violated"]), ("fail", True), result)
                 self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), f"{requirement}: step 0, {words}")
+
+    def test_transformers_of_wrapped_layers(self):
+        (self.folder / "train.py").write_text(
+            "from ddp_gloo import Ddp\nfrom torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper\n"
+            "class Wrapped(Ddp):\n    records_activations = False\n    def build(self):\n        built = super().build()\n"
+            "        for name, layer in list(built.named_children()):\n            setattr(built, name, checkpoint_wrapper(layer))\n        return built\n"
+            "Wrapped.main()\n")
+        (result,) = self.check(f"PYTHONPATH={SAMPLES} {shlex.join(self.warm)} train.py", "--job-serves-ranks", "--filter",
+                               "training.job.transformer[grid=1x1x2,*", status=0)
+        self.assertEqual(result["verdict"], "pass", result)
 
     def test_what_a_program_does_not_know(self):
         """A specification of a later form, with a field or table that nobody here has heard of."""

@@ -76,10 +76,11 @@ class Stack(nn.Sequential):
     """Layers one after the other, named by their numbers in the model."""
 
     def forward(self, x):
-        added = {layer.added for layer in self if isinstance(layer, Add)}
+        adds = {name: getattr(layer, "added", None) for name, layer in self._modules.items()}  # a wrapped layer is no Add, and has its attributes
+        added = set(adds.values())
         outputs = {int(name) - 1: x for name in list(self._modules)[:1]}
         for name, layer in self._modules.items():
-            x = layer(x, outputs[layer.added]) if isinstance(layer, Add) else layer(x)
+            x = layer(x) if adds[name] is None else layer(x, outputs[adds[name]])
             if int(name) in added:
                 outputs[int(name)] = x
         return x
