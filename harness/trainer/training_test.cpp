@@ -277,6 +277,18 @@ TEST_F(TrainingTest, AccuracyCountsRightRows) {
   EXPECT_THROW((void)module().accuracy(spec, {}, {.row = {2}, .x = {1, 2}, .labels = {0}}, "cpu"), InvalidArgument);
 }
 
+TEST_F(TrainingTest, AccuracyOfTokensTakesWholeRowsAlone) {
+  job::RunSpec spec;
+  spec.layers = {job::Embedding{.rows = 2, .features = 2}};
+  const Values identity{{"0.weight", {1, 0, 0, 1}}};
+  const auto accuracy = [&](std::vector<float> x, std::vector<std::int64_t> labels) {
+    return module().accuracy(spec, identity, {.row = {4}, .x = std::move(x), .labels = std::move(labels)}, "cpu");
+  };
+  EXPECT_EQ(accuracy({0, 1, 0, 1, 1, 1, 0, 0}, {0, 1, 0, 1, 0, 0, 0, 0}), 0.75);
+  EXPECT_THROW((void)accuracy({0, 1, 0, 1, 1, 1}, {0, 1, 0, 1, 0, 0}), InvalidArgument);  // a row and a half
+  EXPECT_THROW((void)accuracy({0, 1}, {0, 1}), InvalidArgument);
+}
+
 TEST_F(TrainingTest, SaysInOneLineWhatItDoesNotRun) {
   job::RunSpec spec = digits_run({.data = 1});
   RunSettings settings;

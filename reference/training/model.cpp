@@ -136,7 +136,7 @@ at::Tensor tensor_of(const job::RunSpec& spec, const LabelledRows& rows) {
                     "each of its tokens",
                     job::text_of(output)));
   const std::int64_t labels_of_a_row = output.size() == 2 ? output[0] : 1;
-  if (labels == 0 || values * labels_of_a_row != labels * a_row)
+  if (labels == 0 || labels % labels_of_a_row != 0 || values * labels_of_a_row != labels * a_row)
     throw InvalidArgument(
         fmt::format("{} values and {} labels for rows of shape {}", values, labels, job::text_of(rows.row)));
   job::Shape shape{labels / labels_of_a_row};
