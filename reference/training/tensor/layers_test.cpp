@@ -169,6 +169,24 @@ TEST(LinearForms, PairLayersAroundAttentionByHeads) {
   EXPECT_EQ(linear_forms(spec_with(layers, {0}, 2))[5], gathered) << "a later layer adds what lies between";
 }
 
+// Heads of both would have to lie on the ranks' cuts.
+TEST(LinearForms, PairNoLayersAroundTwoAttentions) {
+  using enum LinearForm;
+  const std::vector<job::Layer> layers{job::Linear{4, 108}, job::Attention{2}, job::Tanh{}, job::Attention{3},
+                                       job::Linear{12, 4}};
+  EXPECT_THAT(linear_forms(spec_with(layers, {0}, 2)), testing::ElementsAre(gathered, whole, whole, whole, gathered));
+}
+
+TEST(LinearForms, CutFewerFeaturesThanHeads) {
+  const job::RunSpec spec = spec_with({job::Linear{4, 3}, job::Attention{4}, job::Linear{3, 4}}, {0}, 2);
+  const std::vector<LinearForm> forms = linear_forms(spec);
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    if (const Shard shard = shard_of(spec, forms, parameter, 1); shard.dim >= 0) {
+      EXPECT_EQ(shard.part.begin, 2) << parameter.name;
+      EXPECT_EQ(shard.part.size, 1) << parameter.name;
+    }
+}
+
 TEST(Extents, GiveTheRemainderToTheFirst) {
   const auto sizes = [](std::int64_t count, int parts) {
     std::vector<std::pair<std::int64_t, std::int64_t>> list;

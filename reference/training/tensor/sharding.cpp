@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -38,12 +39,20 @@ bool keeps_parts(const job::RunSpec& spec, std::size_t layer) {
          !is_added(spec, layer);
 }
 
-// The linear layer of the same stage that takes what this one makes, activations and attention aside.
+// Features are cut by the heads of one attention: another's may lie across the cuts.
+bool has_one_attention_at_most(const job::RunSpec& spec, std::size_t begin, std::size_t end) {
+  const auto layers = std::span(spec.layers).subspan(begin, end - begin);
+  return std::ranges::count_if(
+             layers, [](const job::Layer& layer) { return std::holds_alternative<job::Attention>(layer); }) <= 1;
+}
+
+// The linear layer of the same stage that takes what this one makes, activations and one attention aside.
 std::optional<std::size_t> partner_of(const job::RunSpec& spec, std::size_t layer) {
   if (is_added(spec, layer)) return {};
   std::size_t next = layer + 1;
   while (next < spec.layers.size() && keeps_parts(spec, next)) ++next;
   if (next == spec.layers.size() || cuttable(spec, next) == nullptr) return {};
+  if (!has_one_attention_at_most(spec, layer, next)) return {};
   const bool is_one_stage =
       job::stage_of_layer(spec, static_cast<int>(layer)) == job::stage_of_layer(spec, static_cast<int>(next));
   return is_one_stage ? std::optional(next) : std::nullopt;
@@ -77,13 +86,15 @@ std::vector<bool> puts_out_parts(const job::RunSpec& spec) {
 
 namespace {
 
-// By how many features a cut layer's parts are cut: those of a head, where attention lies in its pair.
+// By how many features a cut layer's parts are cut: those of a head, where attention lies in its pair; 1 where there
+// are fewer features than heads, which no row fits.
 std::int64_t features_of_a_unit(const job::RunSpec& spec, const std::vector<LinearForm>& forms, std::size_t layer,
                                 std::int64_t features) {
   if (forms[layer] == LinearForm::gathered) return 1;
   const bool is_row = forms[layer] == LinearForm::row;
   for (std::size_t other = is_row ? layer - 1 : layer + 1; other < forms.size(); is_row ? --other : ++other) {
-    if (const auto* attention = std::get_if<job::Attention>(&spec.layers[other])) return features / attention->heads;
+    if (const auto* attention = std::get_if<job::Attention>(&spec.layers[other]))
+      return std::max<std::int64_t>(1, features / attention->heads);
     if (!is_activation(spec.layers[other])) break;
   }
   return 1;
