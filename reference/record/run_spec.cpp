@@ -171,7 +171,8 @@ Problem problem_of_model(const RunSpec& spec) {
     if (auto problem =
             std::visit(LayerRules{spec, static_cast<int>(i), fmt::format("model.layer[{}]", i)}, spec.layers[i]))
       return problem;
-  return first_of({problem_of_stages(spec), problem_of_additions(spec)});
+  if (auto problem = problem_of_stages(spec)) return problem;
+  return problem_of_additions(spec);  // which looks stages up
 }
 
 Problem problem_of_optimizer(const Optimizer& optimizer) {

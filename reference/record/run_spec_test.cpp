@@ -292,6 +292,14 @@ TEST(RunSpec, NamesPlaceFieldValueAndWhatWouldBeRight) {
   }
 }
 
+TEST(RunSpec, RefusesStagesBesideAnAddition) {
+  const std::string added = replaced(kFull, "type = \"relu\"", "type = \"add\"\nwith = 3");
+  for (const std::string_view stages : {"[]", "[3, 4, 5, 6]", "[6, 6, 6, 6]"})
+    EXPECT_THAT(error_of(replaced(added, "stages = [0, 2, 4, 6]", "stages = " + std::string(stages))),
+                HasSubstr("model.stages = "))
+        << stages;
+}
+
 TEST(RunSpec, AddsWhatAStageIsGiven) {
   EXPECT_NO_THROW((void)parse_run_spec(replaced(kFull, "type = \"relu\"", "type = \"add\"\nwith = 3"), "/a/spec.toml"));
 }
