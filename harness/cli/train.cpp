@@ -408,7 +408,8 @@ class TrainRun {
       if (writer_) writer_->write(step);
     }
     if (judgement.contains("accuracy"))
-      fmt::print("accuracy    {:.2f} % of the held-out digits\n", judgement.at("accuracy").get<double>() * 100);
+      fmt::print("accuracy    {:.2f} % of the held-out {}\n", judgement.at("accuracy").get<double>() * 100,
+                 std::holds_alternative<job::Embedding>(spec_.layers.front()) ? "tokens" : "digits");
     print_scales(steps);
     if (!steps.empty())  // of a run with [averaging] none is told of
       fmt::print(
