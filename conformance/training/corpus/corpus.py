@@ -230,6 +230,13 @@ def runner_of(chosen):
     return Runner(os.path.abspath(shutil.which(plumbline)), chosen.python, chosen.out)
 
 
+def warm_start(stack, python):
+    try:
+        return stack.enter_context(warmed(python))[0]
+    except RuntimeError as broken:
+        misuse(broken)
+
+
 def chosen_bugs(table, only):
     for pattern in only:
         if not any(matches(bug["id"], pattern) for bug in table["bug"]):
@@ -254,11 +261,10 @@ def main():
     runner = runner_of(chosen)
     twins = twins_of(bugs) if chosen.twins != 0 else {}
     repeat = -(-(chosen.twins or 1) // max(1, sum(map(len, twins.values()))))
-    try:
-        with contextlib.nullcontext((None, None)) if chosen.cold else warmed(runner.python) as (runner.start, _):
-            rows, ran, failed = run_all(runner, bugs, twins, repeat, chosen.jobs)
-    except RuntimeError as broken:
-        misuse(broken)
+    with contextlib.ExitStack() as stack:
+        if not chosen.cold:
+            runner.start = warm_start(stack, runner.python)
+        rows, ran, failed = run_all(runner, bugs, twins, repeat, chosen.jobs)
     for line in failed:
         print(line)
     found = sum(row["found"] for row in rows)
