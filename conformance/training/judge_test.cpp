@@ -15,8 +15,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "conformance/training/single_device.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
+#include "reference/record/safetensors.hpp"
 #include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::conformance {
@@ -27,6 +29,7 @@ using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Pair;
 using training::Arithmetic;
 using training::Values;
 
@@ -68,7 +71,7 @@ training::LossGradient linear_gradient(const job::RunSpec& spec, const Values& a
   return result;
 }
 
-class LinearTraining final : public training::Training {
+class LinearTraining : public training::Training {
  public:
   std::map<std::string, std::string> environment() const override { return {}; }
   void run(const job::RunSpec&, comm::Communicator&, const std::filesystem::path&, const training::Progress&,
@@ -121,6 +124,44 @@ class LinearTraining final : public training::Training {
                                              : linear_gradient<float>(spec, at, parts);
   }
 };
+
+// Of a weight with a tied layer: the sum of the gradients of both uses, which are known where each has its own.
+class TiedTraining final : public LinearTraining {
+ public:
+  training::Baseline baseline(const job::RunSpec& spec, const std::vector<training::Slice>& slices,
+                              const Values& before, Arithmetic, const std::string&) override {
+    training::Gradients gradients{{"0.weight", {1, 2, 3, 4}}};
+    if (std::holds_alternative<job::TiedLinear>(spec.layers[1])) {
+      gradients["0.weight"] = {11, 22, 33, 44};
+    } else {
+      EXPECT_EQ(before.at("1.weight"), before.at("0.weight"));
+      EXPECT_EQ(job::SafetensorsReader(spec.weights_file()).tensors().size(), 2u);
+      gradients["1.weight"] = {10, 20, 30, 40};
+    }
+    const training::LossGradient one{.gradients = gradients, .loss = 1};
+    return {.slices = std::vector(slices.size(), one), .mean = one};
+  }
+  training::LossGradient union_batch(const job::RunSpec&, int, const Values&, Arithmetic, const std::string&) override {
+    return {.gradients = {{"0.weight", {11, 22, 33, 44}}}, .loss = 1};
+  }
+};
+
+TEST(OtherUses, LeaveOutAndDoubleEachUseOfAWeight) {
+  job::RunSpec spec;
+  spec.run.global_batch = 1;
+  spec.layers = {job::Linear{.in = 2, .out = 2, .bias = false}, job::TiedLinear{0}};
+  const Values before{{"0.weight", {5, 6, 7, 8}}};
+  TiedTraining training;
+  const SingleDevice single(spec, 0, before, training, "cpu");
+  std::map<std::string, std::vector<double>> sums;
+  for (const SingleDevice::OtherSum& sum : single.by_other_uses("0.weight")) sums[sum.name] = sum.gradient;
+  EXPECT_THAT(sums,
+              ElementsAre(Pair("the gradient of its use in layer 0 (linear) twice", ElementsAre(12, 24, 36, 48)),
+                          Pair("the gradient of its use in layer 1 (tied_linear) twice", ElementsAre(21, 42, 63, 84)),
+                          Pair("without the gradient of its use in layer 0 (linear)", ElementsAre(10, 20, 30, 40)),
+                          Pair("without the gradient of its use in layer 1 (tied_linear)", ElementsAre(1, 2, 3, 4))));
+  EXPECT_THAT(single.by_other_uses("1.weight"), IsEmpty());
+}
 
 // What a fault can change. Values are by rank.
 struct Faults {

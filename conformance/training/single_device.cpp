@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <ranges>
 #include <stdexcept>
 
@@ -47,6 +48,21 @@ training::Gradients mean_of_means(const job::RunFiles& files, const std::vector<
 
 std::string weight_of(int layer) { return fmt::format("{}.weight", layer); }
 
+// Writes values as the weights that `spec` names, in a folder; false where that cannot be.
+bool write_weights(job::RunSpec& spec, const training::Values& values, std::optional<job::TemporaryFolder>& folder) {
+  try {
+    folder.emplace();
+    spec.weights = (folder->path() / "weights.safetensors").string();
+    job::SafetensorsWriter writer;
+    for (const job::Parameter& parameter : job::parameters_of(spec))
+      writer.add<float>(parameter.name, parameter.shape, values.at(parameter.name));
+    writer.write(spec.weights);
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+  return true;
+}
+
 // Each use with a weight of its own: the gradients of these are the parts of the shared one's. Nothing where the file
 // that a run needs cannot be written.
 std::map<int, std::vector<double>> gradients_of_uses(const job::RunSpec& spec, int step, const std::vector<int>& uses,
@@ -60,20 +76,12 @@ std::map<int, std::vector<double>> gradients_of_uses(const job::RunSpec& spec, i
     untied.layers[static_cast<std::size_t>(layer)] = job::Linear{.in = shape[1], .out = shape[0], .bias = false};
     values[weight_of(layer)] = before.at(weight_of(uses.front()));
   }
+  std::optional<job::TemporaryFolder> folder;
+  if (!write_weights(untied, values, folder)) return {};
+  const training::Baseline apart =
+      training.baseline(untied, slices_of(spec, step), values, Arithmetic::float64, device);
   std::map<int, std::vector<double>> gradients;
-  try {
-    const job::TemporaryFolder folder;
-    untied.weights = (folder.path() / "weights.safetensors").string();
-    job::SafetensorsWriter writer;
-    for (const job::Parameter& parameter : job::parameters_of(untied))
-      writer.add<float>(parameter.name, parameter.shape, values.at(parameter.name));
-    writer.write(untied.weights);
-    const training::Baseline apart =
-        training.baseline(untied, slices_of(spec, step), values, Arithmetic::float64, device);
-    for (const int layer : uses) gradients[layer] = apart.mean.gradients.at(weight_of(layer));
-  } catch (const std::runtime_error&) {
-    return {};
-  }
+  for (const int layer : uses) gradients[layer] = apart.mean.gradients.at(weight_of(layer));
   return gradients;
 }
 
