@@ -12,10 +12,11 @@
 
 namespace plumbline::conformance {
 
-/// Trains what rank 0 writes into a folder, over the check's world or a copy of it, and fails the check by what is
-/// found in the record. Returns what was trained. Collective over the world.
-/// `named` gives findings the requirements of the check, where they have others than the judge's.
+/// Gives findings the requirements of a check, where they have others than the judge's.
 using NamedFindings = std::function<std::vector<Finding>(const job::RunSpec& spec, std::vector<Finding> findings)>;
+
+/// Trains what rank 0 writes into a folder, over the check's world or a copy of it, and fails the check by what is
+/// found in the record, as `named` names it. Returns what was trained. Collective over the world.
 job::RunSpec judge_reference(suite::Context& context, comm::Communicator& world,
                              const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared,
                              const NamedFindings& named = {});
