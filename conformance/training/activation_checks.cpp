@@ -26,16 +26,18 @@ namespace ids = training_requirements;
 
 namespace {
 
-// Tensor, pipeline and data ranks alone, three of each, and products; micro-batches and accumulated batches.
+// Tensor, pipeline and data ranks alone, three of each, and products; micro-batches and accumulated batches. Attention
+// of which each tensor rank has its heads.
 struct RecordedSetup {
   std::string_view model;
   int tensor, pipeline, data, micro_batches, accumulation;
 };
-constexpr std::array kRecordedSetups{RecordedSetup{"mlp", 1, 1, 2, 2, 2},   RecordedSetup{"conv_norm", 1, 1, 3, 1, 1},
-                                     RecordedSetup{"pairs", 1, 2, 1, 4, 1}, RecordedSetup{"mlp", 1, 3, 1, 3, 2},
-                                     RecordedSetup{"tied", 1, 2, 2, 2, 1},  RecordedSetup{"pairs", 2, 1, 1, 1, 2},
-                                     RecordedSetup{"pairs", 3, 1, 1, 2, 1}, RecordedSetup{"pairs", 2, 1, 2, 2, 1},
-                                     RecordedSetup{"pairs", 2, 2, 1, 2, 2}};
+constexpr std::array kRecordedSetups{
+    RecordedSetup{"mlp", 1, 1, 2, 2, 2},   RecordedSetup{"conv_norm", 1, 1, 3, 1, 1},
+    RecordedSetup{"pairs", 1, 2, 1, 4, 1}, RecordedSetup{"mlp", 1, 3, 1, 3, 2},
+    RecordedSetup{"tied", 1, 2, 2, 2, 1},  RecordedSetup{"pairs", 2, 1, 1, 1, 2},
+    RecordedSetup{"pairs", 3, 1, 1, 2, 1}, RecordedSetup{"pairs", 2, 1, 2, 2, 1},
+    RecordedSetup{"pairs", 2, 2, 1, 2, 2}, RecordedSetup{"transformer", 2, 1, 2, 1, 1}};
 
 std::string grid_of(const RecordedSetup& setup) {
   return fmt::format("{}x{}x{}", setup.tensor, setup.pipeline, setup.data);
@@ -108,7 +110,7 @@ void add_activation_checks(suite::Suite& suite) {
              .verifies = cited({ids::kActivations}),
              .door = suite::Door::job,
              .axes = {{"grid", {"1x1x2", "1x1x3", "1x2x1", "1x3x1", "1x2x2", "2x1x1", "3x1x1", "2x1x2", "2x2x1"}},
-                      {"layers", {"mlp", "conv_norm", "pairs", "tied"}},
+                      {"layers", {"mlp", "conv_norm", "pairs", "tied", "transformer"}},
                       {"micro_batches", {"1", "2", "3", "4"}},
                       {"accumulation", {"1", "2"}},
                       suite::worlds({2, 3, 4})},
