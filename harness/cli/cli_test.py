@@ -3356,6 +3356,14 @@ class Commands(unittest.TestCase):
                 self.assertIn(f"train.averaging[{judged}]", (self.folder / "out/run.jsonl").read_text())
 
     @needs_training
+    def test_train_says_of_what_its_accuracy_is(self):
+        for model, what in (("transformer", "tokens"), ("mlp", "digits")):
+            with self.subTest(model):
+                self.assertEqual(self.run_plumbline("train", "--model", model, "--steps", "1", "--backend", "local", "--out", "out"), 0,
+                                 self.done.stdout + self.done.stderr)
+                self.assertRegex(self.done.stdout, rf"\naccuracy    [0-9.]+ % of the held-out {what}\n")
+
+    @needs_training
     def test_train_compares_accuracies_where_the_rate_decays(self):
         run = ["train", "--averaging", "localsgd", "--steps", "6", "--data-parallel", "2", "--lr-decay", "0.8", "--out", "out"]
         self.assertEqual(self.run_plumbline(*run, "--margin", "100"), 0, self.done.stdout + self.done.stderr)
