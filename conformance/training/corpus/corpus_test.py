@@ -111,6 +111,15 @@ class Command(unittest.TestCase):
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertTrue(done.stderr.startswith(f"corpus.py: {words}"), done.stderr)
 
+    def test_a_failed_start_alone_is_misuse(self):
+        def ended(where, error):
+            with (mock.patch.object(corpus, where, side_effect=RuntimeError("it ended")), mock.patch.object(corpus, "runner_of"),
+                  mock.patch.object(sys, "argv", ["corpus.py", *(["--cold"] if where == "run_all" else [])]),
+                  contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(error) as raised):
+                corpus.main()
+            return said.getvalue(), str(raised.exception)
+        self.assertEqual(ended("warmed", SystemExit), ("corpus.py: it ended\n", "2"))
+        self.assertEqual(ended("run_all", RuntimeError), ("", "it ended"))
 
     def test_an_older_python_is_misuse(self):
         done = subprocess.run([sys.executable, "-B", "-c", f"import sys; sys.version_info = (3, 10, 0); sys.path.insert(0, {str(corpus.HERE)!r}); import corpus"],
