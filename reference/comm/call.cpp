@@ -36,6 +36,13 @@ template <class Why>
   refuse(name_of(call.operation), why());
 }
 
+constexpr std::size_t kWidest = [] {  // bytes per element
+  std::size_t widest = 0;
+  for (std::size_t dtype = 0; dtype < kDTypeCount; ++dtype)
+    widest = std::max(widest, size_of(static_cast<DType>(dtype)));
+  return widest;
+}();
+
 template <class AnyCall>
 [[gnu::always_inline]] inline void check_view(const AnyCall& call, std::string_view which, const ConstBuffer& view,
                                               int ranks) {
@@ -43,7 +50,7 @@ template <class AnyCall>
   if (count < 0) [[unlikely]]
     refuse(call, [=] { return fmt::format("{} has {} elements; a count is 0 or more", which, view.count); });
   std::int64_t bytes_of_all = 0;  // of the widest elements: what sizes are computed from must not overflow
-  if (__builtin_mul_overflow(count, std::int64_t{16} * ranks, &bytes_of_all)) [[unlikely]]
+  if (__builtin_mul_overflow(count, std::int64_t{kWidest} * ranks, &bytes_of_all)) [[unlikely]]
     refuse(call, [=] {
       return fmt::format("{} has {} elements; no memory of {} ranks holds that number", which, count, ranks);
     });
@@ -82,7 +89,6 @@ template <class AnyCall>
   const auto first = reinterpret_cast<std::uintptr_t>(in.data);
   const auto second = reinterpret_cast<std::uintptr_t>(out.data);
   // Mostly they are farther apart than their elements reach, however wide.
-  constexpr std::uintptr_t kWidest = 8;
   const auto most = static_cast<std::uintptr_t>(std::max(in.count, out.count)) * kWidest;
   if ((first < second ? second - first : first - second) >= most) return false;
   return first < second + out.bytes() && second < first + in.bytes();

@@ -45,17 +45,32 @@ template <class Elements>
 concept Viewable = requires(Elements&& elements) { ConstBuffer::of(std::forward<Elements>(elements)); };
 static_assert(Viewable<std::vector<float>&> && Viewable<std::span<float>> && !Viewable<std::vector<float>>);
 
+std::vector<DType> every_dtype() {
+  std::vector<DType> all(kAllDTypes.begin(), kAllDTypes.end());
+  all.insert(all.end(), kOptionalDTypes.begin(), kOptionalDTypes.end());
+  return all;
+}
+
+// The reduction that every dtype but bool has, and one of bool.
+ReduceOp op_of(DType dtype) { return dtype == DType::boolean ? ReduceOp::max : ReduceOp::sum; }
+
 TEST(CallTest, ACountWhoseBytesNoIntegerHoldsIsRefused) {
   std::byte byte{};
   const std::int64_t wraps = std::int64_t{1} << 61;  // times 8 ranks: 0
   EXPECT_EQ(refusal_of(
                 {.operation = Operation::all_gather, .in = {&byte, wraps, DType::u8}, .out = {&byte, 0, DType::u8}}, 8),
             "all_gather: in has 2305843009213693952 elements; no memory of 8 ranks holds that number");
-  for (const DType dtype : kAllDTypes)
+  const std::int64_t wraps_alone = std::int64_t{1} << 60;  // times the 16 bytes of an element: 0
+  EXPECT_EQ(refusal_of({.operation = Operation::all_reduce,
+                        .in = {&byte, wraps_alone, DType::c128},
+                        .out = {&byte, wraps_alone, DType::c128}},
+                       1),
+            "all_reduce: in has 1152921504606846976 elements; no memory of 1 ranks holds that number");
+  for (const DType dtype : every_dtype())
     for (const int ranks : {1, 2, 4095}) {
       const Buffer all{&byte, std::numeric_limits<std::int64_t>::max(), dtype};
       for (const Operation operation : {Operation::all_reduce, Operation::all_to_all, Operation::reduce_scatter})
-        EXPECT_THAT(refusal_of({.operation = operation, .in = all, .out = all}, ranks),
+        EXPECT_THAT(refusal_of({.operation = operation, .op = op_of(dtype), .in = all, .out = all}, ranks),
                     testing::HasSubstr("has 9223372036854775807 elements; no "));
       EXPECT_THAT(refusal_of({.operation = Operation::broadcast, .root = 0, .out = all}, ranks),
                   testing::HasSubstr("out has 9223372036854775807 elements; no "));
@@ -72,13 +87,14 @@ TEST(CallTest, ALargeCountThatMemoryCouldHoldIsTaken) {
 // To the byte, for elements of each width, and whichever of the two comes first.
 TEST(CallTest, BuffersThatTouchDoNotOverlap) {
   constexpr std::int64_t count = 3;
-  std::array<std::byte, 64> memory{};
+  std::array<std::byte, 128> memory{};
   std::byte* const first = memory.data() + 16;
-  for (const DType dtype : kAllDTypes)
-    for (std::size_t apart = 1; apart <= 32; ++apart)
+  for (const DType dtype : every_dtype())
+    for (std::size_t apart = 1; apart <= 64; ++apart)
       for (const bool in_comes_first : {true, false}) {
         std::byte* const second = first + apart;
         const Call call{.operation = Operation::all_reduce,
+                        .op = op_of(dtype),
                         .in = {in_comes_first ? first : second, count, dtype},
                         .out = {in_comes_first ? second : first, count, dtype}};
         EXPECT_EQ(refusal_of(call, 2), apart >= count * size_of(dtype)
