@@ -23,8 +23,9 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> shrink_mutants();
 /// Blocks of different lengths.
 [[nodiscard]] std::vector<Mutant> uneven_mutants();
-/// Element types that are claimed one by one.
+/// Complex numbers.
 [[nodiscard]] std::vector<Mutant> complex_mutants();
+/// The other element types that are claimed one by one.
 [[nodiscard]] std::vector<Mutant> optional_dtype_mutants();
 /// Memory of devices: order of streams, kernels, addresses.
 [[nodiscard]] std::vector<Mutant> device_mutants();

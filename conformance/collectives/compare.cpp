@@ -67,8 +67,8 @@ std::string first_difference(DType dtype, std::span<const std::byte> expected, s
 }
 
 std::string first_difference_but_nan(DType dtype, std::span<const std::byte> expected, std::span<const std::byte> got) {
-  return compare(dtype, expected, got, [dtype](std::uint64_t a, std::uint64_t b) {
-    return a == b || (std::isnan(number_of(dtype, a)) && std::isnan(number_of(dtype, b)));
+  return compare(dtype, expected, got, [part = component_of(dtype)](std::uint64_t a, std::uint64_t b) {
+    return a == b || (std::isnan(number_of(part, a)) && std::isnan(number_of(part, b)));
   });
 }
 

@@ -30,7 +30,9 @@ void invert(std::span<std::byte> bytes) {
 }  // namespace
 
 comm::DType some_dtype(const comm::Capabilities& capabilities) {
-  return capabilities.supports(comm::DType::f32) ? comm::DType::f32 : *capabilities.dtypes.begin();
+  if (capabilities.supports(comm::DType::f32)) return comm::DType::f32;
+  const auto narrow = std::ranges::find_if(capabilities.dtypes, [](comm::DType dtype) { return size_of(dtype) <= 8; });
+  return narrow != capabilities.dtypes.end() ? *narrow : *capabilities.dtypes.begin();
 }
 
 Exercise::Exercise(int rank, int ranks, const Trial& trial, comm::DType otherwise)

@@ -36,7 +36,7 @@ struct Trial {
 /// as a batch, or one call after the other, in which the first member sends and all others receive first.
 void run_calls(comm::Communicator& group, std::span<const comm::Call> calls);
 
-/// A dtype that the backend claims: f32 where it does.
+/// A dtype that the backend claims: f32 where it does, otherwise one of 8 bytes or fewer where there is one.
 [[nodiscard]] comm::DType some_dtype(const comm::Capabilities& capabilities);
 
 class Exercise {

@@ -167,6 +167,11 @@ TEST(Comparison, TellsTheZerosApartAndNansByTheirBits) {
   EXPECT_NE(first_difference(DType::f32, bytes_of(quiet), bytes_of(other)), "");
   EXPECT_EQ(first_difference_but_nan(DType::f32, bytes_of(quiet), bytes_of(other)), "");
   EXPECT_NE(first_difference_but_nan(DType::f32, bytes_of(quiet), bytes_of(number)), "");
+  const std::vector<std::uint32_t> complex{0x3f800000u, 0x7fc00000u}, alike{0x3f800000u, 0xffc00001u};
+  EXPECT_NE(first_difference(DType::c64, bytes_of(complex), bytes_of(alike)), "");
+  EXPECT_EQ(first_difference_but_nan(DType::c64, bytes_of(complex), bytes_of(alike)), "");
+  EXPECT_THAT(first_difference_but_nan(DType::c64, bytes_of(complex), bytes_of(std::vector{number[0], number[0]})),
+              StartsWith("part 1 of 2"));
 }
 
 TEST(Comparison, AllowsABoundAndNoMore) {
@@ -459,6 +464,12 @@ TEST(ExactNumbers, OfFormatsOf8BitsHaveResultsOtherThanZero) {
 }
 
 // ---- exercises ----
+
+TEST(Exercise, IsOfF32OrOfADtypeThatFitsEightBytes) {
+  EXPECT_EQ(some_dtype({}), DType::f32);
+  EXPECT_EQ(some_dtype({.dtypes = {DType::c128, DType::i64}}), DType::i64);
+  EXPECT_EQ(some_dtype({.dtypes = {DType::c128}}), DType::c128);
+}
 
 TEST(Exercise, SaysNothingWhenAllIsRight) {
   for (const bool in_place : {false, true})

@@ -34,8 +34,8 @@ void expect_usable_beside(comm::Communicator& group, const std::function<void()>
 void expect_timeout(std::chrono::nanoseconds limit, const std::function<void()>& wait,
                     std::source_location where = std::source_location::current());
 
-/// A buffer as elements of a dtype that the backend claims, to be moved and not added. Its bytes are a multiple of 8,
-/// so that every dtype fits.
+/// A buffer as elements of a dtype that the backend claims, to be moved and not added. Its bytes are a multiple of 8:
+/// elements of every some_dtype() fit, unless a backend has c128 alone.
 [[nodiscard]] comm::ConstBuffer carried(const comm::Communicator& group, const GuardedInput& input);
 [[nodiscard]] comm::Buffer carried(const comm::Communicator& group, GuardedOutput& output);
 /// The same of nothing, which has no memory.

@@ -85,10 +85,10 @@ enum {
 typedef int32_t plumbline_status;
 
 /* Element types. f16 is IEEE 754 binary16; bf16 is the upper half of binary32. bool is a byte, 0 or 1. The formats of 8
- * bits are OCP's E4M3 (PyTorch's float8_e4m3fn, without infinity) and E5M2. A library with one of these three moves
- * its elements; it reduces them only with PLUMBLINE_CLAIM_BOOL_REDUCTIONS or PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS. c64 and
- * c128 are complex: the real part, then the imaginary one, as f32 or f64 (C's float _Complex and double _Complex); sums,
- * averages and products are claimed below, min and max they have not. */
+ * bits are OCP's E4M3 (PyTorch's float8_e4m3fn, without infinity) and E5M2. c64 and c128 are complex numbers: the real
+ * part, then the imaginary part, each an f32 or an f64 (C's float _Complex and double _Complex). A library that has one
+ * of the last five moves its elements, and reduces them only with the claim for that: PLUMBLINE_CLAIM_BOOL_REDUCTIONS,
+ * PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS, PLUMBLINE_CLAIM_COMPLEX_SUMS or PLUMBLINE_CLAIM_COMPLEX_PRODUCTS. */
 enum {
   PLUMBLINE_F16 = 1,
   PLUMBLINE_BF16 = 2,
@@ -122,7 +122,7 @@ enum {
 /* Reductions. The accumulator is the element type, and f32 for f16, bf16 and the formats of 8 bits unless
  * PLUMBLINE_CLAIM_ROUNDS_EACH_HALF_ADDITION is set. An average is the sum, then one division in the
  * accumulator. Integer sums and products wrap. Of bool, MIN is AND and MAX is OR; it has no
- * other. */
+ * other. Complex numbers have no MIN and no MAX: SUM and AVG are those of their parts, PRODUCT is the complex one. */
 enum { PLUMBLINE_SUM = 1, PLUMBLINE_AVG = 2, PLUMBLINE_MIN = 3, PLUMBLINE_MAX = 4, PLUMBLINE_PRODUCT = 5 };
 
 /* Where memory is. */
