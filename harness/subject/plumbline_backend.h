@@ -151,7 +151,7 @@ enum {
   PLUMBLINE_CLAIM_BOOL_REDUCTIONS = 0x400,           /* since suite 0.2: MIN and MAX of bool */
   PLUMBLINE_CLAIM_FLOAT8_REDUCTIONS = 0x800,         /* since suite 0.2: reductions of the formats of 8 bits */
   PLUMBLINE_CLAIM_COMPLEX_SUMS = 0x1000,             /* since suite 0.2: SUM and AVG of c64 and c128 */
-  PLUMBLINE_CLAIM_COMPLEX_PRODUCTS = 0x2000          /* since suite 0.2: PRODUCT of c64 and c128 */
+  PLUMBLINE_CLAIM_COMPLEX_PRODUCTS = 0x2000          /* since suite 0.2: PRODUCT of c64 and c128, with its bit */
 };
 
 /* The library's own objects. */

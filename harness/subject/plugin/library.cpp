@@ -74,6 +74,10 @@ std::string problem_of(const plumbline_backend* backend) {
         std::tuple{"claims", backend->claims, kAllClaims}})
     if (std::string problem = unknown_bits(mask, bits, known); !problem.empty()) return problem;
   if (backend->dtypes == 0) return "dtypes is 0; a backend moves elements of one type at least";
+  if ((backend->claims & PLUMBLINE_CLAIM_COMPLEX_PRODUCTS) != 0 &&
+      (backend->reductions & PLUMBLINE_BIT(PLUMBLINE_PRODUCT)) == 0)
+    return "claims has PLUMBLINE_CLAIM_COMPLEX_PRODUCTS, and reductions lacks PLUMBLINE_PRODUCT; add it or drop the "
+           "claim";
   if (const std::string problem = missing_function(*backend); !problem.empty()) return problem;
   const plumbline_backend whole = copied(*backend);
   if (whole.uneven_operations != 0 && whole.run_uneven == nullptr)

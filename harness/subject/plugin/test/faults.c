@@ -309,6 +309,7 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.operations = PLUMBLINE_BIT(PLUMBLINE_ALL_REDUCE) | PLUMBLINE_BIT(PLUMBLINE_BARRIER);
   backend.dtypes = PLUMBLINE_BIT(PLUMBLINE_F32);
   backend.reductions = PLUMBLINE_BIT(PLUMBLINE_SUM);
+  backend.claims &= ~(uint32_t)PLUMBLINE_CLAIM_COMPLEX_PRODUCTS;
   backend.create_group = NULL;
   backend.start = NULL;
   backend.test = NULL;

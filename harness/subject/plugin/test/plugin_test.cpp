@@ -74,6 +74,8 @@ TEST(Library, HasAStructWithAllThatIsRequired) {
   EXPECT_EQ(problem([](auto& one) { one.library_version = nullptr; }), "library_version is null");
   EXPECT_THAT(problem([](auto& one) { one.dtypes = 0; }), HasSubstr("dtypes is 0"));
   EXPECT_THAT(problem([](auto& one) { one.claims |= 0x80000000u; }), HasSubstr("claims has bits 0x80000000"));
+  EXPECT_THAT(problem([](auto& one) { one.reductions &= ~PLUMBLINE_BIT(PLUMBLINE_PRODUCT); }),
+              HasSubstr("reductions lacks PLUMBLINE_PRODUCT"));
   EXPECT_THAT(problem([](auto& one) { one.operations |= 1; }), HasSubstr("operations has bits 0x1"));
 }
 
