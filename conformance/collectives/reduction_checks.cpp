@@ -272,7 +272,7 @@ void add_reduction_checks(suite::Suite& suite) {
              .axes = {suite::dtypes(), suite::worlds()},
              .body = reduce_scatter_exact});
   suite.add({.id = "collectives.reductions.rounding_bound",
-             .verifies = {"COLL-004@f2ba"},
+             .verifies = {"COLL-004@e6c4"},
              .axes = {suite::floating_dtypes(), suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = rounding_bound});
   suite.add({.id = "collectives.reductions.integers_wrap",

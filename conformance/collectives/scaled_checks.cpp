@@ -188,7 +188,7 @@ void add_scaled_checks(suite::Suite& suite) {
     suite.add(
         {.id = id, .verifies = {citation}, .axes = {suite::floating_dtypes(), suite::worlds({2, 3, 5})}, .body = body});
   };
-  add("collectives.scaled.rounding_bound", "COLL-112@7bcd", rounding_bound);
+  add("collectives.scaled.rounding_bound", "COLL-112@20c0", rounding_bound);
   add("collectives.scaled.in_place", "COLL-113@b5d2", sums_in_place);
   add("collectives.scaled.zero_meets_overflow", "COLL-114@11dd", zero_meets_overflow);
 }

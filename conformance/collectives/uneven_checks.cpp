@@ -91,26 +91,28 @@ void put(const comm::Buffer& whole, std::int64_t first, const Bytes& bytes) {
   if (!bytes.empty()) std::memcpy(part_of(whole, first, 0).data, bytes.data(), bytes.size());
 }
 
-void all_gather(Context& context, const Lengths& lengths, bool in_place) {
+void all_gather(Context& context, const Lengths& lengths, DType dtype, bool in_place) {
   const int ranks = context.size(), me = context.rank();
   const Counts counts = each(ranks, [&](int rank) { return lengths.count(rank, 0, ranks); });
   const std::int64_t own = counts[static_cast<std::size_t>(me)];
-  for (const DType dtype : claimed(context.capabilities())) {
-    Bytes expected;
-    for (int rank = 0; rank < ranks; ++rank)
-      append(expected, given(context, dtype, rank, 0, counts[static_cast<std::size_t>(rank)]));
-    const Bytes mine = given(context, dtype, me, 0, own);
-    const GuardedInput apart(dtype, mine);
-    GuardedOutput all(dtype, expected);
-    comm::ConstBuffer in = lent(apart.view());
-    if (in_place) {
-      in = part_of(all.view(), before(counts, me), own);
-      put(all.view(), before(counts, me), mine);
-    }
-    context.world().run_uneven(
-        {.operation = Operation::all_gather, .in = in, .out = lent(all.view()), .out_counts = counts});
-    expect_right(all, dtype, counts);
+  Bytes expected;
+  for (int rank = 0; rank < ranks; ++rank)
+    append(expected, given(context, dtype, rank, 0, counts[static_cast<std::size_t>(rank)]));
+  const Bytes mine = given(context, dtype, me, 0, own);
+  const GuardedInput apart(dtype, mine);
+  GuardedOutput all(dtype, expected);
+  comm::ConstBuffer in = lent(apart.view());
+  if (in_place) {
+    in = part_of(all.view(), before(counts, me), own);
+    put(all.view(), before(counts, me), mine);
   }
+  context.world().run_uneven(
+      {.operation = Operation::all_gather, .in = in, .out = lent(all.view()), .out_counts = counts});
+  expect_right(all, dtype, counts);
+}
+
+void every_gather(Context& context, bool in_place) {
+  for (const DType dtype : claimed(context.capabilities())) all_gather(context, lengths_of(context), dtype, in_place);
 }
 
 // In place: the result takes the place of the own block, and nothing else of the input changes.
@@ -144,9 +146,9 @@ void reduce_scatter(Context& context, const Lengths& lengths, DType dtype, Reduc
   expect_right(out, dtype, counts);
 }
 
-void every_reduction(Context& context, const Lengths& lengths, bool in_place) {
+void every_reduction(Context& context, bool in_place) {
   for (const DType dtype : claimed(context.capabilities()))
-    for (const ReduceOp op : ops_on(dtype)) reduce_scatter(context, lengths, dtype, op, in_place);
+    for (const ReduceOp op : ops_on(dtype)) reduce_scatter(context, lengths_of(context), dtype, op, in_place);
 }
 
 void all_to_all(Context& context, comm::Communicator& group, const Lengths& lengths, DType dtype) {
@@ -169,34 +171,45 @@ void all_to_all(Context& context, comm::Communicator& group, const Lengths& leng
 
 // ---- bool, the formats of 8 bits, complex numbers ----
 
-void reduce_scatter_of_optional(Context& context) {
-  const DType dtype = context.parameters().dtype();
+void gather_optional(Context& context) {
   for (const bool in_place : {false, true})
-    for (const ReduceOp op : ops_on(dtype))
-      if (context.capabilities().reduces(dtype, op)) reduce_scatter(context, lengths_of(context), dtype, op, in_place);
+    all_gather(context, lengths_of(context), context.parameters().dtype(), in_place);
+}
+
+void exchange_optional(Context& context) {
+  all_to_all(context, context.world(), lengths_of(context), context.parameters().dtype());
+}
+
+template <ReduceOp... ops>
+void reduce_optional(Context& context) {
+  for (const bool in_place : {false, true})
+    for (const ReduceOp op : {ops...})
+      reduce_scatter(context, lengths_of(context), context.parameters().dtype(), op, in_place);
 }
 
 void add_optional_dtypes(suite::Suite& suite) {
-  const auto add = [&](const char* id, const char* citation, suite::Axis dtypes, comm::Capability claim, auto body) {
+  using comm::Capability;
+  const auto add = [&](const char* id, const char* citation, const suite::Axis& dtypes, Capability claim, auto body) {
     suite.add({.id = id,
                .verifies = {citation},
-               .axes = {std::move(dtypes), lengths_axis(), suite::worlds({2, 3, 5})},
+               .axes = {dtypes, lengths_axis(), suite::worlds({2, 3, 5})},
                .needs = {claim},
                .body = body});
   };
-  const auto exchange = [](Context& context) {
-    all_to_all(context, context.world(), lengths_of(context), context.parameters().dtype());
-  };
+  const suite::Axis boolean{"dtype", {"bool"}}, float8{"dtype", {"f8_e4m3", "f8_e5m2"}};
   const suite::Axis complex{"dtype", {"c64", "c128"}};
   add("collectives.optional_dtypes.uneven_exchanges", "COLL-107@ba42", {"dtype", {"bool", "f8_e4m3", "f8_e5m2"}},
-      comm::Capability::all_to_all_v, exchange);
-  add("collectives.complex.uneven_exchanges", "COLL-120@097b", complex, comm::Capability::all_to_all_v, exchange);
-  add("collectives.complex.uneven_sums", "COLL-121@aeb3", complex, comm::Capability::reduce_scatter_v,
-      reduce_scatter_of_optional);
-  add("collectives.optional_dtypes.uneven_bool_reductions", "COLL-108@1694", {"dtype", {"bool"}},
-      comm::Capability::reduce_scatter_v, reduce_scatter_of_optional);
-  add("collectives.optional_dtypes.uneven_float8", "COLL-109@5c5f", {"dtype", {"f8_e4m3", "f8_e5m2"}},
-      comm::Capability::reduce_scatter_v, reduce_scatter_of_optional);
+      Capability::all_to_all_v, exchange_optional);
+  add("collectives.optional_dtypes.uneven_bool_reductions", "COLL-108@1694", boolean, Capability::reduce_scatter_v,
+      reduce_optional<ReduceOp::min, ReduceOp::max>);
+  add("collectives.optional_dtypes.uneven_float8", "COLL-109@5c5f", float8, Capability::reduce_scatter_v,
+      reduce_optional<ReduceOp::sum, ReduceOp::avg, ReduceOp::min, ReduceOp::max, ReduceOp::product>);
+  add("collectives.complex.uneven_gathers", "COLL-120@097b", complex, Capability::all_gather_v, gather_optional);
+  add("collectives.complex.uneven_exchanges", "COLL-120@097b", complex, Capability::all_to_all_v, exchange_optional);
+  add("collectives.complex.uneven_sums", "COLL-121@aeb3", complex, Capability::reduce_scatter_v,
+      reduce_optional<ReduceOp::sum, ReduceOp::avg>);
+  add("collectives.complex.uneven_products", "COLL-122@8d84", complex, Capability::reduce_scatter_v,
+      reduce_optional<ReduceOp::product>);
 }
 
 // ---- beside other calls ----
@@ -292,10 +305,8 @@ void absent_member(Context& context) {
     Lasting* memory = nullptr;
     {
       const std::lock_guard hold(mutex);
-      memory =
-          lasting
-              .emplace_back(std::make_unique<Lasting>(Lasting{Counts(ranks, 2), Bytes(ranks * 16), Bytes(ranks * 16)}))
-              .get();
+      const Bytes block(ranks * 2 * size_of(dtype));
+      memory = lasting.emplace_back(std::make_unique<Lasting>(Lasting{Counts(ranks, 2), block, block})).get();
     }
     const auto all = 2 * static_cast<std::int64_t>(ranks);
     const UnevenCall call{.operation = Operation::all_to_all,
@@ -316,17 +327,16 @@ void add_uneven_checks(suite::Suite& suite) {
     suite.add({.id = id, .verifies = {citation}, .axes = {lengths_axis(), std::move(worlds)}, .body = body});
   };
   add(
-      "collectives.uneven.all_gather", "COLL-100@e78f",
-      [](Context& context) { all_gather(context, lengths_of(context), false); }, suite::worlds());
-  add("collectives.uneven.reduce_scatter", "COLL-101@5bbe",
-      [](Context& context) { every_reduction(context, lengths_of(context), false); });
+      "collectives.uneven.all_gather", "COLL-100@e78f", [](Context& context) { every_gather(context, false); },
+      suite::worlds());
+  add("collectives.uneven.reduce_scatter", "COLL-101@5bbe", [](Context& context) { every_reduction(context, false); });
   add("collectives.uneven.all_to_all", "COLL-102@e8a5", [](Context& context) {
     for (const DType dtype : claimed(context.capabilities()))
       all_to_all(context, context.world(), lengths_of(context), dtype);
   });
   add("collectives.uneven.in_place", "COLL-103@881b", [](Context& context) {
-    all_gather(context, lengths_of(context), true);
-    every_reduction(context, lengths_of(context), true);
+    every_gather(context, true);
+    every_reduction(context, true);
   });
   add_optional_dtypes(suite);
   suite.add({.id = "collectives.uneven.in_order",
