@@ -4,7 +4,8 @@
 //         of 16 and 8 bits, the dtype itself otherwise), rounds once, and writes the result to every output. Each
 //         element depends on its own inputs only, so any split of the range over threads gives the same bits.
 //         avg divides the sum by the number of inputs. min and max are IEEE 754-2019 minimum and maximum: NaN goes
-//         through, -0 < +0. Integer sums and products wrap.
+//         through, -0 < +0. Integer sums and products wrap. Complex numbers are added and divided by parts, and
+//         multiplied as (ac - bd) + (ad + bc)i, each step rounded; they have no min and max.
 // Cost    Every input byte is read once and every output byte written once. The loops exist once per instruction set
 //         (AVX-512, AVX2, baseline), from one source; the machine's best is chosen at run time, all give the same bits.
 #pragma once

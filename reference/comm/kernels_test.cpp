@@ -197,6 +197,45 @@ TEST(Kernels, MultiplyComplexNumbersAndAddTheirParts) {
   check_complex<double>(DType::c128);
 }
 
+// Numbers that round at every step, so that a fused or reordered one shows.
+template <class Real>
+void check_rounding_of_complex(DType dtype) {
+  using Complex = std::complex<Real>;
+  std::mt19937_64 random(7);
+  const auto number = [&] {
+    const auto units = static_cast<std::int64_t>(random() >> 10) - (std::int64_t{1} << 53);
+    return static_cast<Real>(std::ldexp(static_cast<double>(units), static_cast<int>(random() % 9) - 57));
+  };
+  for (const std::size_t count : {1, 7, 64, 1001}) {
+    std::vector<std::vector<Complex>> inputs(5, std::vector<Complex>(count));
+    std::vector<const std::byte*> in;
+    for (auto& input : inputs) {
+      for (Complex& one : input) one = {number(), number()};
+      in.push_back(reinterpret_cast<const std::byte*>(input.data()));
+    }
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::product}) {
+      std::vector<Complex> right = inputs[0];
+      for (std::size_t i = 0; i < count; ++i) {
+        for (std::size_t rank = 1; rank < 5; ++rank)
+          right[i] = op == ReduceOp::product ? right[i] * inputs[rank][i] : right[i] + inputs[rank][i];
+        if (op == ReduceOp::avg) right[i] /= Real{5};
+      }
+      for (const Kernels* set : all_kernels()) {
+        std::vector<Complex> out(count);
+        std::byte* to[] = {reinterpret_cast<std::byte*>(out.data())};
+        set->reduction(dtype, op)({.inputs = in, .outputs = to, .count = count});
+        EXPECT_EQ(std::memcmp(out.data(), right.data(), count * sizeof(Complex)), 0)
+            << set->instruction_set << ' ' << name_of(dtype) << ' ' << name_of(op) << " of " << count;
+      }
+    }
+  }
+}
+
+TEST(Kernels, RoundComplexNumbersAsTheScalarRule) {
+  check_rounding_of_complex<float>(DType::c64);
+  check_rounding_of_complex<double>(DType::c128);
+}
+
 template <class From, class To>
 void check_conversion(DType from_type, DType to_type) {
   using Wide = typename Element<From>::Acc;
