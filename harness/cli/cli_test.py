@@ -1583,7 +1583,7 @@ class Commands(unittest.TestCase):
         self.assert_tampering_is_found()
 
     def assert_tampering_is_found(self):
-        """Each change of a file of the folder, with the file that `verify` names; of some the digests are made again."""
+        """Each change of a file of the folder, with what `verify` says; of some the digests are made again, so that others must tell."""
         def replace(name, old, new):
             def change(folder):
                 text = (folder / name).read_text()
@@ -1596,36 +1596,48 @@ class Commands(unittest.TestCase):
             lines.remove(next(line for line in lines if '"type":"result"' in line))
             (folder / "run-1.jsonl").write_text("".join(lines))
 
-        def with_new_digests(change):
+        def renewed(change):
             def both(folder):
                 change(folder)
+                digest = lambda name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+                text = (folder / "statement.json").read_text()
+                for one in json.loads(text)["subject"]:
+                    text = text.replace(one["digest"]["sha256"], digest(one["name"]))
+                (folder / "statement.json").write_text(text)
                 sums = folder / "SHA256SUMS"
                 names = [line.split()[1] for line in sums.read_text().splitlines()]
-                sums.write_text("".join(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names))
+                sums.write_text("".join(f"{digest(name)}  {name}\n" for name in names))
             return both
 
+        page = replace("STATEMENT.html", "</title>", " </title>")
+        life = replace("statement.json", '"valid_until": "2', '"valid_until": "3')
+        verdict = replace("run-1.jsonl", '"verdict":"skip"', '"verdict":"pass"')
         ways = {
-            "a page": (replace("STATEMENT.html", "</title>", " </title>"), "STATEMENT.html"),
-            "a verdict on a page": (replace("STATEMENT.md", "| not claimed |", "| pass |"), "STATEMENT.md"),
-            "a longer life": (replace("statement.json", '"valid_until": "2', '"valid_until": "3'), "statement.json"),
-            "a verdict in the record": (replace("run-1.jsonl", '"verdict":"skip"', '"verdict":"pass"'), "run-1.jsonl"),
-            "the same, with new digests": (with_new_digests(replace("run-1.jsonl", '"verdict":"skip"', '"verdict":"pass"')), "run-1.jsonl"),
-            "a result less, with new digests": (with_new_digests(without_a_result), "run-1.jsonl"),
-            "another suite, with new digests": (with_new_digests(replace("run-2.jsonl", '"suite_version":"', '"suite_version":"9')), "run-2.jsonl"),
-            "another environment": (replace("environment.json", "{", '{"lucky":"yes",'), "environment.json"),
-            "another product, with new digests": (with_new_digests(replace("SUBJECT.toml", "2.4.1", "2.5.0")), "SUBJECT.toml"),
-            "a waiver": (replace("waivers.json", "[", '["mine"'), "waivers.json"),
-            "a shard less": (lambda folder: (folder / "run-2.jsonl").unlink(), "run-2.jsonl"),
-            "a way to repeat it": (replace("REPRODUCE.sh", "4711", "4712"), "REPRODUCE.sh"),
-            "a digest": (lambda folder: (folder / "SHA256SUMS").write_text(""), "SHA256SUMS")}
-        for what, (change, name) in ways.items():
+            "a page": (page, "STATEMENT.html: it was changed"),
+            "a page, with new digests": (renewed(page), "STATEMENT.html: it does not say what the records prove"),
+            "a verdict on a page": (replace("STATEMENT.md", "| not claimed |", "| pass |"), "STATEMENT.md: it was changed"),
+            "a longer life": (life, "statement.json: it was changed"),
+            "a longer life, with new digests": (renewed(life), "statement.json: it does not say what the records prove"),
+            "a verdict in the record": (verdict, "run-1.jsonl: it was changed"),
+            "the same, with new digests": (renewed(verdict), "is said to be a pass, and "),
+            "a result less, with new digests": (renewed(without_a_result), "run-1.jsonl: the totals at its end are not those of its results"),
+            "another suite, with new digests": (renewed(replace("run-2.jsonl", '"suite_version":"', '"suite_version":"9')), "run-2.jsonl: it is a run of suite "),
+            "another environment": (replace("environment.json", "{", '{"lucky":"yes",'), "environment.json: it was changed"),
+            "another product, with new digests": (renewed(replace("SUBJECT.toml", "2.4.1", "2.5.0")), "STATEMENT.md: it does not say what the records prove"),
+            "a waiver": (replace("waivers.json", "[", '["mine"'), "waivers.json: it was changed"),
+            "a shard less": (lambda folder: (folder / "run-2.jsonl").unlink(), "run-2.jsonl: it is missing"),
+            "a way to repeat it": (replace("REPRODUCE.sh", "4711", "4712"), "REPRODUCE.sh: it was changed"),
+            "a digest": (lambda folder: (folder / "SHA256SUMS").write_text(""), "run-1.jsonl: SHA256SUMS does not list it")}
+        for what, (change, words) in ways.items():
             with self.subTest(what):
                 folder = self.folder / "tampered"
                 shutil.rmtree(folder, ignore_errors=True)
                 shutil.copytree(self.folder / "statement", folder)
                 change(folder)
                 self.assertEqual(self.run_plumbline("verify", "tampered"), 1, self.done.stdout)
-                self.assertIn(name, self.done.stdout)
+                self.assertIn(words, self.done.stdout)
+                if "new digests" in what:
+                    self.assertNotIn("it was changed: its SHA-256", self.done.stdout)
 
     # HARNESS-018@289c
     def test_shards_put_together_have_the_verdicts_of_the_whole(self):
