@@ -19,7 +19,8 @@ using comm::Operation;
 using Work = c10::intrusive_ptr<::c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 
-// Complex numbers are handed down as pairs of real ones, as torch.distributed's functions do by view_as_real().
+// Complex numbers are handed down as pairs of real ones in every operation. Of torch.distributed's functions gather,
+// reduce and reduce_scatter do not do so, and hand them down as they are.
 at::ScalarType scalar_of(comm::DType dtype) {
   static constexpr std::array kTypes{at::kHalf,          at::kBFloat16,    at::kFloat, at::kDouble,
                                      at::kInt,           at::kLong,        at::kByte,  at::kBool,

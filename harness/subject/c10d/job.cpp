@@ -64,15 +64,27 @@ std::string open_torch(const BackendOptions& options, const std::string& backend
   }
 }
 
+// What no backend can have here, and why.
+constexpr std::array<std::pair<Capability, const char*>, 4> kNotHere{
+    {{Capability::complex_products, "backends get complex numbers as pairs of real ones, and cannot multiply them"},
+     {Capability::all_gather_v, "this door makes no such calls"},
+     {Capability::reduce_scatter_v, "this door makes no such calls"},
+     {Capability::shrink, "this door makes no such calls"}}};
+
+Capability claim_of(const std::string& name) {
+  const auto claim = comm::parse_capability(name);
+  if (!claim) throw InvalidArgument(fmt::format("backend c10d: option claims: there is no capability '{}'", name));
+  for (const auto& [missing, why] : kNotHere)
+    if (*claim == missing)
+      throw InvalidArgument(fmt::format("backend c10d: option claims={}: {}; leave it out", name, why));
+  return *claim;
+}
+
 // What every backend of torch's interface has, unless the user says otherwise.
 std::set<Capability> claims_of(const BackendOptions& options, const std::string& backend) {
   if (options.contains(kClaims)) {
     std::set<Capability> claims;
-    for (const std::string& name : parts_of(options, kClaims)) {
-      const auto claim = comm::parse_capability(name);
-      if (!claim) throw InvalidArgument(fmt::format("backend c10d: option claims: there is no capability '{}'", name));
-      claims.insert(*claim);
-    }
+    for (const std::string& name : parts_of(options, kClaims)) claims.insert(claim_of(name));
     return claims;
   }
   std::set<Capability> claims{Capability::nonblocking,    Capability::coalescing,   Capability::groups,

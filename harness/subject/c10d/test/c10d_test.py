@@ -46,6 +46,8 @@ FAULTS = {
 }
 # Wrong values, precision, ends of all kinds, time, messages, memory.
 ONE_OF_A_KIND = ["wrong_sum", "sums_in_bfloat16", "raises", "hangs", "aborts", "exits", "wait_returns_at_once", "ignores_tags", "leaks"]
+# Complex numbers, of gloo alone: the checks whose calls it has.
+COMPLEX = [f"collectives.complex.{name}*" for name in ("copies", "uneven_exchanges", "exact_sums", "sum_bound")]
 # What both can do in a few seconds.
 SLICE = ["COLL-001", "COLL-016", "COLL-017", "COLL-020", "COLL-031", "COLL-038", "COLL-043", "COLL-045", "COLL-049", "COLL-050"]
 
@@ -73,7 +75,7 @@ class C10d(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def test_gloo_keeps_what_it_claims(self):
-        done = check("c10d:gloo", self.folder / "gloo", *filters(SLICE), "--world-size", "3", "--expectations", EXPECTATIONS)
+        done = check("c10d:gloo", self.folder / "gloo", *filters(SLICE + COMPLEX), "--world-size", "3", "--expectations", EXPECTATIONS)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual({verdict for verdict, _ in results(self.folder / "gloo")}, {"pass"}, done.stdout)
 
@@ -81,6 +83,14 @@ class C10d(unittest.TestCase):
         done = check("c10d:gloo", self.folder / "f32", "--backend-option", "dtypes=f32", *filters(["COLL-029", "COLL-030", "COLL-020"]),
                      "--world-size", "3", "--expectations", EXPECTATIONS)
         self.assertEqual(done.returncode, 0, done.stdout)
+
+    # The factor of each rank reaches the process group; a build has the library with which gloo multiplies.
+    @unittest.skipUnless("PLUMBLINE_C10D_MULTIPLYING" in os.environ, "PLUMBLINE_C10D_MULTIPLYING names no library")
+    def test_sums_with_factors_where_they_are_claimed(self):
+        done = check("c10d:gloo", self.folder / "scaled", "--backend-option", "import=multiplying", "--backend-option", "claims=scaled_sums",
+                     *filters(["COLL-111", "COLL-113"]), "--world-size", "3")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual({verdict for verdict, _ in results(self.folder / "scaled")}, {"pass"}, done.stdout)
 
     def test_a_backend_outside_of_torch_is_found_after_its_import(self):
         done = check("c10d:acme", self.folder / "acme", "--backend-option", "import=acme_group", "--backend-option", "poll=wait",
@@ -122,6 +132,8 @@ class C10d(unittest.TestCase):
                 ("c10d:gloo", [], {"PLUMBLINE_PYTHON": str(without_torch)}, 3, "No module named 'torch'; pip install torch=="),
                 ("c10d:gloo", ["poll=never"], {}, 2, "option poll=never; it is is_completed or wait"),
                 ("c10d:gloo", ["colour=red"], {}, 2, "no option 'colour'; there are import, claims, dtypes and poll"),
+                ("c10d:gloo", ["claims=groups,complex_products"], {}, 2, "option claims=complex_products: backends get complex numbers as pairs"),
+                ("c10d:gloo", ["claims=shrink"], {}, 2, "option claims=shrink: this door makes no such calls"),
                 ("c10d:gloo", ["backend=gloo"], {}, 2, "it names the backend, and so does --backend-option backend"),
                 ("c10d:Gloo!", [], {}, 2, "'Gloo!' is not the name of a backend of torch.distributed"),
                 ("c10d:", [], {}, 2, "'' is not the name of a backend of torch.distributed")]:
