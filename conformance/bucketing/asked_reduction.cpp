@@ -119,14 +119,12 @@ GradientLists with_sorted_members(GradientLists buckets) {
 }
 
 std::string problem_of_reduced(const AskedReduction& asked, const json& result) {
-  if (result.at("steps").size() != static_cast<std::size_t>(asked.steps)) return "another number of steps";
   for (int step = 0; step < asked.steps; ++step) {
-    const json& rows = result["steps"].at(static_cast<std::size_t>(step));
-    if (rows.size() != static_cast<std::size_t>(asked.ranks)) return "another number of ranks";
+    const json& rows = result.at("steps").at(static_cast<std::size_t>(step));
     for (int rank = 0; rank < asked.ranks; ++rank) {
       const json& row = rows.at(static_cast<std::size_t>(rank));
       const std::string where = fmt::format("step {}, rank {}", step, rank);
-      if (row.contains("error")) return where + " is rejected: " + row["error"].dump();
+      if (const std::string words = problem_of_rejection(row); !words.empty()) return where + ": " + words;
       if (row.at("grads").size() != asked.numel.size()) return where + ": another number of gradients";
       for (int gradient = 0; gradient < static_cast<int>(asked.numel.size()); ++gradient)
         if (std::string words = problem_of_gradient(
@@ -142,8 +140,34 @@ std::string problem_of_reduced(const AskedReduction& asked, const json& result) 
   return {};
 }
 
+namespace {
+
+// "" where an answer has a row for each step and rank of the question.
+std::string problem_of_rows_answered(const json& args, const json& result) {
+  const json &asked = args.at("steps"), &steps = result.at("steps");
+  if (!steps.is_array() || steps.size() != asked.size())
+    return fmt::format("the answer has {} steps, {} were asked", steps.size(), asked.size());
+  for (std::size_t step = 0; step < steps.size(); ++step)
+    if (!steps[step].is_array() || steps[step].size() != asked[step].size())
+      return fmt::format("step {} has rows of {} ranks, there are {}", step, steps[step].size(), asked[step].size());
+  return {};
+}
+
+}  // namespace
+
+std::string problem_of_reduction(suite::Adapter& adapter, const json& args, const JudgeReduction& judge) {
+  return problem_of(adapter, kReduce, args, [&](const json& result) {
+    const std::string words = problem_of_rows_answered(args, result);
+    return words.empty() ? judge(result) : words;
+  });
+}
+
+std::string problem_of_rejection(const json& row) {
+  return row.contains("error") ? "it is rejected: " + row["error"].dump() : "";
+}
+
 void report_reduction(Context& context, const AskedReduction& asked, const JudgeReduction& more) {
-  report_words(problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) {
+  report_words(problem_of_reduction(context.adapter(), question_of_reduction(asked), [&](const json& result) {
     std::string words = problem_of_reduced(asked, result);
     return words.empty() && more ? more(result) : words;
   }));

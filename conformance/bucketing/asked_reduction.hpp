@@ -56,6 +56,12 @@ struct AskedReduction {
 [[nodiscard]] GradientLists with_sorted_members(GradientLists buckets);
 
 using JudgeReduction = std::function<std::string(const nlohmann::json& result)>;
+/// Asks, and judges an answer that has a row for each step and rank of the question; another one is a problem.
+[[nodiscard]] std::string problem_of_reduction(suite::Adapter& adapter, const nlohmann::json& args,
+                                               const JudgeReduction& judge);
+/// "" where a rank's row has no error.
+[[nodiscard]] std::string problem_of_rejection(const nlohmann::json& row);
+
 /// Asks, and reports what is wrong with the gradients, and else what `more` finds.
 void report_reduction(suite::Context& context, const AskedReduction& asked, const JudgeReduction& more = {});
 

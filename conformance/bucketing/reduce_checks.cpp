@@ -193,7 +193,7 @@ void reduced_with_buffers(Context& context) {
     for (int rank = 0; rank < asked.ranks; ++rank)
       for (int pass = 0; pass < passes; ++pass)
         args["steps"][step][static_cast<std::size_t>(rank)]["buffers"].push_back(buffer(step, pass, rank));
-  report_words(problem_of(context.adapter(), kReduce, args, [&](const json& result) {
+  report_words(problem_of_reduction(context.adapter(), args, [&](const json& result) {
     const std::string words = problem_of_reduced(asked, result);
     if (!words.empty()) return words;
     return each_row(result, [&](const json& row, std::size_t step, int rank) -> std::string {
@@ -247,8 +247,7 @@ void reduced_with_joins(Context& context) {
   asked.steps = most;
   asked.passes = [=](int step, int rank) { return step < steps_of(rank) ? 1 : 0; };
   report_words(
-      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
-        if (result.at("steps").size() != static_cast<std::size_t>(most)) return "another number of steps";
+      problem_of_reduction(context.adapter(), question_of_reduction(asked), [&](const json& result) -> std::string {
         return each_row(result, [&](const json& row, std::size_t step, int me) -> std::string {
           if (asked.passes(static_cast<int>(step), me) == 0) return {};
           int present = 0;
@@ -275,12 +274,13 @@ void reduced_but_one(Context& context) {
   if (!is_marked) return;
   asked.produces = [](int, int, int) { return true; };
   asked.order = [](int) { return std::vector{1, 3, 2, 0}; };  // nothing has been started
-  report_words(
-      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [](const json& result) -> std::string {
-        const json& row = result.at("steps").at(0).at(0);
-        if (!row.contains("error")) return "a gradient that is in no bucket is accepted";
-        return row["error"].at("kind") == "invalid_argument" ? "" : "it is rejected as " + row["error"].dump();
-      }));
+  asked.steps = 1;
+  report_words(problem_of_reduction(context.adapter(), question_of_reduction(asked), [](const json& result) {
+    return each_row(result, [](const json& row, std::size_t, int) -> std::string {
+      if (!row.contains("error")) return "a gradient that is in no bucket is accepted";
+      return row["error"].at("kind") == "invalid_argument" ? "" : "it is rejected as " + row["error"].dump();
+    });
+  }));
 }
 
 // All ranks lack the same gradient in the second step, that of the first bucket: nothing has been started.
@@ -291,8 +291,7 @@ void reduced_too_late(Context& context) {
   if (!lacks) return report_reduction(context, asked);
   asked.produces = [](int step, int, int gradient) { return step == 0 || gradient != 3; };
   report_words(
-      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
-        if (result.at("steps").size() != 2) return "another number of steps";
+      problem_of_reduction(context.adapter(), question_of_reduction(asked), [&](const json& result) -> std::string {
         return each_row(result, [](const json& row, std::size_t step, int) -> std::string {
           if (row.contains("error") != (step == 1)) return "it is " + std::string(step == 1 ? "accepted" : "rejected");
           return step == 0 || row["error"].at("kind") == "state" ? "" : "it is rejected as " + row["error"].dump();
@@ -313,8 +312,7 @@ void reduced_if_finite(Context& context) {
   if (value == "largest") return report_reduction(context, asked);
   asked.order = [](int) { return std::vector{1, 3, 2, 0}; };  // nothing has been started
   report_words(
-      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
-        if (result.at("steps").empty()) return "no step";
+      problem_of_reduction(context.adapter(), question_of_reduction(asked), [&](const json& result) -> std::string {
         return each_row(result, [](const json& row, std::size_t, int) -> std::string {
           if (!row.contains("error")) return "it is accepted";
           return row["error"].at("kind") == "invalid_argument" ? "" : "it is rejected as " + row["error"].dump();
@@ -330,8 +328,7 @@ void reduced_to_shards(Context& context) {
   asked.options["sharded"] = true;
   if (context.parameters().text("before") == "ranks") asked.options["divide_before"] = asked.ranks;
   report_words(
-      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
-        if (result.at("steps").size() != static_cast<std::size_t>(asked.steps)) return "another number of steps";
+      problem_of_reduction(context.adapter(), question_of_reduction(asked), [&](const json& result) -> std::string {
         for (int step = 0; step < asked.steps; ++step)
           for (std::size_t bucket = 0; bucket < asked.buckets.size(); ++bucket) {
             std::vector<double> right, got;
@@ -339,8 +336,7 @@ void reduced_to_shards(Context& context) {
               const auto values = asked.right(step, gradient);
               right.insert(right.end(), values->begin(), values->end());
             }
-            const json& rows = result["steps"].at(static_cast<std::size_t>(step));
-            if (rows.size() != static_cast<std::size_t>(asked.ranks)) return "another number of ranks";
+            const json& rows = result.at("steps").at(static_cast<std::size_t>(step));
             const std::size_t part = rows.at(0).at("shards").at(bucket).size();
             for (const json& row : rows) {
               const auto mine = row.at("shards").at(bucket).get<std::vector<double>>();
@@ -372,8 +368,7 @@ void reduced_in_bytes(Context& context) {
            ((7 * rank + 11 * step + 3 * gradient + 13 * element) % 17 - 6) / 8;
   };
   report_words(
-      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
-        if (result.at("steps").size() != static_cast<std::size_t>(asked.steps)) return "another number of steps";
+      problem_of_reduction(context.adapter(), question_of_reduction(asked), [&](const json& result) -> std::string {
         return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
           if (row.at("grads") != result["steps"][step][0].at("grads")) return "ranks have other bits";
           for (int gradient = 0; gradient < 4; ++gradient) {
@@ -432,8 +427,7 @@ void reduced_not_finite(Context& context) {
     return is_wrong ? number : usual(step, pass, rank, gradient, element);
   };
   report_words(
-      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
-        if (result.at("steps").size() != 2) return "another number of steps";
+      problem_of_reduction(context.adapter(), question_of_reduction(asked), [&](const json& result) -> std::string {
         return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
           const json& got = row.at("grads").at(0);
           if (step == 0 && what != "nothing") return got.at(7) == "nan" ? "" : "the mean is " + got.at(7).dump();
@@ -476,10 +470,9 @@ void reduced_with_warm_start(Context& context) {
     return element == 9 ? 2.0 + rank : 0.0;
   };
   report_words(
-      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
-        if (result.at("steps").size() != 20) return "another number of steps";
+      problem_of_reduction(context.adapter(), question_of_reduction(asked), [&](const json& result) -> std::string {
         return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
-          if (step < 19) return {};
+          if (step < 19) return problem_of_rejection(row);
           std::vector<double> right = *asked.right(19, 0);
           if (is_warm) right[9] = 0;  // the lesser direction
           return problem_of_distance(right, row.at("grads").at(0).get<std::vector<double>>());
@@ -493,8 +486,7 @@ void reduced_from_the_start(Context& context) {
   AskedReduction asked = matrix_of(context, 3);
   asked.options["compression"] = powersgd(1, start);
   report_words(
-      problem_of(context.adapter(), kReduce, question_of_reduction(asked), [&](const json& result) -> std::string {
-        if (result.at("steps").size() != static_cast<std::size_t>(asked.steps)) return "another number of steps";
+      problem_of_reduction(context.adapter(), question_of_reduction(asked), [&](const json& result) -> std::string {
         return each_row(result, [&](const json& row, std::size_t step, int) -> std::string {
           const auto right = asked.right(static_cast<int>(step), 0);
           const std::string words = problem_of_gradient(right, row.at("grads").at(0), 1e-3);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,15 +121,16 @@ struct Training {
   std::function<std::string(int step, const std::vector<Tensors>& own, const Tensors& got)> judge_step{};
 };
 
-// The gradients of an answer; zeros for the spare parameter.
-Tensors answered_gradients(const json& row, const Tensors& values) {
-  if (row.contains("error")) throw std::out_of_range("a step is rejected: " + row["error"].dump());
-  Tensors all;
+// Reads a row's gradients, null as zeros, each as long as its parameter: they are taken off it. "" or what is wrong.
+std::string read_gradients(const json& row, const Tensors& values, Tensors& all) {
+  if (std::string words = problem_of_rejection(row); !words.empty()) return words;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const json& got = row.at("grads").at(i);
     all.push_back(got.is_null() ? Tensor(values[i].size()) : got.get<Tensor>());
+    if (all.back().size() != values[i].size())
+      return fmt::format("gradient {} has {} elements, its parameter {}", i, all.back().size(), values[i].size());
   }
-  return all;
+  return {};
 }
 
 class TrainedHere {
@@ -147,7 +147,7 @@ class TrainedHere {
     for (int step = 0; step < training_.steps && words.empty(); ++step) {
       const std::vector<Tensors> own = add_step(step);
       words =
-          problem_of(context_.adapter(), kReduce, args_, [&](const json& result) { return judge(step, own, result); });
+          problem_of_reduction(context_.adapter(), args_, [&](const json& result) { return judge(step, own, result); });
       if (!words.empty()) words = fmt::format("step {}: {}", step, words);
     }
     return words;
@@ -197,7 +197,9 @@ class TrainedHere {
     Tensors got;
     for (int rank = 0; rank < training_.ranks; ++rank) {
       if (training_.rows(step, rank) == 0) continue;
-      Tensors mine = answered_gradients(rows.at(static_cast<std::size_t>(rank)), values_);
+      Tensors mine;
+      if (std::string words = read_gradients(rows.at(static_cast<std::size_t>(rank)), values_, mine); !words.empty())
+        return fmt::format("rank {}: {}", rank, words);
       if (got.empty()) got = mine;
       if (mine != got) return fmt::format("rank {} has another gradient", rank);
     }
@@ -325,7 +327,7 @@ void trained_with_statistics(Context& context) {
       }
     }
   }
-  report_words(problem_of(context.adapter(), kReduce, args, [&](const json& result) {
+  report_words(problem_of_reduction(context.adapter(), args, [&](const json& result) {
     const std::string words = problem_of_reduced(asked, result);
     if (!words.empty()) return words;
     return each_row(result, [&](const json& row, std::size_t step, int rank) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "conformance/bucketing/asked_reduction.hpp"
 #include "conformance/bucketing/bucketing_checks.hpp"
 #include "conformance/support/asking.hpp"
 #include "conformance/support/sizes.hpp"
@@ -84,10 +85,10 @@ std::string many_reduced(Adapter& adapter, int gradients) {
     for (int i = 0; i < gradients; ++i) pass.push_back({{"gradient", i}, {"values", {i % 29 + rank}}});
     args["steps"][0].push_back({{"passes", {std::move(pass)}}});
   }
-  return problem_of(adapter, "bucketing.reduce", args, [&](const json& result) -> std::string {
-    for (const json& row : result.at("steps").at(0))
-      if (std::string words = first_difference(expected, row.at("grads"), "gradients"); !words.empty()) return words;
-    return {};
+  return problem_of_reduction(adapter, args, [&](const json& result) {
+    return each_row(result, [&](const json& row, std::size_t, int) {
+      return first_difference(expected, row.at("grads"), "gradients");
+    });
   });
 }
 

@@ -56,7 +56,8 @@ void add_reduce_operations(AdapterService& service) {
        {"plumbline"},
        {{"world_size", "integer", "number of ranks, 1 to 16"},
         {"numel", "list of integer [gradients]",
-         "elements of each gradient; their sum times the numbers of ranks and of steps is at most 2^19"},
+         "elements of each gradient; their sum, with 1 for an empty one, times the numbers of ranks and of steps is at "
+         "most 2^19"},
         {"dtype",
          "text",
          "element type of the gradients; null: f32",
@@ -107,7 +108,8 @@ void add_reduce_operations(AdapterService& service) {
          {},
          {"initial_world", "present_ranks"}},
         where_named({"overlap", "boolean", "reductions start during the backward pass", "true"}),
-        where_named({"wire_buffers", "integer", "of wire: buckets that are communicated at once, at most", "2"}),
+        where_named(
+            {"wire_buffers", "integer", "of wire: buckets that are communicated at once, at most; 1 to 64", "2"}),
         {"exchange",
          "text",
          "an exchange in place of the reduction, and nothing is divided: sum: an all-reduce; first_rank: a broadcast "

@@ -114,8 +114,24 @@ TEST(BucketingReduce, TakesAPlanOfEachRank) {
   EXPECT_TRUE(reduced(plans.dump().c_str())[0][0].contains("error"));
 }
 
+// A rank that has no gradients at all, and one that has fewer than positions.
+TEST(BucketingReduce, HasRanksWithoutGradients) {
+  const json none = ask("bucketing.reduce", R"({"world_size": 1, "numel": [], "buckets": [], "after_rejections": true,
+      "steps": [[{"passes": [[{"gradient": 0, "values": [1]}]]}]]})")["steps"][0][0];
+  EXPECT_EQ(none["rejected"][0][0]["kind"], "out_of_range");
+  EXPECT_EQ(none["grads"], json::array());
+  EXPECT_THAT(reduce_refusal(R"({"positions": [0, 4], "plans": [{"numel": [], "buckets": []},
+                                                               {"numel": [1, 2], "buckets": [[1], [0]]}]})"),
+              HasSubstr("positions has 2 entries for 0 gradients"));
+}
+
 // Elements that nobody has sent are made, too.
 TEST(BucketingReduce, RefusesWhatIsTooLarge) {
+  EXPECT_THAT(reduce_refusal(R"({"wire": "bf16", "wire_buffers": 2147483647})"),
+              HasSubstr("wire_buffers is 2147483647"));
+  EXPECT_THAT(reduce_refusal(json{{"numel", std::vector<int>(262145)}, {"steps", json::array()}}.dump().c_str()),
+              HasSubstr("524288"))
+      << "empty gradients take memory, too";
   EXPECT_THAT(reduce_refusal(R"({"numel": [-1, 2]})"), HasSubstr("numel has -1"));
   EXPECT_THAT(reduce_refusal(R"({"numel": [4611686018427387904, 4611686018427387904]})"), HasSubstr("numel"));
   EXPECT_THAT(reduce_refusal(R"({"numel": [9223372036854775807, 1], "steps": []})"), HasSubstr("524288"));

@@ -165,7 +165,7 @@ class ReducingRank::Impl {
     for (std::size_t i = 0; i < all_.positions.size(); ++i)
       elements = std::max(elements, all_.positions[i] + plan_.gradients[i].elements);
     if (!all_.positions.empty())
-      memory_ = TypedValues(plan_.gradients.front().dtype, std::vector<double>(static_cast<std::size_t>(elements)));
+      memory_ = TypedValues(all_.dtype, std::vector<double>(static_cast<std::size_t>(elements)));
   }
   bucketing::CommunicationHook noting(bucketing::CommunicationHook hook) {
     bucketing::CommunicationHook noted;
@@ -250,7 +250,7 @@ class ReducingRank::Impl {
   void hand_in(const Produced& one) {
     if (one.is_unused) return reducer_->mark_unused(one.gradient);
     const auto at = static_cast<std::size_t>(one.gradient);
-    const DType dtype = one.dtype.value_or(plan_.gradients[at < plan_.gradients.size() ? at : 0].dtype);
+    const DType dtype = one.dtype.value_or(all_.dtype);
     if (one.rows) {
       TypedValues values(dtype, one.values);
       return reducer_->ready(one.gradient, bucketing::SparseRows{*one.rows, values.buffer()});

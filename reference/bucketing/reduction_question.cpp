@@ -13,6 +13,7 @@ using comm::DType;
 namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 19;  // of all gradients of all ranks, and of all steps
+constexpr int kMostWireBuffers = 64;
 
 DType type_of(const Arguments& arguments, const char* name) {
   return arguments.choice<DType>(
@@ -20,13 +21,14 @@ DType type_of(const Arguments& arguments, const char* name) {
 }
 
 // Buckets of these gradients, in launch order; padded to equal parts of that many ranks.
-bucketing::Plan plan_in(const Arguments& arguments, const std::vector<bucketing::Gradient>& gradients, int parts) {
+bucketing::Plan plan_in(const Arguments& arguments, const std::vector<bucketing::Gradient>& gradients, DType dtype,
+                        int parts) {
   bucketing::Plan plan;
   std::set<int> seen;
   for (const std::vector<int>& members : arguments.get<std::vector<std::vector<int>>>("buckets")) {
     bucketing::Bucket bucket{.first_member = static_cast<int>(plan.members.size()),
                              .members = static_cast<int>(members.size()),
-                             .dtype = gradients.empty() ? DType::f32 : gradients.front().dtype};
+                             .dtype = dtype};
     for (const int gradient : members) {
       if (gradient < 0 || gradient >= static_cast<int>(gradients.size()) || !seen.insert(gradient).second)
         arguments.refuse(fmt::format("buckets name gradient {}, which there is not, or twice", gradient));
@@ -40,35 +42,36 @@ bucketing::Plan plan_in(const Arguments& arguments, const std::vector<bucketing:
   return plan;
 }
 
-// Every rank has them in memory, and the answer has them of every step.
+// Every rank has them in memory, and the answer has them of every step; empty ones take memory, too.
 std::vector<bucketing::Gradient> gradients_in(const Arguments& arguments, DType dtype, std::int64_t copies) {
   std::vector<bucketing::Gradient> gradients;
   std::int64_t left = kMostElements / copies;
   for (const std::int64_t elements : arguments.get<std::vector<std::int64_t>>("numel")) {
     if (elements < 0) arguments.refuse(fmt::format("numel has {}; a gradient has 0 elements or more", elements));
-    if (elements > left)
+    const std::int64_t counted = std::max<std::int64_t>(1, elements);
+    if (counted > left)
       arguments.refuse(fmt::format("numel has more than {} elements for {} ranks times steps", kMostElements, copies));
-    left -= elements;
+    left -= counted;
     gradients.push_back({.elements = elements, .dtype = dtype});
   }
   return gradients;
 }
 
 void read_plans(const Arguments& arguments, int world, Reduction& all) {
-  const DType dtype = arguments.has("dtype") ? type_of(arguments, "dtype") : DType::f32;
+  if (arguments.has("dtype")) all.dtype = type_of(arguments, "dtype");
   const auto steps = static_cast<std::int64_t>(arguments.get<std::vector<std::vector<Arguments>>>("steps").size());
   const std::int64_t copies = world * std::max<std::int64_t>(1, steps);
   const bool is_sharded = all.options.results == bucketing::Results::sharded;
   const int parts = !is_sharded ? 1 : all.instance > 0 ? all.instance : world;
   const auto sparse = arguments.get<std::vector<int>>("sparse", {});
   const auto read = [&](const Arguments& one) {
-    RankPlan plan{.gradients = gradients_in(one, dtype, copies), .plan = {}};
+    RankPlan plan{.gradients = gradients_in(one, all.dtype, copies), .plan = {}};
     for (const int gradient : sparse) {
       if (gradient < 0 || gradient >= static_cast<int>(plan.gradients.size()))
         arguments.refuse(fmt::format("sparse has gradient {}; there are {}", gradient, plan.gradients.size()));
       plan.gradients[static_cast<std::size_t>(gradient)].sparse = true;
     }
-    plan.plan = plan_in(one, plan.gradients, parts);
+    plan.plan = plan_in(one, plan.gradients, all.dtype, parts);
     return plan;
   };
   all.common = read(arguments);
@@ -88,6 +91,8 @@ void read_scaling(const Arguments& arguments, int world, bucketing::ReducerOptio
   options.largest = arguments.find<double>("largest");
   if (arguments.has("wire")) options.wire = type_of(arguments, "wire");
   options.wire_buffers = arguments.get<int>("wire_buffers", options.wire_buffers);
+  if (options.wire_buffers > kMostWireBuffers)
+    arguments.refuse(fmt::format("wire_buffers is {}; it is at most {}", options.wire_buffers, kMostWireBuffers));
 }
 
 void read_presence(const Arguments& arguments, bucketing::ReducerOptions& options) {
@@ -162,9 +167,13 @@ void read_memory(const Arguments& arguments, Reduction& all) {
   all.positions = arguments.get<std::vector<std::int64_t>>("positions", {});
   if (all.positions.empty()) return;
   if (all.in_views) throw Unsupported("bucketing.reduce: positions, with gradients that lie in buckets");
-  if (all.positions.size() != all.common.gradients.size())
-    arguments.refuse(
-        fmt::format("positions has {} entries for {} gradients", all.positions.size(), all.common.gradients.size()));
+  const auto expect_as_many = [&](const RankPlan& plan) {
+    if (all.positions.size() != plan.gradients.size())
+      arguments.refuse(
+          fmt::format("positions has {} entries for {} gradients", all.positions.size(), plan.gradients.size()));
+  };
+  expect_as_many(all.common);
+  std::ranges::for_each(all.own_plans, expect_as_many);
   for (const std::int64_t position : all.positions)
     if (position < 0 || position > kMostElements)
       arguments.refuse(fmt::format("positions has {}; they are 0 to {}", position, kMostElements));

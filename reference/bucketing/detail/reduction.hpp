@@ -39,6 +39,7 @@ struct RankPlan {
 };
 
 struct Reduction {
+  comm::DType dtype = comm::DType::f32;  // of all gradients
   RankPlan common;
   std::vector<RankPlan> own_plans;  // of each rank, where they differ
   bucketing::ReducerOptions options;
