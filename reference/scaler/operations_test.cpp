@@ -202,6 +202,8 @@ TEST(ScalerUnscale, MultipliesAndNamesWhatIsWrong) {
   EXPECT_THAT(error_of("scaler.unscale", R"({"grads": [[1]], "inverse": 0.5, "elements": [-1]})"), HasSubstr("-1"));
   EXPECT_THAT(error_of("scaler.unscale", R"({"grads": [[1]], "inverse": 0.5, "to": "float16"})"), HasSubstr("f16"));
   EXPECT_THAT(error_of("scaler.unscale", R"({"grads": [[1]]})"), HasSubstr("inverse is missing"));
+  EXPECT_THAT(error_of("scaler.unscale", R"({"grads": [[], []], "inverse": 0.5, "elements": [4194304, 1]})"),
+              HasSubstr("more than 4194304 elements together"));
 }
 
 }  // namespace
