@@ -25,18 +25,22 @@ using nlohmann::json;
 namespace {
 
 constexpr int kMostCreatingRanks = 16;
-
-constexpr double kLongestLimit = 20;  // seconds; less than a barrier waits
+constexpr std::size_t kMostCreations = 256;  // of a plan
+constexpr double kLongestLimit = 20;         // seconds; less than a barrier waits
 
 struct Creating {
   std::vector<groups::Plan> plans;  // of each rank
   std::vector<std::string> lookups;
   std::optional<int> absent, failing;  // ranks that do not come, or whose log throws
+  std::string log_error;               // what it throws
   comm::Timeout limit;
   std::vector<std::vector<std::string>> sums;  // modes of which each rank starts a sum, in this order
 };
 
-groups::Plan plan_of(const std::vector<Arguments>& creations, int world) {
+groups::Plan plan_of(const Arguments& arguments, const std::vector<Arguments>& creations, int world) {
+  if (creations.size() > kMostCreations)
+    arguments.refuse(
+        fmt::format("plans has {} groups of a rank; they are at most {}", creations.size(), kMostCreations));
   groups::Plan plan{.convention = "plumbline", .world_size = world};
   for (const Arguments& one : creations)
     plan.creations.push_back({one.get<std::string>("mode"), one.get<std::vector<int>>("ranks")});
@@ -63,12 +67,13 @@ Creating creating_in(const Arguments& arguments, int world) {
   if (!worlds.empty() && worlds.size() != ranks)
     arguments.refuse(fmt::format("planned_worlds has {} entries for {} ranks", worlds.size(), world));
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    all.plans.push_back(plan_of(plans[plans.size() == 1 ? 0 : rank], worlds.empty() ? world : worlds[rank]));
+    all.plans.push_back(plan_of(arguments, plans[plans.size() == 1 ? 0 : rank], worlds.empty() ? world : worlds[rank]));
     require_one_group_of_a_mode(arguments, all.plans.back());
   }
   all.lookups = arguments.get<std::vector<std::string>>("lookups", {});
   for (const auto& [name, rank] : {std::pair("absent", &all.absent), {"failing_log", &all.failing}})
     if (arguments.has(name)) *rank = static_cast<int>(arguments.integer_in(name, 0, world - 1));
+  all.log_error = arguments.get<std::string>("log_error", "the log of this rank cannot be written");
   if (const auto limit = arguments.find<double>("limit")) {
     if (!(*limit > 0 && *limit <= kLongestLimit))
       arguments.refuse(fmt::format("limit is {} s; it is above 0 and at most {}", *limit, kLongestLimit));
@@ -151,8 +156,7 @@ json created(const Creating& all, comm::Communicator& world) {
   try {
     const groups::ParallelContext context(
         parent, plan, {.timeout = all.limit, .log = [&](const std::string& line) {
-                         if (all.failing == world.rank())
-                           throw RuntimeFailure("the log of this rank cannot be written");
+                         if (all.failing == world.rank()) throw RuntimeFailure(all.log_error);
                          const json creation = json::parse(line);
                          row["log"].push_back({{"mode", creation.at("mode")}, {"ranks", creation.at("ranks")}});
                        }});
@@ -196,10 +200,11 @@ void add_create_operations(AdapterService& service) {
        "creates process groups from the plans of ranks, and uses each",
        {"plumbline"},
        {{"world_size", "integer", "number of ranks, 1 to 16"},
-        with_fields({"plans", "list of list of object [plans][creations]",
-                     "groups in the order in which they are created: one plan for all ranks, or one for each"},
-                    {{"mode", "text", "name of the group's mode; a rank is in at most one group of a mode"},
-                     {"ranks", "list of integer", "its ranks in group order"}}),
+        with_fields(
+            {"plans", "list of list of object [plans][creations]",
+             "groups in the order in which they are created, at most 256: one plan for all ranks, or one for each"},
+            {{"mode", "text", "name of the group's mode; a rank is in at most one group of a mode"},
+             {"ranks", "list of integer", "its ranks in group order"}}),
         {"planned_worlds", "list of integer [world_size]",
          "number of ranks that each rank's plan is for; null: world_size", kOptional},
         {"lookups", "list of text", "modes that each rank looks up, whether it has a group of them or not", "[]"},
@@ -209,6 +214,7 @@ void add_create_operations(AdapterService& service) {
                      kOptional}),
         where_named({"absent", "integer", "rank that does not create its groups; null: none", kOptional}),
         where_named({"failing_log", "integer", "rank whose log callback fails; null: none", kOptional}),
+        where_named({"log_error", "text", "of failing_log: what its callback throws; null: any", kOptional}),
         where_named({"limit", "number [s]", "of each wait of a creation, at most 20; null: the system's", kOptional})},
        {{"ranks",
          "list of object [world_size]",
@@ -241,7 +247,9 @@ void add_create_operations(AdapterService& service) {
            "sum over all ranks of rank + 1, after the creation; not of absent and failing_log"}}}},
        R"({"world_size": 2, "plans": [[{"mode": "data", "ranks": [1, 0]}]]})",
        {{"invalid_argument",
-         "plans or planned_worlds has another length than the ranks, or a rank is in two groups of a mode"}}},
+         "plans, planned_worlds or sums has another length than the ranks, a plan has more than 256 groups, a rank is "
+         "in "
+         "two groups of a mode, absent or failing_log is no rank, or limit is not above 0 and at most 20"}}},
       create);
 }
 

@@ -220,7 +220,8 @@ TEST(GroupsCreate, EndsWithoutARankAndSumsAtOnce) {
   EXPECT_THAT(absent[0]["error"]["message"].get<std::string>(), testing::HasSubstr("1"));
   EXPECT_EQ(absent[1]["error"], nullptr);
   const json failing = ask("groups.create", R"({"world_size": 2, "plans": [[{"mode": "data", "ranks": [0, 1]}]],
-                                                "failing_log": 0})")["ranks"];
+                                                "failing_log": 0, "log_error": "disk 7 is full"})")["ranks"];
+  EXPECT_THAT(failing[0]["error"]["message"].get<std::string>(), testing::HasSubstr("disk 7 is full"));
   EXPECT_NE(failing[0]["error"]["message"], failing[1]["error"]["message"]);
   const json sums = ask("groups.create", R"({"world_size": 2, "plans": [[{"mode": "data", "ranks": [0, 1]},
       {"mode": "model", "ranks": [1, 0]}]], "sums": [["data", "model"], ["model", "data"]]})")["ranks"];
@@ -229,6 +230,9 @@ TEST(GroupsCreate, EndsWithoutARankAndSumsAtOnce) {
               testing::HasSubstr("absent"));
   EXPECT_THAT(error_of("groups.create", R"({"world_size": 2, "plans": [[]], "limit": 0})"),
               testing::HasSubstr("limit is 0 s"));
+  json many{{"world_size", 1}, {"plans", {json::array()}}};
+  for (int i = 0; i < 257; ++i) many["plans"][0].push_back({{"mode", std::to_string(i)}, {"ranks", {0}}});
+  EXPECT_THAT(error_of("groups.create", many.dump().c_str()), testing::HasSubstr("257 groups"));
   EXPECT_THAT(error_of("groups.create", R"({"world_size": 2, "plans": [[]], "sums": [[]]})"),
               testing::HasSubstr("sums has 1 entries"));
 }
