@@ -45,7 +45,7 @@ std::string rounds_refusal(const char* changes) { return error_of("gossip.rounds
 
 TEST(GossipRounds, SaysWhatANodeHasAndSends) {
   const json plain = live_nodes("{}")[0]["rounds"];
-  EXPECT_EQ(plain[0], json::parse(R"({"x": [[6.0]], "w": 1.0, "sent": 9, "predicted": 9})"));
+  EXPECT_EQ(plain[0], json::parse(R"({"x": [[6.0]], "w": 1.0, "sent": 9, "predicted": 9, "in_place": false})"));
   const json skewed = live_nodes(R"({"mixing": "skewed", "confirms": false})")[1]["rounds"][0];
   EXPECT_EQ(skewed["sent"], 16) << "the value and the weight";
   EXPECT_EQ(skewed["predicted"], 16);
@@ -62,6 +62,15 @@ TEST(GossipRounds, GoesOnAfterAnInterruption) {
   }
 }
 
+TEST(GossipRounds, SaysHowMessagesWent) {
+  EXPECT_EQ(live_nodes(R"({"in_place": [true, true]})")[0]["rounds"][1]["in_place"], true);
+  EXPECT_EQ(live_nodes(R"({"in_place": [true, false]})")[0]["rounds"][1]["in_place"], false);
+  EXPECT_EQ(live_nodes(R"({"late": true, "mixing": "skewed"})")[0]["rounds"][1]["late"], 1) << "values or weight";
+  const json cut = live_nodes(R"({"thread": true, "heartbeat": 0.1, "cuts": [{"node": 1, "round": 0, "tries": 1000000,
+                                                                 "cause": "no cable"}]})")[1]["rounds"][0];
+  EXPECT_THAT(cut["error"]["message"].get<std::string>(), HasSubstr("no cable"));
+}
+
 TEST(GossipRounds, EndsANodeThatHearsNothing) {
   const json nodes = live_nodes(R"({"stops": {"node": 0, "round": 1}, "heartbeat": 0.1})");
   EXPECT_EQ(nodes[0]["rounds"].size(), 1U);
@@ -69,7 +78,7 @@ TEST(GossipRounds, EndsANodeThatHearsNothing) {
 }
 
 TEST(GossipRounds, GossipsBesideTheCaller) {
-  const json row = live_nodes(R"({"thread": true, "added": 1, "evaluations": [0]})")[0]["rounds"][0];
+  const json row = live_nodes(R"({"thread": true, "added": 1, "evaluations": [0], "in_flight": true})")[0]["rounds"][0];
   EXPECT_EQ(row["x"], json::parse("[[7.0]]"));
   EXPECT_EQ(row["handed_over_in_evaluation"], false);
   EXPECT_EQ(row["in_flight"]["weight"], "state");
@@ -90,6 +99,9 @@ TEST(GossipRounds, NamesWhatIsWrong) {
   EXPECT_THAT(rounds_refusal(R"({"cuts": [{"node": 1, "round": 0, "tries": 0}]})"), HasSubstr("tries"));
   EXPECT_THAT(rounds_refusal(R"({"stops": {"node": -1, "round": 0}})"), HasSubstr("node"));
   EXPECT_THAT(rounds_refusal(R"({"rounds": 1001})"), HasSubstr("rounds"));
+  json empty{{"rounds", 1000}, {"dtypes", std::vector<std::string>(600, "float64")}};
+  empty["values"] = std::vector<std::vector<std::vector<double>>>(2, std::vector<std::vector<double>>(600));
+  EXPECT_THAT(rounds_refusal(empty.dump().c_str()), HasSubstr("1200 elements for 1000 rounds"));
   EXPECT_THAT(rounds_refusal(R"({"last_node": {"round": -1}})"), HasSubstr("-1"));
   EXPECT_THAT(rounds_refusal(R"({"peer": 1})"), HasSubstr("peer"));
 }

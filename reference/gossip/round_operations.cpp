@@ -37,6 +37,7 @@ constexpr std::size_t kMostGossipedValues = std::size_t{1} << 20;  // of all nod
 struct Cut {
   int node = 0, round = 0, after = 0, tries = 1;
   bool is_of_comparison = false;  // of graphs, and not of values
+  std::string cause = "the connection was interrupted";
 };
 struct Stop {
   int node = 0, round = 0;
@@ -51,7 +52,8 @@ struct LiveRounds {
   gossip::PushSumOptions options;
   std::vector<bool> in_place;  // of each node
   bool has_thread = false, is_late = false;
-  double added = 0;  // to each value after the hand-over
+  bool is_queried = false;  // while rounds are in flight
+  double added = 0;         // to each value after the hand-over
   std::vector<int> evaluations;
   std::vector<Cut> cuts;
   bool other_group = false;  // to which all move after an interruption
@@ -94,6 +96,7 @@ void read_faults(const Arguments& arguments, LiveRounds& all) {
     cut.node = static_cast<int>(one.integer_in("node", 0, last));
     cut.round = static_cast<int>(one.integer_in("round", 0, kMostLiveRounds));
     cut.is_of_comparison = one.get<bool>("comparison", false);
+    cut.cause = one.get<std::string>("cause", cut.cause);
     if (one.has("after")) cut.after = static_cast<int>(one.integer_in("after", 0, kMostTries));
     if (one.has("tries")) cut.tries = static_cast<int>(one.integer_in("tries", 1, kMostTries));
   }
@@ -123,7 +126,7 @@ LiveRounds rounds_in(const Arguments& arguments) {
   all.rounds = static_cast<int>(arguments.integer_in("rounds", 0, kMostLiveRounds));
   std::size_t elements = 0;
   for (const auto& node : all.values)
-    for (const TypedValues& tensor : node) elements += tensor.size();
+    for (const TypedValues& tensor : node) elements += std::max<std::size_t>(1, tensor.size());  // also empty ones
   if (elements * static_cast<std::size_t>(std::max(1, all.rounds)) > kMostGossipedValues)
     arguments.refuse(fmt::format("values has {} elements for {} rounds; all together {} at most", elements, all.rounds,
                                  kMostGossipedValues));
@@ -133,6 +136,7 @@ LiveRounds rounds_in(const Arguments& arguments) {
   if (all.in_place.size() != static_cast<std::size_t>(nodes))
     arguments.refuse(fmt::format("in_place has {} entries for {} nodes", all.in_place.size(), nodes));
   all.has_thread = arguments.get<bool>("thread", false);
+  all.is_queried = arguments.get<bool>("in_flight", false);
   all.added = arguments.get<double>("added", 0);
   all.evaluations = arguments.get<std::vector<int>>("evaluations", {});
   all.options.lazy = !all.has_thread;
@@ -152,10 +156,13 @@ class GossipWire final : public comm::CommunicatorDecorator, private comm::PairE
   void begin(std::optional<Cut> cut) {
     cut_ = cut;
     attempts_made_ = 0;
-    sent_ = 0;
+    sent_ = late_ = 0;
+    was_in_place_ = false;
     attempts_.clear();
   }
   [[nodiscard]] std::int64_t sent() const { return sent_; }
+  [[nodiscard]] std::int64_t late() const { return late_; }
+  [[nodiscard]] bool was_in_place() const { return was_in_place_; }
   [[nodiscard]] const std::vector<double>& attempts() const { return attempts_; }
   comm::PairExchanges* pair_exchanges() override {
     return in_place_ && inner().pair_exchanges() != nullptr ? this : nullptr;
@@ -169,13 +176,14 @@ class GossipWire final : public comm::CommunicatorDecorator, private comm::PairE
     if (attempt < cut_->after || attempt >= cut_->after + cut_->tries) return;
     const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
     attempts_.push_back(now.count());
-    throw RuntimeFailure("the connection was interrupted");
+    throw RuntimeFailure(cut_->cause);
   }
   // Posts sends the other way round, and receives where they stand.
-  static void overtake(std::vector<comm::Call>& calls) {
+  void overtake(std::vector<comm::Call>& calls) {
     const auto is_send = [](const comm::Call& call) { return call.operation == comm::Operation::send; };
     std::vector<comm::Call> sends;
     std::ranges::copy_if(calls, std::back_inserter(sends), is_send);
+    if (!sends.empty()) late_ += std::ssize(sends) - 1;  // all but the one that is now the first
     for (comm::Call& call : calls)
       if (is_send(call)) {
         call = sends.back();
@@ -185,6 +193,7 @@ class GossipWire final : public comm::CommunicatorDecorator, private comm::PairE
   [[nodiscard]] const comm::Communicator& of_group() const override { return *this; }
   comm::Work do_start(const comm::PairExchange& exchange) override {
     meet_cut(false);
+    was_in_place_ = true;
     return inner().pair_exchanges()->start(exchange);
   }
   comm::Work do_start(std::span<const comm::Call> calls) override {
@@ -207,7 +216,8 @@ class GossipWire final : public comm::CommunicatorDecorator, private comm::PairE
   bool in_place_, is_late_;
   std::optional<Cut> cut_;
   int attempts_made_ = 0;
-  std::int64_t sent_ = 0;
+  std::int64_t sent_ = 0, late_ = 0;  // bytes, and messages that others overtook
+  bool was_in_place_ = false;
   std::vector<double> attempts_;
 };
 
@@ -271,6 +281,8 @@ class LiveNode {
     row["x"] = lists_of(values_);
     row["w"] = thread_ ? thread_->weight() : push_sum_->weight();
     row["sent"] = wire_->sent();
+    row["in_place"] = wire_->was_in_place();
+    if (all_.is_late) row["late"] = wire_->late();
   }
   void round_here(json& row) {
     const auto begin = std::chrono::steady_clock::now();
@@ -293,10 +305,11 @@ class LiveNode {
   void round_beside(int round, json& row) {
     row["handed_over"] = thread_->hand_over(x_);
     row["handed_over_again"] = thread_->hand_over(x_);
-    row["in_flight"] = {{"weight", kind_of([&] { (void)thread_->weight(); })},
-                        {"round", kind_of([&] { (void)thread_->round(); })},
-                        {"set_weight", kind_of([&] { thread_->set_weight(1); })},
-                        {"set_round", kind_of([&] { thread_->set_round(0); })}};
+    if (all_.is_queried)
+      row["in_flight"] = {{"weight", kind_of([&] { (void)thread_->weight(); })},
+                          {"round", kind_of([&] { (void)thread_->round(); })},
+                          {"set_weight", kind_of([&] { thread_->set_weight(1); })},
+                          {"set_round", kind_of([&] { thread_->set_round(0); })}};
     for (TypedValues& tensor : values_)
       for (std::size_t i = 0; all_.added != 0 && i < tensor.size(); ++i) tensor.set(i, tensor.at(i) + all_.added);
     if (std::ranges::count(all_.evaluations, round) > 0) {
@@ -363,27 +376,40 @@ void add_round_operations(AdapterService& service) {
         {"phone_book", "list of list of integer [nodes]", "peer list of each node, taken cyclically"},
         {"peers_per_itr", "integer", "peers of a node in a round", "1"},
         {"regular", "boolean", "every node has equally many peers", "false"},
-        {"mixing", "text", "rule of the mixing weights", R"("uniform")", {"uniform", "skewed"}},
+        {"mixing",
+         "text",
+         "rule of the mixing weights: uniform: a node keeps as much as each peer gets; skewed: node i keeps "
+         "1 / (2 + i mod 3), and the j-th of its k peers of a round gets j / (1 + ... + k) of the rest",
+         R"("uniform")",
+         {"uniform", "skewed"}},
         {"dtypes", "list of text [tensors]", "element types: float16, bfloat16, float32 or float64", R"(["float64"])"},
-        {"values", "list of list of list of number [nodes][tensors][elements]", "what each node begins with"},
+        {"values", "list of list of list of number [nodes][tensors][elements]",
+         "what each node begins with; their elements, with 1 for an empty tensor, times rounds are at most 2^20 "
+         "together"},
         {"rounds", "integer", "number of rounds, at most 1000"},
         where_named({"fuse", "boolean", "all tensors of a type are one message", "false"}),
         where_named({"confirms", "boolean", "a node confirms what it has received", "true"}),
-        where_named({"in_place", "list of boolean [nodes]",
-                     "which nodes can exchange with a single peer without messages; null: none", kOptional}),
+        where_named(
+            {"in_place", "list of boolean [nodes]",
+             "which nodes can exchange with a single peer without messages, as they do where all can; null: none",
+             kOptional}),
         where_named({"thread", "boolean", "rounds are on a thread of their own", "false"}),
+        where_named({"in_flight", "boolean",
+                     "of thread: weight and round are queried and set while each round is in flight", "false"}),
         where_named({"added", "number",
                      "of thread: what the caller adds to each value between the hand-over and the collection", "0.0"}),
         where_named({"evaluations", "list of integer",
                      "of thread: rounds in which the caller enters evaluation in place of collecting, and leaves it",
                      "[]"}),
-        where_named(with_fields({"cuts", "list of object", "where connections are interrupted", "[]"},
-                                {{"node", "integer", "whose"},
-                                 {"round", "integer", "in which round"},
-                                 {"after", "integer", "attempts of it to communicate that succeed first", "0"},
-                                 {"tries", "integer", "attempts that then fail, before anything is sent", "1"},
-                                 {"comparison", "boolean",
-                                  "attempts to compare graphs before the first round; else to send values", "false"}})),
+        where_named(with_fields(
+            {"cuts", "list of object", "where connections are interrupted", "[]"},
+            {{"node", "integer", "whose"},
+             {"round", "integer", "in which round"},
+             {"after", "integer", "attempts of it to communicate that succeed first", "0"},
+             {"tries", "integer", "attempts that then fail, before anything is sent", "1"},
+             where_named({"cause", "text", "message of the failure; null: any", kOptional}),
+             where_named({"comparison", "boolean",
+                          "attempts to compare graphs before the first round; else to send values", "false"})})),
         where_named({"other_group", "boolean",
                      "an interrupted round is retried over another group, to which all nodes move; else over the same",
                      "false"}),
@@ -403,7 +429,10 @@ void add_round_operations(AdapterService& service) {
            "after each round, up to one that ends with an error",
            {{"x", "list of list of number [tensors][elements]", "its values"},
             {"w", "number", "its push-sum weight"},
-            {"sent", "long integer", "bytes that it sent in the round, with confirmations"},
+            {"sent", "long integer",
+             "bytes of values, weights and confirmations that it sent in the round, without headers of messages"},
+            {"in_place", "boolean", "of in_place: values were exchanged without messages"},
+            {"late", "integer", "of late: messages of the node that later ones overtook"},
             {"predicted", "long integer", "bytes that it was to send, as said before the round; of one tensor"},
             {"cut", "object",
              "of an interrupted round, before the retry: w, kind, message, seconds, and new_round, the kind of error "
@@ -412,7 +441,7 @@ void add_round_operations(AdapterService& service) {
             {"handed_over_again", "boolean", "of thread: a second one was, before the first was collected"},
             {"handed_over_in_evaluation", "boolean", "of evaluations: one was, in evaluation"},
             {"in_flight", "object",
-             "of thread: kinds of error of weight, round, set_weight and set_round in flight; null: none"},
+             "of in_flight: kinds of error of weight, round, set_weight and set_round in flight; null: none"},
             {"interruptions", "integer", "of thread: how many were reported"},
             {"attempts", "list of number [s]", "of thread: attempts that failed, from the first on"},
             {"error", "object", "kind, message and seconds of the error that ends the node's run"}}}}}},
@@ -421,6 +450,7 @@ void add_round_operations(AdapterService& service) {
          "a list has another length than the nodes or tensors, a peer is no other node, a value is out of its range, "
          "or there "
          "are more than 2^20 values of all nodes and rounds"},
+        {"out_of_range", "last_node.round is negative"},
         {"unsupported", "a combination of arguments that the system does not have"}}},
       live_rounds);
 }
