@@ -11,6 +11,9 @@
 namespace plumbline {
 namespace {
 
+// Nobody misspells a longer name: comparing two of 100 kB would take minutes.
+constexpr std::size_t kLongestName = 200;
+
 std::size_t letters_between(std::string_view a, std::string_view b) {
   const auto lower = [](unsigned char letter) { return std::tolower(letter); };
   std::vector<std::size_t> row(b.size() + 1);
@@ -28,8 +31,10 @@ std::size_t letters_between(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<std::string> meant_name(std::string_view name, const std::vector<std::string>& names) {
-  const auto nearest =
-      std::ranges::min_element(names, {}, [&](const std::string& other) { return letters_between(name, other); });
+  if (name.size() > kLongestName) return std::nullopt;
+  const auto nearest = std::ranges::min_element(names, {}, [&](const std::string& other) {
+    return other.size() > kLongestName ? other.size() : letters_between(name, other);
+  });
   if (nearest == names.end()) return std::nullopt;
   const std::string& other = *nearest;
   const std::size_t least = std::min(name.size(), other.size());

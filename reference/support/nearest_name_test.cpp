@@ -13,6 +13,9 @@ TEST(NearestName, IsThatWithTheFewestLettersChanged) {
 TEST(NearestName, IsNoneWhereEveryLetterDiffersOrMostOfThemAreAnotherWord) {
   EXPECT_EQ(meant_name("x", {"f", "all"}), std::nullopt);
   EXPECT_EQ(meant_name("", {"f"}), std::nullopt);
+  const std::string long_name(1'000'000, 'x');  // compared with each other, two of them take minutes
+  EXPECT_EQ(meant_name(long_name, {"f", long_name + 'y'}), std::nullopt);
+  EXPECT_EQ(meant_name("ring", {long_name, "rings"}), "rings");
   EXPECT_EQ(meant_name("firing-squad", {"ring"}), std::nullopt);
   EXPECT_EQ(meant_name("rings", {"ring"}), "ring");
   EXPECT_EQ(meant_name("reduce", {"collectives.reduce_scatter"}), "collectives.reduce_scatter");
