@@ -576,5 +576,15 @@ TEST(PythonHelper, WritesNumbersThatAreNotFiniteAndKeepsPrintsOutOfTheReplies) {
   EXPECT_EQ(client.ask("f", json::object()), json::parse(R"([null,{"a":["inf","-inf","nan"]}])"));
 }
 
+// A framework's exceptions may have attributes of those names: kinds and texts of an error are AdapterError's alone.
+TEST(PythonHelper, TakesKindAndFieldsOfItsOwnErrorAlone) {
+  AdapterClient client(python_adapter(
+      R"x("own": lambda: (_ for _ in ()).throw(AdapterError("state", "no", stage=7)),
+          "other": lambda: (_ for _ in ()).throw(type("Odd", (ValueError,), {"kind": {}, "fields": 3})("odd")))x"));
+  EXPECT_THAT([&] { (void)client.ask("other", json::object()); },
+              ThrowsMessage<AdapterError>(HasSubstr("invalid_argument: odd")));
+  EXPECT_THAT([&] { (void)client.ask("own", json::object()); }, ThrowsMessage<AdapterError>(HasSubstr("state: no")));
+}
+
 }  // namespace
 }  // namespace plumbline::subject

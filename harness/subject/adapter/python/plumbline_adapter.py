@@ -96,7 +96,9 @@ def serve(name, version, operations, conventions=None, options=None):
         try:
             answer = _reply({**operations, "hello": hello}, conventions, line.rstrip(b"\n"), reply)
         except (Exception, SystemExit) as error:
-            kind = getattr(error, "kind", next((KINDS[t] for t in type(error).__mro__ if t in KINDS), "failed"))
-            answer = json.dumps({**reply, "error": {**getattr(error, "fields", {}), "kind": kind, "message": str(error) or repr(error)}})
+            own = isinstance(error, AdapterError)  # others may have a kind and fields, of their own meaning
+            kind = error.kind if own else next((KINDS[t] for t in type(error).__mro__ if t in KINDS), "failed")
+            fields = {name: str(text) for name, text in error.fields.items()} if own else {}
+            answer = json.dumps({**reply, "error": {**fields, "kind": kind, "message": str(error) or repr(error)}})
         _REPLIES.write(answer.encode() + b"\n")
         _REPLIES.flush()
