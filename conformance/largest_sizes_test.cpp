@@ -10,8 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "conformance/suite.hpp"
+#include "conformance/support/asking.hpp"
 #include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
+#include "harness/subject/adapter/declared.hpp"
 
 namespace plumbline::conformance {
 
@@ -362,13 +364,55 @@ std::vector<const suite::Check*> sized_checks() {
   return checks;
 }
 
-// Their rows bound what is asked: live nodes, 2^20 numbers, the groups of a plan. Checks of growing sizes are not
-// written yet.
-const std::set<std::string> kBoundedByTheirRows{"gossip.rounds", "groups.create", "scaler.unscale", "slowmo.average"};
+// Their rows bound what is asked, and have no checks of growing sizes yet: for each, the least that is too much, and how
+// its row says so.
+struct Beyond {
+  json args;
+  std::string bound, in_row;
+};
+const std::map<std::string, Beyond>& bounded_by_their_rows() {
+  const auto repeated = [](int count, const json& one) {
+    return json(std::vector<json>(static_cast<std::size_t>(count), one));
+  };
+  json groups = json::array();
+  for (int i = 0; i <= 256; ++i) groups.push_back({{"mode", std::to_string(i)}, {"ranks", {0}}});
+  static const std::map<std::string, Beyond> all{
+      {"gossip.rounds",
+       {{{"world_size", 2},
+         {"phone_book", {{1}, {0}}},
+         {"rounds", 1000},
+         {"dtypes", repeated(525, "float64")},
+         {"values", repeated(2, repeated(525, json::array()))}},
+        "1048576",
+        "2^20"}},
+      {"groups.create", {{{"world_size", 1}, {"plans", json::array({groups})}}, "256", "256"}},
+      {"scaler.unscale",
+       {{{"grads", repeated(2, json::array())}, {"inverse", 1}, {"elements", {(1 << 22) - 1, 2}}}, "4194304", "2^22"}},
+      {"slowmo.average",
+       {{{"world_size", 1},
+         {"levels", repeated(1, {{"period", 1}, {"group_size", 1}})},
+         {"values", json::array({json::array()})},
+         {"calls", (1 << 20) + 1}},
+        "1048576",
+        "2^20"}}};
+  return all;
+}
+
+TEST(LargestSizes, AreBoundedByRowsThatSaySo) {
+  for (const auto& [operation, beyond] : bounded_by_their_rows()) {
+    const Answer answer = answer_to(reference_adapter(), operation, beyond.args);
+    EXPECT_EQ(answer.kind, "invalid_argument") << operation;
+    EXPECT_THAT(answer.message, testing::HasSubstr(beyond.bound)) << operation;
+    const auto& arguments = subject::operation_table().operations().at(operation).row.arguments;
+    EXPECT_TRUE(std::ranges::any_of(arguments,
+                                    [&](const auto& one) { return one.what.find(beyond.in_row) != std::string::npos; }))
+        << operation << " states no limit of " << beyond.in_row;
+  }
+}
 
 TEST(LargestSizes, EveryOperationHasACheck) {
   std::set<std::string> missing = reference_adapter().operations();
-  for (const std::string& operation : kBoundedByTheirRows) EXPECT_EQ(missing.erase(operation), 1u) << operation;
+  for (const auto& [operation, beyond] : bounded_by_their_rows()) EXPECT_EQ(missing.erase(operation), 1u) << operation;
   for (const suite::Check* check : sized_checks())
     for (const std::string& operation : check->operations) missing.erase(operation);
   EXPECT_THAT(missing, IsEmpty());
