@@ -364,8 +364,8 @@ std::vector<const suite::Check*> sized_checks() {
   return checks;
 }
 
-// Their rows bound what is asked, and have no checks of growing sizes yet: for each, the least that is too much, and how
-// its row says so.
+// Their rows bound what is asked, and have no checks of growing sizes yet: for each, a question that is too large, its
+// bound in the error, and in the row.
 struct Beyond {
   json args;
   std::string bound, in_row;

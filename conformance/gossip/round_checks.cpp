@@ -404,13 +404,18 @@ std::string problem_of_places(const AskedLive& asked, const json& result, bool i
   });
 }
 
-void live_in_place(Context& context) {
-  AskedLive asked = live_in(context);
-  asked.dtypes = {context.parameters().text("dtype")};
+// Rounds in which all nodes can exchange in place, and do, beside rounds by messages.
+void judge_in_place(Context& context, const AskedLive& asked) {
   AskedLive met = asked;
   met.options["in_place"] = std::vector<bool>(static_cast<std::size_t>(asked.nodes), true);
   judge_same_bits(context, asked, met,
                   [&](const json& result) { return problem_of_places(met, result, true, met.rounds); });
+}
+
+void live_in_place(Context& context) {
+  AskedLive asked = live_in(context);
+  asked.dtypes = {context.parameters().text("dtype")};
+  judge_in_place(context, asked);
 }
 
 void live_in_place_interrupted(Context& context) {
@@ -426,6 +431,7 @@ void live_in_place_interrupted(Context& context) {
 
 void live_in_place_where_all_can(Context& context) {
   AskedLive asked = live_in(context);
+  judge_in_place(context, asked);
   AskedLive met = asked;
   std::vector<bool> can(static_cast<std::size_t>(asked.nodes), true);
   can[static_cast<std::size_t>(context.parameters().number("lacks"))] = false;
