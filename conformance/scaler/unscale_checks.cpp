@@ -51,7 +51,8 @@ void answered_rounded_once(Context& context) {
 
 void answered_refusals(Context& context) {
   const std::string& what = context.parameters().text("what");
-  const json right{{"dtype", "float16"}, {"to", "float32"}, {"inverse", 0.5}, {"grads", {{2, 4}, {6}}}};
+  json right{{"dtype", "float16"}, {"to", "float32"}, {"inverse", 0.5}, {"grads", {{2, 4}, {6}}}};
+  if (what == "fewer" || what == "more") right["elements"] = {2, 1};
   json args = right;
   if (what == "fewer") args["elements"] = {2, 0};
   if (what == "more") args["elements"] = {3, 1};
