@@ -95,9 +95,9 @@ TEST(GossipRounds, NamesWhatIsWrong) {
   EXPECT_THAT(rounds_refusal(R"({"in_place": [true]})"), HasSubstr("in_place has 1 entries"));
   EXPECT_THAT(rounds_refusal(R"({"heartbeat": "nan"})"), HasSubstr("heartbeat is nan s"));
   EXPECT_THAT(rounds_refusal(R"({"heartbeat": 21})"), HasSubstr("heartbeat is 21"));
-  EXPECT_THAT(rounds_refusal(R"({"cuts": [{"node": 2, "round": 0}]})"), HasSubstr("node"));
+  EXPECT_THAT(rounds_refusal(R"({"cuts": [{"node": 2, "round": 0}]})"), HasSubstr("node must be from 0 to 1, got 2"));
   EXPECT_THAT(rounds_refusal(R"({"cuts": [{"node": 1, "round": 0, "tries": 0}]})"), HasSubstr("tries"));
-  EXPECT_THAT(rounds_refusal(R"({"stops": {"node": -1, "round": 0}})"), HasSubstr("node"));
+  EXPECT_THAT(rounds_refusal(R"({"stops": {"node": -1, "round": 0}})"), HasSubstr("node must be from 0 to 1, got -1"));
   EXPECT_THAT(rounds_refusal(R"({"rounds": 1001})"), HasSubstr("rounds"));
   json empty{{"rounds", 1000}, {"dtypes", std::vector<std::string>(600, "float64")}};
   empty["values"] = std::vector<std::vector<std::vector<double>>>(2, std::vector<std::vector<double>>(600));

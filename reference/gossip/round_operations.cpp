@@ -102,7 +102,8 @@ void read_faults(const Arguments& arguments, LiveRounds& all) {
   }
   all.other_group = arguments.get<bool>("other_group", false);
   if (const auto stop = arguments.find<Arguments>("stops"))
-    all.stop = {stop->get<int>("node"), stop->get<int>("round")};
+    all.stop = {static_cast<int>(stop->integer_in("node", 0, last)),
+                static_cast<int>(stop->integer_in("round", 0, kMostLiveRounds))};
   const double heartbeat = arguments.get<double>("heartbeat", kLongestHeartbeat);
   if (!(heartbeat > 0 && heartbeat <= kLongestHeartbeat))
     arguments.refuse(fmt::format("heartbeat is {} s; it is above 0 and at most {}", heartbeat, kLongestHeartbeat));
