@@ -6,8 +6,8 @@ usage: osu.py --osu OSU_ALLREDUCE [--build BUILD] [--mpirun MPIRUN] [--ranks 2] 
 
 A launch of OSU is one of its program, with the slowest rank's mean; a launch of ours is a fresh group, with iterations one after another
 (barrier) and with those that begin at agreed times (window), which is nearer to what OSU does: it has a barrier before each call. All three
-are launched in random order, as often as --launches says, with MPI's settings alike. They agree on a size where the 95 % intervals of their
-medians over launches overlap: of ours, those of the kind that lies nearer. Intervals that are wider than --within allows tell nothing.
+are launched in random order, as often as --launches says, over the same transports of Open MPI, each rank bound to the same core. They agree
+on a size where the 95 % intervals of their medians over launches overlap: of ours, those of the kind that lies nearer. Intervals that are wider than --within allows tell nothing.
 OSU's benchmarks: https://mvapich.cse.ohio-state.edu/benchmarks/
 
 Exit status: 0 they agree on all sizes; 1 they differ on one; 2 a bad option; 3 a size cannot be told, or something is missing or failed."""
@@ -19,6 +19,14 @@ import compare
 LEAST = 6  # launches of which a median has an interval
 KINDS = ("OSU", "barrier", "window")
 ROW = re.compile(r"^(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+\d+\s*$", re.MULTILINE)
+
+
+# Binds a rank as `bench --pin` does. Open MPI's own binding takes other cores where a core has two threads.
+BOUND = """import os, sys
+cores = sorted(os.sched_getaffinity(0))
+rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", 0)))
+os.sched_setaffinity(0, {cores[rank % len(cores)]})
+os.execv(sys.argv[1], sys.argv[1:])"""
 
 
 class Missing(RuntimeError):
@@ -48,7 +56,7 @@ def percent(text):
 
 def osu(options, sizes):
     """{bytes: seconds} of one launch."""
-    command = [options.mpirun, "-n", options.ranks, *compare.OPEN_MPI, options.osu, "-f", "-m", max(sizes)]
+    command = [options.mpirun, "-n", options.ranks, *compare.OPEN_MPI, sys.executable, "-c", BOUND, options.osu.resolve(), "-f", "-m", max(sizes)]
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True)
     found = {int(row[1]): float(row[4]) * 1e-6 for row in ROW.finditer(done.stdout)}
@@ -113,6 +121,22 @@ def report(found, sizes, within):
     return 1 if "differ" in verdicts else 3 if noisy else 0
 
 
+def problem_of_here(options):
+    """What is missing, or "": it is looked for before anything is measured."""
+    try:
+        import scipy.stats  # noqa: F401
+    except ImportError as error:
+        return f"no {error.name or 'scipy'} here, which has the intervals (pip install scipy)"
+    if not os.access(options.build / "bin/plumbline", os.X_OK):
+        return f"{options.build}/bin/plumbline is missing; --build names the folder of a build"
+    if options.json:
+        try:
+            options.json.open("a").close()
+        except OSError as error:
+            return f"--json '{options.json}' cannot be written: {error.strerror}"
+    return ""
+
+
 def main(words):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--osu", required=True, type=Path, metavar="OSU_ALLREDUCE")
@@ -132,13 +156,16 @@ def main(words):
         parser.error(f"--osu '{options.osu}' is no program; name OSU's osu_allreduce")
     if not shutil.which(options.mpirun):
         parser.error(f"--mpirun '{options.mpirun}' is not here")
+    if problem := problem_of_here(options):
+        print(f"osu.py: {problem}", file=sys.stderr)
+        return 3
     try:
         found = measure(options, options.sizes)
+        if options.json:
+            options.json.write_text(json.dumps([{"kind": kind, "bytes": size, "seconds": values} for (kind, size), values in found.items()]))
     except (Missing, subprocess.CalledProcessError, OSError) as error:
         print(f"osu.py: {error}", file=sys.stderr)
         return 3
-    if options.json:
-        options.json.write_text(json.dumps([{"kind": kind, "bytes": size, "seconds": values} for (kind, size), values in found.items()]))
     return report(found, options.sizes, options.within / 100)
 
 

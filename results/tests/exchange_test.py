@@ -8,6 +8,7 @@ import csv
 import importlib.util
 import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -352,7 +353,7 @@ made.write(words[words.index("--out") + 1], *rows)
 class BesideOsu(unittest.TestCase):
     """benchmarks/anchors/osu.py, with programs in the place of OSU's and ours that take known times."""
 
-    def compared(self, factor, *options):
+    def compared(self, factor, *options, setup=lambda here: None, env=None):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         here = Path(folder.name)
@@ -360,10 +361,33 @@ class BesideOsu(unittest.TestCase):
         for name, text in (("mpirun", OSU_LAUNCHER), ("osu_allreduce", OSU_LAUNCHER), ("bin/plumbline", OURS)):
             (here / name).write_text(text.format(python=sys.executable, tests=str(Path(__file__).resolve().parent), factor=factor))
             (here / name).chmod(0o755)
+        setup(here)
         command = [sys.executable, "-B", OSU_SCRIPT, "--osu", here / "osu_allreduce", "--build", here, "--mpirun",
                    here / "mpirun", "--launches", "6", "--sizes", "4,1Ki", *options]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env={**os.environ, **(env or {})})
         return done.returncode, done.stdout, done.stderr
+
+    def test_what_is_missing_is_told_before_anything_is_measured(self):
+        def without_scipy(here):
+            (here / "scipy").mkdir()
+            (here / "scipy/__init__.py").write_text("raise ModuleNotFoundError('none', name='scipy')")
+        with tempfile.TemporaryDirectory() as here:
+            without_scipy(Path(here))
+            for options, env, words in (((), {"PYTHONPATH": here}, "osu.py: no scipy here, which has the intervals (pip install scipy)\n"),
+                                        (("--json", "/nowhere/x.json"), {}, "osu.py: --json '/nowhere/x.json' cannot be written: No such file or directory\n"),
+                                        (("--build", "/nowhere"), {}, "osu.py: /nowhere/bin/plumbline is missing; --build names the folder of a build\n")):
+                status, out, err = self.compared(1, *options, env=env)
+                self.assertEqual((status, out, err), (3, "", words))
+
+    def test_ranks_of_osu_are_bound_as_ours_are(self):
+        def setup(here):
+            (here / "osu_allreduce").write_text(f"#!{sys.executable}\nimport os, sys; sys.exit('cores ' + str(os.sched_getaffinity(0)))\n")
+            # The second rank of two.
+            (here / "mpirun").write_text("#!/bin/sh\nwhile [ $# -gt 0 ] && [ ! -x \"$1\" ]; do shift; done\nOMPI_COMM_WORLD_RANK=1 exec \"$@\"\n")
+        cores = sorted(os.sched_getaffinity(0))
+        status, _, err = self.compared(1, setup=setup)
+        self.assertEqual(status, 3)
+        self.assertIn(f"cores {{{cores[1 % len(cores)]}}}", err)
 
     def test_equal_times_agree(self):
         status, out, err = self.compared(1)
