@@ -26,8 +26,11 @@ class Side:
 
 
 def split(words):
-    """What comes after '--' is for bench."""
+    """What comes after '--' is for bench, but for how often it is launched, which alternates here. Throws BadInput."""
     at = words.index("--") if "--" in words else len(words)
+    for word in words[at + 1:]:
+        if word.partition("=")[0] in ("--launches", "--within"):
+            raise BadInput(f"'{word}' after '--': launches of both sides alternate here; write --launches N before '--'")
     return words[:at], words[at + 1:]
 
 

@@ -293,6 +293,8 @@ class Commands(unittest.TestCase):
                 (["compare", self.base, self.slow, "--effect", "7"], 2, "'7' is not a share such as 5% or 0.05"),
                 (["compare", self.base, self.slow, "--launches", "2"], 2, "'2' is not a whole number from 5 on"),
                 (["compare", self.base, self.slow, "--", "--sizes", "4"], 2, "options of bench are for programs"),
+                *((["gate", "backend:local", "backend:local", "--", *words], 2, f"'{words[0]}' after '--': launches of both sides alternate here; "
+                   "write --launches N before '--'") for words in (("--launches", "3"), ("--launches=3",), ("--within", "5"))),
                 (["compare", self.base, self.slow, "--calibration", self.base + "/run.jsonl"], 2, "no calibration"),
                 (["compare", failing, failing], 3, "ended with exit status 1: plumbline: no such option"),
                 (["gate", self.base], 2, "1 records are given; it takes BASE and NEW"),
