@@ -342,9 +342,6 @@ std::string problem_of_bluefog(suite::Adapter& adapter, const std::string& topol
 
 void bluefog(Context& context) {
   report_words(problem_of_bluefog(context.adapter(), context.parameters().text("topology")));
-  report_words(problem_of_refusal_beside_answers(
-      context.adapter(), "gossip.topology",
-      {{"convention", "bluefog"}, {"topology", "NoSuchGraph"}, {"args", {{"size", 4}}}}));
   for (const json& args : bad_bluefog_arguments(context.parameters().text("topology")))
     report_words(problem_of_refusal_beside_answers(
         context.adapter(), "gossip.topology",
@@ -367,6 +364,9 @@ void bluefog(Context& context) {
     }
     if (!problem.empty()) report_words(one.at("name").get<std::string>() + ": " + problem);
   }
+  report_words(problem_of_refusal_beside_answers(
+      context.adapter(), "gossip.topology",
+      {{"convention", "bluefog"}, {"topology", "NoSuchGraph"}, {"args", {{"size", 4}}}}));
 }
 
 int modulo(int number, int size) { return (number % size + size) % size; }
@@ -499,12 +499,6 @@ std::string problem_of_all_turns(suite::Adapter& adapter, const std::string& gen
 
 void bluefog_turns(Context& context) {
   const std::string& generator = context.parameters().text("generator");
-  report_words(problem_of_refusal_beside_answers(context.adapter(), "gossip.turns",
-                                                 {{"convention", "bluefog"},
-                                                  {"generator", "NoSuchGenerator"},
-                                                  {"world_size", 8},
-                                                  {"local_size", 4},
-                                                  {"steps", 1}}));
   for (json args : bad_turns(generator)) {
     args.update({{"convention", "bluefog"}, {"generator", generator}, {"steps", 1}});
     report_words(problem_of_refusal_beside_answers(context.adapter(), "gossip.turns", args));
@@ -522,6 +516,12 @@ void bluefog_turns(Context& context) {
                                       });
     if (!problem.empty()) report_words(one.at("name").get<std::string>() + ": " + problem);
   }
+  report_words(problem_of_refusal_beside_answers(context.adapter(), "gossip.turns",
+                                                 {{"convention", "bluefog"},
+                                                  {"generator", "NoSuchGenerator"},
+                                                  {"world_size", 8},
+                                                  {"local_size", 4},
+                                                  {"steps", 1}}));
 }
 
 // Which runs are recorded.

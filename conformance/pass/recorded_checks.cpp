@@ -50,7 +50,7 @@ void as_recorded(Context& context) {
   judge_cases(context, [&](const json& one, const json& record) -> std::string {
     return problem_of(
         context.adapter(), kPass, question_of_recorded(one, record, "paddle"), [&](const json& result) -> std::string {
-          if (one.contains("skipped") && !result.contains("skipped"))  // by which reason, no sentence says
+          if (one.contains("skipped") && result.contains("analysis"))  // whether and why is not asked here
             return "the pass is applied, it is to be skipped";
           return first_difference(result_of(one, record), result);
         });
@@ -149,8 +149,9 @@ void does_nothing(Context& context, const char* convention) {
   json args = step_args(convention);
   args["options"].update(std::ranges::find(reasons(), reason, &std::pair<std::string, json>::first)->second);
   report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
-    if (result.at("skipped").get<std::string>().empty()) return "it is not said why nothing is done";
-    return first_difference(args.at("program"), program_at(args, result, "final"), "final");
+    const std::string words = first_difference(args.at("program"), program_at(args, result, "final"), "final");
+    if (!words.empty()) return words;
+    return result.value("skipped", std::string()).empty() ? "it is not said why nothing is done" : "";
   }));
 }
 void does_nothing_as_ours(Context& context) { does_nothing(context, "plumbline"); }

@@ -114,10 +114,23 @@ def differences(now, then, tolerance, left_out=(), where="", words=("recorded", 
         pairs = ((f"{where}[{i}]", *both) for i, both in enumerate(zip(now, then)))
     else:
         if not _is_same(now, then, tolerance):
-            yield f"{where}: {words[0]} {short(then)}, {words[1]} {short(now)}"
+            yield f"{where}: {_added(now, then, words) or f'{words[0]} {short(then)}, {words[1]} {short(now)}'}"
         return
     for place, a, b in pairs:
         yield from differences(a, b, tolerance, left_out, place, words)
+
+
+def _added(now, then, words):
+    """Of a list that has all of another one in its order, what it has beyond that, which a cause may name; of others nothing."""
+    if not isinstance(now, list) or not isinstance(then, list) or not then:
+        return ""
+    rest, added = list(then), []
+    for one in now:
+        if rest and json.dumps(one) == json.dumps(rest[0]):
+            rest.pop(0)
+        else:
+            added.append(one)
+    return "" if rest else f"{words[1]} also {json.dumps(added)}"
 
 
 def _is_same(now, then, tolerance):
@@ -200,9 +213,9 @@ def compared(adapter, operation, args, recorded):
     return found, {name: result[name] for name in recorded if name in result}
 
 
-def causes_of(adapter, file, found, causes):
+def causes_of(adapter, file, args, found, causes):
     """The causes that explain every difference of a case, or nothing where one has none."""
-    by_difference = [next((one for one in causes if one.explains_recorded(adapter.framework, adapter.version, file, words)), None) for words in found]
+    by_difference = [next((one for one in causes if one.explains_recorded(adapter.framework, adapter.version, file, args, words)), None) for words in found]
     return [] if None in by_difference else list(dict.fromkeys(one.id for one in by_difference))
 
 
@@ -257,11 +270,11 @@ def ask_file(adapter, framework, file, path, rows, causes, out):
         if found is None:
             counts["refused as unsupported" if question[3] is None else "unsupported"] += 1
             continue
-        known = causes_of(adapter, file, found, causes)
+        known = causes_of(adapter, file, question[2], found, causes)
         explained.update(known)
         counts["equal" if not found else "explained" if known else "differ"] += 1
         if found and not known:
-            lines.append(f"    case {index}, {question[1]}: {found[0]}")
+            lines.append(f"    case {index}, {question[1]}: {found[0] if len(found[0]) <= 400 else found[0][:397] + '...'}")
         if found:
             old = {*REFUSALS, *(rows[question[1]][1] if "error" in now else ())} - set(question[2])
             cases[index] = {**{name: value for name, value in case.items() if name not in old}, **now}

@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "results"))
 from plumbline_results import __main__ as commands
+from plumbline_results.scoreboard.causes import load_causes
 
 DESCRIPTION = {"operations": [
     {"name": "schedules.stage_to_rank", "arguments": [{"name": n} for n in ("convention", "pp", "num_stages", "style")], "result": [{"name": "result"}]},
@@ -176,6 +177,44 @@ class Vectors(unittest.TestCase):
         status, said = self.ask()
         self.assertEqual(status, 1, "one of two differences has no cause")
         self.assertIn("case 0, schedules.stage_to_rank: result[0]: recorded 1, now 0\n", said)
+
+    def test_a_cause_names_the_questions_and_what_a_list_has_more(self):
+        self.vectors("schedules/vectors/torch", [stages(2, [0, 1, 0])])
+        for recorded, known in (('schedules/torch: result: now also [1]', True), ('schedules/torch: result: now also [0]', False),
+                                ('schedules/torch[pp=2,style=loop]: result: now also [1]', True), ('schedules/torch[pp=2,style=v]: result: *', False),
+                                ('schedules/torch[pp=3]: result: *', False), ('schedules/torch[none=*]: result: *', False), ('schedules/torch[pp.x=*]: result: *', False)):
+            self.explain([recorded])
+            status, said = self.ask()
+            self.assertEqual(status, 0 if known else 1, said)
+        self.assertIn("result: now also [1]\n", said)
+        self.vectors("schedules/vectors/torch", [stages(2, [2, 1, 0])])
+        self.assertIn("result: recorded [2, 1, 0], now [0, 1, 0, 1]\n", self.ask()[1], "a list with other values")
+        for recorded in ("result[2]", "schedules/torch[pp]: result", "schedules/torch[]: result", "schedules/torch[pp=2: result"):
+            self.explain([recorded])
+            self.assert_one_line(2, f"entry 1: recorded '{recorded}'; it is FILE: DIFFERENCE or FILE[ARGUMENT=VALUE,...]: DIFFERENCE")
+
+    def test_the_committed_causes_explain_no_other_answer(self):
+        causes = load_causes(ROOT / "conformance/adapters/disagreements.toml")
+        def known(file, args, difference):
+            return any(one.explains_recorded("ColossalAI", "0.5.0", file, args, difference) for one in causes)
+        capped, free = {"init": {"max_scale": 24.0}}, {"init": {"max_scale": None}}
+        self.assertTrue(known("scaler/colossalai", capped, "trace[7].scale: recorded 27.0, now 24.0"))
+        for args in (free, {"init": {}}, {"init": {"max_scale": 48.0}}):
+            self.assertFalse(known("scaler/colossalai", args, "trace[7].scale: recorded 27.0, now 24.0"))
+            self.assertFalse(known("scaler/colossalai", args, "trace[7].inv_scale: recorded 0.03703703731298447, now 0.0416666679084301"))
+            self.assertFalse(known("scaler/colossalai", args, "state_dict.scale: recorded 27.0, now 24.0"))
+        self.assertFalse(known("scaler/colossalai", capped, "trace[7].scale: recorded 27.0, now 12.0"))
+        self.assertTrue(known("scaler/colossalai", free, "state_dict.max_scale: recorded null, now nothing"))
+        self.assertFalse(known("scaler/colossalai", free, "state_dict.min_scale: recorded 1.0, now nothing"))
+        self.assertTrue(known("scaler/colossalai", {"init": {"hysteresis": 0}}, "recorded a refusal, now {}"))
+        self.assertFalse(known("scaler/colossalai", {"init": {"hysteresis": 1}}, "recorded a refusal, now {}"))
+        for mode, is_known in (("3d", True), ("2d", False), (None, False)):
+            added = 'initialized_modes: now also ["PARALLEL_3D_INPUT_X_WEIGHT", "PARALLEL_3D_OUTPUT_X_WEIGHT"]'
+            args = {"world_size": 8, "parallel": {"tensor": {"mode": mode}}}
+            self.assertEqual(known("groups/colossalai94", args, added), is_known)
+            self.assertFalse(known("groups/colossalai94", args, 'initialized_modes: now also ["MODEL"]'))
+            self.assertFalse(known("groups/colossalai94", args, "new_group_calls: now also [[0, 1]]"))
+            self.assertFalse(known("groups/colossalai94", args, "new_group_calls: recorded [[0]], now [[1]]"))
 
     def test_files_are_written_as_they_are_committed(self):
         file = self.folder / "schedules/vectors/torch.json"

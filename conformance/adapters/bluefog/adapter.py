@@ -30,11 +30,10 @@ def of(pair):
 
 
 def graph_of(name, **args):
-    function = asked(getattr, util, name)  # BlueFog's users name a function of its module; that rejects what is none
     if name not in GRAPHS:
-        no_answer(f"{name} of BlueFog makes no graph")
+        no_answer(f"BlueFog has no graph {name}: its users name a function of a module")
     at_most(1024, args["size"], "each row of weights is made from the whole matrix")
-    return asked(function, **{key: tuple(value) if isinstance(value, list) else value for key, value in args.items()})
+    return asked(getattr(util, name), **{key: tuple(value) if isinstance(value, list) else value for key, value in args.items()})
 
 
 def topology(topology, args):
@@ -50,11 +49,10 @@ def turns(generator, steps, topology=None, size=None, world_size=None, local_siz
         if generator == ONE_PEER:
             return util.GetDynamicOnePeerSendRecvRanks(graph, rank)
         more = (rank, rank % local_size if local_size else 0) if generator == MACHINES else (rank,)
-        return function(world_size, local_size, *more)
+        return getattr(util, generator)(world_size, local_size, *more)
 
-    function = asked(getattr, util, generator)
     if generator not in (ONE_PEER, MACHINES, *OVER_MACHINES):
-        no_answer(f"{generator} of BlueFog makes no peers")
+        no_answer(f"BlueFog has no generator {generator}: its users name a function of a module")
     graph = graph_of(topology, size=size) if generator == ONE_PEER else None
     return {"ranks": [[list(step) for step in itertools.islice(peers(rank), steps)] for rank in range(size if graph else world_size)]}
 

@@ -38,12 +38,17 @@ KEPT = ["op_role", "op_namescope", "ring_id", "reduce_type", "use_calc_stream", 
 
 # ---- programs ----
 
+NAMES = {"float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64", "int8": "INT8", "uint8": "UINT8", "int16": "INT16", "int32": "INT32",
+         "int64": "INT64", "bool": "BOOL"}
+
+
 def dtype_of(name):
-    return asked(getattr, core.VarDesc.VarType, {"float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64", "int8": "INT8", "uint8": "UINT8",
-                                                 "int16": "INT16", "int32": "INT32", "int64": "INT64", "bool": "BOOL"}.get(name, name))
+    if name not in NAMES:
+        no_answer(f"a variable of a program has one of {', '.join(NAMES)}, not {name}")
+    return getattr(core.VarDesc.VarType, NAMES[name])
 
 
-DTYPES = {dtype_of(name): name for name in ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")}
+DTYPES = {dtype_of(name): name for name in NAMES}
 
 
 def given(name, value):
@@ -227,6 +232,9 @@ def context_of(names):
 def dp_pass(program, rings, options=None, max_fuse_numel=None, max_overlap_rings=None):
     at_most(1 << 14, len(program["ops"]), "the ops are objects of Python")
     options = {"gradient_scale": True, "global_rank": 0, **(options or {})}
+    others = {rank for ring, ranks in rings.items() if int(ring) for rank in ranks}
+    if "0" in rings and not others <= {*rings["0"]}:
+        no_answer(f"ring 0 of Paddle is its world group, which has the ranks of all rings: not {rings['0']}")
     process_group.clear_all_process_groups()
     for ring, ranks in rings.items():
         process_group._g_process_group_map[int(ring)] = process_group.ProcessGroup(int(ring), ranks) if int(ring) else process_group.get_world_process_group()
@@ -252,25 +260,26 @@ def dp_pass(program, rings, options=None, max_fuse_numel=None, max_overlap_rings
                 raise
             raise AdapterError(kind_of(error), str(error) or type(error).__name__, stage=one.stage, **{"class": type(error).__name__}) from error
     if len(passes.passes) == len(one.earlier):
-        return {"skipped": why_skipped(one), "final": {"same_as": "before"}}
+        return {"final": final_of(made, before, known)}  # nothing was done, and no word of it is said
     return answer(one, before, known, made)
 
 
-def why_skipped(one):
-    """Which of apply()'s conditions does not hold; it says no word of it."""
-    rank = one.get_attr("global_rank")
-    if one._check_self():
-        return "a FUSION_OPT pass is already in the PassContext" if not any(type(done) is Watched for done in one.earlier) else "it is already in the PassContext"
-    if one.get_attr("dist_context") is None:
-        return "_check_self: dist_context is None"
-    return "_check_self: global_rank < 0" if isinstance(rank, int) else "_check_self: global_rank is not an int"
+def new_vars(made, known):
+    return [var for var in vars_of(made) if var["name"] not in known]
+
+
+def final_of(made, before, known):
+    ops, others = ops_of(made), [[op.type for op in block.ops] for block in made.blocks[1:]]
+    if ops == before and not new_vars(made, known):
+        return {"same_as": "before"}
+    return {"ops": ops, "vars": vars_of(made), **({"other_blocks": others} if others else {})}
 
 
 def answer(one, before, known, made):
     def as_stage(ops, earlier, added=()):
         same = next((name for name, other in earlier if other == ops and not added), None)
         return {"same_as": same} if same else {"ops": ops, **({"vars_added": added} if added else {})}
-    new = [var for var in vars_of(made) if var["name"] not in known]
+    new = new_vars(made, known)
     result, earlier = {"analysis": one.analysis, "stages": {}}, [("before", before)]
     if one.stages:
         for name, ops in one.stages.items():
@@ -278,8 +287,7 @@ def answer(one, before, known, made):
             earlier.append((name, ops))
         result["groups"] = [group_of(group) for group in one.groups or []]
     result["summary"] = summary_of(one.records)
-    final, others = ops_of(made), [[op.type for op in block.ops] for block in made.blocks[1:]]
-    result["final"] = {"same_as": "before"} if final == before and not new else {"ops": final, "vars": vars_of(made), **({"other_blocks": others} if others else {})}
+    result["final"] = final_of(made, before, known)
     return result
 
 

@@ -10,7 +10,8 @@
     requirements = ["GOSSIP-0*"]        # where there are cases: what of them it explains
     verdict = ["fail", "crash"]         # optional: fail, refuse, hang, crash, flake, warn; without it fail and warn, so no crash
     what = "* is not a tree*"           # optional: the first words of the failure, with * and ?
-    recorded = ["groups/graphs: peers*"]  # optional: what `plumbline vectors` finds different, as FILE: DIFFERENCE with * and ?
+    recorded = ["groups/graphs[args.size=4]: peers*"]  # optional: what `plumbline vectors` finds different, as FILE: DIFFERENCE with * and ?,
+                                        # in brackets the arguments of the questions, by their paths; one that is null has no value
     text = "…"                          # what differs and why
     suite = "…"                         # of a convention: the source of the suite's rule
     framework_source = "…"              # of a convention or a defect: the source of the framework's
@@ -18,6 +19,8 @@
 """
 
 import fnmatch
+import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +34,7 @@ KINDS = {
 }
 TEXTS = ("id", "framework", "kind", "title", "text", "suite", "framework_source", "reproduction", "what")
 LISTS = ("versions", "cases", "requirements", "verdict", "recorded")
+RECORDED = re.compile(r"(?P<file>[^\[\]: ]+)(\[(?P<asked>[^\[\]]+)\])?: (?P<difference>.+)")
 VERDICTS = ("fail", "refuse", "hang", "crash", "flake", "warn")
 
 
@@ -64,8 +68,20 @@ class Cause:
             and _fits(found.what, self.what)
         )
 
-    def explains_recorded(self, framework, version, file, difference):
-        return self.is_of(framework, version) and any(_fits(f"{file}: {difference}", one) for one in self.recorded)
+    def explains_recorded(self, framework, version, file, args, difference):
+        return self.is_of(framework, version) and any(_fits_recorded(RECORDED.fullmatch(one), file, args, difference) for one in self.recorded)
+
+
+def _fits_recorded(pattern, file, args, difference):
+    asked = [one.partition("=") for one in (pattern["asked"] or "").split(",") if one]
+    return _fits(file, pattern["file"]) and _fits(difference, pattern["difference"]) and all(_has(args, name, value) for name, _, value in asked)
+
+
+def _has(args, path, value):
+    """Whether a question has an argument of this value: init.max_scale is field max_scale of argument init."""
+    for name in path.split("."):
+        args = args.get(name) if isinstance(args, dict) else None
+    return args is not None and _fits(args if isinstance(args, str) else json.dumps(args), value)
 
 
 def _fits(value, pattern):
@@ -92,6 +108,10 @@ def _cause(where, row, folder):
     for name in ("id", "framework", "versions", *asked, *KINDS[kind]):
         if name not in row:
             raise BadInput(f"{where}: {name} is missing; kind {kind} has {', '.join((*asked, *KINDS[kind]))}")
+    for one in row.get("recorded", []):
+        found = RECORDED.fullmatch(one)
+        if not found or not all("=" in condition for condition in (found["asked"] or "=").split(",")):
+            raise BadInput(f"{where}: recorded '{one}'; it is FILE: DIFFERENCE or FILE[ARGUMENT=VALUE,...]: DIFFERENCE")
     for one in row.get("verdict", []):
         if one not in VERDICTS:
             raise BadInput(f"{where}: verdict '{one}'; it is {', '.join(VERDICTS)}")
