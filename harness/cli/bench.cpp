@@ -366,6 +366,7 @@ class BenchRun {
     if (options_.device != "cpu") measurement.labels["device"] = options_.device;
     if (options_.sync != "barrier") measurement.labels["sync"] = options_.sync;
     measurement.derived = job.last.value("derived", std::map<std::string, double>());
+    measurement.derived.merge(run::worst_of_windows(job.launches));
     const std::string& label = job.benchmark->size_label;
     if (job.benchmark->has_sizes || !label.empty()) measurement.labels["bytes"] = std::to_string(bytes);
     if (job.benchmark->has_sizes && !label.empty()) measurement.labels[label] = std::to_string(job.bytes);
@@ -563,7 +564,7 @@ Command add_bench(CLI::App& app, const Program& program) {
   command
       ->add_option("--sync", options->sync,
                    "how ranks begin: barrier, a repetition after one and its iterations one after another; or window, "
-                   "each iteration at a time that all agreed on, for small messages on one machine")
+                   "each iteration at a time that all agreed on, for small messages on one machine with a core a rank")
       ->type_name("KIND")
       ->check(CLI::IsMember({"barrier", "window"}))
       ->capture_default_str();

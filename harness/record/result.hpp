@@ -112,7 +112,8 @@ struct Result {
 struct Launch {
   std::vector<double> samples;
   /// What else its host did meanwhile: "steal", a share of all processor time; "load"; "waited", the share of the time
-  /// for which its slowest rank had no core; "calibration_seconds" of a loop that uses no memory.
+  /// for which its slowest rank had no core; "calibration_seconds" of a loop that uses no memory; "window_seconds" and
+  /// "windows_missed_ratio" of a measurement in windows.
   std::map<std::string, double> host = {};
 };
 

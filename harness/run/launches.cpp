@@ -79,6 +79,17 @@ std::map<std::string, double> worst_of_host(const std::vector<record::Launch>& l
   return worst;
 }
 
+std::map<std::string, double> worst_of_windows(const std::vector<record::Launch>& launches) {
+  std::map<std::string, double> worst;
+  for (const record::Launch& launch : launches)
+    for (const char* name : {"window_seconds", "windows_missed_ratio"})
+      if (const auto found = launch.host.find(name); found != launch.host.end()) {
+        double& so_far = worst.try_emplace(name, found->second).first->second;
+        so_far = std::max(so_far, found->second);
+      }
+  return worst;
+}
+
 std::string why_noisy(const std::vector<record::Launch>& launches, double best_calibration) {
   Busyness worst;
   std::size_t noisy = 0;

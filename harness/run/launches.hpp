@@ -32,6 +32,9 @@ inline constexpr double kMostNoisyLaunches = 0.25;
 /// "waited_ratio", the lowest of "clock_hertz" and "pinned". What no launch has is absent.
 [[nodiscard]] std::map<std::string, double> worst_of_host(const std::vector<record::Launch>& launches);
 
+/// Of launches that measured in windows "window_seconds" and "windows_missed_ratio", the highest of all launches.
+[[nodiscard]] std::map<std::string, double> worst_of_windows(const std::vector<record::Launch>& launches);
+
 /// Why the numbers are not to be believed, with the worst of each figure: "9 of 20 launches: ranks without a core 31 %
 /// of the time, calibration loop 1.4 times its best". Empty: the host was quiet. A figure that a launch lacks counts as
 /// good.

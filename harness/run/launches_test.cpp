@@ -32,6 +32,16 @@ TEST(Launches, IntervalHoldsTheMedianAt95Percent) {
   EXPECT_EQ(interval_of_median(values), std::pair(956.0, 1045.0)) << "by scipy's binomial distribution";
 }
 
+TEST(Launches, HaveTheWorstOfTheirWindows) {
+  const Launch good{.samples = {1}, .host = {{"load", 1}, {"window_seconds", 1e-5}, {"windows_missed_ratio", 0.1}}};
+  Launch longer = good, missed = good;
+  longer.host["window_seconds"] = 4e-5;
+  missed.host["windows_missed_ratio"] = 0.9;
+  EXPECT_EQ(worst_of_windows({longer, missed, good}),
+            (std::map<std::string, double>{{"window_seconds", 4e-5}, {"windows_missed_ratio", 0.9}}));
+  EXPECT_TRUE(worst_of_windows({{.samples = {1}, .host = {{"load", 1}}}}).empty()) << "none had windows";
+}
+
 TEST(Launches, AreNoisyWhereAQuarterWas) {
   const Launch quiet{.samples = {1}, .host = {{"steal", 0}, {"waited", 0.001}, {"calibration_seconds", 1e-4}}};
   Launch waits = quiet;
