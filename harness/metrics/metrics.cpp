@@ -161,7 +161,7 @@ void add_measurements(const record::Run& run, const Labels& common, Exposition& 
         common);
     exposition.set("plumbline_benchmark_" + measurement.unit, labels,
                    measurement.samples.empty() ? 0 : run::center_of(measurement));
-    if (!measurement.launches.empty()) {
+    if (!measurement.launches.empty() && !measurement.samples.empty()) {
       exposition.set("plumbline_benchmark_minimum_" + measurement.unit, labels, std::ranges::min(measurement.samples));
       add_launches(measurement, labels, exposition);
     }

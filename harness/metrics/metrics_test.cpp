@@ -173,6 +173,14 @@ TEST(Metrics, SayHowFarAMedianCanBeBelieved) {
   EXPECT_THAT(to_prometheus(run), Not(HasSubstr("interval_low"))) << "five launches have no interval";
 }
 
+TEST(Metrics, OfAMeasurementWithoutSamplesAreNoStatistics) {
+  record::Run run = run_of("backend local");
+  run.measurements = {{.benchmark = "collectives.barrier", .unit = "seconds", .launches = {{}}}};
+  const std::string text = to_prometheus(run);
+  EXPECT_THAT(text, testing::ContainsRegex("plumbline_benchmark_seconds[{][^\n]*[}] 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("plumbline_benchmark_minimum_seconds{")));
+}
+
 TEST(Metrics, AreThoseOfTheTable) {
   record::Run run = run_of("backend local");
   run.steps = {{.step = 3, .loss = 0.5, .values = {{"of_no_row", 1}}}};

@@ -48,7 +48,8 @@ QUICK = "--repetitions 2 --min-time 0.0001"
 BENCHMARKS = " ".join(f"--benchmark {name}" for name in (
     "collectives.all_reduce", "gossip_throughput.rounds.complete.all", "gossip_throughput.step.base",
     "scaler.agreement.resnet50.one_flag", "scaler.unscale.bf16_to_f32", "memory.copy", "allreduce_fusion.resnet50.copy"))
-WINDOWS = f"bench --backend local --world-size 2 --sizes 1Ki --sync window --benchmark collectives.all_reduce {QUICK}"
+# Of one rank: on a busy host two seldom begin together.
+WINDOWS = f"bench --backend local --world-size 1 --sizes 1Ki --sync window --benchmark collectives.all_reduce {QUICK}"
 TRAIN = "train --data-parallel 2 --batch 16"
 # A short run that writes each group of the table.
 RUNS = {
@@ -66,6 +67,8 @@ RUNS = {
     "Training by epochs": "train --model perceptron --data digits --most-digits 32 --pipeline 2 --batch 16 --epochs 1",
     "Averaged parameters": "train --averaging localsgd --steps 4 --data-parallel 2 --margin 100",
 }
+# What NVIDIA's NCCL Inspector writes of two communicators of a job.
+INSPECTOR = "".join(f'nccl_bus_bandwidth_gbs{{collective="AllReduce",message_size="1.00KB",nranks="2",comm_id="{one}"}} 1\n' for one in ("0xa", "0xb"))
 NEEDS_TRAINING = ("Bubbles on devices", "Training", "Averaged parameters")
 SERIES = re.compile(r"(\w+)\{(.*)\} \S+")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -167,7 +170,11 @@ class Written(unittest.TestCase):
     @unittest.skipUnless(shutil.which("prometheus"), "no prometheus here (apt-get install prometheus)")
     def test_prometheus_answers_every_query(self):
         failing = self.expositions["Cases and requirements"].replace('verdict="pass"', 'verdict="fail"').replace('subject="', 'subject="broken ')
-        with Prometheus([*self.expositions.values(), failing]) as server:
+        other = self.expositions["Measurements"].replace('subject="', 'subject="other ')
+        (beside_inspector,) = re.findall(r"(?m)^    (nccl_bus_bandwidth_gbs .*)$", (SOURCE / "harness/metrics/README.md").read_text())
+        with Prometheus([*self.expositions.values(), failing, other, INSPECTOR]) as server:
+            found = server.ask("query", query=beside_inspector)["result"]
+            self.assertEqual({one["metric"]["job"] for one in found}, {f"run {len(self.expositions) + 2}"}, "beside two subjects")
             for panel, expression in queries():
                 of_training = re.search("plumbline_train_", expression)
                 with self.subTest(panel=panel["title"], query=expression):
