@@ -57,7 +57,7 @@ class Ranks {
     constexpr int kTries = 20, kTogether = 5;
     constexpr double kEnough = 0.2;  // seconds
     double shortest = timed(operation, 1), all = shortest;
-    // The shortest: on a busy host others are as long as a rank has no core. Sums of largest() are the same on all ranks.
+    // The shortest: on a busy host others are as long as a rank has no core. All ranks have the same, by largest().
     for (int i = 0; i < kTries && all + kTogether * shortest < kEnough; ++i) {
       const double seconds = timed(operation, kTogether);
       all += seconds;

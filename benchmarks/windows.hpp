@@ -3,7 +3,7 @@
 // Model   After a barrier ranks leave one after another, and an iteration that follows another begins on each rank when
 //         that rank is done: a small call's time is then partly that of its neighbours. In windows every rank begins
 //         iteration i at first + i * window, by a clock that all share, and its time is from there to the end on the
-//         slowest rank. A rank that had no core then, or was not ready, has missed the window, which counts for no rank.
+//         slowest rank. A rank without a core then, or not ready, has missed the window, which counts for no rank.
 // Source  S. Hunold and A. Carpen-Amarie, "Reproducible MPI Benchmarking is Still Not as Easy as You Think" (ReproMPI).
 #pragma once
 
@@ -17,7 +17,7 @@ namespace plumbline::bench {
 
 /// What a missed window has in the place of seconds. Finite, since not every backend is asked to reduce infinity.
 inline constexpr double kMissed = 1e300;
-/// How much later than its window an iteration may begin. It is part of the time, and no rank that lost its core is back
+/// How much later than its window an iteration may begin. It is part of the time; no rank that lost its core is back
 /// so early.
 inline constexpr std::chrono::microseconds kLatestBegin{2};
 
