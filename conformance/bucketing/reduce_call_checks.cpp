@@ -397,12 +397,14 @@ void compresses_what_shrinks(Context& context) {
   asked.numel.clear();
   asked.buckets = {{5, 4, 3, 2, 1, 0}};
   json list = json::array();
+  std::vector<bool> are_worth;
   int plain = 0, narrow = 0, wide = 0;
   for (const auto& [rows, columns] : shapes) {
     asked.numel.push_back(rows * columns);
     list.push_back({rows, columns});
     const int directions = std::min({2, rows, columns});
     const bool is_worth = rate * directions * (rows + columns) < rows * columns;
+    are_worth.push_back(is_worth);
     plain += is_worth ? 0 : rows * columns;
     narrow += is_worth ? rows * directions : 0;
     wide += is_worth ? columns * directions : 0;
@@ -411,6 +413,10 @@ void compresses_what_shrinks(Context& context) {
   asked.options["collectives"] = true;
   const std::vector<int> right = wide == 0 ? std::vector{4 * plain} : std::vector{4 * (plain + narrow), 4 * wide};
   judge_rows(context, asked, [&](const json& row, std::size_t step, int) -> std::string {
+    for (std::size_t i = 0; i < are_worth.size(); ++i)  // what is sent uncompressed is the mean
+      if (const auto mean = asked.right(static_cast<int>(step), static_cast<int>(i)); !are_worth[i])
+        if (std::string words = problem_of_gradient(mean, row.at("grads").at(i), asked.nearness); !words.empty())
+          return fmt::format("gradient {}: {}", i, words);
     if (step == 0) return problem_of_rejection(row);
     std::vector<int> got;
     for (const json& call : row.at("collectives").at(0)) got.push_back(call.at("bytes").get<int>());

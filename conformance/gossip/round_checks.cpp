@@ -481,6 +481,9 @@ void judge_abandoned(Context& context, double heartbeat, json more,
   more.update({{"node", asked.nodes - 1}, {"round", kAbandoned}, {"tries", 1'000'000}});
   asked.options.update({{"thread", true}, {"heartbeat", heartbeat}, {"cuts", {std::move(more)}}});
   report_words(problem_of(context.adapter(), kLiveRounds, asked.question(), [&](const json& result) -> std::string {
+    AskedLive before = asked;
+    before.rounds = kAbandoned;
+    if (std::string words = problem_of_live_rounds(before, result); !words.empty()) return words;
     const json& row = live_row(result, asked.nodes - 1, kAbandoned);
     return row.contains("error") ? judge(asked, row) : "the round does not end with an error";
   }));
