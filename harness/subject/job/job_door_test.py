@@ -565,6 +565,7 @@ class Samples(TorchJobs):
     WEIGHTED = {"ddp_gloo.py": "[rows=weights,pipeline=1,micro_batches=2,*", "fsdp2_gloo.py": "[rows=padding,pipeline=1,micro_batches=2,*",
                 "zero_gloo.py": "[rows=weights,pipeline=1,micro_batches=1,*", "pipelining_gloo.py": "[rows=padding,pipeline=2,*world=4]"}
     FAULTS = {
+        "ddp.own_loss": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-010"),
         "fsdp2.reduces_first_only": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-006"),
         "fsdp2.divides_twice": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-006"),
         "zero.keeps_own_shard": ("data-parallel", "*[model=conv,*,world=2]", "TRAIN-004"),

@@ -13,11 +13,18 @@ from diloco_gloo import DiLoCo
 from fsdp2_gloo import Fsdp2
 from localsgd_gloo import LocalSgd
 from pipelining_gloo import Pipelining
-from plumbline_torch_job import Attention, TiedLinear
+from plumbline_torch_job import LOSSES, Attention, TiedLinear
 from sgp_gloo import Sgp
 from slowmo_gloo import SlowMo
 from tensor_gloo import Tensor
 from zero_gloo import Zero
+
+
+class OwnLoss(Ddp):
+    """The loss is a function of its own, and twice what it must be."""
+
+    def loss_of(self, out, y):
+        return 2 * LOSSES[self.spec["loss"]["type"]](out, y)
 
 
 class Summed(Ddp):
@@ -490,7 +497,7 @@ FAULTS = {
     "slowmo.forgets_momentum": ForgetsSlowMomentum, "slowmo.ignores_rate": IgnoresSlowRate,
     "diloco.wrong_sign": WrongSign, "diloco.heavy_ball": HeavyBall, "diloco.resets_inner": ResetsInner,
     "sgp.not_divided": NotDividedByWeight, "sgp.keeps_weight": KeepsWeight,
-    "ddp.summed": Summed, "ddp.not_reduced": NotReduced, "ddp.not_divided": NotDivided, "ddp.other_rows": OtherRows,
+    "ddp.own_loss": OwnLoss, "ddp.summed": Summed, "ddp.not_reduced": NotReduced, "ddp.not_divided": NotDivided, "ddp.other_rows": OtherRows,
     "ddp.looks_before_the_sum": LooksBeforeTheSum, "ddp.mean_of_means": MeanOfMeans, "ddp.own_weights": OwnWeights,
     "ddp.schedules_first": SchedulesFirst, "ddp.counts_micro_batches": CountsMicroBatches,
     "ddp.decays_norms": DecaysNorms, "zero.decays_all": DecaysAll,
