@@ -59,7 +59,9 @@ def _of_records(given, rules, noise):
     _check_noise(given, noise, base, base.series)
     found = comparison.compare(base.series, new.series, rules, noise)
     if not any(row.shift for row in found.rows):
-        raise BadInput(f"'{given.base}' and '{given.new}' have no series in common; measure both with the same options of bench")
+        labels = series.differing_labels(base, new)
+        raise BadInput(f"'{given.base}' and '{given.new}' have no series in common{f': the most alike have {labels}' if labels else ''}; "
+                       "measure both with the same options of bench")
     differences = series.differing_machines(base, new)
     if differences:
         found.machine = f"the records are of different machines: {differences}"

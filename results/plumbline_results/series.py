@@ -167,6 +167,14 @@ def differing_machines(base, new):
     return ", ".join(f"{name} {base.machine[name]} and {new.machine[name]}" for name in base.machine if base.machine[name] != new.machine[name])
 
 
+def differing_labels(base, new):
+    """In words, in what the most alike series of a benchmark that both have differ; nothing where there is none."""
+    pairs = [[(name, *(printable(one.labels.get(name, "none")) for one in (old, now)))
+              for name in sorted({*old.labels, *now.labels}) if old.labels.get(name) != now.labels.get(name)]
+             for old in base.series.values() for now in new.series.values() if old.benchmark == now.benchmark]
+    return ", ".join(f"{name} {before} and {after}" for name, before, after in min(pairs, key=len, default=[]))
+
+
 def read_all(paths):
     """Records that are taken together: the first one's header, all launches. Throws BadInput where they have no measurement, or are
     of different machines."""

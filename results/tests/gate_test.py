@@ -281,12 +281,16 @@ class Commands(unittest.TestCase):
         Path(self.at("torn"), "run.jsonl").write_text('{"type":"header"\n{}\n', encoding="utf-8")
         zero = made.write(self.at("zero"), made.measurement([0.0]))
         none = made.write(self.at("none"))
+        in_windows = [json.loads(line) for line in Path(self.base, "run.jsonl").read_text("utf-8").splitlines()]
+        in_windows = [one for one in in_windows if one["type"] == "measurement"]
+        windows = made.write(self.at("windows"), *({**one, "labels": {**one["labels"], "sync": "window"}} for one in in_windows))
         failing = self.program("failing", 1, fails=True)
         for words, status, due in (
                 (["compare", self.base], 2, "required: NEW"),
                 (["compare", self.base, self.at("nothing")], 2, "does not exist; name a run.jsonl"),
                 (["compare", self.base, self.at("torn")], 2, "run.jsonl:1: not an object in JSON"),
                 (["compare", self.base, zero], 2, "run.jsonl:2: sample 0.0; it is a finite number above 0"),
+                (["compare", self.base, windows], 2, "have no series in common: the most alike have sync none and window; measure both"),
                 (["compare", self.base, none], 2, "has no measurement; `plumbline bench` writes them"),
                 (["compare", self.base, "backend:local"], 2, "one is a record and one is run"),
                 (["compare", "backend:", "backend:local"], 2, "'backend:' names no backend"),
