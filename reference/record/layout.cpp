@@ -87,6 +87,35 @@ struct ShapeAfter {
   }
 };
 
+// What a row must be that reaches a layer, in words.
+struct ShapeNeeded {
+  const RunSpec& spec;
+  const std::vector<Shape>& outputs;  // of the layers before
+
+  static std::string ending_with(std::int64_t size) { return fmt::format("it must end with {}", size); }
+  std::string operator()(const Linear& layer) const { return ending_with(layer.in); }
+  std::string operator()(const LayerNorm& layer) const { return ending_with(layer.features); }
+  std::string operator()(const TiedLinear& layer) const {
+    return ending_with((*std::visit(ShapesOf{}, spec.layers[static_cast<std::size_t>(layer.with)]).weight)[1]);
+  }
+  std::string operator()(const Conv2d& layer) const {
+    return fmt::format("it must be [{}, height, width], with room for a kernel of {}", layer.in, layer.kernel);
+  }
+  std::string operator()(const BatchNorm2d& layer) const {
+    return fmt::format("it must be [{}, height, width]", layer.features);
+  }
+  std::string operator()(const Attention& layer) const {
+    return fmt::format("it must be [tokens, features], with features a multiple of {}, 3 x heads", 3 * layer.heads);
+  }
+  std::string operator()(const Add& layer) const {
+    return fmt::format("layer {} gives {}", layer.with, text_of(outputs[static_cast<std::size_t>(layer.with)]));
+  }
+  template <class Any>
+  std::string operator()(const Any&) const {
+    return "any shape fits";
+  }
+};
+
 int size_along(const Parallel& parallel, const std::string& axis) {
   return axis == "pipeline" ? parallel.pipeline : axis == "data" ? parallel.data : parallel.tensor;
 }
@@ -176,8 +205,9 @@ Shape output_shape(const RunSpec& spec, const Shape& row) {
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const std::optional<Shape> after = std::visit(ShapeAfter{spec, shape, outputs}, spec.layers[i]);
     if (!after)
-      throw InvalidArgument(fmt::format("model.layer[{}] ({}) does not fit: a row that reaches it has shape {}", i,
-                                        name_of(spec.layers[i]), text_of(shape)));
+      throw InvalidArgument(fmt::format("model.layer[{}] ({}) does not fit: a row that reaches it has shape {}; {}", i,
+                                        name_of(spec.layers[i]), text_of(shape),
+                                        std::visit(ShapeNeeded{spec, outputs}, spec.layers[i])));
     shape = *after;
     outputs.push_back(shape);
   }

@@ -100,18 +100,21 @@ TEST(OutputShape, NamesTheLayerThatDoesNotFit) {
     }
     return "no error";
   };
-  EXPECT_THAT(error_of(small_net(), {1, 9, 8}),
-              HasSubstr("model.layer[4] (linear) does not fit: a row that reaches it has shape [80]"));
+  EXPECT_THAT(
+      error_of(small_net(), {1, 9, 8}),
+      HasSubstr("model.layer[4] (linear) does not fit: a row that reaches it has shape [80]; it must end with 64"));
   EXPECT_THAT(error_of(small_net(), {3, 8, 8}), HasSubstr("model.layer[0] (conv2d) does not fit"));
   EXPECT_THAT(error_of(small_net(), {64}), HasSubstr("model.layer[0] (conv2d) does not fit"));
   RunSpec block;
   block.layers = {Linear{6, 12}, Attention{2}, Add{0}};
-  EXPECT_THAT(error_of(block, {5, 6}),
-              HasSubstr("model.layer[2] (add) does not fit: a row that reaches it has shape [5, 4]"));
+  EXPECT_THAT(
+      error_of(block, {5, 6}),
+      HasSubstr("model.layer[2] (add) does not fit: a row that reaches it has shape [5, 4]; layer 0 gives [5, 12]"));
   EXPECT_THAT(error_of(block, {6}),
               HasSubstr("model.layer[1] (attention) does not fit: a row that reaches it has shape [12]"));
   block.layers[1] = Attention{3};
-  EXPECT_THAT(error_of(block, {5, 6}), HasSubstr("model.layer[1] (attention) does not fit"));
+  EXPECT_THAT(error_of(block, {5, 6}), HasSubstr("has shape [5, 12]; it must be [tokens, features], with features a "
+                                                 "multiple of 9, 3 x heads"));
 }
 
 }  // namespace
