@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "conformance/support/asking.hpp"
-
 namespace plumbline::conformance {
 
 using nlohmann::json;
@@ -191,6 +189,19 @@ std::string each_row(const json& result, const JudgeRow& judge) {
       if (std::string words = judge(result["steps"][step][rank], step, static_cast<int>(rank)); !words.empty())
         return fmt::format("step {}, rank {}: {}", step, rank, words);
   return {};
+}
+
+void ReductionChecks::operator()(const char* name, const char* requirement, std::vector<suite::Axis> axes,
+                                 void (*body)(Context&), std::vector<AskedOption> options,
+                                 std::vector<std::string> ranks) const {
+  axes.push_back({"ranks", std::move(ranks)});
+  suite.add({.id = prefix + name,
+             .verifies = {requirement},
+             .door = suite::Door::adapter,
+             .axes = std::move(axes),
+             .operations = {kReduce},
+             .options = options_of(std::move(options)),
+             .body = body});
 }
 
 }  // namespace plumbline::conformance

@@ -9,7 +9,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "conformance/support/asking.hpp"
 #include "harness/suite/check.hpp"
+#include "harness/suite/suite.hpp"
 
 namespace plumbline::conformance {
 
@@ -73,5 +75,15 @@ void report_reduction(suite::Context& context, const AskedReduction& asked, cons
 /// Judges each row of the answer, with step and rank.
 using JudgeRow = std::function<std::string(const nlohmann::json& row, std::size_t step, int rank)>;
 [[nodiscard]] std::string each_row(const nlohmann::json& result, const JudgeRow& judge);
+
+/// Adds checks of bucketing.reduce to a suite, asked over each of `ranks`.
+struct ReductionChecks {
+  suite::Suite& suite;
+  std::string prefix;  // of their names
+
+  void operator()(const char* name, const char* requirement, std::vector<suite::Axis> axes,
+                  void (*body)(suite::Context&), std::vector<AskedOption> options = {},
+                  std::vector<std::string> ranks = {"2", "3"}) const;
+};
 
 }  // namespace plumbline::conformance

@@ -776,17 +776,7 @@ std::vector<std::string> names_of(const std::map<std::string, Value>& all) {
 void add_reduce_call_checks(suite::Suite& suite) {
   const suite::Axis buckets{"buckets", {"each", "some", "one"}}, order{"order", {"plans", "own"}};
   const suite::Axis entries{"entries", {"some", "repeated", "none", "none_on_one", "three", "all", "zeros"}};
-  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
-                       std::vector<AskedOption> options = {}, std::vector<std::string> ranks = {"2", "3"}) {
-    axes.push_back({"ranks", std::move(ranks)});
-    suite.add({.id = std::string("bucketing.reduce.") + name,
-               .verifies = {requirement},
-               .door = Door::adapter,
-               .axes = std::move(axes),
-               .operations = {kReduce},
-               .options = options_of(std::move(options)),
-               .body = body});
-  };
+  const ReductionChecks add{suite, "bucketing.reduce."};
   const auto fields = [](std::vector<std::string> names) { return AskedOption{kReduce, "fields", std::move(names)}; };
   const auto fields_by = [](const char* parameter, std::map<std::string, std::vector<std::string>> by) {
     return AskedOption{kReduce, "fields", {}, parameter, std::move(by)};

@@ -501,17 +501,7 @@ void reduced_from_the_start(Context& context) {
 
 void add_reduce_checks(suite::Suite& suite) {
   const suite::Axis buckets{"buckets", {"each", "some", "one"}};
-  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
-                       std::vector<AskedOption> options = {}, std::vector<std::string> ranks = {"2", "3"}) {
-    axes.push_back({"ranks", std::move(ranks)});
-    suite.add({.id = std::string("bucketing.reduce.") + name,
-               .verifies = {requirement},
-               .door = Door::adapter,
-               .axes = std::move(axes),
-               .operations = {kReduce},
-               .options = options_of(std::move(options)),
-               .body = body});
-  };
+  const ReductionChecks add{suite, "bucketing.reduce."};
   const auto by = [](const char* argument, const char* parameter) {
     return std::vector<AskedOption>{{kReduce, argument, {}, parameter}};
   };

@@ -342,17 +342,7 @@ void trained_with_statistics(Context& context) {
 
 void add_reduce_training_checks(suite::Suite& suite) {
   const suite::Axis buckets{"buckets", {"each", "some", "one"}};
-  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
-                       std::vector<AskedOption> options = {}) {
-    axes.push_back({"ranks", {"2", "3"}});
-    suite.add({.id = std::string("bucketing.trained.") + name,
-               .verifies = {requirement},
-               .door = Door::adapter,
-               .axes = std::move(axes),
-               .operations = {kReduce},
-               .options = options_of(std::move(options)),
-               .body = body});
-  };
+  const ReductionChecks add{suite, "bucketing.trained."};
   add("in_buckets", "BUCKET-070@8db0", {buckets}, trained_in_buckets);
   add("in_16_bits", "BUCKET-080@a8a4", {{"wire", {"f16", "bf16"}}, buckets}, trained_in_16_bits,
       {{kReduce, "wire", {}, "wire"}});
