@@ -111,9 +111,9 @@ def compared(theirs, ours, fields, difference, left_out=(), known=()):
     return ("differ" if words else "equal"), words
 
 
-def replies(start, asked):
-    """(operation, arguments, fields, reply) of what a framework claims; no reply where it ended or was silent, after which it is started again."""
-    adapter = start()
+def replies(adapter, start, asked):
+    """(operation, arguments, fields, reply) of what a framework claims; no reply where it ended or was silent, after which another is
+    started."""
     try:
         for operation, args, fields in asked:
             if not adapter.claims(operation, args):
@@ -137,12 +137,12 @@ def reference():
         raise Failed(f"the reference, {' '.join(command)}: {why}") from None
 
 
-def vary(start, recorded, options, difference_of, left_out):
+def vary(adapter, start, recorded, options, difference_of, left_out):
     """Prints what a framework and the reference say of drawn questions; returns how many were asked, how many answers are equal and how many differ."""
     counts, lines = collections.Counter(), collections.defaultdict(list)
     known = {name for *_, answer in recorded for name in names_in(answer)}
     with contextlib.closing(reference()) as ours:
-        for operation, args, fields, theirs in replies(start, questions(recorded, options.vary, options.seed)):
+        for operation, args, fields, theirs in replies(adapter, start, questions(recorded, options.vary, options.seed)):
             difference = functools.partial(difference_of, operation)
             try:
                 end, words = compared(theirs, ours.ask(operation, args), fields, difference, left_out.get(operation, ()), known) if theirs else (ENDS[-1], operation)

@@ -326,7 +326,7 @@ def ask_framework(framework, options, rows, causes):
     try:
         if options.vary:
             recorded = recorded_questions(framework, Path(options.conformance), rows)
-            return {**dict.fromkeys(ENDS, 0), **vary(lambda: Adapter(command), recorded, options, varied_difference, LEFT_OUT)}
+            return {**dict.fromkeys(ENDS, 0), **vary(adapter, lambda: Adapter(command), recorded, options, varied_difference, LEFT_OUT)}
         out = None if options.out is None else Path(options.out)
         counts = [ask_file(adapter, framework, file, path, rows, causes, out) for file, path in files_of(Path(options.conformance))]
         return {end: sum(one[end] for one in counts) for end in ENDS}
