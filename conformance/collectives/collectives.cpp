@@ -23,6 +23,7 @@ void add_collectives(suite::Suite& suite) {
   suite.add(mutants::failure_mutants());
   suite.add(mutants::scaled_mutants());
   suite.add(mutants::shrink_mutants());
+  suite.add(mutants::strided_mutants());
   suite.add(mutants::uneven_mutants());
   suite.add(mutants::optional_dtype_mutants());
   suite.add(mutants::complex_mutants());

@@ -25,6 +25,7 @@ void add_collectives_checks(suite::Suite& suite) {
   add_misuse_checks(suite);
   add_scaled_checks(suite);
   add_shrink_checks(suite);
+  add_strided_checks(suite);
   add_uneven_checks(suite);
   add_optional_dtype_checks(suite);
   add_complex_checks(suite);

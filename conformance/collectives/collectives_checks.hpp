@@ -29,6 +29,7 @@ void add_failure_checks(suite::Suite& suite);
 void add_lost_group_checks(suite::Suite& suite);
 void add_scaled_checks(suite::Suite& suite);
 void add_shrink_checks(suite::Suite& suite);
+void add_strided_checks(suite::Suite& suite);
 void add_uneven_checks(suite::Suite& suite);
 void add_complex_checks(suite::Suite& suite);
 void add_optional_dtype_checks(suite::Suite& suite);

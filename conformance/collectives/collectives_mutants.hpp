@@ -21,6 +21,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> scaled_mutants();
 /// Members that end, and groups without them.
 [[nodiscard]] std::vector<Mutant> shrink_mutants();
+/// Rows with gaps between them.
+[[nodiscard]] std::vector<Mutant> strided_mutants();
 /// Blocks of different lengths.
 [[nodiscard]] std::vector<Mutant> uneven_mutants();
 /// Complex numbers.

@@ -143,6 +143,14 @@ class FlightRecorder final : public comm::CommunicatorDecorator, private comm::P
     write_all(ring_, events, FlightEvent::Kind::leave);
   }
 
+  // Noted as the call on packed copies.
+  void do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) override {
+    std::vector<FlightEvent> events;
+    recorded(FlightEvent::Kind::enter, std::span(&call.call, 1), events,
+             [&] { CommunicatorDecorator::do_run_strided(call, timeout); });
+    write_all(ring_, events, FlightEvent::Kind::leave);
+  }
+
   comm::Work do_start(std::span<const Call> calls) override {
     return started(calls, [&] { return CommunicatorDecorator::do_start(calls); });
   }

@@ -135,6 +135,12 @@ class Chaos final : public comm::CommunicatorDecorator {
     CommunicatorDecorator::do_run_scaled(call, factor, timeout);
   }
 
+  void do_run_strided(const comm::StridedCall& call, Timeout timeout) override {
+    disturbance_->begin_all();
+    disturbance_->delay();
+    CommunicatorDecorator::do_run_strided(call, timeout);
+  }
+
   comm::Work do_start(std::span<const Call> calls) override {
     auto call = std::make_shared<Late>();
     call->group = &inner();

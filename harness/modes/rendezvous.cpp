@@ -176,17 +176,31 @@ class Rendezvous final : public comm::CommunicatorDecorator {
     }
   }
 
+  // A call that has a held send in it: when that is given up, so is the group, as after any call.
+  template <class Make>
+  void held(const Make& make) {
+    try {
+      make();
+    } catch (const comm::TimeoutError& error) {
+      abort(error.what());
+      throw;
+    }
+  }
+
   void do_run(const Call& call, Timeout timeout) override {
     // A send is started, so that what the backend refuses it refuses at once, and so that the other side can go on.
-    if (call.operation == Operation::send && capabilities().has(comm::Capability::nonblocking)) {
-      try {
-        return do_start(std::span(&call, 1)).wait(timeout);
-      } catch (const comm::TimeoutError& error) {
-        abort(error.what());  // as after any call that was given up
-        throw;
-      }
-    }
+    if (call.operation == Operation::send && capabilities().has(comm::Capability::nonblocking))
+      return held([&] { do_start(std::span(&call, 1)).wait(timeout); });
     with_posted(std::span(&call, 1), [&] { CommunicatorDecorator::do_run(call, timeout); });
+  }
+
+  // A send of rows cannot be started: it is held when it has been made.
+  void do_run_strided(const comm::StridedCall& call, Timeout timeout) override {
+    const Call& message = call.call;
+    with_posted(std::span(&message, 1), [&] { CommunicatorDecorator::do_run_strided(call, timeout); });
+    if (message.operation != Operation::send) return;
+    const std::uint64_t key = key_of(message);
+    held([&] { HeldWork({}, {{message, key, ++sent_[key]}}, *this).wait(timeout); });
   }
 
   comm::Work do_start(std::span<const Call> calls) override {

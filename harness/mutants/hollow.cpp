@@ -205,6 +205,12 @@ class IdleCommunicator final : public comm::CommunicatorDecorator {
     else
       CommunicatorDecorator::do_run_scaled(call, factor, timeout);
   }
+  void do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) override {
+    if (is_skipped_(call.call.operation))
+      ++deviations;
+    else
+      CommunicatorDecorator::do_run_strided(call, timeout);
+  }
   comm::Work do_start(std::span<const comm::Call> calls) override {
     std::vector<comm::Call> made;
     for (const comm::Call& call : calls)

@@ -44,12 +44,14 @@
  * Uneven  all_gather, reduce_scatter and all_to_all also exist with blocks of any lengths, 0 included, one
  *         for each rank, in the order of the ranks without gaps: see plumbline_uneven_call. all_to_all has
  *         no in-place form of these; all_gather and reduce_scatter have.
+ * Rows    Every operation but barrier also exists on buffers whose rows have gaps between them: see plumbline_rows.
  * Missing A null function pointer is a capability that the library does not have:
  *           start         nonblocking and coalescing calls (test, wait and drop belong to it)
  *           create_group  groups
  *           abort         an abort then fails the group on the calling rank only
  *           run_uneven    the operations with blocks of any lengths
  *           run_scaled    sums of inputs that each rank multiplies by a factor (NCCL: PreMulSum)
+ *           run_strided   calls on rows with gaps between them
  *           shrink        groups of the members that are left when others have ended (NCCL: ncclCommShrink)
  *         An operation, dtype or reduction that is not in its mask is rejected as unsupported before
  *         the library is called. Checks that need a missing capability are skipped; profile
@@ -232,6 +234,13 @@ typedef struct plumbline_uneven_call {
   int32_t reserved;          /* 0 */
 } plumbline_uneven_call;
 
+/* Where the elements of a buffer lie: element i is at index i / columns * stride + i % columns, with
+ * 1 <= columns <= stride. The element count is a multiple of columns. */
+typedef struct plumbline_rows {
+  int64_t columns;
+  int64_t stride;
+} plumbline_rows;
+
 typedef struct plumbline_backend {
   uint32_t version; /* PLUMBLINE_BACKEND_VERSION */
   uint32_t claims;  /* PLUMBLINE_CLAIM_ bits */
@@ -304,6 +313,14 @@ typedef struct plumbline_backend {
    * first call that waits for it returns. */
   plumbline_status (*shrink)(plumbline_group* parent, const plumbline_group_info* info, plumbline_group** group,
                              plumbline_error* error);
+
+  /* Makes a call whose buffers lie in those rows; returns as run does. Counts, blocks and results are those of the call
+   * on copies without gaps. What lies between the rows is neither read nor written. In place (see Shapes), the elements
+   * of the result lie where those of the input do; no other elements of in and out are the same, and one may lie in the
+   * gaps of the other. Each rank has rows of its own. All members call this function; a send or receive matches every
+   * other. */
+  plumbline_status (*run_strided)(plumbline_group* group, const plumbline_call* call, const plumbline_rows* in,
+                                  const plumbline_rows* out, int64_t limit_ns, plumbline_error* error);
 } plumbline_backend;
 
 /* Returns the library's description. The only symbol that Plumbline looks for. Must not start the

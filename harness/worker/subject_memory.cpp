@@ -59,6 +59,9 @@ class NamingMemory final : public comm::CommunicatorDecorator {
     named([&] { return comm::describe(call, size()); },
           [&] { CommunicatorDecorator::do_run_scaled(call, factor, timeout); });
   }
+  void do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) override {
+    named([&] { return comm::describe(call, size()); }, [&] { CommunicatorDecorator::do_run_strided(call, timeout); });
+  }
   comm::Work do_start(std::span<const Call> calls) override {
     const auto first = calls.empty() ? std::nullopt : std::optional(calls.front());
     comm::Work work = named([&] { return first ? comm::describe(*first, size()) : "a batch"; },

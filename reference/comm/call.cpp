@@ -104,11 +104,10 @@ template <class AnyCall>
   if (!in_place && overlap(in, out)) [[unlikely]]
     refuse(call, [] { return std::string("in and out overlap, but not as the in-place form"); });
 }
-[[gnu::always_inline]] inline void check_overlap(const Call& call, std::size_t in_place_in, std::size_t in_place_out) {
-  check_overlap(call, call.in, call.out, in_place_in, in_place_out);
-}
 
-[[gnu::always_inline]] inline void check_sizes(const Call& call, int rank, int ranks) {
+// Where in and out may share memory, `check_apart` looks whether they do, given the bytes of check_overlap().
+template <class CheckApart>
+[[gnu::always_inline]] inline void check_sizes(const Call& call, int rank, int ranks, const CheckApart& check_apart) {
   const std::int64_t n = ranks;
   const std::int64_t in = call.in.count;
   const std::int64_t out = call.out.count;
@@ -117,26 +116,26 @@ template <class AnyCall>
   switch (call.operation) {
     case Operation::all_reduce:
       check_count(call, "out", out, in);
-      return check_overlap(call, 0, 0);
+      return check_apart(0, 0);
     case Operation::all_to_all:
       if (in % n != 0) [[unlikely]]
         refuse(call, [=] { return fmt::format("in has {} elements, not a multiple of the {} ranks", in, n); });
       check_count(call, "out", out, in);
-      return check_overlap(call, 0, 0);
+      return check_apart(0, 0);
     case Operation::reduce:
-      if (is_root) check_count(call, "out", out, in), check_overlap(call, 0, 0);
+      if (is_root) check_count(call, "out", out, in), check_apart(0, 0);
       return;
     case Operation::reduce_scatter:
       check_count(call, "in", in, n * out);
-      return check_overlap(call, 0, block());
+      return check_apart(0, block());
     case Operation::all_gather:
       check_count(call, "out", out, n * in);
-      return check_overlap(call, block(), 0);
+      return check_apart(block(), 0);
     case Operation::gather:
-      if (is_root) check_count(call, "out", out, n * in), check_overlap(call, block(), 0);
+      if (is_root) check_count(call, "out", out, n * in), check_apart(block(), 0);
       return;
     case Operation::scatter:
-      if (is_root) check_count(call, "in", in, n * out), check_overlap(call, 0, block());
+      if (is_root) check_count(call, "in", in, n * out), check_apart(0, block());
       return;
     default:
       return;
@@ -178,8 +177,10 @@ std::string describe(const Call& call, int ranks) {
   return what + op + root + ")";
 }
 
-void validate(const Call& call, int rank, int ranks) {
-  if (call.operation == Operation::barrier) return;
+namespace {
+
+template <class CheckApart>
+[[gnu::always_inline]] inline void check_call(const Call& call, int rank, int ranks, const CheckApart& check_apart) {
   check_view(call, "in", call.in, ranks);
   check_view(call, "out", call.out, ranks);
   if (is_rooted(call.operation) || is_point_to_point(call.operation)) {
@@ -194,7 +195,101 @@ void validate(const Call& call, int rank, int ranks) {
   if (call.uses_in(rank) && call.uses_out(rank)) check_alike(call, call.in, call.out);
   if (is_reduction(call.operation) && !is_defined(call.dtype(), call.op)) [[unlikely]]
     refuse_op(name_of(call.operation), call.dtype(), call.op);
-  check_sizes(call, rank, ranks);
+  check_sizes(call, rank, ranks, check_apart);
+}
+
+}  // namespace
+
+void validate(const Call& call, int rank, int ranks) {
+  if (call.operation == Operation::barrier) return;
+  check_call(call, rank, ranks, [&](std::size_t in_place_in, std::size_t in_place_out) {
+    check_overlap(call, call.in, call.out, in_place_in, in_place_out);
+  });
+}
+
+// ---- rows with gaps ----
+
+namespace {
+
+// How many elements lie one after another from element `index` on, of `count`.
+std::int64_t left_in_row(Rows rows, std::int64_t index, std::int64_t count) {
+  const std::int64_t left = count - index;
+  return rows.columns == 0 ? left : std::min(left, rows.columns - index % rows.columns);
+}
+
+void check_rows(const Call& call, std::string_view which, Rows rows, std::int64_t count) {
+  const auto refuse_rows = [&](const std::string& why) {
+    refuse(name_of(call.operation),
+           fmt::format("{} has rows of {} elements at stride {}; {}", which, rows.columns, rows.stride, why));
+  };
+  if (rows.columns < 0) refuse_rows("a row has 1 element or more, or the buffer no rows (0 at stride 0)");
+  if (rows.columns == 0 && rows.stride != 0) refuse_rows("give the elements of a row, or stride 0");
+  if (rows.stride < rows.columns) refuse_rows("the stride is at least the elements of a row");
+  if (rows.columns == 0 || count <= 0) return;
+  if (count % rows.columns != 0) refuse_rows(fmt::format("{} elements are not a multiple of that", count));
+  std::int64_t extent = 0;
+  if (__builtin_mul_overflow(count / rows.columns, rows.stride, &extent) ||
+      __builtin_mul_overflow(extent, std::int64_t{kWidest}, &extent))
+    refuse_rows(fmt::format("no memory holds {} of them", count / rows.columns));
+}
+
+struct View {
+  ConstBuffer buffer;
+  Rows rows;
+};
+
+bool share_an_element(const View& a, const View& b) {
+  const auto width = static_cast<std::int64_t>(size_of(a.buffer.dtype));
+  for (std::int64_t i = 0, j = 0; i < a.buffer.count && j < b.buffer.count;) {
+    const std::int64_t in_a = left_in_row(a.rows, i, a.buffer.count), in_b = left_in_row(b.rows, j, b.buffer.count);
+    const auto begin_a = reinterpret_cast<std::intptr_t>(address_of(a.buffer, a.rows, i));
+    const auto begin_b = reinterpret_cast<std::intptr_t>(address_of(b.buffer, b.rows, j));
+    const std::intptr_t end_a = begin_a + in_a * width, end_b = begin_b + in_b * width;
+    if (begin_a < end_b && begin_b < end_a) return true;
+    if (end_a <= begin_b)
+      i += in_a;
+    else
+      j += in_b;
+  }
+  return false;
+}
+
+// Whether the elements from `in_first` of `in` and `out_first` of `out` on, as many as the shorter one has, are the
+// same.
+bool are_the_same(const View& in, std::int64_t in_first, const View& out, std::int64_t out_first) {
+  const std::int64_t count = std::min(in.buffer.count - in_first, out.buffer.count - out_first);
+  for (std::int64_t i = 0; i < count;) {
+    if (address_of(in.buffer, in.rows, in_first + i) != address_of(out.buffer, out.rows, out_first + i)) return false;
+    i += std::min(left_in_row(in.rows, in_first + i, in_first + count),
+                  left_in_row(out.rows, out_first + i, out_first + count));
+  }
+  return true;
+}
+
+std::string describe(std::string_view which, Rows rows) {
+  if (rows.columns == 0) return {};
+  return fmt::format(", {} rows of {} at stride {}", which, rows.columns, rows.stride);
+}
+
+}  // namespace
+
+std::string describe(const StridedCall& call, int ranks) {
+  return describe(call.call, ranks) + describe("in", call.in) + describe("out", call.out);
+}
+
+void validate(const StridedCall& strided, int rank, int ranks) {
+  const Call& call = strided.call;
+  if (call.operation == Operation::barrier)
+    refuse(call, [] { return std::string("it has no buffers to lie in rows"); });
+  check_rows(call, "in", strided.in, call.in.count);
+  check_rows(call, "out", strided.out, call.out.count);
+  check_call(call, rank, ranks, [&](std::size_t in_place_in, std::size_t in_place_out) {
+    const View in{call.in, strided.in}, out{call.out, strided.out};
+    const std::size_t width = size_of(call.in.dtype);
+    const auto first = [width](std::size_t bytes) { return static_cast<std::int64_t>(bytes / width); };
+    if (!are_the_same(in, first(in_place_out), out, first(in_place_in)) && share_an_element(in, out))
+      refuse(call, [] { return std::string("in and out share elements, but not as the in-place form"); });
+  });
 }
 
 // ---- blocks of different lengths ----

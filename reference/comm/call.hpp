@@ -230,6 +230,64 @@ class ScaledSum {
   std::vector<float> sums_;
 };
 
+// ---- Calls on rows with gaps between them.
+
+/// Where the elements of a buffer lie: rows of `columns`, whose first elements are `stride` elements apart. Element i
+/// is at i / columns * stride + i % columns. Both 0: the elements lie one after another.
+/// Source: MPI-3.1 section 4.1.2 (MPI_Type_vector); a slice x[:, :k] of a matrix.
+struct Rows {
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;
+};
+
+/// A call whose buffers have such rows. Counts, shapes and blocks are those of the call on packed copies of them:
+/// `count` is that of a view's elements, a multiple of its columns. What lies between the rows is no part of the call.
+/// In place: each element of the result lies where that element of the input does.
+struct StridedCall {
+  Call call{};
+  Rows in{};
+  Rows out{};
+};
+
+/// "all_reduce(f32 x 6, sum), in rows of 2 at stride 5, out rows of 3 at stride 4".
+[[nodiscard]] std::string describe(const StridedCall& call, int ranks);
+
+/// Throws as for a Call; InvalidArgument also for a barrier, for a negative column count, a stride that is smaller than
+/// the columns, a count that is no multiple of them, and for views that share an element but in place.
+void validate(const StridedCall& call, int rank, int ranks);
+
+/// The address of element `index` of a view.
+[[nodiscard]] inline const std::byte* address_of(const ConstBuffer& view, Rows rows, std::int64_t index) {
+  const std::int64_t at = rows.columns == 0 ? index : index / rows.columns * rows.stride + index % rows.columns;
+  return static_cast<const std::byte*>(view.data) + at * static_cast<std::int64_t>(size_of(view.dtype));
+}
+/// Whether `count` elements of a view lie one after another.
+[[nodiscard]] constexpr bool is_contiguous(Rows rows, std::int64_t count) {
+  return rows.columns == rows.stride || count <= rows.columns;
+}
+
+/// Such a call as one on packed copies, for backends that have no other. Costs a copy of each view with gaps, in the
+/// host's memory. Holds what the plain call reads and writes: it stays until that is over.
+class PackedCall {
+ public:
+  /// Packs what `rank` gives.
+  PackedCall(const StridedCall& call, int rank);
+  PackedCall(const PackedCall&) = delete;
+  PackedCall& operator=(const PackedCall&) = delete;
+
+  /// The call to be made in its place.
+  [[nodiscard]] const Call& plain() const { return plain_; }
+  /// After that: puts the result into the caller's rows.
+  void finish() const;
+
+ private:
+  StridedCall call_;
+  Call plain_;
+  bool is_unpacked_ = false;  // the result, which this rank gets
+  std::vector<std::byte> in_;
+  std::vector<std::byte> out_;
+};
+
 // ---- Some elements of a buffer.
 
 /// The elements [begin, begin + count); of a buffer without memory one without memory.

@@ -206,5 +206,81 @@ TEST_F(UnevenCallTest, IsDescribedByItsCounts) {
   EXPECT_EQ(describe(all_to_all), "all_to_all_v(f32 x [4 0 3] to, [1 2 0] from)");
 }
 
+// ---- rows with gaps: of rank 1 of 2 ----
+
+class StridedCallTest : public testing::Test {
+ protected:
+  // The words of a refusal, or "not refused".
+  static std::string refusal_of(const StridedCall& call, int rank = 1) {
+    try {
+      validate(call, rank, 2);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "not refused";
+  }
+  // `count` elements from that one of the matrix on.
+  Buffer view(std::int64_t first, std::int64_t count) { return {matrix.data() + first, count, DType::f32}; }
+  [[nodiscard]] StridedCall all_reduce(std::int64_t out_first, Rows in, Rows out) {
+    return {.call = {.operation = Operation::all_reduce, .in = view(0, 6), .out = view(out_first, 6)},
+            .in = in,
+            .out = out};
+  }
+  std::vector<float> matrix = std::vector<float>(64);
+};
+
+TEST_F(StridedCallTest, ViewsThatShareNoElementButInPlaceAreTaken) {
+  const Rows rows{2, 5};
+  EXPECT_EQ(refusal_of(all_reduce(0, rows, rows)), "not refused") << "in place";
+  EXPECT_EQ(refusal_of(all_reduce(2, rows, rows)), "not refused") << "in the gaps";
+  EXPECT_EQ(refusal_of(all_reduce(12, rows, {})), "not refused") << "behind the last row";
+  EXPECT_EQ(refusal_of(all_reduce(2, rows, {3, 5})), "not refused") << "the gaps filled";
+  EXPECT_EQ(refusal_of(all_reduce(0, {6, 9}, {6, 20})), "not refused") << "one row each, whatever its stride";
+  EXPECT_EQ(refusal_of({.call = {.operation = Operation::all_gather, .in = view(10, 4), .out = view(0, 8)},
+                        .in = rows,
+                        .out = rows}),
+            "not refused")
+      << "the own block in place";
+  EXPECT_EQ(refusal_of({.call = {.operation = Operation::reduce_scatter, .in = view(0, 8), .out = view(7, 4)},
+                        .in = {4, 7},
+                        .out = {}}),
+            "not refused")
+      << "a block of one row";
+  EXPECT_EQ(refusal_of({.call = {.operation = Operation::all_reduce}, .in = rows, .out = {1, 9}}), "not refused");
+}
+
+TEST_F(StridedCallTest, WhatCannotBeMadeIsRefusedWithItsValues) {
+  const Rows rows{2, 5};
+  const std::string shared = "all_reduce: in and out share elements, but not as the in-place form";
+  EXPECT_EQ(refusal_of(all_reduce(1, rows, rows)), shared);
+  EXPECT_EQ(refusal_of(all_reduce(0, rows, {2, 6})), shared);
+  EXPECT_EQ(refusal_of(all_reduce(11, rows, {})), shared);
+  EXPECT_EQ(
+      refusal_of(
+          {.call = {.operation = Operation::all_gather, .in = view(0, 4), .out = view(0, 8)}, .in = rows, .out = rows}),
+      "all_gather: in and out share elements, but not as the in-place form")
+      << "another rank's block";
+  EXPECT_EQ(refusal_of(all_reduce(30, {-1, 5}, {})),
+            "all_reduce: in has rows of -1 elements at stride 5; a row has 1 element or more, or the buffer no rows (0 "
+            "at stride 0)");
+  EXPECT_EQ(refusal_of(all_reduce(30, {}, {0, 5})),
+            "all_reduce: out has rows of 0 elements at stride 5; give the elements of a row, or stride 0");
+  EXPECT_EQ(refusal_of(all_reduce(30, {3, 2}, {})),
+            "all_reduce: in has rows of 3 elements at stride 2; the stride is at least the elements of a row");
+  EXPECT_EQ(refusal_of(all_reduce(30, {}, {4, 5})),
+            "all_reduce: out has rows of 4 elements at stride 5; 6 elements are not a multiple of that");
+  EXPECT_EQ(refusal_of(all_reduce(30, {1, std::int64_t{1} << 57}, {})),
+            "all_reduce: in has rows of 1 elements at stride 144115188075855872; no memory holds 6 of them");
+  EXPECT_EQ(refusal_of({.call = {}}), "barrier: it has no buffers to lie in rows");
+  StridedCall call = all_reduce(30, rows, rows);
+  call.call.out.count = 4;
+  EXPECT_EQ(refusal_of(call), "all_reduce: out has 4 elements, needs 6");
+}
+
+TEST_F(StridedCallTest, IsDescribedByItsRows) {
+  EXPECT_EQ(describe(all_reduce(30, {2, 5}, {}), 2), "all_reduce(f32 x 6, sum), in rows of 2 at stride 5");
+  EXPECT_EQ(describe(all_reduce(30, {}, {3, 4}), 2), "all_reduce(f32 x 6, sum), out rows of 3 at stride 4");
+}
+
 }  // namespace
 }  // namespace plumbline::comm

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
     "failure_detection", "rank_order",       "equal_results", "thread_multiple",
     "all_gather_v",      "reduce_scatter_v", "all_to_all_v",  "bool_reductions",
     "float8_reductions", "scaled_sums",      "shrink",        "complex_sums",
-    "complex_products"};
+    "complex_products",  "strided"};
 
 Capability capability_of(const UnevenCall& call) {
   if (call.operation == Operation::all_gather) return Capability::all_gather_v;
@@ -248,6 +248,18 @@ void Communicator::run_scaled(const Call& call, double factor, Timeout timeout) 
 void Communicator::do_run_scaled(const Call& call, double /*factor*/, Timeout /*timeout*/) {
   throw Unsupported(fmt::format("run_scaled: {}: backend {} has no {}", describe(call, size_), capabilities().backend,
                                 name_of(Capability::scaled_sums)));
+}
+
+void Communicator::run_strided(const StridedCall& call, Timeout timeout) {
+  validate(call, rank_, size_);
+  expect_claimed(call.call, *this);
+  if (!capabilities().has(Capability::strided)) return Communicator::do_run_strided(call, timeout);
+  do_run_strided(call, timeout);
+}
+
+void Communicator::do_run_strided(const StridedCall& call, Timeout /*timeout*/) {
+  throw Unsupported(fmt::format("run_strided: {}: backend {} has no {}", describe(call, size_), capabilities().backend,
+                                name_of(Capability::strided)));
 }
 
 CommunicatorDecorator::CommunicatorDecorator(std::unique_ptr<Communicator> inner)

@@ -76,8 +76,9 @@ enum class Capability : std::uint8_t {
   shrink,             // shrink(): a group of those that are left when members have ended
   complex_sums,       // sum and avg of c64 and c128, of those that it has
   complex_products,   // products of them
+  strided,            // run_strided(): buffers whose rows have gaps between them
 };
-inline constexpr int kCapabilityCount = 21;
+inline constexpr int kCapabilityCount = 22;
 [[nodiscard]] std::string_view name_of(Capability capability);
 [[nodiscard]] std::optional<Capability> parse_capability(std::string_view name);
 
@@ -185,6 +186,11 @@ class Communicator {
   /// dtype that is not f16, bf16, f32 or f64, and where the backend does not claim scaled_sums.
   void run_scaled(const Call& call, double factor, Timeout timeout = {});
 
+  /// Makes a call on rows that have gaps between them, and returns when it is complete. Members agree on the count, and
+  /// each has rows of its own, or none. A collective has its place in the order of the group's, and all members make it
+  /// by this function; a message matches every other. Throws Unsupported where the backend does not claim it.
+  void run_strided(const StridedCall& call, Timeout timeout = {});
+
   /// The stream in whose order calls on device memory are done from now on: the runtime's own handle (a cudaStream_t),
   /// of the device that holds the buffers; null: that device's default stream. It must outlive the calls made in it.
   /// Groups made from this one begin with it. Of calls on the host's memory, and of backends that know no other, it
@@ -214,6 +220,8 @@ class Communicator {
   virtual void do_run_uneven(const UnevenCall& call, Timeout timeout);
   // Of backends that claim it.
   virtual void do_run_scaled(const Call& call, double factor, Timeout timeout);
+  // Of backends that claim it.
+  virtual void do_run_strided(const StridedCall& call, Timeout timeout);
   // Of backends that claim it. The list has passed the checks.
   virtual std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded);
 
@@ -239,6 +247,7 @@ class CommunicatorDecorator : public Communicator {
   void do_run_scaled(const Call& call, double factor, Timeout timeout) override {
     inner_->do_run_scaled(call, factor, timeout);
   }
+  void do_run_strided(const StridedCall& call, Timeout timeout) override { inner_->do_run_strided(call, timeout); }
   /// Groups made from a decorated communicator are decorated in the same way.
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) = 0;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {

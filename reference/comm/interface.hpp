@@ -14,7 +14,7 @@
 
 namespace plumbline::comm {
 
-inline constexpr std::uint64_t kInterfaceVersion = 11;
+inline constexpr std::uint64_t kInterfaceVersion = 12;
 
 namespace interface {
 

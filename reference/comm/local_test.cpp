@@ -98,6 +98,7 @@ class Claims final : public CommunicatorDecorator {
     capabilities_.claims.erase(Capability::bool_reductions);
     capabilities_.claims.erase(Capability::scaled_sums);
     capabilities_.claims.erase(Capability::shrink);
+    capabilities_.claims.erase(Capability::strided);
   }
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
@@ -203,6 +204,27 @@ TEST(LocalScaled, AFactorIsInTheRangeOfTheDType) {
     const Buffer it = Buffer::of(product);
     world.run_scaled({.operation = Operation::all_reduce, .in = it, .out = it}, -HUGE_VAL);
     EXPECT_EQ(product[0], -HUGE_VALF);
+  });
+}
+
+// A column each of two ranks' matrices, of which one is turned round.
+TEST(LocalStrided, MembersMayHaveOtherRows) {
+  run_ranks(2, [](Communicator& world) {
+    std::vector<float> matrix{1, 2, 3, 4, 5, 6}, sum(2, 7);
+    const bool is_column = world.rank() == 0;
+    const StridedCall call{
+        .call = {.operation = Operation::all_reduce, .in = {matrix.data() + 1, 2, DType::f32}, .out = Buffer::of(sum)},
+        .in = is_column ? Rows{1, 3} : Rows{}};
+    world.run_strided(call);
+    EXPECT_THAT(sum, testing::ElementsAre(4, 8));
+    Claims older(world.duplicate(), {});
+    EXPECT_THAT([&] { older.run_strided(call); },
+                testing::ThrowsMessage<Unsupported>(HasSubstr("backend local has no strided")));
+    StridedCall elsewhere = call;
+    elsewhere.call.in.device = elsewhere.call.out.device = {Device::Kind::cuda, 0};
+    EXPECT_THAT(
+        [&] { world.run_strided(elsewhere); },
+        testing::ThrowsMessage<Unsupported>(HasSubstr("memory on cuda:0 is not supported by backend local, only cpu")));
   });
 }
 

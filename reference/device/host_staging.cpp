@@ -2,6 +2,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "reference/comm/errors.hpp"
 #include "reference/device/memory_space.hpp"
 
@@ -246,6 +248,15 @@ void HostStaging::do_run_uneven(const comm::UnevenCall& call, comm::Timeout time
 
 void HostStaging::do_run_scaled(const Call& call, double factor, comm::Timeout timeout) {
   make_staged(call, [&](const Call& there) { inner_.run_scaled(there, factor, timeout); });
+}
+
+// What lies between the rows of an output must stay, and copies to and fro would change it.
+void HostStaging::do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) {
+  for (const comm::Device device : {call.call.in.device, call.call.out.device})
+    if (device.kind != comm::Device::Kind::cpu)
+      throw Unsupported(fmt::format("{}: memory on {} is not staged in rows, only the host's has them",
+                                    describe(call, size()), name_of(device)));
+  inner_.run_strided(call, timeout);
 }
 
 comm::Work HostStaging::do_start(std::span<const Call> calls) {

@@ -97,6 +97,30 @@ TEST_F(MpiNumbers, ASumWithFactorsIsOfProductsInTheAccumulator) {
   }
 }
 
+// Whole rows are a datatype of MPI's; rank 0 alone has blocks that end within a row, which are packed.
+TEST_F(MpiNumbers, RowsWithGapsMatchOtherRows) {
+  const comm::Rows rows = me == 0 ? comm::Rows{n, n + 1} : comm::Rows{3, 5};
+  std::vector<float> column(6), all(static_cast<std::size_t>(3 * rows.stride + 5 * n), -1), expected = all;
+  for (std::size_t i = 0; i < 3; ++i) column[2 * i] = static_cast<float>(10 * me + static_cast<int>(i));
+  for (int i = 0; i < 3 * n; ++i)
+    expected[static_cast<std::size_t>(i / rows.columns * rows.stride + i % rows.columns)] =
+        static_cast<float>(i / 3 * 10 + i % 3);
+  const comm::StridedCall gather{.call = {.operation = Operation::all_gather,
+                                          .in = {column.data(), 3, DType::f32},
+                                          .out = {all.data(), 3 * n, DType::f32}},
+                                 .in = {1, 2},
+                                 .out = rows};
+  for (const Timeout limit : {Timeout{}, Timeout{std::chrono::seconds(30)}}) {
+    std::ranges::fill(all, -1.F);
+    world.run_strided(gather, limit);
+    EXPECT_EQ(all, expected);
+  }
+  std::vector<float> sum(3);
+  world.run_strided(
+      {.call = {.operation = Operation::all_reduce, .in = gather.call.in, .out = Buffer::of(sum)}, .in = {1, 2}});
+  EXPECT_EQ(sum[2], static_cast<float>(5 * n * (n - 1) + 2 * n));
+}
+
 TEST_F(MpiNumbers, MinAndMaxOfBoolAreAndAndOr) {
   const std::vector<std::uint8_t> mine{1, 0, me == 0, me != 0};
   std::vector<std::uint8_t> all(mine.size());

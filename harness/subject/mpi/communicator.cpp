@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "harness/subject/mpi/issue.hpp"
+#include "harness/subject/mpi/strided.hpp"
 #include "harness/subject/mpi/uneven.hpp"
 #include "harness/subject/mpi/work.hpp"
 #include "reference/comm/errors.hpp"
@@ -80,6 +81,12 @@ void MpiCommunicator::do_run_scaled(const Call& call, double factor, comm::Timeo
     throw;
   }
   sum->finish();
+}
+
+void MpiCommunicator::do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) {
+  if (!is_supported(call.call)) refuse(call.call);
+  if (group_->failed()) group_->throw_failed();
+  mpi::run_strided(group_, call, timeout);
 }
 
 std::unique_ptr<comm::Communicator> MpiCommunicator::do_create_group(std::span<const int> ranks) {

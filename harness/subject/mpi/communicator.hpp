@@ -25,6 +25,7 @@ class MpiCommunicator final : public comm::Communicator {
   comm::Work do_start(std::span<const comm::Call> calls) override;
   void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override;
   void do_run_scaled(const comm::Call& call, double factor, comm::Timeout timeout) override;
+  void do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
 
   /// False for memory that is not the CPU's and for tags that MPI does not have.

@@ -47,7 +47,7 @@ comm::Capabilities capabilities_of(int thread_level) {
                 Capability::point_to_point,  Capability::wait_timeout,      Capability::blocking_timeout,
                 Capability::all_gather_v,    Capability::reduce_scatter_v,  Capability::all_to_all_v,
                 Capability::bool_reductions, Capability::float8_reductions, Capability::scaled_sums,
-                Capability::complex_sums,    Capability::complex_products};
+                Capability::complex_sums,    Capability::complex_products,  Capability::strided};
   all.dtypes.insert(comm::kOptionalDTypes.begin(), comm::kOptionalDTypes.end());
   all.rounds_each_half_addition = true;
   all.notes = {

@@ -29,6 +29,8 @@ class MpiWork final : public comm::Work::State {
 
   /// Begins a validated call. Throws RuntimeFailure.
   void post(const comm::Call& call);
+  /// The same of one that copies rows which RowType describes.
+  void post(const comm::StridedCall& call);
   bool test() override;
   void wait(comm::Timeout timeout) override;
 

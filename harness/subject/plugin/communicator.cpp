@@ -77,6 +77,19 @@ void PluginCommunicator::do_run_scaled(const Call& one, double factor, comm::Tim
        group_->job->names_ended());
 }
 
+void PluginCommunicator::do_run_strided(const comm::StridedCall& one, comm::Timeout timeout) {
+  expect_supported(one.call);
+  group_->expect_sound();
+  const plumbline_call translation = translated(one.call, rank(), size());
+  const plumbline_rows in = translated(one.in, one.call.in.count), out = translated(one.out, one.call.out.count);
+  call([&] { return group_->where(describe(one, size())); },
+       [&](plumbline_error* error) {
+         return group_->job->library->run_strided(group_->handle(), &translation, &in, &out, nanoseconds_of(timeout),
+                                                  error);
+       },
+       group_->job->names_ended());
+}
+
 comm::Work PluginCommunicator::do_start(std::span<const Call> calls) {
   for (const Call& call : calls) expect_supported(call);
   if (calls.empty()) return {};

@@ -47,6 +47,7 @@ std::set<Capability> claims_of(const plumbline_backend& backend) {
     if ((backend.uneven_operations & PLUMBLINE_BIT(operation)) != 0) claims.insert(capability);
   if (backend.run_scaled != nullptr) claims.insert(Capability::scaled_sums);
   if (backend.shrink != nullptr) claims.insert(Capability::shrink);
+  if (backend.run_strided != nullptr) claims.insert(Capability::strided);
   return claims;
 }
 
@@ -123,6 +124,11 @@ plumbline_uneven_call translated(const comm::UnevenCall& call) {
           .stream = nullptr,
           .device_index = 0,
           .reserved = 0};
+}
+
+plumbline_rows translated(comm::Rows rows, std::int64_t count) {
+  if (is_contiguous(rows, count)) return {.columns = 1, .stride = 1};
+  return {.columns = rows.columns, .stride = rows.stride};
 }
 
 std::int64_t nanoseconds_of(comm::Timeout timeout) {

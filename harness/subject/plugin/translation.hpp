@@ -15,6 +15,9 @@ namespace plumbline::subject::plugin {
 
 [[nodiscard]] plumbline_uneven_call translated(const comm::UnevenCall& call);
 
+/// Of a view of `count` elements; without gaps, rows of 1 at stride 1.
+[[nodiscard]] plumbline_rows translated(comm::Rows rows, std::int64_t count);
+
 /// The limit in nanoseconds, 0 or more; PLUMBLINE_NO_LIMIT for none.
 [[nodiscard]] std::int64_t nanoseconds_of(comm::Timeout timeout);
 

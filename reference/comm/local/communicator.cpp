@@ -74,6 +74,7 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
   Work do_start(std::span<const Call> calls) override;
   void do_run_uneven(const UnevenCall& call, Timeout timeout) override;
   void do_run_scaled(const Call& call, double factor, Timeout timeout) override;
+  void do_run_strided(const StridedCall& call, Timeout timeout) override;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override;
   std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded) override;
   [[nodiscard]] std::vector<int> world_ranks_of(std::span<const int> ranks) const;
@@ -143,6 +144,16 @@ void LocalCommunicator::do_run_scaled(const Call& call, double factor, Timeout t
   const ScaledSum sum(call, factor, rank());
   collectives_.run_scaled(call, sum.plain(), timeout);
   sum.finish();
+}
+
+void LocalCommunicator::do_run_strided(const StridedCall& call, Timeout timeout) {
+  for (const Device device : {call.call.in.device, call.call.out.device})
+    if (device.kind != Device::Kind::cpu)
+      throw Unsupported(fmt::format("{}: memory on {} is not supported by backend local, only cpu",
+                                    describe(call, size()), name_of(device)));
+  const PackedCall packed(call, rank());
+  do_run(packed.plain(), timeout);
+  packed.finish();
 }
 
 Work LocalCommunicator::do_start(std::span<const Call> calls) {

@@ -384,6 +384,35 @@ static plumbline_status run_scaled(plumbline_group* group, const plumbline_call*
   return status;
 }
 
+/* The elements of rows go over the sockets without gaps, for the same reason. */
+static void copy_rows(char* packed, char* buffer, const plumbline_rows* rows, int64_t count, int64_t size, int packs) {
+  for (int64_t i = 0; i < count; ++i) {
+    char* one = buffer + (i / rows->columns * rows->stride + i % rows->columns) * size;
+    memcpy(packs ? packed + i * size : one, packs ? one : packed + i * size, (size_t)size);
+  }
+}
+static plumbline_status run_strided(plumbline_group* group, const plumbline_call* call, const plumbline_rows* in,
+                                    const plumbline_rows* out, int64_t limit_ns, plumbline_error* error) {
+  const int gathers = call->operation == PLUMBLINE_ALL_GATHER || call->operation == PLUMBLINE_GATHER;
+  const int scatters = call->operation == PLUMBLINE_REDUCE_SCATTER || call->operation == PLUMBLINE_SCATTER;
+  const int exchanges = call->operation == PLUMBLINE_ALL_TO_ALL;
+  const int64_t size = element_size[call->dtype];
+  const int64_t in_count = call->in == NULL ? 0 : call->count * (scatters || exchanges ? group->ranks : 1);
+  const int64_t out_count = call->out == NULL ? 0 : call->count * (gathers || exchanges ? group->ranks : 1);
+  plumbline_call packed = *call;
+  char* from = get((size_t)(in_count * size) + 1);
+  char* to = get((size_t)(out_count * size) + 1);
+  copy_rows(from, (char*)(uintptr_t)call->in, in, in_count, size, 1);
+  copy_rows(to, call->out, out, out_count, size, 1); /* of a broadcast, what is sent */
+  packed.in = from;
+  packed.out = to;
+  plumbline_status status = run(group, &packed, limit_ns, error);
+  if (status == PLUMBLINE_OK) copy_rows(to, call->out, out, out_count, size, 0);
+  free(from);
+  free(to);
+  return status;
+}
+
 /* ---- Blocks of any lengths: a message for each member, of which those of length 0 are sent, too. */
 
 static int64_t begin_of(const int64_t* counts, int member) {
@@ -573,6 +602,7 @@ const plumbline_backend* plumbline_backend_get(void) {
                            PLUMBLINE_BIT(PLUMBLINE_ALL_TO_ALL),
       .run_uneven = run_uneven,
       .run_scaled = run_scaled,
-      .shrink = shrink};
+      .shrink = shrink,
+      .run_strided = run_strided};
   return &backend;
 }

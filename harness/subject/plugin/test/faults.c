@@ -213,6 +213,14 @@ static plumbline_status faulty_run_scaled(plumbline_group* group, const plumblin
   return run_scaled(group, call, factor, limit_ns, error);
 }
 
+static plumbline_status faulty_run_strided(plumbline_group* group, const plumbline_call* call,
+                                           const plumbline_rows* in, const plumbline_rows* out, int64_t limit_ns,
+                                           plumbline_error* error) {
+  const plumbline_rows packed = {1, 1};
+  if (is("ignores_strides_of_inputs")) in = &packed;
+  return run_strided(group, call, in, out, limit_ns, error);
+}
+
 /* ---- Faults of groups. */
 
 static plumbline_status faulty_create_group(plumbline_group* parent, const plumbline_group_info* info,
@@ -299,6 +307,7 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.run_uneven = faulty_run_uneven;
   backend.run_scaled = faulty_run_scaled;
   backend.shrink = faulty_shrink;
+  backend.run_strided = faulty_run_strided;
 #ifdef VERSION
   backend.version = VERSION;
 #endif
@@ -319,6 +328,7 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.uneven_operations = 0;
   backend.run_scaled = NULL;
   backend.shrink = NULL;
+  backend.run_strided = NULL;
 #endif
 #ifdef CLAIMS
   backend.claims |= CLAIMS;

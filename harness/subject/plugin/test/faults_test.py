@@ -64,6 +64,7 @@ FAULTS = {
     "ignores_uneven_limits": ("an all_to_all_v has no time limit", "COLL-106", "hang", 2),
     "ignores_factors": ("inputs are not multiplied before they are added", "COLL-111", "fail", 2),
     "factors_are_integers": ("factors lose their fractions", "COLL-112", "fail", 2),
+    "ignores_strides_of_inputs": ("an input in rows is read as if it had no gaps", "COLL-130", "fail", 2),
     "names_nobody_who_ended": ("the error after a rank was killed names no rank", "COLL-115", "fail", 3),
     "shrunk_groups_begin_elsewhere": ("ranks of a shrunk group are those of their neighbours", "COLL-116", "fail", 3),
     "shrunk_groups_keep_the_id": ("a shrunk group receives what was sent to the old one", "COLL-117", "fail", 3),

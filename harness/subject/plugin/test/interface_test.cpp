@@ -32,7 +32,10 @@ PLUMBLINE_IS_AT(plumbline_backend, uneven_operations, 144);  // the size of the 
 PLUMBLINE_IS_AT(plumbline_backend, run_uneven, 152);
 PLUMBLINE_IS_AT(plumbline_backend, run_scaled, 160);
 PLUMBLINE_IS_AT(plumbline_backend, shrink, 168);
-static_assert(sizeof(plumbline_backend) == 176);
+PLUMBLINE_IS_AT(plumbline_backend, run_strided, 176);
+static_assert(sizeof(plumbline_backend) == 184);
+static_assert(offsetof(plumbline_rows, columns) == 0 && offsetof(plumbline_rows, stride) == 8);
+static_assert(sizeof(plumbline_rows) == 16);
 
 PLUMBLINE_IS_AT(plumbline_call, operation, 0);
 PLUMBLINE_IS_AT(plumbline_call, dtype, 4);

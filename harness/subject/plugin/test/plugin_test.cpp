@@ -103,13 +103,13 @@ TEST(Library, SaysWhatItCan) {
   const comm::Capabilities all = capabilities_of(*sample);
   EXPECT_EQ(all.backend, "unix_sockets");
   EXPECT_EQ(all.version, "Unix sockets 1.0");
-  EXPECT_THAT(all.claims,
-              testing::UnorderedElementsAre(
-                  Capability::nonblocking, Capability::coalescing, Capability::groups, Capability::point_to_point,
-                  Capability::wait_timeout, Capability::blocking_timeout, Capability::names_missing,
-                  Capability::rank_order, Capability::equal_results, Capability::all_gather_v,
-                  Capability::reduce_scatter_v, Capability::all_to_all_v, Capability::bool_reductions,
-                  Capability::scaled_sums, Capability::shrink, Capability::complex_sums, Capability::complex_products));
+  EXPECT_THAT(all.claims, testing::UnorderedElementsAre(
+                              Capability::nonblocking, Capability::coalescing, Capability::groups,
+                              Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout,
+                              Capability::names_missing, Capability::rank_order, Capability::equal_results,
+                              Capability::all_gather_v, Capability::reduce_scatter_v, Capability::all_to_all_v,
+                              Capability::bool_reductions, Capability::scaled_sums, Capability::shrink,
+                              Capability::complex_sums, Capability::complex_products, Capability::strided));
   EXPECT_THAT(all.dtypes,
               testing::ElementsAre(DType::f32, DType::f64, DType::i32, DType::i64, DType::u8, DType::boolean,
                                    DType::f8_e4m3, DType::f8_e5m2, DType::c64, DType::c128));
@@ -123,11 +123,12 @@ TEST(Library, SaysWhatItCan) {
   less.create_group = nullptr;
   less.run_scaled = nullptr;
   less.shrink = nullptr;
+  less.run_strided = nullptr;
   less.operations &= ~PLUMBLINE_BIT(PLUMBLINE_RECV);
   const comm::Capabilities few = capabilities_of(less);
   for (const Capability gone :
        {Capability::nonblocking, Capability::coalescing, Capability::wait_timeout, Capability::groups,
-        Capability::point_to_point, Capability::scaled_sums, Capability::shrink})
+        Capability::point_to_point, Capability::scaled_sums, Capability::shrink, Capability::strided})
     EXPECT_FALSE(few.has(gone)) << name_of(gone);
   EXPECT_THAT(few.notes, testing::Contains("not supported: recv"));
 }
