@@ -25,6 +25,7 @@ void add_collectives(suite::Suite& suite) {
   suite.add(mutants::shrink_mutants());
   suite.add(mutants::strided_mutants());
   suite.add(mutants::uneven_mutants());
+  suite.add(mutants::window_mutants());
   suite.add(mutants::optional_dtype_mutants());
   suite.add(mutants::complex_mutants());
   suite.add(mutants::device_mutants());

@@ -27,6 +27,7 @@ void add_collectives_checks(suite::Suite& suite) {
   add_shrink_checks(suite);
   add_strided_checks(suite);
   add_uneven_checks(suite);
+  add_window_checks(suite);
   add_optional_dtype_checks(suite);
   add_complex_checks(suite);
   add_thread_checks(suite);

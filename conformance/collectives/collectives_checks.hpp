@@ -31,6 +31,7 @@ void add_scaled_checks(suite::Suite& suite);
 void add_shrink_checks(suite::Suite& suite);
 void add_strided_checks(suite::Suite& suite);
 void add_uneven_checks(suite::Suite& suite);
+void add_window_checks(suite::Suite& suite);
 void add_complex_checks(suite::Suite& suite);
 void add_optional_dtype_checks(suite::Suite& suite);
 void add_misuse_checks(suite::Suite& suite);

@@ -25,6 +25,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> strided_mutants();
 /// Blocks of different lengths.
 [[nodiscard]] std::vector<Mutant> uneven_mutants();
+/// Windows and their signals.
+[[nodiscard]] std::vector<Mutant> window_mutants();
 /// Complex numbers.
 [[nodiscard]] std::vector<Mutant> complex_mutants();
 /// The other element types that are claimed one by one.

@@ -180,6 +180,18 @@ RewriteAnswer other_convention(suite::Adapter& inner, std::uint64_t) {
 
 using IsSkipped = std::function<bool(comm::Operation)>;
 
+// Takes no data, and waits for nothing.
+class IdleWindow final : public comm::Window {
+ public:
+  explicit IdleWindow(std::vector<std::int64_t> bytes) : Window(std::move(bytes)) {}
+
+ private:
+  void do_put(comm::ConstBuffer, int, std::int64_t, int) override { ++deviations; }
+  void do_signal(int, int) override { ++deviations; }
+  void do_wait(int, std::int64_t, int, comm::Timeout) override { ++deviations; }
+  void do_close(comm::Timeout) override { ++deviations; }
+};
+
 // Returns at once from the calls that are skipped; groups that are made from it do the same.
 class IdleCommunicator final : public comm::CommunicatorDecorator {
  public:
@@ -210,6 +222,15 @@ class IdleCommunicator final : public comm::CommunicatorDecorator {
       ++deviations;
     else
       CommunicatorDecorator::do_run_strided(call, timeout);
+  }
+  // Puts and signals are messages that no receive is posted for.
+  std::unique_ptr<comm::Window> do_create_window(comm::Buffer memory, comm::Timeout timeout) override {
+    auto window = CommunicatorDecorator::do_create_window(memory, timeout);
+    if (!is_skipped_(comm::Operation::send)) return window;
+    std::vector<std::int64_t> bytes;
+    for (int rank = 0; rank < size(); ++rank) bytes.push_back(window->bytes(rank));
+    window->close(timeout);
+    return std::make_unique<IdleWindow>(std::move(bytes));
   }
   comm::Work do_start(std::span<const comm::Call> calls) override {
     std::vector<comm::Call> made;

@@ -62,6 +62,10 @@ class NamingMemory final : public comm::CommunicatorDecorator {
   void do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) override {
     named([&] { return comm::describe(call, size()); }, [&] { CommunicatorDecorator::do_run_strided(call, timeout); });
   }
+  std::unique_ptr<comm::Window> do_create_window(comm::Buffer memory, comm::Timeout timeout) override {
+    return named([] { return std::string("create_window"); },
+                 [&] { return CommunicatorDecorator::do_create_window(memory, timeout); });
+  }
   comm::Work do_start(std::span<const Call> calls) override {
     const auto first = calls.empty() ? std::nullopt : std::optional(calls.front());
     comm::Work work = named([&] { return first ? comm::describe(*first, size()) : "a batch"; },

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
     "failure_detection", "rank_order",       "equal_results", "thread_multiple",
     "all_gather_v",      "reduce_scatter_v", "all_to_all_v",  "bool_reductions",
     "float8_reductions", "scaled_sums",      "shrink",        "complex_sums",
-    "complex_products",  "strided"};
+    "complex_products",  "strided",          "windows"};
 
 Capability capability_of(const UnevenCall& call) {
   if (call.operation == Operation::all_gather) return Capability::all_gather_v;

@@ -77,8 +77,9 @@ enum class Capability : std::uint8_t {
   complex_sums,       // sum and avg of c64 and c128, of those that it has
   complex_products,   // products of them
   strided,            // run_strided(): buffers whose rows have gaps between them
+  windows,            // create_window(): memory that the other members put data into, with signals
 };
-inline constexpr int kCapabilityCount = 22;
+inline constexpr int kCapabilityCount = 23;
 [[nodiscard]] std::string_view name_of(Capability capability);
 [[nodiscard]] std::optional<Capability> parse_capability(std::string_view name);
 
@@ -129,6 +130,7 @@ class [[nodiscard]] Work {
 };
 
 class PairExchanges;
+class Window;
 
 class Communicator {
  public:
@@ -191,6 +193,13 @@ class Communicator {
   /// by this function; a message matches every other. Throws Unsupported where the backend does not claim it.
   void run_strided(const StridedCall& call, Timeout timeout = {});
 
+  /// Makes a window (see Window) of the members' memory, each of its own length, 0 included. Collective, in the order
+  /// of the group's collectives. The memory stays until the window is closed, and the window ends before this
+  /// communicator.
+  /// Throws InvalidArgument for a negative count and a null pointer with a count; Unsupported where the backend does
+  /// not claim windows.
+  [[nodiscard]] std::unique_ptr<Window> create_window(Buffer memory, Timeout timeout = {});
+
   /// The stream in whose order calls on device memory are done from now on: the runtime's own handle (a cudaStream_t),
   /// of the device that holds the buffers; null: that device's default stream. It must outlive the calls made in it.
   /// Groups made from this one begin with it. Of calls on the host's memory, and of backends that know no other, it
@@ -222,6 +231,8 @@ class Communicator {
   virtual void do_run_scaled(const Call& call, double factor, Timeout timeout);
   // Of backends that claim it.
   virtual void do_run_strided(const StridedCall& call, Timeout timeout);
+  // Of backends that claim it.
+  virtual std::unique_ptr<Window> do_create_window(Buffer memory, Timeout timeout);
   // Of backends that claim it. The list has passed the checks.
   virtual std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded);
 
@@ -229,6 +240,65 @@ class Communicator {
   int size_;
   Group group_;
 };
+
+// ---- Windows: memory of each member, which the others put data into.
+//
+// Model   A member puts elements into another's memory at an offset, and signals that member; neither needs a call of
+//         the other. Signals are counted for each pair of members and each context. Who waits for a number of signals
+//         takes that number, and finds in its memory all data that the other put before the last of them in that
+//         context. Between contexts, and between members, there is no order.
+// Memory  The caller's. What is read while another member puts there, before its signal, has any value. Two members
+//         that put into the same place without a signal between them leave any value there.
+// Threads One thread at a time for each window and its communicator.
+// Errors  InvalidArgument and StateError (after close()) before anything happened; afterwards those of Communicator:
+//         then its group has failed.
+// Source  NCCL 2.29: ncclCommWindowRegister, ncclPutSignal, ncclSignal, ncclWaitSignal; MPI-3.1 chapter 11;
+//         NVSHMEM: nvshmem_putmem_signal and nvshmem_signal_wait_until.
+
+class Window {
+ public:
+  static constexpr int kContexts = 4;
+
+  /// Of one that is not closed: fails the group.
+  virtual ~Window();
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  /// The length of the memory of `rank`, in bytes.
+  [[nodiscard]] std::int64_t bytes(int rank) const { return bytes_.at(static_cast<std::size_t>(rank)); }
+
+  /// Puts elements at byte `offset` of the memory of `to`, which may be the caller. Returns when `in` may be used
+  /// again.
+  /// Throws InvalidArgument for elements that are not within that memory, a null pointer with a count, a rank that the
+  /// group does not have, and a context that is not in [0, kContexts); Unsupported for a device's memory.
+  void put(ConstBuffer in, int to, std::int64_t offset, int context = 0);
+  /// Signals `to`, which may be the caller, after all that was put there in that context.
+  void signal(int to, int context = 0);
+  /// Takes that number of signals of `from`, and waits until it has sent them. TimeoutError names `from`. Throws
+  /// InvalidArgument for a number that is less than 1.
+  void wait(int from, std::int64_t signals = 1, int context = 0, Timeout timeout = {});
+  /// Collective, as a barrier is: when it returns, no member puts or signals any more, and the memory may go. Signals
+  /// that no wait has taken are lost.
+  void close(Timeout timeout = {});
+
+ protected:
+  /// The lengths of all members' memory.
+  explicit Window(std::vector<std::int64_t> bytes);
+  [[nodiscard]] bool is_closed() const { return is_closed_; }
+
+ private:
+  void check(const char* function, int peer, int context) const;
+  // The arguments have passed the checks.
+  virtual void do_put(ConstBuffer in, int to, std::int64_t offset, int context) = 0;
+  virtual void do_signal(int to, int context) = 0;
+  virtual void do_wait(int from, std::int64_t signals, int context, Timeout timeout) = 0;
+  virtual void do_close(Timeout timeout) = 0;
+
+  std::vector<std::int64_t> bytes_;
+  bool is_closed_ = false;
+};
+
+// ---- Decorators.
 
 /// A Communicator around another: what recorders and mutants derive from. Forwards everything by default, but pair
 /// exchanges: who uses them sends messages instead, which the decorator sees.
@@ -248,6 +318,9 @@ class CommunicatorDecorator : public Communicator {
     inner_->do_run_scaled(call, factor, timeout);
   }
   void do_run_strided(const StridedCall& call, Timeout timeout) override { inner_->do_run_strided(call, timeout); }
+  std::unique_ptr<Window> do_create_window(Buffer memory, Timeout timeout) override {
+    return inner_->do_create_window(memory, timeout);
+  }
   /// Groups made from a decorated communicator are decorated in the same way.
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) = 0;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {

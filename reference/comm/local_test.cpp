@@ -99,6 +99,7 @@ class Claims final : public CommunicatorDecorator {
     capabilities_.claims.erase(Capability::scaled_sums);
     capabilities_.claims.erase(Capability::shrink);
     capabilities_.claims.erase(Capability::strided);
+    capabilities_.claims.erase(Capability::windows);
   }
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
@@ -225,6 +226,79 @@ TEST(LocalStrided, MembersMayHaveOtherRows) {
     EXPECT_THAT(
         [&] { world.run_strided(elsewhere); },
         testing::ThrowsMessage<Unsupported>(HasSubstr("memory on cuda:0 is not supported by backend local, only cpu")));
+  });
+}
+
+TEST(LocalWindow, HasPutsAndSignalsOfMembersOfAnyLength) {
+  run_ranks(3, [](Communicator& world) {
+    std::vector<float> memory(world.rank() == 2 ? 0 : 4, -1);
+    const auto window = world.create_window(Buffer::of(memory));
+    EXPECT_EQ(window->bytes(0), 16);
+    EXPECT_EQ(window->bytes(2), 0);
+    const std::vector<float> mine{1.F + static_cast<float>(world.rank()), 10};
+    window->put({}, 2, 0);
+    if (world.rank() == 0) window->put(ConstBuffer::of(mine), 1, 4);
+    window->signal(1);
+    if (world.rank() == 1) {
+      window->wait(0);
+      window->wait(1);  // itself
+      window->wait(2);
+      EXPECT_THAT(memory, testing::ElementsAre(-1, 1, 10, -1));
+    }
+    window->close();
+    EXPECT_THAT([&] { window->signal(0); }, testing::ThrowsMessage<StateError>(HasSubstr("the window is closed")));
+  });
+}
+
+TEST(LocalWindow, WhatIsNotWithinItIsRejected) {
+  run_ranks(1, [](Communicator& world) {
+    std::vector<float> memory(3);
+    const auto window = world.create_window(Buffer::of(memory));
+    const std::vector<float> two{1, 2};
+    const auto rejected = [](const auto& action, const char* words) {
+      EXPECT_THAT(action, testing::ThrowsMessage<InvalidArgument>(HasSubstr(words)));
+    };
+    const std::string past = "put: 8 bytes at byte 5 of rank 0, whose window has 12 bytes";
+    rejected([&] { window->put(ConstBuffer::of(two), 0, 5); }, past.c_str());
+    rejected([&] { window->put(ConstBuffer::of(two), 0, -4); }, "at byte -4 of rank 0");
+    rejected([&] { window->put({}, 0, 13); }, "0 bytes at byte 13 of rank 0");
+    rejected([&] { window->put(ConstBuffer::of(two), 0, std::numeric_limits<std::int64_t>::max()); },
+             "whose window has");
+    rejected([&] { window->put({nullptr, 1, DType::f32}, 0, 0); }, "put: it has 1 elements and a null pointer");
+    rejected([&] { window->put({two.data(), -1, DType::f32}, 0, 0); }, "put: it has -1 elements; a count is 0 or more");
+    rejected([&] { window->put({two.data(), std::int64_t{1} << 62, DType::f32}, 0, 0); },
+             "no memory holds that number");
+    rejected([&] { window->put(ConstBuffer::of(two), 1, 0); }, "put: 1 is not a rank of the window's group of 1");
+    rejected([&] { window->signal(-1); }, "signal: -1 is not a rank");
+    rejected([&] { window->signal(0, 4); }, "signal: context 4 is not in [0, 4)");
+    rejected([&] { window->wait(0, 0); }, "wait: 0 signals; a wait is for 1 or more");
+    rejected([&] { (void)world.create_window({nullptr, 1, DType::u8}); },
+             "create_window: it has 1 elements and a null pointer");
+    EXPECT_THAT(memory, testing::Each(0));
+    window->close();
+    Claims older(world.duplicate(), {});
+    EXPECT_THAT([&] { (void)older.create_window({}); },
+                testing::ThrowsMessage<Unsupported>(HasSubstr("create_window: backend local has no windows")));
+    EXPECT_THAT([&] { (void)world.create_window({memory.data(), 3, DType::f32, {Device::Kind::cuda, 0}}); },
+                testing::ThrowsMessage<Unsupported>(HasSubstr("memory on cuda:0 is not supported by backend local")));
+  });
+}
+
+// Who waits for a member that has gone, or in a group that another has left with a window open, hears of it.
+TEST(LocalWindow, ThatIsDestroyedOpenFailsTheGroup) {
+  run_ranks(2, [](Communicator& world) {
+    auto group = world.duplicate();
+    auto window = group->create_window({});
+    if (world.rank() == 1)
+      window.reset();
+    else
+      EXPECT_THAT([&] { window->wait(1); },
+                  testing::ThrowsMessage<PeerFailed>(HasSubstr("rank 1 destroyed a window that was not closed")));
+    world.barrier();
+    if (world.rank() == 0) {
+      EXPECT_THAT([&] { window->put({}, 1, 0); }, testing::Throws<PeerFailed>());
+      EXPECT_THAT([&] { window->signal(1); }, testing::Throws<PeerFailed>());
+    }
   });
 }
 

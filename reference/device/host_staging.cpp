@@ -259,6 +259,14 @@ void HostStaging::do_run_strided(const comm::StridedCall& call, comm::Timeout ti
   inner_.run_strided(call, timeout);
 }
 
+// A put reaches memory without a call of its owner, who would have to copy it to the device.
+std::unique_ptr<comm::Window> HostStaging::do_create_window(comm::Buffer memory, comm::Timeout timeout) {
+  if (memory.device.kind != comm::Device::Kind::cpu)
+    throw Unsupported(fmt::format("create_window: memory on {} is not staged, only the host's can be a window",
+                                  name_of(memory.device)));
+  return inner_.create_window(memory, timeout);
+}
+
 comm::Work HostStaging::do_start(std::span<const Call> calls) {
   auto staged = std::make_unique<Staged>(shared_);
   staged->fetch(calls, rank());

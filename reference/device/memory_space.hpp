@@ -131,6 +131,7 @@ class HostStaging final : public comm::Communicator {
   void do_run_uneven(const comm::UnevenCall& call, comm::Timeout timeout) override;
   void do_run_scaled(const comm::Call& call, double factor, comm::Timeout timeout) override;
   void do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) override;
+  std::unique_ptr<comm::Window> do_create_window(comm::Buffer memory, comm::Timeout timeout) override;
   comm::Work do_start(std::span<const comm::Call> calls) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
   std::unique_ptr<comm::Communicator> do_shrink(std::span<const int> excluded) override;

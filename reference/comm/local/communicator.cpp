@@ -12,6 +12,7 @@
 #include "reference/comm/local/endpoint.hpp"
 #include "reference/comm/local/group.hpp"
 #include "reference/comm/local/messages.hpp"
+#include "reference/comm/local/window.hpp"
 
 namespace plumbline::comm::local {
 namespace {
@@ -75,6 +76,7 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
   void do_run_uneven(const UnevenCall& call, Timeout timeout) override;
   void do_run_scaled(const Call& call, double factor, Timeout timeout) override;
   void do_run_strided(const StridedCall& call, Timeout timeout) override;
+  std::unique_ptr<Window> do_create_window(Buffer memory, Timeout timeout) override;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override;
   std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded) override;
   [[nodiscard]] std::vector<int> world_ranks_of(std::span<const int> ranks) const;
@@ -154,6 +156,13 @@ void LocalCommunicator::do_run_strided(const StridedCall& call, Timeout timeout)
   const PackedCall packed(call, rank());
   do_run(packed.plain(), timeout);
   packed.finish();
+}
+
+std::unique_ptr<Window> LocalCommunicator::do_create_window(Buffer memory, Timeout timeout) {
+  if (memory.device.kind != Device::Kind::cpu)
+    throw Unsupported(
+        fmt::format("create_window: memory on {} is not supported by backend local, only cpu", name_of(memory.device)));
+  return make_local_window(self_, *this, memory, timeout);
 }
 
 Work LocalCommunicator::do_start(std::span<const Call> calls) {
