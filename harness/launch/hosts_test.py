@@ -1,10 +1,12 @@
 """plumbline over two hosts: namespaces of this machine, each with its own name, network and shared memory, joined by a cable.
 
-usage: hosts_test.py PLUMBLINE MODULES [PYTHON]: the program, the folder of its modules, and a Python that has torch, for backend c10d:gloo
+usage: hosts_test.py PLUMBLINE PLUGIN MODULES [PYTHON]: the program, a plugin for --backend plugin:PLUGIN, the folder of its modules, and a
+Python that has torch, for backend c10d:gloo
 """
 import json, os, shutil, signal, subprocess, sys, tempfile, time, unittest
 from pathlib import Path
 
+import slurm_test
 from launchers_test import ROOT, mpis_in
 
 ADDRESSES = {"plumb-a": "10.77.0.1", "plumb-b": "10.77.0.2"}
@@ -141,6 +143,36 @@ class Hosts(unittest.TestCase):
         self.assertNotEqual(status, 0, output)
         self.assertRegex(output, r"\nplumbline worker: cannot reach the driver at 127.0.0.1:\d+: Connection refused; ranks on other hosts reach it where")
 
+    def test_srun_places_ranks_on_its_nodes(self):
+        slurm_test.needs_slurm()
+        cluster, first = slurm_test.Cluster(self.hosts, self.environment), self.hosts[0]
+        self.addCleanup(cluster.end)
+        srun = ["srun", "--nodes=2", "--ntasks=2"]
+        # Slurm's PMIx makes a folder of one name on each node, and /tmp is one for both here.
+        self.environment["SLURM_PMIX_TMPDIR"] = "/dev/shm"
+        address = ["--control-address", first.address]
+        ways = [(words, [*srun, f"--mpi={variables['SLURM_MPI_TYPE']}", *self.check(*address)], variables)
+                for words, variables in slurm_test.mpis_of_srun(first, self.environment, MODULES, self.folder.name)]
+        # Its sockets are files, which these hosts share as well as the folder.
+        ways.append(("plugin", [*srun, *self.check(*address, backend=f"plugin:{PLUGIN}")], {"PLUMBLINE_TMPDIR": self.folder.name}))
+        if PYTHON:
+            variables = self.needs_gloo() | {"MASTER_ADDR": first.address, "MASTER_PORT": "29546"}
+            ways.append(("gloo", [*srun, *self.check(*address, backend="c10d:gloo")], variables))
+        for what, command, variables in ways:
+            with self.subTest(what):
+                (status,), output = self.finished([self.on(first, *command, **variables)])
+                self.assertEqual(status, 0, output)
+                (result,) = self.results()
+                self.assert_on_both(result)
+
+    def test_a_plugin_whose_hosts_share_no_folder_is_one_line(self):
+        first = self.hosts[0]
+        ranks = [self.on(host, *self.check("--control-address", first.address, backend=f"plugin:{PLUGIN}"), RANK=str(rank), WORLD_SIZE="2")
+                 for rank, host in enumerate(self.hosts)]
+        statuses, output = self.finished(ranks)
+        self.assertEqual(statuses, [3, 3], output)
+        self.assertRegex(output, r"backend plugin: PLUMBLINE_SCRATCH='/dev/shm/\S+' is no folder of this host; for ranks on several hosts set PLUMBLINE_TMPDIR")
+
     def test_gloo_between_processes_that_somebody_started(self):
         first = self.hosts[0]
         variables = self.needs_gloo() | {"MASTER_ADDR": first.address, "MASTER_PORT": "29544", "WORLD_SIZE": "2"}
@@ -165,5 +197,5 @@ class Hosts(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PLUMBLINE, MODULES, PYTHON = os.path.abspath(sys.argv[1]), Path(os.path.abspath(sys.argv[2])), (sys.argv[3:] or [""])[0]
+    PLUMBLINE, PLUGIN, MODULES, PYTHON = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), Path(os.path.abspath(sys.argv[3])), (sys.argv[4:] or [""])[0]
     unittest.main(argv=sys.argv[:1], verbosity=2)

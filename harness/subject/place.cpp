@@ -90,6 +90,18 @@ std::optional<Place> place_by(const Variables& row) {
   return place;
 }
 
+const char* needs_of(Meeting meeting) {
+  switch (meeting) {
+    case Meeting::memory:
+      return "all ranks must be on the driver's";
+    case Meeting::folder:
+      return "for ranks on several hosts set PLUMBLINE_TMPDIR to a folder that they share";
+    case Meeting::address:
+      return "give ranks on several hosts MASTER_ADDR and MASTER_PORT";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<Place> place_of_launcher() {
@@ -115,11 +127,10 @@ Place place_of_worker(std::string_view name, Meeting meeting) {
     place.has_address = variable("MASTER_ADDR") && variable("MASTER_PORT");
   }
   place.scratch = variable("PLUMBLINE_SCRATCH").value_or("");
-  const bool by_address = meeting == Meeting::address;
-  if (place.size > 1 && !(by_address && place.has_address) && !std::filesystem::is_directory(place.scratch))
-    throw RuntimeFailure(fmt::format(
-        "backend {}: PLUMBLINE_SCRATCH='{}' is no folder of this host; {}", name, place.scratch.string(),
-        by_address ? "give ranks on several hosts MASTER_ADDR and MASTER_PORT" : "all ranks must be on the driver's"));
+  const bool has_met = meeting == Meeting::address && place.has_address;
+  if (place.size > 1 && !has_met && !std::filesystem::is_directory(place.scratch))
+    throw RuntimeFailure(fmt::format("backend {}: PLUMBLINE_SCRATCH='{}' is no folder of this host; {}", name,
+                                     place.scratch.string(), needs_of(meeting)));
   return place;
 }
 

@@ -23,8 +23,9 @@ struct Place {
   bool has_address = false;       // whether the launcher says where rank 0 is: MASTER_ADDR and MASTER_PORT
 };
 
-/// Where ranks of a backend find each other: in PLUMBLINE_SCRATCH alone, or at rank 0's address where there is one.
-enum class Meeting { folder, address };
+/// Where ranks of a backend find each other: in memory that they share, so that all are on one host; in
+/// PLUMBLINE_SCRATCH, which hosts may share; or at rank 0's address, and where there is none in that folder.
+enum class Meeting { memory, folder, address };
 
 /// The place that the user's own launcher gave this process; nothing outside a job. Throws InvalidArgument where the
 /// numbers make no rank.

@@ -107,15 +107,18 @@ TEST_F(PlaceOfLauncher, OfAWorkerIsTheDriversFirst) {
   set({});
   EXPECT_EQ(place_of_worker("acme").size, 1);
   set({{"PLUMBLINE_RANK", "1"}, {"PLUMBLINE_RANKS", "2"}, {"PLUMBLINE_SCRATCH", "/nonexistent"}});
-  try {
-    (void)place_of_worker("acme");
-    FAIL() << "nobody could meet there";
-  } catch (const RuntimeFailure& error) {
-    EXPECT_STREQ(error.what(),
-                 "backend acme: PLUMBLINE_SCRATCH='/nonexistent' is no folder of this host; all ranks must be "
-                 "on the driver's");
+  for (const auto& [meeting, needs] :
+       {std::pair(Meeting::memory, "all ranks must be on the driver's"),
+        std::pair(Meeting::folder, "for ranks on several hosts set PLUMBLINE_TMPDIR to a folder that they share"),
+        std::pair(Meeting::address, "give ranks on several hosts MASTER_ADDR and MASTER_PORT")}) {
+    try {
+      (void)place_of_worker("acme", meeting);
+      ADD_FAILURE() << "nobody could meet there: " << needs;
+    } catch (const RuntimeFailure& error) {
+      EXPECT_EQ(error.what(),
+                std::string("backend acme: PLUMBLINE_SCRATCH='/nonexistent' is no folder of this host; ") + needs);
+    }
   }
-  EXPECT_THROW((void)place_of_worker("acme", Meeting::address), RuntimeFailure) << "no address either";
   set({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}});
   EXPECT_TRUE(place_of_worker("acme", Meeting::address).has_address);
   EXPECT_THROW((void)place_of_worker("acme"), RuntimeFailure) << "it meets in a folder";

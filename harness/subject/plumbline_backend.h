@@ -4,9 +4,10 @@
  *         opens the library with dlopen(RTLD_NOW | RTLD_LOCAL) in one process per rank, reads the
  *         struct that the function returns, and makes every call through its function pointers.
  *         The header is C99 and C++, and includes only <stddef.h> and <stdint.h>.
- * Ranks   Plumbline starts one process per rank and passes rank, ranks and scratch to open(). All
- *         ranks of a job run on one host. A job ends with its processes; after a failed check the
- *         next check gets new processes and a new scratch folder. Standard output and standard error
+ * Ranks   Plumbline starts one process per rank and passes rank, ranks and scratch to open(). Ranks
+ *         that a launcher started may be on several hosts; scratch is then a folder that these share.
+ *         A job ends with its processes; after a failed check the next check gets new processes and a
+ *         new scratch folder. Standard output and standard error
  *         of a process go to a file, whose end is shown with a failed verdict.
  * Model   A group is an ordered set of ranks. Every member of a group calls the collectives of that
  *         group in the same order. Calls on different groups never match, in whatever order members

@@ -589,9 +589,10 @@ class Worker {
   std::vector<std::unique_ptr<launch::FlightRing>> rings_;
 };
 
-// What the subject prints goes to a file of this process, where the driver finds its tail.
+// What the subject prints goes to a file of this process, where the driver finds its tail. Hosts may share the folder.
 void redirect_output(const fs::path& scratch) {
-  const fs::path file = scratch / fmt::format("output-{}.log", ::getpid());
+  const fs::path file =
+      scratch / fmt::format("output-{}-{}.log", record::host_identity(record::host_facts()), ::getpid());
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (descriptor < 0) return;
   ::dup2(descriptor, STDOUT_FILENO);

@@ -15,7 +15,7 @@ namespace {
 class NcclBackend final : public Backend {
  public:
   explicit NcclBackend(const BackendOptions& options)
-      : job_(std::make_shared<Job>(Options::parse(options), place_of_worker("nccl"))) {}
+      : job_(std::make_shared<Job>(Options::parse(options), place_of_worker("nccl", Meeting::memory))) {}
 
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return job_->process.capabilities; }
   [[nodiscard]] int rank() const override { return job_->process.place.rank; }

@@ -23,7 +23,7 @@ const std::shared_ptr<Job>& job() { return the_job; }
 namespace {
 
 int run_rank() {
-  const Place place = place_of_worker("nccl");
+  const Place place = place_of_worker("nccl", Meeting::memory);
   the_devices = device::make_emulated({.devices = place.size});
   the_job =
       std::make_shared<Job>(Options::parse({{"library", NCCL_DOUBLE}, {"runtime", "emulated"}}), place, the_devices);

@@ -9,7 +9,7 @@
 
 namespace plumbline::subject::plugin {
 
-inline constexpr int kMostRanks = 1024;  // of a job, which is on one host
+inline constexpr int kMostRanks = 1024;  // of a job
 
 /// A plugin's words without line ends and other control characters.
 [[nodiscard]] std::string one_line(std::string words);

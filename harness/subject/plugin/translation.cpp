@@ -63,7 +63,7 @@ std::vector<std::string> notes_of(const plumbline_backend& backend) {
   for (const comm::ReduceOp op : comm::kAllReduceOps)
     if ((backend.reductions & PLUMBLINE_BIT(number_of(op))) == 0) missing.emplace_back(name_of(op));
   if (!missing.empty()) notes.push_back(fmt::format("not supported: {}", fmt::join(missing, ", ")));
-  notes.emplace_back("the plugin interface moves host memory only; all ranks are on one host");
+  notes.emplace_back("the plugin interface moves host memory only");
   if (backend.abort == nullptr) notes.emplace_back("an abort fails the group on the calling rank only");
   return notes;
 }
