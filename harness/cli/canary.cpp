@@ -33,7 +33,7 @@ using nlohmann::json;
 struct CanaryOptions {
   SubjectOptions a;
   std::string against, against_launcher, against_mutant;
-  std::vector<std::string> against_options;
+  std::vector<std::string> against_options, variables, against_variables;
   std::vector<std::string> operations, dtypes{"f32", "bf16"}, sizes{"4", "4Ki", "1Mi"};
   std::vector<int> worlds{2, 3, 4};
   int launches = 5;
@@ -54,9 +54,27 @@ struct CanaryOptions {
   }
 };
 
+// By variables the user chooses what backend options cannot: NCCL_ALGO, OMPI_MCA_coll_tuned_allreduce_algorithm.
+std::vector<std::pair<std::string, std::string>> variables_in(const char* option,
+                                                              const std::vector<std::string>& words) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const std::string& word : words) {
+    const auto equals = word.find('=');
+    if (equals == 0 || equals == std::string::npos)
+      throw InvalidArgument(fmt::format("{} '{}' is not NAME=VALUE", option, word));
+    const std::string name = word.substr(0, equals);
+    if (name.starts_with("PLUMBLINE_"))
+      throw InvalidArgument(fmt::format("{} '{}': the driver sets variables of that name itself", option, word));
+    variables.emplace_back(name, word.substr(equals + 1));
+  }
+  return variables;
+}
+
 class Canary {
  public:
   explicit Canary(const CanaryOptions& options) : options_(options), a_(options.a.driver()), b_(driver_of_b(options)) {
+    a_.group.variables = variables_in("--variable", options.variables);
+    b_.group.variables = variables_in("--against-variable", options.against_variables);
     for (launch::Options* driver : {&a_, &b_}) driver->group.worker_options.emplace_back("--no-flight");
     for (const int world : options.worlds) require_ranks("--world-size", world, kMostRanks);
     for (const int world : options.worlds)
@@ -70,8 +88,8 @@ class Canary {
   }
 
   int run() {
-    fmt::print("A is {}, B is {}: {}, each side is launched {} times\n", a_.group.subject.describe(),
-               b_.group.subject.describe(), run::counted(rows_.size(), "call"), options_.launches);
+    fmt::print("A is {}, B is {}: {}, each side is launched {} times\n", described(a_), described(b_),
+               run::counted(rows_.size(), "call"), options_.launches);
     std::error_code error;
     fs::create_directories(options_.out.path(), error);
     if (error) throw RuntimeFailure(fmt::format("--out '{}': {}", options_.out.path(), error.message()));
@@ -93,6 +111,13 @@ class Canary {
   [[nodiscard]] bool interrupted() const { return interrupted_; }
 
  private:
+  // With the variables, which tell two sides of one library apart.
+  static std::string described(const launch::Options& side) {
+    std::string text = side.group.subject.describe();
+    for (const auto& [name, value] : side.group.variables) text += fmt::format(", {}={}", name, value);
+    return text;
+  }
+
   // What is wrong with B's options is said of those.
   static launch::Options driver_of_b(const CanaryOptions& options) {
     const auto words = [&options](const std::exception& error) {
@@ -244,7 +269,7 @@ class Canary {
   void take_answers(std::size_t row, bool is_a, const fs::path& folder, const launch::Outcome& outcome) {
     CanarySide& side = is_a ? rows_[row].a : rows_[row].b;
     if (outcome.verdict == record::Verdict::error)
-      throw RuntimeFailure(fmt::format("canary: {}: {}", (is_a ? a_ : b_).group.subject.describe(), outcome.reason));
+      throw RuntimeFailure(fmt::format("canary: {}: {}", described(is_a ? a_ : b_), outcome.reason));
     if (outcome.verdict != record::Verdict::pass) {
       side.problem = fmt::format("{}: {}", name_of(outcome.verdict), outcome.reason);
       return;
@@ -312,16 +337,22 @@ class Canary {
     }
   }
 
+  static json side_json(const launch::Options& side, const std::string& version) {
+    json variables = json::object();
+    for (const auto& [name, value] : side.group.variables) variables[name] = value;
+    return {{"subject", side.group.subject.describe()}, {"version", version}, {"variables", std::move(variables)}};
+  }
+
   [[nodiscard]] int tell() const {
-    fmt::print("A: {} {}\nB: {} {}\n{}{}", a_.group.subject.describe(), a_version_, b_.group.subject.describe(),
-               b_version_, table_of(rows_, options_.limits), orders_text(orders_));
+    fmt::print("A: {} {}\nB: {} {}\n{}{}", described(a_), a_version_, described(b_), b_version_,
+               table_of(rows_, options_.limits), orders_text(orders_));
     json found = to_json(rows_, orders_, options_.limits);
     const record::Header header = header_of("canary", a_.group.subject.describe());
     found.update({{"suite_version", header.suite_version},
                   {"started", header.started},
                   {"arguments", header.arguments},
-                  {"a", {{"subject", a_.group.subject.describe()}, {"version", a_version_}}},
-                  {"b", {{"subject", b_.group.subject.describe()}, {"version", b_version_}}},
+                  {"a", side_json(a_, a_version_)},
+                  {"b", side_json(b_, b_version_)},
                   {"environment", header.environment}});
     const fs::path file = fs::path(options_.out.path()) / "canary.json";
     record::write_file(file, found.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
@@ -360,6 +391,14 @@ Command add_canary(CLI::App& app, const Program& program) {
       ->type_name("KEY=VALUE");
   command->add_option("--against-launcher", options->against_launcher,
                       "program that starts its ranks (default as --launcher)");
+  command
+      ->add_option("--variable", options->variables,
+                   "variable in the environment of the ranks of --backend, such as NCCL_ALGO=Ring; may be repeated")
+      ->type_name("NAME=VALUE");
+  command
+      ->add_option("--against-variable", options->against_variables,
+                   "the same for the ranks of --against; may be repeated")
+      ->type_name("NAME=VALUE");
   command->add_option("--against-mutant", options->against_mutant, "break it on purpose in one known way");
   command->add_option("--operations", options->operations, "run only these operations: all_reduce,all_gather")
       ->delimiter(',');
@@ -397,8 +436,9 @@ Command add_canary(CLI::App& app, const Program& program) {
   command->add_flag("--same-bits", options->limits.same_bits, "fail when the results are not bit-identical");
   options->out.add_to(*command, "folder of canary.json");
   group_options(*command, "Subject A",
-                {"--backend", "--backend-option", "--launcher", "--control-address", "--mutant"});
-  group_options(*command, "Subject B", {"--against", "--against-option", "--against-launcher", "--against-mutant"});
+                {"--backend", "--backend-option", "--variable", "--launcher", "--control-address", "--mutant"});
+  group_options(*command, "Subject B",
+                {"--against", "--against-option", "--against-variable", "--against-launcher", "--against-mutant"});
   group_options(
       *command, "What runs",
       {"--operations", "--dtypes", "--sizes", "--world-size", "--launches", "--min-time", "--time-limit", "--seed"});
@@ -408,6 +448,8 @@ Command add_canary(CLI::App& app, const Program& program) {
       "Example: plumbline canary --backend mpi --launcher mpirun --against mpi \\\n"
       "             --against-launcher mpiexec.mpich\n"
       "         plumbline canary --backend plugin:./old.so --against plugin:./new.so --same-bits\n"
+      "         plumbline canary --backend nccl --against nccl --variable NCCL_ALGO=Ring \\\n"
+      "             --against-variable NCCL_ALGO=Tree\n"
       "Exit status: 0 B is no worse than A; 1 it is slower, less exact, or differs with --same-bits;\n"
       "2 usage error; 3 the harness or the machine failed.");
   return [options] {

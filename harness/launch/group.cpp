@@ -79,6 +79,7 @@ WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& serve
                        // mpirun ends its ranks when it gets SIGTERM; a worker needs no farewell.
                        .death_signal = is_launched ? SIGTERM : SIGKILL};
   child.environment.insert(child.environment.end(), kComputing.begin(), kComputing.end());
+  child.environment.insert(child.environment.end(), options.variables.begin(), options.variables.end());
   // A launcher around us is not that of these ranks.
   if (options.subject.has_processes()) child.without = subject::launcher_variables();
   if (is_launched && ::geteuid() == 0) {

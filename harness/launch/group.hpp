@@ -65,7 +65,8 @@ struct GroupOptions {
   std::optional<LaunchProgram> program;  // which the driver finds by that
   std::filesystem::path executable;      // of plumbline
   std::vector<std::string> worker_options;
-  int attached_processes = 0;  // of Launcher::attached
+  std::vector<std::pair<std::string, std::string>> variables;  // of the environment of the ranks, beside ours
+  int attached_processes = 0;                                  // of Launcher::attached
 
   /// Whether ranks may be on other hosts than the driver's: the launcher has an allocation or a list of hosts, as the
   /// environment says, or is the user's own.

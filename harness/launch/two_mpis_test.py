@@ -60,6 +60,22 @@ class TwoMpis(unittest.TestCase):
         self.assert_versions("MPICH", "Open MPI")
         self.assert_right(self.figures["rows"])
 
+    def test_algorithms_of_one_library_are_told_apart_by_their_order_of_additions(self):
+        calls = ["--world-size", "4", "--sizes", "4Ki", "--dtypes", "f32", "--operations", "all_reduce"]
+        # Open MPI's `tuned`: 1 reduces to a root and broadcasts, 3 doubles, 4 is a ring.
+        tuned = "OMPI_MCA_coll_tuned_use_dynamic_rules=1", "OMPI_MCA_coll_tuned_allreduce_algorithm="
+        found = {}
+        for algorithm in ("1", "3"):
+            variables = [word for option, number in (("--variable", algorithm), ("--against-variable", "4"))
+                         for word in (option, tuned[0], option, tuned[1] + number)]
+            self.assertEqual(self.canary("Open MPI", "Open MPI", *calls, *variables), 0, self.words)
+            (order,) = self.figures["orders"]
+            found[algorithm], found["4"] = order["a"]["orders"], order["b"]["orders"]
+            self.assertRegex(self.words, rf"(?m)^A: backend mpi, {tuned[0]}, {tuned[1]}{algorithm} Open MPI")
+            self.assertEqual(self.figures["b"]["variables"][tuned[1][:-1]], "4")
+        self.assertEqual(set(map(type, found.values())), {list})
+        self.assertEqual(len({str(orders) for orders in found.values()}), 3, found)
+
     def test_bits_that_the_order_of_additions_explains_fail_on_demand_alone(self):
         sums = ["--world-size", "3", "--sizes", "64Ki", "--dtypes", "f32", "--operations", "all_reduce,reduce"]
         status = self.canary("Open MPI", "MPICH", *sums, "--same-bits")
