@@ -12,6 +12,7 @@ from pathlib import Path
 PLUMBLINE = str(Path(sys.argv[1]).resolve())
 HERE = Path(__file__).resolve().parent
 EXPECTATIONS = str(HERE.parent / "gloo_expectations.toml")
+DEVIATIONS = HERE.parent / "gloo_deviations.py"
 AT_ONCE = 3
 
 # fault: what it is, the requirement that finds it, the verdict, and the number of ranks at which it shows.
@@ -97,6 +98,17 @@ class C10d(unittest.TestCase):
                      *filters(SLICE), "--world-size", "2")
         self.assertEqual(done.returncode, 0, done.stdout)
 
+    # As of a package that pip has installed: torch calls what is named there, and nobody says import=.
+    def test_a_backend_outside_of_torch_is_found_by_its_entry_point(self):
+        package = self.folder / "acme-1.0.dist-info"
+        package.mkdir()
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+        (package / "entry_points.txt").write_text("[torch.backends]\nacme = acme_package:register\n")
+        (self.folder / "acme_package.py").write_text("def register():\n    import acme_group\n")
+        done = check("c10d:acme", self.folder / "entry", "--backend-option", "poll=wait", "--filter", "COLL-016", "--world-size", "2",
+                     environment={"PYTHONPATH": f"{self.folder}:{HERE}"})
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def problem_of(self, fault):
         _, requirement, verdict, ranks = FAULTS[fault]
         out = self.folder / fault
@@ -119,6 +131,12 @@ class C10d(unittest.TestCase):
 
     def test_every_fault_has_a_row(self):
         self.assertEqual(sorted(set(re.findall(r'FAULT == "(\w+)"', (HERE / "acme_group.py").read_text()))), sorted(FAULTS))
+
+    def test_each_deviation_of_gloo_is_one_that_the_script_shows(self):
+        shown = set(re.findall(r"(?m)^def (\w+)\(dist,", DEVIATIONS.read_text()))
+        reasons = re.findall(r'(?m)^reason = ".*: (\w+)"$', Path(EXPECTATIONS).read_text())
+        self.assertEqual(len(reasons), Path(EXPECTATIONS).read_text().count("[[expect]]"))
+        self.assertLessEqual(set(reasons), shown)
 
     def test_what_is_not_here_ends_the_run_in_one_line(self):
         nowhere = {"PLUMBLINE_PYTHON": "/nowhere/python3"}
@@ -146,10 +164,17 @@ class C10d(unittest.TestCase):
 
 
 class Whole(C10d):
-    """The long form: all faults. No test of the build's."""
+    """The long form: all faults, and the deviations of gloo. No test of the build's."""
 
     def test_each_fault_is_found_by_the_requirement_that_names_it(self):
         self.assert_found(FAULTS)
+
+    def test_gloo_still_deviates_without_plumbline(self):
+        done = subprocess.run([os.environ.get("PLUMBLINE_PYTHON", sys.executable), str(DEVIATIONS)], capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        ends = dict(line.split()[1::-1] for line in done.stdout.splitlines())
+        expected = set(re.findall(r'(?m)^reason = ".*: (\w+)"$', Path(EXPECTATIONS).read_text()))
+        self.assertEqual({name for name in expected if ends.get(f"{name}:") != "here"}, set(), done.stdout)
 
 
 if __name__ == "__main__":
