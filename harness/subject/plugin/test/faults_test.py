@@ -2,7 +2,7 @@
 
 usage: faults_test.py PLUMBLINE FOLDER_OF_PLUGINS [unittest arguments]
 """
-import json, re, subprocess, sys, tempfile, time, unittest
+import json, re, shutil, subprocess, sys, tempfile, time, unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -176,7 +176,8 @@ class Faults(unittest.TestCase):
                    "--world-size", "2", "--plain", "--no-control", "--fail-fast"]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder, timeout=300)
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn(f"repeat: {PLUMBLINE} check --backend plugin:./libacme.so --backend-option fault=wrong_sum", done.stdout)
+        program = "plumbline" if shutil.which("plumbline") == PLUMBLINE else PLUMBLINE
+        self.assertIn(f"repeat: {program} check --backend plugin:./libacme.so --backend-option fault=wrong_sum", done.stdout)
         lines = (self.folder / "results/latest/check-plugin-libacme/run.jsonl").read_text().splitlines()
         self.assertEqual(json.loads(lines[0])["facts"]["backend"], "plugin:./libacme.so")
         self.assertIn(str(self.folder.resolve() / "libacme.so"), "".join(lines))
