@@ -15,6 +15,7 @@ void add_groups_checks(suite::Suite& suite) {
   add_lint_property_checks(suite);
   add_creation_log_checks(suite);
   add_group_create_checks(suite);
+  add_created_mode_checks(suite);
   add_group_size_checks(suite);
 }
 

@@ -22,6 +22,7 @@ void add_lint_checks(suite::Suite& suite);
 void add_lint_property_checks(suite::Suite& suite);
 void add_creation_log_checks(suite::Suite& suite);
 void add_group_create_checks(suite::Suite& suite);
+void add_created_mode_checks(suite::Suite& suite);
 void add_group_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance
