@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "conformance/training/attention_faults.hpp"
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/causes.hpp"
 #include "conformance/training/compare.hpp"
@@ -255,6 +256,7 @@ class ActivationJudge::Step {
     const std::vector<double> expected = part_of(at(wide_, data, place), shape, part);
     Rules rules = of_other_places(place, data, part);
     if (place.direction == Direction::forward) add_biases(place, data, part, rules);
+    if (place.direction == Direction::forward) add_attentions(place, data, part, rules);
     if (!part && group.size() > 1) add_unsummed(place, one, data, group, rules);
     WrongGradient wrong{.got = one.values,
                         .expected = expected,
@@ -317,6 +319,16 @@ class ActivationJudge::Step {
           fmt::format("the output {}", words),
           part_of(with_bias(at(wide_, data, place), shape, *dim, *bias_of(place, data), times - 1), shape, part));
     }
+  }
+
+  // Of an attention layer, what common faults make of its input.
+  void add_attentions(const job::ActivationPlace& place, std::size_t data, const std::optional<Part>& part,
+                      Rules& rules) const {
+    const auto* attention = std::get_if<job::Attention>(&spec_.layers[static_cast<std::size_t>(place.layer)]);
+    if (attention == nullptr || place.layer == 0) return;
+    const job::ActivationPlace input{place.step, place.direction, place.layer - 1, place.micro_batch};
+    for (auto& [words, output] : wrong_attentions(at(wide_, data, input), shape_of(data, input), attention->heads))
+      rules.emplace_back(std::move(words), part_of(output, shape_of(data, place), part));
   }
 
   // Each tensor rank has its own share of the sum; the bias is added to each share, or to the sum.

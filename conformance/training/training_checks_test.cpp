@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/components.hpp"
+#include "conformance/training/attention_faults.hpp"
 #include "conformance/training/finding.hpp"
 #include "conformance/training/in_process.hpp"
 #include "conformance/training/judge.hpp"
@@ -236,6 +237,26 @@ TEST(RecordedActivations, AreNamedWhereTheyAreWrong) {
   EXPECT_THAT(first_wrong("step0/activation_grad/0/1@1", 1, shift),
               testing::ContainsRegex("^TRAIN-030: step 0, rank 1, activation_grad/0/1.3.: backward of layer 1 .gelu., "
                                      "micro-batch 1: the gradient that it passes to layer 0 is not .*.1 of "));
+}
+
+TEST(RecordedActivations, NameWhatAttentionDidWrong) {
+  job::Shape shape;
+  std::vector<double> input;
+  const std::vector<Finding> findings =
+      findings_of_recorded({.model = "transformer", .data = 1},
+                           mutants::with_tensors([&](const auto&, int, mutants::RecordedTensor& tensor) {
+                             if (tensor.name == "step0/activation/2/0") {
+                               shape = tensor.shape;
+                               input.assign(tensor.values.begin(), tensor.values.end());
+                             } else if (tensor.name == "step0/activation/3/0") {
+                               const std::vector<double> wrong = attention_of(input, shape, 2, {.is_split = false});
+                               tensor.values.assign(wrong.begin(), wrong.end());
+                             }
+                           }));
+  ASSERT_FALSE(findings.empty());
+  EXPECT_THAT(text_of(findings.front()),
+              testing::ContainsRegex("^TRAIN-030: step 0, rank 0, activation/3/0.*forward of layer 3 .attention.*; "
+                                     "hypothesis: heads not split: one softmax over all features: residual "));
 }
 
 TEST(RecordedActivations, AreNamedWhereTheirFormIsWrong) {
