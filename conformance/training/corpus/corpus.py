@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Judges programs with the silent bugs of real training frameworks, and the right programs beside them, at the job door.
 
-usage: corpus.py [--list] [--only ID]... [--twins N] [--jobs N] [--cold] [--out DIR] [--plumbline FILE] [--python FILE]
+usage: corpus.py [--list] [--samples] [--only ID]... [--twins N] [--jobs N] [--cold] [--out DIR] [--plumbline FILE] [--python FILE]
 
 Exits with 0 if each bug is found by the requirements that name its kind and no right program fails, 1 if not, 2 on misuse.
 """
@@ -25,6 +25,8 @@ from warm import warmed
 FIELDS = ("id", "sources", "what", "requirements", "profile", "shows")
 OPTIONAL = ("hides",)
 FIELDS_BEYOND = ("sources", "what", "needs")
+FIELDS_OF_SAMPLES = ("id", "what", "requirements", "profile", "shows")
+SAMPLES = ROOT / "harness/subject/job/python"
 PROFILES = ("data-parallel", "mixed-precision", "pipeline")
 SOURCE = re.compile(r"[\w.-]+/[\w.-]+(#[1-9]\d*|@[0-9a-f]{7,40})")
 NEEDED = "import importlib.util as u, sys; sys.exit(not all(u.find_spec(m) for m in ('torch', 'numpy', 'tomllib')))"
@@ -43,9 +45,36 @@ def known_requirements():
 
 
 def names_in(file):
-    """The ids that bugs.py or programs.py has, without importing torch."""
-    text = (HERE / file).read_text()
+    """The ids that bugs.py or programs.py has, without importing torch; or those of faulty.py, which may have more than are in the table."""
+    text = (SAMPLES / file if file == "faulty.py" else HERE / file).read_text()
+    if file == "faulty.py":
+        return re.findall(r'"(\w+\.\w+)": [A-Z]', text[text.index("FAULTS = "):])
     return re.findall(r'^@bug\("([\w.]+)"\)', text, re.M) if file == "bugs.py" else re.findall(r'"(\w+)": [A-Z]', text[text.index("PROGRAMS = "):])
+
+
+def problems_of_samples(table, requirements, faults):
+    """What is wrong with the table of samples, a line each."""
+    ids = [one.get("id", "") for one in table["fault"]]
+    for one in table["fault"]:
+        name = one.get("id", "")
+        for field in {*FIELDS_OF_SAMPLES} ^ {*one}:
+            yield f"{name}: {field} is {'missing' if field in FIELDS_OF_SAMPLES else 'unknown'}"
+        if name not in faults:
+            yield f"{name}: faulty.py does not have it"
+        if not (SAMPLES / f"{name.split('.')[0]}_gloo.py").exists():
+            yield f"{name}: there is no sample {name.split('.')[0]}_gloo.py"
+        yield from problems_of_entry(one, requirements)
+    for name in sorted({name for name in ids if ids.count(name) > 1}):
+        yield f"{name}: two entries have this id"
+
+
+def problems_of_entry(one, requirements):
+    name = one.get("id", "")
+    for requirement in one.get("requirements", []) or ["none"]:
+        if requirement not in requirements:
+            yield f"{name}: requirement '{requirement}' does not exist"
+    if one.get("profile") not in PROFILES:
+        yield f"{name}: profile '{one.get('profile')}' must be one of {', '.join(PROFILES)}"
 
 
 def problems_of(table, requirements, bugs, programs):
@@ -61,11 +90,7 @@ def problems_of(table, requirements, bugs, programs):
                     yield f"{name}: source '{source}' must be owner/name#number or owner/name@commit"
     for one in table.get("bug", []):
         name = one.get("id", "")
-        for requirement in one.get("requirements", []) or ["none"]:
-            if requirement not in requirements:
-                yield f"{name}: requirement '{requirement}' does not exist"
-        if one.get("profile") not in PROFILES:
-            yield f"{name}: profile '{one.get('profile')}' must be one of {', '.join(PROFILES)}"
+        yield from problems_of_entry(one, requirements)
         if name.split(".")[0] not in programs:
             yield f"{name}: programs.py has no program '{name.split('.')[0]}'"
     ids = [one.get("id") for one in table.get("bug", [])]
@@ -75,14 +100,17 @@ def problems_of(table, requirements, bugs, programs):
         yield f"{name}: two entries have this id"
 
 
-def read_table():
+def read_table(file="bugs.toml"):
+    """The bugs, under "bug", and those beyond the job door, under "beyond"."""
     try:
-        table = tomllib.loads((HERE / "bugs.toml").read_text())
+        table = tomllib.loads((HERE / file).read_text())
     except (OSError, tomllib.TOMLDecodeError) as wrong:
-        misuse(f"bugs.toml cannot be read ({wrong})")
-    if problem := next(problems_of(table, known_requirements(), names_in("bugs.py"), names_in("programs.py")), None):
-        misuse(f"bugs.toml: {problem}")
-    return table
+        misuse(f"{file} cannot be read ({wrong})")
+    problems = (problems_of_samples(table, known_requirements(), names_in("faulty.py")) if file == "samples.toml" else
+                problems_of(table, known_requirements(), names_in("bugs.py"), names_in("programs.py")))
+    if problem := next(problems, None):
+        misuse(f"{file}: {problem}")
+    return {"bug": table["fault"], "beyond": []} if file == "samples.toml" else table
 
 
 # ---- runs
@@ -93,12 +121,19 @@ class Runner:
     python: str
     out: Path
     start: list = None  # of a program's command: of one that starts by itself, or enters a process that has imported torch
+    samples: bool = False  # whether programs are those of the job door, and not of this folder
+
+    def words_of(self, program):
+        """The words of a program's command after the interpreter, by the id of a bug or the name of a right program."""
+        if not self.samples:
+            return [str(HERE / "bugs.py"), program]
+        return [str(SAMPLES / "faulty.py"), program] if "." in program else [str(SAMPLES / f"{program}_gloo.py")]
 
     def check(self, name, profile, program, filters, *options):
         """The results of a check of a program, and its seconds."""
         begin, out = time.time(), self.out / name
         shutil.rmtree(out, ignore_errors=True)
-        job = shlex.join([*(self.start or [self.python, "-B"]), str(HERE / "bugs.py"), program])
+        job = shlex.join([*(self.start or [self.python, "-B"]), *self.words_of(program)])
         command = [self.plumbline, "check", "--profile", profile, "--job", job, "--job-serves-ranks", "--no-control", "--out", str(out), *options]
         for one in filters:
             command += ["--filter", one]
@@ -186,6 +221,7 @@ def arguments():
 
     parser = Parser(prog="corpus.py", description="Judge programs with the silent bugs of real training frameworks, and right ones, at the job door")
     parser.add_argument("--list", action="store_true", help="print the table without running anything")
+    parser.add_argument("--samples", action="store_true", help="the job door's sample programs with two faults each, in place of the corpus")
     parser.add_argument("--only", metavar="ID", action="append", default=[], help="run only these bugs; * and ? are taken; may be repeated")
     parser.add_argument("--twins", metavar="N", type=int, help="run the right programs N times in all, or a few more (default each case once; 0: none)")
     parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count(), help="programs that run at once (default one a core)")
@@ -227,7 +263,7 @@ def runner_of(chosen):
     if not shutil.which(chosen.python) or subprocess.run([chosen.python, "-c", NEEDED]).returncode:
         misuse(f"--python {chosen.python}: it must be Python 3.11 or newer with torch and numpy")
     chosen.out = chosen.out or usual_folder()
-    return Runner(os.path.abspath(shutil.which(plumbline)), chosen.python, chosen.out)
+    return Runner(os.path.abspath(shutil.which(plumbline)), chosen.python, chosen.out, samples=chosen.samples)
 
 
 def warm_start(stack, python):
@@ -246,15 +282,15 @@ def chosen_bugs(table, only):
 
 def print_list(table, bugs):
     for bug in bugs:
-        print(f"{bug['id']:<42} {', '.join(bug['requirements']):<22} {', '.join(bug['sources'])}\n    {bug['what']}")
-    print(f"{len(bugs)} bugs; beyond the job door:")
+        print(f"{bug['id']:<42} {', '.join(bug['requirements']):<22} {', '.join(bug.get('sources', []))}".rstrip() + f"\n    {bug['what']}")
+    print(f"{len(bugs)} bugs" + ("; beyond the job door:" if table["beyond"] else ""))
     for one in table["beyond"]:
         print(f"needs {one['needs']}: {', '.join(one['sources'])}\n    {one['what']}")
 
 
 def main():
     chosen = arguments()
-    table = read_table()
+    table = read_table(*(["samples.toml"] if chosen.samples else []))
     bugs = chosen_bugs(table, chosen.only)
     if chosen.list:
         return print_list(table, bugs)
@@ -270,7 +306,7 @@ def main():
     found = sum(row["found"] for row in rows)
     (chosen.out / "corpus.json").write_text(json.dumps({"bugs": rows, "right_runs": ran, "right_failed": failed}, indent=1) + "\n")
     print(f"{'OK' if found == len(rows) and not failed else 'NOT OK'}: {found} of {len(rows)} bugs found; "
-          f"{len(failed)} of {ran} runs of right programs failed; {len(table['beyond'])} more bugs are beyond the job door")
+          f"{len(failed)} of {ran} runs of right programs failed" + (f"; {len(table['beyond'])} more bugs are beyond the job door" if table["beyond"] else ""))
     print(f"records: {chosen.out}")
     return int(found < len(rows) or bool(failed))
 

@@ -70,6 +70,29 @@ class Table(unittest.TestCase):
         self.assertIn(f"{self.changed['bug'][1]['id']}: two entries have this id", self.problems(self.changed))
 
 
+class Samples(unittest.TestCase):
+    """The rules of samples.toml."""
+
+    def problems(self, table):
+        return list(corpus.problems_of_samples(table, corpus.known_requirements(), corpus.names_in("faulty.py")))
+
+    def test_holds(self):
+        table = tomllib.loads((corpus.HERE / "samples.toml").read_text())
+        self.assertEqual(self.problems(table), [])
+        faults = [one["id"].split(".")[0] for one in table["fault"]]
+        self.assertLessEqual({"ddp", "fsdp2", "zero", "pipelining", "amp", "tensor", "localsgd", "slowmo", "diloco", "sgp"}, {*faults})
+        self.assertEqual([name for name in faults if faults.count(name) < 2], [])
+
+    def test_what_is_wrong_is_named(self):
+        right = {"id": "ddp.summed", "what": "", "requirements": ["TRAIN-006"], "profile": "data-parallel", "shows": "*"}
+        for change, words in (({"id": "ddp.sumed"}, "ddp.sumed: faulty.py does not have it"), ({"id": "dpd.sumed"}, "dpd.sumed: there is no sample dpd_gloo.py"),
+                              ({"requirements": []}, "ddp.summed: requirement 'none' does not exist"), ({"hides": "*"}, "ddp.summed: hides is unknown"),
+                              ({"profile": "all"}, "ddp.summed: profile 'all' must be one of data-parallel, ")):
+            with self.subTest(words):
+                self.assertIn(words, "\n".join(self.problems({"fault": [{**right, **change}]})))
+        self.assertEqual(self.problems({"fault": [right, right]}), ["ddp.summed: two entries have this id"])
+
+
 class Verdicts(unittest.TestCase):
     """What counts as found."""
 
@@ -137,6 +160,14 @@ class Run(unittest.TestCase):
         self.assertEqual({row["id"] for row in written["bugs"] if row["found"]}, {*PART}, done.stdout)
         self.assertGreaterEqual(written["right_runs"], len(PART))
         self.assertEqual(written["right_failed"], [])
+
+    def test_faults_of_samples(self):
+        """Of the five programs; those that average and the tensor ranks' are in job_door_test.py."""
+        with tempfile.TemporaryDirectory() as folder:
+            only = [option for program in ("ddp", "fsdp2", "zero", "pipelining", "amp") for option in ("--only", f"{program}.*")]
+            done = command("--samples", "--twins", "0", "--plumbline", PLUMBLINE, "--python", PYTHON, "--out", folder, *only)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("OK: 10 of 10 bugs found; 0 of 0 runs of right programs failed\n", done.stdout)
 
     def test_a_bug_that_is_not_found_fails_the_run(self):
         # A case where it cannot show, in place of the one where it does.
