@@ -10,7 +10,7 @@ from torch import distributed, nn
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.parallel import DistributedDataParallel
 
-from programs import PROGRAMS, Amp, Buckets, Ddp, Fsdp2, Hsdp, Pipelining, Sharded, Stages, Tensor, Zero, flat, put_back, summed
+from programs import PROGRAMS, Amp, Buckets, Ddp, DiLoCo, Fsdp2, Hsdp, LocalSgd, Pipelining, Sharded, Stages, Tensor, Zero, flat, put_back, summed
 
 BUGS = {}
 
@@ -352,6 +352,18 @@ class SkipsBroadcastOfSome(Zero):
         for parameter, rank in owner_of.items():
             if parameter.dim() > 1 and rank != self.rank:
                 parameter.data.copy_(before[parameter])
+
+
+@bug("zero.frozen_not_in_checkpoint")
+class FrozenNotInCheckpoint(Zero):
+    """A resumed run draws weights, and loads those that the optimizer had: of what is frozen there is nothing to load."""
+
+    def between_steps(self):
+        if self.current == 2:
+            torch.manual_seed(1)
+            for name, parameter in self.named_parameters():
+                if name in self.frozen:
+                    parameter.data.copy_(torch.randn_like(parameter) * 0.1)
 
 
 @bug("sharded.step_at_start")
@@ -818,6 +830,25 @@ class ReplicatedReducedAgain(Tensor):
         for name, gradient in self.gradients().items():
             if self.shard_dim(name) is None:
                 gradient.copy_(summed(gradient, self.group("tensor")))
+
+
+# ---- averaging of parameters
+
+@bug("localsgd.period_counts_parameters")
+class PeriodCountsParameters(LocalSgd):
+    """The averager is called for each parameter, and counts each call as a step."""
+
+    def average(self, step):
+        for parameter in self.module.parameters():
+            self.averager.average_parameters(iter([parameter]))
+
+
+@bug("diloco.outer_step_backwards")
+class OuterStepBackwards(DiLoCo):
+    """The outer gradient is what the values changed by, whose opposite an optimizer goes along."""
+
+    def pseudo_gradient(self, parameter, outer):
+        return parameter - outer
 
 
 if __name__ == "__main__":

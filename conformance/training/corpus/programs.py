@@ -12,7 +12,9 @@ from torch.distributed.fsdp import fully_shard
 
 from amp_gloo import Amp
 from ddp_gloo import Ddp
+from diloco_gloo import DiLoCo
 from fsdp2_gloo import Fsdp2
+from localsgd_gloo import LocalSgd
 from pipelining_gloo import Pipelining
 from plumbline_torch_job import TorchJob
 from tensor_gloo import SplitLayers, summed
@@ -173,4 +175,4 @@ def put_back(whole, tensors):
 
 
 PROGRAMS = {"ddp": Ddp, "buckets": Buckets, "fsdp2": Fsdp2, "hsdp": Hsdp, "zero": Zero, "sharded": Sharded, "amp": Amp,
-            "pipelining": Pipelining, "stages": Stages, "tensor": Tensor}
+            "pipelining": Pipelining, "stages": Stages, "tensor": Tensor, "localsgd": LocalSgd, "diloco": DiLoCo}
