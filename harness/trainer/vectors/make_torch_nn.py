@@ -24,183 +24,46 @@ accumulation = {accumulation}
 [model]
 """
 
+
+def table(head, row):
+    """ "linear in=5 out=4" as a TOML table."""
+    kind, *fields = row.split()
+    return "\n".join([head, f'type = "{kind}"', *(field.replace("=", " = ").replace(",", ", ") for field in fields), ""])
+
+
+def body_of(layers, loss, optimizer):
+    tables = [*(("[[model.layer]]", layer) for layer in layers.split("; ")), ("[loss]", loss), ("[optimizer]", optimizer)]
+    return "\n" + "".join(table(*one) for one in tables)
+
+
+# Settings of the run, a row of its input, its target; layers, loss, optimizer.
 CASES = {
     "linear, relu, cross-entropy; plain SGD": (
         dict(data=2, batch=8, micro=2, accumulation=1), (5,), 3,
-        """
-[[model.layer]]
-type = "linear"
-in = 5
-out = 4
-[[model.layer]]
-type = "relu"
-[[model.layer]]
-type = "linear"
-in = 4
-out = 3
-[loss]
-type = "cross_entropy"
-[optimizer]
-type = "sgd"
-lr = 0.5
-"""),
+        "linear in=5 out=4; relu; linear in=4 out=3",
+        "cross_entropy", "sgd lr=0.5"),
     "gelu, tanh, no bias, mse; Nesterov with weight decay": (
         dict(data=1, batch=3, micro=1, accumulation=2), (3,), (2,),
-        """
-[[model.layer]]
-type = "linear"
-in = 3
-out = 4
-[[model.layer]]
-type = "gelu"
-[[model.layer]]
-type = "linear"
-in = 4
-out = 4
-bias = false
-[[model.layer]]
-type = "tanh"
-[[model.layer]]
-type = "linear"
-in = 4
-out = 2
-[loss]
-type = "mse"
-[optimizer]
-type = "sgd"
-lr = 0.1
-momentum = 0.9
-nesterov = true
-weight_decay = 0.01
-"""),
+        "linear in=3 out=4; gelu; linear in=4 out=4 bias=false; tanh; linear in=4 out=2",
+        "mse", "sgd lr=0.1 momentum=0.9 nesterov=true weight_decay=0.01"),
     "convolution and batch normalisation; momentum": (
         dict(data=2, batch=12, micro=2, accumulation=1), (2, 5, 4), 3,
-        """
-[[model.layer]]
-type = "conv2d"
-in = 2
-out = 3
-kernel = 3
-stride = 2
-padding = 1
-[[model.layer]]
-type = "batch_norm2d"
-features = 3
-[[model.layer]]
-type = "relu"
-[[model.layer]]
-type = "conv2d"
-in = 3
-out = 2
-kernel = 2
-bias = false
-[[model.layer]]
-type = "flatten"
-[[model.layer]]
-type = "linear"
-in = 4
-out = 3
-[loss]
-type = "cross_entropy"
-[optimizer]
-type = "sgd"
-lr = 0.1
-momentum = 0.9
-"""),
+        "conv2d in=2 out=3 kernel=3 stride=2 padding=1; batch_norm2d features=3; relu; conv2d in=3 out=2 kernel=2 bias=false; "
+        "flatten; linear in=4 out=3",
+        "cross_entropy", "sgd lr=0.1 momentum=0.9"),
     "embedding, layer normalisation, tied weight; Adam": (
         dict(data=3, batch=6, micro=1, accumulation=2), ("embedding", 7), 7,
-        """
-[[model.layer]]
-type = "embedding"
-rows = 7
-features = 4
-[[model.layer]]
-type = "layer_norm"
-features = 4
-[[model.layer]]
-type = "tied_linear"
-with = 0
-[loss]
-type = "cross_entropy"
-[optimizer]
-type = "adam"
-lr = 0.01
-"""),
+        "embedding rows=7 features=4; layer_norm features=4; tied_linear with=0",
+        "cross_entropy", "adam lr=0.01"),
     "embedding of sequences, mse; Adam with other constants": (
         dict(data=2, batch=4, micro=1, accumulation=1), ("embedding", 6, 3), (2,),
-        """
-[[model.layer]]
-type = "embedding"
-rows = 6
-features = 2
-[[model.layer]]
-type = "linear"
-in = 2
-out = 2
-[[model.layer]]
-type = "flatten"
-[[model.layer]]
-type = "linear"
-in = 6
-out = 2
-[loss]
-type = "mse"
-[optimizer]
-type = "adam"
-lr = 0.05
-betas = [0.8, 0.95]
-eps = 1e-3
-"""),
+        "embedding rows=6 features=2; linear in=2 out=2; flatten; linear in=6 out=2",
+        "mse", "adam lr=0.05 betas=[0.8,0.95] eps=1e-3"),
     "transformer of two heads, head tied to the embedding; momentum": (
         dict(data=2, batch=4, micro=2, accumulation=1), ("embedding", 5, 3), ("tokens", 5, 3),
-        """
-[[model.layer]]
-type = "embedding"
-rows = 5
-features = 4
-[[model.layer]]
-type = "layer_norm"
-features = 4
-[[model.layer]]
-type = "linear"
-in = 4
-out = 12
-[[model.layer]]
-type = "attention"
-heads = 2
-[[model.layer]]
-type = "linear"
-in = 4
-out = 4
-[[model.layer]]
-type = "add"
-with = 0
-[[model.layer]]
-type = "layer_norm"
-features = 4
-[[model.layer]]
-type = "linear"
-in = 4
-out = 6
-[[model.layer]]
-type = "gelu"
-[[model.layer]]
-type = "linear"
-in = 6
-out = 4
-[[model.layer]]
-type = "add"
-with = 5
-[[model.layer]]
-type = "tied_linear"
-with = 0
-[loss]
-type = "cross_entropy"
-[optimizer]
-type = "sgd"
-lr = 0.1
-momentum = 0.9
-"""),
+        "embedding rows=5 features=4; layer_norm features=4; linear in=4 out=12; attention heads=2; linear in=4 out=4; add with=0; "
+        "layer_norm features=4; linear in=4 out=6; gelu; linear in=6 out=4; add with=5; tied_linear with=0",
+        "cross_entropy", "sgd lr=0.1 momentum=0.9"),
 }
 
 
@@ -285,8 +148,8 @@ def grid(generator, *shape):
     return torch.randint(-64, 65, shape, generator=generator).double() / 64
 
 
-def case(name, settings, row, target, body):
-    text = HEAD.format(**settings) + body
+def case(name, settings, row, target, *body):
+    text = HEAD.format(**settings) + body_of(*body)
     spec = tomllib.loads(text)
     run, ranks = spec["run"], spec["parallel"]["data"]
     generator = torch.Generator().manual_seed(len(name))
@@ -333,5 +196,5 @@ def case(name, settings, row, target, body):
 
 
 print(json.dumps({"provenance": f"make_torch_nn.py with torch {torch.__version__}"}))
-for name, (settings, row, target, body) in CASES.items():
-    print(json.dumps(case(name, settings, row, target, body)))
+for name, rows in CASES.items():
+    print(json.dumps(case(name, *rows)))
