@@ -103,6 +103,17 @@ def _variable(name, query):
             "regex": "", "skipUrlSync": False}
 
 
+def _line_each(whole):
+    """JSON text with a line for each field, and for each item of a list of objects."""
+    fields = []
+    for name, value in whole.items():
+        text = json.dumps(value, ensure_ascii=False)
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            text = "[\n  " + ",\n  ".join(json.dumps(item, ensure_ascii=False) for item in value) + "\n ]"
+        fields.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
 def dashboard(table):
     """plumbline.json as it is due."""
     source = {"name": "source", "label": "data source", "type": "datasource", "query": "prometheus", "refresh": 1, "regex": "", "multi": False,
@@ -113,7 +124,7 @@ def dashboard(table):
              "templating": {"list": [source, _variable("subject", "label_values(plumbline_run_complete, subject)"),
                                      _variable("benchmark", "label_values(plumbline_benchmark_seconds, benchmark)")]},
              "panels": list(_laid_out(views()["row"], _rows_by_name(table)))}
-    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+    return _line_each(whole)
 
 
 def alerts(table):
