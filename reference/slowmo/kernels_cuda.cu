@@ -1,5 +1,8 @@
-#include "reference/device/launch.cuh"
 #include "reference/slowmo/kernels_cuda.hpp"
+
+#include "reference/device/launch.cuh"
+#include "reference/device/scaled_copies.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 
 namespace plumbline::slowmo {
 
@@ -15,6 +18,14 @@ void slow_step_on_device(const SlowRule& rule, std::span<const SlowTensor> tenso
 std::vector<device::CudaKernel> slow_step_kernels() {
   return {device::cuda_kernel<SlowStepWork<SlowStepAsPaper>>(),
           device::cuda_kernel<SlowStepWork<SlowStepAsFairscale>>()};
+}
+
+device::CudaKernel sums_kernel() { return device::cuda_kernel<SumWork>(); }
+
+std::vector<device::CudaKernel> kernels() {
+  std::vector<device::CudaKernel> all{device::copies_kernel(), gossip::mixing_kernel(), sums_kernel()};
+  for (const device::CudaKernel& kernel : slow_step_kernels()) all.push_back(kernel);
+  return all;
 }
 
 }  // namespace plumbline::slowmo
