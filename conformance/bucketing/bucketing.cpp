@@ -15,9 +15,9 @@ void add_bucketing(suite::Suite& suite) {
   add_bucketing_checks(suite);
   add_reducer_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_bucketing_hollow, "conformance/bucketing/hollow.toml");
-  suite.add(mutants::bucket_mutants());
-  suite.add(suite::mutants_of_toml(plumbline_bucketing_mutants, "conformance/bucketing/mutants.toml"));
-  suite.add(mutants::bucketing_size_mutants());
+  suite.add(mutants::bucket_mutants);
+  suite.add_mutants_of_toml(plumbline_bucketing_mutants, "conformance/bucketing/mutants.toml");
+  suite.add(mutants::bucketing_size_mutants);
 }
 
 }  // namespace plumbline::conformance

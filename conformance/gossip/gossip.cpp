@@ -13,8 +13,8 @@ void add_gossip(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_gossip_requirements, "conformance/gossip/requirements.toml");
   add_gossip_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_gossip_hollow, "conformance/gossip/hollow.toml");
-  suite.add(mutants::gossip_mutants());
-  suite.add(suite::mutants_of_toml(plumbline_gossip_mutants, "conformance/gossip/mutants.toml"));
+  suite.add(mutants::gossip_mutants);
+  suite.add_mutants_of_toml(plumbline_gossip_mutants, "conformance/gossip/mutants.toml");
 }
 
 }  // namespace plumbline::conformance

@@ -13,8 +13,8 @@ void add_groups(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
   add_groups_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_groups_hollow, "conformance/groups/hollow.toml");
-  suite.add(suite::mutants_of_toml(plumbline_groups_mutants, "conformance/groups/mutants.toml"));
-  suite.add(mutants::groups_size_mutants());
+  suite.add_mutants_of_toml(plumbline_groups_mutants, "conformance/groups/mutants.toml");
+  suite.add(mutants::groups_size_mutants);
 }
 
 }  // namespace plumbline::conformance

@@ -21,8 +21,8 @@ void add_pass(suite::Suite& suite) {
   add_interpreter_checks(suite);
   add_recorded_run_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_pass_hollow, "conformance/pass/hollow.toml");
-  suite.add(suite::mutants_of_toml(plumbline_pass_mutants, "conformance/pass/mutants.toml"));
-  suite.add(mutants::pass_size_mutants());
+  suite.add_mutants_of_toml(plumbline_pass_mutants, "conformance/pass/mutants.toml");
+  suite.add(mutants::pass_size_mutants);
 }
 
 }  // namespace plumbline::conformance

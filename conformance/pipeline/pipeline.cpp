@@ -13,8 +13,8 @@ void add_pipeline(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_pipeline_hollow, "conformance/pipeline/hollow.toml");
-  suite.add(suite::mutants_of_toml(plumbline_pipeline_mutants, "conformance/pipeline/mutants.toml"));
-  suite.add(mutants::pipeline_job_mutants());
+  suite.add_mutants_of_toml(plumbline_pipeline_mutants, "conformance/pipeline/mutants.toml");
+  suite.add(mutants::pipeline_job_mutants);
 }
 
 }  // namespace plumbline::conformance

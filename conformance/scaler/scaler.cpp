@@ -12,7 +12,7 @@ void add_scaler(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_scaler_requirements, "conformance/scaler/requirements.toml");
   add_scaler_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_scaler_hollow, "conformance/scaler/hollow.toml");
-  suite.add(suite::mutants_of_toml(plumbline_scaler_mutants, "conformance/scaler/mutants.toml"));
+  suite.add_mutants_of_toml(plumbline_scaler_mutants, "conformance/scaler/mutants.toml");
 }
 
 }  // namespace plumbline::conformance

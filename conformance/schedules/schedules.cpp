@@ -13,12 +13,12 @@ void add_schedules(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_schedules_requirements, "conformance/schedules/requirements.toml");
   add_schedules_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_schedules_hollow, "conformance/schedules/hollow.toml");
-  suite.add(mutants::schedule_mutants());
-  suite.add(mutants::plan_mutants());
-  suite.add(suite::mutants_of_toml(plumbline_schedules_mutants, "conformance/schedules/mutants.toml"));
-  suite.add(mutants::judgement_mutants());
-  suite.add(mutants::partition_mutants());
-  suite.add(mutants::schedules_size_mutants());
+  suite.add(mutants::schedule_mutants);
+  suite.add(mutants::plan_mutants);
+  suite.add_mutants_of_toml(plumbline_schedules_mutants, "conformance/schedules/mutants.toml");
+  suite.add(mutants::judgement_mutants);
+  suite.add(mutants::partition_mutants);
+  suite.add(mutants::schedules_size_mutants);
 }
 
 }  // namespace plumbline::conformance

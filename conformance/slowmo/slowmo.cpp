@@ -13,9 +13,9 @@ void add_slowmo(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_slowmo_requirements, "conformance/slowmo/requirements.toml");
   add_slowmo_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_slowmo_hollow, "conformance/slowmo/hollow.toml");
-  suite.add(suite::mutants_of_toml(plumbline_slowmo_mutants, "conformance/slowmo/mutants.toml"));
-  suite.add(mutants::slowmo_mutants());
-  suite.add(mutants::slowmo_size_mutants());
+  suite.add_mutants_of_toml(plumbline_slowmo_mutants, "conformance/slowmo/mutants.toml");
+  suite.add(mutants::slowmo_mutants);
+  suite.add(mutants::slowmo_size_mutants);
 }
 
 }  // namespace plumbline::conformance

@@ -13,9 +13,9 @@ void add_topology(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_topology_requirements, "conformance/topology/requirements.toml");
   add_topology_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_topology_hollow, "conformance/topology/hollow.toml");
-  suite.add(suite::mutants_of_toml(plumbline_topology_mutants, "conformance/topology/mutants.toml"));
-  suite.add(mutants::topology_mutants());
-  suite.add(mutants::topology_size_mutants());
+  suite.add_mutants_of_toml(plumbline_topology_mutants, "conformance/topology/mutants.toml");
+  suite.add(mutants::topology_mutants);
+  suite.add(mutants::topology_size_mutants);
 }
 
 }  // namespace plumbline::conformance

@@ -16,11 +16,11 @@ void add_training(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_training_mixed_requirements, "conformance/training/mixed_requirements.toml");
   add_training_checks(suite);
   add_averaging_checks(suite);
-  suite.add(mutants::training_mutants());
-  suite.add(mutants::averaging_mutants());
-  suite.add(mutants::job_mutants());
+  suite.add(mutants::training_mutants);
+  suite.add(mutants::averaging_mutants);
+  suite.add(mutants::job_mutants);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_training_hollow, "conformance/training/hollow.toml");
-  suite.add(suite::mutants_of_toml(plumbline_training_mutants, "conformance/training/mutants.toml"));
+  suite.add_mutants_of_toml(plumbline_training_mutants, "conformance/training/mutants.toml");
 }
 
 }  // namespace plumbline::conformance

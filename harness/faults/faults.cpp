@@ -337,8 +337,7 @@ plumbline::suite::Mutant claims_bf16() {
           })};
 }
 
-Suite make_suite() {
-  Suite suite;
+void add_all(Suite& suite) {
   suite.requirements.add_toml(kRequirements, "faults");
   suite.add(
       plumbline::suite::Profile{.name = "collectives", .version = "1", .title = "faults", .prefixes = {"HARNESS"}});
@@ -435,15 +434,15 @@ Suite make_suite() {
   add_checks_of_the_machine(suite);
   add_checks_that_leak(suite);
   add_check_of_many_ranks(suite);
-  suite.add(std::vector{claims_bf16()});
-  return suite;
+  suite.add([] { return std::vector{claims_bf16()}; });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "worker" && variable("FAULTS_AT_START") == "abort") std::abort();
-  const Suite suite = make_suite();
+  Suite suite;
+  add_all(suite);
   const plumbline::cli::Program program{
       .suite = [&]() -> const Suite& { return suite; },
       .worker = [&](int count, char** arguments) { return plumbline::worker::main(count, arguments, suite, {}); }};

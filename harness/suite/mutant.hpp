@@ -53,7 +53,7 @@ struct SourceEdit {
 /// All that a mutant changes; a woven build has it (harness/weave), no other.
 struct Edits {
   std::vector<SourceEdit> list;
-  Door door = Door::backend;  // of the check that it shows in; Suite::add() sets it
+  Door door = Door::backend;  // of the check that it shows in; Suite::mutants() sets it
 };
 
 /// What a sanitizer that the program is built with makes of a fault.

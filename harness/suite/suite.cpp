@@ -28,7 +28,7 @@ std::string path_in_sources(std::string_view file) {
 }  // namespace
 
 void Suite::add(Check check, const std::source_location& where) {
-  if (std::ranges::any_of(checks_, [&](const Check& other) { return other.id == check.id; }))
+  if (!ids_.insert(check.id).second)
     throw InvalidArgument(fmt::format("check '{}' is registered twice", check.id));
   check.file = path_in_sources(where.file_name());
   check.line = static_cast<int>(where.line());
@@ -39,18 +39,29 @@ void Suite::add(Check check, const std::source_location& where) {
   }
 }
 
-void Suite::add(std::vector<Mutant> mutants) {
-  for (Mutant& mutant : mutants) {
-    auto* const edits = std::get_if<Edits>(&mutant.change);
-    const auto check = std::ranges::find(checks_, mutant.shows.substr(0, mutant.shows.find('[')), &Check::id);
-    if (edits != nullptr && check != checks_.end()) edits->door = check->door;
-  }
-  std::ranges::sort(mutants, {}, &Mutant::name);
-  const auto others = static_cast<std::ptrdiff_t>(mutants_.size());
-  std::ranges::move(mutants, std::back_inserter(mutants_));
-  std::ranges::inplace_merge(mutants_, mutants_.begin() + others, {}, &Mutant::name);
-  const auto twice = std::ranges::adjacent_find(mutants_, {}, &Mutant::name);
-  if (twice != mutants_.end()) throw InvalidArgument(fmt::format("mutant '{}' is registered twice", twice->name));
+void Suite::add(std::function<std::vector<Mutant>()> make) { make_mutants_.push_back(std::move(make)); }
+
+void Suite::add_mutants_of_toml(std::string_view text, std::string_view origin) {
+  add([text, origin] { return mutants_of_toml(text, origin); });
+}
+
+const std::vector<Mutant>& Suite::mutants() const {
+  std::call_once(made_mutants_, [&] {
+    std::map<std::string_view, Door> doors;
+    for (const Check& check : checks_) doors.emplace(check.id, check.door);
+    std::vector<Mutant> all;
+    for (const auto& make : make_mutants_) std::ranges::move(make(), std::back_inserter(all));
+    for (Mutant& mutant : all) {
+      auto* const edits = std::get_if<Edits>(&mutant.change);
+      const auto door = doors.find(std::string_view(mutant.shows).substr(0, mutant.shows.find('[')));
+      if (edits != nullptr && door != doors.end()) edits->door = door->second;
+    }
+    std::ranges::sort(all, {}, &Mutant::name);
+    const auto twice = std::ranges::adjacent_find(all, {}, &Mutant::name);
+    if (twice != all.end()) throw InvalidArgument(fmt::format("mutant '{}' is registered twice", twice->name));
+    mutants_ = std::move(all);
+  });
+  return mutants_;
 }
 
 const Profile& Suite::profile(const std::string& name) const {

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
+#include <mutex>
+#include <set>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/suite/bug.hpp"
@@ -30,8 +34,10 @@ class Suite {
  public:
   /// Adds a check, which keeps the file and line of the call. Throws InvalidArgument for an id used twice.
   void add(Check check, const std::source_location& where = std::source_location::current());
-  /// Adds mutants. Throws InvalidArgument for a name used twice.
-  void add(std::vector<Mutant> mutants);
+  /// Adds mutants, which are made when they are first asked for: most commands need none.
+  void add(std::function<std::vector<Mutant>()> make);
+  /// Those of a mutants.toml, whose text and origin must outlive the suite.
+  void add_mutants_of_toml(std::string_view text, std::string_view origin);
   void add(Profile profile) { profiles_.push_back(std::move(profile)); }
   RequirementTable requirements;
   std::vector<Waiver> waivers;
@@ -42,8 +48,8 @@ class Suite {
   [[nodiscard]] const std::deque<Check>& checks() const { return checks_; }
   /// The cases of all checks; a case's number is its position.
   [[nodiscard]] const std::vector<Case>& cases() const { return cases_; }
-  /// By name.
-  [[nodiscard]] const std::vector<Mutant>& mutants() const { return mutants_; }
+  /// By name. Throws InvalidArgument for a name used twice, and for a mutants.toml that is malformed.
+  [[nodiscard]] const std::vector<Mutant>& mutants() const;
   [[nodiscard]] const std::vector<Profile>& profiles() const { return profiles_; }
   /// Throws NotFound, naming those that there are.
   [[nodiscard]] const Profile& profile(const std::string& name) const;
@@ -62,8 +68,11 @@ class Suite {
  private:
   std::deque<Check> checks_;  // addresses stay
   std::vector<Case> cases_;
-  std::vector<Mutant> mutants_;
+  mutable std::vector<Mutant> mutants_;
   std::vector<Profile> profiles_;
+  std::set<std::string> ids_;  // of the checks
+  std::vector<std::function<std::vector<Mutant>()>> make_mutants_;
+  mutable std::once_flag made_mutants_;
 };
 
 }  // namespace plumbline::suite
