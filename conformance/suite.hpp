@@ -7,8 +7,8 @@
 
 namespace plumbline::conformance {
 
-/// Requirements, profiles and checks of every component. Throws InvalidArgument where a requirements.toml or
-/// profiles.toml that was compiled in is malformed.
+/// Requirements, profiles and checks of every component. Throws InvalidArgument where a profiles.toml that was compiled
+/// in is malformed.
 [[nodiscard]] std::unique_ptr<suite::Suite> make_suite();
 
 }  // namespace plumbline::conformance

@@ -40,7 +40,8 @@ const suite::Case* case_named(const std::string& id) {
 
 TEST(Suite, HasNoProblems) { EXPECT_THAT(whole_suite().problems(), IsEmpty()); }
 
-// A list that changes needs a line in CHANGELOG.md: claims are held to it. What all profiles have, "full", is in those of the others.
+// A list that changes needs a line in CHANGELOG.md: claims are held to it. What all profiles have, "full", is in those
+// of the others.
 TEST(Suite, MustPassListsAreThoseOfTheProfiles) {
   std::set<std::string> listed, full;
   for (const suite::Profile& profile : whole_suite().profiles()) {

@@ -11,7 +11,7 @@ extern const std::string_view plumbline_bucketing_mutants;
 namespace plumbline::conformance {
 
 void add_bucketing(suite::Suite& suite) {
-  suite.requirements.add_toml(plumbline_bucketing_requirements, "conformance/bucketing/requirements.toml");
+  suite.requirements.add_toml_later(plumbline_bucketing_requirements, "conformance/bucketing/requirements.toml");
   add_bucketing_checks(suite);
   add_reducer_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_bucketing_hollow, "conformance/bucketing/hollow.toml");

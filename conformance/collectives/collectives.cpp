@@ -10,9 +10,9 @@ extern const std::string_view plumbline_collectives_hollow;
 namespace plumbline::conformance {
 
 void add_collectives(suite::Suite& suite) {
-  suite.requirements.add_toml(plumbline_collectives_requirements, "conformance/collectives/requirements.toml");
-  suite.requirements.add_toml(plumbline_collectives_device_requirements,
-                              "conformance/collectives/device_requirements.toml");
+  suite.requirements.add_toml_later(plumbline_collectives_requirements, "conformance/collectives/requirements.toml");
+  suite.requirements.add_toml_later(plumbline_collectives_device_requirements,
+                                    "conformance/collectives/device_requirements.toml");
   add_collectives_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_collectives_hollow, "conformance/collectives/hollow.toml");
   suite.add(mutants::result_mutants);

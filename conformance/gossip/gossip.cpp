@@ -10,7 +10,7 @@ extern const std::string_view plumbline_gossip_mutants;
 namespace plumbline::conformance {
 
 void add_gossip(suite::Suite& suite) {
-  suite.requirements.add_toml(plumbline_gossip_requirements, "conformance/gossip/requirements.toml");
+  suite.requirements.add_toml_later(plumbline_gossip_requirements, "conformance/gossip/requirements.toml");
   add_gossip_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_gossip_hollow, "conformance/gossip/hollow.toml");
   suite.add(mutants::gossip_mutants);

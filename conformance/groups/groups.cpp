@@ -10,7 +10,7 @@ extern const std::string_view plumbline_groups_mutants;
 namespace plumbline::conformance {
 
 void add_groups(suite::Suite& suite) {
-  suite.requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
+  suite.requirements.add_toml_later(plumbline_groups_requirements, "conformance/groups/requirements.toml");
   add_groups_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_groups_hollow, "conformance/groups/hollow.toml");
   suite.add_mutants_of_toml(plumbline_groups_mutants, "conformance/groups/mutants.toml");

@@ -12,9 +12,9 @@ extern const std::string_view plumbline_pass_mutants;
 namespace plumbline::conformance {
 
 void add_pass(suite::Suite& suite) {
-  suite.requirements.add_toml(plumbline_pass_requirements, "conformance/pass/requirements.toml");
+  suite.requirements.add_toml_later(plumbline_pass_requirements, "conformance/pass/requirements.toml");
   add_pass_checks(suite);
-  suite.requirements.add_toml(plumbline_pass_race_requirements, "conformance/pass/race_requirements.toml");
+  suite.requirements.add_toml_later(plumbline_pass_race_requirements, "conformance/pass/race_requirements.toml");
   add_race_checks(suite);
   add_exact_checks(suite);
   add_problem_checks(suite);

@@ -9,7 +9,7 @@ extern const std::string_view plumbline_scaler_mutants;
 namespace plumbline::conformance {
 
 void add_scaler(suite::Suite& suite) {
-  suite.requirements.add_toml(plumbline_scaler_requirements, "conformance/scaler/requirements.toml");
+  suite.requirements.add_toml_later(plumbline_scaler_requirements, "conformance/scaler/requirements.toml");
   add_scaler_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_scaler_hollow, "conformance/scaler/hollow.toml");
   suite.add_mutants_of_toml(plumbline_scaler_mutants, "conformance/scaler/mutants.toml");

@@ -10,7 +10,7 @@ extern const std::string_view plumbline_schedules_mutants;
 namespace plumbline::conformance {
 
 void add_schedules(suite::Suite& suite) {
-  suite.requirements.add_toml(plumbline_schedules_requirements, "conformance/schedules/requirements.toml");
+  suite.requirements.add_toml_later(plumbline_schedules_requirements, "conformance/schedules/requirements.toml");
   add_schedules_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_schedules_hollow, "conformance/schedules/hollow.toml");
   suite.add(mutants::schedule_mutants);

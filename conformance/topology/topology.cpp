@@ -10,7 +10,7 @@ extern const std::string_view plumbline_topology_mutants;
 namespace plumbline::conformance {
 
 void add_topology(suite::Suite& suite) {
-  suite.requirements.add_toml(plumbline_topology_requirements, "conformance/topology/requirements.toml");
+  suite.requirements.add_toml_later(plumbline_topology_requirements, "conformance/topology/requirements.toml");
   add_topology_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_topology_hollow, "conformance/topology/hollow.toml");
   suite.add_mutants_of_toml(plumbline_topology_mutants, "conformance/topology/mutants.toml");

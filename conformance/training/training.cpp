@@ -12,8 +12,9 @@ extern const std::string_view plumbline_training_mutants;
 namespace plumbline::conformance {
 
 void add_training(suite::Suite& suite) {
-  suite.requirements.add_toml(plumbline_training_requirements, "conformance/training/requirements.toml");
-  suite.requirements.add_toml(plumbline_training_mixed_requirements, "conformance/training/mixed_requirements.toml");
+  suite.requirements.add_toml_later(plumbline_training_requirements, "conformance/training/requirements.toml");
+  suite.requirements.add_toml_later(plumbline_training_mixed_requirements,
+                                    "conformance/training/mixed_requirements.toml");
   add_training_checks(suite);
   add_averaging_checks(suite);
   suite.add(mutants::training_mutants);

@@ -1,5 +1,6 @@
 #include "harness/mutants/mutants.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -66,12 +67,12 @@ std::string why_not_under_sanitizer([[maybe_unused]] const Mutant& mutant) {
 }
 
 const Mutant& find_mutant(const suite::Suite& suite, const std::string& name) {
+  if (const Mutant* const mutant = suite.find_mutant(name)) return *mutant;
+  const auto hollow = std::ranges::find(hollow_subjects(), name, &Mutant::name);
+  if (hollow != hollow_subjects().end()) return *hollow;
   std::vector<std::string> names;
   for (const auto* list : {&suite.mutants(), &hollow_subjects()})
-    for (const Mutant& mutant : *list) {
-      if (mutant.name == name) return mutant;
-      names.push_back(mutant.name);
-    }
+    for (const Mutant& mutant : *list) names.push_back(mutant.name);
   throw NotFound(fmt::format("no mutant '{}'; plumbline mutants --list has them{}", name, did_you_mean(name, names)));
 }
 

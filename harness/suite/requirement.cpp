@@ -113,6 +113,26 @@ std::vector<std::string_view> forms_of(std::string_view term) {
   return forms;
 }
 
+using Rows = std::map<std::string, Requirement>;
+using Terms = std::map<std::string, std::map<std::string, std::string>, std::less<>>;
+
+void add_rows(std::string_view text, std::string_view origin, Rows& rows, Terms& terms) {
+  const toml::table file = parse_toml(text, origin);
+  const TomlRow all(file, origin, "a file of requirements", {"component", "since", "terms", "requirement"});
+  for (const auto& [forms, meaning] : terms_in_file(file, all, origin))
+    if (!terms[all.text("component")].emplace(forms, meaning).second)
+      all.refuse("terms", fmt::format("the term '{}' is defined twice", forms));
+  const auto tables = tables_of(file, "requirement", origin);
+  if (tables.empty()) refuse_at(origin, file.source(), "no [[requirement]] in it");
+  for (const toml::table* table : tables) {
+    const TomlRow row(*table, origin, "a requirement",
+                      {"id", "level", "since", "text", "rationale", "source", "checks", "mutants", "needs", "tags"});
+    Requirement requirement = requirement_of(row, all);
+    const std::string id = requirement.id;
+    if (!rows.emplace(id, std::move(requirement)).second) row.refuse(fmt::format("id '{}' is used twice", id));
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(Level level) { return kLevels[static_cast<std::size_t>(level)]; }
@@ -151,31 +171,32 @@ std::string with_items_after(std::string_view separator, std::string_view text) 
 
 std::string_view id_of_citation(std::string_view citation) { return citation.substr(0, citation.find('@')); }
 
+void RequirementTable::add_toml_later(std::string_view text, std::string_view origin) {
+  read_->later.emplace_back(text, origin);
+}
+
+const RequirementTable::Read& RequirementTable::read() const {
+  const std::lock_guard lock(read_->reading);
+  for (const auto& [text, origin] : std::exchange(read_->later, {})) add_rows(text, origin, read_->rows, read_->terms);
+  return *read_;
+}
+
+const std::map<std::string, Requirement>& RequirementTable::rows() const { return read().rows; }
+
 void RequirementTable::add_toml(std::string_view text, std::string_view origin) {
-  const toml::table file = parse_toml(text, origin);
-  const TomlRow all(file, origin, "a file of requirements", {"component", "since", "terms", "requirement"});
-  for (const auto& [forms, meaning] : terms_in_file(file, all, origin))
-    if (!terms_[all.text("component")].emplace(forms, meaning).second)
-      all.refuse("terms", fmt::format("the term '{}' is defined twice", forms));
-  const auto tables = tables_of(file, "requirement", origin);
-  if (tables.empty()) refuse_at(origin, file.source(), "no [[requirement]] in it");
-  for (const toml::table* table : tables) {
-    const TomlRow row(*table, origin, "a requirement",
-                      {"id", "level", "since", "text", "rationale", "source", "checks", "mutants", "needs", "tags"});
-    Requirement requirement = requirement_of(row, all);
-    const std::string id = requirement.id;
-    if (!rows_.emplace(id, std::move(requirement)).second) row.refuse(fmt::format("id '{}' is used twice", id));
-  }
+  add_rows(text, origin, read_->rows, read_->terms);
 }
 
 const Requirement* RequirementTable::find(std::string_view id) const {
-  const auto found = rows_.find(std::string(id));
-  return found == rows_.end() ? nullptr : &found->second;
+  const auto& all = rows();
+  const auto found = all.find(std::string(id));
+  return found == all.end() ? nullptr : &found->second;
 }
 
 std::vector<Term> RequirementTable::terms_of(std::string_view component) const {
   std::vector<Term> terms;
-  if (const auto found = terms_.find(component); found != terms_.end())
+  const auto& all = read().terms;
+  if (const auto found = all.find(component); found != all.end())
     for (const auto& [forms, meaning] : found->second) terms.push_back({forms, meaning});
   return terms;
 }

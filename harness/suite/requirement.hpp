@@ -6,8 +6,11 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace plumbline::suite {
@@ -50,8 +53,10 @@ class RequirementTable {
   /// Adds the rows of a requirements.toml. `origin` is named in errors. Throws InvalidArgument with file, line and what
   /// is wrong: syntax, an unknown or missing field, an id of another form, an id used twice.
   void add_toml(std::string_view text, std::string_view origin);
+  /// The same when the table is first read, which throws then: workers read none. Text and origin must outlive it.
+  void add_toml_later(std::string_view text, std::string_view origin);
 
-  [[nodiscard]] const std::map<std::string, Requirement>& rows() const { return rows_; }
+  [[nodiscard]] const std::map<std::string, Requirement>& rows() const;
   /// The requirement of that id, or nullptr.
   [[nodiscard]] const Requirement* find(std::string_view id) const;
   /// By alphabet; none where the component's files have no [terms].
@@ -60,8 +65,14 @@ class RequirementTable {
   [[nodiscard]] std::vector<Term> terms_in(const Requirement& requirement) const;
 
  private:
-  std::map<std::string, Requirement> rows_;
-  std::map<std::string, std::map<std::string, std::string>, std::less<>> terms_;  // by component and forms
+  struct Read {
+    std::map<std::string, Requirement> rows;
+    std::map<std::string, std::map<std::string, std::string>, std::less<>> terms;  // by component and forms
+    std::vector<std::pair<std::string_view, std::string_view>> later;              // texts and origins
+    std::mutex reading;
+  };
+  [[nodiscard]] const Read& read() const;
+  std::unique_ptr<Read> read_ = std::make_unique<Read>();
 };
 
 /// "COLL-014" of "COLL-014@45a4"; the whole text where there is no hash.

@@ -28,8 +28,7 @@ std::string path_in_sources(std::string_view file) {
 }  // namespace
 
 void Suite::add(Check check, const std::source_location& where) {
-  if (!ids_.insert(check.id).second)
-    throw InvalidArgument(fmt::format("check '{}' is registered twice", check.id));
+  if (!ids_.insert(check.id).second) throw InvalidArgument(fmt::format("check '{}' is registered twice", check.id));
   check.file = path_in_sources(where.file_name());
   check.line = static_cast<int>(where.line());
   checks_.push_back(std::move(check));
@@ -39,29 +38,50 @@ void Suite::add(Check check, const std::source_location& where) {
   }
 }
 
-void Suite::add(std::function<std::vector<Mutant>()> make) { make_mutants_.push_back(std::move(make)); }
+void Suite::add(std::function<std::vector<Mutant>()> make) { mutant_sources_.push_back({std::move(make), {}}); }
 
 void Suite::add_mutants_of_toml(std::string_view text, std::string_view origin) {
-  add([text, origin] { return mutants_of_toml(text, origin); });
+  mutant_sources_.push_back({[text, origin] { return mutants_of_toml(text, origin); }, text});
+}
+
+std::vector<Mutant> Suite::made_by(const MutantSource& source) const {
+  std::map<std::string_view, Door> doors;
+  for (const Check& check : checks_) doors.emplace(check.id, check.door);
+  std::vector<Mutant> made = source.make();
+  for (Mutant& mutant : made) {
+    auto* const edits = std::get_if<Edits>(&mutant.change);
+    const auto door = doors.find(std::string_view(mutant.shows).substr(0, mutant.shows.find('[')));
+    if (edits != nullptr && door != doors.end()) edits->door = door->second;
+  }
+  return made;
 }
 
 const std::vector<Mutant>& Suite::mutants() const {
-  std::call_once(made_mutants_, [&] {
-    std::map<std::string_view, Door> doors;
-    for (const Check& check : checks_) doors.emplace(check.id, check.door);
-    std::vector<Mutant> all;
-    for (const auto& make : make_mutants_) std::ranges::move(make(), std::back_inserter(all));
-    for (Mutant& mutant : all) {
-      auto* const edits = std::get_if<Edits>(&mutant.change);
-      const auto door = doors.find(std::string_view(mutant.shows).substr(0, mutant.shows.find('[')));
-      if (edits != nullptr && door != doors.end()) edits->door = door->second;
-    }
-    std::ranges::sort(all, {}, &Mutant::name);
-    const auto twice = std::ranges::adjacent_find(all, {}, &Mutant::name);
-    if (twice != all.end()) throw InvalidArgument(fmt::format("mutant '{}' is registered twice", twice->name));
-    mutants_ = std::move(all);
-  });
+  const std::lock_guard lock(making_mutants_);
+  if (made_mutants_) return mutants_;
+  std::vector<Mutant> all;
+  for (const MutantSource& source : mutant_sources_) std::ranges::move(made_by(source), std::back_inserter(all));
+  std::ranges::sort(all, {}, &Mutant::name);
+  const auto twice = std::ranges::adjacent_find(all, {}, &Mutant::name);
+  if (twice != all.end()) throw InvalidArgument(fmt::format("mutant '{}' is registered twice", twice->name));
+  mutants_ = std::move(all);
+  made_mutants_ = true;
   return mutants_;
+}
+
+const Mutant* Suite::find_mutant(const std::string& name) const {
+  const std::lock_guard lock(making_mutants_);
+  if (made_mutants_) {
+    const auto found = std::ranges::lower_bound(mutants_, name, {}, &Mutant::name);
+    return found != mutants_.end() && found->name == name ? &*found : nullptr;
+  }
+  if (const auto known = found_mutants_.find(name); known != found_mutants_.end()) return &known->second;
+  for (const MutantSource& source : mutant_sources_) {
+    if (!source.text.empty() && source.text.find('"' + name + '"') == std::string_view::npos) continue;
+    for (Mutant& mutant : made_by(source))
+      if (mutant.name == name) return &found_mutants_.emplace(name, std::move(mutant)).first->second;
+  }
+  return nullptr;
 }
 
 const Profile& Suite::profile(const std::string& name) const {

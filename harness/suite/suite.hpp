@@ -50,6 +50,8 @@ class Suite {
   [[nodiscard]] const std::vector<Case>& cases() const { return cases_; }
   /// By name. Throws InvalidArgument for a name used twice, and for a mutants.toml that is malformed.
   [[nodiscard]] const std::vector<Mutant>& mutants() const;
+  /// The mutant of that name, or nullptr. Of a mutants.toml without that name it reads nothing.
+  [[nodiscard]] const Mutant* find_mutant(const std::string& name) const;
   [[nodiscard]] const std::vector<Profile>& profiles() const { return profiles_; }
   /// Throws NotFound, naming those that there are.
   [[nodiscard]] const Profile& profile(const std::string& name) const;
@@ -71,8 +73,16 @@ class Suite {
   mutable std::vector<Mutant> mutants_;
   std::vector<Profile> profiles_;
   std::set<std::string> ids_;  // of the checks
-  std::vector<std::function<std::vector<Mutant>()>> make_mutants_;
-  mutable std::once_flag made_mutants_;
+
+  struct MutantSource {
+    std::function<std::vector<Mutant>()> make;
+    std::string_view text;  // of a mutants.toml; else empty
+  };
+  [[nodiscard]] std::vector<Mutant> made_by(const MutantSource& source) const;
+  std::vector<MutantSource> mutant_sources_;
+  mutable std::mutex making_mutants_;
+  mutable bool made_mutants_ = false;
+  mutable std::map<std::string, Mutant> found_mutants_;  // before all are made
 };
 
 }  // namespace plumbline::suite

@@ -1,8 +1,7 @@
-#include "reference/slowmo/kernels_cuda.hpp"
-
 #include "reference/device/launch.cuh"
 #include "reference/device/scaled_copies.hpp"
 #include "reference/gossip/mixing_kernel.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 
 namespace plumbline::slowmo {
 
