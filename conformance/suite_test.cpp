@@ -61,6 +61,18 @@ TEST(Suite, MustPassListsAreThoseOfTheProfiles) {
   EXPECT_EQ(full, listed);
 }
 
+TEST(Suite, FindsAMutantWithoutMakingAll) {
+  const std::unique_ptr<suite::Suite> fresh = make_suite();
+  for (const char* name : {"col.drop_last_element", "amp.below_min"}) {
+    const Mutant *found = fresh->find_mutant(name), &made = mutants::find_mutant(whole_suite(), name);
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_EQ(found->violates, made.violates);
+    EXPECT_EQ(door_of(*found), door_of(made));
+    EXPECT_EQ(fresh->find_mutant(name), found);
+  }
+  EXPECT_EQ(fresh->find_mutant("col.drop_last"), nullptr);
+}
+
 // ---- checks that test nobody ----
 
 using Coverage = std::function<std::vector<std::string>(const suite::Suite&)>;

@@ -108,12 +108,12 @@ function(plumbline_precompile target kind)
     set(kind torch-${kind})
   endif()
   get_target_property(options ${target} COMPILE_OPTIONS)
-  string(REGEX MATCHALL "-O[0-3]" levels "-O2;${options}")
+  string(REGEX MATCHALL "-O[0-3g]" levels "-O2;${options}")
   list(GET levels -1 level)
   set(kind ${kind}${level})
   # Of others there are few.
   if(NOT PLUMBLINE_PRECOMPILE OR PLUMBLINE_FUZZ OR PLUMBLINE_WHEEL OR
-     NOT kind MATCHES "^(product-O1|product-O2|checks-O1|tests-O0|tests-O1|torch-product-O2|torch-tests-O0)$")
+     NOT kind MATCHES "^(product-Og|product-O2|checks-Og|tests-O0|tests-Og|torch-product-O2|torch-tests-O0)$")
     return()
   endif()
   if(NOT TARGET plumbline_headers_${kind})
@@ -217,7 +217,7 @@ endfunction()
 function(plumbline_operations component)
   cmake_parse_arguments(arg "" "" "SOURCES;LINKS;TESTS" ${ARGN})
   plumbline_library(${component}_operations SOURCES ${arg_SOURCES} LINKS plumbline::adapter_service ${arg_LINKS})
-  target_compile_options(plumbline_${component}_operations PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+  target_compile_options(plumbline_${component}_operations PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-Og>)
   set_property(GLOBAL APPEND PROPERTY PLUMBLINE_OPERATIONS plumbline::${component}_operations)
   if(arg_TESTS)
     plumbline_test(${component}_operations_test SOURCES ${arg_TESTS} LINKS plumbline::reference_adapter)
@@ -249,21 +249,21 @@ function(plumbline_module name)
   install(TARGETS plumbline_${name} LIBRARY DESTINATION lib/plumbline/${folder})
 endfunction()
 
-# plumbline_compiles_fast(): the targets of this folder gain nothing from the last bit of speed, and compile in two thirds
-# of the time without it.
+# plumbline_compiles_fast(): the targets of this folder gain nothing from the last bit of speed, and compile in half of the time
+# without it: -Og takes a fifth less than -O1, and the checks run as fast.
 macro(plumbline_compiles_fast)
-  add_compile_options($<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+  add_compile_options($<$<CONFIG:Release,RelWithDebInfo>:-Og>)
 endmacro()
 
 # plumbline_compile_fast(file.cpp …): the same of some files of a folder.
 function(plumbline_compile_fast)
-  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-Og>)
 endfunction()
 
 # plumbline_tests_run_long(): the tests of this folder run longer than they compile. Tests of others are not optimised: nor are
 # the functions of templates, such as those of JSON values, that they share with the libraries they test.
 macro(plumbline_tests_run_long)
-  set(PLUMBLINE_TEST_OPTIMIZATION -O1)
+  set(PLUMBLINE_TEST_OPTIMIZATION -Og)
 endmacro()
 set(PLUMBLINE_TEST_OPTIMIZATION -O0)
 

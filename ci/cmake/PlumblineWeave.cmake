@@ -90,7 +90,7 @@ function(plumbline_weave)
       add_library(${owner}_woven OBJECT)
       target_link_libraries(${owner}_woven PRIVATE plumbline_settings ${owner})
       target_compile_options(${owner}_woven PRIVATE $<TARGET_PROPERTY:${owner},COMPILE_OPTIONS> -w
-        $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+        $<$<CONFIG:Release,RelWithDebInfo>:-Og>)
       target_compile_definitions(${owner}_woven PRIVATE $<TARGET_PROPERTY:${owner},COMPILE_DEFINITIONS>)
       get_target_property(together ${owner} UNITY_BUILD)
       set_target_properties(${owner}_woven PROPERTIES UNITY_BUILD ${together} UNITY_BUILD_BATCH_SIZE 0 CXX_VISIBILITY_PRESET hidden
