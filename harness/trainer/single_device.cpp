@@ -29,11 +29,6 @@ using Named = std::map<std::string, at::Tensor>;
 
 const c10::Device kHost{c10::DeviceType::CPU};
 
-// What a rank holds, by name and shape.
-struct Holding {
-  std::vector<NamedTensor> parameters, buffers;  // on the device "meta"
-};
-
 Tensors tensors_in(const std::vector<NamedTensor>& named) {
   Tensors list;
   for (const NamedTensor& one : named) list.push_back(one.tensor.detach());
@@ -63,6 +58,21 @@ void see(Distance& worst, const std::string& tensor, double difference, double b
   if (worst.tensor.empty() || part(difference, bound) > part(worst.difference, worst.bound))
     worst = {tensor, difference, bound};
 }
+
+// What the single device makes of an update.
+struct Alone {
+  Named mean;                  // of the gradients
+  std::vector<Named> slices;   // of each data rank that has rows
+  std::vector<Named> buffers;  // of each data rank, after it
+  double loss = 0;
+};
+
+}  // namespace
+
+// What a rank holds, by name and shape.
+struct Holding {
+  std::vector<NamedTensor> parameters, buffers;  // on the device "meta"
+};
 
 // The whole model on one device, in one graph.
 class WholeModel {
@@ -122,16 +132,6 @@ class WholeModel {
   Named parameters_, buffers_;
   std::map<std::string, int> uses_;
 };
-
-// What the single device makes of an update.
-struct Alone {
-  Named mean;                  // of the gradients
-  std::vector<Named> slices;   // of each data rank that has rows
-  std::vector<Named> buffers;  // of each data rank, after it
-  double loss = 0;
-};
-
-}  // namespace
 
 class SingleDeviceCheck::Implementation {
  public:

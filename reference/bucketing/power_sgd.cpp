@@ -12,6 +12,27 @@
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
+
+// A gradient that is reduced as a product.
+struct CompressedMatrix {
+  MatrixShape shape;
+  std::int64_t rank = 1;
+  bool is_worth = false;
+  std::int64_t steps = 0;          // reductions of it so far
+  std::vector<double> directions;  // Q, [columns][rank]; empty before the first
+  std::vector<float> error;        // [rows][columns]
+
+  [[nodiscard]] std::int64_t narrow() const { return shape.rows * rank; }
+  [[nodiscard]] std::int64_t wide() const { return shape.columns * rank; }
+};
+
+// A bucket that is under way. Which members are compressed is the same on every rank.
+struct CompressedBucket {
+  std::vector<float> values;        // the bucket's, with what was left over
+  std::vector<bool> is_compressed;  // by member
+  std::vector<float> sent;          // what is plain, then every P
+};
+
 namespace {
 
 using comm::Buffer;
@@ -66,21 +87,8 @@ bool has_elements(const MatrixShape& shape, std::int64_t elements) {
   return elements % shape.rows == 0 && elements / shape.rows == shape.columns;
 }
 
-// A gradient that is reduced as a product.
-struct Matrix {
-  MatrixShape shape;
-  std::int64_t rank = 1;
-  bool is_worth = false;
-  std::int64_t steps = 0;    // reductions of it so far
-  Doubles directions;        // Q, [columns][rank]; empty before the first
-  std::vector<float> error;  // [rows][columns]
-
-  [[nodiscard]] std::int64_t narrow() const { return shape.rows * rank; }
-  [[nodiscard]] std::int64_t wide() const { return shape.columns * rank; }
-};
-
 // Sums over rows and columns of M, [rows][columns], with what multiplies it, [..][rank].
-Doubles times(std::span<const float> values, const Matrix& matrix, std::span<const double> directions) {
+Doubles times(std::span<const float> values, const CompressedMatrix& matrix, std::span<const double> directions) {
   const auto columns = static_cast<std::size_t>(matrix.shape.columns), rank = static_cast<std::size_t>(matrix.rank);
   Doubles result(static_cast<std::size_t>(matrix.narrow()));
   for (std::size_t row = 0; row * columns < values.size(); ++row)
@@ -89,7 +97,8 @@ Doubles times(std::span<const float> values, const Matrix& matrix, std::span<con
         result[row * rank + i] += static_cast<double>(values[row * columns + column]) * directions[column * rank + i];
   return result;
 }
-Doubles transposed_times(std::span<const float> values, const Matrix& matrix, std::span<const double> directions) {
+Doubles transposed_times(std::span<const float> values, const CompressedMatrix& matrix,
+                         std::span<const double> directions) {
   const auto columns = static_cast<std::size_t>(matrix.shape.columns), rank = static_cast<std::size_t>(matrix.rank);
   Doubles result(static_cast<std::size_t>(matrix.wide()));
   for (std::size_t row = 0; row * columns < values.size(); ++row)
@@ -102,13 +111,6 @@ Doubles transposed_times(std::span<const float> values, const Matrix& matrix, st
 bool is_finite(std::span<const float> values) {
   return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
 }
-
-// A bucket that is under way. Which members are compressed is the same on every rank.
-struct Exchange {
-  std::vector<float> values;        // the bucket's, with what was left over
-  std::vector<bool> is_compressed;  // by member
-  std::vector<float> sent;          // what is plain, then every P
-};
 
 std::span<float> taken(std::span<float>& from, std::int64_t count) {
   const auto part = from.first(static_cast<std::size_t>(count));
@@ -130,7 +132,7 @@ void round_to(comm::DType dtype, std::vector<float>& values) {
 }
 
 // P Q', [rows][columns].
-std::vector<float> product_of(const Matrix& matrix, std::span<const double> narrow) {
+std::vector<float> product_of(const CompressedMatrix& matrix, std::span<const double> narrow) {
   const auto rows = static_cast<std::size_t>(matrix.shape.rows),
              columns = static_cast<std::size_t>(matrix.shape.columns), rank = static_cast<std::size_t>(matrix.rank);
   std::vector<float> product;
@@ -174,7 +176,7 @@ class PowerSgd::Impl {
   }
 
   comm::Work start(comm::Communicator& group, const HookedBucket& bucket) {
-    Exchange& exchange = exchanges_[bucket.index];
+    CompressedBucket& exchange = exchanges_[bucket.index];
     exchange.is_compressed.clear();
     for (const Member& member : bucket.members) exchange.is_compressed.push_back(counts_as_compressed(member, bucket));
     if (std::ranges::count(exchange.is_compressed, true) == 0) return group.start(averaging(bucket.values));
@@ -194,7 +196,7 @@ class PowerSgd::Impl {
   }
 
   void finish(comm::Communicator& group, const HookedBucket& bucket) {
-    Exchange& exchange = exchanges_[bucket.index];
+    CompressedBucket& exchange = exchanges_[bucket.index];
     if (std::ranges::count(exchange.is_compressed, true) == 0) return;
     std::span<float> received(exchange.sent);
     each_member(exchange, bucket, false, [&](int, std::span<float> values) {
@@ -203,7 +205,7 @@ class PowerSgd::Impl {
     std::vector<Doubles> narrows;
     std::vector<float> wides;
     each_member(exchange, bucket, true, [&](int gradient, std::span<float> values) {
-      const Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
+      const CompressedMatrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
       const auto narrow = taken(received, matrix.narrow());
       narrows.emplace_back(narrow.begin(), narrow.end());
       orthonormalise(narrows.back(), matrix.rank, options_.epsilon);
@@ -214,7 +216,7 @@ class PowerSgd::Impl {
     std::span<float> means(wides);
     std::size_t next = 0;
     each_member(exchange, bucket, true, [&](int gradient, std::span<float> values) {
-      Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
+      CompressedMatrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
       const auto wide = taken(means, matrix.wide());
       matrix.directions.assign(wide.begin(), wide.end());
       rebuild(matrix, values, narrows[next++], bucket.values.dtype);
@@ -259,12 +261,12 @@ class PowerSgd::Impl {
     if (gradient >= std::ssize(matrices_))
       throw InvalidArgument(
           fmt::format("PowerSGD: gradient {}; the shapes of {} are known", gradient, matrices_.size()));
-    Matrix& matrix = matrices_[static_cast<std::size_t>(member.gradient)];
+    CompressedMatrix& matrix = matrices_[static_cast<std::size_t>(member.gradient)];
     require_room(member, matrix.shape, bucket);
     return matrix.steps++ >= options_.start && matrix.is_worth && is_compressed_type(bucket.values.dtype);
   }
   template <class See>
-  void each_member(Exchange& exchange, const HookedBucket& bucket, bool compressed, const See& see) const {
+  void each_member(CompressedBucket& exchange, const HookedBucket& bucket, bool compressed, const See& see) const {
     for (std::size_t i = 0; i < bucket.members.size(); ++i) {
       const Member& member = bucket.members[i];
       const MatrixShape& shape = matrices_[static_cast<std::size_t>(member.gradient)].shape;
@@ -277,7 +279,7 @@ class PowerSgd::Impl {
 
   // Adds to a gradient what was left over of it, and multiplies it with its directions: P.
   Doubles project(int gradient, std::span<float> values) {
-    Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
+    CompressedMatrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
     for (std::size_t i = 0; i < matrix.error.size(); ++i) values[i] += matrix.error[i];
     const bool is_warm = options_.warm_start && !matrix.directions.empty();
     const auto draw = [&](std::int64_t column) {
@@ -294,7 +296,8 @@ class PowerSgd::Impl {
   }
   // P Q' in place of what this rank had, whose difference from what is written it keeps. All ranks have the same P and
   // Q, and so keep equal state.
-  void rebuild(Matrix& matrix, std::span<float> values, std::span<const double> narrow, comm::DType dtype) const {
+  void rebuild(CompressedMatrix& matrix, std::span<float> values, std::span<const double> narrow,
+               comm::DType dtype) const {
     std::vector<float> product = product_of(matrix, narrow);
     round_to(dtype, product);
     const bool remembers = is_finite(product);
@@ -302,15 +305,15 @@ class PowerSgd::Impl {
     if (!remembers) matrix.directions.clear();
     std::ranges::copy(product, values.begin());
   }
-  void keep_error(Matrix& matrix, std::span<const float> own, std::span<const float> approximated) const {
+  void keep_error(CompressedMatrix& matrix, std::span<const float> own, std::span<const float> approximated) const {
     std::vector<float> error(own.size());
     std::ranges::transform(own, approximated, error.begin(), std::minus<>());
     if (is_finite(error)) matrix.error = std::move(error);
   }
 
   PowerSgdOptions options_;
-  std::vector<Matrix> matrices_;       // by gradient
-  std::map<int, Exchange> exchanges_;  // by bucket
+  std::vector<CompressedMatrix> matrices_;     // by gradient
+  std::map<int, CompressedBucket> exchanges_;  // by bucket
 };
 
 PowerSgd::PowerSgd(std::vector<MatrixShape> shapes, PowerSgdOptions options)

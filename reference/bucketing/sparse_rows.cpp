@@ -7,19 +7,20 @@
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
-namespace {
 
 // What ranks tell each other first.
-struct Extent {
+struct SparseExtent {
   std::int64_t rows = 0;
   std::int64_t width = 0;  // numbers of a row, 0 where there are none
 };
 
+namespace {
+
 comm::Buffer buffer_over(std::vector<std::int64_t>& numbers) {
   return {numbers.data(), std::ssize(numbers), comm::DType::i64};
 }
-comm::Buffer buffer_over(std::vector<Extent>& extents) {
-  static_assert(sizeof(Extent) == 2 * sizeof(std::int64_t));
+comm::Buffer buffer_over(std::vector<SparseExtent>& extents) {
+  static_assert(sizeof(SparseExtent) == 2 * sizeof(std::int64_t));
   return {extents.data(), 2 * std::ssize(extents), comm::DType::i64};
 }
 comm::Call gathering(comm::Buffer own, comm::Buffer all) {
@@ -27,10 +28,10 @@ comm::Call gathering(comm::Buffer own, comm::Buffer all) {
 }
 
 // The numbers of a row, on all ranks.
-std::int64_t width_of(const comm::Communicator& group, const std::vector<Extent>& extents) {
+std::int64_t width_of(const comm::Communicator& group, const std::vector<SparseExtent>& extents) {
   int first = -1;
   for (int rank = 0; rank < group.size(); ++rank) {
-    const Extent& one = extents[static_cast<std::size_t>(rank)];
+    const SparseExtent& one = extents[static_cast<std::size_t>(rank)];
     if (one.rows == 0) continue;
     if (first < 0) first = rank;
     const std::int64_t width = extents[static_cast<std::size_t>(first)].width;
@@ -79,7 +80,7 @@ class SparseSum::Of final : public SparseSum::Impl {
 
   void finish(comm::Communicator& group, double before, double after, comm::Timeout timeout) override {
     width_ = width_of(group, extents_);
-    const std::int64_t most = std::ranges::max(extents_, {}, &Extent::rows).rows;
+    const std::int64_t most = std::ranges::max(extents_, {}, &SparseExtent::rows).rows;
     if (most == 0) return;
     const auto ranks = static_cast<std::size_t>(group.size());
     for (T& value : values_) value /= static_cast<T>(before);
@@ -146,7 +147,7 @@ class SparseSum::Of final : public SparseSum::Impl {
   std::int64_t width_ = 0;
   std::vector<std::int64_t> indices_;  // this rank's, then the sum's
   std::vector<T> values_;
-  std::vector<Extent> own_, extents_;  // this rank's, and all ranks'
+  std::vector<SparseExtent> own_, extents_;  // this rank's, and all ranks'
 };
 
 SparseSum::SparseSum(std::int64_t elements, comm::DType dtype) {
