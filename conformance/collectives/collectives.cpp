@@ -22,6 +22,8 @@ void add_collectives(suite::Suite& suite) {
   suite.add(mutants::work_mutants);
   suite.add(mutants::failure_mutants);
   suite.add(mutants::scaled_mutants);
+  suite.add(mutants::grow_mutants);
+  suite.add(mutants::registered_memory_mutants);
   suite.add(mutants::shrink_mutants);
   suite.add(mutants::strided_mutants);
   suite.add(mutants::uneven_mutants);

@@ -24,6 +24,8 @@ void add_collectives_checks(suite::Suite& suite) {
   add_lost_group_checks(suite);
   add_misuse_checks(suite);
   add_scaled_checks(suite);
+  add_grow_checks(suite);
+  add_registered_memory_checks(suite);
   add_shrink_checks(suite);
   add_strided_checks(suite);
   add_uneven_checks(suite);

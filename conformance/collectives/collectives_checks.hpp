@@ -28,6 +28,8 @@ void add_limit_checks(suite::Suite& suite);
 void add_failure_checks(suite::Suite& suite);
 void add_lost_group_checks(suite::Suite& suite);
 void add_scaled_checks(suite::Suite& suite);
+void add_grow_checks(suite::Suite& suite);
+void add_registered_memory_checks(suite::Suite& suite);
 void add_shrink_checks(suite::Suite& suite);
 void add_strided_checks(suite::Suite& suite);
 void add_uneven_checks(suite::Suite& suite);

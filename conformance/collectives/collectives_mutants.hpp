@@ -20,6 +20,8 @@ namespace plumbline::mutants {
 /// Sums whose inputs are multiplied by factors.
 [[nodiscard]] std::vector<Mutant> scaled_mutants();
 /// Members that end, and groups without them.
+[[nodiscard]] std::vector<Mutant> grow_mutants();
+[[nodiscard]] std::vector<Mutant> registered_memory_mutants();
 [[nodiscard]] std::vector<Mutant> shrink_mutants();
 /// Rows with gaps between them.
 [[nodiscard]] std::vector<Mutant> strided_mutants();

@@ -35,10 +35,10 @@ comm::DType some_dtype(const comm::Capabilities& capabilities) {
   return narrow != capabilities.dtypes.end() ? *narrow : *capabilities.dtypes.begin();
 }
 
-Exercise::Exercise(int rank, int ranks, const Trial& trial, comm::DType otherwise)
+Exercise::Exercise(int rank, int ranks, const Trial& trial, comm::DType otherwise, const Room& room)
     : rank_(rank), ranks_(ranks), trial_(trial), dtype_(trial.dtype.value_or(otherwise)), in_(0), out_(0) {
   prepare_data();
-  place_buffers();
+  place_buffers(room);
   make_calls();
 }
 
@@ -94,17 +94,17 @@ void Exercise::prepare_data() {
   }
 }
 
-void Exercise::place_buffers() {
+void Exercise::place_buffers(const Room& room) {
   const std::size_t element = size_of(dtype_);
   const std::size_t larger = std::max(given_.size(), expected_.size());
   if (shares_a_buffer()) {
-    out_ = GuardedBuffer(larger, static_cast<std::size_t>(trial_.out_offset) * element);
+    out_ = GuardedBuffer(larger, static_cast<std::size_t>(trial_.out_offset) * element, room);
     // The smaller of the two is this rank's block of the larger.
     if (given_.size() < larger) in_at_ = given_.size() * static_cast<std::size_t>(rank_);
     if (expected_.size() < larger) out_at_ = expected_.size() * static_cast<std::size_t>(rank_);
   } else {
-    in_ = GuardedBuffer(given_.size(), static_cast<std::size_t>(trial_.in_offset) * element);
-    out_ = GuardedBuffer(expected_.size(), static_cast<std::size_t>(trial_.out_offset) * element);
+    in_ = GuardedBuffer(given_.size(), static_cast<std::size_t>(trial_.in_offset) * element, room);
+    out_ = GuardedBuffer(expected_.size(), static_cast<std::size_t>(trial_.out_offset) * element, room);
   }
   fill_buffers();
 }

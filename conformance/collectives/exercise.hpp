@@ -41,9 +41,10 @@ void run_calls(comm::Communicator& group, std::span<const comm::Call> calls);
 
 class Exercise {
  public:
-  Exercise(int rank, int ranks, const Trial& trial, comm::DType otherwise = comm::DType::f32);
-  Exercise(const comm::Communicator& group, const Trial& trial)
-      : Exercise(group.rank(), group.size(), trial, some_dtype(group.capabilities())) {}
+  Exercise(int rank, int ranks, const Trial& trial, comm::DType otherwise = comm::DType::f32, const Room& room = {});
+  /// With its buffers in the room, where there is one.
+  Exercise(const comm::Communicator& group, const Trial& trial, const Room& room = {})
+      : Exercise(group.rank(), group.size(), trial, some_dtype(group.capabilities()), room) {}
   Exercise(Exercise&&) = default;  // memory stays where it is, so calls() stays valid
   Exercise(const Exercise&) = delete;
 
@@ -73,7 +74,7 @@ class Exercise {
  private:
   [[nodiscard]] std::string named(const std::string& problem) const;
   void prepare_data();
-  void place_buffers();
+  void place_buffers(const Room& room);
   void fill_buffers();
   void make_calls();
   [[nodiscard]] bool writes_output() const;

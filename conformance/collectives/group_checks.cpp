@@ -127,6 +127,26 @@ void never_meet(Context& context) {
   }
 }
 
+// Every other member, and then all, are made into groups while calls of the parent are outstanding.
+void created_beside_calls(Context& context) {
+  Communicator& world = context.world();
+  std::uint64_t seed = context.seed();
+  std::vector<Exercise> outstanding;
+  std::vector<comm::Work> works;
+  const auto start = [&](Operation operation, std::int64_t elements) {
+    outstanding.emplace_back(world, Trial{.operation = operation, .elements = elements, .seed = ++seed});
+    works.push_back(outstanding.back().start(world));
+  };
+  for (const std::int64_t elements : {5, 3000, 70000}) start(Operation::all_reduce, elements);
+  const auto half = world.create_group(descending(counting(context.rank() % 2, context.size(), 2)));
+  expect_result(*half, {.elements = 3000, .seed = ++seed});
+  start(Operation::all_gather, 3000);
+  const auto all = world.duplicate();
+  expect_result(*all, {.elements = 3000, .seed = ++seed});
+  for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
+  for (const Exercise& exercise : outstanding) report(exercise.problem());
+}
+
 // A property of the interface: Communicator refuses before a backend is called, so this fails for no backend alone.
 void bad_rank_lists(Context& context) {
   const int me = context.rank();
@@ -168,6 +188,11 @@ void add_group_checks(suite::Suite& suite) {
              .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = never_meet});
+  suite.add({.id = "collectives.groups.created_beside_calls",
+             .verifies = {"COLL-153@a4c1"},
+             .axes = {suite::worlds({2, 3, 4, 5})},
+             .deadlock_prone = true,
+             .body = created_beside_calls});
   suite.add({.id = "collectives.groups.bad_lists",
              .verifies = {"COLL-036@9c7e"},
              .axes = {suite::worlds({1, 2, 3})},

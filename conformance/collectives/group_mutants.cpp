@@ -5,6 +5,7 @@
 
 #include "conformance/collectives/collectives_mutants.hpp"
 #include "harness/mutants/faulty.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::mutants {
 
@@ -145,6 +146,35 @@ After root_in_world_ranks(Call& call, const Place& place) {
   return {};
 }
 
+// A group with calls under way cannot be split.
+class SplitsIdleGroups final : public Plain<SplitsIdleGroups> {
+ public:
+  using Plain::Plain;
+
+ private:
+  class CountedWork final : public WrappedWork {
+   public:
+    CountedWork(comm::Work inner, std::shared_ptr<int> under_way)
+        : WrappedWork(std::move(inner)), under_way_(std::move(under_way)) {
+      ++*under_way_;
+    }
+    ~CountedWork() override { --*under_way_; }
+    CountedWork(const CountedWork&) = delete;
+    CountedWork& operator=(const CountedWork&) = delete;
+
+   private:
+    std::shared_ptr<int> under_way_;
+  };
+  comm::Work do_start(std::span<const Call> calls) override {
+    return comm::Work(std::make_unique<CountedWork>(Plain::do_start(calls), under_way_));
+  }
+  std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {
+    if (*under_way_ > 0) throw RuntimeFailure("create_group: the communicator is still at work");
+    return Plain::do_create_group(ranks);
+  }
+  std::shared_ptr<int> under_way_ = std::make_shared<int>(0);  // a Work may outlive its communicator
+};
+
 }  // namespace
 
 std::vector<Mutant> group_mutants() {
@@ -155,6 +185,10 @@ std::vector<Mutant> group_mutants() {
       {"col.group_uses_parent", "COLL-031", "all_reduce of a group goes to its parent", "GRP-03",
        "collectives.groups.members_only[shape=strided,world=4]", "collectives.groups.order[world=3]",
        "the group has all members of its parent", wrap_in<UsesParent>},
+      {"col.splits_idle_groups", "COLL-153", "a group with outstanding calls cannot be split",
+       "NCCL: ncclCommSplit of a communicator with operations outstanding",
+       "collectives.groups.created_beside_calls[world=3]", "collectives.groups.nested[world=4]",
+       "no call is outstanding", wrap_in<SplitsIdleGroups>},
       {"col.groups_sorted", "COLL-032", "a group's ranks are sorted, whatever the list's order", "GRP-02",
        "collectives.groups.order[world=3]", "collectives.groups.members_only[shape=strided,world=4]",
        "the lists are ascending", sorted_below(0)},

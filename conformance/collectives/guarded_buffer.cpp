@@ -14,8 +14,10 @@ std::byte canary(std::size_t position) { return static_cast<std::byte>((position
 
 }  // namespace
 
-GuardedBuffer::GuardedBuffer(std::size_t bytes, std::size_t offset)
-    : storage_(2 * kGuard + kBoundary + offset + bytes), size_(bytes) {
+GuardedBuffer::GuardedBuffer(std::size_t bytes, std::size_t offset, const Room& room) : size_(bytes) {
+  const std::size_t all = 2 * kGuard + kBoundary + offset + bytes;
+  if (!room) own_.resize(all);
+  storage_ = room ? room(all) : std::span(own_);
   const auto address = reinterpret_cast<std::uintptr_t>(storage_.data()) + kGuard;
   begin_ = kGuard + (kBoundary - address % kBoundary) % kBoundary + offset;
   for (std::size_t i = 0; i < begin_; ++i) storage_[i] = canary(i);

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/collectives/ended_members.hpp"
 #include "conformance/collectives/trials.hpp"
-#include "harness/suite/skipped.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
@@ -27,24 +27,6 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto kSoon = 3s;  // on a machine with more ranks than cores; limits of calls are far longer
-
-// On every rank, before any of them waits for another.
-void require_end(const Context& context) {
-  if (const std::string why = context.why_no_rank_ends(); !why.empty()) throw suite::Skipped{why};
-}
-
-// No member leaves this sum before every other one has begun it, and is through with all that it called earlier. The
-// first to leave may end while others are in it, who then lose the sum and no call of the group that is asked.
-void end_when_all_are_here(Context& context, Communicator& meeting, bool ends) {
-  const Exercise sum(meeting, {.elements = 3});
-  try {
-    sum.run(meeting);
-    report(sum.problem());
-  } catch (const PeerFailed&) {
-    // of a member that has ended
-  }
-  if (ends) context.end_rank();
-}
 
 // All ranks, beginning with rank 1: each rank in the group is another one in the world.
 std::vector<int> rotated_world(int size) {
@@ -72,29 +54,6 @@ int place_named(const std::string& word, int size) {
   return word == "last" ? size - 1 : size / 2;
 }
 
-// Sums and copies of all members, messages, and a group that is made from it.
-void expect_shrunk_works(Communicator& group, std::uint64_t seed) {
-  for (const Operation operation : exercised_operations(group))
-    for (const std::int64_t elements : {1, 5, 3000})
-      expect_result(group, {.operation = operation, .root = group.size() - 1, .elements = elements, .seed = ++seed});
-  for (const ReduceOp op : ops_on(some_dtype(group.capabilities())))
-    expect_result(group, {.operation = Operation::all_reduce, .op = op, .elements = 17, .seed = ++seed});
-  const Exercise exercise(group, {.elements = 9, .seed = ++seed});
-  if (group.capabilities().has(comm::Capability::nonblocking)) {
-    exercise.start(group).wait();
-    report(exercise.problem());
-  }
-  expect_usable(*group.duplicate());
-  group.barrier();
-}
-
-// The members are these ranks of the world, in this order.
-void expect_left(const Communicator& group, const std::vector<int>& world_ranks, int world_rank) {
-  EXPECT_EQ(group.size(), std::ssize(world_ranks));
-  EXPECT_EQ(group.group().ranks, world_ranks);
-  EXPECT_EQ(group.rank(), std::ranges::find(world_ranks, world_rank) - world_ranks.begin());
-}
-
 // Those that are left meet, so that nobody who is through looks like another one that has ended. Nothing is asked of
 // the group: where it has failed with the others, they do not meet.
 void meet(Communicator& survivors) {
@@ -103,10 +62,6 @@ void meet(Communicator& survivors) {
   } catch (const PeerFailed&) {
     // of the member that has ended
   }
-}
-
-std::string expect_lost(Communicator& group) {
-  return words_of<PeerFailed>([&] { group.barrier(); }, "a barrier with a member that has ended");
 }
 
 // ---- the error ----
@@ -152,8 +107,8 @@ void forms_a_group(Context& context) {
   end_when_all_are_here(context, context.world(), group->rank() == ended[0]);
   expect_lost(*group);
   const auto left = group->shrink(ended);
-  expect_left(*left, ranks_left(before, ended), context.rank());
-  expect_shrunk_works(*left, context.seed());
+  expect_members(*left, ranks_left(before, ended), context.rank());
+  expect_all_works(*left, context.seed());
 }
 
 // Calls and messages of the old group that nobody completes have the shapes of those of the new one, and other data.
@@ -201,7 +156,7 @@ void shrinks_again(Context& context) {
   std::unique_ptr<Communicator> left;
   if (second == "later") {
     const auto between = group->shrink(one);
-    expect_left(*between, ranks_left(before, one), context.rank());
+    expect_members(*between, ranks_left(before, one), context.rank());
     expect_usable(*between);
     end_when_all_are_here(context, *between->duplicate(), between->rank() == 0);
     expect_lost(*between);
@@ -212,8 +167,8 @@ void shrinks_again(Context& context) {
       words_of<PeerFailed>([&] { group->shrink(one)->barrier(); }, "a group that a member should form and has ended");
     left = group->shrink(both);
   }
-  expect_left(*left, ranks_left(before, both), context.rank());
-  expect_shrunk_works(*left, context.seed());
+  expect_members(*left, ranks_left(before, both), context.rank());
+  expect_all_works(*left, context.seed());
 }
 
 // ---- a group that a member has aborted ----
@@ -233,8 +188,8 @@ void shrinks_after_abort(Context& context) {
   if (before) words_of<PeerFailed>([&] { group->barrier(); }, "a barrier of an aborted group");
   if (group->rank() == 0) expect_number(context.world(), 1, excluded[0]);
   const auto left = group->shrink(excluded);
-  expect_left(*left, ranks_left(group->group().ranks, excluded), context.rank());
-  expect_shrunk_works(*left, context.seed());
+  expect_members(*left, ranks_left(group->group().ranks, excluded), context.rank());
+  expect_all_works(*left, context.seed());
 }
 
 }  // namespace

@@ -30,19 +30,15 @@ Memory Shelf::take(std::size_t bytes) {
   return {runtime_, device_, bytes};
 }
 
-Mirror::Mirror(device::Runtime& runtime, Shelf& shelf, comm::Device device, std::span<const Call> calls, int rank)
+Mirror::Mirror(device::Runtime& runtime, Shelf& shelf, comm::Device device, std::span<const Call> calls, int rank,
+               const StandingPlaces& standing)
     : runtime_(runtime), shelf_(shelf), device_(device), there_(calls.begin(), calls.end()) {
   for (const Call& call : calls) {
     if (!is_of_host(call)) continue;
     if (gives(call, rank)) note(call.in, false);
     if (gets(call, rank)) note(call.out, true);
   }
-  for (Place& place : places_) {
-    place.begin = kGuard + reinterpret_cast<std::uintptr_t>(place.host) % kBoundary;
-    place.put.resize(place.begin + place.bytes + kGuard);
-    place.seen.resize(place.put.size());
-    place.memory = shelf_.take(place.put.size());
-  }
+  for (Place& place : places_) put_on_device(place, standing);
   for (Call& call : there_) {
     if (call.operation == comm::Operation::barrier || !is_of_host(call)) continue;  // of hosts; of the caller's own
     call.in.device = call.out.device = device_;
@@ -55,7 +51,20 @@ Mirror::Mirror(device::Runtime& runtime, Shelf& shelf, comm::Device device, std:
 }
 
 Mirror::~Mirror() {
-  for (Place& place : places_) shelf_.put_back(std::move(place.memory));
+  for (Place& place : places_)
+    if (place.memory.data() != nullptr) shelf_.put_back(std::move(place.memory));
+}
+
+void Mirror::put_on_device(Place& place, const StandingPlaces& standing) {
+  for (const auto& [_, one] : standing)
+    if (place.host >= one.host.data() && place.host + place.bytes <= one.host.data() + one.host.size())
+      place.data = one.data + (place.host - one.host.data());
+  if (place.data == nullptr) place.begin = kGuard + reinterpret_cast<std::uintptr_t>(place.host) % kBoundary;
+  place.put.resize(place.data != nullptr ? place.bytes : place.begin + place.bytes + kGuard);
+  place.seen.resize(place.put.size());
+  if (place.data != nullptr) return;
+  place.memory = shelf_.take(place.put.size());
+  place.data = place.memory.data();
 }
 
 void Mirror::note(const comm::ConstBuffer& buffer, bool written) {
@@ -76,37 +85,35 @@ std::byte* Mirror::on_device(const void* host) const {
   const auto* const at = static_cast<const std::byte*>(host);
   const auto found = std::ranges::find_if(
       places_, [&](const Place& place) { return at >= place.host && at < place.host + place.bytes; });
-  return found->memory.data() + found->begin + (at - found->host);
+  return found->data + found->begin + (at - found->host);
 }
 
 // With guards and contents.
-void Mirror::fill(Place& place, const Memory& memory, device::Stream stream) {
+void Mirror::fill(Place& place, std::byte* there, device::Stream stream) {
   std::ranges::fill(place.put, kCanary);
   std::memcpy(place.put.data() + place.begin, place.host, place.bytes);
-  runtime_.copy(device_.index, memory.data(), place.put.data(), place.put.size(), stream);
+  runtime_.copy(device_.index, there, place.put.data(), place.put.size(), stream);
 }
 
 void Mirror::send(device::Stream stream) {
-  for (Place& place : places_) fill(place, place.memory, stream);
+  for (Place& place : places_) fill(place, place.data, stream);
 }
 
 void Mirror::set_aside(device::Stream stream) {
   for (Place& place : places_) {
     place.aside = shelf_.take(place.put.size());
-    fill(place, place.aside, stream);
-    runtime_.fill(device_.index, place.memory.data(), kCanary, place.put.size(), stream);
+    fill(place, place.aside.data(), stream);
+    runtime_.fill(device_.index, place.data, kCanary, place.put.size(), stream);
   }
 }
 
 void Mirror::send_what_was_set_aside(device::Stream stream) {
-  for (Place& place : places_)
-    runtime_.copy(device_.index, place.memory.data(), place.aside.data(), place.put.size(), stream);
+  for (Place& place : places_) runtime_.copy(device_.index, place.data, place.aside.data(), place.put.size(), stream);
 }
 
 void Mirror::bring_back(device::Stream stream) {
   for (const Result& result : results_) runtime_.copy(device_.index, result.host, result.there, result.bytes, stream);
-  for (Place& place : places_)
-    runtime_.copy(device_.index, place.seen.data(), place.memory.data(), place.seen.size(), stream);
+  for (Place& place : places_) runtime_.copy(device_.index, place.seen.data(), place.data, place.seen.size(), stream);
 }
 
 std::string Mirror::Place::damage() const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
@@ -32,13 +33,22 @@ class Shelf {
   std::multimap<std::size_t, device::Memory> free_;
 };
 
+/// Memory of the host that has one place on the device for all calls: it was registered there.
+struct StandingPlace {
+  std::span<std::byte> host;
+  std::byte* data = nullptr;  // on the device
+};
+using StandingPlaces = std::map<std::uint64_t, StandingPlace>;
+
 /// Whether its data are the host's; so are a barrier's, which has none.
 [[nodiscard]] inline bool is_of_host(const comm::Call& call) { return call.device().kind == comm::Device::Kind::cpu; }
 
 class Mirror {
  public:
-  /// Of the calls that `rank` makes as one. Those on memory of a device stay as they are.
-  Mirror(device::Runtime& runtime, Shelf& shelf, comm::Device device, std::span<const comm::Call> calls, int rank);
+  /// Of the calls that `rank` makes as one. Those on memory of a device stay as they are. Buffers within a standing
+  /// place go there, without guards, the others to memory of the shelf.
+  Mirror(device::Runtime& runtime, Shelf& shelf, comm::Device device, std::span<const comm::Call> calls, int rank,
+         const StandingPlaces& standing = {});
   Mirror(Mirror&&) = default;
   Mirror(const Mirror&) = delete;
   ~Mirror();
@@ -66,6 +76,7 @@ class Mirror {
     bool only_read;
     std::size_t begin = 0;
     device::Memory memory = {}, aside = {};
+    std::byte* data = nullptr;                   // of the memory, or in a standing place
     std::vector<std::byte> put = {}, seen = {};  // guards and contents, before and afterwards
     [[nodiscard]] std::string damage() const;
   };
@@ -76,7 +87,8 @@ class Mirror {
   };
   void note(const comm::ConstBuffer& buffer, bool written);
   [[nodiscard]] std::byte* on_device(const void* host) const;
-  void fill(Place& place, const device::Memory& memory, device::Stream stream);
+  void put_on_device(Place& place, const StandingPlaces& standing);
+  void fill(Place& place, std::byte* there, device::Stream stream);
 
   device::Runtime& runtime_;
   Shelf& shelf_;

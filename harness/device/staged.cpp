@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct Desk {
     }
   }
   Mirror mirror(std::span<const Call> calls, int rank) {
-    Mirror made(*runtime, shelf, device, calls, rank);
+    Mirror made(*runtime, shelf, device, calls, rank, standing);
     made.send(stream);
     return made;
   }
@@ -49,6 +50,7 @@ struct Desk {
   std::shared_ptr<Runtime> runtime;
   comm::Device device;
   Shelf shelf;
+  StandingPlaces standing;
   std::optional<device::OwnStream> own;
   device::Stream stream = nullptr;  // of now
 };
@@ -142,6 +144,22 @@ class Staged final : public comm::CommunicatorDecorator {
     }
   }
 
+  // What is registered is a place on the device, for all calls on that memory of the host.
+  comm::Registration do_register(comm::Buffer memory) override {
+    if (memory.device.kind != comm::Device::Kind::cpu) return CommunicatorDecorator::do_register(memory);
+    device::Memory there(desk_->runtime, desk_->device.index, memory.bytes());
+    const comm::Registration made = CommunicatorDecorator::do_register(
+        {there.data(), static_cast<std::int64_t>(memory.bytes()), comm::DType::u8, desk_->device});
+    desk_->standing[made] = {{static_cast<std::byte*>(memory.data), memory.bytes()}, there.data()};
+    registered_.emplace(made, std::move(there));
+    return made;
+  }
+  void do_deregister(comm::Registration registration) override {
+    CommunicatorDecorator::do_deregister(registration);
+    desk_->standing.erase(registration);
+    registered_.erase(registration);
+  }
+
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
     const StagedStream whose = desk_->own ? StagedStream::own : StagedStream::callers;
     auto staged = std::make_unique<Staged>(desk_->runtime, desk_->device, std::move(group), whose);
@@ -150,6 +168,7 @@ class Staged final : public comm::CommunicatorDecorator {
   }
 
   std::shared_ptr<Desk> desk_;
+  std::map<comm::Registration, device::Memory> registered_;
 };
 
 }  // namespace

@@ -6,6 +6,8 @@
 //         caller's, so that what a call leaves alone stays. Data go there and back in the order of a stream of this
 //         communicator's own, in which the calls are made, and the host waits for it before it looks. So every check
 //         runs on a device as it is, with its arms and mutants above.
+// Own     Memory of the host that is registered gets one place on the device, which is registered there, and calls on
+//         it are made there. What the backend allocates is passed through: the host's, or its device's.
 // Passed  Calls on memory of a device that the caller has itself go through untouched, in the same stream. Who has his
 //         own order there has all in the stream that is his at each moment (StagedStream::callers).
 // Errors  StateError for use_stream() where the stream is its own. RuntimeFailure for a guard that was overwritten or

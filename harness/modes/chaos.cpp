@@ -174,6 +174,18 @@ class Chaos final : public comm::CommunicatorDecorator {
     return CommunicatorDecorator::do_shrink(excluded);
   }
 
+  std::unique_ptr<Communicator> do_grow(const std::string& invitation, std::span<const int> newcomers) override {
+    disturbance_->begin_all();
+    disturbance_->delay();
+    return CommunicatorDecorator::do_grow(invitation, newcomers);
+  }
+
+  std::unique_ptr<Communicator> do_join(const std::string& invitation, std::span<const int> newcomers) override {
+    disturbance_->begin_all();
+    disturbance_->delay();
+    return CommunicatorDecorator::do_join(invitation, newcomers);
+  }
+
   std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
     return std::make_unique<Chaos>(std::move(group), disturbance_);
   }

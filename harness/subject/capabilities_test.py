@@ -10,7 +10,8 @@ README = (Path(__file__).resolve().parent / "README.md").read_text()
 CANNOT_START = 3
 # Cells that depend on the library; the backend that is asked here has what True says, None where that depends on the machine.
 CONDITIONAL = {("mpi", "equal_results"): ("Open MPI", None), ("mpi", "thread_multiple"): ("by MPI", None),
-               ("nccl", "dtype f8_e4m3"): ("from 2.24", True), ("nccl", "dtype f8_e5m2"): ("from 2.24", True)}
+               ("nccl", "dtype f8_e4m3"): ("from 2.24", True), ("nccl", "dtype f8_e5m2"): ("from 2.24", True),
+               ("nccl", "registered_memory"): ("from 2.19", True)}
 # How the reasons call a backend.
 NAMES = {"mpi": "MPI", "nccl": "NCCL", "c10d:gloo": "gloo", "sample plugin": "sample"}
 HOW = {

@@ -54,6 +54,9 @@
  *           run_scaled    sums of inputs that each rank multiplies by a factor (NCCL: PreMulSum)
  *           run_strided   calls on rows with gaps between them
  *           shrink        groups of the members that are left when others have ended (NCCL: ncclCommShrink)
+ *           register_memory, deregister_memory   memory that is prepared for calls (NCCL: ncclCommRegister)
+ *           allocate, deallocate   memory of the library's own (NCCL: ncclMemAlloc; MPI: MPI_Alloc_mem)
+ *           grow          groups that take in ranks which were no members (NCCL: ncclCommGrow); with or without invite
  *         An operation, dtype or reduction that is not in its mask is rejected as unsupported before
  *         the library is called. Checks that need a missing capability are skipped; profile
  *         `collectives` fails without start, create_group, send, recv, PLUMBLINE_CLAIM_COALESCING and
@@ -322,6 +325,31 @@ typedef struct plumbline_backend {
    * other. */
   plumbline_status (*run_strided)(plumbline_group* group, const plumbline_call* call, const plumbline_rows* in,
                                   const plumbline_rows* out, int64_t limit_ns, plumbline_error* error);
+
+  /* Prepares `bytes` of the caller's memory, 1 or more, for calls of the group; both functions or none. Not collective:
+   * other members may have registered theirs or not. Calls on all of the memory or a part of it do what they do on other
+   * memory. *registration is not 0 and no other one of this group that has not ended; the same memory may be registered
+   * more than once. destroy_group ends what is left. */
+  plumbline_status (*register_memory)(plumbline_group* group, void* memory, size_t bytes, uint64_t* registration,
+                                      plumbline_error* error);
+  /* Ends a registration, when no call on the memory is under way: its owner may use, unmap and register it again.
+   * INVALID_ARGUMENT for what is no registration of the group, or has ended. */
+  plumbline_status (*deregister_memory)(plumbline_group* group, uint64_t registration, plumbline_error* error);
+
+  /* Returns `bytes` of memory, 1 or more, of any content for calls of the group, aligned to 16 bytes; both functions or
+   * none. Not collective. All of it is given back before destroy_group. */
+  plumbline_status (*allocate)(plumbline_group* group, size_t bytes, void** memory, plumbline_error* error);
+  void (*deallocate)(plumbline_group* group, void* memory);
+
+  /* Writes what newcomers need to join a group that is made from this one: one line of fewer than `capacity` bytes,
+   * initially empty, which ends with a null byte. One member calls it, and Plumbline hands the words to all who call
+   * grow. Null: newcomers need none. */
+  plumbline_status (*invite)(plumbline_group* group, char* words, size_t capacity, plumbline_error* error);
+  /* Creates the group of all members of `parent`, in their order, and after them the newcomers, and returns as
+   * create_group does. Collective over the members of the new group. A newcomer has no handle on the old one: its
+   * `parent` is null. info->parent_ranks is null. The old group stays usable. */
+  plumbline_status (*grow)(plumbline_context* context, plumbline_group* parent, const char* words,
+                           const plumbline_group_info* info, plumbline_group** group, plumbline_error* error);
 } plumbline_backend;
 
 /* Returns the library's description. The only symbol that Plumbline looks for. Must not start the

@@ -79,6 +79,21 @@ class NamingMemory final : public comm::CommunicatorDecorator {
   std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded) override {
     return named([] { return std::string("shrink"); }, [&] { return CommunicatorDecorator::do_shrink(excluded); });
   }
+  std::unique_ptr<Communicator> do_grow(const std::string& invitation, std::span<const int> newcomers) override {
+    return named([] { return std::string("grow"); },
+                 [&] { return CommunicatorDecorator::do_grow(invitation, newcomers); });
+  }
+  std::unique_ptr<Communicator> do_join(const std::string& invitation, std::span<const int> newcomers) override {
+    return named([] { return std::string("join"); },
+                 [&] { return CommunicatorDecorator::do_join(invitation, newcomers); });
+  }
+  comm::Registration do_register(comm::Buffer memory) override {
+    return named([] { return std::string("register_memory"); },
+                 [&] { return CommunicatorDecorator::do_register(memory); });
+  }
+  void* do_allocate(std::size_t bytes) override {
+    return named([] { return std::string("allocate"); }, [&] { return CommunicatorDecorator::do_allocate(bytes); });
+  }
   std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
     return naming_memory(std::move(group));
   }

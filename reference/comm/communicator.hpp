@@ -53,6 +53,9 @@ struct Group {
 [[nodiscard]] std::uint64_t group_id(std::uint64_t parent, std::span<const int> world_ranks, int creation);
 inline constexpr std::uint64_t kNoParent = 0;  // of a world
 
+/// What register_memory() returns; 0 names none.
+using Registration = std::uint64_t;
+
 /// What a backend says that it can do. A claimed capability that fails is a fault of the backend.
 enum class Capability : std::uint8_t {
   nonblocking,        // start() returns before the call is complete
@@ -78,8 +81,11 @@ enum class Capability : std::uint8_t {
   complex_products,   // products of them
   strided,            // run_strided(): buffers whose rows have gaps between them
   windows,            // create_window(): memory that the other members put data into, with signals
+  registered_memory,  // register_memory(): memory of the caller's that is prepared for calls
+  allocated_memory,   // allocate(): memory of the backend's own
+  grow,               // grow() and join(): a group that takes in ranks which were no members
 };
-inline constexpr int kCapabilityCount = 23;
+inline constexpr int kCapabilityCount = 26;
 [[nodiscard]] std::string_view name_of(Capability capability);
 [[nodiscard]] std::optional<Capability> parse_capability(std::string_view name);
 
@@ -155,6 +161,36 @@ class Communicator {
   /// shrink() under way. Throws InvalidArgument for an empty list, a repeated rank, a rank out of range, or a list with
   /// the caller; Unsupported without the claim; PeerFailed if another member ends first; TimeoutError for a late one.
   [[nodiscard]] std::unique_ptr<Communicator> shrink(std::span<const int> excluded);
+
+  /// Words by which ranks that are no members join a group that is made from this one. One member asks for them, and
+  /// all who take part get them from it by any means. They serve one grow(), and no other member need call.
+  [[nodiscard]] std::string invite();
+  /// The group of all members, in their order, and after them the newcomers (world ranks, none of them a member), in
+  /// the order of the list. Collective over both: members call grow(), newcomers join(), all with the same words and
+  /// list. This group stays as it is; one that has failed is shrunk first. Throws InvalidArgument for an empty list, a
+  /// repeated rank or one of a member, and for words that are no invitation or one that has served; Unsupported without
+  /// the claim; PeerFailed of a group that has failed; TimeoutError for a rank that does not come.
+  [[nodiscard]] std::unique_ptr<Communicator> grow(const std::string& invitation, std::span<const int> newcomers);
+  /// The newcomer's side, on any communicator that it has; that one stays as it is. Throws as grow() does, and
+  /// InvalidArgument for a list without the caller.
+  [[nodiscard]] std::unique_ptr<Communicator> join(const std::string& invitation, std::span<const int> newcomers);
+
+  /// Prepares the caller's memory for calls of this group: a backend may pin it, map it elsewhere or show it to a
+  /// network. No other member need do the same, and calls on all or a part of it do what they do on other memory.
+  /// Memory may be registered more than once; each registration ends by itself, or with the communicator. Throws
+  /// InvalidArgument for no elements or a null pointer, Unsupported without the claim.
+  [[nodiscard]] Registration register_memory(Buffer memory);
+  /// Ends a registration; no call on the memory may be under way. Afterwards the memory is as before: its owner may
+  /// use it in calls, free it, or register it again. Throws InvalidArgument for what is no registration of this
+  /// communicator, or has ended.
+  void deregister(Registration registration);
+
+  /// `bytes` of memory for calls of this group, where the backend has it best, aligned for every dtype, of any content.
+  /// It lies where the backend's calls do: on its own device, where it has one, otherwise on the host. Throws
+  /// InvalidArgument for no bytes, Unsupported without the claim, RuntimeFailure when there is no memory left.
+  [[nodiscard]] void* allocate(std::size_t bytes);
+  /// Gives back what allocate() of this communicator returned; no call on it may be under way. Null is nothing.
+  void deallocate(void* memory);
 
   /// Makes the call and returns when it is complete.
   void run(const Call& call, Timeout timeout = {});
@@ -235,6 +271,17 @@ class Communicator {
   virtual std::unique_ptr<Window> do_create_window(Buffer memory, Timeout timeout);
   // Of backends that claim it. The list has passed the checks.
   virtual std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded);
+  // Of backends that claim grow. The list has passed the checks.
+  virtual std::string do_invite();
+  virtual std::unique_ptr<Communicator> do_grow(const std::string& invitation, std::span<const int> newcomers);
+  virtual std::unique_ptr<Communicator> do_join(const std::string& invitation, std::span<const int> newcomers);
+  // Of backends that claim registered_memory.
+  virtual Registration do_register(Buffer memory);
+  virtual void do_deregister(Registration registration);
+  // Of backends that claim allocated_memory.
+  virtual void* do_allocate(std::size_t bytes);
+  virtual void do_deallocate(void* memory);
+  void expect_claim(Capability capability, const char* function) const;
 
   int rank_;
   int size_;
@@ -329,6 +376,17 @@ class CommunicatorDecorator : public Communicator {
   std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded) override {
     return decorate(inner_->do_shrink(excluded));
   }
+  std::string do_invite() override { return inner_->do_invite(); }
+  std::unique_ptr<Communicator> do_grow(const std::string& invitation, std::span<const int> newcomers) override {
+    return decorate(inner_->do_grow(invitation, newcomers));
+  }
+  std::unique_ptr<Communicator> do_join(const std::string& invitation, std::span<const int> newcomers) override {
+    return decorate(inner_->do_join(invitation, newcomers));
+  }
+  Registration do_register(Buffer memory) override { return inner_->do_register(memory); }
+  void do_deregister(Registration registration) override { inner_->do_deregister(registration); }
+  void* do_allocate(std::size_t bytes) override { return inner_->do_allocate(bytes); }
+  void do_deallocate(void* memory) override { inner_->do_deallocate(memory); }
 
  private:
   std::unique_ptr<Communicator> inner_;

@@ -97,9 +97,10 @@ class Claims final : public CommunicatorDecorator {
     capabilities_.claims.erase(Capability::float8_reductions);
     capabilities_.claims.erase(Capability::bool_reductions);
     capabilities_.claims.erase(Capability::scaled_sums);
-    capabilities_.claims.erase(Capability::shrink);
-    capabilities_.claims.erase(Capability::strided);
-    capabilities_.claims.erase(Capability::windows);
+    for (const Capability one :
+         {Capability::shrink, Capability::grow, Capability::registered_memory, Capability::allocated_memory,
+            Capability::strided, Capability::windows})
+      capabilities_.claims.erase(one);
   }
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
@@ -720,6 +721,91 @@ TEST(LocalMisuse, EveryDTypeAndOpIsToldFromTheOthers) {
         EXPECT_THAT(message_of<MismatchError>([&] { world.run(called_by(world.rank())); }),
                     HasSubstr("rank 0: " + describe(called_by(0), 2) + "; rank 1: " + describe(called_by(1), 2)));
       });
+}
+
+// ---- memory of calls ----
+
+TEST(LocalMemory, RegistrationsAndPiecesAreThoseOfOneCommunicator) {
+  run_ranks(1, [](Communicator& world) {
+    const auto other = world.duplicate();
+    std::vector<float> memory(4);
+    const Registration first = world.register_memory(Buffer::of(memory)),
+                       second = world.register_memory(Buffer::of(memory));
+    EXPECT_NE(first, second);
+    EXPECT_EQ(message_of<InvalidArgument>([&] { other->deregister(first); }),
+              "deregister(" + std::to_string(first) +
+                  "): this communicator has no such registration; give one that has not ended");
+    world.deregister(first);
+    EXPECT_THROW(world.deregister(first), InvalidArgument);
+    world.deregister(second);
+    void* const piece = world.allocate(3);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece) % 64, 0u);
+    EXPECT_THAT(message_of<InvalidArgument>([&] { other->deallocate(piece); }), HasSubstr("did not give it out"));
+    world.deallocate(nullptr);
+    world.deallocate(piece);
+    EXPECT_THROW(world.deallocate(piece), InvalidArgument);
+    EXPECT_THROW((void)world.allocate(std::numeric_limits<std::size_t>::max() - 10), RuntimeFailure);
+    (void)world.allocate(100);  // goes with the communicator
+  });
+}
+
+TEST(LocalMemory, NothingIsAskedOfWhoDoesNotClaimIt) {
+  run_ranks(1, [](Communicator& world) {
+    Claims older(world.duplicate(), {});
+    std::vector<float> memory(4);
+    EXPECT_EQ(message_of<Unsupported>([&] { (void)older.register_memory(Buffer::of(memory)); }),
+              "register_memory: backend local has no registered_memory");
+    EXPECT_EQ(message_of<Unsupported>([&] { (void)older.allocate(1); }),
+              "allocate: backend local has no allocated_memory");
+    EXPECT_EQ(message_of<Unsupported>([&] { (void)older.invite(); }), "invite: backend local has no grow");
+    EXPECT_EQ(message_of<InvalidArgument>([&] { (void)world.register_memory({nullptr, 3, DType::u8}); }),
+              "register_memory(u8 x 3 at 0x0): there is no memory; give a buffer with elements");
+    EXPECT_EQ(message_of<InvalidArgument>([&] { (void)world.allocate(0); }),
+              "allocate(0): there is nothing to give; ask for 1 byte or more");
+  });
+}
+
+// ---- grow ----
+
+TEST(LocalGrow, WhatCannotBeIsRejectedWithWhatIsWrong) {
+  run_ranks(2, [](Communicator& world) {
+    const auto own = world.create_group(std::array{world.rank()});
+    const std::string words = own->invite();
+    const int other = 1 - world.rank();
+    const auto grown_by = [&](const std::string& invitation, const std::vector<int>& newcomers) {
+      return message_of<InvalidArgument>([&] { (void)own->grow(invitation, newcomers); });
+    };
+    EXPECT_EQ(grown_by(words, {}), "grow([]): no rank is new; duplicate() makes a group of the same ranks");
+    EXPECT_EQ(grown_by(words, {other, other}), "grow([" + std::to_string(other) + " " + std::to_string(other) +
+                                                   "]): rank " + std::to_string(other) + " stands twice");
+    EXPECT_EQ(grown_by(words, {-1}), "grow([-1]): -1 is not a rank of the world");
+    EXPECT_THAT(grown_by(words, {world.rank()}), HasSubstr("is a member already"));
+    EXPECT_THAT(grown_by("what", {other}), HasSubstr("'what' is no invitation that is open"));
+    EXPECT_THAT(grown_by(world.duplicate()->invite(), {other}), HasSubstr("invitation"))
+        << "of another group, which may be gone";
+    EXPECT_THAT(message_of<InvalidArgument>([&] { (void)world.join(words, std::array{other}); }),
+                HasSubstr("the calling world rank " + std::to_string(world.rank()) + " is not in it"));
+    world.barrier();
+  });
+}
+
+TEST(LocalGrow, ANewcomerThatDoesNotComeIsNamedAtTheLimitAndTheGroupStays) {
+  LocalOptions options;
+  options.timeout = 300ms;
+  run_ranks(
+      2,
+      [](Communicator& world) {
+        if (world.rank() == 1) return world.barrier(60s);
+        const auto own = world.create_group(std::array{0});
+        const std::string words = own->invite();
+        EXPECT_THAT(message_of<TimeoutError>([&] { (void)own->grow(words, std::array{1}); }),
+                    HasSubstr("grow([0 1]) on [0]: no call from world rank 1 within 300 ms"));
+        own->barrier();
+        EXPECT_THAT(message_of<InvalidArgument>([&] { (void)own->grow(words, std::array{1}); }),
+                    HasSubstr("no invitation that is open"));
+        world.barrier(60s);
+      },
+      options);
 }
 
 // ---- shrink ----

@@ -213,6 +213,8 @@ HostStaging::HostStaging(comm::Communicator& inner, DeviceUse use)
   if (shared_->use.runtime == nullptr) throw InvalidArgument("staging through the host without a device's runtime");
   if (std::ranges::count(capabilities_.devices, shared_->use.runtime->kind()) == 0)
     capabilities_.devices.push_back(shared_->use.runtime->kind());
+  for (const auto of_host : {comm::Capability::registered_memory, comm::Capability::allocated_memory})
+    capabilities_.claims.erase(of_host);
 }
 
 HostStaging::HostStaging(std::unique_ptr<comm::Communicator> inner, DeviceUse use)
@@ -280,6 +282,18 @@ std::unique_ptr<comm::Communicator> HostStaging::do_create_group(std::span<const
 
 std::unique_ptr<comm::Communicator> HostStaging::do_shrink(std::span<const int> excluded) {
   return std::make_unique<HostStaging>(inner_.shrink(excluded), shared_->use);
+}
+
+std::string HostStaging::do_invite() { return inner_.invite(); }
+
+std::unique_ptr<comm::Communicator> HostStaging::do_grow(const std::string& invitation,
+                                                         std::span<const int> newcomers) {
+  return std::make_unique<HostStaging>(inner_.grow(invitation, newcomers), shared_->use);
+}
+
+std::unique_ptr<comm::Communicator> HostStaging::do_join(const std::string& invitation,
+                                                         std::span<const int> newcomers) {
+  return std::make_unique<HostStaging>(inner_.join(invitation, newcomers), shared_->use);
 }
 
 }  // namespace plumbline::device

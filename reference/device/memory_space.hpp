@@ -116,7 +116,7 @@ class HostStaging final : public comm::Communicator {
   HostStaging(std::unique_ptr<comm::Communicator> inner, DeviceUse use);
   ~HostStaging() override;
 
-  /// The group's, and memory of the devices beside the host's.
+  /// The group's, and memory of the devices beside the host's; none that is registered or the group's own.
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return capabilities_; }
   void use_stream(void* stream) override;
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
@@ -135,6 +135,9 @@ class HostStaging final : public comm::Communicator {
   comm::Work do_start(std::span<const comm::Call> calls) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
   std::unique_ptr<comm::Communicator> do_shrink(std::span<const int> excluded) override;
+  std::string do_invite() override;
+  std::unique_ptr<comm::Communicator> do_grow(const std::string& invitation, std::span<const int> newcomers) override;
+  std::unique_ptr<comm::Communicator> do_join(const std::string& invitation, std::span<const int> newcomers) override;
 
   std::unique_ptr<comm::Communicator> owned_;
   comm::Communicator& inner_;

@@ -65,13 +65,16 @@ std::string open_torch(const BackendOptions& options, const std::string& backend
 }
 
 // What no backend can have here, and why.
-constexpr std::array<std::pair<Capability, const char*>, 6> kNotHere{
+constexpr std::array<std::pair<Capability, const char*>, 9> kNotHere{
     {{Capability::complex_products, "backends get complex numbers as pairs of real ones, and cannot multiply them"},
      {Capability::all_gather_v, "this door makes no such calls"},
      {Capability::reduce_scatter_v, "this door makes no such calls"},
      {Capability::shrink, "this door makes no such calls"},
      {Capability::strided, "this door makes no such calls"},
-     {Capability::windows, "this door makes no such calls"}}};
+     {Capability::windows, "this door makes no such calls"},
+     {Capability::grow, "this door makes no such calls"},
+     {Capability::registered_memory, "this door makes no such calls"},
+     {Capability::allocated_memory, "this door makes no such calls"}}};
 
 Capability claim_of(const std::string& name) {
   const auto claim = comm::parse_capability(name);

@@ -95,4 +95,19 @@ std::unique_ptr<comm::Communicator> MpiCommunicator::do_create_group(std::span<c
   return std::make_unique<MpiCommunicator>(group_->create_subgroup(std::move(world_ranks)));
 }
 
+std::string MpiCommunicator::do_invite() {
+  if (group_->failed()) group_->throw_failed();
+  return Invitation::to(group(), rank()).text();
+}
+
+std::unique_ptr<comm::Communicator> MpiCommunicator::do_grow(const std::string& invitation,
+                                                             std::span<const int> newcomers) {
+  return std::make_unique<MpiCommunicator>(group_->grow(Invitation::parse(invitation), newcomers));
+}
+
+std::unique_ptr<comm::Communicator> MpiCommunicator::do_join(const std::string& invitation,
+                                                             std::span<const int> newcomers) {
+  return std::make_unique<MpiCommunicator>(MpiGroup::join(group_->runtime, Invitation::parse(invitation), newcomers));
+}
+
 }  // namespace plumbline::subject::mpi

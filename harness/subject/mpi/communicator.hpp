@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "harness/subject/mpi/group.hpp"
+#include "harness/subject/mpi/memory.hpp"
 #include "harness/subject/mpi/staging.hpp"
 #include "reference/comm/communicator.hpp"
 
@@ -27,6 +28,11 @@ class MpiCommunicator final : public comm::Communicator {
   void do_run_scaled(const comm::Call& call, double factor, comm::Timeout timeout) override;
   void do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
+  std::string do_invite() override;
+  std::unique_ptr<comm::Communicator> do_grow(const std::string& invitation, std::span<const int> newcomers) override;
+  std::unique_ptr<comm::Communicator> do_join(const std::string& invitation, std::span<const int> newcomers) override;
+  void* do_allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
+  void do_deallocate(void* memory) override { memory_.deallocate(memory); }
 
   /// False for memory that is not the CPU's and for tags that MPI does not have.
   [[nodiscard]] bool is_supported(const comm::Call& call) const;
@@ -37,6 +43,7 @@ class MpiCommunicator final : public comm::Communicator {
 
   const std::shared_ptr<MpiGroup> group_;
   Scratch scratch_;  // of blocking calls
+  OwnMemory memory_;
 };
 
 }  // namespace plumbline::subject::mpi

@@ -34,11 +34,31 @@ MpiGroup::~MpiGroup() {
 std::shared_ptr<MpiGroup> MpiGroup::create_subgroup(std::vector<int> world_ranks) {
   if (failed()) throw_failed();
   auto subgroup = create(runtime, identity.id, std::move(world_ranks), "");
+  add_subgroup(subgroup);
+  return subgroup;
+}
+
+std::shared_ptr<MpiGroup> MpiGroup::grow(const Invitation& invitation, std::span<const int> newcomers) {
+  if (failed()) throw_failed();
+  if (invitation.members != identity.ranks)
+    throw InvalidArgument(fmt::format("grow: the invitation is to a group of ranks {}, and this is {}",
+                                      fmt::join(invitation.members, " "), place()));
+  auto grown = join(runtime, invitation, newcomers);
+  add_subgroup(grown);
+  return grown;
+}
+
+std::shared_ptr<MpiGroup> MpiGroup::join(std::shared_ptr<Runtime> runtime, const Invitation& invitation,
+                                         std::span<const int> newcomers) {
+  std::vector<int> all = invitation.with(newcomers, runtime->size());
+  return create(std::move(runtime), invitation.id, std::move(all), "");
+}
+
+void MpiGroup::add_subgroup(const std::shared_ptr<MpiGroup>& subgroup) {
   const std::lock_guard hold(mutex_);
   if (failed()) subgroup->fail(reason_);
   std::erase_if(subgroups_, [](const auto& group) { return group.expired(); });
   subgroups_.push_back(subgroup);
-  return subgroup;
 }
 
 void MpiGroup::fail(const std::string& reason) noexcept {

@@ -15,6 +15,7 @@
 
 #include <mpi.h>
 
+#include "harness/subject/invitation.hpp"
 #include "harness/subject/mpi/runtime.hpp"
 #include "reference/comm/communicator.hpp"
 
@@ -41,6 +42,12 @@ class MpiGroup {
   /// A group of some of the members; abort() reaches it. Collective over them. Throws PeerFailed,
   /// RuntimeFailure.
   [[nodiscard]] std::shared_ptr<MpiGroup> create_subgroup(std::vector<int> world_ranks);
+  /// The group of all members and of newcomers; abort() reaches it on members. A newcomer, who has none, joins it: all
+  /// are processes of MPI's first communicator. Collective over them. Throws InvalidArgument, PeerFailed,
+  /// RuntimeFailure.
+  [[nodiscard]] std::shared_ptr<MpiGroup> grow(const Invitation& invitation, std::span<const int> newcomers);
+  [[nodiscard]] static std::shared_ptr<MpiGroup> join(std::shared_ptr<Runtime> runtime, const Invitation& invitation,
+                                                      std::span<const int> newcomers);
 
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
   void fail(const std::string& reason) noexcept;
@@ -64,6 +71,7 @@ class MpiGroup {
  private:
   MpiGroup(std::shared_ptr<Runtime> runtime, comm::Group identity);
   [[nodiscard]] std::string place() const;
+  void add_subgroup(const std::shared_ptr<MpiGroup>& subgroup);
 
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;

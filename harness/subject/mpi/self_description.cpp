@@ -43,11 +43,23 @@ std::string runtime_version() { return short_version(library_version()); }
 comm::Capabilities capabilities_of(int thread_level) {
   using comm::Capability;
   comm::Capabilities all{.backend = "mpi", .version = runtime_version()};
-  all.claims = {Capability::nonblocking,     Capability::coalescing,        Capability::groups,
-                Capability::point_to_point,  Capability::wait_timeout,      Capability::blocking_timeout,
-                Capability::all_gather_v,    Capability::reduce_scatter_v,  Capability::all_to_all_v,
-                Capability::bool_reductions, Capability::float8_reductions, Capability::scaled_sums,
-                Capability::complex_sums,    Capability::complex_products,  Capability::strided};
+  all.claims = {Capability::nonblocking,
+                Capability::coalescing,
+                Capability::groups,
+                Capability::point_to_point,
+                Capability::wait_timeout,
+                Capability::blocking_timeout,
+                Capability::all_gather_v,
+                Capability::reduce_scatter_v,
+                Capability::all_to_all_v,
+                Capability::bool_reductions,
+                Capability::float8_reductions,
+                Capability::scaled_sums,
+                Capability::complex_sums,
+                Capability::complex_products,
+                Capability::allocated_memory,
+                Capability::grow,
+                Capability::strided};
   all.dtypes.insert(comm::kOptionalDTypes.begin(), comm::kOptionalDTypes.end());
   all.rounds_each_half_addition = true;
   all.notes = {
@@ -58,7 +70,8 @@ comm::Capabilities capabilities_of(int thread_level) {
       "stay "
       "until the process ends",
       "a blocking call without an explicit limit waits without limit, even after abort()",
-      "create_group waits without limit for its members",
+      "create_group, grow and join wait without limit for the members; newcomers are processes of MPI_COMM_WORLD",
+      "memory is allocated by MPI_Alloc_mem; MPI registers no memory of the caller's for its collectives",
       "calls that were started make progress only while the process is inside a call of MPI"};
 #if defined(OPEN_MPI)
   all.claims.insert(Capability::equal_results);

@@ -1,4 +1,7 @@
 #include <array>
+#include <utility>
+
+#include <dlfcn.h>
 
 #include "harness/subject/nccl/job_test.hpp"
 
@@ -60,6 +63,47 @@ TEST_F(NcclCalls, AFactorIsAnElementOfEachType) {
     world.run_scaled({.operation = Operation::all_reduce, .in = data.view(), .out = data.view()}, 0.75);
     EXPECT_TRUE(data == DeviceElements(dtype, std::vector<double>(20, 4.5 * n))) << name_of(dtype);
   }
+}
+
+TEST_F(NcclCalls, MemoryIsRegisteredWithNcclAndEndsWithTheCallOrTheGroup) {
+  const auto registrations = [] {
+    void* const library = ::dlopen(NCCL_DOUBLE, RTLD_NOW | RTLD_NOLOAD);
+    std::pair<int, int> figures;
+    reinterpret_cast<void (*)(int*, int*)>(::dlsym(library, "nccl_double_registrations"))(&figures.first,
+                                                                                          &figures.second);
+    return figures;
+  };
+  const auto [made, ended] = registrations();
+  OnDevice in(gift(me, 9)), out(9);
+  {
+    const auto group = world.duplicate();
+    const Registration first = group->register_memory(in.view()), second = group->register_memory(in.view());
+    EXPECT_NE(first, second);
+    EXPECT_EQ(registrations(), std::pair(made + 2, ended));
+    Work work = group->start({.operation = Operation::all_reduce, .in = in.view(), .out = out.view()});
+    const Registration third = group->register_memory(out.view());  // while NCCL may be at work
+    work.wait();
+    EXPECT_EQ(out.get(), sums(n, 9));
+    group->deregister(second);
+    EXPECT_EQ(registrations(), std::pair(made + 3, ended + 1));
+    EXPECT_THROW(group->deregister(second), InvalidArgument);
+    EXPECT_THROW(world.deregister(first), InvalidArgument) << "it is of another group";
+    EXPECT_THROW((void)group->register_memory({out.view().data, 9, DType::f32}), Unsupported)
+        << "said to be the host's";
+    group->abort("no more");
+    EXPECT_NO_THROW(group->deregister(third)) << "it has ended with the group";
+  }
+  {
+    const auto group = world.duplicate();
+    (void)group->register_memory(in.view());
+  }
+  await(
+      [&] {
+        const Process::Turn turn(job()->process);
+        job()->process.tend();
+        return registrations().second == ended + 2;
+      },
+      "the registrations of a group that is gone");
 }
 
 TEST_F(NcclCalls, BlocksOfDifferentLengthsAndComplexNumbersAreNotClaimed) {

@@ -51,6 +51,16 @@ comm::Work NcclCommunicator::do_start(std::span<const Call> calls) {
   return comm::Work(std::move(work));
 }
 
+comm::Registration NcclCommunicator::do_register(comm::Buffer memory) {
+  const Process& process = group_->job->process;
+  const comm::Device ours{process.options.runtime, static_cast<std::int16_t>(process.device)};
+  if (memory.device != ours)
+    throw Unsupported(
+        fmt::format("register_memory: memory on {} is not supported by backend nccl on this rank, only {}",
+                    name_of(memory.device), name_of(ours)));
+  return group_->register_memory(memory.data, memory.bytes());
+}
+
 std::unique_ptr<comm::Communicator> NcclCommunicator::do_create_group(std::span<const int> ranks) {
   std::vector<int> world_ranks;
   for (const int member : ranks) world_ranks.push_back(group_->identity.ranks[static_cast<std::size_t>(member)]);

@@ -24,6 +24,8 @@ class NcclCommunicator final : public comm::Communicator {
   void do_run_scaled(const comm::Call& call, double factor, comm::Timeout timeout) override;
   comm::Work do_start(std::span<const comm::Call> calls) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
+  comm::Registration do_register(comm::Buffer memory) override;
+  void do_deregister(comm::Registration registration) override { group_->deregister(registration); }
 
   /// Throws Unsupported for memory that is not our device's.
   void expect_supported(const comm::Call& call) const;

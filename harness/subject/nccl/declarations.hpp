@@ -99,6 +99,8 @@ struct Functions {
   Result (*Recv)(void* out, std::size_t count, DataType type, int peer, Comm comm, void* stream);
   Result (*RedOpCreatePreMulSum)(RedOp* op, void* factor, DataType type, ScalarResidence residence, Comm comm);
   Result (*RedOpDestroy)(RedOp op, Comm comm);
+  Result (*CommRegister)(Comm comm, void* memory, std::size_t bytes, void** handle);
+  Result (*CommDeregister)(Comm comm, void* handle);
   Result (*GroupStart)();
   Result (*GroupEnd)();
 };

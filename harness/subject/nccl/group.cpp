@@ -173,6 +173,33 @@ std::uint64_t Group::post(std::shared_ptr<Batch> batch) {
   return number;
 }
 
+comm::Registration Group::register_memory(void* memory, std::size_t bytes) {
+  expect_sound();
+  comm::Registration made = 0;
+  when_settled([&] { made = lane_->register_memory(memory, bytes); });
+  if (made == 0) throw_failed();  // the lane is dead
+  return made;
+}
+
+void Group::deregister(comm::Registration registration) {
+  when_settled([&] {
+    if (!lane_->deregister(registration))
+      throw InvalidArgument(fmt::format("deregister({}): {} has no such registration; give one that has not ended",
+                                        registration, place()));
+  });
+}
+
+void Group::when_settled(const std::function<void()>& action) {
+  Patience patience(job->process.options.start_limit);
+  for (;; patience.pause()) {
+    const Process::Turn turn(job->process);
+    if (!lane_->is_dead()) pump();
+    if (lane_->is_dead() || lane_->is_settled()) return action();
+    if (patience.is_over())
+      throw RuntimeFailure(fmt::format("backend nccl: {}: NCCL has not taken the calls before", place()));
+  }
+}
+
 std::vector<int> Group::missing(std::uint64_t number) const {
   std::vector<int> absent;
   for (int member = 0; member < size; ++member) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -32,12 +33,18 @@ class Group : public std::enable_shared_from_this<Group> {
   const int rank;
   const int size;
 
-  // ---- calls; in a Turn ----
+  // ---- calls; in a Turn, but for memory ----
 
   /// Puts collectives into the lane as one batch. Returns the number of the last one among this member's collectives.
   std::uint64_t post(std::shared_ptr<Batch> batch);
   /// Members that have not made their collective of that number.
   [[nodiscard]] std::vector<int> missing(std::uint64_t number) const;
+  /// ncclCommRegister with the communicator of the collectives, once NCCL has taken what it was given. Throws
+  /// PeerFailed, RuntimeFailure.
+  [[nodiscard]] comm::Registration register_memory(void* memory, std::size_t bytes);
+  /// Throws InvalidArgument for what is no registration of this group, or has ended. Of a group that has failed NCCL
+  /// has ended it.
+  void deregister(comm::Registration registration);
   /// Moves on whatever can move. Throws RuntimeFailure, of the device DeviceFailure, having failed the group.
   void pump();
   /// Moves on this group's calls, for whoever looks. Tells the others of an error, which this rank meets in its next
@@ -81,6 +88,8 @@ class Group : public std::enable_shared_from_this<Group> {
   [[nodiscard]] bool is_split() const {
     return size > 1 && size == job->process.place.size && job->process.library->CommSplit != nullptr;
   }
+  /// Does that in a Turn in which NCCL is not at work in the lane, or the lane is dead.
+  void when_settled(const std::function<void()>& action);
   void make_lane();
   /// A step towards the lane; whether it is there.
   bool begin_lane();

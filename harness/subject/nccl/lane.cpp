@@ -77,6 +77,24 @@ bool Lane::is_settled() {
   return state == Result::success;
 }
 
+comm::Registration Lane::register_memory(void* memory, std::size_t bytes) {
+  static comm::Registration last = 0;  // in a Turn
+  if (is_dead_) return 0;
+  void* handle = nullptr;
+  process_.library.check(process_.library->CommRegister(comm_, memory, bytes, &handle), "ncclCommRegister", comm_);
+  registered_.emplace(++last, handle);
+  return last;
+}
+
+bool Lane::deregister(comm::Registration registration) {
+  const auto found = registered_.find(registration);
+  if (found == registered_.end()) return false;
+  void* const handle = found->second;
+  registered_.erase(found);
+  if (!is_dead_) process_.library.check(process_.library->CommDeregister(comm_, handle), "ncclCommDeregister", comm_);
+  return true;
+}
+
 void Lane::push(std::shared_ptr<Batch> batch) { waiting_.push_back(std::move(batch)); }
 
 void Lane::pump() {
@@ -138,6 +156,7 @@ bool Lane::end() noexcept {
   if (comm() == nullptr || !waiting_.empty() || going_in_ != nullptr) abort();
   if (comm_ == nullptr) return true;
   try {
+    while (!registered_.empty()) (void)deregister(registered_.begin()->first);
     if (!is_finalizing_) {
       if (process_.library->CommFinalize != nullptr)  // else destroying it waits for what is under way
         if (const Result result = process_.library->CommFinalize(comm_); is_error(result))

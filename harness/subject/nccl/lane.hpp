@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +70,11 @@ class Lane {
   /// Whether NCCL is through with what it was last asked for. Looks for errors that came meanwhile.
   [[nodiscard]] bool is_settled();
 
+  /// A registration that no other lane has; 0 of a dead lane.
+  [[nodiscard]] comm::Registration register_memory(void* memory, std::size_t bytes);
+  /// False: it is none of this lane, or has ended.
+  [[nodiscard]] bool deregister(comm::Registration registration);
+
   void push(std::shared_ptr<Batch> batch);
   /// Puts into NCCL what it takes now; meets an error of what is running.
   void pump();
@@ -100,6 +106,7 @@ class Lane {
   std::shared_ptr<Batch> going_in_;  // NCCL has been given it and is not through with that
   std::shared_ptr<Batch> last_;      // that was issued; null once the device is through with it
   bool is_finalizing_ = false;
+  std::map<comm::Registration, void*> registered_;  // with NCCL's handle, which goes with its communicator
 };
 
 /// Whether calls may be put into NCCL together: none touches what another writes, and none is made of messages itself.

@@ -90,6 +90,8 @@ Library::Library(const std::string& file) {
   PLUMBLINE_NCCL_FIND(Recv);
   PLUMBLINE_NCCL_FIND(RedOpCreatePreMulSum);
   PLUMBLINE_NCCL_FIND(RedOpDestroy);
+  PLUMBLINE_NCCL_FIND(CommRegister);
+  PLUMBLINE_NCCL_FIND(CommDeregister);
 #undef PLUMBLINE_NCCL_FIND
 }
 

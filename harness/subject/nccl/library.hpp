@@ -24,6 +24,10 @@ class Library {
   [[nodiscard]] bool has_scaled_sums() const {
     return functions_.RedOpCreatePreMulSum != nullptr && functions_.RedOpDestroy != nullptr;
   }
+  /// Whether memory can be registered with a communicator: from 2.19 on.
+  [[nodiscard]] bool has_registration() const {
+    return functions_.CommRegister != nullptr && functions_.CommDeregister != nullptr;
+  }
   /// "2.32.3".
   [[nodiscard]] const std::string& version() const { return version_; }
   /// Whether it has the formats of 8 bits: from 2.24 on.

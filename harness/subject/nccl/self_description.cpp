@@ -52,6 +52,12 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
         "sums with factors are those of ncclRedOpCreatePreMulSum: a factor is rounded to the element's type, and so is "
         "each product");
   }
+  if (library.has_registration()) {
+    capabilities.claims.insert(Capability::registered_memory);
+    capabilities.notes.push_back(
+        "memory is registered by ncclCommRegister with the communicator of a group's collectives, not with those of "
+        "messages");
+  }
   if (!library.lacking(comm::Operation::send).empty()) capabilities.claims.erase(Capability::point_to_point);
   for (const comm::Operation operation : kInOneFunction)
     if (const std::string functions = library.lacking(operation); !functions.empty())

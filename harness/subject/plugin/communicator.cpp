@@ -111,4 +111,21 @@ std::unique_ptr<comm::Communicator> PluginCommunicator::do_shrink(std::span<cons
   return std::make_unique<PluginCommunicator>(group_->shrink(ranks_without(excluded)));
 }
 
+std::unique_ptr<comm::Communicator> PluginCommunicator::do_grow(const std::string& invitation,
+                                                                std::span<const int> newcomers) {
+  return std::make_unique<PluginCommunicator>(group_->grow(Invitation::parse(invitation), newcomers));
+}
+
+std::unique_ptr<comm::Communicator> PluginCommunicator::do_join(const std::string& invitation,
+                                                                std::span<const int> newcomers) {
+  return std::make_unique<PluginCommunicator>(Group::join(group_->job, Invitation::parse(invitation), newcomers));
+}
+
+comm::Registration PluginCommunicator::do_register(comm::Buffer memory) {
+  if (memory.device.kind != comm::Device::Kind::cpu)
+    throw Unsupported(fmt::format("register_memory: memory on {} is not supported by backend {}, only the host's",
+                                  name_of(memory.device), group_->job->capabilities.backend));
+  return group_->register_memory(memory.data, memory.bytes());
+}
+
 }  // namespace plumbline::subject::plugin

@@ -22,6 +22,13 @@ class PluginCommunicator final : public comm::Communicator {
   void do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) override;
   std::unique_ptr<comm::Communicator> do_create_group(std::span<const int> ranks) override;
   std::unique_ptr<comm::Communicator> do_shrink(std::span<const int> excluded) override;
+  std::string do_invite() override { return group_->invite(); }
+  std::unique_ptr<comm::Communicator> do_grow(const std::string& invitation, std::span<const int> newcomers) override;
+  std::unique_ptr<comm::Communicator> do_join(const std::string& invitation, std::span<const int> newcomers) override;
+  comm::Registration do_register(comm::Buffer memory) override;
+  void do_deregister(comm::Registration registration) override { group_->deregister(registration); }
+  void* do_allocate(std::size_t bytes) override { return group_->allocate(bytes); }
+  void do_deallocate(void* memory) override { group_->deallocate(memory); }
 
   /// Throws Unsupported for what is not in the plugin's masks, and for memory of a device.
   void expect_supported(const comm::Call& call) const;

@@ -1,6 +1,7 @@
 #include "harness/subject/plugin/group.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -11,6 +12,11 @@
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::subject::plugin {
+namespace {
+
+constexpr std::size_t kInvitation = 512;  // room for a library's words
+
+}  // namespace
 
 std::shared_ptr<Group> Group::world(std::shared_ptr<Job> job, int ranks) {
   std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
@@ -53,9 +59,52 @@ std::shared_ptr<Group> Group::form(CreateFunction function, std::uint64_t origin
     job->take_back_creation(origin, world_ranks);
     throw;
   }
+  add_subgroup(group);
+  return group;
+}
+
+void Group::add_subgroup(const std::shared_ptr<Group>& group) {
   const std::lock_guard hold(mutex_);
   std::erase_if(subgroups_, [](const auto& one) { return one.expired(); });
   subgroups_.push_back(group);
+}
+
+// ---- growth ----
+
+std::string Group::invite() {
+  expect_sound();
+  std::array<char, kInvitation> words{};
+  if (job->library->invite != nullptr)
+    call([&] { return fmt::format("invite on {}", where()); },
+         [&](plumbline_error* error) { return job->library->invite(handle_, words.data(), words.size(), error); });
+  words.back() = '\0';
+  return Invitation::to(identity, rank, one_line(words.data())).text();
+}
+
+std::shared_ptr<Group> Group::grow(const Invitation& invitation, std::span<const int> newcomers) {
+  expect_sound();
+  if (invitation.members != identity.ranks)
+    throw InvalidArgument(fmt::format("grow: the invitation is to a group of ranks {}, and this is {}",
+                                      fmt::join(invitation.members, " "), where()));
+  auto group = grown(job, this, invitation, newcomers);
+  add_subgroup(group);
+  return group;
+}
+
+std::shared_ptr<Group> Group::join(std::shared_ptr<Job> job, const Invitation& invitation,
+                                   std::span<const int> newcomers) {
+  return grown(std::move(job), nullptr, invitation, newcomers);
+}
+
+std::shared_ptr<Group> Group::grown(std::shared_ptr<Job> job, Group* old, const Invitation& invitation,
+                                    std::span<const int> newcomers) {
+  std::vector<int> all = invitation.with(newcomers, job->place.size);
+  std::shared_ptr<Group> group(new Group(job, identify_group(invitation.id, std::move(all), "", 1)));
+  const plumbline_group_info described = group->info();
+  group->make_handle([&](plumbline_group** made, plumbline_error* error) {
+    return job->library->grow(job->context(), old == nullptr ? nullptr : old->handle_, invitation.words.c_str(),
+                              &described, made, error);
+  });
   return group;
 }
 
@@ -66,22 +115,32 @@ Group::Group(std::shared_ptr<Job> job_, comm::Group identity_)
       size(static_cast<int>(identity.ranks.size())) {}
 
 Group::~Group() {
+  for (void* const memory : allocated_) job->library->deallocate(handle_, memory);
   if (handle_ != nullptr) job->library->destroy_group(handle_);
 }
 
 void Group::create_handle(CreateFunction function, const Group* parent, std::span<const int> parent_ranks) {
-  const plumbline_group_info info{.id = identity.id,
-                                  .rank = rank,
-                                  .ranks = size,
-                                  .world_ranks = identity.ranks.data(),
-                                  .parent_ranks = parent == nullptr ? nullptr : parent_ranks.data(),
-                                  .name = identity.name.c_str()};
+  plumbline_group_info described = info();
+  described.parent_ranks = parent == nullptr ? nullptr : parent_ranks.data();
+  make_handle([&](plumbline_group** made, plumbline_error* error) {
+    return parent == nullptr ? job->library->world(job->context(), &described, made, error)
+                             : function(parent->handle_, &described, made, error);
+  });
+}
+
+plumbline_group_info Group::info() const {
+  return {.id = identity.id,
+          .rank = rank,
+          .ranks = size,
+          .world_ranks = identity.ranks.data(),
+          .parent_ranks = nullptr,
+          .name = identity.name.c_str()};
+}
+
+void Group::make_handle(const std::function<plumbline_status(plumbline_group**, plumbline_error*)>& function) {
   plumbline_group* made = nullptr;
   call([&] { return fmt::format("creating {}", where()); },
-       [&](plumbline_error* error) {
-         return parent == nullptr ? job->library->world(job->context(), &info, &made, error)
-                                  : function(parent->handle_, &info, &made, error);
-       });
+       [&](plumbline_error* error) { return function(&made, error); });
   handle_ = made;  // of another status the library has freed it
   if (handle_ == nullptr)
     throw RuntimeFailure(fmt::format("creating {}: the plugin returned status 0 and no group", where()));

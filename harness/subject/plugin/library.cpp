@@ -82,6 +82,11 @@ std::string problem_of(const plumbline_backend* backend) {
   const plumbline_backend whole = copied(*backend);
   if (whole.uneven_operations != 0 && whole.run_uneven == nullptr)
     return "run_uneven is null; uneven_operations requires it";
+  const std::tuple<const char*, bool, const char*, bool> together[] = {
+      {"register_memory", whole.register_memory != nullptr, "deregister_memory", whole.deregister_memory != nullptr},
+      {"allocate", whole.allocate != nullptr, "deallocate", whole.deallocate != nullptr}};
+  for (const auto& [begin, begins, end, ends] : together)
+    if (begins != ends) return fmt::format("{} is null; {} requires it", begins ? end : begin, begins ? begin : end);
   return unknown_bits("uneven_operations", whole.uneven_operations, kUnevenOperations);
 }
 

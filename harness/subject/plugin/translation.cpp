@@ -48,6 +48,9 @@ std::set<Capability> claims_of(const plumbline_backend& backend) {
   if (backend.run_scaled != nullptr) claims.insert(Capability::scaled_sums);
   if (backend.shrink != nullptr) claims.insert(Capability::shrink);
   if (backend.run_strided != nullptr) claims.insert(Capability::strided);
+  if (backend.register_memory != nullptr) claims.insert(Capability::registered_memory);
+  if (backend.allocate != nullptr) claims.insert(Capability::allocated_memory);
+  if (backend.grow != nullptr) claims.insert(Capability::grow);
   return claims;
 }
 

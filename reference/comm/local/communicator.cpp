@@ -11,6 +11,8 @@
 #include "reference/comm/local/collectives.hpp"
 #include "reference/comm/local/endpoint.hpp"
 #include "reference/comm/local/group.hpp"
+#include "reference/comm/local/invitations.hpp"
+#include "reference/comm/local/memory.hpp"
 #include "reference/comm/local/messages.hpp"
 #include "reference/comm/local/window.hpp"
 
@@ -79,8 +81,17 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
   std::unique_ptr<Window> do_create_window(Buffer memory, Timeout timeout) override;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override;
   std::unique_ptr<Communicator> do_shrink(std::span<const int> excluded) override;
+  std::string do_invite() override;
+  std::unique_ptr<Communicator> do_grow(const std::string& invitation, std::span<const int> newcomers) override;
+  std::unique_ptr<Communicator> do_join(const std::string& invitation, std::span<const int> newcomers) override;
+  Registration do_register(Buffer /*memory*/) override { return memory_.add(); }
+  void do_deregister(Registration registration) override { memory_.remove(registration); }
+  void* do_allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
+  void do_deallocate(void* memory) override { memory_.deallocate(memory); }
   [[nodiscard]] std::vector<int> world_ranks_of(std::span<const int> ranks) const;
   [[nodiscard]] std::unique_ptr<Communicator> member_of(std::shared_ptr<LocalGroup> made) const;
+  [[nodiscard]] std::unique_ptr<Communicator> grown_from(LocalGroup& old, const std::string& invitation,
+                                                         std::span<const int> newcomers) const;
   [[nodiscard]] const Communicator& of_group() const override { return *this; }
   Work do_start(const PairExchange& exchange) override;
   void refuse_unsupported(const Call& call) const;
@@ -89,6 +100,7 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
   Endpoint self_;
   Collectives collectives_;
   std::vector<LocalWork*> works_;  // that would outlive this communicator
+  OwnMemory memory_;
 };
 
 LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int member)
@@ -192,6 +204,29 @@ std::unique_ptr<Communicator> LocalCommunicator::do_create_group(std::span<const
 
 std::unique_ptr<Communicator> LocalCommunicator::do_shrink(std::span<const int> excluded) {
   return member_of(local().shrunk(rank(), world_ranks_of(ranks_without(excluded))));
+}
+
+std::string LocalCommunicator::do_invite() { return invite_to(self_.group); }
+
+std::unique_ptr<Communicator> LocalCommunicator::do_grow(const std::string& invitation,
+                                                         std::span<const int> newcomers) {
+  const auto old = group_of(invitation);
+  if (old != self_.group)
+    throw InvalidArgument(fmt::format("grow: '{}' is an invitation to {}, and this group is {}", invitation,
+                                      describe(old->identity), describe(group())));
+  return grown_from(*old, invitation, newcomers);
+}
+
+std::unique_ptr<Communicator> LocalCommunicator::do_join(const std::string& invitation,
+                                                         std::span<const int> newcomers) {
+  return grown_from(*group_of(invitation), invitation, newcomers);
+}
+
+std::unique_ptr<Communicator> LocalCommunicator::grown_from(LocalGroup& old, const std::string& invitation,
+                                                            std::span<const int> newcomers) const {
+  std::vector<int> world_ranks = old.identity.ranks;
+  world_ranks.insert(world_ranks.end(), newcomers.begin(), newcomers.end());
+  return member_of(old.grown(invitation, group().ranks[static_cast<std::size_t>(rank())], world_ranks));
 }
 
 std::vector<int> LocalCommunicator::world_ranks_of(std::span<const int> ranks) const {

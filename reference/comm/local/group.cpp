@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/local/invitations.hpp"
 
 namespace plumbline::comm::local {
 
@@ -97,8 +98,14 @@ void LocalGroup::await_nobody_inside(int except) const noexcept {
 
 // ---- groups made from this one ----
 
-std::shared_ptr<LocalGroup> LocalGroup::form(int member, const std::vector<int>& world_ranks, bool of_those_left) {
-  const auto forming = join_subgroup(identity.ranks[static_cast<std::size_t>(member)], world_ranks, of_those_left);
+const char* LocalGroup::Making::function() const {
+  if (of_those_left) return "shrink";
+  return invitation.empty() ? "create_group" : "grow";
+}
+
+std::shared_ptr<LocalGroup> LocalGroup::form(int world_rank, const std::vector<int>& world_ranks,
+                                             const Making& making) {
+  const auto forming = join_subgroup(world_rank, world_ranks, making);
   const auto all_joined = [&] {
     const std::lock_guard hold(mutex_);
     return forming->missing.empty();
@@ -109,13 +116,13 @@ std::shared_ptr<LocalGroup> LocalGroup::form(int member, const std::vector<int>&
 }
 
 std::shared_ptr<LocalGroup::Subgroup> LocalGroup::join_subgroup(int world_rank, const std::vector<int>& world_ranks,
-                                                                bool of_those_left) {
+                                                                const Making& making) {
   const std::lock_guard hold(mutex_);
-  if (failure_ && !of_those_left)
-    throw PeerFailed(fmt::format("create_group on {}: {}", describe(identity), failure_->message));
+  if (failure_ && making.fails_with_us())
+    throw PeerFailed(fmt::format("{} on {}: {}", making.function(), describe(identity), failure_->message));
   // The oldest forming group of this list that the caller has not joined is the one that it means.
   auto found = std::ranges::find_if(forming_, [&](const auto& forming) {
-    return forming->of_those_left == of_those_left && forming->group->identity.ranks == world_ranks &&
+    return forming->making == making && forming->group->identity.ranks == world_ranks &&
            std::ranges::count(forming->missing, world_rank) > 0;
   });
   if (found == forming_.end()) {
@@ -123,16 +130,17 @@ std::shared_ptr<LocalGroup::Subgroup> LocalGroup::join_subgroup(int world_rank, 
     Group child{fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : ""),
                 world_ranks, group_id(identity.id, world_ranks, creation)};
     forming_.push_back(std::make_shared<Subgroup>(
-        Subgroup{world_ranks, std::make_shared<LocalGroup>(std::move(child), options, policy), of_those_left}));
+        Subgroup{world_ranks, std::make_shared<LocalGroup>(std::move(child), options, policy), making}));
     found = std::prev(forming_.end());
-    if (!of_those_left) add_subgroup((*found)->group);
+    if (making.fails_with_us()) add_subgroup((*found)->group);
   }
   const auto forming = *found;
   std::erase(forming->missing, world_rank);
   if (!forming->missing.empty()) return forming;
   forming_.erase(found);
   // Not before: who aborts this group does not end what those that are left form after it.
-  if (of_those_left) add_subgroup(forming->group);
+  if (making.of_those_left) add_subgroup(forming->group);
+  if (!making.invitation.empty()) use_up(making.invitation);
   return forming;
 }
 
@@ -151,7 +159,8 @@ void LocalGroup::watch(const std::shared_ptr<Subgroup>& forming, bool late) {
   if (forming->missing.empty()) return;
   const auto failure = failure_of(*forming, left, late);
   if (!failure) return;
-  if (!forming->of_those_left) note(*failure);
+  if (forming->making.fails_us()) note(*failure);
+  if (!forming->making.invitation.empty()) use_up(forming->making.invitation);
   forming->group->fail(*failure);
   std::erase(forming_, forming);
   if (failure->kind == Failure::Kind::timeout) throw TimeoutError(failure->message);
@@ -162,10 +171,10 @@ std::optional<Failure> LocalGroup::failure_of(const Subgroup& forming, std::vect
   if (forming.group->failed()) return forming.group->failure();
   const auto because = [&](Failure::Kind kind, const std::string& why) {
     return Failure{.kind = kind,
-                   .message = fmt::format("{}({}) on {}: {}", forming.of_those_left ? "shrink" : "create_group",
+                   .message = fmt::format("{}({}) on {}: {}", forming.making.function(),
                                           describe(forming.group->identity), describe(identity), why)};
   };
-  if (failure_ && !forming.of_those_left) return because(Failure::Kind::peer, failure_->message);
+  if (failure_ && forming.making.fails_with_us()) return because(Failure::Kind::peer, failure_->message);
   std::erase_if(left, [&](int rank) { return std::ranges::count(forming.missing, rank) == 0; });
   if (!left.empty())
     return because(Failure::Kind::peer, fmt::format("world rank {} has left the group", fmt::join(left, ", ")));

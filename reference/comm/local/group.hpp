@@ -89,12 +89,18 @@ class LocalGroup {
   /// The group made of these members: the first member to ask makes it, and each gets it once all have asked. Throws
   /// TimeoutError, PeerFailed; both fail this group, and wake every member that waits for the new one.
   std::shared_ptr<LocalGroup> subgroup(int member, const std::vector<int>& world_ranks) {
-    return form(member, world_ranks, false);
+    return form(identity.ranks[static_cast<std::size_t>(member)], world_ranks, {});
   }
   /// The group of the members that are left of this one, which may have failed, and stays as it is even if this throws
   /// TimeoutError or PeerFailed, as it does on every member that waits for the new one.
   std::shared_ptr<LocalGroup> shrunk(int member, const std::vector<int>& world_ranks) {
-    return form(member, world_ranks, true);
+    return form(identity.ranks[static_cast<std::size_t>(member)], world_ranks, {.of_those_left = true});
+  }
+  /// The group of all members and of newcomers, who ask for it by an invitation. This one stays as it is even if this
+  /// throws TimeoutError or PeerFailed, and the invitation has served.
+  std::shared_ptr<LocalGroup> grown(const std::string& invitation, int world_rank,
+                                    const std::vector<int>& world_ranks) {
+    return form(world_rank, world_ranks, {.invitation = invitation});
   }
 
  private:
@@ -104,13 +110,22 @@ class LocalGroup {
     std::atomic<int> core{-1};
     std::deque<DevicePosting> on_device;  // changed by the member alone
   };
+  // How a group is made from this one.
+  struct Making {
+    bool of_those_left = false;   // shrunk(): this group's failure does not end it
+    std::string invitation = {};  // grown(); else empty
+    [[nodiscard]] bool fails_with_us() const { return !of_those_left; }
+    [[nodiscard]] bool fails_us() const { return !of_those_left && invitation.empty(); }
+    [[nodiscard]] const char* function() const;
+    friend bool operator==(const Making&, const Making&) = default;
+  };
   struct Subgroup {
     std::vector<int> missing;  // world ranks that have not asked
     std::shared_ptr<LocalGroup> group;
-    bool of_those_left = false;  // shrunk(): this group's failure does not end it
+    Making making;
   };
-  std::shared_ptr<LocalGroup> form(int member, const std::vector<int>& world_ranks, bool of_those_left);
-  std::shared_ptr<Subgroup> join_subgroup(int world_rank, const std::vector<int>& world_ranks, bool of_those_left);
+  std::shared_ptr<LocalGroup> form(int world_rank, const std::vector<int>& world_ranks, const Making& making);
+  std::shared_ptr<Subgroup> join_subgroup(int world_rank, const std::vector<int>& world_ranks, const Making& making);
   void add_subgroup(const std::shared_ptr<LocalGroup>& group);  // under mutex_
   [[nodiscard]] std::optional<Failure> failure_of(const Subgroup& forming, std::vector<int> left, bool late) const;
   void watch(const std::shared_ptr<Subgroup>& forming, bool late);

@@ -234,6 +234,11 @@ struct Operator {
 
 namespace plumbline::subject::nccl {
 
+struct Registered {
+  void* memory;
+  std::size_t bytes;
+};
+
 // Owns itself until it is destroyed or aborted; a kernel that waits in its stream keeps it longer.
 struct OpaqueComm : std::enable_shared_from_this<OpaqueComm> {
   OpaqueComm(const std::string& name_, int ranks_, int rank_)
@@ -251,6 +256,7 @@ struct OpaqueComm : std::enable_shared_from_this<OpaqueComm> {
   int looks_left = 0;                           // until it is through with what it was asked for
   std::vector<std::function<void()>> launches;  // then
   int splits = 0;
+  std::vector<std::unique_ptr<Registered>> registered;
   std::array<std::optional<Operator>, kOwnOperators> operators;  // the first has the value after NCCL's last
   std::shared_ptr<OpaqueComm> self;
 
@@ -262,6 +268,7 @@ struct OpaqueComm : std::enable_shared_from_this<OpaqueComm> {
 namespace {
 
 using plumbline::subject::nccl::OpaqueComm;
+using plumbline::subject::nccl::Registered;
 using Comm = OpaqueComm*;
 
 std::vector<std::weak_ptr<OpaqueComm>> made_here;  // in the mutant that ends them all
@@ -479,6 +486,8 @@ Result collective(Comm comm, void* stream, std::function<void()> body) {
   return enqueue(comm, stream, [&](Pending& group) { group.collectives.push_back(std::move(body)); });
 }
 
+std::atomic<int> registrations_made{0}, registrations_ended{0};
+
 constexpr int kNcclsOperators = static_cast<int>(RedOp::avg) + 1;
 
 // Where a communicator keeps an operator of its own; null: it has none of that value.
@@ -567,6 +576,7 @@ NCCL_DOUBLE_OPTIONAL Result ncclCommFinalize(Comm comm) {
 }
 
 NCCL_DOUBLE Result ncclCommDestroy(Comm comm) {
+  if (!comm->registered.empty()) return refuse(Result::invalid_usage, "memory is registered still");
   comm->self.reset();
   return Result::success;
 }
@@ -602,6 +612,29 @@ NCCL_DOUBLE const char* ncclGetErrorString(Result result) {
 }
 
 NCCL_DOUBLE_OPTIONAL const char* ncclGetLastError(Comm) { return is_mutant("words_lost") ? "" : last_error.c_str(); }
+
+/// Not NCCL's: how many registrations this process has made, and how many of them have ended.
+NCCL_DOUBLE void nccl_double_registrations(int* made, int* ended) {
+  *made = registrations_made;
+  *ended = registrations_ended;
+}
+
+NCCL_DOUBLE_OPTIONAL Result ncclCommRegister(Comm comm, void* memory, std::size_t bytes, void** handle) {
+  if (comm == nullptr || memory == nullptr || bytes == 0 || handle == nullptr)
+    return refuse(Result::invalid_argument, "no communicator or no memory");
+  if (comm->is_at_work()) return refuse(Result::invalid_usage, "the communicator is still at work");
+  comm->registered.push_back(std::make_unique<Registered>(Registered{memory, bytes}));
+  *handle = comm->registered.back().get();
+  ++registrations_made;
+  return Result::success;
+}
+
+NCCL_DOUBLE_OPTIONAL Result ncclCommDeregister(Comm comm, void* handle) {
+  if (comm == nullptr || std::erase_if(comm->registered, [&](const auto& one) { return one.get() == handle; }) == 0)
+    return refuse(Result::invalid_argument, "a registration that the communicator has not");
+  ++registrations_ended;
+  return Result::success;
+}
 
 // The factor is read now.
 NCCL_DOUBLE_OPTIONAL Result ncclRedOpCreatePreMulSum(RedOp* op, void* factor, DataType type, ScalarResidence residence,

@@ -4,7 +4,8 @@
  *         group when it starts, an empty one where that member needs no data; it is complete when the
  *         frames of all members have arrived and its own have been written. A frame carries its group
  *         and its number, so that calls of different groups never match.
- * Cost    n times the data of a call on every link, and a copy on both sides: simple, not fast.
+ * Cost    n times the data of a call on every link, and a copy on both sides, of registered memory on the receiver's
+ *         alone: simple, not fast.
  * Limits  Progress is made inside calls only. Element types are those that C has, and formats of 8 bits
  *         to be moved; MAX_RANKS ranks. */
 #define _POSIX_C_SOURCE 200809L
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,7 +27,8 @@ enum { MAX_RANKS = 64 };
 
 typedef struct frame { /* the header, then the data, go over the socket in one piece */
   struct frame* next;
-  int64_t done; /* bytes written or read */
+  const char* data; /* what follows the header over the socket: in registered memory, or of this frame's own */
+  int64_t done;     /* bytes written or read */
   struct {
     uint64_t group;
     int64_t number; /* of a collective in its group; -1 - tag of a message */
@@ -45,6 +48,13 @@ struct plumbline_group {
   int64_t collectives;
   plumbline_work* works; /* unfinished, in the order of their start */
   const char* failure;   /* why the group has failed; null: it has not */
+  struct registration {
+    struct registration* next;
+    uint64_t number;
+    const char* begin;
+    size_t bytes;
+  } * registered;
+  uint64_t registrations; /* that were ever made */
 };
 typedef struct step {
   plumbline_call call;
@@ -89,14 +99,21 @@ static void push(frame** queue, frame* last) {
   while (*queue != NULL) queue = &(*queue)->next;
   *queue = last;
 }
+static int is_registered(const plumbline_group* group, const char* data, size_t bytes) {
+  for (const struct registration* one = group->registered; one != NULL; one = one->next)
+    if (data >= one->begin && data + bytes <= one->begin + one->bytes) return 1;
+  return 0;
+}
+/* Registered memory stays as it is until the call is complete, and is written from where it lies. */
 static void send_frame(plumbline_group* group, int member, int64_t number, const void* data, int64_t bytes) {
   plumbline_context* context = group->context;
-  int to = group->world[member];
-  frame* one = get(sizeof *one + (size_t)bytes);
+  int to = group->world[member], is_lent = to != context->rank && is_registered(group, data, (size_t)bytes);
+  frame* one = get(sizeof *one + (is_lent ? 0 : (size_t)bytes));
   one->header.group = group->id;
   one->header.number = number;
   one->header.bytes = bytes;
-  if (bytes > 0) memcpy(one + 1, data, (size_t)bytes);
+  one->data = is_lent ? data : (const char*)(one + 1);
+  if (bytes > 0 && !is_lent) memcpy(one + 1, data, (size_t)bytes);
   push(to == context->rank ? &context->in[to] : &context->out[to], one);
 }
 static frame* take(frame** queue, uint64_t group, int64_t number) {
@@ -112,13 +129,30 @@ static void write_frames(plumbline_context* context, int to) {
   frame* one;
   while ((one = context->out[to]) != NULL && context->socket[to] >= 0) {
     int64_t left = HEADER + one->header.bytes - one->done;
-    ssize_t count = send(context->socket[to], (char*)&one->header + one->done, (size_t)left, MSG_NOSIGNAL);
+    int64_t of_header = one->done < HEADER ? HEADER - one->done : 0, of_data = one->done + of_header - HEADER;
+    struct iovec parts[] = {{(char*)&one->header + HEADER - of_header, (size_t)of_header},
+                            {(char*)(uintptr_t)one->data + of_data, (size_t)(left - of_header)}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t count = sendmsg(context->socket[to], &message, MSG_NOSIGNAL);
     if (count < 0) return; /* full; a closed socket is seen by read_frames */
     one->done += count;
     if (count < left) continue;
     context->out[to] = one->next;
     free(one);
   }
+}
+/* The owner of what a call would still send may use it again: the frames get copies. */
+static void take_copies(plumbline_group* group) {
+  for (int rank = 0; rank < group->context->ranks; ++rank)
+    for (frame** at = &group->context->out[rank]; *at != NULL; at = &(*at)->next) {
+      frame* one = *at;
+      if (group->context->socket[rank] < 0) break; /* nobody reads it any more */
+      if (one->header.group != group->id || one->data == (const char*)(one + 1)) continue;
+      frame* copy = *at = get(sizeof *copy + (size_t)one->header.bytes);
+      *copy = *one;
+      copy->data = memcpy(copy + 1, one->data, (size_t)one->header.bytes);
+      free(one);
+    }
 }
 static void read_frames(plumbline_context* context, int from) {
   for (;;) {
@@ -352,6 +386,7 @@ static plumbline_status wait(plumbline_work* work, int64_t limit_ns, plumbline_e
 }
 static void drop(plumbline_work* work) {
   if (!work->complete && work->group->failure == NULL) work->group->failure = "an unfinished work was dropped";
+  if (!work->complete) take_copies(work->group);
   unlink_work(work);
   for (size_t i = 0; i < work->count; ++i)
     for (int member = 0; member < work->group->ranks; ++member) free(work->steps[i].from[member]);
@@ -481,6 +516,7 @@ static plumbline_status run_uneven(plumbline_group* group, const plumbline_uneve
       progress(context, left < 50000000 ? (int)(left / 1000000) : 50);
   }
   if (status == PLUMBLINE_OK) status = finish_uneven(group, call, from, error);
+  if (status != PLUMBLINE_OK) take_copies(group);
   for (int member = 0; member < group->ranks; ++member) free(from[member]);
   return status;
 }
@@ -513,7 +549,41 @@ static plumbline_status shrink(plumbline_group* parent, const plumbline_group_in
   (void)error;
   return new_group(parent->context, info, group);
 }
-static void destroy_group(plumbline_group* group) { free(group); }
+/* Every two ranks of the job are connected: newcomers need no words. */
+static plumbline_status grow(plumbline_context* context, plumbline_group* parent, const char* words,
+                             const plumbline_group_info* info, plumbline_group** group, plumbline_error* error) {
+  (void)parent, (void)words, (void)error;
+  return new_group(context, info, group);
+}
+static plumbline_status register_memory(plumbline_group* group, void* memory, size_t bytes, uint64_t* registration,
+                                        plumbline_error* error) {
+  (void)error;
+  struct registration* one = get(sizeof *one);
+  one->next = group->registered;
+  one->number = *registration = ++group->registrations;
+  one->begin = memory;
+  one->bytes = bytes;
+  group->registered = one;
+  return PLUMBLINE_OK;
+}
+static plumbline_status deregister_memory(plumbline_group* group, uint64_t registration, plumbline_error* error) {
+  for (struct registration** at = &group->registered; *at != NULL; at = &(*at)->next)
+    if ((*at)->number == registration) {
+      struct registration* ended = *at;
+      *at = ended->next;
+      free(ended);
+      return PLUMBLINE_OK;
+    }
+  return fail(NULL, error, PLUMBLINE_INVALID_ARGUMENT, "it is no registration of the group, or has ended");
+}
+static void destroy_group(plumbline_group* group) {
+  while (group->registered != NULL) {
+    struct registration* ended = group->registered;
+    group->registered = ended->next;
+    free(ended);
+  }
+  free(group);
+}
 
 static int connect_to(const struct sockaddr_un* address) {
   for (int tries = 0; tries < 30000; ++tries) { /* the peer may not listen yet */
@@ -603,6 +673,9 @@ const plumbline_backend* plumbline_backend_get(void) {
       .run_uneven = run_uneven,
       .run_scaled = run_scaled,
       .shrink = shrink,
-      .run_strided = run_strided};
+      .run_strided = run_strided,
+      .register_memory = register_memory,
+      .deregister_memory = deregister_memory,
+      .grow = grow};
   return &backend;
 }

@@ -37,6 +37,9 @@ static void change(const plumbline_group* group, plumbline_call* call) {
         call->root = member;
         break;
       }
+  for (const struct registration* one = group->registered; is("sends_from_the_beginning") && one; one = one->next)
+    if ((const char*)call->in >= one->begin && (const char*)call->in < one->begin + one->bytes && call->in != call->out)
+      call->in = one->begin;
   if (is("overwrites_input") && call->in != NULL && call->in != call->out && size_of_call(call) > 0)
     ((char*)(uintptr_t)call->in)[0] ^= 1;
 }
@@ -252,9 +255,40 @@ static plumbline_status faulty_shrink(plumbline_group* parent, const plumbline_g
   if (is("shrunk_groups_begin_elsewhere"))
     for (int member = 0; member < one->ranks; ++member)
       one->world[member] = info->world_ranks[(member + 1) % one->ranks];
+  any_shrunk = 1;
   if (is("shrunk_groups_keep_the_id")) one->id = parent->id;
   if (is("shrinks_once") && parent->ranks < parent->context->ranks) return PLUMBLINE_FAILURE;
   return status;
+}
+static int any_shrunk;
+static plumbline_status faulty_grow(plumbline_context* context, plumbline_group* parent, const char* words,
+                                    const plumbline_group_info* info, plumbline_group** group, plumbline_error* error) {
+  plumbline_status status = grow(context, parent, words, info, group, error);
+  plumbline_group* one = *group;
+  if (is("shrunk_groups_do_not_grow") && parent != NULL && any_shrunk) return PLUMBLINE_FAILURE;
+  if (is("newcomers_come_first"))
+    for (int member = 0; member < one->ranks; ++member) {
+      one->world[member] = info->world_ranks[(member + one->ranks - 1) % one->ranks];
+      if (one->world[member] == context->rank) one->rank = member;
+    }
+  if (is("growing_ends_the_old") && parent != NULL) parent->failure = "the group has grown";
+  return status;
+}
+
+/* ---- Faults of registered memory. */
+
+static plumbline_status faulty_deregister_memory(plumbline_group* group, uint64_t registration,
+                                                 plumbline_error* error) {
+  plumbline_status status = deregister_memory(group, registration, error);
+  if (is("deregisters_anything")) return PLUMBLINE_OK;
+  while (is("ends_all_registrations") && group->registered != NULL)
+    deregister_memory(group, group->registered->number, error);
+  return status;
+}
+static plumbline_status faulty_register_memory(plumbline_group* group, void* memory, size_t bytes,
+                                               uint64_t* registration, plumbline_error* error) {
+  if (is("leaves_copies_of_registered")) memcpy(get(bytes), memory, bytes);
+  return register_memory(group, memory, bytes, registration, error);
 }
 static void faulty_destroy_group(plumbline_group* group) {
   if (is("hangs_in_destroy_group"))
@@ -308,6 +342,9 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.run_scaled = faulty_run_scaled;
   backend.shrink = faulty_shrink;
   backend.run_strided = faulty_run_strided;
+  backend.grow = faulty_grow;
+  backend.register_memory = faulty_register_memory;
+  backend.deregister_memory = faulty_deregister_memory;
 #ifdef VERSION
   backend.version = VERSION;
 #endif
@@ -329,6 +366,9 @@ __attribute__((visibility("default"))) const plumbline_backend* plumbline_backen
   backend.run_scaled = NULL;
   backend.shrink = NULL;
   backend.run_strided = NULL;
+  backend.grow = NULL;
+  backend.register_memory = NULL;
+  backend.deregister_memory = NULL;
 #endif
 #ifdef CLAIMS
   backend.claims |= CLAIMS;

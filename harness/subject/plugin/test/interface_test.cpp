@@ -33,7 +33,13 @@ PLUMBLINE_IS_AT(plumbline_backend, run_uneven, 152);
 PLUMBLINE_IS_AT(plumbline_backend, run_scaled, 160);
 PLUMBLINE_IS_AT(plumbline_backend, shrink, 168);
 PLUMBLINE_IS_AT(plumbline_backend, run_strided, 176);
-static_assert(sizeof(plumbline_backend) == 184);
+PLUMBLINE_IS_AT(plumbline_backend, register_memory, 184);
+PLUMBLINE_IS_AT(plumbline_backend, deregister_memory, 192);
+PLUMBLINE_IS_AT(plumbline_backend, allocate, 200);
+PLUMBLINE_IS_AT(plumbline_backend, deallocate, 208);
+PLUMBLINE_IS_AT(plumbline_backend, invite, 216);
+PLUMBLINE_IS_AT(plumbline_backend, grow, 224);
+static_assert(sizeof(plumbline_backend) == 232);
 static_assert(offsetof(plumbline_rows, columns) == 0 && offsetof(plumbline_rows, stride) == 8);
 static_assert(sizeof(plumbline_rows) == 16);
 

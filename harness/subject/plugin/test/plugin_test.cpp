@@ -70,6 +70,10 @@ TEST(Library, HasAStructWithAllThatIsRequired) {
   EXPECT_EQ(problem([](auto& one) { one.destroy_group = nullptr; }), "destroy_group is null; it is required");
   EXPECT_EQ(problem([](auto& one) { one.drop = nullptr; }), "drop is null; start requires it");
   EXPECT_EQ(problem([](auto& one) { one.start = nullptr, one.drop = nullptr; }), "");
+  EXPECT_EQ(problem([](auto& one) { one.deregister_memory = nullptr; }),
+            "deregister_memory is null; register_memory requires it");
+  EXPECT_EQ(problem([](auto& one) { one.deallocate = [](plumbline_group*, void*) {}; }),
+            "allocate is null; deallocate requires it");
   EXPECT_EQ(problem([](auto& one) { one.name = nullptr; }), "name is empty");
   EXPECT_EQ(problem([](auto& one) { one.library_version = nullptr; }), "library_version is null");
   EXPECT_THAT(problem([](auto& one) { one.dtypes = 0; }), HasSubstr("dtypes is 0"));
@@ -103,13 +107,14 @@ TEST(Library, SaysWhatItCan) {
   const comm::Capabilities all = capabilities_of(*sample);
   EXPECT_EQ(all.backend, "unix_sockets");
   EXPECT_EQ(all.version, "Unix sockets 1.0");
-  EXPECT_THAT(all.claims, testing::UnorderedElementsAre(
-                              Capability::nonblocking, Capability::coalescing, Capability::groups,
-                              Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout,
-                              Capability::names_missing, Capability::rank_order, Capability::equal_results,
-                              Capability::all_gather_v, Capability::reduce_scatter_v, Capability::all_to_all_v,
-                              Capability::bool_reductions, Capability::scaled_sums, Capability::shrink,
-                              Capability::complex_sums, Capability::complex_products, Capability::strided));
+  EXPECT_THAT(
+      all.claims,
+      testing::UnorderedElementsAre(
+          Capability::nonblocking, Capability::coalescing, Capability::groups, Capability::point_to_point,
+          Capability::wait_timeout, Capability::blocking_timeout, Capability::names_missing, Capability::rank_order,
+          Capability::equal_results, Capability::all_gather_v, Capability::reduce_scatter_v, Capability::all_to_all_v,
+          Capability::bool_reductions, Capability::scaled_sums, Capability::shrink, Capability::complex_sums,
+          Capability::complex_products, Capability::registered_memory, Capability::grow, Capability::strided));
   EXPECT_THAT(all.dtypes,
               testing::ElementsAre(DType::f32, DType::f64, DType::i32, DType::i64, DType::u8, DType::boolean,
                                    DType::f8_e4m3, DType::f8_e5m2, DType::c64, DType::c128));
@@ -124,11 +129,14 @@ TEST(Library, SaysWhatItCan) {
   less.run_scaled = nullptr;
   less.shrink = nullptr;
   less.run_strided = nullptr;
+  less.register_memory = nullptr;
+  less.grow = nullptr;
   less.operations &= ~PLUMBLINE_BIT(PLUMBLINE_RECV);
   const comm::Capabilities few = capabilities_of(less);
-  for (const Capability gone :
-       {Capability::nonblocking, Capability::coalescing, Capability::wait_timeout, Capability::groups,
-        Capability::point_to_point, Capability::scaled_sums, Capability::shrink, Capability::strided})
+  for (const Capability gone : {Capability::nonblocking, Capability::coalescing, Capability::wait_timeout,
+                                Capability::groups, Capability::point_to_point, Capability::scaled_sums,
+                                Capability::shrink, Capability::registered_memory, Capability::grow,
+                                 Capability::strided})
     EXPECT_FALSE(few.has(gone)) << name_of(gone);
   EXPECT_THAT(few.notes, testing::Contains("not supported: recv"));
 }

@@ -1,0 +1,35 @@
+// reference/comm/local/memory.hpp: memory that a communicator was told of, or gave out.
+//
+// Model   Ranks are threads: all memory of the process is within reach of each, and a registration prepares nothing. It
+//         is counted, so that what has ended, or was made by another communicator, is rejected as elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <set>
+
+#include "reference/comm/communicator.hpp"
+
+namespace plumbline::comm::local {
+
+/// One thread at a time.
+class OwnMemory {
+ public:
+  [[nodiscard]] Registration add();
+  /// Throws InvalidArgument for what add() did not return, or was removed.
+  void remove(Registration registration);
+  /// On a line of the cache of its own. Throws RuntimeFailure when there is no memory left.
+  [[nodiscard]] void* allocate(std::size_t bytes);
+  /// Throws InvalidArgument for what allocate() did not return, or was given back.
+  void deallocate(void* memory);
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::set<Registration> registered_;
+  std::set<std::unique_ptr<void, Free>, std::less<>> allocated_;
+};
+
+}  // namespace plumbline::comm::local
