@@ -1,6 +1,7 @@
 // Calls on the host's memory that are made on a device: what comes back, and what is found there.
 #include "harness/device/staged.hpp"
 
+#include <algorithm>
 #include <array>
 #include <thread>
 
@@ -95,6 +96,62 @@ TEST_F(StagedTest, HasTheCallersStreamWhereItHasNoneOfItsOwn) {
         }
       },
       {.device_calls = device::make_calls(runtime_)});
+}
+
+// Knows what was registered, and where the last call's input lay.
+class Noting final : public comm::CommunicatorDecorator {
+ public:
+  struct Notes {
+    std::vector<comm::Buffer> registered;
+    const std::byte* input = nullptr;
+    [[nodiscard]] bool lies_in_registered() const {
+      return std::ranges::any_of(registered, [&](const comm::Buffer& memory) {
+        const auto* const begin = static_cast<const std::byte*>(memory.data);
+        return input >= begin && input < begin + memory.bytes();
+      });
+    }
+  };
+  Noting(std::unique_ptr<Communicator> inner, Notes& notes) : CommunicatorDecorator(std::move(inner)), notes_(notes) {}
+
+ private:
+  comm::Registration do_register(comm::Buffer memory) override {
+    notes_.registered.push_back(memory);
+    return CommunicatorDecorator::do_register(memory);
+  }
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    notes_.input = static_cast<const std::byte*>(call.in.data);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override { return group; }
+  Notes& notes_;
+};
+
+TEST_F(StagedTest, CallsOnRegisteredMemoryAreMadeWhereItIsRegisteredOnTheDevice) {
+  comm::run_ranks(2,
+                  [&](Communicator& world) {
+                    const comm::Device device{comm::Device::Kind::emulated, static_cast<std::int16_t>(world.rank())};
+                    Noting::Notes notes;
+                    const auto staged = staged_on(runtime_, device, std::make_unique<Noting>(world.duplicate(), notes));
+                    std::vector<float> memory(100), other(100);
+                    const auto sum_of = [&](std::vector<float>& values, std::size_t at) {
+                      values[at] = static_cast<float>(world.rank() + 1);
+                      staged->all_reduce({&values[at], 1, DType::f32}, {&values[at + 1], 1, DType::f32}, ReduceOp::sum);
+                      return values[at + 1];
+                    };
+                    const comm::Registration registration = staged->register_memory(comm::Buffer::of(memory));
+                    ASSERT_EQ(notes.registered.size(), 1u);
+                    EXPECT_EQ(notes.registered[0].device, device);
+                    EXPECT_EQ(notes.registered[0].bytes(), 400u);
+                    EXPECT_EQ(sum_of(memory, 7), 3);
+                    EXPECT_TRUE(notes.lies_in_registered());
+                    EXPECT_EQ(notes.input, static_cast<std::byte*>(notes.registered[0].data) + 7 * sizeof(float));
+                    EXPECT_EQ(sum_of(other, 7), 3);
+                    EXPECT_FALSE(notes.lies_in_registered());
+                    staged->deregister(registration);
+                    EXPECT_EQ(sum_of(memory, 9), 3);
+                    EXPECT_THROW(staged->deregister(registration), InvalidArgument);
+                  },
+                  {.device_calls = device::make_calls(runtime_)});
 }
 
 TEST_F(StagedTest, CallsOfABatchShareWhatTheyShareOnTheHost) {

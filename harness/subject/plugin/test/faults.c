@@ -226,6 +226,8 @@ static plumbline_status faulty_run_strided(plumbline_group* group, const plumbli
 
 /* ---- Faults of groups. */
 
+static int any_shrunk;
+
 static plumbline_status faulty_create_group(plumbline_group* parent, const plumbline_group_info* info,
                                             plumbline_group** group, plumbline_error* error) {
   plumbline_status status = create_group(parent, info, group, error);
@@ -260,7 +262,6 @@ static plumbline_status faulty_shrink(plumbline_group* parent, const plumbline_g
   if (is("shrinks_once") && parent->ranks < parent->context->ranks) return PLUMBLINE_FAILURE;
   return status;
 }
-static int any_shrunk;
 static plumbline_status faulty_grow(plumbline_context* context, plumbline_group* parent, const char* words,
                                     const plumbline_group_info* info, plumbline_group** group, plumbline_error* error) {
   plumbline_status status = grow(context, parent, words, info, group, error);

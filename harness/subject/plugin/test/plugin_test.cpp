@@ -218,6 +218,41 @@ TEST(Groups, ThatAreShrunkAreToldFromThoseThatAreCreated) {
   EXPECT_EQ(again->identity.name, "[0] #2") << "one was created, and this is the second that is shrunk";
 }
 
+TEST(Groups, AnInvitationIsReadAsItWasWritten) {
+  const comm::Group group{.name = "[2 0]", .ranks = {2, 0}, .id = 17};
+  const Invitation made = Invitation::to(group, 1, "port 12, host a"), again = Invitation::to(group, 1);
+  const Invitation read = Invitation::parse(made.text());
+  EXPECT_EQ(read.id, made.id);
+  EXPECT_NE(read.id, again.id);
+  EXPECT_EQ(read.members, group.ranks);
+  EXPECT_EQ(read.words, "port 12, host a");
+  EXPECT_EQ(Invitation::parse(again.text()).words, "");
+  EXPECT_EQ(read.with(std::array{5, 1}, 6), (std::vector{2, 0, 5, 1}));
+  EXPECT_EQ(words_of<InvalidArgument>([&] { (void)read.with(std::array{6}, 6); }),
+            "newcomer 6 is not a rank of the job of 6");
+  for (const char* const bad : {"", "plumbline", "plumbline 1 2 ", "plumbline 00000000000000ff 1,,2 "})
+    EXPECT_THAT(words_of<InvalidArgument>([&] { (void)Invitation::parse(bad); }), HasSubstr("is no invitation")) << bad;
+}
+
+TEST(Groups, DoNotGrowByTheInvitationOfAnother) {
+  const auto world = Group::world(job_of("unix_sockets"), 1);
+  const comm::Group other{.name = "[1 2]", .ranks = {1, 2}, .id = 17};
+  EXPECT_THAT(words_of<InvalidArgument>([&] { (void)world->grow(Invitation::to(other, 0), std::array{3}); }),
+              HasSubstr("the invitation is to a group of ranks 1 2"));
+}
+
+TEST(Groups, RegisteredMemoryOfTheSampleEndsOnce) {
+  const auto world = Group::world(job_of("unix_sockets"), 1);
+  float memory[4] = {};
+  const std::uint64_t first = world->register_memory(memory, sizeof memory),
+                      second = world->register_memory(memory, sizeof memory);
+  EXPECT_NE(first, second);
+  world->deregister(first);
+  EXPECT_THAT(words_of<InvalidArgument>([&] { world->deregister(first); }),
+              HasSubstr("deregister_memory(" + std::to_string(first) +
+                        ") on world [0], rank 0: it is no registration of the group, or has ended"));
+}
+
 // ---- calls ----
 
 TEST(Calls, HaveTheNumbersOfTheInterface) {
