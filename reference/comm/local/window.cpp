@@ -73,6 +73,7 @@ void LocalWindow::do_signal(int to, int context) {
 }
 
 void LocalWindow::do_wait(int from, std::int64_t signals, int context, Timeout timeout) {
+  if (self_.group->failed()) self_.throw_failure(kNoSequence, false);
   Deadline deadline = self_.deadline(timeout);
   const std::atomic<std::int64_t>& sent = side(self_.rank).signals[place(from, context)];
   std::int64_t& taken = taken_[place(from, context)];
