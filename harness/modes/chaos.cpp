@@ -75,6 +75,43 @@ void Disturbance::Late::begin() noexcept {
 
 namespace {
 
+// A member that another waits for may itself wait for what this rank has kept back.
+class ChaosWindow final : public comm::Window {
+ public:
+  ChaosWindow(std::unique_ptr<comm::Window> inner, int ranks, std::shared_ptr<Disturbance> disturbance)
+      : Window(lengths_of(*inner, ranks)), inner_(std::move(inner)), disturbance_(std::move(disturbance)) {}
+
+ private:
+  static std::vector<std::int64_t> lengths_of(const comm::Window& window, int ranks) {
+    std::vector<std::int64_t> lengths;
+    for (int rank = 0; rank < ranks; ++rank) lengths.push_back(window.bytes(rank));
+    return lengths;
+  }
+  void disturb() {
+    disturbance_->begin_all();
+    disturbance_->delay();
+  }
+  void do_put(comm::ConstBuffer in, int to, std::int64_t offset, int context) override {
+    disturb();
+    inner_->put(in, to, offset, context);
+  }
+  void do_signal(int to, int context) override {
+    disturb();
+    inner_->signal(to, context);
+  }
+  void do_wait(int from, std::int64_t signals, int context, Timeout timeout) override {
+    disturb();
+    inner_->wait(from, signals, context, timeout);
+  }
+  void do_close(Timeout timeout) override {
+    disturb();
+    inner_->close(timeout);
+  }
+
+  std::unique_ptr<comm::Window> inner_;
+  std::shared_ptr<Disturbance> disturbance_;
+};
+
 class Chaos final : public comm::CommunicatorDecorator {
  public:
   Chaos(std::unique_ptr<comm::Communicator> inner, std::shared_ptr<Disturbance> disturbance)
@@ -139,6 +176,12 @@ class Chaos final : public comm::CommunicatorDecorator {
     disturbance_->begin_all();
     disturbance_->delay();
     CommunicatorDecorator::do_run_strided(call, timeout);
+  }
+
+  std::unique_ptr<comm::Window> do_create_window(comm::Buffer memory, Timeout timeout) override {
+    disturbance_->begin_all();
+    return std::make_unique<ChaosWindow>(CommunicatorDecorator::do_create_window(memory, timeout), size(),
+                                         disturbance_);
   }
 
   comm::Work do_start(std::span<const Call> calls) override {
