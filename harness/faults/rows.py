@@ -470,7 +470,8 @@ def cut_for_a_second(first, second):
 
 
 def slow_link(first, second):
-    done = subprocess.run(second.command("tc", "qdisc", "add", "dev", "plumb0", "root", "tbf", "rate", "64kbit", "burst", "8kbit", "latency", "800ms"),
+    # A burst holds a packet of 1,514 bytes: one of less lets no such packet pass, and is a cut.
+    done = subprocess.run(second.command("tc", "qdisc", "add", "dev", "plumb0", "root", "tbf", "rate", "1mbit", "burst", "16kbit", "latency", "800ms"),
                           capture_output=True, text=True)
     if done.returncode != 0:
         raise Skip(f"no slow link: tc: {done.stderr.strip()}")
