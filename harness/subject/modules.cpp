@@ -155,6 +155,8 @@ Loaded load_with_torch(const fs::path& file) {
   }
   if (!is_python_chosen())
     if (const auto torch = torch_of_python()) return load_with(*torch, file);
+  if (loaded.why_not.ends_with(kNotHere))
+    loaded.why_not = fmt::format("{} imports no torch, and {}", chosen_python(), loaded.why_not);
   return loaded;
 }
 
