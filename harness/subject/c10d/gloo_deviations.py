@@ -2,6 +2,7 @@
 
 usage: python3 gloo_deviations.py
 """
+import math
 import os
 import subprocess
 import sys
@@ -43,6 +44,28 @@ def nan_hides_other_members(dist, torch, rank):
     return f"2 is the minimum of {wrong}", not wrong
 
 
+def nan_is_lost_in_min_and_max(dist, torch, rank):
+    """COLL-006: a minimum of NaN and -inf is NaN, whoever gave it."""
+    results = []
+    for with_nan in range(RANKS):
+        values = torch.tensor([float("nan") if rank == with_nan else float("-inf")])
+        dist.all_reduce(values, dist.ReduceOp.MIN)
+        results.append(values.item())
+    return f"{results} where rank 0, 1 or 2 gave NaN, and the others -inf", all(math.isnan(result) for result in results)
+
+
+def a_zero_has_either_sign_in_min_and_max(dist, torch, rank):
+    """COLL-008: of zeros the minimum is -0 and the maximum +0, whoever gave it."""
+    results = []
+    for negative in range(RANKS):
+        for op, sign in ((dist.ReduceOp.MIN, -1), (dist.ReduceOp.MAX, 1)):
+            values = torch.tensor([-0.0 if rank == negative else 0.0])
+            dist.all_reduce(values, op)
+            results.append((values.item(), sign))
+    what = f"{[result for result, _ in results]} are min and max where rank 0, 1 or 2 gave -0, and the others 0"
+    return what, all(math.copysign(1, result) == sign for result, sign in results)
+
+
 def a_rank_cannot_send_to_itself(dist, torch, rank):
     """COLL-047"""
     try:
@@ -77,8 +100,9 @@ def the_store_keeps_keys_of_destroyed_groups(dist, torch, rank):
     return f"{keys} keys after 10, 20 and 30 groups", keys[0] == keys[1] == keys[2]
 
 
-DEVIATIONS = [half_averages_overflow, half_averages_are_rounded_at_each_step, nan_hides_other_members, a_rank_cannot_send_to_itself,
-              is_completed_is_true_only_after_a_wait, the_store_keeps_keys_of_destroyed_groups]
+DEVIATIONS = [half_averages_overflow, half_averages_are_rounded_at_each_step, nan_hides_other_members, nan_is_lost_in_min_and_max,
+              a_zero_has_either_sign_in_min_and_max, a_rank_cannot_send_to_itself, is_completed_is_true_only_after_a_wait,
+              the_store_keeps_keys_of_destroyed_groups]
 
 
 def run_rank(store, rank):
