@@ -170,13 +170,24 @@ struct Mailing {
   schedules::ExecutorOptions options = {};
 };
 
+// A backend need not have every dtype: f32 or u8 of the same shape stands in for what it does not claim.
+Payload claimed_of(Context& context, const Payload& payload) {
+  return [&context, &payload](int stage, int micro_batch) {
+    TensorDescriptions tensors = payload(stage, micro_batch);
+    for (TensorDescription& tensor : tensors)
+      if (!context.capabilities().supports(tensor.dtype))
+        tensor.dtype = comm::is_floating(tensor.dtype) ? DType::f32 : DType::u8;
+    return tensors;
+  };
+}
+
 void mail(Context& context, const Mailing& mailing) {
   const int chunks = mailing.schedule_kind == schedules::ScheduleKind::interleaved ? 2 : 1;
   const Schedule schedule = schedules::lower(
       schedules::generate(mailing.schedule_kind,
                           {.ranks = context.size(), .micro_batches = 2 * context.size(), .stages_per_rank = chunks}),
       mailing.told);
-  Couriers couriers(schedule, mailing.payload, mailing.told);
+  Couriers couriers(schedule, claimed_of(context, mailing.payload), mailing.told);
   (void)schedules::run_rank(context.world(), schedule, couriers.callbacks(), mailing.options);
   const auto& actions = schedule.ranks[static_cast<std::size_t>(context.rank())];
   std::map<std::string, int> once;

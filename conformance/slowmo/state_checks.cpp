@@ -510,6 +510,8 @@ void defaults(Context& context) {
 
 void takes(Context& context) {
   const std::string& what = context.parameters().text("what");
+  if (what == "halves_without_slow_momentum" && !context.capabilities().supports(DType::f16))
+    GTEST_SKIP() << "needs dtype f16, which the subject does not claim";
   const Alone alone(context);
   double value = 0;
   slowmo::Options options;
