@@ -177,7 +177,7 @@ class Faults(unittest.TestCase):
     # The sample has no f16 and no bf16. Other profiles ask about these beside others.
     def test_what_the_sample_does_not_claim_is_no_fault_of_it(self):
         out = str(self.folder / "sample")
-        asked = [word for one in ("SCHED-054", "SCHED-055", "SCHED-057", "SLOWMO-036") for word in ("--filter", one)]
+        asked = [word for one in ("SCHED-054", "SCHED-055", "SCHED-057", "SLOWMO-036", "BUCKET-106") for word in ("--filter", one)]
         done = check(PLUGINS / "libunix_sockets.so", out, "--profile", "full", *asked, "--world-size", "3")
         self.assertEqual(done.returncode, 0, done.stdout)
         found = {requirement: {how for how, names in results(out) if requirement in names} for requirement in asked[1::2]}
