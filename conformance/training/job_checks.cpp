@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "conformance/training/activation_checks.hpp"
 #include "conformance/training/decay_group_checks.hpp"
 #include "conformance/training/frozen_checks.hpp"
@@ -13,6 +15,7 @@
 #include "conformance/training/judge.hpp"
 #include "conformance/training/rate_schedule_checks.hpp"
 #include "conformance/training/report.hpp"
+#include "conformance/training/resume_checks.hpp"
 #include "conformance/training/training_checks.hpp"
 #include "conformance/training/transformer_checks.hpp"
 #include "conformance/training/weighted_checks.hpp"
@@ -85,7 +88,7 @@ void provide(const std::function<job::RunSpec(const std::filesystem::path&)>& pr
              const std::filesystem::path& run, const std::filesystem::path& record) {
   try {
     (void)prepared(run);
-    std::filesystem::create_directory(record);
+    std::filesystem::create_directories(record);
   } catch (const RuntimeFailure& error) {
     throw suite::MachineFailure(error.what());
   } catch (const std::filesystem::filesystem_error& error) {
@@ -99,16 +102,28 @@ void single_device_job(Context& context) {
 
 }  // namespace
 
+void provide_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw suite::MachineFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
+}
+
+RunOfJob run_job(Context& context, const std::function<job::RunSpec(const std::filesystem::path&)>& prepared, int world,
+                 const std::string& name) {
+  const std::filesystem::path folder = std::filesystem::absolute(context.scratch()) / name;
+  const std::filesystem::path record = folder / "record";
+  provide(prepared, folder / "run", record);
+  (void)context.job().run(world, folder / "run" / "spec.toml", record);
+  context.progress("judging the record");
+  // From files of our own: a program may have written over those that it was given.
+  return {prepared(folder / "baseline"), record};
+}
+
 std::vector<Finding> findings_of_job(Context& context,
                                      const std::function<job::RunSpec(const std::filesystem::path&)>& prepared,
                                      const JudgeOfRecord& judged) {
-  const std::filesystem::path scratch = std::filesystem::absolute(context.scratch());
-  const std::filesystem::path record = scratch / "record";
-  provide(prepared, scratch / "run", record);
-  (void)context.job().run(context.parameters().world(), scratch / "run" / "spec.toml", record);
-  context.progress("judging the record");
-  // From files of our own: a program may have written over those that it was given.
-  const job::RunSpec spec = prepared(scratch / "baseline");
+  const auto [spec, record] = run_job(context, prepared, context.parameters().world(), "");
   const job::TrainingRecord found(spec, record);
   if (judged) return judged(spec, found);
   // The baseline is computed here, wherever the program computes.
@@ -139,6 +154,7 @@ void add_job_checks(suite::Suite& suite) {
   add_frozen_checks(suite, suite::Door::job);
   add_transformer_checks(suite, suite::Door::job);
   add_activation_checks(suite);
+  add_resume_checks(suite, suite::Door::job);
 }
 
 }  // namespace plumbline::conformance

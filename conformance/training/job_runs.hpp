@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "conformance/training/finding.hpp"
@@ -21,5 +22,18 @@ using JudgeOfRecord = std::function<std::vector<Finding>(const job::RunSpec& spe
 [[nodiscard]] std::vector<Finding> findings_of_job(
     suite::Context& context, const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared,
     const JudgeOfRecord& judged = {});
+
+/// A run of the job, and its specification from files of our own.
+struct RunOfJob {
+  job::RunSpec spec;
+  std::filesystem::path record;
+};
+/// Has the job run what `prepared` writes, as `world` ranks, in folder `name` of the check's own. Throws as
+/// findings_of_job().
+[[nodiscard]] RunOfJob run_job(suite::Context& context,
+                               const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared,
+                               int world, const std::string& name);
+/// Makes a folder. Throws MachineFailure where it cannot be made.
+void provide_folder(const std::filesystem::path& folder);
 
 }  // namespace plumbline::conformance

@@ -48,6 +48,11 @@ class Judge {
         of_loss_(spec.row_weights ? ids::kWeightedLoss : ids::kLoss),
         parameters_(job::parameters_of(spec)),
         skipped_(spec, record) {
+    if (options.earlier) {
+      of_update_ = ids::kResumedState;
+      of_losses_.push_back(ids::kResumedRows);
+      skipped_.take(SkippedSteps(*options.earlier->spec, *options.earlier->record), spec.first_step());
+    }
     if (record.has_activations()) activations_.emplace(spec, record, training, options.device);
     of_gradients_ = {of_mean_};
     if (!mixes_rows(spec) && !spec.row_weights) of_gradients_.push_back(ids::kUnionGradient);
@@ -56,8 +61,11 @@ class Judge {
 
   Judgement run() {
     coverage();
-    given_weights();
-    for (int step = 0; step < spec_.run.steps; ++step) {
+    if (options_.earlier)
+      resumed_values();
+    else
+      given_weights();
+    for (int step = spec_.first_step(); step < spec_.end_step(); ++step) {
       result_.steps.push_back({.step = step});
       continuity(step);
       replicas(step);
@@ -116,7 +124,7 @@ class Judge {
     }
     std::vector<Finding> findings = judge_scaling(spec_, record_, skipped_);
     std::ranges::move(findings, std::back_inserter(result_.findings));
-    for (int step = 0; step < spec_.run.steps; ++step) gaps_of_scaling(step);
+    for (int step = spec_.first_step(); step < spec_.end_step(); ++step) gaps_of_scaling(step);
   }
 
   // What judge_scaling() passed over, since the record lacks it.
@@ -161,8 +169,28 @@ class Judge {
     }
   }
 
+  // The values with which the run that saved the checkpoint ended.
+  void resumed_values() {
+    const int first = spec_.first_step();
+    for (const Parameter& parameter : parameters_) {
+      const std::vector<job::Copy> ends = options_.earlier->record->copies(first - 1, Moment::after, parameter);
+      const std::vector<job::Copy> starts = record_.copies(first, Moment::before, parameter);
+      not_judged_where_absent(ids::kResumedValues, first, parameter, starts, "'before'");
+      if (ends.empty())
+        not_judged(ids::kResumedValues, first, -1, parameter.name, "'after' of the last step before the checkpoint");
+      else
+        for (const job::Copy& start : starts) {
+          judge_by(ids::kResumedValues);
+          compare_bits(start.values, ends.front().values,
+                       finding_of(ids::kResumedValues, first, start.rank, parameter.name,
+                                  "does not start from where the run that saved the checkpoint ended"),
+                       result_.findings);
+        }
+    }
+  }
+
   void continuity(int step) {
-    if (step == 0) return;
+    if (step == spec_.first_step()) return;
     for (const Parameter& parameter : parameters_) {
       const std::vector<job::Copy> ends = record_.copies(step - 1, Moment::after, parameter);
       const std::vector<job::Copy> starts = record_.copies(step, Moment::before, parameter);
@@ -208,7 +236,8 @@ class Judge {
     const std::optional<training::Values> before = values_of(spec_, record_, step, Moment::before);
     if (!before) {
       std::vector<std::string_view> citations = of_gradients_;
-      citations.insert(citations.end(), {of_loss_, ids::kOwnRows});
+      citations.insert(citations.end(), of_losses_.begin(), of_losses_.end());
+      citations.push_back(ids::kOwnRows);
       if (activations_) citations.push_back(ids::kActivations);
       for (const std::string_view citation : citations)
         not_judged(citation, step, -1, "", "'before' of some parameter");
@@ -264,9 +293,11 @@ class Judge {
   void own_rows(int step, int data, const training::Values& before, const SingleDevice& single) {
     const std::optional<training::Values> own = values_of_data_rank(step, data);
     if (!own)
-      for (const int rank : ranks_with_loss(data))
-        for (const std::string_view citation : {of_loss_, ids::kOwnRows})
+      for (const int rank : ranks_with_loss(data)) {
+        not_judged(ids::kOwnRows, step, rank, "", "'before' of some parameter");
+        for (const std::string_view citation : of_losses_)
           not_judged(citation, step, rank, "", "'before' of some parameter");
+      }
     else if (*own == before)
       own_rows(step, data, single);
     else
@@ -290,7 +321,7 @@ class Judge {
         loss(step, *own, single);
         continue;
       }
-      not_judged(of_loss_, step, rank, "loss", "the loss");
+      for (const std::string_view citation : of_losses_) not_judged(citation, step, rank, "loss", "the loss");
       if (!told) not_judged(ids::kOwnRows, step, rank, "loss", "the loss");
     }
   }
@@ -530,7 +561,8 @@ class Judge {
 
   void loss(int step, const job::RankNumber& recorded, const SingleDevice& single) {
     const int data = recorded.data;
-    for (const std::string_view citation : {of_loss_, ids::kOwnRows}) judge_by(citation);
+    judge_by(ids::kOwnRows);
+    for (const std::string_view citation : of_losses_) judge_by(citation);
     if (loss_is_of(recorded, data, single)) return;
     Finding finding = finding_of(of_loss_, step, recorded.rank, "loss",
                                  fmt::format("the loss is not the {}mean over the rows of data rank {}",
@@ -541,11 +573,27 @@ class Judge {
     finding.got = static_cast<double>(recorded.value);
     finding.bound = options_.reduction ? 0 : single.loss_bound(data);
     finding.wrong = finding.elements = 1;
-    result_.findings.push_back(std::move(finding));
+    result_.findings.push_back(finding);
+    if (options_.earlier) {
+      finding.requirement = suite::id_of_citation(ids::kResumedRows);
+      finding.hypotheses = rows_from_the_start(step, recorded);
+      result_.findings.push_back(std::move(finding));
+    }
     for (int other = 0; other < spec_.parallel.data; ++other)
       if (other != data && loss_is_of(recorded, other, single))
         find(ids::kOwnRows, step, recorded.rank, "loss",
              fmt::format("the loss is that of the rows of data rank {}", other));
+  }
+
+  // Whether a run that continues uses the batches of the run's first steps again.
+  [[nodiscard]] std::vector<std::string> rows_from_the_start(int step, const job::RankNumber& recorded) {
+    const std::optional<training::Values> before = values_of_data_rank(step, recorded.data);
+    const int other = step - spec_.first_step();
+    if (!before) return {};
+    SingleDevice single(spec_, other, *before, training_, options_.device);
+    if (computes_narrow()) single.compute_scaled(expected_scale(spec_, skipped_, step, recorded.rank));
+    if (!loss_is_of(recorded, recorded.data, single)) return {};
+    return {fmt::format("the rows of step {}, from the first batch again", other)};
   }
 
   // Which the executor has in every bit.
@@ -577,7 +625,7 @@ class Judge {
   void keeps_given(const Parameter& parameter) {
     const job::RunFiles files(spec_);
     const std::vector<float> given = files.weight(parameter.name);
-    for (int step = 0; step < spec_.run.steps; ++step) {
+    for (int step = spec_.first_step(); step < spec_.end_step(); ++step) {
       for (const Moment moment : {Moment::grad, Moment::local_grad})
         for (const job::Copy& copy : record_.copies(step, moment, parameter))
           find(ids::kFrozen, step, copy.rank, parameter.name,
@@ -598,7 +646,9 @@ class Judge {
   }
 
   // A part is a step's gradients, or a parameter's updates.
-  void tell_progress() { options_.progress(++done_, spec_.run.steps + static_cast<int>(parameters_.size())); }
+  void tell_progress() {
+    options_.progress(++done_, spec_.end_step() - spec_.first_step() + static_cast<int>(parameters_.size()));
+  }
 
   // The updates of a rank's copy, until its record has a gap: the moments after that are not known. What a tensor group
   // holds in parts is judged once, as its first rank's.
@@ -611,8 +661,15 @@ class Judge {
     const auto count = static_cast<std::size_t>(job::elements_of(parameter.shape));
     const bool decays = std::ranges::find(spec_.no_decay, parameter.name) == spec_.no_decay.end();
     CarriedOptimizer optimizer(rule_of_group(decays), count), of_other_group(rule_of_group(!decays), count);
+    CarriedOptimizer without_state = optimizer;
     bool has_skipped = false;
-    for (int step = 0; step < spec_.run.steps; ++step) {
+    for (int step = 0; step < spec_.first_step(); ++step)
+      for (CarriedOptimizer* one : {&optimizer, &of_other_group})
+        if (!carry_earlier(*one, parameter, step)) {
+          find(of_update_, step, rank, parameter.name, "not judged: a value is missing in the earlier run's record");
+          return;
+        }
+    for (int step = spec_.first_step(); step < spec_.end_step(); ++step) {
       const auto before = copy_of(step, Moment::before);
       const auto gradient = copy_of(step, Moment::grad);
       const auto after = copy_of(step, Moment::after);
@@ -628,6 +685,11 @@ class Judge {
       }
       const std::optional<CarriedOptimizer> unstepped = begin_scheduled(optimizer, step);
       const ExpectedUpdate expected = optimizer.step(before->values, gradient->values);
+      std::optional<ExpectedUpdate> forgetful;
+      if (options_.earlier) {
+        (void)begin_scheduled(without_state, step);
+        forgetful = without_state.step(before->values, gradient->values);
+      }
       std::optional<ExpectedUpdate> otherwise;
       if (!spec_.no_decay.empty()) {
         judge_by(ids::kGroupedUpdate);
@@ -638,17 +700,30 @@ class Judge {
       compare_within(
           after->values, expected.after, [&](std::size_t i) { return expected.bound[i]; },
           finding_of(of_update_, step, rank, parameter.name, "the update is not the optimizer's"), result_.findings,
-          result_.steps[static_cast<std::size_t>(step)].update);
+          result_.steps[static_cast<std::size_t>(step - spec_.first_step())].update);
       if (result_.findings.size() == found) continue;
       Finding& wrong = result_.findings.back();
       if (unstepped)
         wrong.hypotheses = by_other_rates(*unstepped, step, before->values, gradient->values, after->values);
+      if (forgetful && is_within(after->values, *forgetful))
+        wrong.hypotheses.emplace_back("the optimizer's state of before the checkpoint is lost");
       if (otherwise && is_within(after->values, *otherwise)) {
         if (wrong.hypotheses.empty()) wrong.requirement = suite::id_of_citation(ids::kGroupedUpdate);
         wrong.hypotheses.emplace_back(decays ? "without weight decay" : "with weight decay");
       }
       if (has_skipped) after_a_skip(result_.findings.back());
     }
+  }
+
+  // A step that was made before the checkpoint; false where its record has a gap.
+  [[nodiscard]] bool carry_earlier(CarriedOptimizer& optimizer, const Parameter& parameter, int step) const {
+    if (skipped_.any(step)) return true;
+    const std::vector<job::Copy> before = options_.earlier->record->copies(step, Moment::before, parameter);
+    const std::vector<job::Copy> gradients = options_.earlier->record->copies(step, Moment::grad, parameter);
+    if (before.empty() || gradients.empty()) return false;
+    (void)begin_scheduled(optimizer, step);
+    (void)optimizer.step(before.front().values, gradients.front().values);
+    return true;
   }
 
   // The optimizer of the parameters that decay, or of those that weight decay leaves out.
@@ -698,6 +773,7 @@ class Judge {
   training::Training& training_;
   const JudgeOptions& options_;
   std::string_view of_mean_, of_loss_;  // the requirements of the step's mean, and of a rank's loss
+  std::vector<std::string_view> of_losses_{of_loss_};
   std::string_view of_update_ = spec_.rate_schedule      ? ids::kScheduledUpdate
                                 : spec_.no_decay.empty() ? ids::kUpdate
                                                          : ids::kGroupedUpdate;

@@ -41,6 +41,12 @@ struct Reduction {
   bool rank_order = false;  // the backend adds in rank order
 };
 
+/// The run that saved the checkpoint from which another one continues.
+struct EarlierRun {
+  const job::RunSpec* spec = nullptr;
+  const job::TrainingRecord* record = nullptr;
+};
+
 struct JudgeOptions {
   /// Of the reference's executor; nothing: another program.
   std::optional<Reduction> reduction;
@@ -50,6 +56,8 @@ struct JudgeOptions {
   training::PrecisionSettings precision{};
   /// Hears how many of the parts of a judgement are done: of a long run it takes minutes.
   std::function<void(int done, int parts)> progress = [](int, int) {};
+  /// Of a run that begins after step 0, which is judged as that one's continuation.
+  std::optional<EarlierRun> earlier{};
 };
 
 struct StepSummary {

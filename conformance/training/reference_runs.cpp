@@ -7,6 +7,13 @@
 
 namespace plumbline::conformance {
 
+JudgeOptions options_of_reference(suite::Context& context) {
+  const comm::Capabilities& capabilities = context.capabilities();
+  return {.reduction = Reduction{.accumulator = capabilities.accumulator(comm::DType::f32, comm::ReduceOp::avg),
+                                 .rank_order = capabilities.has(comm::Capability::rank_order)},
+          .device = context.device()};
+}
+
 job::RunSpec judge_reference(suite::Context& context,
                              const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared) {
   return judge_reference(context, context.world(), prepared);
@@ -22,13 +29,9 @@ job::RunSpec judge_reference(suite::Context& context, comm::Communicator& world,
   context.training().run(spec, world, scratch / "record", {}, {});
   context.world().barrier();
   if (context.rank() != 0) return spec;
-  const comm::Capabilities& capabilities = context.capabilities();
-  const JudgeOptions options{
-      .reduction = Reduction{.accumulator = capabilities.accumulator(comm::DType::f32, comm::ReduceOp::avg),
-                             .rank_order = capabilities.has(comm::Capability::rank_order)},
-      .device = context.device()};
   std::vector<Finding> findings =
-      judge(spec, job::TrainingRecord(spec, scratch / "record"), context.oracle(), options).findings;
+      judge(spec, job::TrainingRecord(spec, scratch / "record"), context.oracle(), options_of_reference(context))
+          .findings;
   report(named ? named(spec, std::move(findings)) : findings);
   return spec;
 }

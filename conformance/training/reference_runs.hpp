@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "conformance/training/finding.hpp"
+#include "conformance/training/judge.hpp"
 #include "harness/suite/suite.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/record/run_spec.hpp"
@@ -22,5 +23,8 @@ job::RunSpec judge_reference(suite::Context& context, comm::Communicator& world,
                              const NamedFindings& named = {});
 job::RunSpec judge_reference(suite::Context& context,
                              const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared);
+
+/// How the reference's executor over the check's backend is judged.
+[[nodiscard]] JudgeOptions options_of_reference(suite::Context& context);
 
 }  // namespace plumbline::conformance

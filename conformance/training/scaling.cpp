@@ -109,9 +109,16 @@ SkippedSteps::SkippedSteps(const job::RunSpec& spec, const job::TrainingRecord& 
     : skipped_(static_cast<std::size_t>(spec.run.steps),
                std::vector<bool>(static_cast<std::size_t>(spec.parallel.world()))) {
   if (!spec.scaler) return;
-  for (int step = 0; step < spec.run.steps; ++step)
+  for (int step = spec.first_step(); step < spec.end_step(); ++step)
     for (const job::RankNumber& one : record.skipped(step))
       skipped_[static_cast<std::size_t>(step)][static_cast<std::size_t>(one.rank)] = one.value != 0;
+}
+
+void SkippedSteps::take(const SkippedSteps& earlier, int end) {
+  for (int step = 0; step < end; ++step) {
+    std::vector<bool>& ranks = skipped_[static_cast<std::size_t>(step)];
+    ranks.assign(ranks.size(), earlier.any(step));
+  }
 }
 
 bool SkippedSteps::any(int step) const {
@@ -142,7 +149,7 @@ std::vector<Finding> judge_scaling(const job::RunSpec& spec, const job::Training
   std::vector<Finding> findings;
   if (!spec.scaler) return findings;
   skips_of_injections(spec, skipped, findings);
-  for (int step = 0; step < spec.run.steps; ++step) {
+  for (int step = spec.first_step(); step < spec.end_step(); ++step) {
     const NonFinite non_finite(spec, record, step);
     for (int data = 0; data < spec.parallel.data; ++data)
       skips_of_group(spec, skipped, non_finite, step, data, findings);

@@ -22,6 +22,8 @@ class SkippedSteps {
   [[nodiscard]] bool at(int step, int rank) const {
     return skipped_[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)];
   }
+  /// The steps before `end` are those of a run in which ranks were others: what any of them skipped, all have.
+  void take(const SkippedSteps& earlier, int end);
   /// By any rank.
   [[nodiscard]] bool any(int step) const;
 

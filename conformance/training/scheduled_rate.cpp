@@ -32,6 +32,10 @@ std::vector<OtherRate> other_rates(const job::RunSpec& spec, int step) {
   std::vector<OtherRate> rates{
       {fmt::format("the learning rate of step {}, the next one", step + 1), scheduled_rate(spec, step + 1)},
       {"the learning rate without the schedule", full_rate(spec)}};
+  if (spec.first_step() > 0)
+    rates.push_back({fmt::format("the learning rate of step {}, of a schedule that starts again after the checkpoint",
+                                 step - spec.first_step()),
+                     scheduled_rate(spec, step - spec.first_step())});
   if (step > 0)
     rates.push_back(
         {fmt::format("the learning rate of step {}, the one before", step - 1), scheduled_rate(spec, step - 1)});

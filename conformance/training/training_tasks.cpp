@@ -93,7 +93,7 @@ void judge_task(worker::TaskRank& rank) {
   tell_judgement(rank, judgement);
   json out = json::object();
   if (arguments.value("digits", false))
-    if (const auto values = values_of(spec, record, spec.run.steps - 1, job::Moment::after))
+    if (const auto values = values_of(spec, record, spec.end_step() - 1, job::Moment::after))
       out["accuracy"] = training.accuracy(spec, *values, training::held_out_rows(spec, training::digits()), device);
   if (!out.empty()) rank.output(out);
 }

@@ -23,6 +23,10 @@ std::vector<std::uint8_t> bytes_of(const job::SafetensorsReader& from, const std
   return from.read<std::uint8_t>(name);
 }
 
+bool is_initial(const RunSpec& spec, const RecordedTensor& tensor) {
+  return tensor.name.starts_with(fmt::format("step{}/before/", spec.first_step()));
+}
+
 }  // namespace
 
 bool is_of(const RecordedTensor& tensor, job::Moment moment) {
@@ -55,8 +59,8 @@ ChangeRecord with_tensors(std::function<void(const RunSpec&, int rank, RecordedT
   };
 }
 
-void keep_initial_values(const RunSpec&, int, RecordedTensor& tensor) {
-  if (!tensor.name.starts_with("step0/before/")) tensor.name.clear();
+void keep_initial_values(const RunSpec& spec, int, RecordedTensor& tensor) {
+  if (!is_initial(spec, tensor)) tensor.name.clear();
 }
 
 void copy_from_rank_0(const RunSpec& spec, const std::filesystem::path& folder) {
@@ -79,7 +83,7 @@ void keep_initial_parameters(const RunSpec& spec, const std::filesystem::path& f
   std::map<std::pair<int, std::string>, std::vector<float>> initial;  // by rank and parameter
   const auto parameter_of = [](const std::string& name) { return name.substr(name.rfind('/') + 1); };
   with_tensors([&](const RunSpec&, int rank, const RecordedTensor& tensor) {
-    if (tensor.name.starts_with("step0/before/")) initial[{rank, parameter_of(tensor.name)}] = tensor.values;
+    if (is_initial(spec, tensor)) initial[{rank, parameter_of(tensor.name)}] = tensor.values;
   })(spec, folder);
   with_tensors([&](const RunSpec&, int rank, RecordedTensor& tensor) {
     if (!is_of(tensor, job::Moment::before) && !is_of(tensor, job::Moment::after)) return;

@@ -289,9 +289,24 @@ Problem problem_of_scaler(const Scaler& scaler) {
   return at_least("scaler.growth_interval", scaler.growth_interval, 1);
 }
 
+// Ranks that average have state beside the optimizer's.
+Problem problem_of_checkpoint(const RunSpec& spec) {
+  const CheckpointedSteps& steps = *spec.checkpoint;
+  if (steps.folder.empty()) return wrong("checkpoint.folder", "''", "the name of a folder");
+  if (steps.begin < 0 || steps.begin >= spec.run.steps)
+    return wrong("checkpoint.begin", steps.begin, fmt::format("a step of the run, 0 to {}", spec.run.steps - 1));
+  if (steps.end <= steps.begin || steps.end > spec.run.steps)
+    return wrong("checkpoint.end", steps.end,
+                 fmt::format("above checkpoint.begin = {} and at most run.steps = {}", steps.begin, spec.run.steps));
+  if (spec.averaging)
+    return wrong("averaging.algorithm", "'" + spec.averaging->algorithm + "'", "left out in a run with [checkpoint]");
+  return {};
+}
+
 Problem problem_of_injection(const RunSpec& spec, const Injection& inject, const std::string& at) {
-  if (inject.step < 0 || inject.step >= spec.run.steps)
-    return wrong(at + ".step", inject.step, fmt::format("a step of the run, 0 to {}", spec.run.steps - 1));
+  if (inject.step < spec.first_step() || inject.step >= spec.end_step())
+    return wrong(at + ".step", inject.step,
+                 fmt::format("a step of the run, {} to {}", spec.first_step(), spec.end_step() - 1));
   if (inject.rank < 0 || inject.rank >= spec.parallel.world())
     return wrong(at + ".rank", inject.rank, fmt::format("a rank of the world, 0 to {}", spec.parallel.world() - 1));
   const std::vector<Parameter> parameters = parameters_of(spec);
@@ -357,6 +372,8 @@ std::optional<SpecProblem> problem_of(const RunSpec& spec) {
     if (auto problem = problem_of_rate_schedule(spec)) return problem;
   if (spec.scaler)
     if (auto problem = problem_of_scaler(*spec.scaler)) return problem;
+  if (spec.checkpoint)
+    if (auto problem = problem_of_checkpoint(spec)) return problem;
   if (auto problem = problem_of_injections(spec)) return problem;
   if (spec.weights.empty()) return wrong("files.weights", "''", "the name of a file");
   if (spec.batches.empty()) return wrong("files.batches", "''", "the name of a file");

@@ -141,6 +141,13 @@ struct RateSchedule {
   int warmup_steps = 0;          // over which the factor grows linearly, from 0
 };
 
+/// A run in two parts, each in a layout of its own: the first saves a checkpoint, from which the second continues.
+struct CheckpointedSteps {
+  std::string folder = "checkpoint";  // relative to the specification's
+  int begin = 0;                      // the first step that is trained; above 0 from the checkpoint of what was before
+  int end = 1;                        // the step before which training ends; below run.steps a checkpoint is saved
+};
+
 /// A value written into a gradient on purpose.
 struct Injection {
   int step = 0;
@@ -168,6 +175,7 @@ struct RunSpec {
   std::optional<Averaging> averaging;
   std::optional<RateSchedule> rate_schedule;
   std::optional<Scaler> scaler;
+  std::optional<CheckpointedSteps> checkpoint;
   std::vector<Injection> injections;
   std::string weights = "weights.safetensors";  // relative to `folder`
   std::string batches = "batches.safetensors";
@@ -175,6 +183,10 @@ struct RunSpec {
 
   [[nodiscard]] std::filesystem::path weights_file() const { return folder / weights; }
   [[nodiscard]] std::filesystem::path batches_file() const { return folder / batches; }
+  [[nodiscard]] std::filesystem::path checkpoint_folder() const { return folder / checkpoint->folder; }
+  /// The steps that the program trains and records: all but in a run in two parts.
+  [[nodiscard]] int first_step() const { return checkpoint ? checkpoint->begin : 0; }
+  [[nodiscard]] int end_step() const { return checkpoint ? checkpoint->end : run.steps; }
 };
 
 /// "linear", "batch_norm2d", …: the word for a layer in the file.

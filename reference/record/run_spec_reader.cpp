@@ -193,6 +193,16 @@ Scaler scaler_of(Fields fields) {
   return scaler;
 }
 
+CheckpointedSteps checkpoint_of(Fields fields) {
+  CheckpointedSteps steps;
+  need_required(fields, "checkpoint");
+  fields.text("folder", steps.folder);
+  fields.integer("begin", steps.begin);
+  fields.integer("end", steps.end);
+  fields.done();
+  return steps;
+}
+
 // "inf", "-inf", "nan" as texts, or a number.
 double injected_value(Fields& fields) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -239,6 +249,7 @@ RunSpec spec_of(Fields fields) {
   if (auto table = fields.table("averaging")) spec.averaging = averaging_of(std::move(*table));
   if (auto table = fields.table("lr_schedule")) spec.rate_schedule = rate_schedule_of(std::move(*table));
   if (auto table = fields.table("scaler")) spec.scaler = scaler_of(std::move(*table));
+  if (auto table = fields.table("checkpoint")) spec.checkpoint = checkpoint_of(std::move(*table));
   for (Fields& table : fields.tables("inject")) spec.injections.push_back(injection_of(std::move(table)));
   if (auto table = fields.table("files")) read_files(std::move(*table), spec);
   fields.done();

@@ -192,7 +192,7 @@ TEST(RunSpec, WritesWhatItReads) {
 // Job programs of earlier formats may reject fields that they do not know.
 TEST(RunSpec, HasFieldsOfLaterFormatsOnlyWhereTheyAreUsed) {
   RunSpec spec = parse_run_spec(kShort, "spec.toml");
-  for (const char* added : {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay", "frozen"})
+  for (const char* added : {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay", "frozen", "[checkpoint]"})
     EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
   spec.row_weights = true;
   EXPECT_THAT(to_toml(spec), HasSubstr("[loss]\ntype = \"mse\"\nrow_weights = true\n"));
@@ -445,6 +445,25 @@ TEST(RunSpec, FreezesParameters) {
               HasSubstr("it must be left out in a run with model.frozen"));
   EXPECT_THAT(error_of(with("[\"0.bias\"]") + "[parallel]\ntensor = 2\n"),
               HasSubstr("parallel.tensor = 2; it must be 1 with model.frozen"));
+}
+
+TEST(RunSpec, IsTrainedInParts) {
+  const auto with = [](const std::string& steps) {
+    return replaced(kShort, "steps = 1", "steps = 5") + "[checkpoint]\nfolder = \"../kept\"\n" + steps;
+  };
+  const RunSpec spec =
+      parse_run_spec(to_toml(parse_run_spec(with("begin = 2\nend = 4\n"), "run/spec.toml")), "run/spec.toml");
+  EXPECT_EQ(spec.first_step(), 2);
+  EXPECT_EQ(spec.end_step(), 4);
+  EXPECT_EQ(spec.checkpoint_folder(), "run/../kept");
+  EXPECT_EQ(parse_run_spec(kShort, "spec.toml").first_step(), 0);
+  EXPECT_EQ(parse_run_spec(kShort, "spec.toml").end_step(), 1);
+
+  EXPECT_THAT(error_of(with("begin = 2\n")), HasSubstr("checkpoint.end"));
+  EXPECT_THAT(error_of(with("begin = 5\nend = 6\n")),
+              HasSubstr("checkpoint.begin = 5; it must be a step of the run, 0 to 4"));
+  EXPECT_THAT(error_of(with("begin = 2\nend = 2\n")),
+              HasSubstr("checkpoint.end = 2; it must be above checkpoint.begin = 2 and at most run.steps = 5"));
 }
 
 TEST(RunSpec, NeedsNoLineBreakInAPathOrName) {

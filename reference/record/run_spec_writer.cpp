@@ -107,6 +107,11 @@ std::string toml_of(const Scaler& scaler) {
       real(scaler.init_scale), real(scaler.growth_factor), real(scaler.backoff_factor), scaler.growth_interval);
 }
 
+std::string toml_of(const CheckpointedSteps& steps) {
+  return fmt::format("\n[checkpoint]\nfolder = {}\nbegin = {}\nend = {}\n", quoted(steps.folder), steps.begin,
+                     steps.end);
+}
+
 std::string toml_of(const Injection& inject) {
   return fmt::format("\n[[inject]]\nstep = {}\nrank = {}\nparameter = {}\nindex = {}\nvalue = {}\nmoment = \"{}\"\n",
                      inject.step, inject.rank, quoted(inject.parameter), inject.index,
@@ -134,6 +139,7 @@ std::string to_toml(const RunSpec& spec) {
   if (spec.averaging) text += toml_of(*spec.averaging);
   if (spec.rate_schedule) text += toml_of(*spec.rate_schedule);
   if (spec.scaler) text += toml_of(*spec.scaler);
+  if (spec.checkpoint) text += toml_of(*spec.checkpoint);
   for (const Injection& inject : spec.injections) text += toml_of(inject);
   text += fmt::format("\n[files]\nweights = {}\nbatches = {}\n", quoted(spec.weights), quoted(spec.batches));
   return text;

@@ -104,6 +104,15 @@ constexpr std::array kFields{
     SpecField{"scaler", "", "backoff_factor", "number", "0.5", "multiplies the scale after a skipped step"},
     SpecField{"scaler", "", "growth_interval", "integer", "2000", "steps in a row without a skipped one"},
 
+    SpecField{"checkpoint", "", "folder", "text", "",
+              "where a run in two parts, each in a layout of its own, keeps its checkpoint: a folder, relative to that "
+              "of the specification, which is there; without this table the program trains all steps"},
+    SpecField{"checkpoint", "", "begin", "integer", "",
+              "the first step that the program trains and records; above 0 it loads what the program has saved there "
+              "before this step, in a run in another layout, in place of the weights"},
+    SpecField{"checkpoint", "", "end", "integer", "",
+              "the step before which the program ends; below run.steps it saves what a run needs to continue"},
+
     SpecField{"inject", "", "step", "integer", "", "step, from 0, in which a value is written into a gradient"},
     SpecField{"inject", "", "rank", "integer", "", "rank that writes it"},
     SpecField{"inject", "", "parameter", "text", "", "name of the parameter"},

@@ -226,8 +226,9 @@ void TrainingRecord::check_names(int rank) {
   for (const auto& [name, info] : files_[static_cast<std::size_t>(rank)]->tensors()) {
     const NameParts parts = parts_of(name);
     const int step = parts.step.value_or(-1);
-    if (step < 0 || step >= spec_.run.steps) {
-      find(rank, -1, name, fmt::format("is of no step of the run, 0 to {}", spec_.run.steps - 1));
+    if (step < spec_.first_step() || step >= spec_.end_step()) {
+      find(rank, -1, name,
+           fmt::format("is of no step of the run, {} to {}", spec_.first_step(), spec_.end_step() - 1));
       continue;
     }
     if (!is_spelled(name, step)) {
@@ -277,7 +278,7 @@ void TrainingRecord::check_activation(int rank, int step, const std::string& nam
 
 void TrainingRecord::check_numbers(int rank) {
   const bool has_loss = coordinates_of(spec_.parallel, rank).pipeline == last_pipeline_rank(spec_);
-  for (int step = 0; step < spec_.run.steps; ++step) {
+  for (int step = spec_.first_step(); step < spec_.end_step(); ++step) {
     if (has_loss) check_tensor(rank, step, fmt::format("step{}/loss", step), comm::DType::f32, {});
     if (has_push_sum(spec_)) check_tensor(rank, step, fmt::format("step{}/weight", step), comm::DType::f32, {});
     if (!spec_.scaler) continue;
@@ -309,7 +310,7 @@ void TrainingRecord::check_parameter(const Parameter& parameter) {
       find(cell.ranks.front(), -1, form->name(parameter.name),
            fmt::format("is '{}' elsewhere; all data replicas hold a parameter in the same form",
                        first->name(parameter.name)));
-    for (int step = 0; step < spec_.run.steps; ++step)
+    for (int step = spec_.first_step(); step < spec_.end_step(); ++step)
       for (const Moment moment : kAllMoments)
         if (has_moment(spec_, moment, parameter)) check_value(cell, form.value_or(Form{}), step, moment, parameter);
   }
@@ -370,7 +371,7 @@ std::vector<TrainingRecord::Cell> TrainingRecord::cells_of(const Parameter& para
 std::optional<TrainingRecord::Form> TrainingRecord::form_of(const Cell& cell, const Parameter& parameter) const {
   const int dims = static_cast<int>(parameter.shape.size());
   for (const int rank : cell.ranks)
-    for (int step = 0; file(rank) && step < spec_.run.steps; ++step)
+    for (int step = spec_.first_step(); file(rank) && step < spec_.end_step(); ++step)
       for (const Moment moment : kAllMoments)
         for (int dim = -1; dim < dims; ++dim)
           if (file(rank)->find(tensor_name(step, moment, Form{dim}.name(parameter.name)))) return Form{dim};

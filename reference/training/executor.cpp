@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
@@ -20,6 +21,7 @@
 #include "reference/training/detail/optimizer.hpp"
 #include "reference/training/detail/rank_device.hpp"
 #include "reference/training/detail/reduction.hpp"
+#include "reference/training/detail/run_checkpoint.hpp"
 #include "reference/training/pipeline/rank.hpp"
 #include "reference/training/scaler/optimizer.hpp"
 #include "reference/training/tensor/sharding.hpp"
@@ -141,6 +143,12 @@ void note_activations(const job::RunSpec& spec, int step, const std::vector<Kept
   }
 }
 
+OptimizerState::Moments on_device_of(const at::Tensor& value, OptimizerState::Moments moments) {
+  for (at::Tensor* one : {&moments.first, &moments.second})
+    if (one->defined()) *one = one->to(value.device());
+  return moments;
+}
+
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:
@@ -181,6 +189,24 @@ class DataParallelRun {
     return {.step = step, .steps = spec_.run.steps, .loss = loss};
   }
   void write(const std::filesystem::path& folder) const { record_.write(folder); }
+
+  [[nodiscard]] SavedRun saved() const {
+    SavedRun saved{.optimizer_steps = optimizer_.steps(), .parts = {}};
+    std::size_t trained = 0;
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      saved.parts.push_back({.whole = list_[i], .value = values_[i]});
+      if (job::trains(spec_, list_[i])) saved.parts.back().moments = optimizer_.moments()[trained++];
+    }
+    return saved;
+  }
+  void restore(const SavedRun& saved) {
+    std::vector<OptimizerState::Moments> moments;
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      values_[i].copy_(saved.parts[i].value);
+      if (job::trains(spec_, list_[i])) moments.push_back(on_device_of(values_[i], saved.parts[i].moments));
+    }
+    optimizer_.restore(saved.optimizer_steps, std::move(moments));
+  }
 
  private:
   TensorGradient back_propagate(int step, std::span<const job::RowRange> rows) {
@@ -241,6 +267,32 @@ std::unique_ptr<ScaledOptimizer> scaled_optimizer(const job::RunSpec& spec, cons
   return rounded_optimizer(rank.scaled_leaves(), rank.given(), spec.optimizer, scaling);
 }
 
+// Its inner optimizer's state is the number of steps, then both moments of each parameter.
+void add_state_of(const ScaledOptimizer& optimizer, SavedRun& saved) {
+  const scaler::Fp16State state = optimizer.state();
+  if (const auto* torch = std::get_if<scaler::TorchScale>(&state.scale)) saved.scale = *torch;
+  saved.optimizer_steps = static_cast<int>(state.inner.front().front());
+  for (std::size_t i = 0; i < saved.parts.size(); ++i) {
+    const auto moment = [&](std::size_t which) {
+      const std::vector<float>& values = state.inner[1 + 2 * i + which];
+      return values.empty() ? at::Tensor() : at::from_blob(const_cast<float*>(values.data()), saved.parts[i].value.sizes(), at::kFloat).clone();
+    };
+    saved.parts[i].moments = {moment(0), moment(1)};
+  }
+}
+void load_state_of(const SavedRun& saved, ScaledOptimizer& optimizer) {
+  scaler::Fp16State state{.scale = optimizer.state().scale,
+                          .master_weights = {},
+                          .inner = {{static_cast<float>(saved.optimizer_steps)}}};
+  if (saved.scale) state.scale = *saved.scale;
+  for (const SavedPart& part : saved.parts) {
+    state.master_weights.push_back(to_floats(part.value));
+    for (const at::Tensor& moment : {part.moments.first, part.moments.second})
+      state.inner.push_back(moment.defined() ? to_floats(moment) : std::vector<float>());
+  }
+  optimizer.load(state);
+}
+
 // The same of a rank whose model is cut, or computes in 16 bits: a call of the engine for each batch of a step.
 class StagedRun {
  public:
@@ -280,6 +332,26 @@ class StagedRun {
     return progress;
   }
   void write(const std::filesystem::path& folder) const { record_.write(folder); }
+
+  [[nodiscard]] SavedRun saved() const {
+    SavedRun saved{.optimizer_steps = optimizer_.steps(), .parts = {}};
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      saved.parts.push_back({rank_.whole()[i], rank_.shard(i), values_[i], optimizer_.moments()[i]});
+    if (scaled_) add_state_of(*scaled_, saved);
+    return saved;
+  }
+  void restore(const SavedRun& saved) {
+    if (scaled_) {
+      load_state_of(saved, *scaled_);
+      return;
+    }
+    std::vector<OptimizerState::Moments> moments;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      values_[i].copy_(saved.parts[i].value);
+      moments.push_back(on_device_of(values_[i], saved.parts[i].moments));
+    }
+    optimizer_.restore(saved.optimizer_steps, std::move(moments));
+  }
 
  private:
   std::vector<double> back_propagate(int step, std::vector<KeptActivation>& activations) {
@@ -357,10 +429,16 @@ template <class Run>
 void run_steps(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
                const Progress& progress, const RunSettings& settings, const RankDevice& rank) {
   Run run(spec, world, settings, rank);
-  for (int step = 0; step < spec.run.steps; ++step) {
+  if (spec.first_step() > 0) {
+    SavedRun saved = run.saved();
+    load_run(spec, saved);
+    run.restore(saved);
+  }
+  for (int step = spec.first_step(); step < spec.end_step(); ++step) {
     const std::optional<StepProgress> told = run.step(step);
     if (progress && told) progress(*told);
   }
+  if (spec.end_step() < spec.run.steps) save_run(spec, world.rank(), run.saved());
   run.write(folder);
 }
 

@@ -17,6 +17,7 @@
 #include "reference/training/pipeline/spec_stage.hpp"
 #include "reference/training/run_settings.hpp"
 #include "reference/training/scaler/optimizer.hpp"
+#include "reference/training/tensor/sharding.hpp"
 
 namespace plumbline::training {
 
@@ -42,6 +43,11 @@ class PipelineRank {
   /// cut the part. Their values as given, where layers use them rounded, and as
   /// they use them.
   [[nodiscard]] const std::vector<job::Parameter>& list() const { return list_; }
+  /// The same uncut, and which part of the i-th this rank has.
+  [[nodiscard]] const std::vector<job::Parameter>& whole() const { return whole_; }
+  [[nodiscard]] Shard shard(std::size_t i) const {
+    return shard_of(spec_, linear_forms(spec_), whole_[i], place_.tensor);
+  }
   [[nodiscard]] const std::vector<at::Tensor>& given() const { return given_; }
   [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
   /// Zeros for a leaf without a gradient.

@@ -116,6 +116,7 @@ void require_averageable(const job::RunSpec& spec) {
   refuse_unless(!spec.clip, "[clip]", "without it");
   refuse_unless(!spec.run.activations, "run.activations = true", "without it");
   refuse_unless(!spec.rate_schedule, "[lr_schedule]", "without it");
+  refuse_unless(!spec.checkpoint, "[checkpoint]", "without it");
   refuse_unless(spec.frozen.empty(), "model.frozen", "without it");
   refuse_unless(spec.no_decay.empty(), "optimizer.no_decay", "without it");
   refuse_unless(!spec.row_weights, "loss.row_weights = true", "over rows of one weight");

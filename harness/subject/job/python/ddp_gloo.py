@@ -16,6 +16,7 @@ class Ddp(TorchJob):
     schedules_rate = True
     groups_decay = True
     freezes = True
+    resumes = True
     records_activations = True
 
     def wrap(self, model):

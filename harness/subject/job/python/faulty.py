@@ -130,6 +130,58 @@ class Thaws(Zero):
         self.module.requires_grad_(True)
 
 
+class LosesMoments(Fsdp2):
+    """A checkpoint gives back the parameters, and the optimizer starts without state."""
+
+    def load(self, folder):
+        super().load(folder)
+        self.optimizer.state.clear()
+
+
+class JoinsInOtherOrder(Fsdp2):
+    """The shards of a checkpoint are joined from the second on, and then the first."""
+
+    def load(self, folder):
+        super().load(folder)
+        with torch.no_grad():
+            for _, parameter in self.named_parameters():
+                shard = -(-parameter.shape[0] // self.world)
+                parameter.copy_(torch.distributed.tensor.distribute_tensor(parameter.full_tensor().roll(-shard, 0), parameter.device_mesh, parameter.placements))
+
+
+class CountsStepsAgain(Ddp):
+    """The optimizer counts its steps from 0 after a checkpoint."""
+
+    def load(self, folder):
+        super().load(folder)
+        for state in self.optimizer.state.values():
+            state["step"].zero_()
+
+
+class SchedulesAgain(Ddp):
+    """The learning-rate schedule starts again after a checkpoint."""
+
+    def load(self, folder):
+        super().load(folder)
+        self.scheduler = self.make_scheduler(self.optimizer)
+
+
+class ForgetsScale(Ddp):
+    """The loss scale is not in the checkpoint."""
+
+    def state_to_keep(self):
+        kept = super().state_to_keep()
+        kept.pop("scaler", None)
+        return kept
+
+
+class FirstRowsAgain(Ddp):
+    """The data loader starts with the first batch after a checkpoint."""
+
+    def micro_batches(self, step):
+        yield from super().micro_batches(step - self.first_step)
+
+
 class SeesLaterTokens(Ddp):
     """Attention lacks its causal mask."""
 
@@ -506,6 +558,9 @@ FAULTS = {
     "fsdp2.reduces_first_only": ReducesFirstOnly, "fsdp2.divides_twice": DividesTwice,
     "zero.keeps_own_shard": KeepsOwnShard, "zero.loses_state": LosesState,
     "pipelining.shifted_targets": ShiftedTargets, "pipelining.tied_apart": TiedApart, "pipelining.head_twice": HeadTwice,
+    "fsdp2.loses_moments": LosesMoments, "fsdp2.joins_in_other_order": JoinsInOtherOrder,
+    "ddp.counts_steps_again": CountsStepsAgain, "ddp.schedules_again": SchedulesAgain, "ddp.forgets_scale": ForgetsScale,
+    "ddp.first_rows_again": FirstRowsAgain,
     "ddp.sees_later_tokens": SeesLaterTokens, "ddp.detaches_head": DetachesHead,
     "amp.steps_anyway": StepsAnyway, "amp.not_unscaled": NotUnscaled,
 }

@@ -16,6 +16,7 @@ class Fsdp2(TorchJob):
     schedules_rate = True
     groups_decay = True
     freezes = True
+    resumes = True
     records_activations = True
     injects = False  # before its reduction a gradient is in a buffer of FSDP's
 

@@ -16,7 +16,8 @@ FIELDS = {
     "model.layer": "type in out bias kernel stride padding features rows with heads", "loss": "type row_weights",
     "optimizer": "type lr momentum nesterov weight_decay no_decay betas eps", "clip": "max_norm norm_type",
     "averaging": "algorithm period lr momentum graph", "lr_schedule": "decay warmup_steps",
-    "scaler": "kind init_scale growth_factor backoff_factor growth_interval", "inject": "step rank parameter index value moment",
+    "scaler": "kind init_scale growth_factor backoff_factor growth_interval", "checkpoint": "folder begin end",
+    "inject": "step rank parameter index value moment",
     "files": "weights batches",
 }
 
@@ -57,6 +58,7 @@ class Run:
     schedules_rate = False  # a learning rate of each step
     groups_decay = False  # weight decay that leaves out some parameters
     freezes = False      # parameters that do not train
+    resumes = False      # a checkpoint that another layout continues from
     records_activations = False  # outputs of layers, and their gradients
     averaging = ()       # algorithms by which its ranks average parameters, of localsgd, slowmo, diloco, sgp; it has no other runs then
 
@@ -76,6 +78,11 @@ class Run:
             misuse(f"RANK = {self.rank} of WORLD_SIZE = {self.world}: the specification is for ranks 0 to {ranks - 1} of {ranks}")
         self.place = self.place_of(self.rank)
         self.steps = self.spec["run"]["steps"]
+        # Those that this program trains: all, but in a run of which each part has a layout of its own. It loads a checkpoint before the
+        # first where that is above 0, and saves one after the last where steps remain.
+        part = self.spec.get("checkpoint", {"begin": 0, "end": self.steps, "folder": ""})
+        self.first_step, self.end_step = part["begin"], part["end"]
+        self.checkpoint_folder = file.parent / part["folder"]
         # Each a part of the gradient that is a mean over all of them.
         self.parts_of_a_step = self.spec["run"]["accumulation"] * self.spec["run"]["micro_batches"]
         self.weights = load(file.parent / self.spec["files"]["weights"])
@@ -92,6 +99,8 @@ class Run:
         self.frozen = frozenset(self.spec["model"].get("frozen", ()))  # names of parameters
         if self.frozen and not self.freezes:
             unsupported("frozen parameters: this program trains all")
+        if "checkpoint" in self.spec and not self.resumes:
+            unsupported("a checkpoint: this program saves none")
         if self.spec["run"].get("activations", False) and not self.records_activations:
             unsupported("outputs of layers: this program records none")
         asked = self.spec.get("averaging", {}).get("algorithm")

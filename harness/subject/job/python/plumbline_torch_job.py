@@ -20,6 +20,8 @@ import contextlib, functools, importlib, math, os, sys
 
 import torch
 from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 try:
@@ -129,6 +131,7 @@ class TorchJob(Run):
     schedules_rate = False          # whether its learning rate follows a schedule
     groups_decay = False            # whether its weight decay can leave out some parameters
     freezes = False                 # whether it can leave parameters as they are
+    resumes = False                 # whether it saves a checkpoint from which another layout continues, by save() and load()
     records_activations = False     # whether it records outputs of layers and their gradients, by hooks on layers_in()
     injects = True                  # whether values can be written into its gradients
     reduces_in_backward = True      # else reduce() is called after the last backward of a step
@@ -292,7 +295,22 @@ class TorchJob(Run):
         """After the optimizer's step, in a run that averages parameters: the ranks do, where it is due."""
 
     def between_steps(self):
-        """Before each step but the first: a program that resumes from a checkpoint does so here."""
+        """Before each step but the first."""
+
+    def save(self, folder):
+        """After the last step of a run that another one continues: saves what load() needs, of which each rank has its part."""
+        checkpoint.save(self.state_to_keep(), checkpoint_id=folder)
+
+    def load(self, folder):
+        """Before the first step of a run that continues another one, of other sizes along the axes."""
+        state = self.state_to_keep()
+        checkpoint.load(state, checkpoint_id=folder)
+        set_state_dict(self.masters, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+
+    def state_to_keep(self):
+        model, optimizer = get_state_dict(self.masters, self.optimizer)
+        kept = {"model": model, "optimizer": optimizer, "scheduler": self.scheduler, "scaler": self.scaler if self.scaler.is_enabled() else None}
+        return {name: state for name, state in kept.items() if state is not None}
 
     def named_parameters(self):
         """(name in the specification, parameter) of what this rank holds, each once."""
@@ -471,10 +489,14 @@ class TorchJob(Run):
 
     def train(self):
         self._prepare()
-        for self.current in range(self.steps):
-            if self.current > 0:
+        if self.first_step > 0:
+            self.load(self.checkpoint_folder)
+        for self.current in range(self.first_step, self.end_step):
+            if self.current > self.first_step:
                 self.between_steps()
             self._step(self.current)
+        if self.end_step < self.steps:
+            self.save(self.checkpoint_folder)
 
     def _prepare(self):
         self._groups, self._ties = {}, None
