@@ -39,6 +39,8 @@ inline constexpr std::string_view kActivations = "TRAIN-030@df22";
 inline constexpr std::string_view kResumedValues = "TRAIN-060@3dee";
 inline constexpr std::string_view kResumedState = "TRAIN-061@b132";
 inline constexpr std::string_view kResumedRows = "TRAIN-062@4b27";
+inline constexpr std::string_view kShardedGradient = "TRAIN-063@749b";
+inline constexpr std::string_view kShards = "TRAIN-064@83ba";
 inline constexpr std::string_view kDeviceBits = "TRAIN-210@edd3";
 inline constexpr std::string_view kDeviceMemory = "TRAIN-211@7cc2";
 }  // namespace training_requirements

@@ -16,6 +16,7 @@
 #include "conformance/training/rate_schedule_checks.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/resume_checks.hpp"
+#include "conformance/training/sharded_checks.hpp"
 #include "conformance/training/training_checks.hpp"
 #include "conformance/training/transformer_checks.hpp"
 #include "conformance/training/weighted_checks.hpp"
@@ -155,6 +156,7 @@ void add_job_checks(suite::Suite& suite) {
   add_transformer_checks(suite, suite::Door::job);
   add_activation_checks(suite);
   add_resume_checks(suite, suite::Door::job);
+  add_sharded_checks(suite, suite::Door::job);
 }
 
 }  // namespace plumbline::conformance

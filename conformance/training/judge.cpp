@@ -276,7 +276,10 @@ class Judge {
     training::Values values;
     for (const Parameter& parameter : parameters_) {
       std::vector<job::Copy> copies = record_.copies(step, Moment::before, parameter);
-      const auto own = std::ranges::find(copies, data, &job::Copy::data);
+      const auto own = std::ranges::find_if(copies, [&](const job::Copy& copy) {
+        return std::ranges::any_of(copy.ranks,
+                                   [&](int rank) { return job::coordinates_of(spec_.parallel, rank).data == data; });
+      });
       if (own == copies.end()) return std::nullopt;
       values[parameter.name] = std::move(own->values);
     }
@@ -442,6 +445,7 @@ class Judge {
                                                     const SingleDevice& single) {
     WrongGradient gradient{
         .got = got, .expected = expected, .slices = {}, .of_step_before = {}, .factors = factors_of_step(spec_)};
+    if (spec_.parallel.shard > 1) gradient.factors.emplace_back("replicas", spec_.parallel.replicas());
     gradient.factors.emplace_back("uses of the tied weight", static_cast<int>(uses_of(spec_, name).size()));
     if (spec_.parallel.pipeline * spec_.parallel.tensor > 1)
       gradient.factors.emplace_back("ranks of the world", spec_.parallel.world());
@@ -457,12 +461,31 @@ class Judge {
     else
       for (const SingleDevice::OtherRule& rule : single.by_other_rules())
         gradient.by_other_rules.emplace_back(rule.name, rule.gradients.at(name));
+    std::vector<std::vector<double>> of_replicas;
+    if (spec_.parallel.shard > 1 && spec_.parallel.replicas() > 1)
+      for (int replica = 0; replica < spec_.parallel.replicas(); ++replica)
+        of_replicas.push_back(mean_of_replica(replica, name, single));
+    for (std::size_t i = 0; i < of_replicas.size(); ++i)
+      gradient.by_other_rules.emplace_back(fmt::format("the mean over the ranks of replica {} alone", i),
+                                           of_replicas[i]);
     if (coefficient_ == 1)
       for (const SingleDevice::OtherSum& sum : single.by_other_uses(name))
         gradient.by_other_rules.emplace_back(sum.name, sum.gradient);
     for (const ClippedByOther& other : clipped_otherwise)
       gradient.by_other_rules.emplace_back(other.rule, other.gradient);
     return hypotheses_of(gradient);
+  }
+
+  [[nodiscard]] std::vector<double> mean_of_replica(int replica, const std::string& name,
+                                                    const SingleDevice& single) const {
+    const int ranks = spec_.parallel.shard;
+    std::vector<double> mean = single.slice64(replica * ranks, name);
+    for (int rank = 1; rank < ranks; ++rank) {
+      const std::vector<double>& slice = single.slice64(replica * ranks + rank, name);
+      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += slice[i];
+    }
+    for (double& value : mean) value /= ranks;
+    return mean;
   }
 
   // Made for the first gradient of the step that is wrong.
@@ -805,6 +828,7 @@ Judgement judge(const job::RunSpec& spec, const job::TrainingRecord& record, tra
 
 bool adds_as_a_single_device(const job::RunSpec& spec) {
   if (spec.parallel.tensor > 1) return false;
+  if (spec.parallel.shard > 1 && spec.parallel.replicas() > 1) return false;  // shards first, then replicas
   if (spec.parallel.pipeline == 1 && (spec.stages.size() <= 1 || spec.run.dtype == "float32")) return true;
   const bool tied = std::ranges::any_of(
       spec.layers, [](const job::Layer& layer) { return std::holds_alternative<job::TiedLinear>(layer); });

@@ -181,6 +181,9 @@ struct Faults {
   // Of a run whose rule changes from step to step, or from parameter to parameter.
   std::function<void(job::Sgd& applied, int step, const std::string& parameter)> rule = [](job::Sgd&, int,
                                                                                            const std::string&) {};
+  // Of a run that continues from a checkpoint: what comes back, and whose rows a step uses.
+  std::function<void(Values& values, Values& buffers)> restored = [](Values&, Values&) {};
+  std::function<int(int step)> rows_of_step = [](int step) { return step; };
 };
 
 class JudgeTest : public testing::Test {
@@ -219,12 +222,15 @@ class JudgeTest : public testing::Test {
       faults.start(values[static_cast<std::size_t>(rank)], rank);
       records.emplace_back(spec_, rank, "test", "1");
     }
-    for (int step = 0; step < spec_.run.steps; ++step) {
+    for (int step = 0; step < spec_.end_step(); ++step) {
+      if (step > 0 && step == spec_.first_step())
+        for (std::size_t r = 0; r < records.size(); ++r) faults.restored(values[r], buffers[r]);
       std::vector<Values> local;
       std::vector<float> losses;
       for (int rank = 0; rank < ranks; ++rank) {
-        const auto result = linear_gradient<float>(spec_, values[static_cast<std::size_t>(rank)],
-                                                   job::micro_batches_of(spec_, step, faults.rows_of(rank)));
+        const auto result =
+            linear_gradient<float>(spec_, values[static_cast<std::size_t>(rank)],
+                                   job::micro_batches_of(spec_, faults.rows_of_step(step), faults.rows_of(rank)));
         Values narrow;
         for (const auto& [name, wide] : result.gradients) narrow[name] = {wide.begin(), wide.end()};
         local.push_back(std::move(narrow));
@@ -245,7 +251,7 @@ class JudgeTest : public testing::Test {
         const auto r = static_cast<std::size_t>(rank);
         Values before = values[r];
         faults.recorded_before(before, step, rank);
-        if (spec_.scaler) {
+        if (spec_.scaler && step >= spec_.first_step()) {
           if (faults.has_scale(step, rank)) records[r].add_scale(step, faults.scale(scale, step, rank));
           if (faults.has_flag(step, rank)) records[r].add_skipped(step, faults.skips(skips, step, rank));
         }
@@ -254,7 +260,7 @@ class JudgeTest : public testing::Test {
         else
           update(faults, step, values[r], used[r], buffers[r]);
         const auto note = [&](Moment moment, const Values& what) {
-          if (!faults.recorded(step, rank, moment)) return;
+          if (step < spec_.first_step() || !faults.recorded(step, rank, moment)) return;
           for (const job::Parameter& parameter : job::parameters_of(spec_))
             if (job::has_moment(spec_, moment, parameter))
               records[r].add(step, moment, parameter, what.at(parameter.name));
@@ -263,7 +269,7 @@ class JudgeTest : public testing::Test {
         note(Moment::local_grad, local[r]);
         note(Moment::grad, used[r]);
         note(Moment::after, values[r]);
-        records[r].add_loss(step, losses[r]);
+        if (step >= spec_.first_step()) records[r].add_loss(step, losses[r]);
       }
       if (skips) scale /= 2;
     }
@@ -273,11 +279,26 @@ class JudgeTest : public testing::Test {
   Judgement judged(const std::optional<Reduction>& reduction) {
     return judge(spec_, job::TrainingRecord(spec_, record_folder()), training_, {.reduction = reduction});
   }
+  // What the second part of a run has wrong, which continues from a checkpoint before step 1.
+  std::vector<std::string> violated_in_second_part(const Faults& faults) {
+    spec_.checkpoint = job::CheckpointedSteps{.begin = 0, .end = 1};
+    run({}, folder_.path() / "first");
+    const job::RunSpec first = spec_;
+    const job::TrainingRecord saved(first, folder_.path() / "first");
+    spec_.checkpoint = job::CheckpointedSteps{.begin = 1, .end = spec_.run.steps};
+    run(faults, record_folder());
+    last_ = judge(spec_, job::TrainingRecord(spec_, record_folder()), training_,
+                  {.earlier = EarlierRun{.spec = &first, .record = &saved}});
+    return ids_of_last();
+  }
   // The requirements that a run with these faults violates.
   std::vector<std::string> violated(const Faults& faults,
                                     const std::optional<Reduction>& reduction = Reduction{.rank_order = true}) {
     run(faults, record_folder());
     last_ = judged(reduction);
+    return ids_of_last();
+  }
+  std::vector<std::string> ids_of_last() const {
     std::set<std::string> ids;
     for (const Finding& finding : last_.findings) ids.insert(finding.requirement);
     return {ids.begin(), ids.end()};
@@ -778,6 +799,25 @@ TEST_F(JudgeTest, HoldsFrozenParametersToTheGivenWeights) {
   spec_.frozen = {"0.bias"};
   last_ = judged(kOtherProgram);
   EXPECT_THAT(first("TRAIN-021"), HasSubstr("step 0, rank 0, 0.bias: the record has 'grad' of a frozen parameter"));
+}
+
+TEST_F(JudgeTest, HoldsARunThatContinuesToTheOneThatSaved) {
+  EXPECT_THAT(violated_in_second_part({}), IsEmpty()) << text_of(last_.findings.front());
+  EXPECT_THAT(last_.judged, testing::IsSupersetOf({"TRAIN-060", "TRAIN-061", "TRAIN-062"}));
+  EXPECT_THAT(last_.judged, testing::Not(testing::Contains("TRAIN-002")));
+
+  EXPECT_THAT(violated_in_second_part({.restored = [](Values&, Values& buffers) { buffers.clear(); }}),
+              ElementsAre("TRAIN-061"));
+  EXPECT_THAT(first("TRAIN-061"),
+              testing::ContainsRegex("step 1, rank 0, 0.weight.*; hypothesis: the optimizer's state "
+                                     "of before the checkpoint is lost$"));
+  EXPECT_THAT(violated_in_second_part({.restored = [](Values& values, Values&) { values["0.bias"][1] += 0.5f; }}),
+              ElementsAre("TRAIN-060"));
+  EXPECT_THAT(first("TRAIN-060"), HasSubstr("step 1, rank 0, 0.bias[1]: does not start from where"));
+  EXPECT_THAT(violated_in_second_part({.rows_of_step = [](int step) { return step == 0 ? 0 : step - 1; }}),
+              testing::Contains("TRAIN-062"));
+  EXPECT_THAT(first("TRAIN-062"), testing::ContainsRegex("step 1, .*; hypothesis: the rows of step 0, from the first "
+                                                         "batch again$"));
 }
 
 TEST_F(JudgeTest, ComparesRunsBitForBit) {

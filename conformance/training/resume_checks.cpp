@@ -29,10 +29,14 @@ namespace ids = training_requirements;
 
 namespace {
 
-// "2x2x1": tensor, pipeline and data ranks.
+// "2x2x1": tensor, pipeline and data ranks. "1x1x4/2": four data ranks, two of which hold a copy of the parameters.
 struct ResumedLayout {
-  int tensor, pipeline, data;
-  explicit ResumedLayout(const std::string& text) : tensor(text[0] - '0'), pipeline(text[2] - '0'), data(text[4] - '0') {}
+  int tensor, pipeline, data, shard;
+  explicit ResumedLayout(const std::string& text)
+      : tensor(text[0] - '0'),
+        pipeline(text[2] - '0'),
+        data(text[4] - '0'),
+        shard(text.size() > 5 ? text[6] - '0' : 1) {}
   [[nodiscard]] int world() const { return tensor * pipeline * data; }
 };
 
@@ -45,6 +49,7 @@ struct ResumedSetup {
 constexpr std::array kResumedSetups{
     ResumedSetup{"1x1x2", "2x1x1", "mlp", "adam"},         ResumedSetup{"2x1x1", "1x2x1", "mlp", "lr_schedule"},
     ResumedSetup{"1x2x2", "2x1x2", "transformer", "adam"}, ResumedSetup{"1x1x2", "1x2x1", "mlp", "loss_scale"},
+    ResumedSetup{"1x1x3/3", "1x1x3", "mlp", "adam"},       ResumedSetup{"1x1x4/4", "1x1x4/2", "mlp", "lr_schedule"},
     ResumedSetup{"1x1x3", "1x1x2", "mlp", "adam"},         ResumedSetup{"1x1x2", "1x1x4", "mlp", "lr_schedule"},
     ResumedSetup{"1x1x3", "1x1x2", "mlp", "loss_scale"}};
 
@@ -78,7 +83,8 @@ job::RunSpec resumed_part(Context& context, bool is_second, const std::filesyste
                           .seed = context.seed() & INT64_MAX,  // a specification's seed has 63 bits
                           .device = context.device(),
                           .pipeline = layout.pipeline,
-                          .tensor = layout.tensor};
+                          .tensor = layout.tensor,
+                          .shard = layout.shard};
   if (state == "lr_schedule") run.rate_schedule = job::RateSchedule{.decay = "cosine", .warmup_steps = 3};
   if (state == "loss_scale") {
     run.dtype = "float16";
@@ -116,6 +122,10 @@ std::vector<Finding> findings_of_both(const JudgeOptions& options, Context& cont
   std::vector<Finding> findings = judge(first, record, context.oracle(), options).findings;
   std::vector<Finding> more = findings_of_second(options, context, second, job::TrainingRecord(second, second_record),
                                                  {.spec = &first, .record = &record});
+  for (const auto& [spec, of_part] : {std::pair(&first, &findings), std::pair(&second, &more)}) {
+    mark_first_wrong_gradient(*of_part, *spec);
+    lead_with_activation(*of_part);
+  }
   findings.insert(findings.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   return findings;
 }
@@ -128,8 +138,10 @@ void resumed_job(Context& context) {
     };
   };
   provide_folder(scratch / "checkpoint");
-  const RunOfJob first = run_job(context, prepared(false), ResumedLayout(context.parameters().text("from")).world(), "first");
-  const RunOfJob second = run_job(context, prepared(true), ResumedLayout(context.parameters().text("to")).world(), "second");
+  const RunOfJob first =
+      run_job(context, prepared(false), ResumedLayout(context.parameters().text("from")).world(), "first");
+  const RunOfJob second =
+      run_job(context, prepared(true), ResumedLayout(context.parameters().text("to")).world(), "second");
   report(findings_of_both({}, context, first.spec, first.record, second.spec, second.record));
 }
 
@@ -155,12 +167,13 @@ void resumed_reference(Context& context) {
 void add_resume_checks(suite::Suite& suite, suite::Door door) {
   const bool is_job = door == suite::Door::job;
   suite.add({.id = is_job ? "training.job.resume" : "training.resume",
-             .verifies = cited({ids::kResumedValues, ids::kResumedState, ids::kResumedRows, ids::kCoverage,
-                                ids::kGivenWeights, ids::kContinuity, ids::kEqualParameters, ids::kEqualGradients,
-                                ids::kGradient, ids::kUnionGradient, ids::kLoss, ids::kOwnRows}),
+             .verifies =
+                 cited({ids::kResumedValues, ids::kResumedState, ids::kResumedRows, ids::kCoverage, ids::kGivenWeights,
+                        ids::kContinuity, ids::kEqualParameters, ids::kEqualGradients, ids::kGradient,
+                        ids::kUnionGradient, ids::kUpdate, ids::kScheduledUpdate, ids::kLoss, ids::kOwnRows}),
              .door = door,
-             .axes = {{"from", {"1x1x2", "2x1x1", "1x2x2", "1x1x3"}},
-                      {"to", {"2x1x1", "1x2x1", "2x1x2", "1x1x2", "1x1x4"}},
+             .axes = {{"from", {"1x1x2", "2x1x1", "1x2x2", "1x1x3/3", "1x1x4/4", "1x1x3"}},
+                      {"to", {"2x1x1", "1x2x1", "2x1x2", "1x1x3", "1x1x4/2", "1x1x2", "1x1x4"}},
                       {"model", {"mlp", "transformer"}},
                       {"state", {"adam", "lr_schedule", "loss_scale"}},
                       suite::worlds({2, 3, 4})},

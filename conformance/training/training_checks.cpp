@@ -16,6 +16,7 @@
 #include "conformance/training/rate_schedule_checks.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/resume_checks.hpp"
+#include "conformance/training/sharded_checks.hpp"
 #include "conformance/training/transformer_checks.hpp"
 #include "conformance/training/weighted_checks.hpp"
 #include "reference/record/training_record.hpp"
@@ -161,6 +162,7 @@ void add_training_checks(suite::Suite& suite) {
   add_frozen_checks(suite, suite::Door::backend);
   add_transformer_checks(suite, suite::Door::backend);
   add_resume_checks(suite, suite::Door::backend);
+  add_sharded_checks(suite, suite::Door::backend);
   // What goes wrong only here, or everywhere but here, has to do with a rank's rows coming in parts.
   suite.add({.id = "training.one_micro_batch",
              .verifies = judged,

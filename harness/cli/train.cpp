@@ -211,9 +211,10 @@ class TrainRun {
     const bool digits = options_.spec.empty();
     if (!digits) spec_ = job::read_run_spec(options_.spec);
     if (spec_.first_step() > 0 && !options_.no_judge)
-      throw InvalidArgument(fmt::format("--spec {}: checkpoint.begin = {}; a run that continues another is judged "
-                                        "together with that one, by check: --no-judge is needed",
-                                        options_.spec, spec_.first_step()));
+      throw InvalidArgument(
+          fmt::format("--spec {}: checkpoint.begin = {}; a run that continues another is judged "
+                      "together with that one, by check: --no-judge is needed",
+                      options_.spec, spec_.first_step()));
     const DigitsRanks ranks = ranks_of(options_.digits);
     require_ranks(digits ? ranks.option : options_.spec, digits ? ranks.count : spec_.parallel.world());
     header_.seed = digits ? options_.digits.seed : spec_.seed;

@@ -54,8 +54,10 @@ Problem first_of(std::initializer_list<Problem> problems) {
 Problem problem_of_parallel(const Parallel& parallel) {
   if (auto problem =
           first_of({at_least("parallel.pipeline", parallel.pipeline, 1), at_least("parallel.data", parallel.data, 1),
-                    at_least("parallel.tensor", parallel.tensor, 1)}))
+                    at_least("parallel.tensor", parallel.tensor, 1), at_least("parallel.shard", parallel.shard, 1)}))
     return problem;
+  if (parallel.data % parallel.shard != 0)
+    return wrong("parallel.shard", parallel.shard, fmt::format("a divisor of parallel.data = {}", parallel.data));
   constexpr std::int64_t most = 1 << 20;
   for (const auto& [field, size] :
        {std::pair{"parallel.pipeline", parallel.pipeline}, std::pair{"parallel.data", parallel.data},
@@ -236,6 +238,15 @@ Problem problem_beside_plain(const RunSpec& spec, const std::string& field) {
   return {};
 }
 
+// What shards have no meaning beside yet.
+Problem problem_of_shards(const RunSpec& spec) {
+  if (spec.parallel.pipeline > 1) return wrong("parallel.pipeline", spec.parallel.pipeline, "1 with parallel.shard");
+  if (spec.parallel.tensor > 1) return wrong("parallel.tensor", spec.parallel.tensor, "1 with parallel.shard");
+  if (!spec.frozen.empty())
+    return wrong("model.frozen", fmt::format("[{}]", fmt::join(spec.frozen, ", ")), "empty with parallel.shard");
+  return problem_beside_plain(spec, "parallel.shard");
+}
+
 // Names of parameters, each once.
 Problem problem_of_names(const RunSpec& spec, const char* field, const std::vector<std::string>& names) {
   const std::vector<Parameter> parameters = parameters_of(spec);
@@ -360,6 +371,8 @@ std::optional<SpecProblem> problem_of(const RunSpec& spec) {
   if (auto problem = problem_of_run(spec)) return problem;
   if (auto problem = problem_of_model(spec)) return problem;
   if (auto problem = problem_of_optimizer(spec.optimizer)) return problem;
+  if (spec.parallel.shard > 1)
+    if (auto problem = problem_of_shards(spec)) return problem;
   if (spec.clip)
     if (auto problem = problem_of_clip(*spec.clip)) return problem;
   if (spec.averaging)

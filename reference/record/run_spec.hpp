@@ -4,7 +4,8 @@
 // Model   A run specification says everything that decides the numbers of a run: the layout of ranks, the
 //         batches, the layers, loss and optimizer. It is a TOML file beside two safetensors files (weights,
 //         batches). A program that is given one writes a training record (training_record.hpp).
-// Ranks   The world is pipeline x data x tensor, row-major over Parallel::order.
+// Ranks   The world is pipeline x data x tensor, row-major over Parallel::order. Data rank d has coordinate d / shard on
+//         the axis of replicas, and d mod shard on that of shards.
 // Rows    Step S uses batches S*accumulation .. (S+1)*accumulation-1; data rank d of D takes the d-th of D
 //         equal consecutive slices of a batch, cut into micro_batches equal consecutive parts. With row_weights the
 //         gradient of a step is the sum of weight x gradient over all its rows, over the sum of the weights. With
@@ -37,7 +38,10 @@ struct Parallel {
   int data = 1;
   int tensor = 1;
   std::vector<std::string> order{"pipeline", "data", "tensor"};  // slowest first
+  int shard = 1;  // consecutive data ranks that hold a copy of the parameters together, each its shard
   [[nodiscard]] int world() const { return pipeline * data * tensor; }
+  /// Copies of the parameters.
+  [[nodiscard]] int replicas() const { return data / shard; }
 };
 
 struct Run {
@@ -143,7 +147,7 @@ struct RateSchedule {
 
 /// A run in two parts, each in a layout of its own: the first saves a checkpoint, from which the second continues.
 struct CheckpointedSteps {
-  std::string folder = "checkpoint";  // relative to the specification's
+  std::string folder = "checkpoint";  // its path, or that from the specification's
   int begin = 0;                      // the first step that is trained; above 0 from the checkpoint of what was before
   int end = 1;                        // the step before which training ends; below run.steps a checkpoint is saved
 };

@@ -20,6 +20,7 @@ Parallel parallel_of(Fields fields) {
   fields.integer("pipeline", parallel.pipeline);
   fields.integer("data", parallel.data);
   fields.integer("tensor", parallel.tensor);
+  fields.integer("shard", parallel.shard);
   fields.list("order", parallel.order, "a list of pipeline, data and tensor");
   fields.done();
   return parallel;

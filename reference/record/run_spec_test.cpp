@@ -192,7 +192,8 @@ TEST(RunSpec, WritesWhatItReads) {
 // Job programs of earlier formats may reject fields that they do not know.
 TEST(RunSpec, HasFieldsOfLaterFormatsOnlyWhereTheyAreUsed) {
   RunSpec spec = parse_run_spec(kShort, "spec.toml");
-  for (const char* added : {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay", "frozen", "[checkpoint]"})
+  for (const char* added :
+       {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay", "frozen", "[checkpoint]", "shard"})
     EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
   spec.row_weights = true;
   EXPECT_THAT(to_toml(spec), HasSubstr("[loss]\ntype = \"mse\"\nrow_weights = true\n"));
@@ -464,6 +465,22 @@ TEST(RunSpec, IsTrainedInParts) {
               HasSubstr("checkpoint.begin = 5; it must be a step of the run, 0 to 4"));
   EXPECT_THAT(error_of(with("begin = 2\nend = 2\n")),
               HasSubstr("checkpoint.end = 2; it must be above checkpoint.begin = 2 and at most run.steps = 5"));
+}
+
+TEST(RunSpec, CutsParametersOverDataRanks) {
+  const auto with = [](const std::string& parallel) { return std::string(kShort) + "[parallel]\n" + parallel; };
+  const RunSpec spec = parse_run_spec(to_toml(parse_run_spec(with("data = 4\nshard = 2\n"), "spec.toml")), "spec.toml");
+  EXPECT_EQ(spec.parallel.shard, 2);
+  EXPECT_EQ(spec.parallel.replicas(), 2);
+  EXPECT_EQ(parse_run_spec(kShort, "spec.toml").parallel.shard, 1);
+
+  EXPECT_THAT(error_of(with("data = 4\nshard = 0\n")), HasSubstr("parallel.shard = 0; it must be at least 1"));
+  EXPECT_THAT(error_of(with("data = 4\nshard = 3\n")),
+              HasSubstr("parallel.shard = 3; it must be a divisor of parallel.data = 4"));
+  EXPECT_THAT(error_of(with("data = 2\nshard = 2\ntensor = 2\n")),
+              HasSubstr("parallel.tensor = 2; it must be 1 with parallel.shard"));
+  EXPECT_THAT(error_of(with("data = 2\nshard = 2\n") + "[clip]\nmax_norm = 1.0\n"),
+              HasSubstr("it must be left out in a run with parallel.shard"));
 }
 
 TEST(RunSpec, NeedsNoLineBreakInAPathOrName) {

@@ -125,6 +125,7 @@ std::string to_toml(const RunSpec& spec) {
   std::string text = fmt::format(
       "protocol = {}\nseed = {}\n\n[parallel]\npipeline = {}\ndata = {}\ntensor = {}\norder = {}\n", RunSpec::kProtocol,
       spec.seed, spec.parallel.pipeline, spec.parallel.data, spec.parallel.tensor, list_of(spec.parallel.order));
+  if (spec.parallel.shard > 1) text += fmt::format("shard = {}\n", spec.parallel.shard);
   text += toml_of(spec.run);
   text += fmt::format("\n[model]\nstages = [{}]\n", fmt::join(spec.stages, ", "));
   if (!spec.frozen.empty()) text += fmt::format("frozen = {}\n", list_of(spec.frozen));

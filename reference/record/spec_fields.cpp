@@ -18,6 +18,9 @@ constexpr std::array kFields{
     SpecField{"parallel", "", "tensor", "integer", "1", "tensor ranks"},
     SpecField{"parallel", "", "order", "list of text", R"(["pipeline", "data", "tensor"])",
               "axes of the rank order: row-major, the last one is the fastest"},
+    SpecField{"parallel", "", "shard", "integer", "1",
+              "data ranks that hold a copy of the parameters together: data rank d has coordinate d mod shard on the "
+              "axis shard, and d / shard, rounded down, on the axis replicate; 1: each has a copy"},
 
     SpecField{"run", "", "steps", "integer", "", "optimizer steps"},
     SpecField{"run", "", "global_batch", "integer", "",
@@ -104,9 +107,10 @@ constexpr std::array kFields{
     SpecField{"scaler", "", "backoff_factor", "number", "0.5", "multiplies the scale after a skipped step"},
     SpecField{"scaler", "", "growth_interval", "integer", "2000", "steps in a row without a skipped one"},
 
-    SpecField{"checkpoint", "", "folder", "text", "",
-              "where a run in two parts, each in a layout of its own, keeps its checkpoint: a folder, relative to that "
-              "of the specification, which is there; without this table the program trains all steps"},
+    SpecField{
+        "checkpoint", "", "folder", "text", "",
+        "where a run in two parts, each in a layout of its own, keeps its checkpoint: a folder that is there, its "
+        "path absolute or from that of the specification; without this table the program trains all steps"},
     SpecField{"checkpoint", "", "begin", "integer", "",
               "the first step that the program trains and records; above 0 it loads what the program has saved there "
               "before this step, in a run in another layout, in place of the weights"},

@@ -44,7 +44,10 @@ std::string value_of(const SpecField& field, const std::string& kind) {
                                                               {"momentum", "0.5"},
                                                               {"graph", "\"ring\""},
                                                               {"decay", "\"cosine\""},
-                                                              {"warmup_steps", "1"}};
+                                                              {"warmup_steps", "1"},
+                                                              {"folder", "\"kept\""},
+                                                              {"begin", "0"},
+                                                              {"end", "2"}};
   if (field.name == "algorithm") return '"' + kind + '"';
   return field.name == "type" ? '"' + kind + '"' : values.at(field.name);
 }
@@ -75,7 +78,8 @@ std::string spec_text(const std::string& layer, const std::string& optimizer, st
   const std::string before = layer == "embedding" ? "" : "[[model.layer]]\n" + table_with("model.layer", "linear");
   return part("", "") + "[run]\n" + part("run", "") + before + "[[model.layer]]\n" + part("model.layer", layer) +
          "[loss]\n" + part("loss", "mse") + "[optimizer]\n" + part("optimizer", optimizer) + "[clip]\n" +
-         part("clip", "") + "[scaler]\n" + part("scaler", "") + "[[inject]]\n" + part("inject", "");
+         part("clip", "") + "[scaler]\n" + part("scaler", "") + "[checkpoint]\n" + part("checkpoint", "") +
+         "[[inject]]\n" + part("inject", "");
 }
 
 const std::vector<std::string> kAveragings(kAveragingAlgorithms.begin(), kAveragingAlgorithms.end());
@@ -150,7 +154,8 @@ std::map<std::string, std::map<std::string, std::string>> fields_of(const std::s
 }
 
 TEST(SpecFields, AreAllThatTheWriterWrites_WithTheirDefaults) {
-  std::set<std::string> listed, written{"loss.row_weights", "optimizer.no_decay", "model.frozen", "run.activations"};
+  std::set<std::string> listed,
+      written{"loss.row_weights", "optimizer.no_decay", "model.frozen", "run.activations", "parallel.shard"};
   for (const SpecField& field : spec_fields()) listed.insert(fmt::format("{}.{}", field.table, field.name));
   for (const std::string& layer : kLayers)
     for (const std::string optimizer : {"sgd", "adam"}) {
@@ -162,7 +167,7 @@ TEST(SpecFields, AreAllThatTheWriterWrites_WithTheirDefaults) {
         if (field.initial.empty() || !is_of(field, kind)) continue;
         if (field.table == "model.layer" && field.name == "bias" && layer == "relu") continue;
         // Written where it is not the default.
-        constexpr std::array kWrittenRarely{"row_weights", "no_decay", "frozen", "activations"};
+        constexpr std::array kWrittenRarely{"row_weights", "no_decay", "frozen", "activations", "shard"};
         if (std::ranges::find(kWrittenRarely, field.name) != kWrittenRarely.end()) continue;
         EXPECT_EQ(found.at(std::string(field.table)).at(std::string(field.name)), field.initial)
             << field.table << '.' << field.name;

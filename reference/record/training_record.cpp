@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -55,7 +56,7 @@ NameParts parts_of(std::string_view name) {
 bool is_spelled(std::string_view name, int step) {
   const auto at = name.find('@');
   if (!name.starts_with(fmt::format("step{}/", step))) return false;
-  return at == std::string_view::npos ||
+  return at == std::string_view::npos || name.substr(at) == "@flat" ||
          (at + 2 == name.size() && name.back() >= '0' && name.back() < '0' + kMostDimensions);
 }
 
@@ -87,9 +88,14 @@ std::string what_is_in(const std::filesystem::path& folder) {
   return fmt::format("; its folder has {}{}", fmt::join(names.begin(), end, ", "), names.size() > kMost ? ", …" : "");
 }
 
+// What is cut in parts along `dim`: of a flat part all elements.
+Shape cut_shape(const Shape& shape, int dim) { return dim == kMostDimensions ? Shape{elements_of(shape)} : shape; }
+std::size_t cut_axis(int dim) { return dim == kMostDimensions ? 0 : static_cast<std::size_t>(dim); }
+
 // Whether `shape` can be a part of `whole` along `dim` (-1: must be all of it).
 bool fits(const Shape& shape, const Shape& whole, int dim) {
   if (dim < 0) return shape == whole;
+  if (dim == kMostDimensions) return shape.size() == 1 && shape.front() <= elements_of(whole);
   Shape rest = shape;
   if (rest.size() != whole.size()) return false;
   rest[static_cast<std::size_t>(dim)] = whole[static_cast<std::size_t>(dim)];
@@ -166,6 +172,7 @@ void RecordWriter::add_weight(int step, float weight) {
 void RecordWriter::write(const std::filesystem::path& folder) const { writer_.write(record_file(folder, rank_)); }
 
 std::string TrainingRecord::Form::name(const std::string& parameter) const {
+  if (dim == kFlat) return parameter + "@flat";
   return dim < 0 ? parameter : fmt::format("{}@{}", parameter, dim);
 }
 
@@ -227,8 +234,7 @@ void TrainingRecord::check_names(int rank) {
     const NameParts parts = parts_of(name);
     const int step = parts.step.value_or(-1);
     if (step < spec_.first_step() || step >= spec_.end_step()) {
-      find(rank, -1, name,
-           fmt::format("is of no step of the run, {} to {}", spec_.first_step(), spec_.end_step() - 1));
+      find(rank, -1, name, fmt::format("is of no step of the run, {} to {}", spec_.first_step(), spec_.end_step() - 1));
       continue;
     }
     if (!is_spelled(name, step)) {
@@ -297,14 +303,17 @@ bool TrainingRecord::check_tensor(int rank, int step, const std::string& name, c
   if (info->dtype == dtype && fits(info->shape, shape, dim)) return true;
   find(rank, step, name,
        fmt::format("is {} {}; it must be {} {}{}", info->type, text_of(info->shape), safetensors_name(dtype),
-                   dim < 0 ? "" : fmt::format("a part along dimension {} of ", dim), text_of(shape)));
+                   dim < 0                  ? ""
+                   : dim == kMostDimensions ? "a part of the elements of "
+                                            : fmt::format("a part along dimension {} of ", dim),
+                   text_of(shape)));
   return false;
 }
 
 void TrainingRecord::check_parameter(const Parameter& parameter) {
   std::optional<Form> first;
   for (const Cell& cell : cells_of(parameter)) {
-    const std::optional<Form> form = form_of(cell, parameter);
+    const std::optional<Form> form = form_of(cell, parameter, Moment::before);
     if (!first) first = form;
     if (form && *form != *first)
       find(cell.ranks.front(), -1, form->name(parameter.name),
@@ -312,7 +321,8 @@ void TrainingRecord::check_parameter(const Parameter& parameter) {
                        first->name(parameter.name)));
     for (int step = spec_.first_step(); step < spec_.end_step(); ++step)
       for (const Moment moment : kAllMoments)
-        if (has_moment(spec_, moment, parameter)) check_value(cell, form.value_or(Form{}), step, moment, parameter);
+        if (has_moment(spec_, moment, parameter))
+          check_value(cell, has_parts(moment) ? form.value_or(Form{}) : Form{}, step, moment, parameter);
   }
 }
 
@@ -325,17 +335,18 @@ void TrainingRecord::check_value(const Cell& cell, Form form, int step, Moment m
     check_other_forms(rank, step, tensor_name(step, moment, parameter.name), name);
     const bool good = !absent && check_tensor(rank, step, name, comm::DType::f32, parameter.shape, form.dim);
     all_there &= good;
-    if (good && form.dim >= 0) along += file(rank)->find(name)->shape[static_cast<std::size_t>(form.dim)];
+    if (good && form.dim >= 0) along += file(rank)->find(name)->shape[cut_axis(form.dim)];
   }
-  if (all_there && form.dim >= 0 && along != parameter.shape[static_cast<std::size_t>(form.dim)])
+  if (all_there && form.dim >= 0 && along != cut_shape(parameter.shape, form.dim)[cut_axis(form.dim)])
     find(cell.ranks.front(), step, name,
-         fmt::format("has parts that make {} of dimension {}; the whole is {}", along, form.dim,
+         fmt::format("has parts that make {} of {}; the whole is {}", along,
+                     form.dim == Form::kFlat ? "the elements" : fmt::format("dimension {}", form.dim),
                      text_of(parameter.shape)));
 }
 
 // A value in another form than the parameter's would be read by nobody.
 void TrainingRecord::check_other_forms(int rank, int step, const std::string& whole, const std::string& name) {
-  for (int dim = -1; file(rank) && dim < kMostDimensions; ++dim)
+  for (int dim = -1; file(rank) && dim <= Form::kFlat; ++dim)
     if (const std::string other = Form{dim}.name(whole); other != name && file(rank)->find(other) != nullptr)
       find(rank, step, other, fmt::format("is in another form than the parameter's, '{}'", name));
 }
@@ -358,23 +369,35 @@ const std::optional<SafetensorsReader>& TrainingRecord::file(int rank) const {
 std::vector<TrainingRecord::Cell> TrainingRecord::cells_of(const Parameter& parameter) const {
   std::vector<Cell> cells;
   for (const int pipeline : holders_of(spec_, parameter))
-    for (int data = 0; data < spec_.parallel.data; ++data) {
-      Cell cell{.data = data, .ranks = {}};
-      for (int tensor = 0; tensor < spec_.parallel.tensor; ++tensor)
-        cell.ranks.push_back(rank_of(spec_.parallel, {pipeline, data, tensor}));
+    for (int first = 0; first < spec_.parallel.data; first += spec_.parallel.shard) {
+      Cell cell{.data = first, .ranks = {}};
+      for (int data = first; data < first + spec_.parallel.shard; ++data)
+        for (int tensor = 0; tensor < spec_.parallel.tensor; ++tensor)
+          cell.ranks.push_back(rank_of(spec_.parallel, {pipeline, data, tensor}));
       cells.push_back(std::move(cell));
     }
   return cells;
 }
 
+// Before its reduction each data rank has all of a gradient.
+bool TrainingRecord::has_parts(Moment moment) const {
+  return spec_.parallel.shard == 1 || moment != Moment::local_grad;
+}
+
 // The form in which the first value that any member wrote has come.
-std::optional<TrainingRecord::Form> TrainingRecord::form_of(const Cell& cell, const Parameter& parameter) const {
+std::optional<TrainingRecord::Form> TrainingRecord::form_of(const Cell& cell, const Parameter& parameter,
+                                                            Moment moment) const {
+  if (!has_parts(moment)) return Form{};
   const int dims = static_cast<int>(parameter.shape.size());
+  std::vector<int> forms(static_cast<std::size_t>(dims + 1));
+  std::iota(forms.begin(), forms.end(), -1);
+  if (spec_.parallel.shard > 1) forms.push_back(Form::kFlat);
   for (const int rank : cell.ranks)
     for (int step = spec_.first_step(); file(rank) && step < spec_.end_step(); ++step)
-      for (const Moment moment : kAllMoments)
-        for (int dim = -1; dim < dims; ++dim)
-          if (file(rank)->find(tensor_name(step, moment, Form{dim}.name(parameter.name)))) return Form{dim};
+      for (const Moment one : kAllMoments)
+        for (const int dim : forms)
+          if (has_parts(one) && file(rank)->find(tensor_name(step, one, Form{dim}.name(parameter.name))))
+            return Form{dim};
   return std::nullopt;
 }
 
@@ -385,15 +408,17 @@ std::optional<std::vector<float>> TrainingRecord::plain(int rank, const std::str
 }
 
 std::optional<std::vector<float>> TrainingRecord::joined(const Cell& cell, int dim, const std::string& name,
-                                                         const Shape& shape) const {
-  const auto axis = static_cast<std::size_t>(dim);
-  const std::int64_t inner = elements_of({shape.begin() + dim + 1, shape.end()});
-  const std::int64_t outer = elements_of({shape.begin(), shape.begin() + dim});
+                                                         const Shape& whole_shape) const {
+  const std::size_t axis = cut_axis(dim);
+  const Shape shape = cut_shape(whole_shape, dim);
+  const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis);
+  const std::int64_t inner = elements_of({at + 1, shape.end()});
+  const std::int64_t outer = elements_of({shape.begin(), at});
   std::vector<float> whole(static_cast<std::size_t>(elements_of(shape)));
   std::int64_t begin = 0;  // along the dimension
   for (const int rank : cell.ranks) {
     const TensorInfo* info = file(rank) ? file(rank)->find(name) : nullptr;
-    if (info == nullptr || info->dtype != comm::DType::f32 || !fits(info->shape, shape, dim)) return std::nullopt;
+    if (info == nullptr || info->dtype != comm::DType::f32 || !fits(info->shape, whole_shape, dim)) return std::nullopt;
     const std::int64_t size = info->shape[axis];
     if (size > shape[axis] - begin) return std::nullopt;
     const std::vector<float> part = file(rank)->read<float>(name);
@@ -408,7 +433,7 @@ std::optional<std::vector<float>> TrainingRecord::joined(const Cell& cell, int d
 std::vector<Copy> TrainingRecord::copies(int step, Moment moment, const Parameter& parameter) const {
   std::vector<Copy> list;
   for (const Cell& cell : cells_of(parameter)) {
-    const std::optional<Form> form = form_of(cell, parameter);
+    const std::optional<Form> form = form_of(cell, parameter, moment);
     if (!form) continue;
     const std::string name = tensor_name(step, moment, form->name(parameter.name));
     if (form->dim >= 0) {
@@ -418,7 +443,7 @@ std::vector<Copy> TrainingRecord::copies(int step, Moment moment, const Paramete
     }
     for (const int rank : cell.ranks)
       if (auto values = plain(rank, name, parameter.shape))
-        list.push_back({rank, cell.data, {rank}, std::move(*values)});
+        list.push_back({rank, coordinates_of(spec_.parallel, rank).data, {rank}, std::move(*values)});
   }
   std::ranges::sort(list, {}, &Copy::rank);
   return list;

@@ -12,7 +12,8 @@
 //                                            after the step. before, updated and after are the numerators.
 //         Metadata: protocol, framework, version, rank, pipeline, data, tensor, steps. Inside a tensor group
 //         a parameter is plain on all members, or "<parameter>@<dim>" on all, joined along that dimension in
-//         tensor-rank order; so is an output of a layer.
+//         tensor-rank order; so is an output of a layer. So is a parameter of ranks that hold shards, in the order of
+//         these; there "<parameter>@flat" is a part of the parameter's elements, row-major, and local_grad is whole.
 // Reading A record is a subject's work: whatever is missing or misshapen in it is a finding, not an
 //         exception. Only a file that is cut short while it is read throws (InvalidArgument).
 #pragma once
@@ -93,11 +94,11 @@ struct RecordFinding {
   std::string what;    // "is missing", "is F64 [3]; it must be F32 [32, 64]"
 };
 
-/// A parameter's value at one moment, as one rank wrote it, or one tensor group in parts.
+/// A parameter's value at one moment, as one rank wrote it, or the ranks of one tensor group or of one replica in parts.
 struct Copy {
-  int rank = 0;  // of a tensor group: its first
+  int rank = 0;  // of several: the first
   int data = 0;
-  std::vector<int> ranks;  // that one, or all of the tensor group
+  std::vector<int> ranks;  // that one, or all of them
   std::vector<float> values;
 };
 
@@ -139,13 +140,15 @@ class TrainingRecord {
   [[nodiscard]] std::vector<RankNumber> skipped(int step) const;
 
  private:
-  // How a tensor group holds a parameter: plain, or in parts along a dimension.
+  // How a tensor group, or the ranks with the shards of a replica, hold a parameter: plain, or in parts along a
+  // dimension or of all elements.
   struct Form {
+    static constexpr int kFlat = 8;  // beyond the dimensions that a part can be along
     int dim = -1;
     [[nodiscard]] std::string name(const std::string& parameter) const;
     friend bool operator==(Form, Form) = default;
   };
-  // The place of a tensor group; its members' ranks in tensor order.
+  // The place of such a group; its members' ranks in the order of their parts.
   struct Cell {
     int pipeline = 0;
     int data = 0;
@@ -166,7 +169,8 @@ class TrainingRecord {
 
   [[nodiscard]] const std::optional<SafetensorsReader>& file(int rank) const;
   [[nodiscard]] std::vector<Cell> cells_of(const Parameter& parameter) const;
-  [[nodiscard]] std::optional<Form> form_of(const Cell& cell, const Parameter& parameter) const;
+  [[nodiscard]] std::optional<Form> form_of(const Cell& cell, const Parameter& parameter, Moment moment) const;
+  [[nodiscard]] bool has_parts(Moment moment) const;
   [[nodiscard]] std::optional<std::vector<float>> plain(int rank, const std::string& name, const Shape& shape) const;
   [[nodiscard]] std::optional<std::vector<float>> joined(const Cell& cell, int dim, const std::string& name,
                                                          const Shape& shape) const;

@@ -323,5 +323,71 @@ TEST_F(ShardedRecordTest, ReportsPartsThatDoNotMakeTheWhole) {
   EXPECT_THAT(record.copies(0, Moment::grad, parameters_of(spec)[0]), IsEmpty());
 }
 
+TEST_F(TrainingRecordTest, HasTheStepsOfItsPartOfARun) {
+  spec.run.steps = 3;
+  spec.checkpoint = CheckpointedSteps{.begin = 1, .end = 2};
+  for (int rank = 0; rank < 2; ++rank) filled(rank).write(path());
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              testing::Contains("rank 0 step -1 step0/loss is of no step of the run, 1 to 1"));
+  spec.checkpoint = CheckpointedSteps{.begin = 0, .end = 3};
+  EXPECT_THAT(texts(TrainingRecord(spec, path())), IsEmpty());
+}
+
+class ShardsInARecord : public TrainingRecordTest {
+ protected:
+  ShardsInARecord() {
+    spec.parallel = {.data = 4, .shard = 2};
+    spec.run = {.steps = 1, .global_batch = 4};
+  }
+  // Of a replica's two ranks, as a parameter of this name and each with this shape.
+  void write(const std::string& name, const std::vector<Shape>& shapes) {
+    for (int rank = 0; rank < 4; ++rank) {
+      const Shape& shape = shapes[static_cast<std::size_t>(rank % 2)];
+      RecordWriter writer(spec, rank, "test", "1");
+      for (const Moment moment : {Moment::before, Moment::grad, Moment::after})
+        writer.add(0, moment, {.name = name, .layer = 0, .shape = shape},
+                   values(rank, 0, moment, static_cast<std::size_t>(elements_of(shape))));
+      writer.add(0, Moment::local_grad, parameters_of(spec)[0], values(rank, 0, Moment::local_grad, 6));
+      writer.add_loss(0, 0.5f);
+      writer.write(path());
+    }
+  }
+};
+
+TEST_F(ShardsInARecord, AreJoinedInEachReplica) {
+  for (const auto& [name, shapes] : {std::pair<std::string, std::vector<Shape>>{"0.weight@flat", {{4}, {2}}},
+                                     {"0.weight@0", {{2, 2}, {1, 2}}},
+                                     {"0.weight@flat", {{6}, {0}}}}) {
+    write(name, shapes);
+    const TrainingRecord record(spec, path());
+    EXPECT_THAT(texts(record), IsEmpty()) << name;
+    const auto copies = record.copies(0, Moment::before, parameters_of(spec)[0]);
+    ASSERT_EQ(copies.size(), 2u);
+    EXPECT_THAT(copies[1].ranks, ElementsAre(2, 3));
+    const float last = shapes[1].front() == 0 ? 200.0f : 300.0f;
+    EXPECT_EQ(copies[1].values, (std::vector<float>{200, 200, 200, 200, last, last}));
+    const auto local = record.copies(0, Moment::local_grad, parameters_of(spec)[0]);
+    ASSERT_EQ(local.size(), 4u);
+    EXPECT_EQ(local[3].data, 3);
+  }
+}
+
+TEST_F(ShardsInARecord, HaveEachElementOnce) {
+  write("0.weight@flat", {{3}, {2}});
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              testing::Contains("rank 0 step 0 step0/before/0.weight@flat has parts that make 5 of the elements; the "
+                                "whole is [3, 2]"));
+  write("0.weight@flat", {{7}, {2}});
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              testing::Contains(HasSubstr("is F32 [7]; it must be F32 a part of the elements of [3, 2]")));
+}
+
+TEST_F(ShardsInARecord, AreFlatOfDataRanksAlone) {
+  spec.parallel.shard = 1;
+  write("0.weight@flat", {{6}, {6}});
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              testing::Contains(HasSubstr("step0/before/0.weight@flat is in another form than the parameter's")));
+}
+
 }  // namespace
 }  // namespace plumbline::job

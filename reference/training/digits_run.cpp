@@ -159,6 +159,7 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
   spec.parallel.pipeline = settings.pipeline;
   spec.parallel.data = settings.data;
   spec.parallel.tensor = settings.tensor;
+  spec.parallel.shard = settings.shard;
   spec.run = {.steps = settings.steps,
               .global_batch = settings.global_batch,
               .micro_batches = settings.micro_batches,

@@ -79,6 +79,7 @@ struct DigitsRun {
   int tied_uses = 2;  // of the tied model's shared weight, each on a stage of its own from tied_uses + 1 stages on
   std::int64_t bucket_bytes = 25 << 20;
   int tensor = 1;
+  int shard = 1;                  // data ranks that hold a copy of the parameters together
   std::string dtype = "float32";  // or bfloat16, float16
   std::optional<job::Scaler> scaler = {};
   std::vector<job::Injection> injections = {};  // those without a parameter: the first one that their rank holds

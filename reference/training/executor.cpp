@@ -15,6 +15,7 @@
 #include "reference/record/training_record.hpp"
 #include "reference/training/bucketing/autograd.hpp"
 #include "reference/training/detail/activations.hpp"
+#include "reference/training/detail/flat_shards.hpp"
 #include "reference/training/detail/gradients.hpp"
 #include "reference/training/detail/model.hpp"
 #include "reference/training/detail/on_this_thread.hpp"
@@ -149,6 +150,16 @@ OptimizerState::Moments on_device_of(const at::Tensor& value, OptimizerState::Mo
   return moments;
 }
 
+// Copies the saved values into these, and returns the moments.
+std::vector<OptimizerState::Moments> restored(const SavedRun& saved, std::vector<at::Tensor>& values) {
+  std::vector<OptimizerState::Moments> moments;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i].copy_(saved.parts[i].value);
+    moments.push_back(on_device_of(values[i], saved.parts[i].moments));
+  }
+  return moments;
+}
+
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:
@@ -200,12 +211,11 @@ class DataParallelRun {
     return saved;
   }
   void restore(const SavedRun& saved) {
-    std::vector<OptimizerState::Moments> moments;
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      values_[i].copy_(saved.parts[i].value);
-      if (job::trains(spec_, list_[i])) moments.push_back(on_device_of(values_[i], saved.parts[i].moments));
-    }
-    optimizer_.restore(saved.optimizer_steps, std::move(moments));
+    const std::vector<OptimizerState::Moments> all = restored(saved, values_);
+    std::vector<OptimizerState::Moments> trained;
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (job::trains(spec_, list_[i])) trained.push_back(all[i]);
+    optimizer_.restore(saved.optimizer_steps, std::move(trained));
   }
 
  private:
@@ -248,6 +258,73 @@ class DataParallelRun {
   std::optional<DataReduction> reduction_;  // in place of those
 };
 
+// The same of data ranks that hold shards: they have whole parameters from the gather at the start of a step to the
+// reduction of its gradients.
+class ShardedRun {
+ public:
+  ShardedRun(const job::RunSpec& spec, comm::Communicator& world, const RunSettings&, const RankDevice& rank)
+      : spec_(spec),
+        data_rank_(job::coordinates_of(spec.parallel, world.rank()).data),
+        files_(spec),
+        list_(job::parameters_of(spec)),
+        shards_(spec, world),
+        optimizer_(grouped_optimizer(spec, shards_.parts())),
+        record_(spec, world.rank(), "plumbline", PLUMBLINE_VERSION) {
+    const std::vector<at::Tensor> whole =
+        parameters_on(spec, given_weights(spec), Arithmetic::float32, rank.computes_on());
+    for (std::size_t i = 0; i < list_.size(); ++i) parts_.push_back(shards_.cut(i, whole[i]));
+  }
+
+  StepProgress step(int step) {
+    keep(step, job::Moment::before, shards_.parts(), parts_);
+    // 1. All of the parameters, from the ranks of the replica.
+    std::vector<at::Tensor> whole;
+    for (std::size_t i = 0; i < list_.size(); ++i) whole.push_back(shards_.gathered(i, parts_[i]));
+    // 2. The gradient of the rank's own rows.
+    const std::vector<job::RowRange> rows = job::micro_batches_of(spec_, step, data_rank_);
+    const double divisor = divisor_of(spec_, files_, step);
+    const TensorGradient own =
+        gradient_of(spec_, files_, whole, rows, divisor, 1, spec_.run.activations ? &tape_ : nullptr);
+    note_activations(spec_, step, tape_.take(), 1, record_);
+    keep(step, job::Moment::local_grad, list_, own.gradients);
+    // 3. Its part of the average over all data ranks.
+    std::vector<at::Tensor> gradients;
+    for (std::size_t i = 0; i < list_.size(); ++i) gradients.push_back(shards_.reduced(i, own.gradients[i]));
+    keep(step, job::Moment::grad, shards_.parts(), gradients);
+    // 4. The update of the part, which has the optimizer's state of it alone.
+    optimizer_.set_learning_rate(learning_rate_of(spec_, step));
+    optimizer_.step(parts_, gradients);
+    keep(step, job::Moment::after, shards_.parts(), parts_);
+    const auto loss = static_cast<float>(mean_loss(files_, rows, own.losses));
+    record_.add_loss(step, loss);
+    return {.step = step, .steps = spec_.run.steps, .loss = loss};
+  }
+  void write(const std::filesystem::path& folder) const { record_.write(folder); }
+
+  [[nodiscard]] SavedRun saved() const {
+    SavedRun saved{.optimizer_steps = optimizer_.steps(), .parts = {}};
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      saved.parts.push_back({list_[i], shards_.shard(i), parts_[i], optimizer_.moments()[i]});
+    return saved;
+  }
+  void restore(const SavedRun& saved) { optimizer_.restore(saved.optimizer_steps, restored(saved, parts_)); }
+
+ private:
+  void keep(int step, job::Moment moment, const std::vector<job::Parameter>& list, std::span<const at::Tensor> values) {
+    for (std::size_t i = 0; i < list.size(); ++i) record_.add(step, moment, list[i], to_floats(values[i]));
+  }
+
+  const job::RunSpec& spec_;
+  int data_rank_;
+  job::RunFiles files_;
+  std::vector<job::Parameter> list_;
+  FlatShards shards_;
+  std::vector<at::Tensor> parts_;
+  OptimizerState optimizer_;
+  job::RecordWriter record_;
+  ActivationTape tape_;
+};
+
 // Replicas that were reduced have the same gradients, unless something is written into one of them afterwards.
 scaler::Deciding deciding_of(const job::RunSpec& spec) {
   const bool parts = std::ranges::any_of(spec.injections, &job::Injection::reduced);
@@ -275,15 +352,16 @@ void add_state_of(const ScaledOptimizer& optimizer, SavedRun& saved) {
   for (std::size_t i = 0; i < saved.parts.size(); ++i) {
     const auto moment = [&](std::size_t which) {
       const std::vector<float>& values = state.inner[1 + 2 * i + which];
-      return values.empty() ? at::Tensor() : at::from_blob(const_cast<float*>(values.data()), saved.parts[i].value.sizes(), at::kFloat).clone();
+      return values.empty()
+                 ? at::Tensor()
+                 : at::from_blob(const_cast<float*>(values.data()), saved.parts[i].value.sizes(), at::kFloat).clone();
     };
     saved.parts[i].moments = {moment(0), moment(1)};
   }
 }
 void load_state_of(const SavedRun& saved, ScaledOptimizer& optimizer) {
-  scaler::Fp16State state{.scale = optimizer.state().scale,
-                          .master_weights = {},
-                          .inner = {{static_cast<float>(saved.optimizer_steps)}}};
+  scaler::Fp16State state{
+      .scale = optimizer.state().scale, .master_weights = {}, .inner = {{static_cast<float>(saved.optimizer_steps)}}};
   if (saved.scale) state.scale = *saved.scale;
   for (const SavedPart& part : saved.parts) {
     state.master_weights.push_back(to_floats(part.value));
@@ -345,12 +423,7 @@ class StagedRun {
       load_state_of(saved, *scaled_);
       return;
     }
-    std::vector<OptimizerState::Moments> moments;
-    for (std::size_t i = 0; i < values_.size(); ++i) {
-      values_[i].copy_(saved.parts[i].value);
-      moments.push_back(on_device_of(values_[i], saved.parts[i].moments));
-    }
-    optimizer_.restore(saved.optimizer_steps, std::move(moments));
+    optimizer_.restore(saved.optimizer_steps, restored(saved, values_));
   }
 
  private:
@@ -469,7 +542,9 @@ void run_specification(const job::RunSpec& spec, comm::Communicator& world, cons
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
-  if (is_staged(spec, settings.precision))
+  if (spec.parallel.shard > 1)
+    run_steps<ShardedRun>(spec, world, folder, progress, settings, rank);
+  else if (is_staged(spec, settings.precision))
     run_steps<StagedRun>(spec, world, folder, progress, settings, rank);
   else
     run_steps<DataParallelRun>(spec, world, folder, progress, settings, rank);

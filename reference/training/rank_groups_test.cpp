@@ -24,5 +24,11 @@ TEST(RankGroups, AreOfOneRankAlongAnAxisOfOneButForTensor) {
   EXPECT_EQ(lines_of(groups_plan({.data = 2})), "pipeline [0]\npipeline [1]\ndata [0 1]\n");
 }
 
+TEST(RankGroups, AreOfReplicasAndOfShards) {
+  EXPECT_EQ(lines_of(groups_plan({.data = 4, .shard = 2})),
+            "pipeline [0]\npipeline [1]\npipeline [2]\npipeline [3]\ndata [0 1 2 3]\n"
+            "replicate [0 2]\nreplicate [1 3]\nshard [0 1]\nshard [2 3]\n");
+}
+
 }  // namespace
 }  // namespace plumbline::training

@@ -64,6 +64,7 @@ at::Tensor loaded(const StoredTensor& stored) {
 }
 
 at::Tensor within(const at::Tensor& whole, const Shard& shard) {
+  if (shard.dim == kFlatShard) return whole.view(-1).narrow(0, shard.part.begin, shard.part.size);
   return shard.dim < 0 ? whole : whole.narrow(shard.dim, shard.part.begin, shard.part.size);
 }
 
@@ -87,10 +88,10 @@ class JoinedParts {
     for (const auto& [key, tensor] : checkpoint.tensors) {
       const std::string name = key.substr(key.find('/') + 1);
       const auto shape = shapes_.find(name);
-      if (shape == shapes_.end()) throw InvalidArgument(fmt::format("the checkpoint has '{}', which no model has", key));
+      if (shape == shapes_.end())
+        throw InvalidArgument(fmt::format("the checkpoint has '{}', which no model has", key));
       Whole& whole = wholes_[key];
-      if (!whole.values.defined())
-        whole = {at::zeros(shape->second, at::kFloat), at::zeros(shape->second, at::kBool)};
+      if (!whole.values.defined()) whole = {at::zeros(shape->second, at::kFloat), at::zeros(shape->second, at::kBool)};
       const Shard shard{.dim = number_in<int>(checkpoint, name + ".dim"),
                         .part = {.begin = number_in<std::int64_t>(checkpoint, name + ".begin"),
                                  .size = number_in<std::int64_t>(checkpoint, name + ".size")}};
@@ -133,14 +134,14 @@ std::vector<Checkpoint> checkpoints_of(const job::RunSpec& spec) {
 
 void save_run(const job::RunSpec& spec, int rank, const SavedRun& run) {
   const job::Coordinates at = job::coordinates_of(spec.parallel, rank);
-  if (at.data > 0) return;  // replicas have the same
+  if (at.data >= spec.parallel.shard) return;  // other replicas have the same
   Checkpoint checkpoint{.configuration = configuration_of(spec),
                         .at = {.step = spec.end_step()},
                         .seed = spec.seed,
                         .states = {{kOptimizerSteps, std::to_string(run.optimizer_steps)}},
                         .tensors = {},
-                        .rank = at.pipeline * spec.parallel.tensor + at.tensor,
-                        .ranks = spec.parallel.pipeline * spec.parallel.tensor};
+                        .rank = (at.pipeline * spec.parallel.tensor + at.tensor) * spec.parallel.shard + at.data,
+                        .ranks = spec.parallel.pipeline * spec.parallel.tensor * spec.parallel.shard};
   if (run.scale) {
     checkpoint.states[kScale] = fmt::format("{}", run.scale->scale);
     checkpoint.states[kGrowthTracker] = std::to_string(run.scale->growth_tracker);

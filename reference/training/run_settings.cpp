@@ -30,6 +30,12 @@ void require_possible(const job::RunSpec& spec, const GradientSettings& gradient
         "averaging.algorithm = '{}' beside compression, a static graph, join, autocast or clipping; gradients are not "
         "reduced there, so it must be given none of them",
         spec.averaging->algorithm));
+  if (spec.parallel.shard > 1 && (gradients != plain || precision != PrecisionSettings()))
+    throw Unsupported(
+        fmt::format("parallel.shard = {} beside compression, a static graph, join, autocast or clipping; shards are "
+                    "reduced as they "
+                    "are",
+                    spec.parallel.shard));
   if (power_sgd_of(gradients))
     throw Unsupported(
         fmt::format("compression '{}' of a run by steps, whose every step is judged alone; training by names has it",

@@ -836,6 +836,23 @@ class Optional(TorchJobs):
         (result,) = self.served("amp_gloo.py", profile="data-parallel", filter="training.job.frozen[model=mlp,frozen=biases,*", status=3)
         self.assertEqual((result["verdict"], result["reason"]), ("skip", "frozen parameters: this program trains all"))
 
+    # Programs whose data ranks hold shards, and replicas of these.
+    SHARD_FAULTS = {"fsdp2.own_replica": r"step 0, .*; hypothesis: .*the mean over the ranks of replica 0 alone", "fsdp2.sums_replicas": r"step 0, .*; hypothesis: .*replicas"}
+
+    def test_shards(self):
+        for case in ("1x3,model=conv,*", "2x2,model=transformer,*"):
+            with self.subTest(case):
+                (result,) = self.served("fsdp2_gloo.py", profile="data-parallel", filter="training.job.shards[mesh=" + case, status=0)
+                self.assertEqual(result["verdict"], "pass", result)
+        for fault, words in self.SHARD_FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job.shards[mesh=2x2,model=mlp,*", status=1)
+                self.assertEqual(result["verdict"], "fail", result)
+                self.assertIn("TRAIN-063", result["violated"], result)
+                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), "TRAIN-063: " + words)
+        (result,) = self.served("ddp_gloo.py", profile="data-parallel", filter="training.job.shards[mesh=1x2,*", status=3)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "shards of parameters: each data rank of this program has all"))
+
     # Programs that continue from a checkpoint of another layout.
     RESUMED = {"ddp_gloo.py": ["from=1x1x2,to=1x1x4,*", "from=1x1x3,*,state=loss_scale,*"], "fsdp2_gloo.py": ["from=1x1x3,*,state=adam,*"]}
     RESUME_FAULTS = {"fsdp2.loses_moments": ("from=1x1x3,*,state=adam,*", ["TRAIN-061"], r"step 2, .*; hypothesis: the optimizer's state of before the checkpoint is lost"),
@@ -849,7 +866,7 @@ class Optional(TorchJobs):
         for program, cases in self.RESUMED.items():
             for case in cases:
                 with self.subTest(program, case=case):
-                    (result,) = self.served(program, profile="data-parallel,mixed-precision", filter="training.job.resume[" + case, status=0)
+                    (result,) = self.served(program, profile="data-parallel", filter="training.job.resume[" + case, status=0)
                     self.assertEqual(result["verdict"], "pass", result)
         for fault, (case, requirements, words) in self.RESUME_FAULTS.items():
             with self.subTest(fault):

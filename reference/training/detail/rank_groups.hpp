@@ -6,8 +6,8 @@
 
 namespace plumbline::training {
 
-/// What every rank of a run makes, by mode: "pipeline", "data", "tensor" where it has several ranks and, on request,
-/// "model": all ranks of one data index.
+/// What every rank of a run makes, by mode: "pipeline", "data", "tensor" where it has several ranks, "replicate" and
+/// "shard" where data ranks hold shards and, on request, "model": all ranks of one data index.
 [[nodiscard]] groups::Plan groups_plan(const job::Parallel& parallel, bool with_model = false);
 
 }  // namespace plumbline::training

@@ -1,6 +1,6 @@
 // reference/training/detail/run_checkpoint.hpp: what a run by steps continues from, in whatever layout.
 //
-// Model   The ranks of the first data rank write a file each (checkpoint.hpp): of each parameter that they hold their
+// Model   The ranks of the first replica write a file each (checkpoint.hpp): of each parameter that they hold their
 //         part, with its moments, and where in the whole it lies. A rank that loads reads all files, joins the parts,
 //         and takes its own: no layout needs to know the other. The position is the step, by which rows and learning
 //         rate are found.

@@ -37,7 +37,8 @@ struct Extent {
 };
 [[nodiscard]] Extent extent_of(std::int64_t count, int parts, int index);
 
-/// A rank's part of a parameter along a dimension; -1: it has all of it.
+/// A rank's part of a parameter along a dimension; -1: it has all of it. kFlatShard: of its elements, row-major.
+inline constexpr int kFlatShard = -2;
 struct Shard {
   int dim = -1;
   Extent part{};

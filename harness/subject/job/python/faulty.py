@@ -130,6 +130,25 @@ class Thaws(Zero):
         self.module.requires_grad_(True)
 
 
+class OwnReplica(Fsdp2):
+    """Gradients are the mean over the ranks of each replica, and not reduced over the replicas."""
+
+    def accumulation(self):
+        context = super().accumulation()
+        self.model.set_requires_all_reduce(False)
+        return context
+
+    def share_of_a_part(self):
+        return super().share_of_a_part() * self.replicas
+
+
+class SumsReplicas(Fsdp2):
+    """Gradients are divided by the number of shards alone."""
+
+    def share_of_a_part(self):
+        return super().share_of_a_part() * self.replicas
+
+
 class LosesMoments(Fsdp2):
     """A checkpoint gives back the parameters, and the optimizer starts without state."""
 
@@ -558,6 +577,7 @@ FAULTS = {
     "fsdp2.reduces_first_only": ReducesFirstOnly, "fsdp2.divides_twice": DividesTwice,
     "zero.keeps_own_shard": KeepsOwnShard, "zero.loses_state": LosesState,
     "pipelining.shifted_targets": ShiftedTargets, "pipelining.tied_apart": TiedApart, "pipelining.head_twice": HeadTwice,
+    "fsdp2.own_replica": OwnReplica, "fsdp2.sums_replicas": SumsReplicas,
     "fsdp2.loses_moments": LosesMoments, "fsdp2.joins_in_other_order": JoinsInOtherOrder,
     "ddp.counts_steps_again": CountsStepsAgain, "ddp.schedules_again": SchedulesAgain, "ddp.forgets_scale": ForgetsScale,
     "ddp.first_rows_again": FirstRowsAgain,

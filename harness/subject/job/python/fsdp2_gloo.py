@@ -17,16 +17,18 @@ class Fsdp2(TorchJob):
     groups_decay = True
     freezes = True
     resumes = True
+    shards = True
     records_activations = True
     injects = False  # before its reduction a gradient is in a buffer of FSDP's
 
     def wrap(self, model):
         """What several layers share stays with the whole model: a parameter has one group."""
         uses = collections.Counter(parameter for layer in model for parameter in layer.parameters())
+        options = {"mesh": self.mesh_of_shards()} if self.shard_size > 1 else {}
         for layer in model:
             if any(True for _ in layer.parameters()) and all(uses[parameter] == 1 for parameter in layer.parameters()):
-                fully_shard(layer)
-        return fully_shard(model)
+                fully_shard(layer, **options)
+        return fully_shard(model, **options)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ GO_BACK = ("zbv", "v-half", "v-min", "dualpipev")  # schedules whose second half
 # The fields of a specification that this module knows, by table. A program that trains without one that it does not know trains
 # something else: such a run is skipped.
 FIELDS = {
-    "": "protocol seed", "parallel": "pipeline data tensor order",
+    "": "protocol seed", "parallel": "pipeline data tensor order shard",
     "run": "steps global_batch micro_batches accumulation dtype schedule chunks bucket_bytes device activations", "model": "stages frozen",
     "model.layer": "type in out bias kernel stride padding features rows with heads", "loss": "type row_weights",
     "optimizer": "type lr momentum nesterov weight_decay no_decay betas eps", "clip": "max_norm norm_type",
@@ -58,6 +58,7 @@ class Run:
     schedules_rate = False  # a learning rate of each step
     groups_decay = False  # weight decay that leaves out some parameters
     freezes = False      # parameters that do not train
+    shards = False       # data ranks that hold a copy of the parameters together
     resumes = False      # a checkpoint that another layout continues from
     records_activations = False  # outputs of layers, and their gradients
     averaging = ()       # algorithms by which its ranks average parameters, of localsgd, slowmo, diloco, sgp; it has no other runs then
@@ -77,6 +78,10 @@ class Run:
         if self.world != ranks or not 0 <= self.rank < ranks:
             misuse(f"RANK = {self.rank} of WORLD_SIZE = {self.world}: the specification is for ranks 0 to {ranks - 1} of {ranks}")
         self.place = self.place_of(self.rank)
+        # Data ranks that hold a copy of the parameters together, and the copies. The rank's coordinates along these:
+        self.shard_size = self.sizes.get("shard", 1)
+        self.replicas = self.sizes["data"] // self.shard_size
+        self.replica, self.shard = divmod(self.place["data"], self.shard_size)
         self.steps = self.spec["run"]["steps"]
         # Those that this program trains: all, but in a run of which each part has a layout of its own. It loads a checkpoint before the
         # first where that is above 0, and saves one after the last where steps remain.
@@ -99,6 +104,8 @@ class Run:
         self.frozen = frozenset(self.spec["model"].get("frozen", ()))  # names of parameters
         if self.frozen and not self.freezes:
             unsupported("frozen parameters: this program trains all")
+        if self.shard_size > 1 and not self.shards:
+            unsupported("shards of parameters: each data rank of this program has all")
         if "checkpoint" in self.spec and not self.resumes:
             unsupported("a checkpoint: this program saves none")
         if self.spec["run"].get("activations", False) and not self.records_activations:

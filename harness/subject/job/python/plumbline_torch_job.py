@@ -131,6 +131,7 @@ class TorchJob(Run):
     schedules_rate = False          # whether its learning rate follows a schedule
     groups_decay = False            # whether its weight decay can leave out some parameters
     freezes = False                 # whether it can leave parameters as they are
+    shards = False                  # whether data ranks can hold shards, by the sizes that the run says
     resumes = False                 # whether it saves a checkpoint from which another layout continues, by save() and load()
     records_activations = False     # whether it records outputs of layers and their gradients, by hooks on layers_in()
     injects = True                  # whether values can be written into its gradients
@@ -390,6 +391,10 @@ class TorchJob(Run):
         order = self.sizes["order"]
         return torch.distributed.device_mesh.init_device_mesh(self.device.type, [self.sizes[axis] for axis in order], mesh_dim_names=tuple(order))
 
+    def mesh_of_shards(self):
+        """A device mesh of replicas and of the shards of each, for programs of data ranks alone."""
+        return torch.distributed.device_mesh.init_device_mesh(self.device.type, [self.replicas, self.shard_size], mesh_dim_names=("replicate", "shard"))
+
     def layers_of(self, stage, made=None):
         """A stage's layers as a Stack, whose children are named by the layers' numbers. `made` has the layers of this rank's
         other stages, whose weights tied layers share."""
@@ -641,11 +646,11 @@ def whole_of(value):
 
 
 def part_of_dtensor(value):
-    """(tensor, dimension of its part): the part of the tensor rank where the mesh has a dimension `tensor`, and only that one shards
-    the value; else the whole value and None. All ranks of the mesh call it."""
+    """(tensor, dimension of its part): the part of the tensor rank where the mesh has a dimension `tensor`, or that of a shard where it
+    has one `shard`, and only that one shards the value; else the whole value and None. All ranks of the mesh call it."""
     from torch.distributed.tensor import Shard
     names = value.device_mesh.mesh_dim_names or ()
     sharding = [(name, placement) for name, placement in zip(names, value.placements) if not placement.is_replicate()]
-    if len(sharding) == 1 and sharding[0][0] == "tensor" and isinstance(sharding[0][1], Shard):
+    if len(sharding) == 1 and sharding[0][0] in ("tensor", "shard") and isinstance(sharding[0][1], Shard):
         return value.to_local(), sharding[0][1].dim
     return value.full_tensor(), None
