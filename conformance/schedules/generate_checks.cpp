@@ -276,6 +276,57 @@ void runs_ahead(Context& context) {
   });
 }
 
+// ---- names ----
+
+// A schedule's other names, in run specifications and as PyTorch's class, where they differ from its own.
+std::vector<std::string> all_names_of(const std::string& schedule) {
+  static const std::map<std::string, std::vector<std::string>> others{
+      {"gpipe", {"GPipe", "ScheduleGPipe"}},
+      {"1f1b", {"1F1B", "Schedule1F1B"}},
+      {"interleaved", {"interleaved-1f1b", "Interleaved1F1B", "ScheduleInterleaved1F1B"}},
+      {"looped-bfs", {"LoopedBFS", "ScheduleLoopedBFS"}},
+      {"interleaved-zero-bubble", {"interleaved-zb", "InterleavedZeroBubble", "ScheduleInterleavedZeroBubble"}},
+      {"zbv", {"ZBVZeroBubble", "ScheduleZBVZeroBubble"}},
+      {"dualpipev", {"DualPipeV", "ScheduleDualPipeV"}}};
+  std::vector<std::string> names{schedule};
+  if (const auto found = others.find(schedule); found != others.end())
+    names.insert(names.end(), found->second.begin(), found->second.end());
+  return names;
+}
+std::string in_case(std::string name, int (*change)(int)) {
+  std::ranges::transform(name, name.begin(), [&](unsigned char letter) { return static_cast<char>(change(letter)); });
+  return name;
+}
+// Under every name the rows are the same, and complete.
+void found_by_its_names(Context& context) {
+  const std::string& schedule = context.parameters().text("schedule");
+  PlanShape shape{schedule, 2, 4, 1};
+  if (!is_allowed(shape)) shape.chunks = 2;
+  json rows;
+  for (const std::string& name : all_names_of(schedule))
+    for (const std::string& asked : {name, in_case(name, std::toupper), in_case(name, std::tolower)}) {
+      json args = question_of(shape);
+      args["schedule"] = asked;
+      const std::string problem = problem_of(context.adapter(), "schedules.generate", args, [&](const json& result) {
+        if (rows.is_null()) rows = result.at("compute_only");
+        if (result.at("compute_only") != rows) return "the rows are others than those of " + schedule;
+        return problem_of_answer(result, shape, [](const PlanShape&, const Schedule&) { return std::string(); });
+      });
+      if (!problem.empty()) return report_words(asked + ": " + problem);
+    }
+}
+void found_by_no_other_name(Context& context) {
+  json args = question_of({"1f1b", 2, 4, 1});
+  report_words(problem_of(context.adapter(), "schedules.generate", args, [](const json& result) {
+    return problem_of_answer(result, {"1f1b", 2, 4, 1},
+                             [](const PlanShape&, const Schedule&) { return std::string(); });
+  }));
+  args["schedule"] = context.parameters().text("name");
+  const Answer answer = answer_to(context.adapter(), "schedules.generate", args);
+  if (answer.kind != "not_found")
+    report_words(fmt::format("{} is {}", args.dump(), answer.is_refused() ? "rejected as " + answer.kind : "answered"));
+}
+
 }  // namespace
 
 void add_generate_checks(suite::Suite& suite) {
@@ -306,6 +357,26 @@ void add_generate_checks(suite::Suite& suite) {
   add("no_span_bubble", "SCHED-022@6643", {{"schedule", {"zb-h2", "zbv"}}}, no_span_bubble);
   add("activations", "SCHED-023@f54d", shapes, activations, some_allowed);
   add("runs_ahead", "SCHED-085@bf41", shapes, runs_ahead, some_allowed);
+  AskedOption named{"schedules.generate", "schedule", {}, "schedule"};
+  for (const std::string& schedule : schedule_names()) {
+    named.by[schedule] = {schedule};
+    for (const std::string& name : all_names_of(schedule))
+      if (name.starts_with("Schedule")) named.by[schedule].push_back(name);
+  }
+  suite.add({.id = "schedules.names.found",
+             .verifies = {"SCHED-131@c282"},
+             .door = Door::adapter,
+             .axes = {schedules_axis()},
+             .operations = {"schedules.generate"},
+             .options = options_of({std::move(named)}),
+             .body = found_by_its_names});
+  suite.add({.id = "schedules.names.others",
+             .verifies = {"SCHED-131@c282"},
+             .door = Door::adapter,
+             .axes = {{"name", {"", "schedule", "2f2b", "1f1b ", "schedulezb-h1", "gpip"}}},
+             .operations = {"schedules.generate"},
+             .options = options_of({{"schedules.generate", "schedule", {"1f1b"}}}),
+             .body = found_by_no_other_name});
 }
 
 }  // namespace plumbline::conformance

@@ -14,12 +14,14 @@
 #include "conformance/schedules/plans.hpp"
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/support/asking.hpp"
 #include "reference/schedules/checker.hpp"
 #include "reference/schedules/lowering.hpp"
 #include "reference/schedules/simulator.hpp"
 
 namespace plumbline::conformance {
 
+using nlohmann::json;
 using schedules::Action;
 using schedules::ActionKind;
 using schedules::IdleTime;
@@ -304,9 +306,80 @@ void moves(Context& context) {
   }
 }
 
+// ---- the same, asked of an adapter ----
+
+constexpr const char* kSimulateMoves = "schedules.simulate";
+
+json numbers_asked(const std::vector<double>& numbers) {
+  return numbers.size() == 1 ? json(numbers.front()) : json(numbers);
+}
+json question_of_moves(const Schedule& plan, const SimulationOptions& options) {
+  json durations;
+  for (const auto& [name, kind] : {std::pair("F", ActionKind::forward),
+                                   {"B", ActionKind::backward},
+                                   {"I", ActionKind::input_gradient},
+                                   {"W", ActionKind::weight_gradient}}) {
+    std::vector<double> seconds;
+    for (const schedules::StageTimes& stage : options.stages) seconds.push_back(stage.of(kind));
+    durations[name] = numbers_asked(seconds);
+  }
+  json args{{"ranks", rows_of(plan)},
+            {"stage_to_rank", plan.stage_to_rank},
+            {"num_stages", plan.stages},
+            {"durations", std::move(durations)},
+            {"latency", options.links.latency},
+            {"bandwidth", options.links.bandwidth},
+            {"message_bytes", numbers_asked(options.message_bytes)},
+            {"activation_bytes", numbers_asked(options.activation_bytes)},
+            {"overlap", options.overlap},
+            {"rendezvous", options.rendezvous},
+            {"forward_only", options.forward_only}};
+  if (!options.rank_slowdown.empty()) args["straggling"] = options.rank_slowdown;
+  return args;
+}
+
+json answer_of_moves(const Schedule& plan, const Moves& right) {
+  json starts = json::array(), peaks = json::array(), bytes = json::array();
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    json& row = starts.emplace_back(json::array());
+    for (const Period& period : right.periods[rank]) row.push_back(period.start);
+    peaks.push_back(right.rank(rank).peak);
+    bytes.push_back(right.rank(rank).peak_bytes);
+  }
+  return {{"makespan", right.makespan},
+          {"start_times", std::move(starts)},
+          {"peak_activations", std::move(peaks)},
+          {"peak_activation_bytes", std::move(bytes)}};
+}
+
+void moves_asked(Context& context) {
+  const std::string& kind = context.parameters().text("plans");
+  Random random(context.seed());
+  for (int trial = 0; trial < 60; ++trial) {
+    const Schedule plan = drawn_plan(random, kind);
+    SimulationOptions options = drawn_options(random, plan);
+    options.rendezvous = kind == "rendezvous";
+    options.forward_only = kind == "forwards";
+    const Moves right(plan, options);
+    ASSERT_TRUE(right.ended()) << "the question is none";
+    const json args = question_of_moves(plan, options);
+    const std::string problem = problem_of(context.adapter(), kSimulateMoves, args, [&](const json& result) {
+      return first_difference(answer_of_moves(plan, right), result);
+    });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 500) + ": " + problem);
+  }
+}
+
 }  // namespace
 
 void add_move_checks(suite::Suite& suite) {
+  suite.add({.id = "schedules.simulator.moves_asked",
+             .verifies = {"SCHED-132@2c9d"},
+             .door = suite::Door::adapter,
+             .axes = {{"plans", {"computations", "messages", "rendezvous", "forwards"}}},
+             .operations = {kSimulateMoves},
+             .options = options_of({{kSimulateMoves, "fields", {"rendezvous", "overlap", "activation_bytes"}}}),
+             .body = moves_asked});
   suite.add({.id = "schedules.simulator.moves",
              .verifies = {"SCHED-132@2c9d", "SCHED-047@f5a4", "SCHED-048@51bb", "SCHED-064@54c1", "SCHED-123@3c42",
                           "SCHED-045@10ef"},

@@ -25,6 +25,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_chain_checks(suite);
   add_warmup_checks(suite);
   add_slot_checks(suite);
+  add_execution_checks(suite);
   add_schedule_error_checks(suite);
   add_plan_size_checks(suite);
 }

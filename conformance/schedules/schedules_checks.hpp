@@ -29,6 +29,7 @@ void add_message_checks_of_schedules(suite::Suite& suite);
 void add_automatic_checks(suite::Suite& suite);
 void add_warmup_checks(suite::Suite& suite);
 void add_slot_checks(suite::Suite& suite);
+void add_execution_checks(suite::Suite& suite);
 void add_schedule_error_checks(suite::Suite& suite);
 void add_plan_size_checks(suite::Suite& suite);
 

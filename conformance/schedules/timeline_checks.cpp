@@ -1,5 +1,6 @@
 // Timelines of measured periods: what is said of them, and where their idle time went.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -8,14 +9,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "conformance/schedules/plans.hpp"
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/support/asking.hpp"
 #include "conformance/support/refusal.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/simulator.hpp"
 
 namespace plumbline::conformance {
 
+using nlohmann::json;
 using schedules::IdleTime;
 using schedules::Period;
 using schedules::Schedule;
@@ -199,6 +203,125 @@ void timelines_refused(Context& context) {
   EXPECT_EQ(said.find("another error"), std::string::npos) << "SCHED-122: " << said;
 }
 
+// ---- the same, asked of an adapter ----
+
+constexpr const char* kTimelineOf = "schedules.simulate";
+
+json question_of_periods(const Schedule& schedule, const RankPeriods& periods) {
+  json rows = json::array();
+  for (const auto& of_rank : periods) {
+    json& row = rows.emplace_back(json::array());
+    for (const Period& period : of_rank) row.push_back({period.start, period.end});
+  }
+  return {{"ranks", rows_of(schedule)},
+          {"stage_to_rank", schedule.stage_to_rank},
+          {"num_stages", schedule.stages},
+          {"durations", {{"F", 1}, {"I", 1}, {"W", 1}, {"B", 2}}},  // of which nothing measured depends
+          {"periods", std::move(rows)}};
+}
+
+// Computations as early as they can be, each with a time of its own and late by some.
+RankPeriods measured_periods(Random& random, const Schedule& schedule) {
+  const Times times{.forward = static_cast<double>(random.between(1, 4)),
+                    .input_gradient = static_cast<double>(random.between(1, 4)),
+                    .weight_gradient = static_cast<double>(random.between(1, 4)),
+                    .latency = static_cast<double>(random.between(0, 2))};
+  const Run run = run_of(schedule, times);
+  RankPeriods periods;
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    auto& row = periods.emplace_back();
+    for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
+      const schedules::ActionKind kind = schedule.ranks[rank][i].kind;
+      const double seconds = kind == schedules::ActionKind::forward          ? times.forward
+                             : kind == schedules::ActionKind::input_gradient ? times.input_gradient
+                             : kind == schedules::ActionKind::weight_gradient
+                                 ? times.weight_gradient
+                                 : times.input_gradient + times.weight_gradient;
+      const double start = 2 * run.starts[rank][i];  // so that all are late, and nobody before its input
+      row.push_back({.start = start, .end = start + seconds});
+    }
+  }
+  return periods;
+}
+
+std::string problem_of_idle(const json& idle, double total) {
+  double sum = 0;
+  for (const auto& [cause, seconds] : idle.items()) {
+    if (seconds.get<double>() < 0) return fmt::format("{} s of cause {}", seconds.dump(), cause);
+    sum += seconds.get<double>();
+  }
+  return std::abs(sum - total) < 1e-9 ? "" : fmt::format("{} s of {} s of idle time have a cause", sum, total);
+}
+std::string problem_of_timeline(const Schedule& schedule, const RankPeriods& periods, const json& result) {
+  double makespan = 0, most_work = 0;
+  std::vector<double> works, spans;
+  for (const auto& row : periods) {
+    double work = 0;
+    for (const Period& period : row) work += period.end - period.start;
+    most_work = std::max(most_work, work);
+    works.push_back(work);
+    spans.push_back(row.empty() ? 0 : row.back().end - row.front().start - work);
+    if (!row.empty()) makespan = std::max(makespan, row.back().end);
+  }
+  const json expected{{"makespan", makespan},
+                      {"barrier_bubble", makespan - most_work},
+                      {"span_bubble", spans},
+                      {"peak_activations", peaks_of(schedule)}};
+  if (std::string words = first_difference(expected, result); !words.empty()) return words;
+  for (std::size_t rank = 0; rank < works.size(); ++rank)
+    if (std::string words = problem_of_idle(result.at("idle").at(rank), makespan - works[rank]); !words.empty())
+      return fmt::format("rank {}: {}", rank, words);
+  return "";
+}
+
+void measured_timelines(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 40; ++trial) {
+    const Schedule schedule = random_plan(random, false);
+    const RankPeriods periods = measured_periods(random, schedule);
+    const json args = question_of_periods(schedule, periods);
+    const std::string problem = problem_of(context.adapter(), kTimelineOf, args, [&](const json& result) {
+      return problem_of_timeline(schedule, periods, result);
+    });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 500) + ": " + problem);
+  }
+}
+
+const Schedule& two_that_overlap() {
+  static const Schedule schedule{.stages = 1,
+                                 .micro_batches = 2,
+                                 .stage_to_rank = {0},
+                                 .ranks = {schedules::parse_row("0F0,(0F1;0B0)OVERLAP_F_B,0B1")}};
+  return schedule;
+}
+const RankPeriods& periods_that_overlap() {
+  static const RankPeriods periods{
+      {{.start = 0, .end = 1}, {.start = 2, .end = 4}, {.start = 2, .end = 5}, {.start = 5, .end = 7}}};
+  return periods;
+}
+// Computations that start together are one, from 2 to 5.
+void measured_overlap(Context& context) {
+  report_words(problem_of(
+      context.adapter(), kTimelineOf, question_of_periods(two_that_overlap(), periods_that_overlap()),
+      [](const json& result) {
+        return first_difference(
+            {{"makespan", 7}, {"barrier_bubble", 1}, {"span_bubble", {1}}, {"peak_activations", {2}}}, result);
+      }));
+}
+
+void measured_refused(Context& context) {
+  const std::string& fault = context.parameters().text("fault");
+  RankPeriods periods = periods_that_overlap();
+  report_words(problem_of(context.adapter(), kTimelineOf, question_of_periods(two_that_overlap(), periods),
+                          [](const json& result) { return first_difference({{"makespan", 7}}, result); }));
+  if (fault == "rank_too_few") periods.clear();
+  if (fault == "rank_too_many") periods.push_back(periods.front());
+  if (fault == "period_too_few") periods.front().pop_back();
+  if (fault == "period_too_many") periods.front().push_back({.start = 7, .end = 8});
+  report_words(problem_of_refusal_beside_answers(context.adapter(), kTimelineOf,
+                                                 question_of_periods(two_that_overlap(), periods)));
+}
+
 // ---- where activations are kept ----
 
 // Each one in a place of its own from its forward to what gives it up, and in no more places than there are at once.
@@ -277,6 +400,19 @@ void add_timeline_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .body = body});
   };
+  const auto add_asked = [&](const char* name, std::vector<suite::Axis> axes, void (*body)(Context&)) {
+    suite.add({.id = std::string("schedules.timeline.") + name,
+               .verifies = {"SCHED-122@2b2d"},
+               .door = suite::Door::adapter,
+               .axes = std::move(axes),
+               .operations = {kTimelineOf},
+               .options = options_of({{kTimelineOf, "fields", {"periods"}}}),
+               .body = body});
+  };
+  add_asked("measured", {}, measured_timelines);
+  add_asked("measured_overlap", {}, measured_overlap);
+  add_asked("measured_refused", {{"fault", {"rank_too_few", "rank_too_many", "period_too_few", "period_too_many"}}},
+            measured_refused);
   add("as_simulated", {{"rows", {"computations", "messages"}}}, as_simulated);
   add("idle_time", {{"ranks", {"in_time", "late"}}}, idle_time_of_late_ranks);
   add("idle_time_by_hand", {}, idle_time_by_hand);

@@ -288,11 +288,11 @@ T Arguments::choice(std::string_view name, Choices<T> choices, T otherwise) cons
 
 // ---- Lists of numbers, held in an element type as a program would.
 
-/// Numbers in memory of a floating type.
+/// Numbers in memory of a type that collectives reduce.
 class TypedValues {
  public:
   TypedValues() = default;
-  /// Each rounded once.
+  /// Each rounded once; of an integer type, whole numbers in its range.
   TypedValues(comm::DType dtype, const std::vector<double>& values);
 
   [[nodiscard]] comm::Buffer buffer();

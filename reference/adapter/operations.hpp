@@ -24,6 +24,10 @@ void add_schedule_plan_operations(AdapterService& service);
 void add_warmup_operations(AdapterService& service);
 /// schedules.slots
 void add_slot_operations(AdapterService& service);
+/// schedules.execute
+void add_execute_operations(AdapterService& service);
+/// schedules.send_tensors
+void add_send_operations(AdapterService& service);
 /// Our names of all schedules.
 [[nodiscard]] Words own_schedules();
 /// topology.process_topology, query, prime_factors, grid, rank_generator, hyper_comm_grid, device_mesh, mesh_of_ranks,

@@ -34,6 +34,8 @@ AdapterService reference_service() {
   add_schedule_plan_operations(service);
   add_warmup_operations(service);
   add_slot_operations(service);
+  add_execute_operations(service);
+  add_send_operations(service);
   add_group_operations(service);
   add_expert_group_operations(service);
   add_slowmo_operations(service);

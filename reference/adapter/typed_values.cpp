@@ -47,6 +47,12 @@ double TypedValues::at(std::size_t index) const {
       return static_cast<double>(comm::to_float(get<comm::BFloat16>(from)));
     case DType::f32:
       return static_cast<double>(get<float>(from));
+    case DType::u8:
+      return get<std::uint8_t>(from);
+    case DType::i32:
+      return get<std::int32_t>(from);
+    case DType::i64:
+      return static_cast<double>(get<std::int64_t>(from));
     default:
       return get<double>(from);
   }
@@ -61,6 +67,12 @@ void TypedValues::set(std::size_t index, double value) {
       return put(to, comm::to_bfloat16(to_float_once(value)));
     case DType::f32:
       return put(to, static_cast<float>(value));
+    case DType::u8:
+      return put(to, static_cast<std::uint8_t>(value));
+    case DType::i32:
+      return put(to, static_cast<std::int32_t>(value));
+    case DType::i64:
+      return put(to, static_cast<std::int64_t>(value));
     default:
       return put(to, value);
   }

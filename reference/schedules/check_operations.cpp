@@ -1,5 +1,6 @@
 // schedules.check, schedules.simulate.
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -100,13 +101,31 @@ json answer_of(const std::vector<schedules::LinkTraffic>& links) {
   return answer;
 }
 
-json answer_of(const std::vector<schedules::IdleTime>& idle) {
+json answer_of(const std::vector<schedules::IdleTime>& idle, bool is_measured) {
   json answer = json::array();
   for (const schedules::IdleTime& rank : idle) {
     json& parts = answer.emplace_back(json::object());
     for (const schedules::IdleCause& cause : schedules::kSimulatedIdleCauses) parts[cause.name] = rank.*cause.seconds;
+    if (is_measured) parts["overhead"] = rank.overhead;
   }
   return answer;
+}
+
+using MeasuredPeriods = std::vector<std::vector<schedules::Period>>;
+
+std::optional<MeasuredPeriods> periods_in(const Arguments& arguments) {
+  const auto rows = arguments.find<std::vector<std::vector<std::vector<double>>>>("periods");
+  if (!rows) return std::nullopt;
+  MeasuredPeriods periods;
+  for (const auto& row : *rows) {
+    auto& of_rank = periods.emplace_back();
+    for (const std::vector<double>& period : row) {
+      if (period.size() != 2)
+        arguments.refuse(fmt::format("periods has one of {} numbers; each is a start and an end", period.size()));
+      of_rank.push_back({.start = period[0], .end = period[1]});
+    }
+  }
+  return periods;
 }
 
 json simulate(const Arguments& arguments) {
@@ -117,14 +136,20 @@ json simulate(const Arguments& arguments) {
   read_messages(arguments, options);
   options.forward_only = arguments.get<bool>("forward_only", false);
   options.rank_slowdown = arguments.get<std::vector<double>>("straggling", {});
+  options.rendezvous = arguments.get<bool>("rendezvous", options.rendezvous);
+  options.overlap = arguments.get<double>("overlap", options.overlap);
+  if (arguments.has("activation_bytes")) options.activation_bytes = read_numbers(arguments, "activation_bytes");
   options.jitter = arguments.get<double>("jitter", options.jitter);
   options.seed = arguments.get<std::uint64_t>("seed", options.seed);
+  const auto periods = periods_in(arguments);
   arguments.expect_no_others();
-  const schedules::Timeline timeline = schedules::simulate(schedule, options);
-  json span_bubble = json::array(), starts = json::array(), peaks = json::array();
+  const schedules::Timeline timeline =
+      periods ? schedules::timeline_of(schedule, *periods, options) : schedules::simulate(schedule, options);
+  json span_bubble = json::array(), starts = json::array(), peaks = json::array(), bytes = json::array();
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     span_bubble.push_back(timeline.ranks[rank].span_bubble);
     peaks.push_back(timeline.ranks[rank].peak_activations);
+    bytes.push_back(timeline.ranks[rank].peak_activation_bytes);
     json& row = starts.emplace_back(json::array());
     for (const schedules::Period& period : timeline.of_rank(static_cast<int>(rank))) row.push_back(period.start);
   }
@@ -133,8 +158,11 @@ json simulate(const Arguments& arguments) {
           {"span_bubble", std::move(span_bubble)},
           {"start_times", std::move(starts)},
           {"peak_activations", std::move(peaks)},
+          {"peak_activation_bytes", std::move(bytes)},
           {"links", answer_of(timeline.links)},
-          {"idle", answer_of(schedules::attribute_idle_time(schedule, options, timeline))}};
+          {"idle", answer_of(periods ? schedules::attribute_measured_idle_time(schedule, options, timeline)
+                                     : schedules::attribute_idle_time(schedule, options, timeline),
+                             periods.has_value())}};
 }
 
 }  // namespace
@@ -190,6 +218,13 @@ void add_schedule_check_operations(AdapterService& service) {
                   {"message_bytes", "number or list of number [bytes]", "of every message, or of each stage boundary",
                    kOptional},
                   {"straggling", "list of number [ranks]", "slowdown factor of each rank", kOptional},
+                  where_named({"rendezvous", "boolean", "a send waits for its receive", "false"}),
+                  where_named(
+                      {"overlap", "number", "part of the sum of their times that overlapped computations take", "1.0"}),
+                  where_named({"activation_bytes", "number or list of number [bytes]",
+                               "activations of one micro-batch on every stage, or on each", kOptional}),
+                  where_named({"periods", "list of list of list of number [s] [ranks][cells][2]",
+                               "measured start and end of each action, in place of simulated ones", kOptional}),
                   {"jitter", "number", "relative spread of times", "0.0"},
                   {"seed", "integer", "random seed of the jitter", kOptional}}),
        {{"makespan", "number [s]", "from the first start to the last end"},
@@ -197,6 +232,8 @@ void add_schedule_check_operations(AdapterService& service) {
         {"span_bubble", "list of number [s]", "idle time of each rank between its first start and its last end"},
         {"start_times", "list of list of number [s]", "start of each cell, by rank"},
         peaks,
+        {"peak_activation_bytes", "list of number [bytes]",
+         "most bytes of activations that each rank keeps at a time; without activation_bytes one for each"},
         {"links",
          "list of object",
          "traffic of each pair of ranks",
@@ -213,7 +250,8 @@ void add_schedule_check_operations(AdapterService& service) {
           {"imbalance", "number [s]", "a peer's stages take longer"},
           {"fill", "number [s]", "before its first computation"},
           {"drain", "number [s]", "after its last computation"},
-          {"dependency", "number [s]", "the order leaves nothing to compute"}}}},
+          {"dependency", "number [s]", "the order leaves nothing to compute"},
+          {"overhead", "number [s]", "of periods: input was there, and nothing was computed"}}}},
        R"({"ranks": ["0F0,0B0", "1F0,1B0"], "stage_to_rank": [0, 1], "num_stages": 2, "durations": {"F": 1, "B": 2}})",
        {bad_row,
         bad_places,
