@@ -1,4 +1,8 @@
 // Programs are run before and after the pass: nothing that is trained may change.
+#include <cmath>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +13,7 @@
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
 #include "reference/program/pass.hpp"
 #include "reference/program/program_json.hpp"
 
@@ -122,6 +127,45 @@ void gradients_are_means(Context& context) {
   }
 }
 
+// The gradients of a program that ranks run, and the means of what they compute alone: the first that differs.
+std::string difference_from_means(const Program& alone, const Program& together, const program::Rings& rings,
+                                  int ranks) {
+  std::string problem;
+  comm::run_ranks(ranks,
+                  [&](comm::Communicator& world) {
+                    const program::Rings mine = program::rings_of_rank(rings, world.rank(), ranks);
+                    const Execution own = execute(alone, mine, world), got = execute(together, mine, world);
+                    for (const auto& [parameter, gradient] : own.gradients) {
+                      std::vector<double> sum = gradient;
+                      world.all_reduce(comm::Buffer::of(sum), comm::Buffer::of(sum), comm::ReduceOp::sum);
+                      const std::vector<double>& found = got.gradients.at(parameter);
+                      for (std::size_t i = 0; i < sum.size() && world.rank() == 0 && problem.empty(); ++i)
+                        if (!(std::abs(found.at(i) - sum[i] / ranks) <= 1e-6))
+                          problem = fmt::format("the gradient of {}, element {}, is {}; the mean is {}", parameter, i,
+                                                found[i], sum[i] / ranks);
+                    }
+                  },
+                  {.cores = 1});  // ranks that wait let others run
+  return problem;
+}
+
+// An adapter's pass, run by us: what it leaves gives means.
+void passed_gradients_are_means(Context& context) {
+  const auto ranks = static_cast<int>(context.parameters().number("ranks"));
+  DrawnStep together = step_named(context.parameters().text("step"), ranks);
+  for (DrawnLayer& layer : together.layers) layer.has_bias = false;
+  DrawnStep alone = together;
+  for (DrawnLayer& layer : alone.layers) layer.is_reduced = false;
+  const json args{{"program", program::json_of(together.program())},
+                  {"rings", program::json_of(together.rings())},
+                  {"max_fuse_numel", together.limit}};
+  report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
+    const json& final = result.at("final");
+    if (final.contains("same_as")) return "there is nothing that it does";
+    return difference_from_means(alone.program(), program::program_of_json(final), together.rings(), ranks);
+  }));
+}
+
 // Members of a fused variable get the sums of what was in them, and lie apart.
 void members_get_their_sums(Context& context) {
   const auto count = static_cast<int>(context.parameters().number("members"));
@@ -176,6 +220,12 @@ void add_interpreter_checks(suite::Suite& suite) {
              .verifies = {"PASS-087@6568"},
              .axes = {suite::worlds({1, 2, 3, 4})},
              .body = gradients_are_means});
+  suite.add({.id = "pass.runs.passed_gradients_are_means",
+             .verifies = {"PASS-087@6568"},
+             .door = Door::adapter,
+             .axes = {{"step", {"plain", "groups"}}, {"ranks", {"2", "3"}}},
+             .operations = {kPass},
+             .body = passed_gradients_are_means});
   suite.add({.id = "pass.runs.members_get_their_sums",
              .verifies = {"PASS-088@8224"},
              .axes = {{"members", {"2", "5"}}, {"op", {"sum", "avg"}}, suite::worlds({1, 2, 3})},

@@ -427,6 +427,36 @@ void refuses(Context& context) {
   report_words(problem_of_refusal(context.adapter(), kRaces, refused().at(context.parameters().text("fault"))));
 }
 
+// What the message must name of a fault: the op by its position, and its variable, or what it has in place of one.
+const std::map<std::string, std::pair<json, std::vector<std::string>>>& named_faults() {
+  static const std::map<std::string, std::pair<json, std::vector<std::string>>> list = [] {
+    std::map<std::string, std::pair<json, std::vector<std::string>>> cases;
+    const auto of_refused = [&](const char* fault, std::vector<std::string> words) {
+      cases[fault] = {refused().at(fault), std::move(words)};
+    };
+    of_refused("unknown_variable", {"0", "stranger"});
+    of_refused("unknown_op", {"0", "reluu"});
+    of_refused("unknown_slot", {"0", "Z"});
+    of_refused("ring_that_is_not_there", {"12"});
+    of_refused("read_before_it_is_written", {"0", "g0"});
+    of_refused("cycle", {"0", "4"});
+    cases["negative_shape"] = {refused().at("negative_shape"),
+                               {refused().at("negative_shape")["program"]["vars"][0]["name"].get<std::string>(), "-2"}};
+    Program lost = fused(2);  // its first gradient is written, and then becomes a part of the fused variable
+    std::swap(lost.ops[0], lost.ops[1]);
+    cases["lost_value"] = {question_of(lost), {"1", "g0"}};
+    return cases;
+  }();
+  return list;
+}
+void names_faults(Context& context) {
+  const auto& [args, words] = named_faults().at(context.parameters().text("fault"));
+  report_words(problem_of_refusal(context.adapter(), kRaces, args));
+  const Answer answer = answer_to(context.adapter(), kRaces, args);
+  if (const std::string missing = missing_words(answer.message, words); answer.is_refused() && !missing.empty())
+    report_words(fmt::format("{} is not in the message: {}", missing, answer.message));
+}
+
 // ---- fused variables that are reduced too early ----
 
 constexpr int kFusedGradients = 3;
@@ -515,6 +545,7 @@ void add_race_checks(suite::Suite& suite) {
              .body = told});
   add("by_closure", "PASS-082@1c5d", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
   add("bad_programs", "PASS-083@f77c", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
+  add("named_faults", "PASS-093@1371", {kRaces}, {{"fault", keys_of(named_faults())}}, names_faults);
   add("reduced_before_produced", "PASS-092@bf0b", {kRaces}, {{"copies", {"no", "yes"}}, {"late", {"0", "1", "2"}}},
       reduced_before_produced);
   add("pass_leaves_none", "PASS-084@bb63", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
