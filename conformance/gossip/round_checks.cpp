@@ -386,6 +386,20 @@ void live_pieces_unconfirmed(Context& context) {
   }));
 }
 
+// More than 64 KiB, cut before the first, or after some attempts to send, and retried there or elsewhere: every share
+// arrives once.
+void live_pieces_confirmed(Context& context) {
+  AskedLive asked = live_in(context);
+  asked.numel = {12'000};
+  asked.rounds = 2;
+  AskedLive cut = asked;
+  cut.options["cuts"] = {{{"node", asked.nodes - 1}, {"round", 0}, {"after", context.parameters().number("after")}}};
+  if (context.parameters().text("again") == "elsewhere") cut.options["other_group"] = true;
+  judge_same_bits(context, asked, cut, [&](const json& result) {
+    return context.parameters().number("after") > 0 ? "" : problem_of_no_cut(cut, result, 0);
+  });
+}
+
 void live_comparison_interrupted(Context& context) {
   AskedLive asked = live_in(context);
   AskedLive cut = asked;
@@ -587,6 +601,8 @@ void add_live_round_checks(suite::Suite& suite) {
   add("in_flight", "GOSSIP-116@9321", {graph}, live_in_flight, {fields({"thread", "in_flight"})});
   add("pieces_unconfirmed", "GOSSIP-049@ad73", {{"values", {"small", "large"}}}, live_pieces_unconfirmed,
       {fields({"cuts", "confirms"})}, {"3"});
+  add("pieces_confirmed", "GOSSIP-203@d1e3", {{"after", {"0", "3"}}, {"again", {"here", "elsewhere"}}},
+      live_pieces_confirmed, {fields({"cuts"}), field_by("again", "elsewhere", "other_group")}, {"3"});
   add("comparison_interrupted", "GOSSIP-184@23cc", {graph, {"again", {"here", "elsewhere"}}},
       live_comparison_interrupted,
       {fields({"cuts", "cuts.comparison"}), field_by("again", "elsewhere", "other_group")});
