@@ -11,6 +11,7 @@ void add_assign_checks(suite::Suite& suite);
 void add_bucket_buffer_checks(suite::Suite& suite);
 void add_bucket_plan_checks(suite::Suite& suite);
 void add_plan_agreement_checks(suite::Suite& suite);
+void add_asked_plan_checks(suite::Suite& suite);
 /// What ranks reduce in buckets, step by step.
 void add_reduce_checks(suite::Suite& suite);
 void add_reduce_call_checks(suite::Suite& suite);

@@ -336,11 +336,22 @@ bucketing::Link link_in(const Arguments& arguments) {
           .bandwidth = arguments.get<double>("bandwidth", 0)};
 }
 
+// As given, or predicted from the gradients and the time of all of them.
+std::vector<double> ready_times_in(const Arguments& arguments, double backward) {
+  if (!arguments.has("gradients")) {
+    if (arguments.has("order")) arguments.refuse("order is given, and gradients, which it is of, are not");
+    return arguments.get<std::vector<double>>("ready");
+  }
+  if (arguments.has("ready")) arguments.refuse("ready and gradients are both given; one says when gradients are ready");
+  const bucketing::NamedGradients named = bucketing::gradients_of_json(arguments.get<json>("gradients"));
+  return bucketing::ready_evenly(named.gradients, backward, arguments.get<std::vector<int>>("order", {}));
+}
+
 json exposed(const Arguments& arguments) {
   const Plan plan = bucketing::plan_of_json(arguments.get<json>("plan"));
-  const auto ready = arguments.get<std::vector<double>>("ready");
+  const auto backward = arguments.get<double>("backward");
   const bucketing::Exposure exposure =
-      bucketing::exposed_communication(plan, ready, arguments.get<double>("backward"), link_in(arguments));
+      bucketing::exposed_communication(plan, ready_times_in(arguments, backward), backward, link_in(arguments));
   json launches = json::array();
   for (const bucketing::PredictedReduction& launch : exposure.launches)
     launches.push_back({{"ready", launch.ready}, {"start", launch.start}, {"end", launch.end}});
@@ -457,6 +468,9 @@ void add_bucketing_operations(AdapterService& service) {
       backward{"backward", "number [s]", "time of the whole backward pass"},
       world{"world_size", "integer", "number of ranks"}, latency{"latency", "number [s]", "of a reduction", "0.0"},
       bandwidth{"bandwidth", "number [bytes/s]", "of a link; 0: bytes take no time", "0.0"};
+  ArgumentRow ready_gradients = gradients;
+  ready_gradients.what = "in place of ready: the gradients, which become ready at one rate of bytes until backward";
+  ready_gradients.otherwise = kOptional;
   const ResultRow buckets{"buckets", "list of list of integer", "gradients of each bucket"};
   const RefusalRow bad_gradients{"invalid_argument",
                                  "a list has another length than the gradients, a size is negative, or a dtype or "
@@ -635,7 +649,10 @@ void add_bucketing_operations(AdapterService& service) {
        "predicts how long the reductions of a plan outlast a backward pass",
        ours,
        {plan,
-        {"ready", "list of number [s]", "time at which each gradient is ready"},
+        {"ready", "list of number [s]", "time at which each gradient is ready; required without gradients", kOptional},
+        where_named(ready_gradients),
+        where_named({"order", "list of integer [gradients]",
+                     "of gradients: order in which they become ready; null: reverse registration order", kOptional}),
         backward,
         world,
         latency,
