@@ -349,6 +349,40 @@ void goes_on_from_its_state(Context& context) {
   }
 }
 
+// A state with what no scaler by our rules has.
+std::vector<std::pair<std::string, json>> wrong_state_fields() {
+  return {{"scale", -1.0},          {"scale", "inf"},        {"scale", "nan"},          {"growth_factor", 1.0},
+          {"growth_factor", "nan"}, {"backoff_factor", 0.0}, {"backoff_factor", 1.0},   {"growth_interval", 0},
+          {"growth_interval", -3},  {"growth_tracker", -1},  {"backoff_factor", "nan"}, {"growth_factor", "inf"}};
+}
+// The last of some states that is right counts, whatever came after it: one finite step more ends its interval.
+void loads_states(Context& context) {
+  const json right{
+      {"scale", 4.0}, {"growth_factor", 3.0}, {"backoff_factor", 0.25}, {"growth_interval", 2}, {"growth_tracker", 1}};
+  json fallen = right;
+  fallen["scale"] = 0.0;
+  std::vector<json> states{fallen, right};
+  if (context.parameters().text("state") == "wrong")
+    for (const auto& [field, value] : wrong_state_fields()) {
+      states.push_back(right);
+      states.back()[field] = value;
+    }
+  Calls calls = calls_of({false});
+  json args = question({{"init_scale", 8.0}}, calls);
+  args["states"] = states;
+  report_words(problem_of(context.adapter(), kTrace, args, [&](const json& result) -> std::string {
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      const json& load = result.at("loads").at(i);
+      if (i < 2 && !load.is_null()) return fmt::format("{} is rejected: {}", states[i].dump(), load.dump());
+      if (i >= 2 && (!load.is_object() || load.at("kind") != "invalid_argument"))
+        return fmt::format("{} is not rejected: {}", states[i].dump(), load.dump());
+    }
+    const ScaleRows rows = rows_of(result, calls);
+    if (result.at("results").at(0).at("out") != json::array({4.0})) return "a loss of 1 is not scaled by the state's 4";
+    return first_difference({{"scale", 12.0}, {"growth_tracker", 0}}, rows.back(), "after a finite step");
+  }));
+}
+
 void fallen_scale_is_saved(Context& context) {
   const bool saves = context.parameters().text("saved") == "yes";
   Calls calls;
@@ -455,14 +489,14 @@ void torch_rule_is_refused(Context& context) {
 
 void add_torch_scaler_checks(suite::Suite& suite) {
   const suite::Axis overflows{"overflows", {"none", "few", "many", "all"}};
-  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
-                       void (*body)(Context&)) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<std::string> fields = {}) {
     suite.add({.id = std::string("scaler.calls.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
                .operations = {kTrace},
-               .options = options_of({{kTrace, "dtype", {"float32"}}}),
+               .options = options_of({{kTrace, "dtype", {"float32"}}, {kTrace, "fields", std::move(fields)}}),
                .body = body});
   };
   add("overflow_backs_off", "SCALER-001@3b1d", {overflows}, steps<overflow_backs_off>);
@@ -479,6 +513,7 @@ void add_torch_scaler_checks(suite::Suite& suite) {
   for (const OutOfOrder& one : out_of_order()) calls.emplace_back(one.name);
   add("refused_out_of_order", "SCALER-007@dacb", {{"call", calls}}, refused_out_of_order);
   add("goes_on_from_its_state", "SCALER-008@04ad", {{"saved", {"no", "yes"}}}, goes_on_from_its_state);
+  add("loads_states", "SCALER-127@d689", {{"state", {"right", "wrong"}}}, loads_states, {"states"});
   add("fallen_scale_is_saved", "SCALER-008@04ad", {{"saved", {"no", "yes"}}}, fallen_scale_is_saved);
   add("told_scale_is_taken", "SCALER-009@0ef9", {{"told", {"nothing", "4", "0.5", "1024"}}}, told_scale_is_taken);
   add("disabled_does_nothing", "SCALER-010@a047", {{"enabled", {"yes", "no"}}}, disabled_does_nothing);

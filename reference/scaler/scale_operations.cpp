@@ -81,6 +81,19 @@ class TorchTrace {
     }
   }
 
+  // Loads a state; the error by which it is rejected, or null.
+  json load(const Arguments& state) {
+    json row = json::object();
+    attempt(row, [&] {
+      scaler_.load({.scale = state.get<double>("scale"),
+                    .growth_factor = state.get<double>("growth_factor"),
+                    .backoff_factor = state.get<double>("backoff_factor"),
+                    .growth_interval = state.get<std::int64_t>("growth_interval"),
+                    .growth_tracker = state.get<std::int64_t>("growth_tracker")});
+    });
+    return row.contains("error") ? row["error"] : json();
+  }
+
   json row(const Value& op) {
     json row = json::object();
     const auto name = op.at(0).as<std::string>();
@@ -264,9 +277,11 @@ class TorchTrace {
 
 json torch_trace(const Arguments& arguments, bool as_torch) {
   TorchTrace trace(arguments, as_torch);
-  json results = json::array();
+  json loads = json::array(), results = json::array();
+  for (const Arguments& state : arguments.get<std::vector<Arguments>>("states", {})) loads.push_back(trace.load(state));
   for (const Value& op : arguments.get<std::vector<Value>>("ops")) results.push_back(trace.row(op));
-  return {{"results", std::move(results)}};
+  if (loads.empty()) return {{"results", std::move(results)}};
+  return {{"loads", std::move(loads)}, {"results", std::move(results)}};
 }
 
 // ---- Megatron-LM and ColossalAI ----
@@ -557,6 +572,18 @@ void add_scaler_operations(AdapterService& service) {
          {},
          torch},
         {"ops.*", "any", "of the init of load: as the field of init", kOptional, {}, torch},
+        where_named(with_fields(
+            {"states",
+             "list of object",
+             "states that the scaler loads one after the other, before ops",
+             "[]",
+             {},
+             torch},
+            {{"scale", "number", "the scale", kRequired, {}, torch},
+             {"growth_factor", "number", "factor of a growth", kRequired, {}, torch},
+             {"backoff_factor", "number", "factor of a backoff", kRequired, {}, torch},
+             {"growth_interval", "long integer [steps]", "finite steps before a growth", kRequired, {}, torch},
+             {"growth_tracker", "long integer [steps]", "finite steps since the last change", kRequired, {}, torch}})),
         {"found_inf",
          "list of boolean [steps]",
          "whether each step's gradients are non-finite; required",
@@ -576,7 +603,8 @@ void add_scaler_operations(AdapterService& service) {
          {"DynamicLossScaler", "FP16_Optimizer._update_scale"},
          {"deepspeed"}},
         {"overflow", "list of boolean [steps]", "whether each step overflows; required", kOptional, {}, {"deepspeed"}}},
-       {{"results",
+       {{"loads", "list of any [states]", "of states: kind and message of the error that rejects each, or null"},
+        {"results",
          "list of object [ops]",
          "of ops: outcome of each call and the state after it",
          {{"scale", "any", "the scale, or null while there is none"},
