@@ -13,6 +13,7 @@ void add_slowmo_checks(suite::Suite& suite) {
   add_slowmo_device_checks(suite);
   add_slowmo_recorded_checks(suite);
   add_slowmo_trace_checks(suite);
+  add_slowmo_option_trace_checks(suite);
   add_slowmo_size_checks(suite);
 }
 

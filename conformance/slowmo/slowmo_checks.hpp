@@ -28,6 +28,8 @@ void add_slowmo_device_checks(suite::Suite& suite);
 void add_slowmo_recorded_checks(suite::Suite& suite);
 /// Steps of training as an adapter answers them, by the papers' formulas.
 void add_slowmo_trace_checks(suite::Suite& suite);
+/// Options of that trace, the environment of its ranks, and parameters without gradients.
+void add_slowmo_option_trace_checks(suite::Suite& suite);
 /// The trace at sizes of real use.
 void add_slowmo_size_checks(suite::Suite& suite);
 

@@ -6,7 +6,9 @@
 #include "reference/adapter/operations.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <set>
 #include <type_traits>
 
@@ -35,6 +37,7 @@ struct TraceGradients {
   std::vector<double> values;
   bool is_local = false;              // still to be averaged inside the node
   std::vector<double> buffer_before;  // of the model, set before the forward; may be empty
+  std::set<std::size_t> unused;       // parameters of which the backward pass makes no gradient
 };
 
 // What a saved state lacks, or has below zero.
@@ -61,6 +64,7 @@ struct Trace {
   std::set<std::int64_t> evaluate_after;               // steps after which a forward pass is made in evaluation
   bool saves_in_evaluation = false;                    // of resume_at
   std::optional<BadState> bad_state{};                 // that is loaded in its place
+  std::optional<std::string> blocking_wait{};          // NCCL_BLOCKING_WAIT in the environment of the ranks
 };
 
 constexpr std::int64_t kMostRanks = 64;
@@ -195,11 +199,18 @@ std::vector<std::vector<double>> rates_in(const Arguments& arguments, double rat
   return rates;
 }
 
-TraceGradients gradients_in(const Arguments& rank) {
+TraceGradients gradients_in(const Arguments& rank, std::size_t parameters) {
   const bool is_local = rank.has("grads_local");
-  return {.values = rank.get<std::vector<double>>(is_local ? "grads_local" : "grads"),
-          .is_local = is_local,
-          .buffer_before = rank.get<std::vector<double>>("buffer_before", {})};
+  TraceGradients given{.values = rank.get<std::vector<double>>(is_local ? "grads_local" : "grads"),
+                       .is_local = is_local,
+                       .buffer_before = rank.get<std::vector<double>>("buffer_before", {}),
+                       .unused = {}};
+  for (const std::int64_t parameter : rank.get<std::vector<std::int64_t>>("unused", {})) {
+    if (parameter < 0 || static_cast<std::size_t>(parameter) >= parameters)
+      rank.refuse(fmt::format("unused names parameter {} of {}", parameter, parameters));
+    given.unused.insert(static_cast<std::size_t>(parameter));
+  }
+  return given;
 }
 
 Trace trace_in(const Arguments& arguments) {
@@ -209,15 +220,16 @@ Trace trace_in(const Arguments& arguments) {
     trace.initial.push_back(rank.get<std::vector<double>>("init_params"));
   if (trace.initial.size() != static_cast<std::size_t>(world))
     arguments.refuse(fmt::format("ranks has {} entries; world_size is {}", trace.initial.size(), world));
-  for (const auto& step : arguments.get<std::vector<std::vector<Arguments>>>("steps")) {
-    trace.gradients.emplace_back();
-    for (const Arguments& rank : step) trace.gradients.back().push_back(gradients_in(rank));
-  }
   using MastersAs = Trace::MastersAs;
   const bool is_half = arguments.has("fp16");
   trace.master_weights = arguments.choice<MastersAs>(
       "fp16", {{"flat", MastersAs::flat}, {"list", MastersAs::list}, {"none", MastersAs::none}}, MastersAs::none);
   trace.elements = elements_in(arguments, trace.initial.front().size());
+  for (const auto& step : arguments.get<std::vector<std::vector<Arguments>>>("steps")) {
+    trace.gradients.emplace_back();
+    for (const Arguments& rank : step) trace.gradients.back().push_back(gradients_in(rank, trace.elements.size()));
+  }
+  trace.blocking_wait = arguments.find<std::string>("blocking_wait");
   trace.dtypes.assign(trace.elements.size(), is_half ? comm::DType::f16 : comm::DType::f32);
   if (arguments.get<bool>("double_tail", false)) {
     if (trace.elements.size() != 4) arguments.refuse("dims is missing: double_tail needs the parameters' sizes");
@@ -338,7 +350,10 @@ class Rank {
     row["params_in_forward"] = parameters_.values();
     if (!buffer_.empty()) row["buffer_after_forward"] = buffer_;
     gradients_.set(given.values);
-    slowmo_->after_backward(given.is_local ? std::span<const Buffer>(gradients_.views()) : std::span<const Buffer>());
+    std::vector<Buffer> made;
+    for (std::size_t i = 0; i < gradients_.views().size(); ++i)
+      if (given.is_local && !given.unused.contains(i)) made.push_back(gradients_.views()[i]);
+    slowmo_->after_backward(made);
     optimize();
     row["params_after_optimizer"] = parameters_.values();
     try {
@@ -495,6 +510,26 @@ void require_lengths(const Trace& trace) {
   }
 }
 
+/// NCCL_BLOCKING_WAIT has this value, as long as it lives; nothing: what it has.
+class BlockingWait {
+ public:
+  explicit BlockingWait(const std::optional<std::string>& value) : is_set_(value.has_value()) {
+    if (!is_set_) return;
+    if (const char* const there = std::getenv(kName)) before_ = there;
+    ::setenv(kName, value->c_str(), 1);
+  }
+  ~BlockingWait() {
+    if (is_set_) before_ ? ::setenv(kName, before_->c_str(), 1) : ::unsetenv(kName);
+  }
+  BlockingWait(const BlockingWait&) = delete;
+  BlockingWait& operator=(const BlockingWait&) = delete;
+
+ private:
+  static constexpr const char* kName = "NCCL_BLOCKING_WAIT";
+  bool is_set_;
+  std::optional<std::string> before_;
+};
+
 json trace(const Arguments& arguments) {
   const Trace trace = trace_in(arguments);
   arguments.expect_no_others();
@@ -503,6 +538,7 @@ json trace(const Arguments& arguments) {
   std::vector<json> steps(trace.gradients.size(), json(ranks, nullptr));
   std::vector<std::size_t> made(ranks, 0);
   json warnings = json::array();
+  const BlockingWait environment(trace.blocking_wait);
   comm::run_ranks(static_cast<int>(ranks), [&](comm::Communicator& world) {
     const auto me = static_cast<std::size_t>(world.rank());
     Rank rank(trace, world);
@@ -676,6 +712,8 @@ void add_slowmo_operations(AdapterService& service) {
              {"below_zero", "text", "steps or gossip_round is -1, in place of lacks", kOptional}})),
         where_named({"evaluate_after", "list of integer [steps]",
                      "steps, from 0, after which a forward pass is made in evaluation", "[]"}),
+        where_named({"blocking_wait", "text",
+                     "value of NCCL_BLOCKING_WAIT in the environment of the ranks; null: as it is", kOptional}),
         {"arithmetic",
          "text",
          "separate: every product and every sum is rounded on its own; null: as the kernels round",
@@ -692,7 +730,9 @@ void add_slowmo_operations(AdapterService& service) {
             {{"grads", "list of number [elements]", "gradients, averaged over the node; required without grads_local",
               kOptional},
              {"grads_local", "list of number [elements]", "gradients still to be averaged over the node", kOptional},
-             {"buffer_before", "list of number", "buffer of the model before the step", kOptional}})},
+             {"buffer_before", "list of number", "buffer of the model before the step", kOptional},
+             where_named({"unused", "list of integer",
+                          "parameters of which the backward pass makes no gradient; it is given as zeros", "[]"})})},
        {{"steps",
          "list of list of object [steps][world_size]",
          "each rank's state after each step",
