@@ -170,13 +170,14 @@ class Flat(torch.nn.Module):
         if buffer is not None:
             self.register_buffer("b", torch.tensor(buffer, dtype=torch.float32))
         self.seen = self.seen_buffer = None
-    def forward(self, x, grads):
+    def forward(self, x, grads, unused=()):
         self.seen = flat(self.parameters())
         if hasattr(self, "b"):
             self.seen_buffer = self.b.tolist()
         total = x.sum() * 0
-        for p, g in zip(self.parameters(), grads):
-            total = total + (p * g).to(torch.float64).sum()
+        for i, (p, g) in enumerate(zip(self.parameters(), grads)):
+            if i not in unused:
+                total = total + (p * g).to(torch.float64).sum()
         return total
 
 
@@ -230,6 +231,18 @@ def gossip_task(rank, world, q):
     return {"rounds": rounds}
 
 
+@contextlib.contextmanager
+def environment(**given):
+    """These variables have these values meanwhile, but for those that are None."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update({name: value for name, value in given.items() if value is not None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
 def slowmo_task(rank, world, q):
     own = q["ranks"][rank]
     numbers = own["init_params"]
@@ -253,7 +266,7 @@ def slowmo_task(rank, world, q):
     def wrap():
         extra = {}
         base = {"localsgd": gossip.SlowMoBaseAlgorithm.LOCALSGD, "sgp": gossip.SlowMoBaseAlgorithm.SGP}[q["base"]]
-        if q["base"] == "sgp":
+        if q["base"] == "sgp" and nodes > 1:  # of one node the wrapper makes no graph, and turns the gossip off
             node, local = rank // q.get("nprocs_per_node", 1), rank % q.get("nprocs_per_node", 1)
             cls = booked(q["phone_book"], q.get("regular", False)) if "phone_book" in q else (class_of(q["graph"]) if q.get("graph") else graph_manager.NPeerDynamicDirectedExponentialGraph)
             if q.get("mixing", "uniform") != "uniform":
@@ -263,7 +276,8 @@ def slowmo_task(rank, world, q):
         return gossip.SlowMoDistributedDataParallel(module, nprocs_per_node=q.get("nprocs_per_node", 1), broadcast_buffers=q.get("broadcast_buffers", True), slowmo_base_algorithm=base,
             slowmo_momentum=q.get("slowmo_momentum", 0.5), slowmo_memory_efficient=q.get("memory_efficient", True), slowmo_frequency=q.get("slowmo_frequency", 48),
             slowmo_lr=q.get("slowmo_lr", 1.0), slowmo_num_shards=q.get("num_shards", 32), localsgd_frequency=q.get("localsgd_frequency", 3), **extra)
-    wrapper = wrap()
+    with environment(NCCL_BLOCKING_WAIT=q.get("blocking_wait")):
+        wrapper = wrap()
     masters = None
     if half:
         whole = torch.cat([p.detach().float().reshape(-1) for p in module.parameters()])
@@ -300,7 +314,7 @@ def slowmo_task(rank, world, q):
         given = asking.get("grads_local", asking.get("grads"))
         grads = [torch.tensor(g, dtype=torch.float64).to(k) for g, k in zip(cut(given), kinds)]
         module.zero_grad(set_to_none=True)
-        loss = wrapper(torch.ones(1, dtype=torch.float64, requires_grad=True), grads)
+        loss = wrapper(torch.ones(1, dtype=torch.float64, requires_grad=True), grads, asking.get("unused") or ())
         row["params_in_forward"] = module.seen
         if hasattr(module, "b"):
             row["buffer_after_forward"] = module.seen_buffer
@@ -355,7 +369,8 @@ def slowmo_trace(**q):
 OPTIONS = {
     "gossip.graph": {"graph": sorted(GRAPHS)},
     "gossip.trace": {"graph": sorted(GRAPHS), "mixing": ["uniform"], "dtype": ["float16", "float32", "float64"]},
-    "slowmo.trace": {"graph": sorted(GRAPHS), "mixing": ["uniform"], "base": ["localsgd", "sgp"], "arithmetic": []},
+    "slowmo.trace": {"graph": sorted(GRAPHS), "mixing": ["uniform"], "base": ["localsgd", "sgp"], "arithmetic": [],
+                     "fields": ["steps.unused", "blocking_wait"]},
 }
 serve("FairScale", importlib.metadata.version("fairscale"), {"gossip.graph": graph, "gossip.trace": gossip_trace, "slowmo.trace": slowmo_trace},
       conventions={"fairscale": importlib.metadata.version("fairscale")}, options=OPTIONS)
