@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "conformance/training/job_runs.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/report.hpp"
+#include "harness/suite/job_error.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/training_record.hpp"
@@ -131,6 +133,42 @@ void refusal(Context& context) {
     EXPECT_TRUE(text.find(rows) != std::string::npos && text.find(parts) != std::string::npos)
         << id_of(kRefusal) << ": the numbers are not in: " << text;
     EXPECT_FALSE(std::filesystem::exists(record)) << id_of(kRefusal) << ": a record was begun before the refusal";
+  }
+}
+
+// Writes the run of the case, of which some rows are left over; by hand, as no specification that can be run has them.
+job::RunSpec written_uneven(Context& context, const std::filesystem::path& folder) {
+  job::RunSpec spec = written(context, settings_of(context), folder);
+  if (context.parameters().number("left_over") == 0) return spec;
+  spec.run.micro_batches = 2 * spec.run.micro_batches + 1;
+  std::ofstream(folder / "spec.toml") << job::to_toml(spec);
+  return spec;
+}
+
+// A program ends with an error that names both numbers, and leaves no record.
+void refused_job(Context& context) {
+  const bool divides = context.parameters().number("left_over") == 0;
+  const std::filesystem::path scratch = std::filesystem::absolute(context.scratch()), record = scratch / "record";
+  const job::RunSpec spec = written_uneven(context, scratch / "run");
+  std::filesystem::create_directory(record);
+  const std::string rows = std::to_string(spec.run.global_batch), parts = std::to_string(spec.run.micro_batches);
+  try {
+    (void)context.job().run(context.parameters().world(), scratch / "run" / "spec.toml", record);
+    EXPECT_TRUE(divides) << id_of(kRefusal) << ": " << rows << " rows in " << parts
+                         << " micro-batches were not refused";
+    EXPECT_TRUE(std::filesystem::exists(job::record_file(record, 0))) << id_of(kRefusal) << ": there is no record";
+  } catch (const suite::JobUnsupported&) {
+    throw;
+  } catch (const suite::JobHung&) {
+    throw;
+  } catch (const Error& error) {
+    const auto* const failure = dynamic_cast<const suite::JobFailure*>(&error);
+    const std::string text = std::string(error.what()) + (failure != nullptr ? "\n" + failure->output() : "");
+    EXPECT_FALSE(divides) << id_of(kRefusal) << ": refused, although nothing is left over: " << text;
+    EXPECT_TRUE(text.find(rows) != std::string::npos && text.find(parts) != std::string::npos)
+        << id_of(kRefusal) << ": the numbers are not in: " << text;
+    EXPECT_FALSE(std::filesystem::exists(job::record_file(record, 0)))
+        << id_of(kRefusal) << ": a record was written in spite of the refusal";
   }
 }
 
@@ -319,6 +357,13 @@ void add_pipeline_checks(suite::Suite& suite) {
              .axes = {{"left_over", {"0", "1"}}, schedules_axis({"1f1b"}), suite::worlds({2, 3})},
              .modules = {"training"},
              .body = refusal});
+  suite.add({.id = "pipeline.job.refuses_uneven",
+             .verifies = cited({kRefusal}),
+             .door = suite::Door::job,
+             .axes = {{"left_over", {"0", "1"}}, schedules_axis({"1f1b"}), suite::worlds({2})},
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = refused_job});
 }
 
 }  // namespace plumbline::conformance

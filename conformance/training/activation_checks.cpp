@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,9 +72,12 @@ job::RunSpec prepared_recording(Context& context, const std::filesystem::path& f
   return spec;
 }
 
-// What is wrong with activations alone: the rest is asked by other checks.
-std::vector<Finding> of_activations(Context& context, const job::RunSpec& spec, const job::TrainingRecord& record) {
-  const std::string id(suite::id_of_citation(ids::kActivations));
+// What is wrong with what layers make, by that requirement: outputs and their gradients, which are inputs' of the next
+// layer, and as `asks` says parameters'. The rest is asked by other checks.
+using AsksOf = std::function<bool(const Finding& finding)>;
+std::vector<Finding> of_layers(Context& context, const job::RunSpec& spec, const job::TrainingRecord& record,
+                               std::string_view citation, const AsksOf& asks) {
+  const std::string id(suite::id_of_citation(citation));
   if (!record.has_activations()) {
     if (record.findings().empty()) throw suite::Skipped{"the program records no outputs of layers"};
     return {{.requirement = id,
@@ -81,7 +85,8 @@ std::vector<Finding> of_activations(Context& context, const job::RunSpec& spec, 
              .what = "not judged: the record has no outputs of layers, and lacks more"}};
   }
   std::vector<Finding> findings = judge(spec, record, context.oracle(), {}).findings;
-  std::erase_if(findings, [&](const Finding& finding) { return finding.requirement != id; });
+  std::erase_if(findings, [&](const Finding& finding) { return !asks(finding); });
+  for (Finding& finding : findings) finding.requirement = id;
   // A value that no place has is not compared, nor one of a rank that lacks what it started from.
   if (findings.empty() && !record.findings().empty()) {
     const job::RecordFinding& gap = record.findings().front();
@@ -95,12 +100,25 @@ std::vector<Finding> of_activations(Context& context, const job::RunSpec& spec, 
   return findings;
 }
 
-void recorded_activations(Context& context) {
+void recorded_layers(Context& context, std::string_view citation, const AsksOf& asks) {
   report(findings_of_job(
       context, [&](const std::filesystem::path& folder) { return prepared_recording(context, folder); },
       [&](const job::RunSpec& spec, const job::TrainingRecord& record) {
-        return of_activations(context, spec, record);
+        return of_layers(context, spec, record, citation, asks);
       }));
+}
+
+bool is_by(const Finding& finding, std::string_view citation) {
+  return finding.requirement == suite::id_of_citation(citation);
+}
+void recorded_activations(Context& context) {
+  recorded_layers(context, ids::kActivations, [](const Finding& finding) { return is_by(finding, ids::kActivations); });
+}
+// Layers in pairs, the first cut by columns and the second by rows, and attention of which each rank has its heads.
+void recorded_cut_layers(Context& context) {
+  recorded_layers(context, ids::kCutLayers, [](const Finding& finding) {
+    return is_by(finding, ids::kActivations) || is_by(finding, ids::kGradient);
+  });
 }
 
 }  // namespace
@@ -118,6 +136,18 @@ void add_activation_checks(suite::Suite& suite) {
              .modules = {"training"},
              .limit = std::chrono::seconds(75),
              .body = recorded_activations});
+  suite.add({.id = "training.job.cut_layers",
+             .verifies = cited({ids::kCutLayers}),
+             .door = suite::Door::job,
+             .axes = {{"grid", {"3x1x1", "2x1x2"}},
+                      {"layers", {"pairs", "transformer"}},
+                      {"micro_batches", {"1", "2"}},
+                      {"accumulation", {"1"}},
+                      suite::worlds({3, 4})},
+             .applies = [](const suite::Parameters& parameters) { return planned_recording(parameters) != nullptr; },
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = recorded_cut_layers});
 }
 
 }  // namespace plumbline::conformance

@@ -21,6 +21,7 @@
 #include "conformance/training/transformer_checks.hpp"
 #include "conformance/training/weighted_checks.hpp"
 #include "harness/suite/machine_error.hpp"
+#include "harness/suite/requirement.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
@@ -101,6 +102,68 @@ void single_device_job(Context& context) {
   report(findings_of_job(context, [&](const std::filesystem::path& folder) { return prepared_run(context, folder); }));
 }
 
+// ---- what a run comes to ----
+
+// One seed for all: what is asked is whether training works, not how lucky a start is.
+job::RunSpec learning_run_of_job(Context& context, const std::filesystem::path& folder) {
+  const std::string& model = context.parameters().text("model");
+  return training::write_digits_run({.model = model,
+                                     .data = context.parameters().world(),
+                                     .steps = model == "mlp" ? 200 : 100,
+                                     .global_batch = 96,
+                                     .micro_batches = 1,
+                                     .seed = 1,
+                                     .device = context.device()},
+                                    training::digits(), folder);
+}
+
+std::vector<Finding> findings_of_learning(Context& context, const job::RunSpec& spec,
+                                          const job::TrainingRecord& record) {
+  constexpr double enough = 0.95;
+  Finding finding{
+      .requirement = std::string(suite::id_of_citation(ids::kLearns)), .step = spec.run.steps - 1, .parameter = ""};
+  const auto values = values_of(spec, record, spec.run.steps - 1, job::Moment::after);
+  if (!values) {
+    finding.what = "the record has no values after the last step";
+    return {finding};
+  }
+  const double accuracy =
+      context.oracle().accuracy(spec, *values, training::held_out_rows(spec, training::digits()), spec.run.device);
+  if (accuracy > enough) return {};
+  finding.what =
+      fmt::format("the values classify {:.4f} of the held-out digits; more than {} are asked", accuracy, enough);
+  return {finding};
+}
+
+void learning_job(Context& context) {
+  report(findings_of_job(
+      context, [&](const std::filesystem::path& folder) { return learning_run_of_job(context, folder); },
+      [&](const job::RunSpec& spec, const job::TrainingRecord& record) {
+        return findings_of_learning(context, spec, record);
+      }));
+}
+
+// The sum of two gradients has the same bits in any order, so over any library: two ranks.
+void repeated_job(Context& context) {
+  const auto run_again = [&](const job::RunSpec& spec, const job::TrainingRecord& first) {
+    const std::filesystem::path scratch = std::filesystem::absolute(context.scratch());
+    const std::filesystem::path again = scratch / "again";
+    provide([&](const std::filesystem::path& folder) { return prepared_run(context, folder); }, scratch / "run", again);
+    (void)context.job().run(context.parameters().world(), scratch / "run" / "spec.toml", again);
+    context.progress("comparing two records");
+    std::vector<Finding> findings = compare_runs(spec, first, job::TrainingRecord(spec, again));
+    for (const job::RecordFinding& gap : first.findings())
+      findings.push_back({.requirement = std::string(suite::id_of_citation(ids::kSameBits)),
+                          .step = gap.step,
+                          .rank = gap.rank,
+                          .parameter = gap.tensor,
+                          .what = "not compared: " + gap.what});
+    return findings;
+  };
+  report(findings_of_job(
+      context, [&](const std::filesystem::path& folder) { return prepared_run(context, folder); }, run_again));
+}
+
 }  // namespace
 
 void provide_folder(const std::filesystem::path& folder) {
@@ -149,6 +212,24 @@ void add_job_checks(suite::Suite& suite) {
              .modules = {"training"},
              .limit = std::chrono::seconds(75),
              .body = single_device_job});
+  suite.add({.id = "training.job.repeated",
+             .verifies = cited({ids::kSameBits}),
+             .door = suite::Door::job,
+             .axes = {{"model", {"mlp", "conv_norm"}},
+                      {"optimizer", {"adam"}},
+                      {"micro_batches", {"2"}},
+                      {"accumulation", {"1"}},
+                      suite::worlds({2})},
+             .modules = {"training"},
+             .limit = std::chrono::seconds(150),
+             .body = repeated_job});
+  suite.add({.id = "training.job.learns",
+             .verifies = cited({ids::kLearns}),
+             .door = suite::Door::job,
+             .axes = {{"model", {"mlp", "conv"}}, suite::worlds({2})},
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = learning_job});
   add_weighted_checks(suite, suite::Door::job);
   add_rate_schedule_checks(suite, suite::Door::job);
   add_decay_group_checks(suite, suite::Door::job);

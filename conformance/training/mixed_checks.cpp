@@ -167,6 +167,13 @@ void job_in_16_bits(Context& context) {
   report_as(std::move(findings), scaling_requirements::kTraining);
 }
 
+void job_over_tensor_ranks(Context& context) {
+  std::vector<Finding> findings = findings_of_job(context, [&](const std::filesystem::path& folder) {
+    return training::write_digits_run(settings_for(context), training::digits(), folder);
+  });
+  report_as(std::move(findings), training_requirements::kTensorRanks);
+}
+
 // Clipping that the specification says.
 void clipped_job(Context& context) {
   std::vector<Finding> findings = findings_of_job(context, [&](const std::filesystem::path& folder) {
@@ -300,6 +307,17 @@ void add_mixed_checks(suite::Suite& suite) {
              .applies = is_planned_in_tensor_ranks,
              .modules = {"training"},
              .body = over_tensor_ranks});
+  suite.add({.id = "training.job.tensor",
+             .verifies = cited({training_requirements::kTensorRanks}),
+             .door = suite::Door::job,
+             .axes = {{"precision", {"fp32"}},
+                      {"model", {"pairs"}},
+                      {"grid", {"2x1x2", "3x1x1", "2x2x1"}},
+                      suite::worlds({3, 4})},
+             .applies = fills_world,
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = job_over_tensor_ranks});
   suite.add({.id = "scaler.training.single_device",
              .verifies = cited({kTraining}),
              .axes = {{"precision", {"fp16", "bf16", "amp", "amp_bf16"}}, grids(), all_worlds()},

@@ -168,46 +168,6 @@ void halves(Context& context) { train_and_judge(context, short_spec(context, 7),
 
 // ---- against data-parallel SGD ----
 
-// The value of data-parallel SGD after a step that begins with `before`: x - rate x the mean of the ranks' gradients.
-void judge_synchronous(Context& context, const job::RunSpec& spec, int step, double rate, const AveragedRanks& ranks) {
-  std::vector<training::Slice> slices;
-  for (int rank = 0; rank < context.size(); ++rank)
-    slices.push_back({{.batch = step, .first_row = std::int64_t{8} * rank, .rows = 8}});
-  const std::vector<float> before =
-      step == 0 ? ranks[0][0].before : estimate_of(ranks[0][static_cast<std::size_t>(step) - 1]);
-  const training::Values values = values_by_parameter(spec, before);
-  const auto baseline = [&](training::Arithmetic arithmetic) {
-    return context.oracle().baseline(spec, slices, values, arithmetic, spec.run.device).mean.gradients;
-  };
-  const training::Gradients narrow = baseline(training::Arithmetic::float32);
-  const training::Gradients wide = baseline(training::Arithmetic::float64);
-  for (int rank = 0; rank < context.size(); ++rank) {
-    const training::Values got =
-        values_by_parameter(spec, estimate_of(ranks[static_cast<std::size_t>(rank)][static_cast<std::size_t>(step)]));
-    std::vector<Finding> findings;
-    for (const auto& [name, gradient] : wide) {
-      const double slack = bound_beside(distance(narrow.at(name), gradient), largest_of(gradient), 0x1p-24);
-      const std::vector<float>& x = values.at(name);
-      std::vector<double> expected;
-      for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(x[i] - rate * gradient[i]);
-      Largest largest;
-      compare_within(
-          got.at(name), expected,
-          [&](std::size_t i) {
-            return rate * slack + (context.size() + 6) * 0x1p-24 * (std::fabs(x[i]) + rate * std::fabs(gradient[i])) +
-                   kSmallestFloat;
-          },
-          {.requirement = std::string(suite::id_of_citation(ids::kSynchronous)),
-           .step = step,
-           .rank = rank,
-           .parameter = name,
-           .what = "the value is not that of data-parallel SGD"},
-          findings, largest);
-    }
-    report(findings);
-  }
-}
-
 void equals_synchronous(Context& context) {
   job::RunSpec spec = short_spec(context, 5);
   constexpr double rate = 0.1;
@@ -216,7 +176,7 @@ void equals_synchronous(Context& context) {
   settings.rate_decay = 1;
   const AveragedRanks ranks = gathered(context, averaged_steps(context, spec, settings), "record");
   if (context.rank() != kAveragingJudge) return;
-  for (int step = 0; step < spec.run.steps; ++step) judge_synchronous(context, spec, step, rate, ranks);
+  report(findings_beside_data_parallel(spec, ranks, context.oracle()));
 }
 
 // ---- two runs that must be one ----
@@ -356,25 +316,7 @@ void rates_beyond_float32(Context& context) {
 
 // ---- a whole run ----
 
-// The share of held-out digits that the mean of the ranks' estimates classifies.
-double accuracy_of_mean(Context& context, const job::RunSpec& spec, const AveragedRanks& ranks) {
-  std::vector<double> sum(ranks.front().front().after.size());
-  for (const auto& steps : ranks) {
-    const std::vector<float> estimate = estimate_of(steps.back());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += estimate[i] / static_cast<double>(ranks.size());
-  }
-  return context.oracle().accuracy(spec, values_by_parameter(spec, {sum.begin(), sum.end()}),
-                                   training::held_out_rows(spec, training::digits()), spec.run.device);
-}
-
-// Of one device that takes all rows of each batch.
-double accuracy_of_one(Context& context, const job::RunSpec& spec) {
-  const training::Values values = context.oracle().alone(spec, 1, [](int, double) {});
-  return context.oracle().accuracy(spec, values, training::held_out_rows(spec, training::digits()), spec.run.device);
-}
-
 void averaging_learns(Context& context) {
-  constexpr double margin = 0.02;
   constexpr int news = 25;  // steps
   const job::RunSpec spec = prepared_digits(
       context,
@@ -390,10 +332,10 @@ void averaging_learns(Context& context) {
   }
   const AveragedRanks ranks = gathered(context, {last}, "record");
   if (context.rank() != kAveragingJudge) return;
-  const double alone = accuracy_of_one(context, spec);
-  EXPECT_GE(accuracy_of_mean(context, spec, ranks), alone - margin)
+  const AveragedAccuracy accuracy = accuracy_of(spec, ranks, context.oracle());
+  EXPECT_GE(accuracy.mean, accuracy.single_device - kAccuracyMargin)
       << suite::id_of_citation(ids::kLearns) << ": share of held-out digits; a single device on the same batches has "
-      << alone;
+      << accuracy.single_device;
 }
 
 // ---- which cases ----

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -81,6 +82,26 @@ struct AveragingJudgement {
 /// Judges the record of a run with [averaging]: its form, and of its first steps all that are whole.
 [[nodiscard]] AveragingJudgement judge_averaging_record(const job::RunSpec& spec, const job::TrainingRecord& record,
                                                         training::Training& training);
+
+/// What every rank recorded of its first steps that are whole.
+[[nodiscard]] AveragedRanks recorded_ranks(const job::RunSpec& spec, const job::TrainingRecord& record);
+/// What every rank recorded of one step; nothing where a rank lacks something.
+[[nodiscard]] std::optional<std::vector<training::AveragedStep>> recorded_step(const job::RunSpec& spec,
+                                                                               const job::TrainingRecord& record,
+                                                                               int step);
+
+/// Where a run with plain SGD that must take the steps of data-parallel SGD takes others, by kSynchronous.
+[[nodiscard]] std::vector<Finding> findings_beside_data_parallel(const job::RunSpec& spec, const AveragedRanks& ranks,
+                                                                 training::Training& training);
+
+/// The share of held-out digits that the mean of the ranks' estimates classifies, and what a single device that takes
+/// all rows of each batch reaches.
+struct AveragedAccuracy {
+  double mean = 0, single_device = 0;
+};
+inline constexpr double kAccuracyMargin = 0.02;  // by which the first may be below the second
+[[nodiscard]] AveragedAccuracy accuracy_of(const job::RunSpec& spec, const AveragedRanks& ranks,
+                                           training::Training& training);
 
 /// Numerators divided by their weight.
 [[nodiscard]] std::vector<float> estimate_of(const training::AveragedStep& step);

@@ -25,7 +25,27 @@ constexpr std::pair<Moment, std::vector<float> AveragedStep::*> kRecorded[] = {
     {Moment::updated, &AveragedStep::updated},
     {Moment::after, &AveragedStep::after}};
 
-// What all ranks had in a step; nothing where a rank lacks something.
+std::string_view rule_of(const job::Averaging& averaging) {
+  if (averaging.algorithm == "sgp") return ids::kGossip;
+  return averaging.has_outer_step() ? ids::kSlowStep : ids::kAverage;
+}
+
+// Whether only runs that average have this tensor.
+bool is_of_averaging(const std::string& tensor) {
+  return tensor.ends_with("/weight") || tensor.find("/updated/") != std::string::npos ||
+         tensor.find("/seen/") != std::string::npos;
+}
+
+Finding finding_by(std::string_view citation, int step, int rank, std::string tensor, std::string what) {
+  return {.requirement = std::string(suite::id_of_citation(citation)),
+          .step = step,
+          .rank = rank,
+          .parameter = std::move(tensor),
+          .what = std::move(what)};
+}
+
+}  // namespace
+
 std::optional<std::vector<AveragedStep>> recorded_step(const job::RunSpec& spec, const job::TrainingRecord& record,
                                                        int step) {
   std::vector<AveragedStep> ranks(static_cast<std::size_t>(spec.parallel.world()));
@@ -49,7 +69,7 @@ std::optional<std::vector<AveragedStep>> recorded_step(const job::RunSpec& spec,
   return ranks;
 }
 
-AveragedRanks whole_steps(const job::RunSpec& spec, const job::TrainingRecord& record) {
+AveragedRanks recorded_ranks(const job::RunSpec& spec, const job::TrainingRecord& record) {
   AveragedRanks ranks(static_cast<std::size_t>(spec.parallel.world()));
   for (int step = 0; step < spec.run.steps; ++step) {
     auto all = recorded_step(spec, record, step);
@@ -62,30 +82,9 @@ AveragedRanks whole_steps(const job::RunSpec& spec, const job::TrainingRecord& r
   return ranks;
 }
 
-std::string_view rule_of(const job::Averaging& averaging) {
-  if (averaging.algorithm == "sgp") return ids::kGossip;
-  return averaging.has_outer_step() ? ids::kSlowStep : ids::kAverage;
-}
-
-// Whether only runs that average have this tensor.
-bool is_of_averaging(const std::string& tensor) {
-  return tensor.ends_with("/weight") || tensor.find("/updated/") != std::string::npos ||
-         tensor.find("/seen/") != std::string::npos;
-}
-
-Finding finding_by(std::string_view citation, int step, int rank, std::string tensor, std::string what) {
-  return {.requirement = std::string(suite::id_of_citation(citation)),
-          .step = step,
-          .rank = rank,
-          .parameter = std::move(tensor),
-          .what = std::move(what)};
-}
-
-}  // namespace
-
 AveragingJudgement judge_averaging_record(const job::RunSpec& spec, const job::TrainingRecord& record,
                                           training::Training& training) {
-  const AveragedRanks ranks = whole_steps(spec, record);
+  const AveragedRanks ranks = recorded_ranks(spec, record);
   const auto steps = static_cast<int>(ranks.front().size());
   AveragingJudgement judgement;
   if (steps > 0)

@@ -77,6 +77,10 @@ class Run:
         ranks = self.sizes["pipeline"] * self.sizes["data"] * self.sizes["tensor"]
         if self.world != ranks or not 0 <= self.rank < ranks:
             misuse(f"RANK = {self.rank} of WORLD_SIZE = {self.world}: the specification is for ranks 0 to {ranks - 1} of {ranks}")
+        rows, parts = self.spec["run"]["global_batch"], self.sizes["data"] * self.spec["run"]["micro_batches"]
+        if rows % parts:
+            misuse(f"run.global_batch = {rows}: it must be a multiple of parallel.data x run.micro_batches = {self.sizes['data']} x "
+                   f"{self.spec['run']['micro_batches']}")
         self.place = self.place_of(self.rank)
         # Data ranks that hold a copy of the parameters together, and the copies. The rank's coordinates along these:
         self.shard_size = self.sizes.get("shard", 1)
