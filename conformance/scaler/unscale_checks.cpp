@@ -30,9 +30,9 @@ double rounded(const std::string& dtype, double value) {
 
 // The product with 0.375 of a number of at most 20 bits is exact in float32: what is stored is it, rounded once. The
 // smallest numbers of float16 have products between two of its numbers.
-void answered_rounded_once(Context& context) {
-  const std::string &from = context.parameters().text("from"), &to = context.parameters().text("to");
-  json args{{"dtype", from}, {"to", to}, {"inverse", 0.375}, {"grads", json::array()}}, expected = json::array();
+void judge_rounded_once(Context& context, json args, const std::string& from, const std::string& to) {
+  args.update({{"dtype", from}, {"inverse", 0.375}, {"grads", json::array()}});
+  json expected = json::array();
   int number = 0;
   for (const int elements : {5, 0, 1, 33}) {
     json given = json::array(), right = json::array();
@@ -47,6 +47,16 @@ void answered_rounded_once(Context& context) {
   }
   report_words(problem_of(context.adapter(), kUnscale, args,
                           [&](const json& result) { return first_difference(expected, result.at("grads"), "grads"); }));
+}
+
+void answered_rounded_once(Context& context) {
+  const std::string &from = context.parameters().text("from"), &to = context.parameters().text("to");
+  judge_rounded_once(context, {{"to", to}}, from, to);
+}
+// PyTorch's gradients are divided where they are.
+void answered_rounded_in_place(Context& context) {
+  const std::string& dtype = context.parameters().text("dtype");
+  judge_rounded_once(context, {{"convention", "torch"}}, dtype, dtype);
 }
 
 void answered_refusals(Context& context) {
@@ -83,6 +93,14 @@ void add_unscale_checks(suite::Suite& suite) {
              .operations = {kUnscale},
              .options = options_of({from, to}),
              .body = answered_rounded_once});
+  suite.add({.id = "scaler.unscale.rounded_in_place",
+             .verifies = {"SCALER-114@8187"},
+             .door = suite::Door::adapter,
+             .axes = {{"dtype", {"float16", "bfloat16", "float32", "float64"}}},
+             .operations = {kUnscale},
+             .convention = "torch",
+             .options = options_of({{kUnscale, "dtype", {}, "dtype"}}),
+             .body = answered_rounded_in_place});
   suite.add({.id = "scaler.unscale.refusals",
              .verifies = {"SCALER-115@b5c7"},
              .door = suite::Door::adapter,

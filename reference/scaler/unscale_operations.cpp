@@ -52,18 +52,21 @@ json unscale_gradients(const Arguments& arguments) {
 }  // namespace
 
 void add_unscale_operations(AdapterService& service) {
-  const Words dtypes{"float16", "bfloat16", "float32", "float64"};
+  const Words dtypes{"float16", "bfloat16", "float32", "float64"}, ours{"plumbline"};
   service.add(
       {"scaler.unscale",
        "multiplies gradients by the inverse of a loss scale, and looks for Inf and NaN",
-       {"plumbline"},
+       {"plumbline", "torch"},
        {{"grads", "list of list of number [gradients][elements]", "the gradients"},
         {"dtype", "text", "their element type", R"("float32")", dtypes},
-        {"to", "text", "element type of the results; null: dtype", kOptional, dtypes},
+        {"to", "text", "element type of the results; null: dtype", kOptional, dtypes, ours},
         {"inverse", "number", "what they are multiplied by, in float32"},
-        where_named({"elements", "list of long integer [gradients]",
+        where_named({"elements",
+                     "list of long integer [gradients]",
                      "elements of the memory of each result, 2^22 at most together; null: those of its gradient",
-                     kOptional})},
+                     kOptional,
+                     {},
+                     ours})},
        {{"grads", "list of list of number [gradients][elements]", "the results"},
         {"found_inf", "boolean", "an element of grads is infinite or NaN"}},
        R"({"grads": [[1, 2], [4]], "inverse": 0.5})",

@@ -275,6 +275,14 @@ def scaler_trace(ops, init=None, dtype="float32", sizes=(), lr=0.5):
     return {"results": rows}
 
 
+def unscale(grads, inverse, dtype="float32"):
+    """As GradScaler unscales the gradients of one device and type, in place."""
+    tensors = [torch.tensor([number(v) for v in one], dtype=torch.float64).to(DTYPES[dtype]) for one in grads]
+    found = torch.zeros(1)
+    torch._amp_foreach_non_finite_check_and_unscale_(tensors, found, torch.tensor([number(inverse)], dtype=torch.float32))
+    return {"grads": [plain(one) for one in tensors], "found_inf": bool(found.item())}
+
+
 NOT_ASSERTED_BY_FUSED = "No inf checks were recorded for this optimizer."  # one without gradients
 
 
@@ -444,11 +452,12 @@ OPTIONS = {
     "schedules.generate": {"schedule": sorted(SCHEDULES)},
     "scaler.clip_grad_norm": {"form": ["gradients"], "dtype": FLOATS},
     "scaler.total_norm": {"dtype": FLOATS},
+    "scaler.unscale": {"dtype": FLOATS},
     "comm.ring_sum": {"dtype": FLOATS},
 }
 serve("PyTorch", torch.__version__, {
     "topology.device_mesh": device_mesh, "topology.mesh_of_ranks": mesh_of_ranks, "schedules.stage_to_rank": stage_to_rank, "schedules.generate": generate, "schedules.lower": lower, "schedules.defer_receives": defer_receives,
     "schedules.load_csv": load_csv, "bucketing.assign": assign, "bucketing.capacity_config": capacity_config, "bucketing.ddp_runs": ddp_runs,
-    "scaler.trace": scaler_trace, "scaler.clip_grad_norm": clip_grad_norm, "scaler.total_norm": total_norm,
+    "scaler.trace": scaler_trace, "scaler.clip_grad_norm": clip_grad_norm, "scaler.total_norm": total_norm, "scaler.unscale": unscale,
     "comm.ring_sum": ring_sum,
 }, conventions={"torch": torch.__version__, "gloo": "torch " + torch.__version__}, options=OPTIONS)
