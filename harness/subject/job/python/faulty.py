@@ -212,6 +212,32 @@ class SeesLaterTokens(Ddp):
         return built
 
 
+class WrongAttention(Ddp):
+    """Attention is computed by another formula."""
+
+    def build(self):
+        built = super().build()
+        for layer in built:
+            if isinstance(layer, Attention):
+                layer.forward = lambda x, heads=layer.heads: self.attend(*x.unflatten(-1, (heads, 3, -1)).permute(3, 0, 2, 1, 4))
+        return built
+
+
+class NotScaled(WrongAttention):
+    """Query times key is not divided by the root of a head's features."""
+
+    def attend(self, query, key, value):
+        seen = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0)
+        return seen.transpose(1, 2).flatten(2)
+
+
+class NotSplit(WrongAttention):
+    """All heads are one."""
+
+    def attend(self, *of_heads):
+        return torch.nn.functional.scaled_dot_product_attention(*(one.transpose(1, 2).flatten(2) for one in of_heads), is_causal=True)
+
+
 class DetachesHead(Ddp):
     """The head multiplies by the embedding's weight, which does not get its gradient."""
 
@@ -581,7 +607,7 @@ FAULTS = {
     "fsdp2.loses_moments": LosesMoments, "fsdp2.joins_in_other_order": JoinsInOtherOrder,
     "ddp.counts_steps_again": CountsStepsAgain, "ddp.schedules_again": SchedulesAgain, "ddp.forgets_scale": ForgetsScale,
     "ddp.first_rows_again": FirstRowsAgain,
-    "ddp.sees_later_tokens": SeesLaterTokens, "ddp.detaches_head": DetachesHead,
+    "ddp.sees_later_tokens": SeesLaterTokens, "ddp.not_scaled": NotScaled, "ddp.not_split": NotSplit, "ddp.detaches_head": DetachesHead,
     "amp.steps_anyway": StepsAnyway, "amp.not_unscaled": NotUnscaled,
 }
 
