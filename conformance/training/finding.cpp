@@ -37,11 +37,12 @@ std::string text_of(const Finding& finding) {
   if (!finding.parameter.empty())
     add(finding.index >= 0 ? fmt::format("{}[{}]", finding.parameter, finding.index) : finding.parameter);
   std::string text = fmt::format("{}: {}{}{}", finding.requirement, place, place.empty() ? "" : ": ", finding.what);
-  if (finding.index < 0) return text;
-  text += fmt::format(": expected {}, got {}, ", digits(finding.expected), digits(finding.got));
-  text += finding.bound == 0 ? "the bits must be equal" : fmt::format("bound {:.3g}", finding.bound);
-  text += fmt::format(" ({} of {} elements)", finding.wrong, finding.elements);
-  if (finding.is_first)
+  if (finding.index >= 0) {
+    text += fmt::format(": expected {}, got {}, ", digits(finding.expected), digits(finding.got));
+    text += finding.bound == 0 ? "the bits must be equal" : fmt::format("bound {:.3g}", finding.bound);
+    text += fmt::format(" ({} of {} elements)", finding.wrong, finding.elements);
+  }
+  if (finding.index >= 0 && finding.is_first)
     text += is_of_activation(finding) ? "; the first wrong activation of the run"
                                       : "; the first wrong gradient of the run, in backward order";
   for (const std::string& one : finding.hypotheses) text += "; hypothesis: " + one;

@@ -62,6 +62,11 @@ TEST(Finding, NamesWhatMayHaveMadeItSo) {
       "the run, in backward order; hypothesis: twice; hypothesis: thrice");
 }
 
+TEST(Finding, NamesWhatMayHaveMadeItSoOfWhatHasNoElements) {
+  EXPECT_EQ(text_of({.requirement = "TRAIN-044", .step = 0, .what = "is off", .hypotheses = {"not sent"}}),
+            "TRAIN-044: step 0: is off; hypothesis: not sent");
+}
+
 TEST(FirstWrongGradient, IsOfTheLastParameterOfTheFirstStep) {
   const job::RunSpec spec{.layers = {job::Linear{2, 2}, job::Relu{}, job::Linear{2, 2}}};
   const auto wrong = [](int step, const char* parameter, const char* requirement = "TRAIN-006") {
