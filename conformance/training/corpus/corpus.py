@@ -33,7 +33,7 @@ NEEDED = "import importlib.util as u, sys; sys.exit(not all(u.find_spec(m) for m
 
 
 def misuse(problem):
-    print(f"corpus.py: {problem}", file=sys.stderr)
+    print(f"{Path(sys.argv[0]).name}: {problem}", file=sys.stderr)
     sys.exit(2)
 
 

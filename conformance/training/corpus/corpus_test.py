@@ -5,7 +5,7 @@ usage: corpus_test.py PLUMBLINE PYTHONS [unittest arguments]
 PYTHONS are interpreters that may have torch and numpy, separated by commas. Exits with 77 when Run is asked for and none of them has, and
 where Python is older than 3.11.
 """
-import contextlib, copy, io, json, os, subprocess, sys, tempfile, unittest
+import contextlib, copy, io, json, os, re, subprocess, sys, tempfile, unittest
 from pathlib import Path
 from unittest import mock
 
@@ -148,6 +148,33 @@ class Command(unittest.TestCase):
         done = subprocess.run([sys.executable, "-B", "-c", f"import sys; sys.version_info = (3, 10, 0); sys.path.insert(0, {str(corpus.HERE)!r}); import corpus"],
                               capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", "corpus.py: it needs Python 3.11 or newer, for tomllib\n"))
+
+
+class Beside(unittest.TestCase):
+    """What other tools find: the table, without them."""
+
+    def table(self, records, *options):
+        return subprocess.run([sys.executable, "-B", str(corpus.HERE / "beside.py"), "--records", str(records), *options], capture_output=True, text=True)
+
+    def test_what_is_expressed_is_in_the_table(self):
+        text = (corpus.HERE / "spmd_programs.py").read_text()
+        expressed = re.findall(r'^@program\("([\w.]+)"\)', text, re.M)
+        self.assertLessEqual({name for name in expressed if "." in name}, {*corpus.names_in("bugs.py")})
+        self.assertLessEqual({name for name in expressed if "." not in name}, {*corpus.names_in("programs.py")})
+
+    def test_a_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "corpus.json").write_text(json.dumps({"bugs": [{"id": "ddp.never_zeroed", "found": True, "by": "TRAIN-006"},
+                                                                           {"id": "ddp.no_sync_inverted", "found": False, "by": "pass; not TRAIN-005"}]}))
+            done = self.table(folder, "--without", "traincheck", "--without", "spmd_types", "--only", "ddp.n*")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, "| bug | Plumbline | spmd_types | TrainCheck |\n| --- | --- | --- | --- |\n"
+                                      "| ddp.no_sync_inverted | not found | - | - |\n| ddp.never_zeroed | TRAIN-006 | - | - |\n")
+
+    def test_misuse(self):
+        done = self.table("/no/such")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertRegex(done.stderr, r"^beside.py: --records /no/such: its corpus.json cannot be read \(.*\); corpus.py writes it\n$")
 
 
 class Run(unittest.TestCase):
