@@ -15,6 +15,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::ThrowsMessage;
 using testing::UnorderedElementsAreArray;
 
 constexpr const char* kRows = R"(component = "toys"
@@ -247,6 +248,57 @@ TEST(Requirements, RefuseWhatIsWrongAndSayWhere) {
   EXPECT_THAT(words("component = \"toys\"\nterms = 1\n"), HasSubstr("toys.toml:2:9: 'terms' must be a table"));
   EXPECT_THAT(words("component = \"toys\"\n[terms]\nbox = 1\n"), HasSubstr("toys.toml:3:7: the meaning of 'box'"));
   EXPECT_THAT(words(std::string(kRows) + std::string(kRows).substr(19)), HasSubstr("TOY-001"));
+}
+
+TEST(Requirements, AreReadWhenTheyAreAskedFor) {
+  RequirementTable table;
+  table.add_toml_later(kRows, "toys.toml");
+  EXPECT_EQ(table.rows().size(), 2u);
+  EXPECT_EQ(table.find("TOY-002")->level, Level::should);
+  table.add_toml_later("component = ", "later.toml");
+  EXPECT_THAT([&] { (void)table.find("TOY-001"); }, ThrowsMessage<InvalidArgument>(HasSubstr("later.toml:1")));
+}
+
+Mutant mutant(const std::string& name) { return {.name = name, .violates = "TOY-001", .shows = "toys.drop[x]"}; }
+
+TEST(Mutants, AreMadeWhenTheyAreAskedFor) {
+  const auto suite = toys();
+  suite->add({.id = "toys.asked", .door = Door::adapter, .axes = {worlds({1})}, .body = [](Context&) {}});
+  int made = 0;
+  suite->add([&made] { return ++made, std::vector{mutant("toy.torn"), mutant("toy.lost")}; });
+  suite->add_mutants_of_toml(R"([[mutant]]
+id = "toy.edited"
+violates = "TOY-001"
+what = "an edit"
+source = "a catalogue"
+shows = "toys.asked[world=1]"
+because = "it is everywhere"
+[[mutant.edit]]
+at = "toys.cpp: drop"
+find = "a"
+)",
+                             "mutants.toml");
+  suite->add_mutants_of_toml("not read", "wrong.toml");
+  EXPECT_EQ(made, 0);
+  const Mutant* const edited = suite->find_mutant("toy.edited");
+  ASSERT_NE(edited, nullptr);
+  EXPECT_EQ(door_of(*edited), Door::adapter) << "of the check that it shows in";
+  EXPECT_EQ(suite->find_mutant("toy.edited"), edited);
+  EXPECT_EQ(suite->find_mutant("toy.lost")->name, "toy.lost");
+  EXPECT_EQ(suite->find_mutant("toy.green"), nullptr);
+  EXPECT_THAT([&] { (void)suite->mutants(); }, ThrowsMessage<InvalidArgument>(HasSubstr("wrong.toml:1")));
+}
+
+TEST(Mutants, HaveANameOnce) {
+  const auto suite = toys();
+  suite->add([] { return std::vector{mutant("toy.torn")}; });
+  ASSERT_EQ(suite->mutants().size(), 1u);
+  EXPECT_EQ(suite->find_mutant("toy.torn"), suite->mutants().data());
+  EXPECT_EQ(suite->find_mutant("toy.lost"), nullptr);
+  const auto other = toys();
+  for (int time = 0; time < 2; ++time) other->add([] { return std::vector{mutant("toy.torn")}; });
+  EXPECT_THAT([&] { (void)other->mutants(); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("mutant 'toy.torn' is registered twice")));
 }
 
 TEST(Requirements, HaveTheTermsThatOccurInThem) {
