@@ -1,7 +1,6 @@
 #include "benchmarks/answers.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"

@@ -1,6 +1,5 @@
 #include "benchmarks/bubble_report.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numeric>

@@ -13,7 +13,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>

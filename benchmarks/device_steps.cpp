@@ -13,7 +13,6 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>

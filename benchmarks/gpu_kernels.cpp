@@ -6,13 +6,11 @@
 //         events around a step, the median of several; the first steps are not counted.
 // Verdict The share of the copy's speed. Exit status 3, with the reason, where there is no GPU; 2 for a bad option.
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>

@@ -1,7 +1,6 @@
 #include "benchmarks/pipeline_bubble.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <functional>

@@ -6,7 +6,6 @@
 // BUCKET_BYTES of -1 reduces nothing, -2 lets the reducer's tuning choose. Prints one line of JSON: the seconds of
 // each step, of the slowest rank, and the processor's seconds of a step and rank.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>

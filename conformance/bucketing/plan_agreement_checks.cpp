@@ -1,5 +1,4 @@
 // That ranks find out, before anything is reduced, that they planned differently: all of them, and alike.
-#include <algorithm>
 #include <map>
 #include <tuple>
 

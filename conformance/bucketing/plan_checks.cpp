@@ -1,6 +1,5 @@
 // Who looks at a plan sees what is wrong with it, reads what others wrote, and predicts what a backward cannot hide.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <functional>
 #include <limits>

@@ -1,6 +1,5 @@
 #include "conformance/bucketing/question.hpp"
 
-#include <algorithm>
 #include <map>
 #include <numeric>
 

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <numeric>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

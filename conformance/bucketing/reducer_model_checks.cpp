@@ -1,6 +1,5 @@
 // Models whose gradients are reduced in buckets: what they are trained with is a single device's, whatever the size of
 // the buckets, the type that travels, and who has rows.
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -1,5 +1,4 @@
 // Training with a reducer: each step's gradients are the single device's, whatever the passes, buckets and ranks do.
-#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>

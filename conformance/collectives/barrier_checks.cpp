@@ -1,5 +1,4 @@
 // The barrier, by the clock of the host.
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <fstream>

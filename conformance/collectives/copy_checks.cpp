@@ -1,5 +1,4 @@
 // Operations that copy: the right block from the right member, bit for bit.
-#include <array>
 
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/collectives/trials.hpp"

@@ -2,7 +2,6 @@
 // duplicate; the members meet on the world.
 #include <chrono>
 #include <future>
-#include <limits>
 #include <thread>
 
 #include <fmt/format.h>

@@ -1,5 +1,4 @@
 // Different calls on one group, one after the other and at the same time.
-#include <array>
 #include <future>
 #include <thread>
 

@@ -1,5 +1,4 @@
 // Element types that a backend claims one by one: bool and the formats of 8 bits.
-#include <array>
 #include <cmath>
 #include <limits>
 

@@ -1,7 +1,6 @@
 // Communicators whose groups are wrong beside other groups: many of them, outstanding calls, destroyed parents.
 #include <algorithm>
 #include <mutex>
-#include <thread>
 
 #include "conformance/collectives/collectives_mutants.hpp"
 #include "harness/mutants/faulty.hpp"

@@ -1,6 +1,5 @@
 #include "conformance/collectives/trials.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <regex>

@@ -1,5 +1,4 @@
 // In which order groups are made, what is noted of it, and what may decide about it.
-#include <algorithm>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
 // Every check of groups on the local backend and the reference's adapter: the reference passes.
-#include <algorithm>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

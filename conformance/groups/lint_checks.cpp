@@ -1,7 +1,6 @@
 // What an adapter says of the group creations that ranks made.
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <set>
 

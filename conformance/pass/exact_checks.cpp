@@ -1,7 +1,5 @@
 // Small programs of every irregular form, and just what the pass makes of each: nothing that it could do is left, and
 // nothing is added that orders nothing.
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "conformance/pass/program_text.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <set>
 #include <sstream>

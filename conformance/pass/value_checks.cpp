@@ -1,6 +1,4 @@
 // What the default may not change: the parameters that a program ends with, whatever the program.
-#include <algorithm>
-#include <functional>
 
 #include <fmt/format.h>
 

@@ -1,6 +1,5 @@
 // PyTorch's scaler as a class: what it rejects, and what ranks find that agree on it.
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>

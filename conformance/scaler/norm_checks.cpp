@@ -1,5 +1,4 @@
 // The norm of gradients apart from clipping, over the parts of a model, as adapters answer.
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 // Optimizers with 16-bit parameters over ranks, asked of an adapter step by step: who skips, what a step changes, by
 // what gradients are clipped. What must come is computed here for all ranks at once.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>

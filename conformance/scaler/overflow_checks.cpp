@@ -1,5 +1,4 @@
 // Overflows found in gradients, and agreed on, as adapters answer.
-#include <algorithm>
 #include <set>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 // Who skips a step under which policy, and norms over lists of gradients, as adapters answer.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include <fmt/format.h>

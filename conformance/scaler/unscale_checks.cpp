@@ -1,7 +1,6 @@
 // Gradients that are divided by a loss scale, asked of an adapter.
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -1,6 +1,5 @@
 // Idle time where everything happens one after the other: whatever takes longer is all that is added, to whom waits.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,7 +1,6 @@
 // Adapters whose answers about partitions are wrong, each by a rule of its own.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "conformance/schedules/schedules_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"

@@ -1,8 +1,4 @@
 // The checks of schedules: the reference passes them.
-#include <algorithm>
-#include <functional>
-#include <map>
-#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // Arithmetic on tensors of any floating types: on the host as IEEE 754 has it, and on devices the bits of the host.
 #include <array>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>

@@ -1,7 +1,5 @@
 // The optimizer between communications, by the formulas of torch.optim.
-#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <string>
 #include <utility>

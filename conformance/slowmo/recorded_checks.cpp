@@ -1,5 +1,4 @@
 // Runs of FairScale's wrapper, replayed through an adapter from their gradients.
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>

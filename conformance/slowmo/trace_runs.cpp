@@ -1,6 +1,5 @@
 #include "conformance/slowmo/trace_runs.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>

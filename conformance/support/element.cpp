@@ -1,7 +1,6 @@
 #include "conformance/support/element.hpp"
 
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 

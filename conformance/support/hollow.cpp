@@ -1,6 +1,5 @@
 #include "conformance/support/hollow.hpp"
 
-#include <algorithm>
 #include <iostream>
 #include <regex>
 #include <set>

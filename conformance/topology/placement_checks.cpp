@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

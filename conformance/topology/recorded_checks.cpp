@@ -1,5 +1,4 @@
 // What DeepSpeed, Megatron-LM and torch answered, as recorded. Numbers and lists exactly, refusals by their kind.
-#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>

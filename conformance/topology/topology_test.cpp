@@ -1,6 +1,5 @@
 // The checks of topologies: the reference passes them.
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <optional>
 #include <set>

@@ -1,8 +1,5 @@
 #include "conformance/training/causes.hpp"
 
-#include <cmath>
-#include <limits>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 #include "harness/cli/canary_rows.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,8 +1,6 @@
 #include "harness/cli/cases.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 

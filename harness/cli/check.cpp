@@ -1,8 +1,6 @@
 // `plumbline check`: takes a subject through the checks of a profile and says, requirement by requirement, whether it
 // is right.
-#include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 #include <random>
 

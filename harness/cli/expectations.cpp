@@ -1,7 +1,6 @@
 // `plumbline expectations`: looks after the file in which the owner of a subject says what it does wrong.
 #include "harness/expectations/expectations.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>

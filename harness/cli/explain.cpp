@@ -1,7 +1,6 @@
 // `plumbline explain`: what a requirement demands, why, what tests it, and how it was shown that the test can fail; or
 // which requirements go back to a bug.
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <ranges>
 #include <set>

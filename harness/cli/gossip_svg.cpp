@@ -3,7 +3,6 @@
 // Layout  A panel for each round until the graph repeats, with an arrow from each node to whom it sends; below them the
 //         shares of the first round, a row for each receiver, and the distance to the mean by round, by tens.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 

@@ -1,5 +1,4 @@
 // `plumbline topology --format json`. Lists of ranks are written group by group, without a tree of values in between.
-#include <algorithm>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

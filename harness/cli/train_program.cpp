@@ -5,7 +5,6 @@
 #include <iostream>
 #include <limits>
 #include <map>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

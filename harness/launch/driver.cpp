@@ -4,7 +4,6 @@
 #include <cctype>
 #include <csignal>
 #include <list>
-#include <map>
 #include <set>
 #include <sstream>
 

@@ -1,7 +1,5 @@
 #include "harness/launch/flight.hpp"
 
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <list>
 #include <map>
-#include <string_view>
 #include <thread>
 
 #include <fmt/format.h>

@@ -2,7 +2,6 @@
 #include "harness/trainer/pipeline_program.hpp"
 
 #include <atomic>
-#include <cmath>
 #include <mutex>
 
 #include <ATen/Parallel.h>

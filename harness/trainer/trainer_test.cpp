@@ -1,7 +1,6 @@
 // The trainer's order of things, its hooks, rates and timers.
 #include "harness/trainer/trainer.hpp"
 
-#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>

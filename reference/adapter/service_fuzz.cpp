@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <new>
 #include <random>
-#include <set>
 
 #include "reference/adapter/protocol.hpp"
 #include "reference/adapter/reference_service.hpp"

@@ -1,6 +1,5 @@
 #include "reference/adapter/service.hpp"
 
-#include <limits>
 #include <new>
 
 #include <gmock/gmock.h>

@@ -2,7 +2,6 @@
 #include "reference/bucketing/detail/agreement.hpp"
 
 #include <functional>
-#include <mutex>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 #include "reference/bucketing/plan_json.hpp"
 
-#include <limits>
 #include <map>
 #include <string>
 #include <utility>

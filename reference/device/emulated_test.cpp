@@ -1,6 +1,5 @@
 // Streams, events and memory of the emulated device: what is ordered, and what is not.
 #include <atomic>
-#include <cstring>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

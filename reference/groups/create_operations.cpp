@@ -1,7 +1,6 @@
 // groups.create: process groups that ranks make from their plans, and what each rank then has.
 #include "reference/groups/detail/create_operations.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>

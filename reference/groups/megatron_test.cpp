@@ -1,7 +1,6 @@
 #include "reference/groups/megatron.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include <gmock/gmock.h>

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <mutex>
 #include <numeric>
-#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>

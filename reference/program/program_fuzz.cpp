@@ -1,7 +1,6 @@
 // Programs that nobody would write: one that is read is written as it was read, and all that judges programs judges it.
 #include <cstdint>
 #include <cstdlib>
-#include <string_view>
 
 #include <nlohmann/json.hpp>
 

@@ -4,9 +4,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <set>
 #include <utility>

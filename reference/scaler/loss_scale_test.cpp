@@ -2,7 +2,6 @@
 #include "reference/scaler/loss_scale.hpp"
 
 #include <cmath>
-#include <functional>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -1,6 +1,5 @@
 // Slots are as many as the peak, no two activations share one while they live, and none is missing.
 #include <map>
-#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 #include "reference/schedules/partition.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <random>
 

@@ -1,5 +1,4 @@
 // schedules.slots: in which buffer of its rank each activation is kept.
-#include <algorithm>
 
 #include "reference/adapter/arguments.hpp"
 #include "reference/adapter/operations.hpp"

@@ -1,6 +1,5 @@
 #include "reference/topology/rank_generator.hpp"
 
-#include <algorithm>
 #include <limits>
 
 #include <gmock/gmock.h>

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <span>
 #include <sstream>
 #include <system_error>
 

@@ -1,7 +1,6 @@
 // Ranks run programs: what memory they share, what they make up, what they add.
 #include "conformance/pass/oracles/interpreter.hpp"
 
-#include <cmath>
 #include <mutex>
 
 #include <gmock/gmock.h>

@@ -1,5 +1,4 @@
 // Optimizers, and the ops of a loss scale. Hyper-parameters that a program does not state are the usual ones.
-#include <algorithm>
 #include <cmath>
 
 #include "conformance/pass/oracles/arithmetic.hpp"

@@ -1,7 +1,6 @@
 #include "conformance/training/averaging/averaging_tasks.hpp"
 
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <thread>
 
 #include <mpi.h>

@@ -4,7 +4,6 @@
 //         alike. A block's time is the slowest rank's; a line has the medians in microseconds a call, their
 //         difference in nanoseconds, and the median over the rounds of the ratio of neighbouring blocks.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <string>

@@ -1,7 +1,5 @@
 #include "harness/trainer/oracles/cut_layer.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
