@@ -25,6 +25,7 @@ struct ShapesOf {
   Shapes operator()(const BatchNorm2d& layer) const { return with_bias({layer.features}, layer.features, true); }
   Shapes operator()(const LayerNorm& layer) const { return with_bias({layer.features}, layer.features, true); }
   Shapes operator()(const Embedding& layer) const { return {.weight = Shape{layer.rows, layer.features}}; }
+  Shapes operator()(const Moe& layer) const { return {.weight = Shape{layer.experts, layer.features}}; }
   template <class Plain>
   Shapes operator()(const Plain&) const {
     return {};
@@ -50,6 +51,7 @@ struct ShapeAfter {
   }
   std::optional<Shape> operator()(const Linear& layer) const { return last_becomes(layer.in, layer.out); }
   std::optional<Shape> operator()(const LayerNorm& layer) const { return last_becomes(layer.features, layer.features); }
+  std::optional<Shape> operator()(const Moe& layer) const { return last_becomes(layer.features, layer.features); }
   std::optional<Shape> operator()(const TiedLinear& layer) const {
     const Layer& with = spec.layers[static_cast<std::size_t>(layer.with)];
     const Shape weight = *std::visit(ShapesOf{}, with).weight;
@@ -95,6 +97,7 @@ struct ShapeNeeded {
   static std::string ending_with(std::int64_t size) { return fmt::format("it must end with {}", size); }
   std::string operator()(const Linear& layer) const { return ending_with(layer.in); }
   std::string operator()(const LayerNorm& layer) const { return ending_with(layer.features); }
+  std::string operator()(const Moe& layer) const { return ending_with(layer.features); }
   std::string operator()(const TiedLinear& layer) const {
     return ending_with((*std::visit(ShapesOf{}, spec.layers[static_cast<std::size_t>(layer.with)]).weight)[1]);
   }
@@ -129,6 +132,11 @@ std::vector<Parameter> parameters_of(const RunSpec& spec) {
     const int layer = static_cast<int>(i);
     if (shapes.weight) list.push_back({fmt::format("{}.weight", i), layer, *shapes.weight});
     if (shapes.bias) list.push_back({fmt::format("{}.bias", i), layer, *shapes.bias});
+    const auto* moe = std::get_if<Moe>(&spec.layers[i]);
+    for (int expert = 0; moe != nullptr && expert < moe->experts; ++expert) {
+      list.push_back({fmt::format("{}.up.{}", i, expert), layer, {moe->hidden, moe->features}, expert});
+      list.push_back({fmt::format("{}.down.{}", i, expert), layer, {moe->features, moe->hidden}, expert});
+    }
   }
   return list;
 }
@@ -181,6 +189,12 @@ std::vector<int> holders_of(const RunSpec& spec, const Parameter& parameter) {
   const auto repeated = std::ranges::unique(ranks);
   ranks.erase(repeated.begin(), repeated.end());
   return ranks;
+}
+
+bool is_on_data_rank(const RunSpec& spec, const Parameter& parameter, int data_rank) {
+  if (parameter.expert < 0) return true;
+  const auto& layer = std::get<Moe>(spec.layers[static_cast<std::size_t>(parameter.layer)]);
+  return parameter.expert / (layer.experts / spec.parallel.expert) == data_rank % spec.parallel.expert;
 }
 
 int last_pipeline_rank(const RunSpec& spec) {

@@ -2,7 +2,7 @@
 // which rows.
 //
 // Model   Pure functions of a specification that passes problem_of(). Parameters are named as
-//         torch.nn.Sequential names them: "<layer>.weight", "<layer>.bias".
+//         torch.nn.Sequential names them: "<layer>.weight", "<layer>.bias", "<layer>.up.<expert>".
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,11 @@ namespace plumbline::job {
 struct Parameter {
   std::string name;  // "0.weight"
   int layer = 0;
-  Shape shape;  // as torch.nn has it
+  Shape shape;      // as torch.nn has it
+  int expert = -1;  // in a layer of experts, the number of its expert; -1: it is of none
 };
-/// All parameters, in the order of the layers, weight before bias. A tied_linear has none of its own.
+/// All parameters, in the order of the layers, weight before bias. A tied_linear has none of its own; a moe has its
+/// router's weight, and then of each expert "<layer>.up.<expert>" and "<layer>.down.<expert>".
 [[nodiscard]] std::vector<Parameter> parameters_of(const RunSpec& spec);
 
 /// Whether a parameter has a gradient; else it is frozen.
@@ -46,6 +48,8 @@ struct Coordinates {
 [[nodiscard]] int pipeline_rank_of_stage(const RunSpec& spec, int stage);
 /// The pipeline ranks that hold a parameter, ascending: its layer's, and those of the layers tied to it.
 [[nodiscard]] std::vector<int> holders_of(const RunSpec& spec, const Parameter& parameter);
+/// Whether a data rank holds a parameter: all but experts of other expert ranks.
+[[nodiscard]] bool is_on_data_rank(const RunSpec& spec, const Parameter& parameter, int data_rank);
 /// The pipeline rank of the last stage, which computes the loss.
 [[nodiscard]] int last_pipeline_rank(const RunSpec& spec);
 

@@ -75,6 +75,26 @@ TEST(Coordinates, AreRowMajorOverTheOrder) {
   EXPECT_THROW((void)rank_of(parallel, {.data = 3}), OutOfRange);
 }
 
+TEST(Experts, LieOnTheDataRanksOfTheirExpertRank) {
+  RunSpec spec;
+  spec.parallel = {.data = 4, .expert = 2};
+  spec.run.global_batch = 4;
+  spec.layers = {Linear{3, 2, false}, Moe{.features = 2, .hidden = 5, .experts = 4}};
+  ASSERT_EQ(problem_of(spec), std::nullopt);
+  const std::vector<Parameter> list = parameters_of(spec);
+  std::vector<std::string> names;
+  for (const Parameter& one : list) names.push_back(one.name + " " + text_of(one.shape));
+  EXPECT_THAT(names,
+              ElementsAre("0.weight [2, 3]", "1.weight [4, 2]", "1.up.0 [5, 2]", "1.down.0 [2, 5]", "1.up.1 [5, 2]",
+                          "1.down.1 [2, 5]", "1.up.2 [5, 2]", "1.down.2 [2, 5]", "1.up.3 [5, 2]", "1.down.3 [2, 5]"));
+  for (const Parameter& one : list)
+    for (int data = 0; data < 4; ++data)
+      EXPECT_EQ(is_on_data_rank(spec, one, data), one.expert < 0 || one.expert / 2 == data % 2) << one.name << data;
+  EXPECT_THAT(output_shape(spec, {7, 3}), ElementsAre(7, 2));
+  spec.layers[0] = Linear{3, 4, false};
+  EXPECT_THROW((void)output_shape(spec, {7, 3}), InvalidArgument);
+}
+
 TEST(MicroBatches, AreConsecutivePartsOfEachBatch) {
   RunSpec spec = small_net();
   spec.parallel.data = 2;

@@ -63,6 +63,8 @@ Problem problem_of_parallel(const Parallel& parallel) {
        {std::pair{"parallel.pipeline", parallel.pipeline}, std::pair{"parallel.data", parallel.data},
         std::pair{"parallel.tensor", parallel.tensor}})
     if (size > most) return wrong(field, size, fmt::format("at most {}", most));
+  if (parallel.expert < 1 || parallel.data % parallel.expert != 0)
+    return wrong("parallel.expert", parallel.expert, fmt::format("a divisor of parallel.data = {}", parallel.data));
   const std::int64_t world = std::int64_t{parallel.pipeline} * parallel.data * parallel.tensor;
   if (world > most)
     return wrong("parallel.data", parallel.data, fmt::format("such that the world has at most {} ranks", most));
@@ -156,6 +158,21 @@ struct LayerRules {
     return wrong(at + ".with", layer.with, "the number of an earlier linear or embedding layer");
   }
   Problem operator()(const Attention& layer) const { return size("heads", layer.heads); }
+  Problem operator()(const Moe& layer) const {
+    constexpr std::int64_t most = 4096;
+    if (auto problem = first_of({size("features", layer.features), size("hidden", layer.hidden),
+                                 size("experts", layer.experts), size("top_k", layer.top_k)}))
+      return problem;
+    if (layer.experts > most) return wrong(at + ".experts", layer.experts, fmt::format("at most {}", most));
+    if (layer.experts % spec.parallel.expert != 0)
+      return wrong(at + ".experts", layer.experts,
+                   fmt::format("a multiple of parallel.expert = {}", spec.parallel.expert));
+    if (layer.top_k > layer.experts)
+      return wrong(at + ".top_k", layer.top_k, fmt::format("at most {}, the experts", layer.experts));
+    // Rounding decides between experts of almost equal probability: in 16 bits it often does.
+    if (spec.run.dtype == "float32") return {};
+    return wrong("run.dtype", "'" + spec.run.dtype + "'", "float32 with a layer of type moe");
+  }
   Problem operator()(const Add& layer) const {
     if (layer.with >= 0 && layer.with < number) return {};
     return wrong(at + ".with", layer.with, "the number of an earlier layer");
@@ -211,9 +228,10 @@ Problem problem_beside_averaging(const RunSpec& spec) {
   if (spec.run.activations) return wrong("run.activations", "true", "false with [averaging]");
   if (spec.clip) return wrong("clip.max_norm", spec.clip->max_norm, none);
   if (spec.scaler) return wrong("scaler.init_scale", spec.scaler->init_scale, none);
-  for (std::size_t i = 0; i < spec.layers.size(); ++i)  // whose running statistics no record has
-    if (std::holds_alternative<BatchNorm2d>(spec.layers[i]))
-      return wrong(fmt::format("model.layer[{}].type", i), "'batch_norm2d'", none);
+  // No record has running statistics, nor do replicas that differ use each expert.
+  for (std::size_t i = 0; i < spec.layers.size(); ++i)
+    if (std::holds_alternative<BatchNorm2d>(spec.layers[i]) || std::holds_alternative<Moe>(spec.layers[i]))
+      return wrong(fmt::format("model.layer[{}].type", i), fmt::format("'{}'", name_of(spec.layers[i])), none);
   return {};
 }
 
@@ -277,6 +295,20 @@ Problem problem_of_frozen(const RunSpec& spec) {
   if (spec.parallel.pipeline > 1) return wrong("parallel.pipeline", spec.parallel.pipeline, "1 with model.frozen");
   if (spec.parallel.tensor > 1) return wrong("parallel.tensor", spec.parallel.tensor, "1 with model.frozen");
   return {};
+}
+
+// Experts that lie on several data ranks.
+Problem problem_of_expert_ranks(const RunSpec& spec) {
+  const bool has_experts =
+      std::ranges::any_of(spec.layers, [](const Layer& layer) { return std::holds_alternative<Moe>(layer); });
+  if (!has_experts) return wrong("parallel.expert", spec.parallel.expert, "1 without a layer of type moe");
+  if (spec.parallel.tensor > 1) return wrong("parallel.tensor", spec.parallel.tensor, "1 with parallel.expert");
+  if (spec.parallel.shard > 1) return wrong("parallel.shard", spec.parallel.shard, "1 with parallel.expert");
+  if (spec.checkpoint)
+    return wrong("checkpoint.folder", "'" + spec.checkpoint->folder + "'", "left out in a run with parallel.expert");
+  if (!spec.frozen.empty())
+    return wrong("model.frozen", fmt::format("[{}]", fmt::join(spec.frozen, ", ")), "empty with parallel.expert");
+  return problem_beside_plain(spec, "parallel.expert");
 }
 
 Problem problem_of_rate_schedule(const RunSpec& spec) {
@@ -357,8 +389,8 @@ std::string text_of(const Shape& shape) { return fmt::format("[{}]", fmt::join(s
 
 std::string_view name_of(const Layer& layer) {
   constexpr std::array<std::string_view, std::variant_size_v<Layer>> names{
-      "linear",       "relu",       "gelu",      "tanh",        "flatten",   "conv2d",
-      "batch_norm2d", "layer_norm", "embedding", "tied_linear", "attention", "add"};
+      "linear",     "relu",      "gelu",        "tanh",      "flatten", "conv2d", "batch_norm2d",
+      "layer_norm", "embedding", "tied_linear", "attention", "add",     "moe"};
   return names[layer.index()];
 }
 
@@ -381,6 +413,8 @@ std::optional<SpecProblem> problem_of(const RunSpec& spec) {
     if (auto problem = problem_of_frozen(spec)) return problem;
   if (!spec.no_decay.empty())
     if (auto problem = problem_of_no_decay(spec)) return problem;
+  if (spec.parallel.expert > 1)
+    if (auto problem = problem_of_expert_ranks(spec)) return problem;
   if (spec.rate_schedule)
     if (auto problem = problem_of_rate_schedule(spec)) return problem;
   if (spec.scaler)

@@ -5,7 +5,8 @@
 //         batches, the layers, loss and optimizer. It is a TOML file beside two safetensors files (weights,
 //         batches). A program that is given one writes a training record (training_record.hpp).
 // Ranks   The world is pipeline x data x tensor, row-major over Parallel::order. Data rank d has coordinate d / shard on
-//         the axis of replicas, and d mod shard on that of shards.
+//         the axis of replicas, and d mod shard on that of shards. Expert ranks are data ranks, too: data rank d has
+//         the expert rank d modulo Parallel::expert.
 // Rows    Step S uses batches S*accumulation .. (S+1)*accumulation-1; data rank d of D takes the d-th of D
 //         equal consecutive slices of a batch, cut into micro_batches equal consecutive parts. With row_weights the
 //         gradient of a step is the sum of weight x gradient over all its rows, over the sum of the weights. With
@@ -39,6 +40,7 @@ struct Parallel {
   int tensor = 1;
   std::vector<std::string> order{"pipeline", "data", "tensor"};  // slowest first
   int shard = 1;  // consecutive data ranks that hold a copy of the parameters together, each its shard
+  int expert = 1;  // expert ranks: consecutive data ranks that together hold all experts, each a part
   [[nodiscard]] int world() const { return pipeline * data * tensor; }
   /// Copies of the parameters.
   [[nodiscard]] int replicas() const { return data / shard; }
@@ -89,8 +91,18 @@ struct Attention {
 struct Add {
   int with = 0;  // the earlier layer whose output it adds: one of its stage, or what the stage is given
 };
+/// A mixture of experts. The router, linear without bias, and a softmax give each token a probability for each expert.
+/// The output is the sum of those of the top_k experts with the largest ones, of equal ones the first, each times its
+/// gate: the probability, with normalize_gates over the sum of the chosen ones. An expert is a perceptron without
+/// biases: linear, gelu, linear. It takes all tokens that choose it.
+/// Source: Shazeer et al., arXiv:1701.06538; Jiang et al., Mixtral of Experts, arXiv:2401.04088.
+struct Moe {
+  std::int64_t features = 0, hidden = 0, experts = 0;
+  std::int64_t top_k = 2;
+  bool normalize_gates = true;
+};
 using Layer = std::variant<Linear, Relu, Gelu, Tanh, Flatten, Conv2d, BatchNorm2d, LayerNorm, Embedding, TiedLinear,
-                           Attention, Add>;
+                           Attention, Add, Moe>;
 
 enum class Loss { cross_entropy, mse };
 

@@ -22,6 +22,7 @@ Parallel parallel_of(Fields fields) {
   fields.integer("tensor", parallel.tensor);
   fields.integer("shard", parallel.shard);
   fields.list("order", parallel.order, "a list of pipeline, data and tensor");
+  fields.integer("expert", parallel.expert);
   fields.done();
   return parallel;
 }
@@ -76,6 +77,13 @@ struct LayerReader {
     fields.integer("with", layer.with);
   }
   void operator()(Attention& layer) const { size("heads", layer.heads); }
+  void operator()(Moe& layer) const {
+    size("features", layer.features);
+    size("hidden", layer.hidden);
+    size("experts", layer.experts);
+    fields.integer("top_k", layer.top_k);
+    fields.truth("normalize_gates", layer.normalize_gates);
+  }
   void operator()(Add& layer) const {
     fields.need("with");
     fields.integer("with", layer.with);

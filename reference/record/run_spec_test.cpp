@@ -193,7 +193,7 @@ TEST(RunSpec, WritesWhatItReads) {
 TEST(RunSpec, HasFieldsOfLaterFormatsOnlyWhereTheyAreUsed) {
   RunSpec spec = parse_run_spec(kShort, "spec.toml");
   for (const char* added :
-       {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay", "frozen", "[checkpoint]", "shard"})
+       {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay", "frozen", "[checkpoint]", "shard", "expert"})
     EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
   spec.row_weights = true;
   EXPECT_THAT(to_toml(spec), HasSubstr("[loss]\ntype = \"mse\"\nrow_weights = true\n"));
@@ -481,6 +481,44 @@ TEST(RunSpec, CutsParametersOverDataRanks) {
               HasSubstr("parallel.tensor = 2; it must be 1 with parallel.shard"));
   EXPECT_THAT(error_of(with("data = 2\nshard = 2\n") + "[clip]\nmax_norm = 1.0\n"),
               HasSubstr("it must be left out in a run with parallel.shard"));
+}
+
+TEST(RunSpec, HasExpertsOnSeveralRanks) {
+  const std::string mixture =
+      replaced(kShort, "\"batch_norm2d\"\nfeatures = 2", "\"moe\"\nfeatures = 4\nhidden = 3\nexperts = 6") +
+      "[parallel]\ndata = 4\nexpert = 2\n";
+  const RunSpec spec = parse_run_spec(to_toml(parse_run_spec(mixture, "spec.toml")), "spec.toml");
+  EXPECT_EQ(spec.parallel.expert, 2);
+  const Moe& layer = std::get<Moe>(spec.layers[1]);
+  EXPECT_EQ(layer.top_k, 2);
+  EXPECT_TRUE(layer.normalize_gates);
+  EXPECT_FALSE(std::get<Moe>(
+                   parse_run_spec(replaced(mixture, "experts = 6", "experts = 6\nnormalize_gates = false"), "spec.toml")
+                       .layers[1])
+                   .normalize_gates);
+  const BadSpec bad[] = {
+      {"expert = 2", "expert = 3", "parallel.expert = 3; it must be a divisor of parallel.data = 4"},
+      {"expert = 2", "expert = 0", "parallel.expert = 0; it must be a divisor of parallel.data = 4"},
+      {"expert = 2", "expert = 4", "model.layer[1].experts = 6; it must be a multiple of parallel.expert = 4"},
+      {"experts = 6", "experts = 8192", "model.layer[1].experts = 8192; it must be at most 4096"},
+      {"experts = 6", "experts = 6\ntop_k = 7", "model.layer[1].top_k = 7; it must be at most 6, the experts"},
+      {"experts = 6", "experts = 6\ntop_k = 0", "model.layer[1].top_k = 0; it must be at least 1"},
+      {"hidden = 3\n", "", "model.layer[1].hidden is missing"},
+      {"steps = 1", "steps = 1\ndtype = \"bfloat16\"",
+       "run.dtype = 'bfloat16'; it must be float32 with a layer of type moe"},
+      {"[model]", "[model]\nfrozen = [\"0.bias\"]", "model.frozen = [0.bias]; it must be empty with parallel.expert"},
+      {"expert = 2", "expert = 2\ntensor = 2", "parallel.tensor = 2; it must be 1 with parallel.expert"},
+      {"expert = 2", "expert = 2\nshard = 2", "parallel.shard = 2; it must be 1 with parallel.expert"},
+      {"expert = 2", "expert = 2\n[checkpoint]\nfolder = \"kept\"\nend = 1",
+       "it must be left out in a run with parallel.expert"},
+      {"[loss]", "[clip]\nmax_norm = 1.0\n[loss]", "it must be left out in a run with parallel.expert"},
+      {"type = \"moe\"\nfeatures = 4\nhidden = 3\nexperts = 6", "type = \"relu\"",
+       "parallel.expert = 2; it must be 1 without a layer of type moe"},
+      {"expert = 2", "[averaging]\nalgorithm = \"localsgd\"\nperiod = 2",
+       "model.layer[1].type = 'moe'; it must be left out in a run with [averaging]"},
+  };
+  for (const BadSpec& one : bad)
+    EXPECT_THAT(error_of(replaced(mixture, one.what, one.with)), HasSubstr(one.error)) << "for " << one.with;
 }
 
 TEST(RunSpec, NeedsNoLineBreakInAPathOrName) {

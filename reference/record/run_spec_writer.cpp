@@ -51,6 +51,10 @@ struct LayerWriter {
   std::string operator()(const TiedLinear& layer) const { return fmt::format("with = {}\n", layer.with); }
   std::string operator()(const Attention& layer) const { return fmt::format("heads = {}\n", layer.heads); }
   std::string operator()(const Add& layer) const { return fmt::format("with = {}\n", layer.with); }
+  std::string operator()(const Moe& layer) const {
+    return fmt::format("features = {}\nhidden = {}\nexperts = {}\ntop_k = {}\nnormalize_gates = {}\n", layer.features,
+                       layer.hidden, layer.experts, layer.top_k, layer.normalize_gates);
+  }
   template <class Plain>
   std::string operator()(const Plain&) const {
     return {};
@@ -126,6 +130,7 @@ std::string to_toml(const RunSpec& spec) {
       "protocol = {}\nseed = {}\n\n[parallel]\npipeline = {}\ndata = {}\ntensor = {}\norder = {}\n", RunSpec::kProtocol,
       spec.seed, spec.parallel.pipeline, spec.parallel.data, spec.parallel.tensor, list_of(spec.parallel.order));
   if (spec.parallel.shard > 1) text += fmt::format("shard = {}\n", spec.parallel.shard);
+  if (spec.parallel.expert > 1) text += fmt::format("expert = {}\n", spec.parallel.expert);
   text += toml_of(spec.run);
   text += fmt::format("\n[model]\nstages = [{}]\n", fmt::join(spec.stages, ", "));
   if (!spec.frozen.empty()) text += fmt::format("frozen = {}\n", list_of(spec.frozen));

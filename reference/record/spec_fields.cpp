@@ -21,6 +21,10 @@ constexpr std::array kFields{
     SpecField{"parallel", "", "shard", "integer", "1",
               "data ranks that hold a copy of the parameters together: data rank d has coordinate d mod shard on the "
               "axis shard, and d / shard, rounded down, on the axis replicate; 1: each has a copy"},
+    SpecField{
+        "parallel", "", "expert", "integer", "1",
+        "expert ranks, a divisor of data: data rank d has expert rank d modulo expert, and holds of each layer of "
+        "experts the part of that number, of equal consecutive ones"},
 
     SpecField{"run", "", "steps", "integer", "", "optimizer steps"},
     SpecField{"run", "", "global_batch", "integer", "",
@@ -44,14 +48,15 @@ constexpr std::array kFields{
               "parameters that do not train: they keep the given weights, and have no gradient and no optimizer state"},
     SpecField{"model.layer", "", "type", "text", "",
               "linear, relu, gelu, tanh, flatten, conv2d, batch_norm2d, layer_norm, embedding, tied_linear, attention, "
-              "add"},
+              "add, moe"},
     SpecField{"model.layer", kLinearAndConv, "in", "integer", "", "input features or channels"},
     SpecField{"model.layer", kLinearAndConv, "out", "integer", "", "output features or channels"},
     SpecField{"model.layer", kLinearAndConv, "bias", "boolean", "true", "whether it has a bias"},
     SpecField{"model.layer", "conv2d", "kernel", "integer", "", "kernel size in both directions"},
     SpecField{"model.layer", "conv2d", "stride", "integer", "1", "stride in both directions"},
     SpecField{"model.layer", "conv2d", "padding", "integer", "0", "padding with zeros on all sides"},
-    SpecField{"model.layer", "batch_norm2d, layer_norm, embedding", "features", "integer", "", "channels or features"},
+    SpecField{"model.layer", "batch_norm2d, layer_norm, embedding, moe", "features", "integer", "",
+              "channels or features"},
     SpecField{"model.layer", "embedding", "rows", "integer", "", "rows of the table"},
     SpecField{
         "model.layer", "tied_linear, add", "with", "integer", "",
@@ -60,6 +65,19 @@ constexpr std::array kFields{
     SpecField{"model.layer", "attention", "heads", "integer", "",
               "heads of causal self-attention over [tokens, features]; a head's query, key and value lie one after the "
               "other, head after head"},
+
+    SpecField{"model.layer", "moe", "hidden", "integer", "",
+              "hidden features of each expert: linear, gelu, linear, without biases"},
+    SpecField{"model.layer", "moe", "experts", "integer", "",
+              "experts, between which a linear layer without bias chooses"},
+    SpecField{
+        "model.layer", "moe", "top_k", "integer", "2",
+        "experts that a token goes through: those with the largest probabilities by a softmax over all experts, of "
+        "equal ones the first; all tokens do, however many choose an expert"},
+    SpecField{
+        "model.layer", "moe", "normalize_gates", "boolean", "true",
+        "whether the output of an expert is multiplied by its probability over the sum of the chosen ones, else by "
+        "its probability"},
 
     SpecField{"loss", "", "type", "text", "", "cross_entropy or mse, a mean"},
     SpecField{
@@ -126,7 +144,10 @@ constexpr std::array kFields{
               "local: after the step's last backward, before any reduction; or reduced: after it"},
 
     SpecField{"files", "", "weights", "text", R"("weights.safetensors")",
-              "initial parameters, F32: <layer>.weight and <layer>.bias, as torch.nn.Sequential names and shapes them"},
+              "initial parameters, F32: <layer>.weight and <layer>.bias, as torch.nn.Sequential names and shapes them; "
+              "of moe "
+              "<layer>.weight [experts, features], <layer>.up.<expert> [hidden, features], <layer>.down.<expert> "
+              "[features, hidden]"},
     SpecField{"files", "", "batches", "text", R"("batches.safetensors")",
               "x [steps*accumulation, global_batch, row...] F32, or I64 before an embedding; y [steps*accumulation, "
               "global_batch] I64, [steps*accumulation, global_batch, tokens] where the model has classes for each "

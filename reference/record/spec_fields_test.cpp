@@ -39,6 +39,8 @@ std::string value_of(const SpecField& field, const std::string& kind) {
                                                               {"rows", "4"},
                                                               {"with", "0"},
                                                               {"heads", "2"},
+                                                              {"hidden", "4"},
+                                                              {"experts", "4"},
                                                               {"max_norm", "1.0"},
                                                               {"period", "3"},
                                                               {"momentum", "0.5"},
@@ -65,8 +67,9 @@ std::string table_with(const std::string& table, const std::string& kind, std::s
   return text;
 }
 
-const std::vector<std::string> kLayers{"linear",     "relu",      "gelu",        "tanh",   "flatten",   "batch_norm2d",
-                                       "layer_norm", "embedding", "tied_linear", "conv2d", "attention", "add"};
+const std::vector<std::string> kLayers{"linear",       "relu",       "gelu",      "tanh",        "flatten",
+                                       "batch_norm2d", "layer_norm", "embedding", "tied_linear", "conv2d",
+                                       "attention",    "add",        "moe"};
 
 // A specification of the required fields, with a layer of this kind after one that has a weight, or first where it
 // takes integers, without one field.

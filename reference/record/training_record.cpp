@@ -229,7 +229,7 @@ void TrainingRecord::check_metadata(int rank) {
 }
 
 void TrainingRecord::check_names(int rank) {
-  const int pipeline = coordinates_of(spec_.parallel, rank).pipeline;
+  const auto [pipeline, data, tensor] = coordinates_of(spec_.parallel, rank);
   for (const auto& [name, info] : files_[static_cast<std::size_t>(rank)]->tensors()) {
     const NameParts parts = parts_of(name);
     const int step = parts.step.value_or(-1);
@@ -259,6 +259,9 @@ void TrainingRecord::check_names(int rank) {
     const std::vector<int> holders = holders_of(spec_, *parameter);
     if (std::ranges::find(holders, pipeline) == holders.end())
       find(rank, step, name, fmt::format("is of a parameter that pipeline rank {} does not hold", pipeline));
+    else if (!is_on_data_rank(spec_, *parameter, data))
+      find(rank, step, name,
+           fmt::format("is of an expert that expert rank {} does not hold", data % spec_.parallel.expert));
   }
 }
 
@@ -370,6 +373,7 @@ std::vector<TrainingRecord::Cell> TrainingRecord::cells_of(const Parameter& para
   std::vector<Cell> cells;
   for (const int pipeline : holders_of(spec_, parameter))
     for (int first = 0; first < spec_.parallel.data; first += spec_.parallel.shard) {
+      if (!is_on_data_rank(spec_, parameter, first)) continue;
       Cell cell{.data = first, .ranks = {}};
       for (int data = first; data < first + spec_.parallel.shard; ++data)
         for (int tensor = 0; tensor < spec_.parallel.tensor; ++tensor)

@@ -184,6 +184,25 @@ TEST_F(TrainingRecordTest, HasNoGradientsOfFrozenParameters) {
   EXPECT_TRUE(has_moment(spec, Moment::grad, parameters_of(spec)[0]));
 }
 
+TEST_F(TrainingRecordTest, HasExpertsOfTheRanksThatHoldThem) {
+  spec.layers = {Moe{.features = 2, .hidden = 2, .experts = 2}};
+  for (int rank = 0; rank < 2; ++rank) filled(rank).write(path());
+  EXPECT_THAT(texts(TrainingRecord(spec, path())), IsEmpty());
+  spec.parallel.expert = 2;
+  spec.run.steps = 1;
+  const TrainingRecord record(spec, path());
+  EXPECT_THAT(texts(record),
+              testing::IsSupersetOf({"rank 0 step 0 step0/grad/0.up.1 is of an expert that expert rank 0 "
+                                     "does not hold",
+                                     "rank 1 step 0 step0/after/0.down.0 is of an expert that expert "
+                                     "rank 1 does not hold"}));
+  for (const Parameter& parameter : parameters_of(spec)) {
+    const std::vector<Copy> copies = record.copies(0, Moment::before, parameter);
+    EXPECT_EQ(copies.size(), parameter.expert < 0 ? 2 : 1) << parameter.name;
+    EXPECT_EQ(copies.back().rank, parameter.expert == 0 ? 0 : 1) << parameter.name;
+  }
+}
+
 TEST_F(TrainingRecordTest, ReportsAnotherShapeAndAnotherPlace) {
   filled(0).write(path());
   RunSpec other = spec;

@@ -90,21 +90,26 @@ Layout pairs(int stages) {
   return layout;
 }
 
-// Attention with two heads and a perceptron, each of which adds to what came in.
-void add_block(std::vector<job::Layer>& layers) {
+// Attention with two heads and a perceptron, or experts, each of which adds to what came in.
+void add_block(std::vector<job::Layer>& layers, const std::vector<job::Layer>& perceptron) {
   using namespace job;
-  constexpr std::int64_t width = 8, hidden = 16;
+  constexpr std::int64_t width = 8;
   const int in = static_cast<int>(layers.size()) - 1, attended = in + 5;
   layers.insert(layers.end(), {LayerNorm{width}, Linear{width, 3 * width}, Attention{2}, Linear{width, width}, Add{in},
-                               LayerNorm{width}, Linear{width, hidden}, Gelu{}, Linear{hidden, width}, Add{attended}});
+                               LayerNorm{width}});
+  layers.insert(layers.end(), perceptron.begin(), perceptron.end());
+  layers.emplace_back(Add{attended});
 }
 
-Layout transformer(int stages) {
-  constexpr std::int64_t width = 8;
-  Layout layout{{job::Embedding{kVocabulary, width}}, {0}};
+Layout transformer(int stages, bool has_experts) {
+  using namespace job;
+  constexpr std::int64_t width = 8, hidden = 16;
+  Layout layout{{Embedding{kVocabulary, width}}, {0}};
   for (int block = 0; block < std::max(2, stages); ++block) {
     if (block > 0 && block < stages) layout.stages.push_back(static_cast<int>(layout.layers.size()));
-    add_block(layout.layers);
+    const Moe experts{.features = width, .hidden = hidden, .experts = 4, .normalize_gates = block % 2 == 0};
+    add_block(layout.layers, has_experts ? std::vector<Layer>{experts}
+                                         : std::vector<Layer>{Linear{width, hidden}, Gelu{}, Linear{hidden, width}});
   }
   layout.layers.insert(layout.layers.end(), {job::LayerNorm{width}, job::TiedLinear{0}});
   return layout;
@@ -114,7 +119,7 @@ Layout layout_of(const std::string& model, int stages, int tied_uses) {
   if (model == "mlp") return mlp(stages);
   if (model == "tied") return tied(stages, tied_uses);
   if (model == "pairs") return pairs(stages);
-  if (model == "transformer") return transformer(stages);
+  if (model == "transformer" || model == "moe") return transformer(stages, model == "moe");
   return convolutions(model == "conv_norm", stages);
 }
 
@@ -160,6 +165,7 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
   spec.parallel.data = settings.data;
   spec.parallel.tensor = settings.tensor;
   spec.parallel.shard = settings.shard;
+  spec.parallel.expert = settings.expert;
   spec.run = {.steps = settings.steps,
               .global_batch = settings.global_batch,
               .micro_batches = settings.micro_batches,
@@ -207,13 +213,13 @@ void write_weights(const job::RunSpec& spec) {
   job::SafetensorsWriter writer;
   double bound = 0;  // a bias has that of its weight, which comes before it
   for (const job::Parameter& parameter : job::parameters_of(spec)) {
-    const bool is_weight = parameter.name.ends_with(".weight");
+    const bool is_bias = parameter.name.ends_with(".bias");
     std::vector<float> values(static_cast<std::size_t>(job::elements_of(parameter.shape)));
     const job::Layer& layer = spec.layers[static_cast<std::size_t>(parameter.layer)];
     if (std::holds_alternative<job::BatchNorm2d>(layer) || std::holds_alternative<job::LayerNorm>(layer)) {
-      std::ranges::fill(values, is_weight ? 1.0f : 0.0f);
+      std::ranges::fill(values, is_bias ? 0.0f : 1.0f);
     } else {
-      if (is_weight) bound = 1 / std::sqrt(fan_in(parameter.shape));
+      if (!is_bias) bound = 1 / std::sqrt(fan_in(parameter.shape));
       std::ranges::generate(values, [&] { return random.uniform(bound); });
     }
     writer.add<float>(parameter.name, parameter.shape, values);

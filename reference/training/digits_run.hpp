@@ -48,11 +48,13 @@ struct Digits {
 /// from one pair to the next, where both layers of a pair are cut over tensor ranks. transformer: from each of four
 /// pixels in a row of an image it predicts the next, one of 16 tokens: an embedding of width 8, for each stage, but at
 /// least twice, attention with two heads and a perceptron, layer normalisation, and a head with the embedding's weight.
-inline constexpr std::array<std::string_view, 6> kDigitsModels{"mlp",  "conv",  "conv_norm",
-                                                               "tied", "pairs", "transformer"};
+/// moe: the same with four experts in place of each perceptron, of which a token goes through two; gates are normalized
+/// in every other layer, from the first.
+inline constexpr std::array<std::string_view, 7> kDigitsModels{"mlp",   "conv",        "conv_norm", "tied",
+                                                               "pairs", "transformer", "moe"};
 /// sgd: momentum 0.9. sgd_decay: the same with Nesterov's rule and weight decay. adam: torch's defaults but for
-/// the rate. With their learning rates each model but transformer passes 0.95 of the held-out digits in 200 steps of 96
-/// rows.
+/// the rate. With their learning rates each model but transformer and moe passes 0.95 of the held-out digits in 200
+/// steps of 96 rows.
 inline constexpr std::array<std::string_view, 3> kDigitsOptimizers{"sgd", "sgd_decay", "adam"};
 
 /// equal: rows have no weights. padding: the last rows of each micro-batch have weight 0 and the others 1, unequal
@@ -80,6 +82,7 @@ struct DigitsRun {
   std::int64_t bucket_bytes = 25 << 20;
   int tensor = 1;
   int shard = 1;                  // data ranks that hold a copy of the parameters together
+  int expert = 1;                 // expert ranks, of the data ranks
   std::string dtype = "float32";  // or bfloat16, float16
   std::optional<job::Scaler> scaler = {};
   std::vector<job::Injection> injections = {};  // those without a parameter: the first one that their rank holds

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
@@ -34,6 +35,12 @@ void refuse_unless(bool supported, const std::string& field, const std::string& 
   if (!supported) throw Unsupported(fmt::format("{}: the reference's executor runs only {}", field, only));
 }
 
+// Whether rows decide which parameters they use: experts that no token chooses are unused.
+bool leaves_some_unused(const job::RunSpec& spec) {
+  return std::ranges::any_of(spec.layers,
+                             [](const job::Layer& layer) { return std::holds_alternative<job::Moe>(layer); });
+}
+
 // Gradients in buckets, averaged while back-propagation runs.
 class BucketedGradients {
  public:
@@ -41,7 +48,11 @@ class BucketedGradients {
   BucketedGradients(const job::RunSpec& spec, const job::RunFiles& files, comm::Communicator& group,
                     const std::vector<job::Parameter>& list, const std::vector<at::Tensor>& values,
                     const RunSettings& settings, const RankDevice& where)
-      : spec_(spec), files_(files), all_(leaves_of(spec, list, values)), model_(spec, all_) {
+      : spec_(spec),
+        files_(files),
+        leaves_some_unused_(leaves_some_unused(spec) && !settings.gradients.static_graph),
+        all_(leaves_of(spec, list, values)),
+        model_(spec, all_) {
     std::vector<NamedTensor> named;
     for (std::size_t i = 0; i < list.size(); ++i)
       if (all_[i].requires_grad()) named.push_back({list[i].name, leaves_.emplace_back(all_[i])});
@@ -53,6 +64,7 @@ class BucketedGradients {
         .bucket_bytes = bucket_bytes_over(group, gradients, spec.run.bucket_bytes, where),
         .rebuild = settings.gradients.static_graph,
         .before_reduction = [this](std::size_t leaf, const at::Tensor& own) { local_[leaf] = own.clone(); }};
+    if (leaves_some_unused_) options.reducer.unused = bucketing::Unused::find_unused;
     reducer_.emplace(group, std::move(named), std::move(options));
   }
 
@@ -68,7 +80,9 @@ class BucketedGradients {
       const c10::Device device = leaves_.front().device();
       const at::Tensor w = rows.w.defined() ? rows.w.to(device) : rows.w;
       const at::Tensor loss = model_.loss(rows.x.to(device), rows.y.to(device), w);
-      reducer_->begin(&part == &parts.back());
+      const bool is_last = &part == &parts.back();
+      if (is_last && leaves_some_unused_) local_ = accumulated();
+      reducer_->begin(is_last, {loss});
       const OnThisThread here;
       loss.div(divisor).backward();
       (void)reducer_->finish();
@@ -81,10 +95,19 @@ class BucketedGradients {
   [[nodiscard]] std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> all;
     for (const at::Tensor& leaf : leaves_) all.push_back(leaf.grad());
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (!all[i].defined()) all[i] = at::zeros_like(leaves_[i]);
     return all;
   }
 
  private:
+  // Copies of what the parts so far have: of what the last one does not use, the rank's own gradient.
+  [[nodiscard]] std::vector<at::Tensor> accumulated() const {
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& leaf : leaves_)
+      all.push_back(leaf.grad().defined() ? leaf.grad().clone() : at::zeros_like(leaf));
+    return all;
+  }
   static std::vector<at::Tensor> leaves_of(const job::RunSpec& spec, const std::vector<job::Parameter>& list,
                                            const std::vector<at::Tensor>& values) {
     std::vector<at::Tensor> leaves;
@@ -95,6 +118,7 @@ class BucketedGradients {
 
   const job::RunSpec& spec_;
   const job::RunFiles& files_;
+  bool leaves_some_unused_;
   std::vector<at::Tensor> all_;
   Model model_;
   std::vector<at::Tensor> leaves_;  // those that train
@@ -380,7 +404,7 @@ class StagedRun {
         optimizer_(grouped_optimizer(spec, rank_.list())),
         record_(spec, world.rank(), "plumbline", PLUMBLINE_VERSION) {
     for (const at::Tensor& leaf : rank_.leaves()) values_.push_back(leaf.detach());
-    reduction_.emplace(rank_.data_group(), spec, settings, rank_.list(), values_, rank);
+    reduction_.emplace(rank_.data_group(), spec, settings, rank_.list(), values_, rank, rank_.expert_data_group());
     if (!is_mixed(spec, settings.precision)) return;
     scaled_ = scaled_optimizer(spec, rank_, settings);
     values_ = scaled_->values();
@@ -472,7 +496,12 @@ class StagedRun {
     record_.add_skipped(step, progress.skipped);
   }
   void note(int step, job::Moment moment, std::span<const at::Tensor> tensors) {
-    for (std::size_t i = 0; i < tensors.size(); ++i) record_.add(step, moment, rank_.list()[i], to_floats(tensors[i]));
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      // An expert's gradient before the reduction is not of this rank's rows, but of the tokens of several ranks.
+      const bool is_of_others = spec_.parallel.expert > 1 && rank_.list()[i].expert >= 0;
+      if (moment == job::Moment::local_grad && is_of_others) continue;
+      record_.add(step, moment, rank_.list()[i], to_floats(tensors[i]));
+    }
   }
 
   const job::RunSpec& spec_;

@@ -117,7 +117,8 @@ TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
     result.losses.push_back(loss.item<double>());
   }
   for (std::size_t i = 0; i < list.size(); ++i)
-    result.gradients.push_back(job::trains(spec, list[i]) ? leaves[i].grad() : at::zeros_like(leaves[i]));
+    result.gradients.push_back(job::trains(spec, list[i]) && leaves[i].grad().defined() ? leaves[i].grad()
+                                                                                        : at::zeros_like(leaves[i]));
   return result;
 }
 

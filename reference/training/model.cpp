@@ -64,17 +64,28 @@ struct Model::Step {
     return attention_of_heads(x, extent_of(layer.heads, model.group_->size(), model.group_->rank()).size);
   }
   at::Tensor operator()(const job::Add& layer) const { return x.add(outputs.at(layer.with)); }
+  at::Tensor operator()(const job::Moe& layer) const {
+    return mixture_of(layer, own.mixture, x, model.expert_group_, pass);
+  }
 };
 
-Model::Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, std::optional<TensorGroup> group)
+Model::Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, std::optional<TensorGroup> group,
+             std::optional<TensorGroup> expert_group)
     : spec_(spec),
       group_(group),
+      expert_group_(expert_group),
       forms_(group ? linear_forms(spec) : std::vector(spec.layers.size(), LinearForm::whole)),
       tensors_(spec.layers.size()) {
   const std::vector<job::Parameter> list = job::parameters_of(spec);
   for (std::size_t i = 0; i < list.size(); ++i) {
     Parameters& layer = tensors_[static_cast<std::size_t>(list[i].layer)];
-    (list[i].name.ends_with(".bias") ? layer.bias : layer.weight) = parameters[i];
+    if (list[i].expert < 0) {
+      (list[i].name.ends_with(".bias") ? layer.bias : layer.weight) = parameters[i];
+      continue;
+    }
+    layer.mixture.router = layer.weight;  // which comes before the experts'
+    const bool is_up = list[i].name.find(".up.") != std::string::npos;
+    (is_up ? layer.mixture.up : layer.mixture.down).push_back(parameters[i]);
   }
   for (const job::Layer& layer : spec.layers)
     if (const auto* add = std::get_if<job::Add>(&layer)) added_.insert(add->with);

@@ -34,7 +34,7 @@ bool is_mixed(const job::RunSpec& spec, const PrecisionSettings& settings) {
 }
 
 bool is_staged(const job::RunSpec& spec, const PrecisionSettings& settings) {
-  return spec.parallel.pipeline > 1 || spec.parallel.tensor > 1 || is_mixed(spec, settings);
+  return spec.parallel.pipeline > 1 || spec.parallel.tensor > 1 || spec.parallel.expert > 1 || is_mixed(spec, settings);
 }
 
 void require_possible(const job::RunSpec& spec, const PrecisionSettings& settings) {

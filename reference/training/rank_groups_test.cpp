@@ -20,6 +20,14 @@ TEST(RankGroups, AreThoseOfEachAxisAndOfAWholeModel) {
             "model [0 1 2 3]\nmodel [4 5 6 7]\n");
 }
 
+TEST(RankGroups, OfExpertsAreConsecutiveDataRanksAndThoseOfOneExpertRank) {
+  EXPECT_EQ(lines_of(groups_plan({.pipeline = 2, .data = 4, .order = {"data", "pipeline", "tensor"}, .expert = 2})),
+            "pipeline [0 1]\npipeline [2 3]\npipeline [4 5]\npipeline [6 7]\n"
+            "data [0 2 4 6]\ndata [1 3 5 7]\n"
+            "expert [0 2]\nexpert [1 3]\nexpert [4 6]\nexpert [5 7]\n"
+            "expert_data [0 4]\nexpert_data [1 5]\nexpert_data [2 6]\nexpert_data [3 7]\n");
+}
+
 TEST(RankGroups, AreOfOneRankAlongAnAxisOfOneButForTensor) {
   EXPECT_EQ(lines_of(groups_plan({.data = 2})), "pipeline [0]\npipeline [1]\ndata [0 1]\n");
 }

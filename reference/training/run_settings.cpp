@@ -44,6 +44,7 @@ void require_possible(const job::RunSpec& spec, const GradientSettings& gradient
   if (!gradients.static_graph && !has_hook(gradients)) return;
   const std::string why = spec.parallel.pipeline > 1    ? fmt::format("parallel.pipeline = {}", spec.parallel.pipeline)
                           : spec.parallel.tensor > 1    ? fmt::format("parallel.tensor = {}", spec.parallel.tensor)
+                          : spec.parallel.expert > 1    ? fmt::format("parallel.expert = {}", spec.parallel.expert)
                           : spec.run.dtype != "float32" ? fmt::format("run.dtype = '{}'", spec.run.dtype)
                           : spec.scaler                 ? std::string("a loss scale")
                                                         : fmt::format("clip norm {}", precision.clip_norm);

@@ -21,7 +21,7 @@ namespace plumbline::training {
 
 /// In the order of job::parameters_of().
 struct TensorGradient {
-  std::vector<at::Tensor> gradients;  // zeros of what is frozen
+  std::vector<at::Tensor> gradients;  // zeros of what is frozen, or unused
   std::vector<double> losses;         // of the parts
 };
 

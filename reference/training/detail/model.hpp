@@ -12,6 +12,7 @@
 
 #include "reference/record/layout.hpp"
 #include "reference/training/detail/activations.hpp"
+#include "reference/training/detail/mixture.hpp"
 #include "reference/training/pipeline/stage.hpp"
 #include "reference/training/tensor/layers.hpp"
 #include "reference/training/training.hpp"
@@ -22,8 +23,10 @@ namespace plumbline::training {
 class Model {
  public:
   /// `parameters`: in the order of job::parameters_of(spec), all of one type and device. Those of layers that are not
-  /// run may be undefined. With a tensor group, this rank's parts of them, as shard_of() cuts them.
-  Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, std::optional<TensorGroup> group = {});
+  /// run may be undefined. With a tensor group, this rank's parts of them, as shard_of() cuts them; with an expert
+  /// group, experts of other ranks are undefined.
+  Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, std::optional<TensorGroup> group = {},
+        std::optional<TensorGroup> expert_group = {});
 
   /// [rows, …] to [rows, …]. Batch normalisation uses the statistics of these rows.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x) const;
@@ -41,12 +44,13 @@ class Model {
   struct Step;
   struct Parameters {
     at::Tensor weight;
-    at::Tensor bias;  // undefined where the layer has none
+    at::Tensor bias;         // undefined where the layer has none
+    MixtureWeights mixture;  // of a layer of experts
   };
   [[nodiscard]] const at::Tensor& shared_weight(const job::TiedLinear& layer) const;
 
   const job::RunSpec& spec_;
-  std::optional<TensorGroup> group_;
+  std::optional<TensorGroup> group_, expert_group_;
   std::vector<LinearForm> forms_;  // by layer, and
   std::vector<Parameters> tensors_;
   std::set<int> added_;  // layers whose outputs later ones add

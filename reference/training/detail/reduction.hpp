@@ -15,10 +15,12 @@ namespace plumbline::training {
 
 class DataReduction {
  public:
-  /// The group must outlive it. `parameters` are those of `list`, in its order.
+  /// The groups must outlive it. `parameters` are those of `list`, in its order. Where there are ranks that hold the
+  /// same experts, gradients of experts are summed over them alone, and divided by all data ranks: each is already a
+  /// sum over the tokens of several of them.
   DataReduction(comm::Communicator& group, const job::RunSpec& spec, const RunSettings& settings,
                 const std::vector<job::Parameter>& list, const std::vector<at::Tensor>& parameters,
-                const RankDevice& rank = {});
+                const RankDevice& rank = {}, comm::Communicator* expert_data_group = nullptr);
   /// Makes of the rank's own gradients their averages, in buckets of run.bucket_bytes. Collective.
   void reduce(std::vector<at::Tensor>& gradients);
 

@@ -62,7 +62,8 @@ void PipelineRank::make_parameters(const Values& values) {
   const at::ScalarType type = type_of(spec_, settings_.precision);
   std::vector<at::Tensor> tensors = parameters_on(spec_, values, Arithmetic::float32, device_.computes_on());
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (std::ranges::count(job::holders_of(spec_, all[i]), place_.pipeline) == 0) {
+    if (std::ranges::count(job::holders_of(spec_, all[i]), place_.pipeline) == 0 ||
+        !job::is_on_data_rank(spec_, all[i], place_.data)) {
       tensors[i] = at::Tensor();
       continue;
     }
@@ -74,9 +75,11 @@ void PipelineRank::make_parameters(const Values& values) {
     tensors[i] = own.to(type).requires_grad_();
     leaves_.push_back(tensors[i]);
   }
-  std::optional<TensorGroup> group;
-  if (comm::Communicator* tensor = unless_alone(groups_, "tensor")) group = TensorGroup{tensor, device_};
-  model_ = std::make_unique<Model>(spec_, tensors, group);
+  const auto group_of = [this](std::string_view mode) {
+    comm::Communicator* const group = unless_alone(groups_, mode);
+    return group == nullptr ? std::nullopt : std::optional(TensorGroup{group, device_});
+  };
+  model_ = std::make_unique<Model>(spec_, tensors, group_of("tensor"), group_of("expert"));
   if (spec_.run.activations) model_->observe(tape_.observer());
 }
 

@@ -60,7 +60,12 @@ class PipelineRank {
   [[nodiscard]] const job::RunFiles& files() const { return files_; }
   [[nodiscard]] const job::Coordinates& place() const { return place_; }
   [[nodiscard]] bool has_last_stage() const { return job::last_pipeline_rank(spec_) == place_.pipeline; }
+  /// Over which gradients are averaged: the data group and, of experts that lie on several ranks, those ranks that hold
+  /// the same ones.
   [[nodiscard]] comm::Communicator& data_group() { return groups_.communicator("data"); }
+  [[nodiscard]] comm::Communicator* expert_data_group() {
+    return groups_.has("expert_data") ? &groups_.communicator("expert_data") : nullptr;
+  }
   /// Null for a group of one.
   [[nodiscard]] scaler::ScalerGroups scaler_groups() const;
   /// What an optimizer needs to know of the leaves.

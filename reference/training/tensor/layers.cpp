@@ -1,5 +1,7 @@
 #include "reference/training/tensor/layers.hpp"
 
+#include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include <ATen/core/ivalue.h>
@@ -60,6 +62,42 @@ at::Tensor joined_parts(const TensorGroup& group, const at::Tensor& part, std::i
   return at::cat(parts, -1).to(part.device());
 }
 
+// All rows of a block go to, or come from, one rank.
+at::Tensor exchanged_once(const TensorGroup& group, const at::Tensor& rows, const std::vector<std::int64_t>& to,
+                          const std::vector<std::int64_t>& from) {
+  const std::int64_t features = rows.size(1);
+  std::vector<std::int64_t> in_counts, out_counts;
+  for (const std::int64_t count : to) in_counts.push_back(count * features);
+  for (const std::int64_t count : from) out_counts.push_back(count * features);
+  const at::Tensor in = group.where.empty(rows.sizes(), rows.scalar_type()).copy_(rows.detach());
+  const at::Tensor out =
+      group.where.empty({std::accumulate(from.begin(), from.end(), std::int64_t{0}), features}, rows.scalar_type());
+  group.group->run_uneven({.operation = comm::Operation::all_to_all,
+                           .in = group.where.buffer_of(in),
+                           .out = group.where.buffer_of(out),
+                           .in_counts = in_counts,
+                           .out_counts = out_counts});
+  group.where.settle();
+  return out.to(rows.device());
+}
+
+struct Exchanged : torch::autograd::Function<Exchanged> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows, const TensorGroup& group,
+                            const std::vector<std::int64_t>& to, const std::vector<std::int64_t>& from) {
+    keep(context, group);
+    context->saved_data["to"] = to;
+    context->saved_data["from"] = from;
+    return exchanged_once(group, rows, to, from);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {exchanged_once(kept(context), gradients[0], context->saved_data["from"].toIntVector(),
+                           context->saved_data["to"].toIntVector()),
+            {},
+            {},
+            {}};
+  }
+};
+
 struct Copied : torch::autograd::Function<Copied> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& whole, const TensorGroup& group) {
     keep(context, group);
@@ -107,6 +145,18 @@ at::Tensor gathered_from(const TensorGroup& group, const at::Tensor& part, std::
   return Gathered::apply(part, group, features);
 }
 at::Tensor scattered_to(const TensorGroup& group, const at::Tensor& whole) { return Scattered::apply(whole, group); }
+
+at::Tensor exchanged_rows(const TensorGroup& group, const at::Tensor& rows, const std::vector<std::int64_t>& to,
+                          const std::vector<std::int64_t>& from) {
+  return Exchanged::apply(rows, group, to, from);
+}
+
+std::vector<std::int64_t> counts_from_all(const TensorGroup& group, const std::vector<std::int64_t>& counts) {
+  std::vector<std::int64_t> others(counts.size());
+  const auto count = static_cast<std::int64_t>(counts.size());
+  group.group->all_to_all({counts.data(), count, comm::DType::i64}, {others.data(), count, comm::DType::i64});
+  return others;
+}
 
 at::Tensor column_linear(const TensorGroup& group, const at::Tensor& x, const at::Tensor& weight,
                          const at::Tensor& bias, const Pass& pass) {

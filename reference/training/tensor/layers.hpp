@@ -1,4 +1,5 @@
-// reference/training/tensor/layers.hpp: linear layers whose weight is cut over the ranks of a tensor group.
+// reference/training/tensor/layers.hpp: linear layers whose weight is cut over the ranks of a tensor group, and tokens
+// that travel to the ranks of their experts.
 //
 // Model   Every rank of the group calls the same layers in the same order, with the same input where it is whole and
 //         its own part where it is cut. Functions that are each other's backward: copied is the identity forward and
@@ -10,6 +11,9 @@
 // Memory  What is exchanged is copied to where calls are made (rank_device.hpp).
 // Source  Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3: f and g.
 #pragma once
+
+#include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -32,6 +36,13 @@ struct TensorGroup {
 [[nodiscard]] at::Tensor summed_over(const TensorGroup& group, const at::Tensor& part);
 /// Parts of the last dimension, cut as extent_of() cuts `features`.
 [[nodiscard]] at::Tensor gathered_from(const TensorGroup& group, const at::Tensor& part, std::int64_t features);
+/// The first to[0] rows go to rank 0, the next to[1] to rank 1, and so on. Returns the from[r] rows that come from each
+/// rank r, in rank order; backward, gradients travel the other way.
+[[nodiscard]] at::Tensor exchanged_rows(const TensorGroup& group, const at::Tensor& rows,
+                                        const std::vector<std::int64_t>& to, const std::vector<std::int64_t>& from);
+/// Equally many counts for each rank, in rank order: those that come from each rank, in rank order.
+[[nodiscard]] std::vector<std::int64_t> counts_from_all(const TensorGroup& group,
+                                                        const std::vector<std::int64_t>& counts);
 /// The reverse: this rank's part of the last dimension; backward, the parts of the gradient are joined.
 [[nodiscard]] at::Tensor scattered_to(const TensorGroup& group, const at::Tensor& whole);
 

@@ -16,7 +16,7 @@ class Amp(TorchJob):
     keeps_copies = False  # autocast rounds the parameters where they are used
 
     def wrap(self, model):
-        return DistributedDataParallel(model)
+        return DistributedDataParallel(model, find_unused_parameters=self.leaves_some_unused)
 
     def forward(self, x):
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):

@@ -20,7 +20,7 @@ class Ddp(TorchJob):
     records_activations = True
 
     def wrap(self, model):
-        return DistributedDataParallel(model)
+        return DistributedDataParallel(model, find_unused_parameters=self.leaves_some_unused)
 
 
 if __name__ == "__main__":

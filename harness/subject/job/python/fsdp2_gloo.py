@@ -19,6 +19,8 @@ class Fsdp2(TorchJob):
     resumes = True
     shards = True
     records_activations = True
+    # Of a layer's parameters it reduces those that the rank's rows used: with other experts on other ranks the reductions do not match.
+    layers = tuple(name for name in TorchJob.layers if name != "moe")
     injects = False  # before its reduction a gradient is in a buffer of FSDP's
 
     def wrap(self, model):

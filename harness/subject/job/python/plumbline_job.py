@@ -11,9 +11,9 @@ GO_BACK = ("zbv", "v-half", "v-min", "dualpipev")  # schedules whose second half
 # The fields of a specification that this module knows, by table. A program that trains without one that it does not know trains
 # something else: such a run is skipped.
 FIELDS = {
-    "": "protocol seed", "parallel": "pipeline data tensor order shard",
+    "": "protocol seed", "parallel": "pipeline data tensor order shard expert",
     "run": "steps global_batch micro_batches accumulation dtype schedule chunks bucket_bytes device activations", "model": "stages frozen",
-    "model.layer": "type in out bias kernel stride padding features rows with heads", "loss": "type row_weights",
+    "model.layer": "type in out bias kernel stride padding features rows with heads hidden experts top_k normalize_gates", "loss": "type row_weights",
     "optimizer": "type lr momentum nesterov weight_decay no_decay betas eps", "clip": "max_norm norm_type",
     "averaging": "algorithm period lr momentum graph", "lr_schedule": "decay warmup_steps",
     "scaler": "kind init_scale growth_factor backoff_factor growth_interval", "checkpoint": "folder begin end",
@@ -61,6 +61,7 @@ class Run:
     shards = False       # data ranks that hold a copy of the parameters together
     resumes = False      # a checkpoint that another layout continues from
     records_activations = False  # outputs of layers, and their gradients
+    spreads_experts = False  # experts of which each data rank has a part
     averaging = ()       # algorithms by which its ranks average parameters, of localsgd, slowmo, diloco, sgp; it has no other runs then
 
     def __init__(self):
@@ -112,6 +113,9 @@ class Run:
             unsupported("shards of parameters: each data rank of this program has all")
         if "checkpoint" in self.spec and not self.resumes:
             unsupported("a checkpoint: this program saves none")
+        self.expert_ranks = self.sizes.get("expert", 1)
+        if self.expert_ranks > 1 and not self.spreads_experts:
+            unsupported(f"experts on {self.expert_ranks} expert ranks: this program has all experts on each rank")
         if self.spec["run"].get("activations", False) and not self.records_activations:
             unsupported("outputs of layers: this program records none")
         asked = self.spec.get("averaging", {}).get("algorithm")
@@ -137,8 +141,20 @@ class Run:
         return number
 
     def ranks_along(self, axis, rank=None):
-        """The ranks that have all other coordinates of `rank`, by default of this one, in the axis's order."""
-        return tuple(self.rank_at(self.rank if rank is None else rank, **{axis: at}) for at in range(self.sizes[axis]))
+        """The ranks that have all other coordinates of `rank`, by default of this one, in the axis's order. Of the data ranks `expert` gives
+        the consecutive ones that hold all experts together, and `expert_data` those that hold the same experts."""
+        rank = self.rank if rank is None else rank
+        if axis in ("expert", "expert_data"):
+            data, own = self.ranks_along("data", rank), self.place_of(rank)["data"]
+            first = own - own % self.expert_ranks
+            return data[own % self.expert_ranks :: self.expert_ranks] if axis == "expert_data" else data[first : first + self.expert_ranks]
+        return tuple(self.rank_at(rank, **{axis: at}) for at in range(self.sizes[axis]))
+
+    def own_experts(self, experts):
+        """The numbers of the experts that this rank holds, of a layer with so many."""
+        part = experts // self.expert_ranks
+        first = self.place["data"] % self.expert_ranks * part
+        return range(first, first + part)
 
     # ---- its stages
 

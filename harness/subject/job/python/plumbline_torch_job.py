@@ -74,6 +74,42 @@ class Add(nn.Module):
         return x + earlier
 
 
+class Moe(nn.Module):
+    """A mixture of experts: a token goes through the top_k experts with the largest probabilities. An expert that no token chooses is not
+    computed, and has no gradient. `own` are the experts that are held here, by default all."""
+
+    def __init__(self, of, own=None):
+        super().__init__()
+        self.experts, self.top_k, self.normalizes = of["experts"], of.get("top_k", 2), of.get("normalize_gates", True)
+        own = range(self.experts) if own is None else own
+        self.weight = nn.Parameter(torch.empty(self.experts, of["features"]))  # of the router
+        self.up = nn.ParameterDict({str(number): nn.Parameter(torch.empty(of["hidden"], of["features"])) for number in own})
+        self.down = nn.ParameterDict({str(number): nn.Parameter(torch.empty(of["features"], of["hidden"])) for number in own})
+
+    def forward(self, x):
+        tokens = x.flatten(0, -2)
+        return self.mixed(tokens, *self.route(tokens)).view_as(x)
+
+    def route(self, tokens):
+        """(experts, gates) of each token, [tokens, top_k]."""
+        probabilities = nn.functional.linear(tokens, self.weight).softmax(-1)
+        chosen = probabilities.detach().sort(dim=-1, descending=True, stable=True).indices[:, : self.top_k]  # of equal ones the first
+        gates = probabilities.gather(-1, chosen)
+        return chosen, gates / gates.sum(-1, keepdim=True) if self.normalizes else gates
+
+    def mixed(self, tokens, chosen, gates):
+        out = torch.zeros_like(tokens)
+        for number in range(self.experts):
+            rows, choice = torch.nonzero(chosen == number, as_tuple=True)
+            if len(rows) > 0:
+                out = out.index_add(0, rows, self.expert(number, tokens[rows]) * gates[rows, choice, None])
+        return out
+
+    def expert(self, number, tokens):
+        hidden = nn.functional.gelu(nn.functional.linear(tokens, self.up[str(number)]))
+        return nn.functional.linear(hidden, self.down[str(number)])
+
+
 class Stack(nn.Sequential):
     """Layers one after the other, named by their numbers in the model."""
 
@@ -96,6 +132,7 @@ LAYERS = {
     "embedding": lambda of: nn.Embedding(of["rows"], of["features"]),
     "relu": lambda of: nn.ReLU(), "gelu": lambda of: nn.GELU(), "tanh": lambda of: nn.Tanh(), "flatten": lambda of: nn.Flatten(),
     "attention": lambda of: Attention(of["heads"]), "add": lambda of: Add(of["with"]),
+    "moe": Moe,
 }
 
 
@@ -133,6 +170,7 @@ class TorchJob(Run):
     freezes = False                 # whether it can leave parameters as they are
     shards = False                  # whether data ranks can hold shards, by the sizes that the run says
     resumes = False                 # whether it saves a checkpoint from which another layout continues, by save() and load()
+    spreads_experts = False         # whether it has parts of the experts on the data ranks, where a run says so
     records_activations = False     # whether it records outputs of layers and their gradients, by hooks on layers_in()
     injects = True                  # whether values can be written into its gradients
     reduces_in_backward = True      # else reduce() is called after the last backward of a step
@@ -181,6 +219,10 @@ class TorchJob(Run):
         """The layers that this rank computes, with the given weights in float32: a module, or a list of one for each stage of a pipeline."""
         made = {}
         return nn.ModuleList(self.layers_of(stage, made) for stage in self.stages) if self.stage_count > 1 else self.layers_of(0)
+
+    def make_layer(self, of):
+        """The module of a layer, of which `of` is the specification; its parameters are overwritten with the given weights."""
+        return LAYERS[of["type"]](of)
 
     def wrap(self, model):
         """What computes in `model`'s place: DistributedDataParallel(model), a module with hooks, …"""
@@ -272,7 +314,7 @@ class TorchJob(Run):
         is_whole = self.sizes["tensor"] == 1 or self.shard_dim(name) is None
         if is_whole and self.place["tensor"] > 0:
             return False
-        number, kind = name.split(".")
+        number, kind = name.split(".", 1)
         return kind != "weight" or self.place["pipeline"] == self.pipeline_ranks_of_tied(int(number))[0]
 
     def multiply_gradients(self, factor):
@@ -324,9 +366,10 @@ class TorchJob(Run):
     def name_of(self, path):
         """The specification's name of a parameter, "2.weight", by its path in what build() returned."""
         layers = self.spec["model"]["layer"]
-        number, kind = [part for part in path.split(".") if not part.startswith("_")][-2:]
+        parts = [part for part in path.split(".") if not part.startswith("_")]
+        number, *kind = parts[-3 if parts[-1].isdecimal() else -2 :]  # 5.up.0 of an expert, and 5.weight
         of = layers[int(number)]
-        return f"{of['with'] if of['type'] == 'tied_linear' else number}.{kind}"
+        return ".".join([str(of["with"]) if of["type"] == "tied_linear" else number, *kind])
 
     def shard_dim(self, name):
         """The dimension along which this rank's parameter is its tensor rank's part; nothing for a whole one."""
@@ -351,6 +394,11 @@ class TorchJob(Run):
         groups = [{"params": [parameter for name, parameter in named if name not in exempt]},
                   {"params": [parameter for name, parameter in named if name in exempt], "weight_decay": 0.0}]
         return [group for group in groups if group["params"]]
+
+    @property
+    def leaves_some_unused(self):
+        """Whether rows decide which parameters they use: experts that no token chooses are unused."""
+        return any(layer["type"] == "moe" for layer in self.spec["model"]["layer"])
 
     def gradients(self):
         """The gradients of what computes, by name, scaled where the run has a scaler."""
@@ -408,7 +456,7 @@ class TorchJob(Run):
                     made[owner] = LAYERS[layers[owner]["type"]]({**layers[owner], "bias": False})
                 stack.add_module(str(number), TiedLinear(made[owner]))
             else:
-                made[number] = LAYERS[of["type"]](of)
+                made[number] = self.make_layer(of)
                 stack.add_module(str(number), made[number])
         with torch.no_grad():
             for name, parameter in self.names_in(stack):

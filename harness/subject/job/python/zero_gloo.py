@@ -18,7 +18,7 @@ class Zero(TorchJob):
     records_activations = True
 
     def wrap(self, model):
-        return DistributedDataParallel(model)
+        return DistributedDataParallel(model, find_unused_parameters=self.leaves_some_unused)
 
     def make_optimizer(self, parameters):
         return ZeroRedundancyOptimizer(parameters, self.optimizer_class, **self.optimizer_settings)
