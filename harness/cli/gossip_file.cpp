@@ -18,6 +18,7 @@
 #include "harness/suite/text.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/support/nearest_name.hpp"
+#include "reference/support/reading_json.hpp"
 
 namespace plumbline::cli {
 
@@ -308,6 +309,10 @@ std::optional<int> count_of_file(const json& object, const char* field, int leas
 
 GossipFile graph_of_json(const json& object) {
   if (!object.is_object()) throw InvalidArgument("it must be an object with the field rounds or phone_book");
+  // With those of `plumbline gossip --format json`, of which the first four are read.
+  reading::refuse_other_fields(object, "the graph",
+                               {"nodes", "peers", "rounds", "phone_book", "graph", "regular", "dynamic", "error",
+                                "spectrum", "file", "period", "connected", "sums", "matrices"});
   const std::optional<int> nodes = count_of_file(object, "nodes", 1);
   if (object.contains("rounds") == object.contains("phone_book"))
     throw InvalidArgument("it must have one of the fields rounds, a list of edges a round, and phone_book");

@@ -35,6 +35,11 @@ TEST(GossipFile, HasTheSameGraphInEveryForm) {
   EXPECT_FALSE(of_csv.graph.is_dynamic());
 }
 
+TEST(GossipFile, HasNoFieldThatIsNotRead) {
+  EXPECT_THAT(refusal_of_graph(R"({"rounds": [[[0, 1], [1, 0]]], "node": 2})"),
+              HasSubstr("the graph has no field 'node'; there are nodes"));
+}
+
 // By every round in turn, beside what the reader finds without them.
 TEST(GossipFile, HasNodesTwiceInAListAndOnceInARound) {
   for (const std::vector<int>& list :

@@ -11,6 +11,7 @@
 #include "harness/cli/json_text.hpp"
 #include "harness/suite/text.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/reading_json.hpp"
 
 namespace plumbline::cli {
 
@@ -186,6 +187,10 @@ ScheduleFile parse_schedule_file(const std::string& whole, const GivenPlacement&
   const bool is_json = first != text.npos && text[first] == '{';
   if (is_json) {
     const json object = parse_json(text, "schedule");
+    // Those of `plumbline schedule --format json`, of which the first four are read.
+    reading::refuse_other_fields(
+        object, "the schedule",
+        {"ranks", "num_stages", "microbatches", "stage_to_rank", "title", "makespan", "barrier_bubble", "figures"});
     rows = rows_in(object);
     read_placement(object, stage_to_rank, micro_batches);
   } else {

@@ -8,6 +8,7 @@
 namespace plumbline::cli {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 std::string rows_of_file(const std::string& text, const GivenPlacement& given = {}) {
@@ -83,6 +84,8 @@ TEST(ScheduleFile, IsRefusedWithItsPlace) {
   EXPECT_THAT(refusal_of_file(R"({"ranks": ["0F0"], "stage_to_rank": [-1]})"), HasSubstr("must be a list of ranks"));
   EXPECT_THAT(refusal_of_file(R"({"ranks": ["0F0"], "stage_to_rank": [0], "num_stages": 2})"), HasSubstr("num_stages"));
   EXPECT_THAT(refusal_of_file(R"({"ranks": ["0F0"], "microbatches": 0})"), HasSubstr("microbatches: must be a whole"));
+  EXPECT_THAT(refusal_of_file(R"({"ranks": ["0F0"], "stage_to_rnk": [0]})"),
+              AllOf(HasSubstr("the schedule has no field 'stage_to_rnk'"), HasSubstr("did you mean stage_to_rank?")));
 }
 
 }  // namespace

@@ -107,10 +107,7 @@ using reading::text;
 
 const json& object(const json& value, const std::string& where, std::initializer_list<std::string_view> fields) {
   if (!value.is_object()) refuse(where, "an object", value);
-  for (const auto& field : value.items())
-    if (std::ranges::find(fields, field.key()) == fields.end())
-      throw InvalidArgument(fmt::format("{} has no field '{}'; {}", where, field.key(),
-                                        there_are(field.key(), {fields.begin(), fields.end()})));
+  reading::refuse_other_fields(value, where, {fields.begin(), fields.end()});
   return value;
 }
 

@@ -55,6 +55,14 @@ inline nlohmann::json parse_flat(const std::string& text) {
   throw InvalidArgument(fmt::format("{} must be {}, got {}", where, expected, excerpt(got)));
 }
 
+/// Throws InvalidArgument, which names the nearest of `known`, where the object has another field.
+inline void refuse_other_fields(const nlohmann::json& object, std::string_view where,
+                                const std::vector<std::string>& known) {
+  for (const auto& field : object.items())
+    if (std::ranges::find(known, field.key()) == known.end())
+      throw InvalidArgument(fmt::format("{} has no field '{}'; {}", where, field.key(), there_are(field.key(), known)));
+}
+
 inline const nlohmann::json& list(const nlohmann::json& value, const std::string& where) {
   if (!value.is_array()) refuse(where, "a list", value);
   return value;

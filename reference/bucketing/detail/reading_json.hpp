@@ -57,10 +57,7 @@ class Object {
     return *device;
   }
   void expect_only(std::initializer_list<const char*> names) const {
-    for (const auto& field : value_.items())
-      if (std::ranges::find(names, field.key()) == names.end())
-        throw InvalidArgument(fmt::format("{} has no field '{}'; {}", where_, field.key(),
-                                          there_are(field.key(), {names.begin(), names.end()})));
+    plumbline::reading::refuse_other_fields(value_, where_, {names.begin(), names.end()});
   }
 
  private:
