@@ -10,6 +10,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/schedules/names.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::job {
 namespace {
@@ -30,7 +31,8 @@ Problem at_least(std::string field, std::int64_t value, std::int64_t least) {
 
 Problem one_of(std::string field, const std::string& value, const std::vector<std::string>& right) {
   if (std::ranges::find(right, value) != right.end()) return {};
-  return wrong(std::move(field), "'" + value + "'", fmt::format("one of {}", fmt::join(right, ", ")));
+  return wrong(std::move(field), "'" + value + "'",
+               fmt::format("one of {}{}", fmt::join(right, ", "), did_you_mean(value, right)));
 }
 
 // The half-open interval [least, below); infinite `below` still excludes infinity and NaN.

@@ -239,6 +239,7 @@ TEST(RunSpec, NamesPlaceFieldValueAndWhatWouldBeRight) {
       {"data = 2", "data = 2000000", "parallel.data = 2000000; it must be at most 1048576"},
       {"order = [\"pipeline\", \"data\", \"tensor\"]", "order = [\"pipeline\", \"data\"]",
        "parallel.order = [pipeline, data]; it must be pipeline, data and tensor, each once"},
+      {"type = \"gelu\"", "type = \"gellu\"", "; did you mean gelu?"},
       {"dtype = \"bfloat16\"", "dtype = \"bf16\"", "run.dtype = 'bf16'; it must be one of float32, bfloat16, float16"},
       {"schedule = \"interleaved-1f1b\"", "schedule = \"1f1b\"", "run.chunks = 2; it must be 1 with schedule '1f1b'"},
       {"stages = [0, 2, 4, 6]", "stages = [0, 2]",

@@ -85,7 +85,8 @@ class Fields {
     std::string value;
     text(name, value);
     const auto found = std::ranges::find(words, value);
-    if (found == words.end()) wrong(name, fmt::format("one of {}", fmt::join(words, ", ")));
+    if (found == words.end())
+      wrong(name, fmt::format("one of {}{}", fmt::join(words, ", "), did_you_mean(value, words)));
     return static_cast<std::size_t>(found - words.begin());
   }
   template <class T>
