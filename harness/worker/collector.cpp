@@ -100,7 +100,8 @@ record::Failure uncaught(const std::optional<std::string>& what) {
   return out;
 }
 
-RankCollector::RankCollector() : outer_(std::exchange(collector, this)) {}
+RankCollector::RankCollector(std::function<void(record::Failure&)> note)
+    : note_(std::move(note)), outer_(std::exchange(collector, this)) {}
 RankCollector::~RankCollector() { collector = outer_; }
 
 std::vector<std::string> RankCollector::violated() const {
@@ -113,6 +114,7 @@ void RankCollector::add(record::Failure failure) {
     one_names_none_ = true;
   else
     named_.insert(failure.requirement);
+  if (note_) note_(failure);
   // An exception is the last of a body, and says how it ended: it stays.
   if (failures_.size() < kMostFailures || failure.uncaught) return failures_.push_back(std::move(failure));
   // The line names what the failure in whose place it is named, and no more.

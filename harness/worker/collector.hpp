@@ -30,7 +30,8 @@ namespace plumbline::worker {
 /// Collects the failures of the thread that it lives on.
 class RankCollector {
  public:
-  RankCollector();
+  /// `note` is told of each failure as it is found, and may add to its message.
+  explicit RankCollector(std::function<void(record::Failure&)> note = {});
   ~RankCollector();
   RankCollector(const RankCollector&) = delete;
   RankCollector& operator=(const RankCollector&) = delete;
@@ -41,6 +42,7 @@ class RankCollector {
   [[nodiscard]] std::vector<std::string> violated() const;
 
  private:
+  std::function<void(record::Failure&)> note_;
   std::vector<record::Failure> failures_;
   std::size_t dropped_ = 0;
   std::set<std::string> named_;  // of all failures, also of those that are not kept

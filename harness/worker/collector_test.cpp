@@ -34,6 +34,17 @@ TEST(RankCollector, LetsTheLineOfManyNameWhatItReplaced) {
   EXPECT_THAT(collector.violated(), testing::ElementsAre("TOY-002"));
 }
 
+// What is asked later is not what an earlier failure is of.
+TEST(RankCollector, IsToldOfAFailureAsItIsFound) {
+  std::string asked = "x.first";
+  RankCollector collector([&](record::Failure& found) { found.message += "; asked last: " + asked; });
+  collector.add(failure("checks.cpp:1", "it differs"));
+  asked = "x.second";
+  collector.add(failure("checks.cpp:2", "it differs"));
+  EXPECT_EQ(collector.failures()[0].message, "it differs; asked last: x.first");
+  EXPECT_EQ(collector.failures()[1].message, "it differs; asked last: x.second");
+}
+
 // What becomes of an assertion that failed with these words.
 record::Failure failure_with(const char* words) {
   return failure_of({testing::TestPartResult::kNonFatalFailure, "conformance/a_checks.cpp", 7, words});

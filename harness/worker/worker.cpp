@@ -530,20 +530,18 @@ class Worker {
     result.violated.clear();
   }
 
-  // What a check of an adapter found is of the question asked last, unless it shows one itself.
-  void note_question(record::RankResult& result) const {
-    if (asked_ == nullptr || asked_->last_question().empty()) return;
+  // What a check of an adapter finds is of the question asked last, unless it shows one itself.
+  void note_question(record::Failure& one) const {
+    if (asked_ == nullptr || asked_->last_question().empty() || one.uncaught) return;
     const std::string operation = asked_->last_question().substr(0, asked_->last_question().find(' '));
-    for (record::Failure& one : result.failures)
-      if (!one.uncaught && one.message.find("; asked: ") == std::string::npos &&
-          one.message.find(operation + " {") == std::string::npos)
-        one.message += "; asked last: " + asked_->last_question();
+    if (one.message.find("; asked: ") == std::string::npos && one.message.find(operation + " {") == std::string::npos)
+      one.message += "; asked last: " + asked_->last_question();
   }
 
   record::RankResult run_rank(Seat& seat, const Wrap& wrap, const Body& body) {
     const auto begin = std::chrono::steady_clock::now();
     record::RankResult result{.rank = seat.rank(), .verdict = Verdict::pass};
-    RankCollector collector;
+    RankCollector collector([this](record::Failure& found) { note_question(found); });
     if (host_->is_one_rank()) collector_ = &collector;
     launch::FlightRing* flight = nullptr;
     try {
@@ -562,7 +560,6 @@ class Worker {
       body(seat.rank(), world.get());
     };
     run_body(seat, run, collector, result);
-    if (result.verdict == Verdict::fail) note_question(result);
     note_end_of_adapter(result);
     world.reset();
     result.seconds = seconds_since(begin);
