@@ -818,6 +818,14 @@ class Commands(unittest.TestCase):
         self.assertIn("gossip.graph answers in another form: key ", record)
         self.assertNotIn("json.exception", self.done.stdout + record)
 
+    def test_a_requirement_that_fails_again_is_one_line(self):
+        self.run_plumbline("check", "--mutant", "col.drop_last_element", "--filter", "COLL-001", "--world-size", "2", "--no-control", "--out", "out")
+        words, failures = self.done.stdout, re.findall(r"(?m)^FAIL  .*$", self.done.stdout)
+        self.assertEqual(words.count("      COLL-001 (must) "), 1, words)
+        self.assertGreater(len(failures), 2)
+        for again in failures[1:]:
+            self.assertRegex(again, r": COLL-001(, COLL-\d+)* again$")
+
     def test_a_mutant_is_explained_without_others(self):
         self.assertEqual(self.run_plumbline("explain", "col.drop_last_element"), 0, self.done.stderr)
         self.assertEqual(re.findall(r"(?m)^  mutant     (\S+):", self.done.stdout), ["col.drop_last_element"])
@@ -1227,7 +1235,8 @@ class Commands(unittest.TestCase):
         self.assertIn("profile topology has the most cases for what the adapter claims; --profile NAME chooses another", self.done.stdout)
         self.assertLess(max(map(len, self.done.stdout.splitlines())), 200, "skipped requirements are counted, and not listed")
         self.assertRegex(self.done.stdout, r"requirements: \d+ of \d+ pass, \d+ of them with most of their cases skipped: "
-                                            r"TOPO-015 pass \(\d+ of \d+ cases\).*; \d+ skip: \w+-\d+, \w+-\d+, \w+-\d+, …\n")
+                                            r"TOPO-015 pass \(\d+ of \d+ cases\).*; \d+ skip: \w+-\d+, \w+-\d+, \w+-\d+, …\n"
+                                            r"skipped:\n  \d+ cases: \S.*\n")
         complete = json.loads((self.folder / "out/run.jsonl").read_text().splitlines()[-1])
         few = complete["requirements"]["TOPO-015"]
         self.assertEqual(few["verdict"], "pass")

@@ -30,7 +30,7 @@ constexpr std::size_t kMostFailuresShown = 25;
 constexpr std::size_t kMostSentencesShown = 3;  // of one failure
 constexpr std::size_t kMostIdsShown = 8;        // of a verdict
 constexpr std::size_t kMostReasonsShown = 6;    // why nothing was judged
-constexpr std::size_t kMostSkippedShown = 3;    // of requirements whose cases were skipped
+constexpr std::size_t kMostSkippedShown = 3;    // of requirements whose cases were skipped, and of the reasons
 
 std::string upper_case(std::string_view text) {
   std::string out;
@@ -49,6 +49,13 @@ std::string indented(const std::string& text, std::size_t most_lines) {
   return out;
 }
 
+// "COLL-001, COLL-004, …"
+std::string first_of(std::vector<std::string> ids, std::size_t most) {
+  const bool are_more = ids.size() > most;
+  if (are_more) ids.resize(most);
+  return fmt::format("{}{}", fmt::join(ids, ", "), are_more ? ", …" : "");
+}
+
 // "2 fail: COLL-001, COLL-004; 1 skip: DEVICE-001": the first ids of each judgement but pass.
 std::string others_in_words(const std::map<std::string, run::RequirementVerdict>& requirements) {
   std::map<Judgement, std::vector<std::string>> others;
@@ -59,17 +66,12 @@ std::string others_in_words(const std::map<std::string, run::RequirementVerdict>
     if (verdict.passes_by_few()) by_few.push_back(fmt::format("{} {}", id, verdict.words()));
   }
   std::string words;
-  if (const std::size_t count = by_few.size(); count > 0) {
-    by_few.resize(std::min(count, kMostSkippedShown));
-    words = fmt::format(", {} of them with most of their cases skipped: {}{}", count, fmt::join(by_few, ", "),
-                        count > by_few.size() ? ", …" : "");
-  }
-  for (auto& [judgement, ids] : others) {
-    const std::size_t most = judgement == Judgement::skip ? kMostSkippedShown : kMostIdsShown;
-    const std::size_t count = ids.size();
-    if (count > most) ids.resize(most);
-    words += fmt::format("; {} {}: {}{}", count, name_of(judgement), fmt::join(ids, ", "), count > most ? ", …" : "");
-  }
+  if (!by_few.empty())
+    words = fmt::format(", {} of them with most of their cases skipped: {}", by_few.size(),
+                        first_of(by_few, kMostSkippedShown));
+  for (const auto& [judgement, ids] : others)
+    words += fmt::format("; {} {}: {}", ids.size(), name_of(judgement),
+                         first_of(ids, judgement == Judgement::skip ? kMostSkippedShown : kMostIdsShown));
   return words;
 }
 
@@ -87,18 +89,17 @@ std::string other_profiles(const suite::Suite& suite, const record::Run& run) {
 }
 
 // What the cases that were not judged lacked, the most frequent first.
-std::string reasons_in_words(const std::vector<record::Result>& results) {
+std::string reasons_in_words(const std::vector<record::Result>& results, std::size_t most) {
   std::map<std::string, int> counts;
   for (const record::Result& one : results)
     ++counts[one.reason.empty() ? "without a reason" : printable(one.reason.substr(0, one.reason.find('\n')))];
   std::vector<std::pair<std::string, int>> rows(counts.begin(), counts.end());
   std::ranges::stable_sort(rows, std::greater(), &std::pair<std::string, int>::second);
   std::string text;
-  for (std::size_t i = 0; i < std::min(rows.size(), kMostReasonsShown); ++i)
+  for (std::size_t i = 0; i < std::min(rows.size(), most); ++i)
     text += fmt::format("\n  {}: {}", run::counted(rows[i].second, "case"), rows[i].first);
-  if (rows.size() > kMostReasonsShown)
-    text +=
-        fmt::format("\n  … and {}, which the record has", run::counted(rows.size() - kMostReasonsShown, "more reason"));
+  if (rows.size() > most)
+    text += fmt::format("\n  … and {}, which the record has", run::counted(rows.size() - most, "more reason"));
   return text;
 }
 
@@ -123,8 +124,14 @@ std::string nothing_was_judged(const record::Header& header, const std::vector<r
   if (errors > 0)
     text += fmt::format("{} {} ended by a fault of the harness or the machine", skipped > 0 ? "," : ":",
                         run::counted(errors, "case"));
-  text += reasons_in_words(results);
+  text += reasons_in_words(results, kMostReasonsShown);
   return skipped > 0 ? fmt::format("{}\n{}", text, what_would_run(header)) : text;
+}
+
+// Why cases of a run that judged others were skipped.
+std::string skipped_in_words(std::vector<record::Result> results) {
+  std::erase_if(results, [](const record::Result& one) { return run::judge(one) != Judgement::skip; });
+  return results.empty() ? "" : "\nskipped:" + reasons_in_words(results, kMostSkippedShown);
 }
 
 }  // namespace
@@ -177,14 +184,22 @@ void Console::still(const std::string& name, std::chrono::duration<double> since
 
 void Console::failure(const record::Result& result) {
   const auto& requirements = run::at_stake(result);
-  bool is_first = false;  // of one of its requirements
+  bool is_first = requirements.empty();  // of one of its requirements
   for (const std::string& id : requirements) is_first |= shown_.insert(id).second;
   if (++failures_ > kMostFailuresShown && !is_first) return;
   const int colour = run::judge(result) == Judgement::warn ? kYellow : kRed;
-  std::string text =
-      coloured(printable(fmt::format("{:<5} {}", upper_case(name_of(run::judge(result))), title_of(result))), colour) +
-      "\n";
-  text += indented(run::words_of(result), 12);
+  const std::string title =
+      coloured(printable(fmt::format("{:<5} {}", upper_case(name_of(run::judge(result))), title_of(result))), colour);
+  line(is_first ? title + "\n" + details(result)
+                : fmt::format("{}: {} again", title, first_of(requirements, kMostSentencesShown)));
+  if (failures_ == kMostFailuresShown)
+    line("… of further failures only the first of each requirement is shown; the record has all");
+}
+
+// What a reader needs of the first failure of a requirement: what was found, what is required, how to see it again.
+std::string Console::details(const record::Result& result) const {
+  const auto& requirements = run::at_stake(result);
+  std::string text = indented(run::words_of(result), 12);
   if (requirements.size() > kMostSentencesShown)
     text += fmt::format("      of {} requirements: {} (plumbline explain ID prints one)\n", requirements.size(),
                         fmt::join(requirements, ", "));
@@ -193,10 +208,7 @@ void Console::failure(const record::Result& result) {
       if (const suite::Requirement* requirement = suite_.requirements.find(id))
         text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level),
                             suite::with_items_after("\n        ", requirement->text));
-  text += fmt::format("      repeat: {}", printable(as_started(result.repeat)));
-  line(text);
-  if (failures_ == kMostFailuresShown)
-    line("… of further failures only the first of each requirement is shown; the record has all");
+  return text + fmt::format("      repeat: {}", printable(as_started(result.repeat)));
 }
 
 void Console::result(const record::Result& result) {
@@ -242,6 +254,8 @@ void Console::summary(const record::Run& run, const std::string& folder) {
   });
   if (nothing_ran && run::exit_status(run) == 3)
     fmt::print("{}{}", nothing_was_judged(run.header, results), other_profiles(suite_, run));
+  else
+    fmt::print("{}", skipped_in_words(results));
   fmt::print("\nrecord: {}/run.jsonl ({} beside it)\n", folder, names_of_outputs(folder));
   std::fflush(stdout);
 }

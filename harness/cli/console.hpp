@@ -30,6 +30,7 @@ class Console {
   [[nodiscard]] std::string coloured(const std::string& text, int colour) const;
   void erase_progress();
   void failure(const record::Result& result);
+  [[nodiscard]] std::string details(const record::Result& result) const;
   void end_shape();
 
   const suite::Suite& suite_;
