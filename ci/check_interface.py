@@ -16,7 +16,8 @@ VERSION_IS_IN = "reference/comm/interface.hpp"
 # A row for each version that there was.
 FINGERPRINTS = {1: "8f1d0d53af720c5d", 2: "53a5ab11f0f6ea75", 3: "d562bed2d073c877", 4: "af3bbc10ede479c2",
                 5: "8223f3e98db9586a", 6: "e6f0566b4e6a1da6", 7: "c0d489ddee6c719d", 8: "f8c41778e88ebc17",
-                9: "7f9799078bd30a53", 10: "e2fdf424127556c2", 11: "e029e6c893214d9e"}
+                9: "7f9799078bd30a53", 10: "e2fdf424127556c2", 11: "e029e6c893214d9e",
+                12: "aaab572f3ed56368"}
 
 NO_CODE = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 

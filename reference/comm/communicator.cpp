@@ -14,14 +14,32 @@
 namespace plumbline::comm {
 namespace {
 
-constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
-    "nonblocking",       "coalescing",        "groups",           "point_to_point",
-    "wait_timeout",      "blocking_timeout",  "names_missing",    "misuse_detection",
-    "failure_detection", "rank_order",        "equal_results",    "thread_multiple",
-    "all_gather_v",      "reduce_scatter_v",  "all_to_all_v",     "bool_reductions",
-    "float8_reductions", "scaled_sums",       "shrink",           "complex_sums",
-    "complex_products",  "strided",           "windows",          "registered_memory",
-    "allocated_memory",  "grow"};
+constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{"nonblocking",
+                                                                          "coalescing",
+                                                                          "groups",
+                                                                          "point_to_point",
+                                                                          "wait_timeout",
+                                                                          "blocking_timeout",
+                                                                          "names_missing",
+                                                                          "misuse_detection",
+                                                                          "failure_detection",
+                                                                          "rank_order",
+                                                                          "equal_results",
+                                                                          "thread_multiple",
+                                                                          "all_gather_v",
+                                                                          "reduce_scatter_v",
+                                                                          "all_to_all_v",
+                                                                          "bool_reductions",
+                                                                          "float8_reductions",
+                                                                          "scaled_sums",
+                                                                          "shrink",
+                                                                          "complex_sums",
+                                                                          "complex_products",
+                                                                          "strided",
+                                                                          "windows",
+                                                                          "registered_memory",
+                                                                          "allocated_memory",
+                                                                          "grow"};
 
 Capability capability_of(const UnevenCall& call) {
   if (call.operation == Operation::all_gather) return Capability::all_gather_v;

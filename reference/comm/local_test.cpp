@@ -97,9 +97,8 @@ class Claims final : public CommunicatorDecorator {
     capabilities_.claims.erase(Capability::float8_reductions);
     capabilities_.claims.erase(Capability::bool_reductions);
     capabilities_.claims.erase(Capability::scaled_sums);
-    for (const Capability one :
-         {Capability::shrink, Capability::grow, Capability::registered_memory, Capability::allocated_memory,
-            Capability::strided, Capability::windows})
+    for (const Capability one : {Capability::shrink, Capability::grow, Capability::registered_memory,
+                                 Capability::allocated_memory, Capability::strided, Capability::windows})
       capabilities_.claims.erase(one);
   }
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }

@@ -4,8 +4,8 @@
 // Model   A run specification says everything that decides the numbers of a run: the layout of ranks, the
 //         batches, the layers, loss and optimizer. It is a TOML file beside two safetensors files (weights,
 //         batches). A program that is given one writes a training record (training_record.hpp).
-// Ranks   The world is pipeline x data x tensor, row-major over Parallel::order. Data rank d has coordinate d / shard on
-//         the axis of replicas, and d mod shard on that of shards. Expert ranks are data ranks, too: data rank d has
+// Ranks   The world is pipeline x data x tensor, row-major over Parallel::order. Data rank d has coordinate d / shard
+//         on the axis of replicas, and d mod shard on that of shards. Expert ranks are data ranks, too: data rank d has
 //         the expert rank d modulo Parallel::expert.
 // Rows    Step S uses batches S*accumulation .. (S+1)*accumulation-1; data rank d of D takes the d-th of D
 //         equal consecutive slices of a batch, cut into micro_batches equal consecutive parts. With row_weights the
@@ -39,7 +39,7 @@ struct Parallel {
   int data = 1;
   int tensor = 1;
   std::vector<std::string> order{"pipeline", "data", "tensor"};  // slowest first
-  int shard = 1;  // consecutive data ranks that hold a copy of the parameters together, each its shard
+  int shard = 1;   // consecutive data ranks that hold a copy of the parameters together, each its shard
   int expert = 1;  // expert ranks: consecutive data ranks that together hold all experts, each a part
   [[nodiscard]] int world() const { return pipeline * data * tensor; }
   /// Copies of the parameters.

@@ -192,8 +192,8 @@ TEST(RunSpec, WritesWhatItReads) {
 // Job programs of earlier formats may reject fields that they do not know.
 TEST(RunSpec, HasFieldsOfLaterFormatsOnlyWhereTheyAreUsed) {
   RunSpec spec = parse_run_spec(kShort, "spec.toml");
-  for (const char* added :
-       {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay", "frozen", "[checkpoint]", "shard", "expert"})
+  for (const char* added : {"row_weights", "[clip]", "[averaging]", "[lr_schedule]", "no_decay", "frozen",
+                            "[checkpoint]", "shard", "expert"})
     EXPECT_EQ(to_toml(spec).find(added), std::string::npos) << added;
   spec.row_weights = true;
   EXPECT_THAT(to_toml(spec), HasSubstr("[loss]\ntype = \"mse\"\nrow_weights = true\n"));

@@ -125,10 +125,9 @@ constexpr std::array kFields{
     SpecField{"scaler", "", "backoff_factor", "number", "0.5", "multiplies the scale after a skipped step"},
     SpecField{"scaler", "", "growth_interval", "integer", "2000", "steps in a row without a skipped one"},
 
-    SpecField{
-        "checkpoint", "", "folder", "text", "",
-        "where a run in two parts, each in a layout of its own, keeps its checkpoint: a folder that is there, its "
-        "path absolute or from that of the specification; without this table the program trains all steps"},
+    SpecField{"checkpoint", "", "folder", "text", "",
+              "where a run in two parts, each in a layout of its own, keeps its checkpoint: a present folder, its "
+              "path absolute or from that of the specification; without this table the program trains all steps"},
     SpecField{"checkpoint", "", "begin", "integer", "",
               "the first step that the program trains and records; above 0 it loads what the program has saved there "
               "before this step, in a run in another layout, in place of the weights"},

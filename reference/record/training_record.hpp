@@ -94,7 +94,7 @@ struct RecordFinding {
   std::string what;    // "is missing", "is F64 [3]; it must be F32 [32, 64]"
 };
 
-/// A parameter's value at one moment, as one rank wrote it, or the ranks of one tensor group or of one replica in parts.
+/// A parameter's value at one moment, as one rank wrote it, or in parts the ranks of a tensor group or of a replica.
 struct Copy {
   int rank = 0;  // of several: the first
   int data = 0;

@@ -211,7 +211,7 @@ void add_execute_operations(AdapterService& service) {
         {"inputs", "list of list of number [microbatches][values]", "input of the first stage for each micro-batch"},
         {"elements", "integer",
          "elements of each message, for which the values of inputs repeat; times stages and micro-batches at most "
-         "2^20; null: as many as inputs has",
+         "2^20; null: the number of inputs",
          kOptional},
         where_named({"most_bytes", "long integer",
                      "bytes of one call, at least 1: longer messages are sent in pieces; null: any number", kOptional}),

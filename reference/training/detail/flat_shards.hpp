@@ -1,9 +1,9 @@
 // reference/training/detail/flat_shards.hpp: parameters whose shards lie on the data ranks of a replica.
 //
-// Model   Each parameter's elements, row-major, are cut into as many equal consecutive parts as a replica has ranks; the
-//         last ones are shorter, or empty. Collectives have equal counts: the parts are padded with zeros, which nobody
-//         reads. The gradient is added up over a replica's ranks first, each of which is left with its part of the sum,
-//         and then over the replicas; it is divided once, by the number of all data ranks.
+// Model   Each parameter's elements, row-major, are cut into equal consecutive parts, one for each rank of a replica;
+//         the last ones are shorter, or empty. Collectives have equal counts: the parts are padded with zeros, which
+//         nobody reads. The gradient is added up over a replica's ranks first, each of which is left with its part of
+//         the sum, and then over the replicas; it is divided once, by the number of all data ranks.
 // Memory  What is exchanged goes through the host's.
 // Source  Zhao et al., PyTorch FSDP, VLDB 2023, sections 3.2.1 and 3.2.2; Rajbhandari et al., ZeRO, SC 2020.
 #pragma once

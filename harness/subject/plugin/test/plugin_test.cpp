@@ -133,10 +133,10 @@ TEST(Library, SaysWhatItCan) {
   less.grow = nullptr;
   less.operations &= ~PLUMBLINE_BIT(PLUMBLINE_RECV);
   const comm::Capabilities few = capabilities_of(less);
-  for (const Capability gone : {Capability::nonblocking, Capability::coalescing, Capability::wait_timeout,
-                                Capability::groups, Capability::point_to_point, Capability::scaled_sums,
-                                Capability::shrink, Capability::registered_memory, Capability::grow,
-                                 Capability::strided})
+  for (const Capability gone :
+       {Capability::nonblocking, Capability::coalescing, Capability::wait_timeout, Capability::groups,
+        Capability::point_to_point, Capability::scaled_sums, Capability::shrink, Capability::registered_memory,
+        Capability::grow, Capability::strided})
     EXPECT_FALSE(few.has(gone)) << name_of(gone);
   EXPECT_THAT(few.notes, testing::Contains("not supported: recv"));
 }
