@@ -1,24 +1,20 @@
 // Layers of jobs that record what they put out: over data, pipeline and tensor ranks.
 #include "conformance/training/activation_checks.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include "conformance/training/grid_runs.hpp"
 #include "conformance/training/job_runs.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/report.hpp"
 #include "harness/suite/requirement.hpp"
 #include "harness/suite/skipped.hpp"
 #include "reference/record/training_record.hpp"
-#include "reference/training/digits_run.hpp"
 
 namespace plumbline::conformance {
 
@@ -29,44 +25,14 @@ namespace {
 
 // Tensor, pipeline and data ranks alone, three of each, and products; micro-batches and accumulated batches. Attention
 // of which each tensor rank has its heads.
-struct RecordedSetup {
-  std::string_view model;
-  int tensor, pipeline, data, micro_batches, accumulation;
-};
-constexpr std::array kRecordedSetups{
-    RecordedSetup{"mlp", 1, 1, 2, 2, 2},   RecordedSetup{"conv_norm", 1, 1, 3, 1, 1},
-    RecordedSetup{"pairs", 1, 2, 1, 4, 1}, RecordedSetup{"mlp", 1, 3, 1, 3, 2},
-    RecordedSetup{"tied", 1, 2, 2, 2, 1},  RecordedSetup{"pairs", 2, 1, 1, 1, 2},
-    RecordedSetup{"pairs", 3, 1, 1, 2, 1}, RecordedSetup{"pairs", 2, 1, 2, 2, 1},
-    RecordedSetup{"pairs", 2, 2, 1, 2, 2}, RecordedSetup{"transformer", 2, 1, 2, 1, 1}};
+constexpr std::array kRecordedRuns{GridRun{"mlp", 1, 1, 2, 2, 2},   GridRun{"conv_norm", 1, 1, 3, 1, 1},
+                                   GridRun{"pairs", 1, 2, 1, 4, 1}, GridRun{"mlp", 1, 3, 1, 3, 2},
+                                   GridRun{"tied", 1, 2, 2, 2, 1},  GridRun{"pairs", 2, 1, 1, 1, 2},
+                                   GridRun{"pairs", 3, 1, 1, 2, 1}, GridRun{"pairs", 2, 1, 2, 2, 1},
+                                   GridRun{"pairs", 2, 2, 1, 2, 2}, GridRun{"transformer", 2, 1, 2, 1, 1}};
 
-std::string grid_of(const RecordedSetup& setup) {
-  return fmt::format("{}x{}x{}", setup.tensor, setup.pipeline, setup.data);
-}
-
-const RecordedSetup* planned_recording(const suite::Parameters& parameters) {
-  const auto found = std::ranges::find_if(kRecordedSetups, [&](const RecordedSetup& setup) {
-    return parameters.text("grid") == grid_of(setup) && parameters.text("layers") == setup.model &&
-           parameters.number("micro_batches") == setup.micro_batches &&
-           parameters.number("accumulation") == setup.accumulation &&
-           parameters.world() == setup.tensor * setup.pipeline * setup.data;
-  });
-  return found == kRecordedSetups.end() ? nullptr : &*found;
-}
-
-job::RunSpec prepared_recording(Context& context, const std::filesystem::path& folder) {
-  const RecordedSetup& setup = *planned_recording(context.parameters());
-  job::RunSpec spec = training::write_digits_run({.model = std::string(setup.model),
-                                                  .data = setup.data,
-                                                  .steps = 3,
-                                                  .global_batch = std::int64_t{12} * setup.data,
-                                                  .micro_batches = setup.micro_batches,
-                                                  .accumulation = setup.accumulation,
-                                                  .seed = context.seed() & INT64_MAX,
-                                                  .device = context.device(),
-                                                  .pipeline = setup.pipeline,
-                                                  .tensor = setup.tensor},
-                                                 training::digits(), folder);
+job::RunSpec recorded_run(Context& context, const std::filesystem::path& folder) {
+  job::RunSpec spec = write_planned_run(kRecordedRuns, context, folder);
   spec.run.activations = true;
   job::write_run_spec(spec, folder / "spec.toml");
   return spec;
@@ -102,7 +68,7 @@ std::vector<Finding> of_layers(Context& context, const job::RunSpec& spec, const
 
 void recorded_layers(Context& context, std::string_view citation, const AsksOf& asks) {
   report(findings_of_job(
-      context, [&](const std::filesystem::path& folder) { return prepared_recording(context, folder); },
+      context, [&](const std::filesystem::path& folder) { return recorded_run(context, folder); },
       [&](const job::RunSpec& spec, const job::TrainingRecord& record) {
         return of_layers(context, spec, record, citation, asks);
       }));
@@ -132,7 +98,7 @@ void add_activation_checks(suite::Suite& suite) {
                       {"micro_batches", {"1", "2", "3", "4"}},
                       {"accumulation", {"1", "2"}},
                       suite::worlds({2, 3, 4})},
-             .applies = [](const suite::Parameters& parameters) { return planned_recording(parameters) != nullptr; },
+             .applies = [](const suite::Parameters& parameters) { return planned_run(kRecordedRuns, parameters) != nullptr; },
              .modules = {"training"},
              .limit = std::chrono::seconds(75),
              .body = recorded_activations});
@@ -144,7 +110,7 @@ void add_activation_checks(suite::Suite& suite) {
                       {"micro_batches", {"1", "2"}},
                       {"accumulation", {"1"}},
                       suite::worlds({3, 4})},
-             .applies = [](const suite::Parameters& parameters) { return planned_recording(parameters) != nullptr; },
+             .applies = [](const suite::Parameters& parameters) { return planned_run(kRecordedRuns, parameters) != nullptr; },
              .modules = {"training"},
              .limit = std::chrono::seconds(75),
              .body = recorded_cut_layers});

@@ -1,22 +1,18 @@
 // Transformers whose head has the embedding's weight, trained in data-parallel form and by stages that share it.
 #include "conformance/training/transformer_checks.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include "conformance/training/grid_runs.hpp"
 #include "conformance/training/job_runs.hpp"
 #include "conformance/training/reference_runs.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/single_device.hpp"
-#include "reference/training/digits_run.hpp"
 
 namespace plumbline::conformance {
 
@@ -27,41 +23,13 @@ namespace {
 
 // Both uses of the weight on one rank, and on two of two and three stages; one head on each of two tensor ranks; and
 // products of two of these. Parts of a step are micro-batches here and accumulated batches there.
-struct TransformerSetup {
-  int tensor, pipeline, data, micro_batches, accumulation;
-};
-constexpr std::array kTransformerSetups{TransformerSetup{1, 1, 2, 2, 1}, TransformerSetup{1, 1, 3, 1, 2},
-                                        TransformerSetup{1, 2, 1, 2, 2}, TransformerSetup{1, 3, 1, 3, 1},
-                                        TransformerSetup{1, 2, 2, 2, 1}, TransformerSetup{2, 1, 1, 2, 1},
-                                        TransformerSetup{2, 2, 1, 2, 1}};
-
-std::string grid_of_transformer(const TransformerSetup& setup) {
-  return fmt::format("{}x{}x{}", setup.tensor, setup.pipeline, setup.data);
-}
-
-const TransformerSetup* planned_transformer(const suite::Parameters& parameters) {
-  const auto* const found = std::ranges::find_if(kTransformerSetups, [&](const TransformerSetup& setup) {
-    return parameters.world() == setup.tensor * setup.pipeline * setup.data &&
-           parameters.text("grid") == grid_of_transformer(setup) &&
-           parameters.number("micro_batches") == setup.micro_batches &&
-           parameters.number("accumulation") == setup.accumulation;
-  });
-  return found == kTransformerSetups.end() ? nullptr : found;
-}
+constexpr std::array kTransformers{GridRun{"transformer", 1, 1, 2, 2, 1}, GridRun{"transformer", 1, 1, 3, 1, 2},
+                                   GridRun{"transformer", 1, 2, 1, 2, 2}, GridRun{"transformer", 1, 3, 1, 3, 1},
+                                   GridRun{"transformer", 1, 2, 2, 2, 1}, GridRun{"transformer", 2, 1, 1, 2, 1},
+                                   GridRun{"transformer", 2, 2, 1, 2, 1}};
 
 job::RunSpec transformer_run(Context& context, const std::filesystem::path& folder) {
-  const TransformerSetup& setup = *planned_transformer(context.parameters());
-  return training::write_digits_run({.model = "transformer",
-                                     .data = setup.data,
-                                     .steps = 3,
-                                     .global_batch = std::int64_t{12} * setup.data,
-                                     .micro_batches = setup.micro_batches,
-                                     .accumulation = setup.accumulation,
-                                     .seed = context.seed() & INT64_MAX,
-                                     .device = context.device(),
-                                     .pipeline = setup.pipeline,
-                                     .tensor = setup.tensor},
-                                    training::digits(), folder);
+  return write_planned_run(kTransformers, context, folder);
 }
 
 // A wrong gradient of a weight that several layers use violates what is asked of all, and what is asked of these.
@@ -96,19 +64,20 @@ void transformer_reference(Context& context) {
 
 void add_transformer_checks(suite::Suite& suite, suite::Door door) {
   const bool is_job = door == suite::Door::job;
-  suite.add({.id = is_job ? "training.job.transformer" : "training.transformer",
-             .verifies = cited({ids::kSharedWeight, ids::kCoverage, ids::kGivenWeights, ids::kContinuity,
-                                ids::kEqualParameters, ids::kEqualGradients, ids::kGradient, ids::kUnionGradient,
-                                ids::kUpdate, ids::kLoss, ids::kOwnRows}),
-             .door = door,
-             .axes = {{"grid", {"1x1x2", "1x1x3", "1x2x1", "1x3x1", "1x2x2", "2x1x1", "2x2x1"}},
-                      {"micro_batches", {"1", "2", "3"}},
-                      {"accumulation", {"1", "2"}},
-                      suite::worlds({2, 3, 4})},
-             .applies = [](const suite::Parameters& parameters) { return planned_transformer(parameters) != nullptr; },
-             .modules = {"training"},
-             .limit = std::chrono::seconds(is_job ? 75 : 20),
-             .body = is_job ? transformer_job : transformer_reference});
+  suite.add(
+      {.id = is_job ? "training.job.transformer" : "training.transformer",
+       .verifies =
+           cited({ids::kSharedWeight, ids::kCoverage, ids::kGivenWeights, ids::kContinuity, ids::kEqualParameters,
+                  ids::kEqualGradients, ids::kGradient, ids::kUnionGradient, ids::kUpdate, ids::kLoss, ids::kOwnRows}),
+       .door = door,
+       .axes = {{"grid", {"1x1x2", "1x1x3", "1x2x1", "1x3x1", "1x2x2", "2x1x1", "2x2x1"}},
+                {"micro_batches", {"1", "2", "3"}},
+                {"accumulation", {"1", "2"}},
+                suite::worlds({2, 3, 4})},
+       .applies = [](const suite::Parameters& parameters) { return planned_run(kTransformers, parameters) != nullptr; },
+       .modules = {"training"},
+       .limit = std::chrono::seconds(is_job ? 75 : 20),
+       .body = is_job ? transformer_job : transformer_reference});
 }
 
 }  // namespace plumbline::conformance
