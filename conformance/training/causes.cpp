@@ -95,11 +95,9 @@ void add_other_rules(const WrongGradient& gradient, std::span<const double> got,
 }  // namespace
 
 std::vector<std::pair<std::string, int>> factors_of_step(const job::RunSpec& spec) {
-  return {{"data ranks", spec.parallel.data},
-          {"pipeline ranks", spec.parallel.pipeline},
-          {"tensor ranks", spec.parallel.tensor},
-          {"micro-batches", spec.run.micro_batches},
-          {"accumulated batches", spec.run.accumulation}};
+  return {{"data ranks", spec.parallel.data},        {"pipeline ranks", spec.parallel.pipeline},
+          {"tensor ranks", spec.parallel.tensor},    {"expert ranks", spec.parallel.expert},
+          {"micro-batches", spec.run.micro_batches}, {"accumulated batches", spec.run.accumulation}};
 }
 
 std::vector<std::string> hypotheses_of(const WrongGradient& gradient) {

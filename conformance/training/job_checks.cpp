@@ -13,6 +13,7 @@
 #include "conformance/training/frozen_checks.hpp"
 #include "conformance/training/job_runs.hpp"
 #include "conformance/training/judge.hpp"
+#include "conformance/training/mixture_checks.hpp"
 #include "conformance/training/rate_schedule_checks.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/resume_checks.hpp"
@@ -235,6 +236,7 @@ void add_job_checks(suite::Suite& suite) {
   add_decay_group_checks(suite, suite::Door::job);
   add_frozen_checks(suite, suite::Door::job);
   add_transformer_checks(suite, suite::Door::job);
+  add_mixture_checks(suite, suite::Door::job);
   add_activation_checks(suite);
   add_resume_checks(suite, suite::Door::job);
   add_sharded_checks(suite, suite::Door::job);

@@ -13,6 +13,7 @@
 #include "conformance/training/carried_optimizer.hpp"
 #include "conformance/training/causes.hpp"
 #include "conformance/training/clip_rules.hpp"
+#include "conformance/training/routing.hpp"
 #include "conformance/training/scaling.hpp"
 #include "conformance/training/scheduled_rate.hpp"
 #include "conformance/training/single_device.hpp"
@@ -102,9 +103,11 @@ class Judge {
   [[nodiscard]] std::vector<int> ranks_of(const Parameter& parameter) const {
     std::vector<int> ranks;
     for (const int pipeline : job::holders_of(spec_, parameter))
-      for (int data = 0; data < spec_.parallel.data; ++data)
+      for (int data = 0; data < spec_.parallel.data; ++data) {
+        if (!job::is_on_data_rank(spec_, parameter, data)) continue;
         for (int tensor = 0; tensor < spec_.parallel.tensor; ++tensor)
           ranks.push_back(job::rank_of(spec_.parallel, {pipeline, data, tensor}));
+      }
     return ranks;
   }
   [[nodiscard]] static bool has_copy(const std::vector<job::Copy>& copies, int rank) {
@@ -243,6 +246,7 @@ class Judge {
         not_judged(citation, step, -1, "", "'before' of some parameter");
       return;
     }
+    if (is_routing_unsure(spec_, step, *before, training_, options_.device)) return;
     if (activations_) activations(step);
     SingleDevice single(spec_, step, *before, training_, options_.device);
     if (computes_narrow()) single.compute_scaled(expected_scale(spec_, skipped_, step, 0));
@@ -276,7 +280,9 @@ class Judge {
     training::Values values;
     for (const Parameter& parameter : parameters_) {
       std::vector<job::Copy> copies = record_.copies(step, Moment::before, parameter);
+      // Of an expert on another data rank, that of the data ranks that hold all experts together.
       const auto own = std::ranges::find_if(copies, [&](const job::Copy& copy) {
+        if (parameter.expert >= 0) return copy.data / spec_.parallel.expert == data / spec_.parallel.expert;
         return std::ranges::any_of(copy.ranks,
                                    [&](int rank) { return job::coordinates_of(spec_.parallel, rank).data == data; });
       });
@@ -389,8 +395,27 @@ class Judge {
       not_judged_where_absent(citation, step, parameter, copies, "the gradient");
     for (std::size_t i = 0; i < copies.size(); ++i) {
       if (repeats(copies, i) || is_injected(step, parameter.name)) continue;
+      const std::size_t found = result_.findings.size();
       mean_gradient(step, copies[i], parameter.name, single);
+      if (is_unused_somewhere(parameter, single)) of_unused(found);
       if (!mixes_rows(spec_)) union_gradient(step, copies[i], parameter.name, single);
+    }
+  }
+
+  // Whether no row of some data rank uses an expert.
+  [[nodiscard]] bool is_unused_somewhere(const Parameter& parameter, const SingleDevice& single) const {
+    for (int data = 0; parameter.expert >= 0 && data < spec_.parallel.data; ++data)
+      if (std::ranges::all_of(single.slice64(data, parameter.name), [](double value) { return value == 0; }))
+        return true;
+    return false;
+  }
+  // What was found of a gradient violates what is asked of unused parameters, too.
+  void of_unused(std::size_t first) {
+    judge_by(ids::kUnused);
+    for (std::size_t i = first, end = result_.findings.size(); i < end; ++i) {
+      Finding finding = result_.findings[i];
+      finding.requirement = suite::id_of_citation(ids::kUnused);
+      result_.findings.push_back(std::move(finding));
     }
   }
 
@@ -558,6 +583,7 @@ class Judge {
   // What a rank computed before the reduction shows which rows it used, where it is recorded: true.
   bool local_gradients(int step, int data, const Parameter& parameter, const SingleDevice& single) {
     bool recorded = false;
+    if (spec_.parallel.expert > 1 && parameter.expert >= 0) return false;  // it is of other ranks' rows, too
     for (const job::Copy& copy : record_.copies(step, Moment::local_grad, parameter)) {
       if (copy.data != data) continue;
       recorded = true;
@@ -827,7 +853,7 @@ Judgement judge(const job::RunSpec& spec, const job::TrainingRecord& record, tra
 }
 
 bool adds_as_a_single_device(const job::RunSpec& spec) {
-  if (spec.parallel.tensor > 1) return false;
+  if (spec.parallel.tensor > 1 || spec.parallel.expert > 1) return false;
   if (spec.parallel.shard > 1 && spec.parallel.replicas() > 1) return false;  // shards first, then replicas
   if (spec.parallel.pipeline == 1 && (spec.stages.size() <= 1 || spec.run.dtype == "float32")) return true;
   const bool tied = std::ranges::any_of(

@@ -222,8 +222,30 @@ const std::vector<double>& SingleDevice::union64(const std::string& parameter) c
   return union_.gradients.at(parameter);
 }
 
+void SingleDevice::add_other_routings() const {
+  const auto add = [&](std::string name, const std::function<void(job::Moe&)>& change) {
+    job::RunSpec other = spec_;
+    bool is_other = false;
+    for (job::Layer& layer : other.layers)
+      if (auto* mixture = std::get_if<job::Moe>(&layer)) {
+        const job::Moe given = *mixture;
+        change(*mixture);
+        is_other |= mixture->top_k != given.top_k || mixture->normalize_gates != given.normalize_gates;
+      }
+    if (!is_other) return;
+    other_rules_.push_back(
+        {std::move(name),
+         training_.baseline(other, slices_of(other, step_), before_, Arithmetic::float64, device_).mean.gradients});
+  };
+  add("each token goes through its first expert alone", [](job::Moe& layer) { layer.top_k = 1; });
+  add("gates are normalized in every layer", [](job::Moe& layer) { layer.normalize_gates = true; });
+  add("gates are normalized in no layer", [](job::Moe& layer) { layer.normalize_gates = false; });
+}
+
 const std::vector<SingleDevice::OtherRule>& SingleDevice::by_other_rules() const {
-  if (!spec_.row_weights || !other_rules_.empty()) return other_rules_;
+  if (!other_rules_.empty()) return other_rules_;
+  add_other_routings();
+  if (!spec_.row_weights) return other_rules_;
   // A slice for each micro-batch of the step: its gradient over the weight of all rows, times the number of slices.
   std::vector<training::Slice> parts;
   std::vector<int> ranks;

@@ -66,8 +66,9 @@ class SingleDevice {
   /// The gradient of all rows in one piece.
   [[nodiscard]] const std::vector<double>& union64(const std::string& parameter) const;
 
-  /// Of a step whose rows have weights: what its gradient would be by rules that programs have used in place of the
-  /// weighted mean over all rows. Computed when it is asked for.
+  /// What a step's gradient would be by rules that programs have used: where rows have weights, in place of the
+  /// weighted mean over all rows; where there are mixtures of experts, in place of their routing. Computed when it is
+  /// asked for.
   struct OtherRule {
     std::string name;  // "the mean of the weighted means of the micro-batches"
     training::Gradients gradients;
@@ -95,6 +96,8 @@ class SingleDevice {
   [[nodiscard]] double loss_bound(int data) const;
 
  private:
+  void add_other_routings() const;
+
   const job::RunSpec& spec_;
   int step_;
   const training::Values& before_;

@@ -13,6 +13,7 @@
 #include "conformance/training/frozen_checks.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/mixed_checks.hpp"
+#include "conformance/training/mixture_checks.hpp"
 #include "conformance/training/rate_schedule_checks.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/resume_checks.hpp"
@@ -163,6 +164,7 @@ void add_training_checks(suite::Suite& suite) {
   add_transformer_checks(suite, suite::Door::backend);
   add_resume_checks(suite, suite::Door::backend);
   add_sharded_checks(suite, suite::Door::backend);
+  add_mixture_checks(suite, suite::Door::backend);
   // What goes wrong only here, or everywhere but here, has to do with a rank's rows coming in parts.
   suite.add({.id = "training.one_micro_batch",
              .verifies = judged,

@@ -14,6 +14,7 @@
 #include "conformance/training/finding.hpp"
 #include "conformance/training/in_process.hpp"
 #include "conformance/training/judge.hpp"
+#include "conformance/training/routing.hpp"
 #include "conformance/training/single_device.hpp"
 #include "harness/mutants/record_rewriting.hpp"
 #include "reference/comm/errors.hpp"
@@ -185,16 +186,21 @@ TEST(RecordedActivations, OfRightRunsAreRight) {
     for (const Finding& finding : findings_of_recorded(run)) ADD_FAILURE() << run.model << ": " << text_of(finding);
 }
 
+training::Values given_values(const job::RunSpec& spec) {
+  const job::RunFiles files(spec);
+  training::Values values;
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    values[parameter.name] = files.weight(parameter.name);
+  return values;
+}
+
 // A program whose input has a gradient, as checkpointing with reentrant autograd needs, records it in front of frozen
 // layers, too: there is one, whoever trains.
 TEST(RecordedActivations, HaveTheSameGradientsInFrontOfFrozenLayers) {
   const job::TemporaryFolder folder;
   job::RunSpec spec = training::write_digits_run({.model = "mlp", .data = 1, .frozen = "first_layer"},
                                                  training::digits(), folder.path());
-  const job::RunFiles files(spec);
-  training::Values values;
-  for (const job::Parameter& parameter : job::parameters_of(spec))
-    values[parameter.name] = files.weight(parameter.name);
+  const training::Values values = given_values(spec);
   const auto of_first_layer = [&] {
     return module()
         .activations(spec, slices_of(spec, 0), values, training::Arithmetic::float64, {}, "cpu")
@@ -280,6 +286,32 @@ TEST(RecordedActivations, AreNamedWhereTheirFormIsWrong) {
   EXPECT_THAT(
       first_wrong("step0/activation/0/0@1", 0, [](RecordedTensor& tensor) { tensor.name = "step0/activation/9/0"; }),
       testing::HasSubstr("TRAIN-001: step 0, rank 0, step0/activation/9/0: is of no layer of the run, 0 to 2"));
+}
+
+TEST(Routing, IsUnsureWhereExpertsAreEquallyProbable) {
+  const job::TemporaryFolder folder;
+  const job::RunSpec spec = training::write_digits_run({.model = "moe", .data = 1, .steps = 1, .global_batch = 8},
+                                                       training::digits(), folder.path());
+  training::Values values = given_values(spec);
+  EXPECT_FALSE(is_routing_unsure(spec, 0, values, module(), "cpu"));
+  std::ranges::fill(values.at("7.weight"), 0.0f);
+  EXPECT_TRUE(is_routing_unsure(spec, 0, values, module(), "cpu"));
+}
+
+TEST(Mixtures, LeaveExpertsUnusedWhereDataRanksHaveFewRows) {
+  for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u}) {
+    const job::TemporaryFolder folder;
+    const job::RunSpec spec = training::write_digits_run(
+        {.model = "moe", .data = 3, .steps = 1, .global_batch = 3, .micro_batches = 1, .accumulation = 2, .seed = seed},
+        training::digits(), folder.path());
+    const training::Baseline step =
+        module().baseline(spec, slices_of(spec, 0), given_values(spec), training::Arithmetic::float64, "cpu");
+    int unused = 0;
+    for (const training::LossGradient& slice : step.slices)
+      for (const auto& [name, gradient] : slice.gradients)
+        unused += std::ranges::all_of(gradient, [](double value) { return value == 0; }) ? 1 : 0;
+    EXPECT_GT(unused, 0) << "seed " << seed;
+  }
 }
 
 TEST(JobCases, AreFewAndHaveEachPairOfSettings) {
