@@ -927,6 +927,33 @@ class Optional(TorchJobs):
                 self.assertEqual((result["verdict"], requirement in result["violated"]), ("fail", True), result)
                 self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), f"{requirement}: step 0, {words}")
 
+    # Mixtures of experts, whole on every data rank, where some are unused, and in parts. By program, or fault: the case, and of a fault the requirement and words.
+    MIXTURES = {"ddp_gloo.py": "moe[grid=1x1x3,*", "zero_gloo.py": "moe[grid=1x1x2,*", "expert_gloo.py": "expert_ranks[grid=1x1x4,*"}
+    MIXTURE_FAULTS = {
+        "ddp.one_expert": ("moe[grid=1x1x2,*", "TRAIN-066", "hypothesis: each token goes through its first expert alone: residual "),
+        "ddp.leaves_out_gates": ("moe[grid=1x1x2,*", "TRAIN-066", "7.weight.*expected .*, got 0, "),
+        "ddp.counts_users": ("moe[grid=1x1x3,*", "TRAIN-065", "hypothesis: of data rank"),
+        "ddp.keeps_unused": ("moe[grid=1x1x3,*", "TRAIN-065", "the gradient is not the mean"),
+        "expert.divides_by_replicas": ("expert_ranks[grid=1x1x4,expert_ranks=2,*", "TRAIN-067", r"hypothesis: the expected gradient times 2 \(.*expert ranks\)"),
+        "expert.averages_all": ("expert_ranks[grid=1x1x2,*", "TRAIN-067", r"\.(up|down)\.\d"),
+        "expert.detaches_router": ("expert_ranks[grid=1x1x2,*", "TRAIN-067", r"7\.weight.*got 0, "),
+    }
+
+    def test_mixtures_of_experts(self):
+        for program, case in self.MIXTURES.items():
+            with self.subTest(program):
+                for result in self.served(program, profile="data-parallel", filter="training.job." + case, status=0, cold=program == "expert_gloo.py"):
+                    self.assertEqual(result["verdict"], "pass", result)
+        for fault, (case, requirement, words) in self.MIXTURE_FAULTS.items():
+            with self.subTest(fault):
+                (result,) = self.served("faulty.py", fault, profile="data-parallel", filter="training.job." + case, status=1)
+                self.assertEqual((result["verdict"], requirement in result["violated"]), ("fail", True), result)
+                self.assertRegex("\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"]), f"{requirement}: step .*{words}")
+        (result,) = self.served("faulty.py", "ddp.waits_for_unused", profile="data-parallel", filter="training.job.moe[grid=1x1x3,*", status=1)
+        self.assertIn(result["verdict"], ("crash", "hang"), result)
+        (result,) = self.served("ddp_gloo.py", profile="data-parallel", filter="training.job.expert_ranks[grid=1x1x2,*", status=3)
+        self.assertEqual((result["verdict"], result["reason"]), ("skip", "experts on 2 expert ranks: this program has all experts on each rank"))
+
     def test_transformers_of_wrapped_layers(self):
         (self.folder / "train.py").write_text(
             "from ddp_gloo import Ddp\nfrom torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper\n"

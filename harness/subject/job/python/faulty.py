@@ -10,10 +10,11 @@ from torch.nn.parallel import DistributedDataParallel
 from amp_gloo import Amp
 from ddp_gloo import Ddp
 from diloco_gloo import DiLoCo
+from expert_gloo import Expert
 from fsdp2_gloo import Fsdp2
 from localsgd_gloo import LocalSgd
 from pipelining_gloo import Pipelining
-from plumbline_torch_job import LOSSES, Attention, TiedLinear
+from plumbline_torch_job import LOSSES, Attention, Moe, TiedLinear
 from sgp_gloo import Sgp
 from slowmo_gloo import SlowMo
 from tensor_gloo import Tensor
@@ -585,7 +586,105 @@ class BiasTwice(Tensor):
         return make_wrong(super().build(), "0", lambda layer, inputs, out: out + layer.bias if self.place["tensor"] == 1 else out)
 
 
+class DividesByReplicas(Expert):
+    """Gradients of experts are divided by the number of their replicas, and not by that of all data ranks."""
+
+    def divisor(self, name):
+        return self.sizes["data"] // (self.expert_ranks if self.is_expert(name) else 1)
+
+
+class AveragesAllExperts(Expert):
+    """Gradients of experts are averaged over all data ranks, which have different experts."""
+
+    def is_expert(self, name):
+        return False
+
+
+def change_mixtures(built, change):
+    for layer in built:
+        if isinstance(layer, Moe):
+            change(layer)
+    return built
+
+
+class DetachesRouter(Expert):
+    """The router does not get its gradient: gates are computed apart from the graph."""
+
+    def build(self):
+        def detach(layer):
+            route = layer.route
+            layer.route = lambda tokens: tuple(one.detach() for one in route(tokens))
+
+        return change_mixtures(super().build(), detach)
+
+
+class OneExpert(Ddp):
+    """Each token goes through its first expert alone."""
+
+    def build(self):
+        return change_mixtures(super().build(), lambda layer: setattr(layer, "top_k", 1))
+
+
+class LeavesOutGates(Ddp):
+    """Outputs of experts are added as they are."""
+
+    def build(self):
+        def leave_out(layer):
+            mixed = layer.mixed
+            layer.mixed = lambda tokens, chosen, gates: mixed(tokens, chosen, torch.ones_like(gates))
+
+        return change_mixtures(super().build(), leave_out)
+
+
+class CountsUsers(Ddp):
+    """A gradient is averaged over the ranks that have one."""
+
+    reduces_in_backward = False
+
+    def wrap(self, model):
+        return model
+
+    def forward_backward(self, step):
+        losses = super().forward_backward(step)
+        self.used = {name: float(parameter.grad is not None) for name, parameter in self.names_in(self.module)}
+        return losses
+
+    def reduce(self):
+        for name, gradient in self.gradients().items():
+            users = torch.tensor(self.used[name])
+            torch.distributed.all_reduce(users)
+            torch.distributed.all_reduce(gradient)
+            gradient.div_(users.clamp(min=1))
+
+
+class KeepsUnused(Ddp):
+    """What a rank's rows do not use counts with its gradient of the step before."""
+
+    reduces_in_backward = False
+
+    def wrap(self, model):
+        return model
+
+    def forward_backward(self, step):
+        losses, old = super().forward_backward(step), getattr(self, "old", {})
+        for name, parameter in self.names_in(self.module):
+            if parameter.grad is None and name in old:
+                parameter.grad = old[name].clone()
+        self.old = {name: gradient.clone() for name, gradient in self.gradients().items()}
+        return losses
+
+
+class WaitsForUnused(Ddp):
+    """Gradients of experts that no token chose are waited for."""
+
+    def wrap(self, model):
+        return DistributedDataParallel(model)
+
+
 FAULTS = {
+    "expert.divides_by_replicas": DividesByReplicas, "expert.averages_all": AveragesAllExperts, "expert.detaches_router": DetachesRouter,
+    "ddp.one_expert": OneExpert, "ddp.leaves_out_gates": LeavesOutGates,
+    "ddp.counts_users": CountsUsers, "ddp.keeps_unused": KeepsUnused, "ddp.waits_for_unused": WaitsForUnused,
     "ddp.off_on_one_rank": OffOnOneRank, "ddp.leaves_out_layer": LeavesOutLayer, "ddp.stale_output": StaleOutput,
     "ddp.doubles_gradient": DoublesGradient, "ddp.records_elsewhere": RecordsElsewhere, "pipelining.reuses_input": ReusesInput,
     "tensor.not_summed": NotSummed, "tensor.bias_twice": BiasTwice,
