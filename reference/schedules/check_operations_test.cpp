@@ -72,7 +72,7 @@ TEST(ScheduleSimulate, GivesTimesByStage) {
       "num_stages": 2, "durations": {"F": [1, 2], "B": 3, "I": 1.5, "W": [0, 0.5]}, "latency": 0.25, "bandwidth": 4,
       "message_bytes": 1})");
   EXPECT_EQ(result, json::parse(R"({"makespan": 8.5, "barrier_bubble": 4.5, "span_bubble": [4.5, 0.0],
-      "start_times": [[0.0, 5.5], [1.5, 3.5, 5.0]], "peak_activations": [1, 1],
+      "start_times": [[0.0, 5.5], [1.5, 3.5, 5.0]], "peak_activations": [1, 1], "peak_activation_bytes": [1.0, 1.0],
       "links": [{"from": 0, "to": 1, "messages": 1, "bytes": 1.0}, {"from": 1, "to": 0, "messages": 1, "bytes": 1.0}],
       "idle": [{"transfer": 1.0, "sent_late": 0.0, "straggler": 0.0, "imbalance": 1.0, "fill": 0.0, "drain": 0.0, "dependency": 2.5},
                {"transfer": 0.5, "sent_late": 0.0, "straggler": 0.0, "imbalance": 0.0, "fill": 1.0, "drain": 3.0, "dependency": 0.0}]})"));
