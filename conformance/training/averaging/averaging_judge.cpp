@@ -268,12 +268,27 @@ class Judge {
     for (std::size_t i = 0; i < elements_; ++i) expected[i] = own.before[i] / weight;
     const double u = (overlaps_ ? 6 : 3) * unit_roundoff(dtype_);
     const bool is_exact = weight == 1 && !has_halves() && !overlaps_;
+    const std::size_t known = judgement_.findings.size();
     within(ids::kEstimate, step, rank, "the forward does not see the numerators divided by their weight", own.seen,
            expected, [&](std::size_t i) {
              if (is_exact) return 0.0;
              if (!has_halves()) return u * std::fabs(expected[i]) + kSmallestFloat;
              return u * std::fabs(expected[i]) / kept + 0x1p-24 * (1 + 1 / (kept * weight));
            });
+    if (judgement_.findings.size() > known)
+      explain(known, own.seen, Doubles(elements_), expected, other_estimates(own.before, weight));
+  }
+  [[nodiscard]] static Rules other_estimates(const std::vector<float>& numerators, double weight) {
+    Rules rules;
+    const auto add = [&](const std::string& name, double factor) {
+      Doubles& values = rules.emplace_back(name, Doubles(numerators.begin(), numerators.end())).second;
+      for (double& value : values) value *= factor;
+    };
+    const std::string words = fmt::format("the push-sum weight {:.6g}", weight);
+    add("the numerators, not divided by " + words, 1);
+    add("the numerators, multiplied by " + words, weight);
+    add("the numerators, divided twice by " + words, 1 / (weight * weight));
+    return rules;
   }
 
   void judge_gradient(int step, int node) {
@@ -356,8 +371,25 @@ class Judge {
     const std::size_t known = judgement_.findings.size();
     within(ids::kUpdate, step, rank, "the optimizer's step is not made on the numerators by its rule", own.updated,
            expected, [&](std::size_t i) { return bound[i]; });
-    if (judgement_.findings.size() > known && !at_round_.empty())
-      explain(known, own.updated, Doubles(own.before.begin(), own.before.end()), expected, other_updates(own, step));
+    if (judgement_.findings.size() == known) return;
+    const Doubles before(own.before.begin(), own.before.end());
+    if (!at_round_.empty())
+      explain(known, own.updated, before, expected, other_updates(own, step));
+    else if (own.weight_before != 1 && !overlaps_)
+      explain(known, own.updated, before, expected, other_pushed_updates(own, expected));
+  }
+  // The optimizer's step on other values than the numerators, or of another size.
+  [[nodiscard]] static Rules other_pushed_updates(const AveragedStep& own, const Doubles& expected) {
+    Rules rules{{"made on the numerators divided by their push-sum weight", expected},
+                {fmt::format("the change multiplied by the push-sum weight {:.6g}", own.weight_before), expected},
+                {fmt::format("the change divided by the push-sum weight {:.6g}", own.weight_before), expected}};
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double before = own.before[i], change = expected[i] - before;
+      rules[0].second[i] = own.seen[i] + change;
+      rules[1].second[i] = before + change * own.weight_before;
+      rules[2].second[i] = before + change / own.weight_before;
+    }
+    return rules;
   }
   // The first step of a round, if ranks treated the optimizer's state as they do parameters.
   [[nodiscard]] Rules other_updates(const AveragedStep& own, int step) const {
@@ -484,18 +516,64 @@ class Judge {
   void judge_gossip(int step, const Matrix& mixing) {
     for (int node = 0; node < nodes_; ++node) {
       const Doubles& shares = mixing[static_cast<std::size_t>(node)];
-      judge_weight(step, node, weight_of(step, shares));
+      const std::vector<OtherShares> others = other_shares(mixing, node);
+      judge_weight(step, node, weight_of(step, shares), others);
       if (has_halves()) {
         judge_gossip_of_halves(step, node, shares);
         continue;
       }
-      const Doubles expected = mixed(shares, [&](int from) -> const auto& { return of_node(from, step).updated; });
-      for (int member = 0; member < settings_.ranks_per_node; ++member)
-        within(ids::kGossip, step, node * settings_.ranks_per_node + member,
-               "a round of gossip was due, and the numerator is not the sum of the shares",
-               at(node * settings_.ranks_per_node + member, step).after, expected,
-               [&](std::size_t i) { return mixing_bound(step, i); });
+      const auto sum_of = [&](const Doubles& of_nodes) {
+        return mixed(of_nodes, [&](int from) -> const auto& { return of_node(from, step).updated; });
+      };
+      const Doubles expected = sum_of(shares);
+      for (int member = 0; member < settings_.ranks_per_node; ++member) {
+        const int rank = node * settings_.ranks_per_node + member;
+        const std::size_t known = judgement_.findings.size();
+        within(ids::kGossip, step, rank, "a round of gossip was due, and the numerator is not the sum of the shares",
+               at(rank, step).after, expected, [&](std::size_t i) { return mixing_bound(step, i); });
+        if (judgement_.findings.size() == known) continue;
+        const AveragedStep& own = at(rank, step);
+        Rules rules = other_sums(own, expected);
+        for (const OtherShares& other : others) rules.emplace_back(other.words, sum_of(other.shares));
+        explain(known, own.after, Doubles(own.before.begin(), own.before.end()), expected, rules);
+      }
     }
+  }
+  // What a round of gossip would add up by another rule: the share of each node's value.
+  struct OtherShares {
+    std::string words;
+    Doubles shares;  // [from]
+  };
+  [[nodiscard]] std::vector<OtherShares> other_shares(const Matrix& mixing, int node) const {
+    const auto self = static_cast<std::size_t>(node);
+    const Doubles& right = mixing[self];
+    const std::string_view one = node_in_words();
+    Doubles own(right.size()), whole = right, others = right, undivided(right.size()), by_row(right.size()), column;
+    own[self] = whole[self] = 1;
+    others[self] = 0;
+    const auto senders = static_cast<double>(std::ranges::count_if(right, [](double share) { return share != 0; }));
+    for (std::size_t from = 0; from < right.size(); ++from) {
+      undivided[from] = right[from] != 0 ? 1 : 0;
+      by_row[from] = undivided[from] / senders;
+      column.push_back(mixing[from][self]);
+    }
+    std::vector<OtherShares> all{
+        {fmt::format("the {}'s own value, without a round of gossip", one), own},
+        {fmt::format("the {}'s own value in whole, and the shares that came", one), whole},
+        {fmt::format("the shares that came, without the {}'s own", one), others},
+        {"the values that came, not divided into shares", undivided},
+        {"the mean of what came: rows of the mixing matrix add up to 1 and not its columns", by_row},
+        {fmt::format("the mixing matrix transposed: shares of the {0}s that this {0} sends to", one), column},
+        {fmt::format("the mean of all {}s", one), complete_mixing(nodes_)[self]}};
+    if (rounds_ > 1 && settings_.graph != "random-matching")
+      all.push_back({"the peers of the round before", uniform_mixing(settings_, nodes_, rounds_ - 2)[self]});
+    return all;
+  }
+  // The right shares, of other values or treated otherwise.
+  [[nodiscard]] Rules other_sums(const AveragedStep& own, const Doubles& expected) const {
+    Rules rules{{fmt::format("the sum of the shares, divided by the push-sum weight {:.6g}", own.weight), expected}};
+    for (double& value : rules[0].second) value /= own.weight;
+    return rules;
   }
   // A master is the sum of the shares of halves, and what its own half had lost.
   void judge_gossip_of_halves(int step, int node, const Doubles& shares) {
@@ -630,18 +708,22 @@ class Judge {
       weight += shares[static_cast<std::size_t>(from)] * of_node(from, step).weight_before;
     return weight;
   }
-  void judge_weight(int step, int node, double expected) {
+  void judge_weight(int step, int node, double expected, const std::vector<OtherShares>& others = {}) {
     judgement_.judged.insert(id_of(ids::kGossip));
+    const auto is_near = [](double got, double value) { return std::fabs(got - value) <= 1e-6 * value; };
     for (int member = 0; member < settings_.ranks_per_node; ++member) {
       const int rank = node * settings_.ranks_per_node + member;
       const double got = at(rank, step).weight;
-      if (std::fabs(got - expected) <= 1e-6 * expected) continue;
-      judgement_.findings.push_back(
-          {.requirement = id_of(ids::kGossip),
-           .step = step,
-           .rank = rank,
-           .parameter = "",
-           .what = fmt::format("the push-sum weight is {}, the shares come to {}", got, expected)});
+      if (is_near(got, expected)) continue;
+      Finding& finding = judgement_.findings.emplace_back(
+          Finding{.requirement = id_of(ids::kGossip),
+                  .step = step,
+                  .rank = rank,
+                  .parameter = "",
+                  .what = fmt::format("the push-sum weight is {}, the shares come to {}", got, expected)});
+      for (const OtherShares& other : others)
+        if (const double by_other = weight_of(step, other.shares); is_near(got, by_other))
+          finding.hypotheses.push_back(fmt::format("{}: {:.6g}", other.words, by_other));
     }
   }
 

@@ -643,10 +643,13 @@ class Samples(TorchJobs):
         "diloco.wrong_sign": ("TRAIN-045", "step 2, .* the difference of the round with the opposite sign: residual "),
         "diloco.heavy_ball": ("TRAIN-045", "step 2, .* heavy-ball momentum in place of Nesterov's: residual "),
         "diloco.resets_inner": ("TRAIN-042", "step 3, .* begins the round without its state: residual "),
-        "sgp.not_divided": ("TRAIN-040", "step 1, .* the forward does not see the numerators divided by their weight"),
-        "sgp.keeps_weight": ("TRAIN-044", "step 0, .* the push-sum weight is 1, the shares come to "),
+        "sgp.not_divided": ("TRAIN-040", r"step 1, .* hypothesis: the numerators, not divided by the push-sum weight 1\.33333: residual "),
+        "sgp.keeps_weight": ("TRAIN-044", "step 0, .* the push-sum weight is 1, the shares come to .*hypothesis: the rank's own value, without a round"),
+        "sgp.adds_whole": ("TRAIN-044", "step 0, rank 0, .* hypothesis: the rank's own value in whole, and the shares that came: residual "),
+        "sgp.sends_back": ("TRAIN-044", "step 0, rank 0, .* hypothesis: the mixing matrix transposed: shares of the ranks that this rank sends to: residual "),
     }
-    AVERAGING_CASES = {"localsgd": "localsgd[*world=3]", "slowmo": "slowmo[*world=3]", "diloco": "diloco[*world=2]", "sgp": "sgp[graph=star,*"}
+    AVERAGING_CASES = {"localsgd": "localsgd[*world=3]", "slowmo": "slowmo[*world=3]", "diloco": "diloco[*world=2]", "sgp": "sgp[graph=star,*",
+                       "sgp.sends_back": "sgp[graph=n-peer-exponential,*"}  # in a star, peers are the same in both directions
 
     def test_averaging(self):
         for program, case in self.AVERAGING.items():
@@ -655,7 +658,7 @@ class Samples(TorchJobs):
                 self.assertEqual(result["verdict"], "pass", result)
         for fault, (requirement, words) in self.AVERAGING_FAULTS.items():
             with self.subTest(fault):
-                case = "training.job.averaging_" + self.AVERAGING_CASES[fault.split(".")[0]]
+                case = "training.job.averaging_" + self.AVERAGING_CASES.get(fault, self.AVERAGING_CASES[fault.split(".")[0]])
                 (result,) = self.served("faulty.py", fault, profile="data-parallel", filter=case, status=1)
                 self.assertEqual((result["verdict"], requirement in result["violated"]), ("fail", True), result)
                 found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])

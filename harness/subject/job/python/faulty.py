@@ -493,6 +493,22 @@ class KeepsWeight(Sgp):
         super().take(torch.cat([torch.ones(1), total[1:]]))
 
 
+class SendsBack(Sgp):
+    """Each rank sends to those from which it should receive."""
+
+    def peers(self, step, rank=None):
+        rank = self.rank if rank is None else rank
+        return [other for other in range(self.world) if rank in super(SendsBack, self).peers(step, other)]
+
+
+class AddsWhole(Sgp):
+    """A rank adds what comes to its value in whole, and not to its share."""
+
+    def take(self, total):
+        own = torch.cat([torch.tensor([self.push_sum_weight]), *(parameter.flatten() for parameter in self.module.parameters())])
+        super().take(total + own - own / (len(self.peers(self.current)) + 1))
+
+
 def make_wrong(model, layer, wrong):
     """From then on the layer's output is what `wrong` makes of its module, inputs and output."""
     model.get_submodule(layer).register_forward_hook(wrong)
@@ -692,7 +708,7 @@ FAULTS = {
     "localsgd.forgets_gradient": ForgetsGradient, "localsgd.forgets_update": ForgetsUpdate,
     "slowmo.forgets_momentum": ForgetsSlowMomentum, "slowmo.ignores_rate": IgnoresSlowRate,
     "diloco.wrong_sign": WrongSign, "diloco.heavy_ball": HeavyBall, "diloco.resets_inner": ResetsInner,
-    "sgp.not_divided": NotDividedByWeight, "sgp.keeps_weight": KeepsWeight,
+    "sgp.not_divided": NotDividedByWeight, "sgp.keeps_weight": KeepsWeight, "sgp.sends_back": SendsBack, "sgp.adds_whole": AddsWhole,
     "ddp.own_loss": OwnLoss, "ddp.summed": Summed, "ddp.not_reduced": NotReduced, "ddp.not_divided": NotDivided, "ddp.other_rows": OtherRows,
     "ddp.looks_before_the_sum": LooksBeforeTheSum, "ddp.mean_of_means": MeanOfMeans, "ddp.own_weights": OwnWeights,
     "ddp.schedules_first": SchedulesFirst, "ddp.counts_micro_batches": CountsMicroBatches,
