@@ -69,7 +69,7 @@ void require_known(const toml::table& table, const std::string& name) {
 }
 
 std::string environment(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no thread changes the environment
   if (value == nullptr) throw std::runtime_error(std::string(name) + " is not set; plumbline check --job sets it");
   return value;
 }
@@ -264,8 +264,8 @@ class Training {
     const auto world = number("parallel.data");
     const Ranks ranks(rank_, static_cast<int>(world));
     for (std::int64_t step = 0; step < number("run.steps"); ++step) {
-      const std::string of_step = "step" + std::to_string(step) + "/";
-      for (const auto& [name, tensor] : weights_) record_[of_step + "before/" + name] = tensor;
+      const std::string of_step = "step" + std::to_string(step) + "/", before = of_step + "before/";
+      for (const auto& [name, tensor] : weights_) record_[before + name] = tensor;
       record_[of_step + "loss"] = {{}, {static_cast<float>(forward_backward(step))}, {}};
       for (Layer& layer : layers_)
         for (auto [tensor, gradient] :
@@ -296,7 +296,7 @@ class Training {
     if (type == "relu") return layers_.emplace_back(), void();
     if (type != "linear") throw Unsupported("layer " + type + ": this program has linear, relu");
     Layer& made = layers_.emplace_back(
-        Layer{.in = *layer["in"].value<std::int64_t>(), .out = *layer["out"].value<std::int64_t>()});
+        Layer{.in = layer["in"].value_or(std::int64_t{0}), .out = layer["out"].value_or(std::int64_t{0})});
     made.weight = &weights_.at(number + ".weight");
     if (layer["bias"].value_or(true)) made.bias = &weights_.at(number + ".bias");
     names_[made.weight] = number + ".weight";
