@@ -15,18 +15,24 @@ Sanitized sanitized_of(const TomlRow& row) {
   row.refuse(fmt::format("sanitized is '{}'; it is shows, race or measured", name));
 }
 
+SourceEdit edit_of(const TomlRow& row) {
+  const std::string at = row.text("at");
+  const std::size_t colon = at.find(": ");
+  return {.file = at.substr(0, colon),
+          .function = colon == std::string::npos ? "" : at.substr(colon + 2),
+          .find = row.text("find"),
+          .replace = row.text_or("replace", "")};
+}
+
+// One edit is fields of the mutant, several are tables.
 Edits edits_of(const toml::table& mutant, const TomlRow& row, std::string_view origin) {
+  const auto tables = tables_of(mutant, "edit", origin);
+  if (tables.empty()) return {.list = {edit_of(row)}};
+  for (const char* field : {"at", "find", "replace"})
+    if (row.has(field)) row.refuse(field, fmt::format("'{}' beside [[mutant.edit]]; put it into an edit", field));
   Edits edits;
-  for (const toml::table* table : tables_of(mutant, "edit", origin)) {
-    const TomlRow edit(*table, origin, "an edit", {"at", "find", "replace"});
-    const std::string at = edit.text("at");
-    const std::size_t colon = at.find(": ");
-    edits.list.push_back({.file = at.substr(0, colon),
-                          .function = colon == std::string::npos ? "" : at.substr(colon + 2),
-                          .find = edit.text("find"),
-                          .replace = edit.text_or("replace", "")});
-  }
-  if (edits.list.empty()) row.refuse("it has no [[mutant.edit]]");
+  for (const toml::table* table : tables)
+    edits.list.push_back(edit_of(TomlRow(*table, origin, "an edit", {"at", "find", "replace"})));
   return edits;
 }
 
@@ -46,7 +52,7 @@ std::vector<Mutant> mutants_of_toml(std::string_view text, std::string_view orig
   for (const toml::table* table : tables_of(file, "mutant", origin)) {
     const TomlRow row(*table, origin, "a mutant",
                       {"id", "violates", "what", "source", "shows", "shows_arm", "hides", "hides_arm", "because",
-                       "sanitized", "edit"});
+                       "sanitized", "at", "find", "replace", "edit"});
     mutants.push_back({.name = row.text("id"),
                        .violates = row.text("violates"),
                        .what = row.text("what"),

@@ -273,7 +273,6 @@ what = "an edit"
 source = "a catalogue"
 shows = "toys.asked[world=1]"
 because = "it is everywhere"
-[[mutant.edit]]
 at = "toys.cpp: drop"
 find = "a"
 )",

@@ -133,12 +133,13 @@ def read(files):
     for file in files:
         for mutant in tomllib.loads(file.read_text(encoding="utf-8")).get("mutant", []):
             where = f"mutant '{mutant.get('id')}' in {file}"
-            if "edit" not in mutant:
-                raise Refused(f"{where}: it has no [[mutant.edit]]")
+            own = {field: mutant[field] for field in ("at", "find", "replace") if field in mutant}
+            if own and "edit" in mutant:
+                raise Refused(f"{where}: it has '{next(iter(own))}' beside [[mutant.edit]]; put it into an edit")
             if mutant["id"] in seen:
                 raise Refused(f"{where}: another has that id")
             seen.add(mutant["id"])
-            for edit in mutant["edit"]:
+            for edit in mutant.get("edit", [own]):  # several are tables
                 for field in ("at", "find"):
                     if not edit.get(field):
                         raise Refused(f"{where}: an edit has no '{field}'")

@@ -83,7 +83,7 @@ class Weave(unittest.TestCase):
             "constexpr": [edit("area", "side * side", "side + side")],
             "lambda": [edit("sum", "a + b", "a - b")],
             "void": [edit("silent", "value = 1;", "value = 2;")],
-            "left_out": [edit("silent", "value = 1;")],
+            "left_out": ['at = "forms.cpp: silent"\nfind = "value = 1;"\n'],  # in the mutant itself
             "two": [edit("twice", "value + value", "value"), edit("silent", "= 1", "= 3")],
         }.items()), forms=FORMS)
         self.assertEqual(said(), RIGHT)
@@ -113,7 +113,9 @@ class Weave(unittest.TestCase):
         self.refused(edit("", "x", file="missing"), "no file missing.cpp")
         self.refused(edit("next", "step = 2") + edit("next", "= 2;"), "overlap")
         self.refused('[[mutant.edit]]\nat = "forms.cpp: next"\n', "no 'find'")
-        self.refused("", "no [[mutant.edit]]")
+        self.refused('at = "forms.cpp: next"\n', "no 'find'")
+        self.refused("", "no 'at'")
+        self.refused('at = "forms.cpp"\n' + edit("next", "step = 2"), "'at' beside [[mutant.edit]]")
         self.refused(edit("next", "step = 2") + 'id = "swallowed"\n', "a field 'id'")
 
     def test_lists_the_sources(self):
