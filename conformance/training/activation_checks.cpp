@@ -90,30 +90,32 @@ void recorded_cut_layers(Context& context) {
 }  // namespace
 
 void add_activation_checks(suite::Suite& suite) {
-  suite.add({.id = "training.job.activations",
-             .verifies = cited({ids::kActivations}),
-             .door = suite::Door::job,
-             .axes = {{"grid", {"1x1x2", "1x1x3", "1x2x1", "1x3x1", "1x2x2", "2x1x1", "3x1x1", "2x1x2", "2x2x1"}},
-                      {"layers", {"mlp", "conv_norm", "pairs", "tied", "transformer"}},
-                      {"micro_batches", {"1", "2", "3", "4"}},
-                      {"accumulation", {"1", "2"}},
-                      suite::worlds({2, 3, 4})},
-             .applies = [](const suite::Parameters& parameters) { return planned_run(kRecordedRuns, parameters) != nullptr; },
-             .modules = {"training"},
-             .limit = std::chrono::seconds(75),
-             .body = recorded_activations});
-  suite.add({.id = "training.job.cut_layers",
-             .verifies = cited({ids::kCutLayers}),
-             .door = suite::Door::job,
-             .axes = {{"grid", {"3x1x1", "2x1x2"}},
-                      {"layers", {"pairs", "transformer"}},
-                      {"micro_batches", {"1", "2"}},
-                      {"accumulation", {"1"}},
-                      suite::worlds({3, 4})},
-             .applies = [](const suite::Parameters& parameters) { return planned_run(kRecordedRuns, parameters) != nullptr; },
-             .modules = {"training"},
-             .limit = std::chrono::seconds(75),
-             .body = recorded_cut_layers});
+  suite.add(
+      {.id = "training.job.activations",
+       .verifies = cited({ids::kActivations}),
+       .door = suite::Door::job,
+       .axes = {{"grid", {"1x1x2", "1x1x3", "1x2x1", "1x3x1", "1x2x2", "2x1x1", "3x1x1", "2x1x2", "2x2x1"}},
+                {"layers", {"mlp", "conv_norm", "pairs", "tied", "transformer"}},
+                {"micro_batches", {"1", "2", "3", "4"}},
+                {"accumulation", {"1", "2"}},
+                suite::worlds({2, 3, 4})},
+       .applies = [](const suite::Parameters& parameters) { return planned_run(kRecordedRuns, parameters) != nullptr; },
+       .modules = {"training"},
+       .limit = std::chrono::seconds(75),
+       .body = recorded_activations});
+  suite.add(
+      {.id = "training.job.cut_layers",
+       .verifies = cited({ids::kCutLayers}),
+       .door = suite::Door::job,
+       .axes = {{"grid", {"3x1x1", "2x1x2"}},
+                {"layers", {"pairs", "transformer"}},
+                {"micro_batches", {"1", "2"}},
+                {"accumulation", {"1"}},
+                suite::worlds({3, 4})},
+       .applies = [](const suite::Parameters& parameters) { return planned_run(kRecordedRuns, parameters) != nullptr; },
+       .modules = {"training"},
+       .limit = std::chrono::seconds(75),
+       .body = recorded_cut_layers});
 }
 
 }  // namespace plumbline::conformance
