@@ -57,7 +57,7 @@ std::vector<Mutant> Suite::made_by(const MutantSource& source) const {
 }
 
 const std::vector<Mutant>& Suite::mutants() const {
-  const std::lock_guard lock(making_mutants_);
+  const std::lock_guard lock(*making_mutants_);
   if (made_mutants_) return mutants_;
   std::vector<Mutant> all;
   for (const MutantSource& source : mutant_sources_) std::ranges::move(made_by(source), std::back_inserter(all));
@@ -70,7 +70,7 @@ const std::vector<Mutant>& Suite::mutants() const {
 }
 
 const Mutant* Suite::find_mutant(const std::string& name) const {
-  const std::lock_guard lock(making_mutants_);
+  const std::lock_guard lock(*making_mutants_);
   if (made_mutants_) {
     const auto found = std::ranges::lower_bound(mutants_, name, {}, &Mutant::name);
     return found != mutants_.end() && found->name == name ? &*found : nullptr;

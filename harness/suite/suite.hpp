@@ -80,7 +80,7 @@ class Suite {
   };
   [[nodiscard]] std::vector<Mutant> made_by(const MutantSource& source) const;
   std::vector<MutantSource> mutant_sources_;
-  mutable std::mutex making_mutants_;
+  std::unique_ptr<std::mutex> making_mutants_ = std::make_unique<std::mutex>();  // a suite can be moved
   mutable bool made_mutants_ = false;
   mutable std::map<std::string, Mutant> found_mutants_;  // before all are made
 };
