@@ -27,7 +27,7 @@ Views interleaved(std::int64_t columns, std::int64_t in_count, std::int64_t out_
   return {{.rows = rows, .count = in_count}, {.first = columns, .rows = rows, .count = out_count}};
 }
 
-Views in_place(Rows rows, std::int64_t in_count, std::int64_t out_count, int rank) {
+Views views_in_place(Rows rows, std::int64_t in_count, std::int64_t out_count, int rank) {
   Views views{{.rows = rows, .count = in_count}, {.rows = rows, .count = out_count}};
   if (in_count < out_count) views.in.first = views.out.at(rank * in_count);
   if (out_count < in_count) views.out.first = views.in.at(rank * out_count);

@@ -32,7 +32,7 @@ struct Views {
 /// The output's rows in the gaps of the input's.
 [[nodiscard]] Views interleaved(std::int64_t columns, std::int64_t in_count, std::int64_t out_count);
 /// The smaller view is the block of `rank` in the larger, whose blocks are whole rows.
-[[nodiscard]] Views in_place(comm::Rows rows, std::int64_t in_count, std::int64_t out_count, int rank);
+[[nodiscard]] Views views_in_place(comm::Rows rows, std::int64_t in_count, std::int64_t out_count, int rank);
 
 class RowsExercise {
  public:

@@ -115,7 +115,7 @@ void in_place_forms(Context& context) {
     for_each_exercise(context, dtype, kElements, [&](const Exercise& exercise) {
       const Call& call = exercise.calls().front();
       const Views views = uses_both(call, context.rank())
-                              ? in_place({5, 8}, call.in.count, call.out.count, context.rank())
+                              ? views_in_place({5, 8}, call.in.count, call.out.count, context.rank())
                               : apart({5, 8}, call.in.count, {5, 8}, call.out.count);
       RowsExercise rows(exercise, views, context.rank());
       rows.run(context.world());
