@@ -82,7 +82,9 @@ TEST(Element, DecodesFormatsOf8Bits) {
   EXPECT_EQ(largest(DType::f8_e5m2), 57344);
   for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2})
     for (std::uint64_t bits = 0; bits < 256; ++bits)
-      if (!std::isnan(number_of(dtype, bits))) EXPECT_EQ(nearest_bits(dtype, number_of(dtype, bits)), bits) << bits;
+      if (!std::isnan(number_of(dtype, bits))) {
+        EXPECT_EQ(nearest_bits(dtype, number_of(dtype, bits)), bits) << bits;
+      }
 }
 
 // In whatever order members are added, and whoever is left out yet.
@@ -201,15 +203,16 @@ TEST(GuardedBuffer, TellsWhatWasWrittenBesideIt) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 3u);
   std::ranges::fill(buffer.bytes(), std::byte{0xee});
   EXPECT_EQ(buffer.damage(), "");
-  GuardedBuffer after = buffer;
-  after.bytes().data()[10] ^= std::byte{1};
-  EXPECT_THAT(after.damage(), StartsWith("byte 0 after the end was"));
-  GuardedBuffer before = buffer;
-  before.bytes().data()[-1] ^= std::byte{1};
-  EXPECT_THAT(before.damage(), StartsWith("byte 1 before the start was"));
-  GuardedBuffer far = buffer;
-  far.bytes().data()[10 + 255] ^= std::byte{1};
-  EXPECT_THAT(far.damage(), StartsWith("byte 255 after the end was"));
+  const auto damage_at = [&buffer](std::ptrdiff_t offset) {
+    std::byte& one = buffer.data()[offset];
+    one ^= std::byte{1};
+    const std::string damage = buffer.damage();
+    one ^= std::byte{1};
+    return damage;
+  };
+  EXPECT_THAT(damage_at(10), StartsWith("byte 0 after the end was"));
+  EXPECT_THAT(damage_at(-1), StartsWith("byte 1 before the start was"));
+  EXPECT_THAT(damage_at(10 + 255), StartsWith("byte 255 after the end was"));
 }
 
 TEST(GuardedBuffer, MayBeEmpty) {
