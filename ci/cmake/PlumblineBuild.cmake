@@ -249,8 +249,8 @@ function(plumbline_module name)
   install(TARGETS plumbline_${name} LIBRARY DESTINATION lib/plumbline/${folder})
 endfunction()
 
-# plumbline_compiles_fast(): the targets of this folder gain nothing from the last bit of speed, and compile in half of the time
-# without it: -Og takes a fifth less than -O1, and the checks run as fast.
+# plumbline_compiles_fast(): the targets of this folder gain nothing from the last bit of speed, and compile in less than
+# two thirds of the time without it: -Og takes a tenth to a fifth less than -O1, and the checks run as fast.
 macro(plumbline_compiles_fast)
   add_compile_options($<$<CONFIG:Release,RelWithDebInfo>:-Og>)
 endmacro()
