@@ -1,5 +1,7 @@
 #include "harness/subject/c10d/communicator.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "harness/subject/c10d/work.hpp"
@@ -14,6 +16,12 @@ namespace {
 // A blocking call's limit is the process group's to keep. Ours is for those that do not, and for messages, to which
 // c10d gives none.
 constexpr std::chrono::milliseconds kToKeepIt{250};
+
+// A limit may be the longest that there is.
+comm::Timeout with_time_to_keep(comm::Timeout limit) {
+  if (!limit) return limit;
+  return std::min<std::chrono::nanoseconds>(*limit, std::chrono::nanoseconds::max() - kToKeepIt) + kToKeepIt;
+}
 
 }  // namespace
 
@@ -39,7 +47,7 @@ void C10dCommunicator::do_run(const Call& call, comm::Timeout timeout) {
   expect_supported(call);
   group_->expect_sound();
   C10dWork work(group_, std::span(&call, 1), timeout, false);
-  work.wait(timeout && !is_point_to_point(call.operation) ? *timeout + kToKeepIt : timeout);
+  work.wait(is_point_to_point(call.operation) ? timeout : with_time_to_keep(timeout));
 }
 
 // Torch has one such sum, made for NCCL: a backend of the user's that has it says so (option claims).
@@ -47,7 +55,7 @@ void C10dCommunicator::do_run_scaled(const Call& call, double factor, comm::Time
   expect_supported(call);
   group_->expect_sound();
   C10dWork work(group_, std::span(&call, 1), timeout, false, factor);
-  work.wait(timeout ? *timeout + kToKeepIt : timeout);
+  work.wait(with_time_to_keep(timeout));
 }
 
 comm::Work C10dCommunicator::do_start(std::span<const Call> calls) {
@@ -65,7 +73,7 @@ void C10dCommunicator::do_run_uneven(const comm::UnevenCall& call, comm::Timeout
                                   group_->job->capabilities.backend));
   group_->expect_sound();
   C10dWork work(group_, call, timeout);
-  work.wait(timeout ? *timeout + kToKeepIt : timeout);
+  work.wait(with_time_to_keep(timeout));
 }
 
 std::unique_ptr<comm::Communicator> C10dCommunicator::do_create_group(std::span<const int> ranks) {

@@ -85,6 +85,11 @@ class C10d(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual({verdict for verdict, _ in results(self.folder / "gloo")}, {"pass"}, done.stdout)
 
+    # A thread that gossips waits as long as a clock can say.
+    def test_a_limit_may_be_the_longest_that_there_is(self):
+        done = check("c10d:gloo", self.folder / "longest", "--profile", "gossip", "--filter", "gossip.thread.beside[graph=hub,mixing=uniform,world=2]")
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_a_dtype_that_is_left_out_is_refused(self):
         done = check("c10d:gloo", self.folder / "f32", "--backend-option", "dtypes=f32", *filters(["COLL-029", "COLL-030", "COLL-020"]),
                      "--world-size", "3", "--expectations", EXPECTATIONS)
