@@ -80,7 +80,7 @@ class Samples(unittest.TestCase):
         table = tomllib.loads((corpus.HERE / "samples.toml").read_text())
         self.assertEqual(self.problems(table), [])
         faults = [one["id"].split(".")[0] for one in table["fault"]]
-        self.assertLessEqual({"ddp", "fsdp2", "zero", "pipelining", "amp", "tensor", "localsgd", "slowmo", "diloco", "sgp"}, {*faults})
+        self.assertLessEqual({"ddp", "fsdp2", "zero", "pipelining", "amp", "tensor", "localsgd", "slowmo", "diloco", "sgp", "expert"}, {*faults})
         self.assertEqual([name for name in faults if faults.count(name) < 2], [])
 
     def test_what_is_wrong_is_named(self):
