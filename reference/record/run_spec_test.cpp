@@ -510,7 +510,7 @@ TEST(RunSpec, HasExpertsOnSeveralRanks) {
       {"[model]", "[model]\nfrozen = [\"0.bias\"]", "model.frozen = [0.bias]; it must be empty with parallel.expert"},
       {"expert = 2", "expert = 2\ntensor = 2", "parallel.tensor = 2; it must be 1 with parallel.expert"},
       {"expert = 2", "expert = 2\nshard = 2", "parallel.shard = 2; it must be 1 with parallel.expert"},
-      {"expert = 2", "expert = 2\n[checkpoint]\nfolder = \"kept\"\nend = 1",
+      {"expert = 2", "expert = 2\n[checkpoint]\nfolder = \"kept\"\nbegin = 0\nend = 1",
        "it must be left out in a run with parallel.expert"},
       {"[loss]", "[clip]\nmax_norm = 1.0\n[loss]", "it must be left out in a run with parallel.expert"},
       {"type = \"moe\"\nfeatures = 4\nhidden = 3\nexperts = 6", "type = \"relu\"",

@@ -158,7 +158,8 @@ std::map<std::string, std::map<std::string, std::string>> fields_of(const std::s
 
 TEST(SpecFields, AreAllThatTheWriterWrites_WithTheirDefaults) {
   std::set<std::string> listed,
-      written{"loss.row_weights", "optimizer.no_decay", "model.frozen", "run.activations", "parallel.shard"};
+      written{"loss.row_weights", "optimizer.no_decay", "model.frozen",
+                                         "run.activations",  "parallel.shard",     "parallel.expert"};
   for (const SpecField& field : spec_fields()) listed.insert(fmt::format("{}.{}", field.table, field.name));
   for (const std::string& layer : kLayers)
     for (const std::string optimizer : {"sgd", "adam"}) {
@@ -170,7 +171,7 @@ TEST(SpecFields, AreAllThatTheWriterWrites_WithTheirDefaults) {
         if (field.initial.empty() || !is_of(field, kind)) continue;
         if (field.table == "model.layer" && field.name == "bias" && layer == "relu") continue;
         // Written where it is not the default.
-        constexpr std::array kWrittenRarely{"row_weights", "no_decay", "frozen", "activations", "shard"};
+        constexpr std::array kWrittenRarely{"row_weights", "no_decay", "frozen", "activations", "shard", "expert"};
         if (std::ranges::find(kWrittenRarely, field.name) != kWrittenRarely.end()) continue;
         EXPECT_EQ(found.at(std::string(field.table)).at(std::string(field.name)), field.initial)
             << field.table << '.' << field.name;

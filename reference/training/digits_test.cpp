@@ -186,7 +186,8 @@ TEST_F(DigitsRunTest, DependsOnItsSeed) {
 }
 
 TEST_F(DigitsRunTest, NamesTheSettingThatIsWrong) {
-  EXPECT_EQ(error_of({.model = "resnet"}), "model 'resnet'; it must be mlp, conv, conv_norm, tied, pairs, transformer");
+  EXPECT_EQ(error_of({.model = "resnet"}),
+            "model 'resnet'; it must be mlp, conv, conv_norm, tied, pairs, transformer, moe");
   EXPECT_EQ(error_of({.tied_uses = 1}), "1 uses of a tied weight; it has two at least");
   EXPECT_EQ(error_of({.optimizer = "lamb"}), "optimizer 'lamb'; it must be sgd, sgd_decay, adam");
   EXPECT_EQ(error_of({.rows = "some"}), "rows 'some'; it must be equal, padding, weights");
