@@ -1,7 +1,8 @@
 #include "reference/comm/local/memory.hpp"
 
-#include <algorithm>
 #include <atomic>
+#include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,18 +22,20 @@ void OwnMemory::remove(Registration registration) {
         "deregister({}): this communicator has no such registration; give one that has not ended", registration));
 }
 
+// The line is chosen here: aligned_alloc of glibc 2.36 leaves a hole that the next call of its size does not fit into.
 void* OwnMemory::allocate(std::size_t bytes) {
-  const std::size_t rounded = (bytes + kApart - 1) / kApart * kApart;
-  std::unique_ptr<void, Free> made(rounded < bytes ? nullptr : std::aligned_alloc(kApart, rounded));
+  std::size_t room = bytes + kApart - 1;
+  std::unique_ptr<std::byte[]> made(room < bytes ? nullptr : new (std::nothrow) std::byte[room]);
   if (made == nullptr) throw RuntimeFailure(fmt::format("allocate({}): there is no memory left", bytes));
-  return allocated_.insert(std::move(made)).first->get();
+  void* memory = made.get();
+  std::align(kApart, bytes, memory, room);
+  allocated_.emplace(memory, std::move(made));
+  return memory;
 }
 
 void OwnMemory::deallocate(void* memory) {
-  const auto found = std::ranges::find(allocated_, memory, &std::unique_ptr<void, Free>::get);
-  if (found == allocated_.end())
+  if (allocated_.erase(memory) == 0)
     throw InvalidArgument(fmt::format("deallocate({}): this communicator did not give it out", memory));
-  allocated_.erase(found);
 }
 
 }  // namespace plumbline::comm::local

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -25,11 +25,8 @@ class OwnMemory {
   void deallocate(void* memory);
 
  private:
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
   std::set<Registration> registered_;
-  std::set<std::unique_ptr<void, Free>, std::less<>> allocated_;
+  std::map<void*, std::unique_ptr<std::byte[]>> allocated_;  // by what was given out
 };
 
 }  // namespace plumbline::comm::local
