@@ -185,7 +185,8 @@ void Console::still(const std::string& name, std::chrono::duration<double> since
 void Console::failure(const record::Result& result) {
   const auto& requirements = run::at_stake(result);
   bool is_first = requirements.empty();  // of one of its requirements
-  for (const std::string& id : requirements) is_first |= shown_.insert(id).second;
+  // A crash or a fault of the machine says nothing of a wrong value, nor that of it.
+  for (const std::string& id : requirements) is_first |= shown_.emplace(run::judge(result), id).second;
   if (++failures_ > kMostFailuresShown && !is_first) return;
   const int colour = run::judge(result) == Judgement::warn ? kYellow : kRed;
   const std::string title =

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "harness/record/result.hpp"
+#include "harness/run/judgement.hpp"
 #include "harness/suite/suite.hpp"
 
 namespace plumbline::cli {
@@ -39,7 +41,7 @@ class Console {
   std::size_t planned_;
   std::size_t done_ = 0;
   std::size_t failures_ = 0;
-  std::set<std::string> shown_;  // requirements of the failures that were shown
+  std::set<std::pair<run::Judgement, std::string>> shown_;  // requirements of the failures that were shown
   std::string shape_;
   std::size_t shape_done_ = 0;
   std::chrono::steady_clock::time_point shape_begun_;
