@@ -1,4 +1,5 @@
 // `plumbline canary`: is it safe to go from one library, version or set of options to another?
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -63,8 +64,10 @@ std::vector<std::pair<std::string, std::string>> variables_in(const char* option
     if (equals == 0 || equals == std::string::npos)
       throw InvalidArgument(fmt::format("{} '{}' is not NAME=VALUE", option, word));
     const std::string name = word.substr(0, equals);
-    if (name.starts_with("PLUMBLINE_"))
+    if (std::ranges::find(launch::kVariablesOfRanks, name) != launch::kVariablesOfRanks.end())
       throw InvalidArgument(fmt::format("{} '{}': the driver sets variables of that name itself", option, word));
+    if (std::ranges::find(variables, name, &std::pair<std::string, std::string>::first) != variables.end())
+      throw InvalidArgument(fmt::format("{} '{}': {} is given twice", option, word, name));
     variables.emplace_back(name, word.substr(equals + 1));
   }
   return variables;

@@ -146,6 +146,7 @@ REFUSALS = [
     ("canary --against local --against-mutant nope", 2, "no mutant 'nope'"),
     ("canary --against local --variable NCCL_ALGO", 2, "--variable 'NCCL_ALGO' is not NAME=VALUE"),
     ("canary --against local --against-variable =Ring", 2, "--against-variable '=Ring' is not NAME=VALUE"),
+    ("canary --against local --variable X=1 --variable X=2", 2, "--variable 'X=2': X is given twice"),
     ("canary --against local --variable PLUMBLINE_RANK=7", 2, "--variable 'PLUMBLINE_RANK=7': the driver sets variables of that name itself"),
     ("bench --benchmark canary.values", 2, "`plumbline canary` measures canary.values"),
     ("merge nowhere --out whole", 2, "there is no record 'nowhere'; give the run.jsonl of a run, or its folder"),

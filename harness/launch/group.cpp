@@ -65,7 +65,11 @@ WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& serve
   }
   const bool is_launched = options.launcher == Launcher::program && options.subject.has_processes();
   std::vector<std::string> command;
-  if (is_launched) command = command_to_start(options.program.value(), world_, folder_);
+  if (is_launched) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : options.variables) names.push_back(name);
+    command = command_to_start(options.program.value(), world_, folder_, names);
+  }
   command.insert(command.end(), {options.executable.string(), "worker"});
   const auto subject = options.subject.arguments();
   command.insert(command.end(), subject.begin(), subject.end());
@@ -73,13 +77,17 @@ WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& serve
   Child::Options child{.arguments = std::move(command),
                        .environment = {{kTokenVariable, token},
                                        {kControlVariable, server.endpoint()},
-                                       {"PLUMBLINE_GROUP", name_},
-                                       {"PLUMBLINE_SCRATCH", folder_.string()}},
+                                       {kGroupVariable, name_},
+                                       {kScratchVariable, folder_.string()}},
                        .output = folder_ / "launcher.log",
                        // mpirun ends its ranks when it gets SIGTERM; a worker needs no farewell.
                        .death_signal = is_launched ? SIGTERM : SIGKILL};
   child.environment.insert(child.environment.end(), kComputing.begin(), kComputing.end());
-  child.environment.insert(child.environment.end(), options.variables.begin(), options.variables.end());
+  // In place of one of that name: getenv() finds the first.
+  for (const auto& variable : options.variables) {
+    std::erase_if(child.environment, [&](const auto& one) { return one.first == variable.first; });
+    child.environment.push_back(variable);
+  }
   // A launcher around us is not that of these ranks.
   if (options.subject.has_processes()) child.without = subject::launcher_variables();
   if (is_launched && ::geteuid() == 0) {

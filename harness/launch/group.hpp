@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,12 @@ enum class Launcher { fork, program, attached };
 /// Where a rank that the driver started finds its number, and how many there are.
 inline constexpr const char* kRankVariable = "PLUMBLINE_RANK";
 inline constexpr const char* kRanksVariable = "PLUMBLINE_RANKS";
+inline constexpr const char* kGroupVariable = "PLUMBLINE_GROUP";
+inline constexpr const char* kScratchVariable = "PLUMBLINE_SCRATCH";
+
+/// Which variables of their environment the driver sets for each rank by itself.
+inline constexpr std::array<std::string_view, 6> kVariablesOfRanks{kTokenVariable,   kControlVariable, kGroupVariable,
+                                                                   kScratchVariable, kRankVariable,    kRanksVariable};
 
 struct GroupOptions {
   Subject subject;

@@ -1,6 +1,9 @@
 // What a worker group believes of workers that say who and where they are.
 #include "harness/launch/group.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,9 +69,17 @@ TEST(Launcher, IsToldByWhatItSaysOfItsVersion) {
 // Slurm's own default is one rank a core.
 TEST(Launcher, OfSlurmStartsMoreRanksThanThereAreCores) {
   EXPECT_THAT(
-      command_to_start({.file = "/usr/bin/srun", .family = LauncherFamily::slurm, .version = ""}, 3, "/x"),
+      command_to_start({.file = "/usr/bin/srun", .family = LauncherFamily::slurm, .version = ""}, 3, "/x", {}),
       testing::AllOf(testing::ElementsAre("/usr/bin/srun", "-n", "3", testing::_, testing::_, testing::_, testing::_),
                      testing::Contains("--overcommit")));
+}
+
+TEST(Launcher, OfOpenMpiHandsVariablesToOtherHosts) {
+  const std::vector<std::string> command =
+      command_to_start({.file = "mpirun", .family = LauncherFamily::open_mpi_4, .version = ""}, 2, "/x", {"NCCL_ALGO"});
+  const auto name = std::ranges::find(command, "NCCL_ALGO");
+  ASSERT_NE(name, command.end());
+  EXPECT_EQ(*std::prev(name), "-x");
 }
 
 TEST(Launcher, SaysHowARankEnded) {

@@ -40,7 +40,8 @@ std::string own_words(const std::string& words) {
   return first_line(words);
 }
 
-std::vector<std::string> open_mpi_options(const LaunchProgram& program, const fs::path& folder) {
+std::vector<std::string> open_mpi_options(const LaunchProgram& program, const fs::path& folder,
+                                          std::vector<std::string> variables) {
   const bool is_4 = program.family == LauncherFamily::open_mpi_4;
   std::vector<std::string> options{"--oversubscribe", "--bind-to", "none"};
   const std::string place = folder.string();
@@ -56,8 +57,9 @@ std::vector<std::string> open_mpi_options(const LaunchProgram& program, const fs
   set("osc_rdma_backing_directory", place);
   if (is_4) set("shmem_mmap_backing_file_base_dir", place);
   if (!is_4) options.insert(options.end(), {"--prtemca", "prte_tmpdir_base", place});
-  for (const char* variable : {kTokenVariable, kControlVariable, "PLUMBLINE_GROUP", "PLUMBLINE_SCRATCH"})
-    options.insert(options.end(), {"-x", variable});
+  // Hydra and srun hand on all of the environment.
+  variables.insert(variables.end(), {kTokenVariable, kControlVariable, "PLUMBLINE_GROUP", "PLUMBLINE_SCRATCH"});
+  for (const std::string& variable : variables) options.insert(options.end(), {"-x", variable});
   return options;
 }
 
@@ -98,13 +100,14 @@ std::optional<LaunchProgram> find_launch_program() {
   return std::nullopt;
 }
 
-std::vector<std::string> command_to_start(const LaunchProgram& program, int world, const fs::path& folder) {
+std::vector<std::string> command_to_start(const LaunchProgram& program, int world, const fs::path& folder,
+                                          const std::vector<std::string>& variables) {
   std::vector<std::string> command{program.file.string(), "-n", std::to_string(world)};
   std::vector<std::string> options;
   if (program.family == LauncherFamily::slurm)
     options = {"--overlap", "--overcommit", "--oversubscribe", "--kill-on-bad-exit=1"};
   if (program.family == LauncherFamily::open_mpi_4 || program.family == LauncherFamily::open_mpi_5)
-    options = open_mpi_options(program, folder);
+    options = open_mpi_options(program, folder, variables);
   command.insert(command.end(), options.begin(), options.end());  // Hydra needs none
   return command;
 }

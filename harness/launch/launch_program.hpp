@@ -30,9 +30,11 @@ struct LaunchProgram {
 [[nodiscard]] std::optional<LauncherFamily> family_of_version(const std::string& words);
 
 /// The program and its options before the command that each of `world` ranks runs, here more than there are cores.
-/// What it keeps in files goes into `folder`, where it lets us say so.
+/// What it keeps in files goes into `folder`, where it lets us say so. `variables` are names of environment variables
+/// that ranks on other hosts get, too.
 [[nodiscard]] std::vector<std::string> command_to_start(const LaunchProgram& program, int world,
-                                                        const std::filesystem::path& folder);
+                                                        const std::filesystem::path& folder,
+                                                        const std::vector<std::string>& variables);
 
 /// How the process of a rank ended, as the launcher says it in what it prints, by the rank or by the number of the
 /// process; nothing where it does not.
