@@ -487,7 +487,7 @@ class TorchJob(Run):
     def record_value(self, step, what, value, dim=None):
         """Records a tensor. A DTensor that is sharded over tensor ranks alone is recorded in parts, else as a whole."""
         if hasattr(value, "full_tensor"):
-            value, dim = part_of_dtensor(value)
+            value, dim = part_of_dtensor(value, ("tensor", "shard") if self.shard_size > 1 else ("tensor",))
         self.record(step, what if dim is None else f"{what}@{dim % value.dim()}", value.detach().float().cpu().clone().numpy())
 
     # ---- the run
@@ -693,12 +693,12 @@ def whole_of(value):
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 
-def part_of_dtensor(value):
-    """(tensor, dimension of its part): the part of the tensor rank where the mesh has a dimension `tensor`, or that of a shard where it
-    has one `shard`, and only that one shards the value; else the whole value and None. All ranks of the mesh call it."""
+def part_of_dtensor(value, axes):
+    """(tensor, dimension of its part): this rank's part where one of these dimensions of the mesh shards the value, and no other does;
+    else the whole value and None. All ranks of the mesh call it."""
     from torch.distributed.tensor import Shard
     names = value.device_mesh.mesh_dim_names or ()
     sharding = [(name, placement) for name, placement in zip(names, value.placements) if not placement.is_replicate()]
-    if len(sharding) == 1 and sharding[0][0] in ("tensor", "shard") and isinstance(sharding[0][1], Shard):
+    if len(sharding) == 1 and sharding[0][0] in axes and isinstance(sharding[0][1], Shard):
         return value.to_local(), sharding[0][1].dim
     return value.full_tensor(), None
