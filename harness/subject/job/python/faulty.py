@@ -134,13 +134,8 @@ class Thaws(Zero):
 class OwnReplica(Fsdp2):
     """Gradients are the mean over the ranks of each replica, and not reduced over the replicas."""
 
-    def accumulation(self):
-        context = super().accumulation()
-        self.model.set_requires_all_reduce(False)
-        return context
-
-    def share_of_a_part(self):
-        return super().share_of_a_part() * self.replicas
+    def mesh_of_shards(self):
+        return super().mesh_of_shards()["shard"]
 
 
 class SumsReplicas(Fsdp2):
