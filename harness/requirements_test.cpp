@@ -42,7 +42,7 @@ std::vector<std::string> all_of(const std::string& text, const std::string& patt
 // ---- what there is ----
 
 struct Tests {
-  std::map<std::string, std::set<std::string>> citations;  // of a test, "record_test: Rules.A": "HARNESS-001@4e56"
+  std::map<std::string, std::set<std::string>> citations;  // of a test, "record_test: Rules.A": "HARNESS-001@068b"
   std::map<std::string, std::string> files;                // of a file or executable: its text
   std::vector<std::string> problems;
 };

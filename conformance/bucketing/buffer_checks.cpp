@@ -641,7 +641,7 @@ void add_bucket_buffer_checks(suite::Suite& suite) {
   };
   add("layout.disjoint_views", "BUCKET-015@5ac6", kLayout, buffers, judge_layout<>);
   add("layout.last_parameter_first", "BUCKET-016@7875", kLayout, buffers, judge_layout<last_parameter_first>);
-  add("layout.aligned_starts", "BUCKET-017@2916", kLayout, buffers, judge_layout<aligned_starts>);
+  add("layout.aligned_starts", "BUCKET-017@8964", kLayout, buffers, judge_layout<aligned_starts>);
   add("layout.padded_ends", "BUCKET-018@ed67", kLayout, buffers, judge_layout<padded_ends>);
   add("layout.closes_on_reaching", "BUCKET-019@f6b8", kLayout, buffers, judge_layout<buckets_close_on_reaching>);
   add("layout.embedding_alone", "BUCKET-020@4ceb", kLayout, {"buffer", {"padded", "embedding"}},

@@ -604,11 +604,11 @@ void add_compression_checks(suite::Suite& suite) {
   add("low_rank", "BUCKET-203@d62e", {{"rank", {"1", "2", "4"}}, {"of", {"1", "2"}}}, low_rank, {1, 2, 3, 4},
       [](const suite::Parameters& parameters) { return parameters.number("of") <= parameters.number("rank"); });
   suite.add({.id = "bucketing.compression.types_of_products",
-             .verifies = {"BUCKET-203@d62e", "BUCKET-204@f38b"},
+             .verifies = {"BUCKET-203@d62e", "BUCKET-204@ee73"},
              .axes = {{"dtype", {"f16", "bf16", "f32"}}, suite::worlds({1, 2, 3})},
              .body = types_of_products});
-  add("feedback", "BUCKET-204@f38b", {{"feedback", {"on", "off"}}, {"limit", {"each", "flat"}}}, feedback);
-  add("orthonormal", "BUCKET-204@f38b", {{"epsilon", {"0", "2"}}}, orthonormal, {1, 3});
+  add("feedback", "BUCKET-204@ee73", {{"feedback", {"on", "off"}}, {"limit", {"each", "flat"}}}, feedback);
+  add("orthonormal", "BUCKET-204@ee73", {{"epsilon", {"0", "2"}}}, orthonormal, {1, 3});
   add("warm_start", "BUCKET-205@bdbd", {{"directions", {"two", "five"}}}, warm_start);
   add("start", "BUCKET-206@38ba", {{"start", {"0", "1", "3", "9"}}}, start);
   add("worth", "BUCKET-207@6141", {{"rate", {"0", "2", "1000"}}, {"compressed", {"at_once", "later"}}}, worth);

@@ -821,9 +821,9 @@ void add_reduce_call_checks(suite::Suite& suite) {
       {option("compression.kind", "bytes"), fields({"collectives"})});
   add("worth", "BUCKET-207@6141", {{"rate", {"0", "2", "1000"}}}, compresses_what_shrinks,
       {option("compression.kind", "powersgd"), fields({"collectives"})});
-  add("projections", "BUCKET-204@f38b", {{"feedback", {"on", "off"}}, {"directions", {"1", "2"}}},
+  add("projections", "BUCKET-204@ee73", {{"feedback", {"on", "off"}}, {"directions", {"1", "2"}}},
       products_are_projections, {option("compression.kind", "powersgd")});
-  add("instances", "BUCKET-213@0e41", {{"division", {"in_the_collective", "before", "after", "sum"}}, buckets},
+  add("instances", "BUCKET-213@9f39", {{"division", {"in_the_collective", "before", "after", "sum"}}, buckets},
       instances_agree,
       {fields({"sharded", "ranks_per_instance", "initial"}),
        fields_by("division", {{"before", {"divide_before"}}, {"after", {"divide_before"}}})},

@@ -409,7 +409,7 @@ void add_reducer_memory_checks(suite::Suite& suite) {
   add("lazy", "BUCKET-215@52e9", {{"memory", {"lazy", "kept"}}, {"lacking", {"nothing", "one"}}}, {1, 2, 3}, lazy);
   suite.add(
       {.id = "bucketing.reducer.instances",
-       .verifies = {"BUCKET-213@0e41", "BUCKET-214@4ccf"},
+       .verifies = {"BUCKET-213@9f39", "BUCKET-214@4ccf"},
        .axes = {{"instances", {"1", "2", "3"}},
                 {"division", {"collective", "before", "after", "sum"}},
                 suite::worlds({1, 2, 3, 4, 6})},

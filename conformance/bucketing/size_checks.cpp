@@ -455,7 +455,7 @@ void add_bucket_size_checks(suite::Suite& suite) {
              {"bucketing.ddp_runs", "BUCKET-013@d637", gradients, launched_buckets("plumbline")}));
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
              {"bucketing.ddp_runs", "BUCKET-012@3287", {10, 300, 4567, 20'000}, launched_buckets("torch"), "torch"}));
-  add({"bucketing.layout", "BUCKET-017@2916", gradients, padded_layout("plumbline")});
+  add({"bucketing.layout", "BUCKET-017@8964", gradients, padded_layout("plumbline")});
   add({"bucketing.layout", "BUCKET-021@2767", gradients, padded_layout("megatron"), "megatron"});
   add(asking({{"dtype", {"bf16"}}}, {"bucketing.buffers", "BUCKET-227@a24e", gradients, padded_buffers("plumbline")}));
   add(asking({{"dtype", {"bf16"}}},

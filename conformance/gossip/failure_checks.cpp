@@ -758,7 +758,7 @@ void add_gossip_failure_checks(suite::Suite& suite) {
       {{"graph", {"n-peer-exponential", "hub", "chords", "fairscale-hub"}},
        {"call", {"0", "1", "2", "3", "4", "5", "7", "10", "99"}}},
       other_group, {2, 3, 4, 5}, {Capability::failure_detection}, true);
-  add("failure.comparison_cut", "GOSSIP-184@23cc", {{"cut", {"no", "0", "1", "0_made", "1_made", "late"}}},
+  add("failure.comparison_cut", "GOSSIP-184@919d", {{"cut", {"no", "0", "1", "0_made", "1_made", "late"}}},
       comparison_cut, {2, 3, 4}, {Capability::failure_detection}, true);
   add("failure.heartbeat", "GOSSIP-043@95ce", {}, heartbeat, {2, 3, 4}, {Capability::wait_timeout}, true);
   add("failure.failed_peer", "GOSSIP-043@95ce", {}, failed_peer, {2, 3, 4}, {Capability::failure_detection}, true);

@@ -583,7 +583,7 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
              .convention = "fairscale",
              .options = traced_options,
              .body = traces});
-  add("blocking.fairscale", "GOSSIP-005@eceb", "gossip.blocking", graphs, blocking);
+  add("blocking.fairscale", "GOSSIP-005@2329", "gossip.blocking", graphs, blocking);
   add("topology.bluefog", "GOSSIP-006@13e6", "gossip.topology",
       {"topology",
        {"ExponentialTwoGraph", "ExponentialGraph", "SymmetricExponentialGraph", "RingGraph", "MeshGrid2DGraph",

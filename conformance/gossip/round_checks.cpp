@@ -603,7 +603,7 @@ void add_live_round_checks(suite::Suite& suite) {
       {fields({"cuts", "confirms"})}, {"3"});
   add("pieces_confirmed", "GOSSIP-203@d1e3", {{"after", {"0", "3"}}, {"again", {"here", "elsewhere"}}},
       live_pieces_confirmed, {fields({"cuts"}), field_by("again", "elsewhere", "other_group")}, {"3"});
-  add("comparison_interrupted", "GOSSIP-184@23cc", {graph, {"again", {"here", "elsewhere"}}},
+  add("comparison_interrupted", "GOSSIP-184@919d", {graph, {"again", {"here", "elsewhere"}}},
       live_comparison_interrupted,
       {fields({"cuts", "cuts.comparison"}), field_by("again", "elsewhere", "other_group")});
   add("in_place", "GOSSIP-200@e23b", {pairs, mixing, {"dtype", {"float16", "bfloat16", "float32", "float64"}}},

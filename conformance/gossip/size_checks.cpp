@@ -253,7 +253,7 @@ void add_gossip_size_checks(suite::Suite& suite) {
          blocking_rounds(convention, bipartite, other)});
   };
   add_blocking("GOSSIP-018@0b91", "plumbline", "bipartite-exponential", "n-peer-exponential");
-  add_blocking("GOSSIP-005@eceb", "fairscale", "DynamicBipartiteExponentialGraph", exponential);
+  add_blocking("GOSSIP-005@2329", "fairscale", "DynamicBipartiteExponentialGraph", exponential);
   add(asking(
       {{"algorithm", {"PushSum"}}, {"dtype", {"float64"}}, {"graph", {"n-peer-exponential"}}, {"mixing", {"uniform"}}},
       {"gossip.trace", "GOSSIP-031@028c", threads, traced_values("plumbline", "n-peer-exponential")}));

@@ -122,7 +122,7 @@ void add_pass_value_checks(suite::Suite& suite) {
   const suite::Axis steps{"step",
                           {"plain", "types", "rings", "around_limit", "touched", "degrees", "many_rings", "higher",
                            "sharding", "unscaled", "forward"}};
-  add("of_steps", "PASS-011@34e3", steps, values_of_steps);
+  add("of_steps", "PASS-011@dc1d", steps, values_of_steps);
   add("of_odd_steps", "PASS-012@cac8", {"oddity", oddities()}, values_of_odd_steps);
   add("second_time", "PASS-013@db81", {"oddity", oddities()}, second_time_of_odd_steps);
   add("second_time_of_steps", "PASS-013@db81", steps, second_time_of_steps);

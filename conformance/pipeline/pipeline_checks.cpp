@@ -33,7 +33,7 @@ constexpr std::string_view kCoverage = "PIPE-001@a426";
 constexpr std::string_view kGradient = "PIPE-002@ffd7";
 constexpr std::string_view kValues = "PIPE-003@0e6a";
 constexpr std::string_view kCopies = "PIPE-004@8d1b";
-constexpr std::string_view kLoss = "PIPE-005@ec9c";
+constexpr std::string_view kLoss = "PIPE-005@1d4c";
 constexpr std::string_view kTied = "PIPE-006@4878";
 constexpr std::string_view kRefusal = "PIPE-010@0721";
 

@@ -325,7 +325,7 @@ void add_scaler_size_checks(suite::Suite& suite) {
   const auto add = [&](SizedCheck one) { add_sized_check(suite, "scaler", std::move(one)); };
   const std::vector<int> steps{20, 300, 4567, 30'000};
   add(asking({{"dtype", {"float32"}}},
-             {kTrace, "SCALER-002@0e46", {20, 300, 4567, 10'000}, long_torch_trace("plumbline")}));
+             {kTrace, "SCALER-002@96f1", {20, 300, 4567, 10'000}, long_torch_trace("plumbline")}));
   add(asking({{"dtype", {"float32"}}},
              {kTrace, "SCALER-014@74da", {20, 300, 4567, 10'000}, long_torch_trace("torch"), "torch"}));
   add({kTrace, "SCALER-025@caa7", steps, long_trace<ScaleWithChances>("megatron"), "megatron"});

@@ -500,7 +500,7 @@ void add_torch_scaler_checks(suite::Suite& suite) {
                .body = body});
   };
   add("overflow_backs_off", "SCALER-001@3b1d", {overflows}, steps<overflow_backs_off>);
-  add("interval_grows", "SCALER-002@0e46", {overflows}, steps<interval_grows>);
+  add("interval_grows", "SCALER-002@96f1", {overflows}, steps<interval_grows>);
   add("ends_of_the_range", "SCALER-003@3bf3", {{"end", {"usual", "largest", "smallest"}}}, ends_of_the_range);
   add("each_for_itself", "SCALER-004@6ac8", {{"optimizers", {"1", "2", "3"}}}, each_for_itself);
   add("unscaled_once", "SCALER-005@b9be",

@@ -396,8 +396,8 @@ void add_automatic_checks(suite::Suite& suite) {
   add("says_the_least_limit", "SCHED-070@fc73", {chunks}, says_the_least_limit);
   const suite::Axis limits{"limit", {"least", "some", "all"}};
   add("within_each_limit", "SCHED-068@aac5", {chunks, limits}, within_each_limit);
-  add("says_its_makespan", "SCHED-118@b5ad", {chunks, limits}, says_its_makespan);
-  add("bounds_from_below", "SCHED-119@b60c", {chunks, limits}, bounds_from_below);
+  add("says_its_makespan", "SCHED-118@6adf", {chunks, limits}, says_its_makespan);
+  add("bounds_from_below", "SCHED-119@c08f", {chunks, limits}, bounds_from_below);
 }
 
 }  // namespace plumbline::conformance

@@ -445,9 +445,9 @@ void add_convention_checks(suite::Suite& suite) {
                .options = options_of(std::move(options)),
                .body = body});
   };
-  add("colossalai_uniform_rule", "SCHED-008@ef70", {uniform}, {}, "colossalai", colossalai_uniform_rule,
+  add("colossalai_uniform_rule", "SCHED-008@20fd", {uniform}, {}, "colossalai", colossalai_uniform_rule,
       {{uniform, "form", {"pp"}}});
-  add("colossalai_balanced_rule", "SCHED-008@ef70", {balanced}, {}, "colossalai", colossalai_balanced_rule,
+  add("colossalai_balanced_rule", "SCHED-008@20fd", {balanced}, {}, "colossalai", colossalai_balanced_rule,
       {{balanced, "form", {"pp"}}});
   const suite::Axis kinds{"kind", {"uniform", "balanced"}};
   const auto of_kind = operations_by("kind", {{"uniform", {uniform}}, {"balanced", {balanced}}});

@@ -917,8 +917,8 @@ void add_detail_checks(suite::Suite& suite) {
   add("messages_on_one_rank", {"SCHED-042@0dca"}, {}, messages_on_one_rank);
   add("computations_with_their_messages", {"SCHED-043@e59a", "SCHED-044@2a68", "SCHED-045@10ef"}, {},
       computations_with_their_messages);
-  add("cells", {"SCHED-134@014f"}, {}, cells);
-  add("written_and_read", {"SCHED-134@014f"}, {}, written_and_read);
+  add("cells", {"SCHED-134@1fbf"}, {}, cells);
+  add("written_and_read", {"SCHED-134@1fbf"}, {}, written_and_read);
   add("gives_back_when_sent", {"SCHED-059@e374"}, {}, gives_back_when_sent, 2);
   add("names", {"SCHED-131@c282", "SCHED-026@07ff"}, {}, names);
   add("interleaved_groups", {"SCHED-016@f146", "SCHED-018@5238", "SCHED-085@bf41"}, {}, interleaved_groups);

@@ -189,7 +189,7 @@ void add_schedule_error_checks(suite::Suite& suite) {
   add("who_waits", "SCHED-127@2a91", {{"by", {"simulate", "lower"}}, {"ranks", {"2", "3", "20"}}}, said_who_waits,
       {kSaidSimulate, kSaidLower}, operations_by("by", {{"simulate", {kSaidSimulate}}, {"lower", {kSaidLower}}}));
   add("cycles", "SCHED-130@9ced", {{"rows", {"right", "wrong"}}}, said_of_cycles, {kSaidCheck});
-  add("cells", "SCHED-134@014f", {{"cell", {"right", "0X0", "F0", "0F", "0F-1", "0f0", "(0F0;0B0)"}}}, said_of_cells,
+  add("cells", "SCHED-134@1fbf", {{"cell", {"right", "0X0", "F0", "0F", "0F-1", "0f0", "(0F0;0B0)"}}}, said_of_cells,
       {kSaidLoad});
   add("in_numbers", "SCHED-138@1dcf", {{"fault", {"stage_beyond", "stage_beyond_of_0"}}}, said_in_numbers,
       {kSaidLower});

@@ -555,7 +555,7 @@ void add_judging_checks(suite::Suite& suite) {
   for (const Fault& fault : faults()) names.emplace_back(fault.name);
   add("says_where", "SCHED-080@8022", {{"fault", std::move(names)}}, says_where);
   add("agrees_with_a_walk", "SCHED-081@1f0e", {{"matching", {"name", "fifo"}}}, agrees_with_a_walk);
-  add("finds_any_fault", "SCHED-082@bf23",
+  add("finds_any_fault", "SCHED-082@c8f5",
       {{"fault", {"left_out", "doubled", "on_another_rank", "moved"}}, {"rows", {"computations", "messages", "waits"}}},
       finds_any_fault);
   add("accepts_whole_plans", "SCHED-083@79b4",

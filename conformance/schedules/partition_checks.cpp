@@ -618,7 +618,7 @@ void add_partition_checks(suite::Suite& suite) {
   add("least_heaviest_of_fractions", "SCHED-006@a8f3", optimal, {{"unit", {"small", "eighth", "huge"}}},
       least_heaviest_of_fractions);
   add("none_empty", "SCHED-007@237e", optimal, {weights}, none_empty);
-  add("colossalai", "SCHED-008@ef70", either, {kinds}, colossalai, form_of_kind("pp"), "colossalai", of_kind);
+  add("colossalai", "SCHED-008@20fd", either, {kinds}, colossalai, form_of_kind("pp"), "colossalai", of_kind);
   add("falls_back_to_uniform", "SCHED-009@8f73", either, {{"items", {"4", "7", "8"}}}, falls_back_to_uniform,
       {{in_uniform, "form", {"pp"}}, {in_balanced, "form", {"pp"}}}, "colossalai");
   add("deepspeed", "SCHED-010@0554", either, {kinds}, deepspeed, form_of_kind("num_parts"), "deepspeed", of_kind);

@@ -711,7 +711,7 @@ void add_plan_size_checks(suite::Suite& suite) {
   add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-010@0554", items, even_partitions_of_deepspeed, "deepspeed"}));
   add(asking({{"form", {"num_parts"}}},
              {uniform, "SCHED-011@6a00", items, even_partitions_of_deepspeed06, "deepspeed-0.6"}));
-  add(asking({{"form", {"pp"}}}, {uniform, "SCHED-008@ef70", items, even_partitions_of_colossalai, "colossalai"}));
+  add(asking({{"form", {"pp"}}}, {uniform, "SCHED-008@20fd", items, even_partitions_of_colossalai, "colossalai"}));
   const char* const balanced = "schedules.partition_balanced";
   add(asking({{"form", {"num_parts"}}},
              {balanced, "SCHED-006@a8f3", weighed, balanced_blocks(balanced, "plumbline", "weights", "num_parts")}));
@@ -723,7 +723,7 @@ void add_plan_size_checks(suite::Suite& suite) {
   add(asking({{"form", {"num_parts"}}},
              {balanced, "SCHED-011@6a00", weighed, balanced_blocks(balanced, "deepspeed-0.6", "weights", "num_parts"),
               "deepspeed-0.6"}));
-  add(asking({{"form", {"pp"}}}, {balanced, "SCHED-008@ef70", weighed, balanced_blocks_of_colossalai, "colossalai"}));
+  add(asking({{"form", {"pp"}}}, {balanced, "SCHED-008@20fd", weighed, balanced_blocks_of_colossalai, "colossalai"}));
   const char* const optimal = "schedules.partition_optimal";
   add({optimal, "SCHED-006@a8f3", weighed, balanced_blocks(optimal, "plumbline", "weights", "parts")});
   const char* const method = "schedules.partition_method";

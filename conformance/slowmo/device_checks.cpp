@@ -287,7 +287,7 @@ void add_slowmo_device_checks(suite::Suite& suite) {
                           "slowmo-efficient", "sgp-slowmo", "fairscale"}};
   add("steps", {"SLOWMO-180@16c9", "SLOWMO-181@563c"}, {runs, suite::floating_dtypes()}, steps, {1, 2, 3, 4});
   add("host_goes_on", {"SLOWMO-181@563c"}, {runs, {"dtype", {"f32", "f16"}}}, host_goes_on, {2, 3}, 90s);
-  add("by_way_of_the_host", {"SLOWMO-182@ff45"}, {runs, {"dtype", {"f32", "f16"}}}, by_way_of_the_host, {2, 3});
+  add("by_way_of_the_host", {"SLOWMO-182@c438"}, {runs, {"dtype", {"f32", "f16"}}}, by_way_of_the_host, {2, 3});
   add("refuses", {"SLOWMO-183@201b"}, {}, refuses, {1, 2, 3});
 }
 

@@ -448,7 +448,7 @@ void add_slowmo_gossip_checks(suite::Suite& suite) {
              .needs = {comm::Capability::thread_multiple},
              .spoils_group = true,
              .body = device_is_lost});
-  add("gossip.made_again", "SLOWMO-027@361c", {graph, {"when", {"once", "often"}}}, made_again, {2, 3});
+  add("gossip.made_again", "SLOWMO-027@ab42", {graph, {"when", {"once", "often"}}}, made_again, {2, 3});
 }
 
 }  // namespace plumbline::conformance

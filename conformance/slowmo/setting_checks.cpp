@@ -539,11 +539,11 @@ void add_slowmo_setting_checks(suite::Suite& suite) {
   add("gossip.without_backward", "SLOWMO-021@4310", {}, steps_without_a_backward, {2, 3});
   add("options.plans", "SLOWMO-052@e7e9", {convention, base}, plans);
   add("slow.shard_ranges", "SLOWMO-016@891f", {{"shards", {"1", "2", "5"}}}, shards);
-  add("options.told", "SLOWMO-054@5fed", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
+  add("options.told", "SLOWMO-054@373f", {{"base", {"localsgd", "ring", "hub", "lagging_ring"}}}, tells, {1, 2, 3});
   add("options.phases", "SLOWMO-113@b3ef", {{"asked", {"yes", "no", "lines", "times", "lines_nobody_reads"}}}, phases,
       {2, 3});
   add("options.phases_of_gossip", "SLOWMO-113@b3ef", {{"overlap", {"yes", "no"}}}, phases_of_gossip, {2, 4, 6});
-  add("slow.buffers_told", "SLOWMO-054@5fed", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
+  add("slow.buffers_told", "SLOWMO-054@373f", {{"memory", {"whole", "first_rank", "none"}}}, tells_of_slow_buffers,
       {1, 2, 3});
   add("checkpoint.refused", "SLOWMO-053@64f7", {{"base", {"localsgd", "sgp", "sgp_of_fairscale"}}}, refuses_checkpoints,
       {2, 4, 6});

@@ -668,7 +668,7 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   add("halves.follow_gossip", {"SLOWMO-031@c096"}, {{"overlap", {"yes", "no"}}}, halves_follow_gossip, {2, 3, 4});
   add("checkpoint.contents", {"SLOWMO-005@527b"},
       {{"convention", {"plumbline", "fairscale"}}, {"base", {"localsgd", "sgp"}}}, contents, {2, 3});
-  add("buffers.of_rank_0", {"SLOWMO-032@6cbd"}, {{"broadcast", {"yes", "no"}}}, buffers);
+  add("buffers.of_rank_0", {"SLOWMO-032@1b2c"}, {{"broadcast", {"yes", "no"}}}, buffers);
   add("buffers.in_buckets", {"SLOWMO-033@db26"}, {{"sizes", {"small", "large", "full"}}}, buckets_of_buffers, {2, 3});
   add("checkpoint.resumes", {"SLOWMO-034@1380"},
       {{"base", {"localsgd", "sgp", "sgp_slow", "sgp_overlap"}},

@@ -338,7 +338,7 @@ suite::Check deepspeed_check(std::string id, std::string verifies, std::function
 
 void add_deepspeed_checks(suite::Suite& suite) {
   suite.add(deepspeed_check("topology.deepspeed.positions", "TOPO-061@e56e", positions));
-  suite.add(deepspeed_check("topology.deepspeed.surplus_sizes", "TOPO-062@ed3c", surplus_sizes));
+  suite.add(deepspeed_check("topology.deepspeed.surplus_sizes", "TOPO-062@9743", surplus_sizes));
   suite.add(deepspeed_check("topology.deepspeed.empty_worlds", "TOPO-063@18fe", empty_worlds));
   suite.add(deepspeed_check("topology.deepspeed.field_names", "TOPO-064@49bd", field_names));
   suite.add(deepspeed_check("topology.deepspeed.shapes_as_given", "TOPO-076@a547", shapes_as_given));

@@ -288,7 +288,7 @@ void add_checks_of_given_ranks(suite::Suite& suite) {
   const std::vector<suite::Axis> axes{shapes({"5", "3x2", "2x3x4", "random"}), {"ranks", {"permuted", "subset"}}};
   add("given_ranks", "TOPO-081@0655", axes, given_ranks<at_its_coordinate>);
   add("groups_of_given_ranks", "TOPO-082@d232", axes, given_ranks<in_its_groups>);
-  add("slices_of_given_ranks", "TOPO-083@45e9", axes, given_ranks<in_its_slices>);
+  add("slices_of_given_ranks", "TOPO-083@d9ff", axes, given_ranks<in_its_slices>);
   add("refused_ranks", "TOPO-084@3443", {{"fault", {"twice", "outside", "below_zero", "one_less", "one_more"}}},
       given_ranks_refused);
 }

@@ -409,7 +409,7 @@ void add_topology_refusal_checks(suite::Suite& suite) {
   suite.add(refusal_check("topology.refusals.places_told", "TOPO-014@edde", faults(bad_places()), places_told));
   suite.add(refusal_check("topology.refusals.worlds", "TOPO-015@501f", faults(bad_worlds()), worlds,
                           operations_of(bad_worlds()), asks_world));
-  suite.add(refusal_check("topology.refusals.worlds_told", "TOPO-016@f50f", faults_with_words(bad_worlds()),
+  suite.add(refusal_check("topology.refusals.worlds_told", "TOPO-016@8683", faults_with_words(bad_worlds()),
                           worlds_told, operations_of(bad_worlds()), asks_world));
   suite.add(refusal_check("topology.refusals.unknown_axis", "TOPO-017@304f",
                           {"call", {"get_dim", "get_axis_comm_lists", "get_axis_list"}}, unknown_axis));

@@ -563,7 +563,7 @@ void add_run_checks(suite::Suite& suite) {
   add("topology.orders.all_groups", "TOPO-036@ff7d", all_groups);
   add("topology.orders.expert_groups", "TOPO-054@d45c", expert_groups);
   add("topology.orders.ordered_groups", "TOPO-067@14a5", ordered_groups);
-  suite.add(run_check("topology.refusals.orders", "TOPO-075@a093", {"stages", {"2", "3", "4"}}, orders_are_refused));
+  suite.add(run_check("topology.refusals.orders", "TOPO-075@924e", {"stages", {"2", "3", "4"}}, orders_are_refused));
   suite.add({.id = "topology.orders.weight_groups",
              .verifies = {"TOPO-068@9707", "TOPO-079@ac83"},
              .door = suite::Door::adapter,

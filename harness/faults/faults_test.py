@@ -445,7 +445,7 @@ class Faults(Harness):
     def test_interrupted_run_is_resumed_without_running_anything_twice(self):
         self.interrupt(signal.SIGTERM)
 
-    # HARNESS-001@4e56, HARNESS-016@319a
+    # HARNESS-001@068b, HARNESS-016@319a
     def test_killed_driver_leaves_nothing_and_is_resumed(self):
         self.interrupt(signal.SIGKILL)
 
@@ -567,7 +567,7 @@ class Faults(Harness):
         self.assertIn("cannot make folder '/proc/nothere'", done.stderr)
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
 
-    # HARNESS-001@4e56
+    # HARNESS-001@068b
     @unittest.skipIf(PROCESSES, "the limit would hit the runtime too; recording is the same for all backends")
     def test_a_full_disk_ends_the_run_in_one_line_and_loses_nothing(self):
         # A limit on the size of files is what a full disk looks like to a process: here after the record's first results.

@@ -144,7 +144,7 @@ TEST_F(Record, IsWrittenByOneRunAtATime) {
   EXPECT_THAT(words_of<RuntimeFailure>([&] { Writer second(folder_, header({"a"})); }), HasSubstr("another run"));
 }
 
-// HARNESS-001@4e56
+// HARNESS-001@068b
 TEST_F(Record, GoesOnAfterATornLine) {
   {
     Writer writer(folder_, header({"a", "b"}));

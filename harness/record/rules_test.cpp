@@ -101,7 +101,7 @@ Wrong lost_by(const Recorder& recorder) {
   return wrong;
 }
 
-// HARNESS-001@4e56
+// HARNESS-001@068b
 TEST(Rules, ARecordIsReadableAfterACrashAtAnyPoint) {
   EXPECT_THAT(lost_by(line_by_line), IsEmpty());
   EXPECT_THAT(lost_by(all_at_the_end), Not(IsEmpty())) << "har.truncated_json is found";

@@ -59,7 +59,7 @@ int status_without_plan(Run run) {
   return exit_status(run);
 }
 
-// HARNESS-005@aabe
+// HARNESS-005@43eb
 TEST(Rules, APlannedCaseWithoutAResultIsNoSilence) {
   EXPECT_THAT(silent_losses(status_of), IsEmpty());
   EXPECT_THAT(silent_losses(status_without_plan), Not(IsEmpty())) << "har.silent_loss is found";

@@ -53,7 +53,7 @@ TEST(Merge, HasEveryCaseOnce) {
   EXPECT_EQ(whole.seconds, 4);
 }
 
-// HARNESS-005@aabe
+// HARNESS-005@43eb
 TEST(Merge, KeepsWhatIsMissingMissing) {
   auto shards = two_shards();
   shards[0].run.results.pop_back();

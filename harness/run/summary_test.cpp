@@ -28,7 +28,7 @@ Header header(const std::vector<std::string>& cases) {
   return header;
 }
 
-// HARNESS-005@aabe
+// HARNESS-005@43eb
 TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   record::Run run{.header = header({"a", "b"})};
   run.results = {result_to_sum("a", Verdict::pass)};
@@ -60,7 +60,7 @@ TEST(Summary, HasTheExitStatusOfTheWorst) {
   EXPECT_EQ(status({}), 3);
 }
 
-// HARNESS-005@aabe
+// HARNESS-005@43eb
 TEST(Summary, IsNotRunWhatARunThatWasStoppedHasLeft) {
   record::Run run{.header = header({"a", "b"})};
   run.results = {result_to_sum("a", Verdict::pass)};

@@ -92,7 +92,7 @@ TEST(MissingScript, IsAFileThatACommandNamesHere) {
 // har.cause_alone: no word of other ranks than the cause.
 std::string cause_alone(const std::vector<EndedRank>&) { return {}; }
 
-// HARNESS-045@6fbe
+// HARNESS-045@b311
 TEST(EndedRanks, AreAllNamedWithTheirEnds) {
   const auto holds = [](const std::function<std::string(const std::vector<EndedRank>&)>& words_of) {
     return words_of({{"rank 0", "exited with status 1"}, {"rank 1", "exited with status 2"}}) ==

@@ -124,7 +124,7 @@ TEST_F(JobProgramTest, SaysHowLongTheOthersStillRan) {
   }
 }
 
-// HARNESS-044@ab73 HARNESS-045@6fbe
+// HARNESS-044@ab73 HARNESS-045@b311
 TEST_F(JobProgramTest, NamesTheFirstOfSeveralThatFailed) {
   const std::string why = failure_of<suite::JobCrashed>("[ $RANK = 2 ] && kill -ABRT $$; sleep 0.1; exit 1");
   EXPECT_THAT(why, AllOf(HasSubstr("rank 2 was killed by signal 6 (Aborted) after"), HasSubstr("rank 2 wrote nothing"),
