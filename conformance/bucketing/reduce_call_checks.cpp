@@ -2,6 +2,7 @@
 // collectives it begins, where gradients lie, sparse gradients, and what it rejects.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -545,6 +546,10 @@ void products_are_projections(Context& context) {
       for (const json& row : rows)
         if (row.at("grads") != rows[0]["grads"]) return "ranks have other bits";
       const Column right = projected(matrix, directions_of(got, directions));
+      Column last = projected(got, directions_of(got, directions - 1));
+      std::ranges::transform(got, last, last.begin(), std::minus());
+      if (!(product(last, last) > 1e-8 * product(got, got)))
+        return fmt::format("step {}: the result has fewer than {} directions", step, directions);
       for (std::size_t i = 0; i < 48; ++i) {
         if (!(std::abs(got[i] - right[i]) <= 1e-3 * std::sqrt(product(matrix, matrix))))
           return fmt::format("step {}: element {} is {}, that of the projection {}", step, i, got[i], right[i]);
