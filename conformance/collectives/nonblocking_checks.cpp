@@ -174,7 +174,7 @@ void add_nonblocking_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = many_outstanding});
   suite.add({.id = "collectives.nonblocking.test_is_honest",
-             .verifies = {"COLL-039@bae5"},
+             .verifies = {"COLL-039@1713"},
              .axes = {suite::worlds({2, 3, 5, 6})},
              .deadlock_prone = true,
              .body = test_is_honest});
@@ -191,7 +191,7 @@ void add_nonblocking_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = agrees_with_blocking_when_rounding});
   suite.add({.id = "collectives.nonblocking.order",
-             .verifies = {"COLL-041@055b"},
+             .verifies = {"COLL-041@bc50"},
              .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
              .body = order_of_calls});

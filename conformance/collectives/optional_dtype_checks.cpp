@@ -178,11 +178,11 @@ suite::Axis float8_dtypes() { return {"dtype", {"f8_e4m3", "f8_e5m2"}}; }
 void add_optional_dtype_checks(suite::Suite& suite) {
   const suite::Axis any{"dtype", {"bool", "f8_e4m3", "f8_e5m2"}};
   suite.add({.id = "collectives.optional_dtypes.copies",
-             .verifies = {"COLL-107@ba42"},
+             .verifies = {"COLL-107@0ba3"},
              .axes = {any, suite::worlds()},
              .body = copies});
   suite.add({.id = "collectives.optional_dtypes.uneven_copies",
-             .verifies = {"COLL-107@ba42"},
+             .verifies = {"COLL-107@0ba3"},
              .axes = {any, suite::worlds({2, 3, 5})},
              .needs = {comm::Capability::all_gather_v},
              .body = uneven_copies});
@@ -191,11 +191,11 @@ void add_optional_dtype_checks(suite::Suite& suite) {
              .axes = {{"dtype", {"bool"}}, {"op", {"min", "max"}}, suite::worlds()},
              .body = exact_reductions});
   suite.add({.id = "collectives.optional_dtypes.float8_exact",
-             .verifies = {"COLL-109@5c5f"},
+             .verifies = {"COLL-109@51a2"},
              .axes = {float8_dtypes(), suite::ops(), suite::worlds()},
              .body = exact_reductions});
   suite.add({.id = "collectives.optional_dtypes.float8_bound",
-             .verifies = {"COLL-109@5c5f"},
+             .verifies = {"COLL-109@51a2"},
              .axes = {float8_dtypes(), suite::worlds()},
              .body = float8_bound});
   suite.add({.id = "collectives.optional_dtypes.float8_limits",

@@ -198,11 +198,11 @@ void add_optional_dtypes(suite::Suite& suite) {
   };
   const suite::Axis boolean{"dtype", {"bool"}}, float8{"dtype", {"f8_e4m3", "f8_e5m2"}};
   const suite::Axis complex{"dtype", {"c64", "c128"}};
-  add("collectives.optional_dtypes.uneven_exchanges", "COLL-107@ba42", {"dtype", {"bool", "f8_e4m3", "f8_e5m2"}},
+  add("collectives.optional_dtypes.uneven_exchanges", "COLL-107@0ba3", {"dtype", {"bool", "f8_e4m3", "f8_e5m2"}},
       Capability::all_to_all_v, exchange_optional);
   add("collectives.optional_dtypes.uneven_bool_reductions", "COLL-108@1694", boolean, Capability::reduce_scatter_v,
       reduce_optional<ReduceOp::min, ReduceOp::max>);
-  add("collectives.optional_dtypes.uneven_float8", "COLL-109@5c5f", float8, Capability::reduce_scatter_v,
+  add("collectives.optional_dtypes.uneven_float8", "COLL-109@51a2", float8, Capability::reduce_scatter_v,
       reduce_optional<ReduceOp::sum, ReduceOp::avg, ReduceOp::min, ReduceOp::max, ReduceOp::product>);
   add("collectives.complex.uneven_gathers", "COLL-120@097b", complex, Capability::all_gather_v, gather_optional);
   add("collectives.complex.uneven_exchanges", "COLL-120@097b", complex, Capability::all_to_all_v, exchange_optional);
