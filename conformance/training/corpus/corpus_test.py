@@ -22,8 +22,8 @@ PLUMBLINE = os.path.realpath(sys.argv[1])
 PYTHON = next((python for python in sys.argv[2].split(",")
                if os.access(python, os.X_OK) and subprocess.run([python, "-c", corpus.NEEDED]).returncode == 0), None)
 # A bug of each kind: what is reduced, accumulated, divided by, updated, skipped and tied.
-PART = ("ddp.no_sync_inverted", "hsdp.last_micro_batch_only", "sharded.gather_buffer_not_zeroed", "buckets.divides_what_is_accumulated", "fsdp2.optimizer_of_other_parameters",
-        "tensor.decides_alone", "stages.tied_group_lacks_middle", "pipelining.rescales_what_is_accumulated")
+PART = ("ddp.no_sync_inverted", "hsdp.last_micro_batch_only", "sharded.gather_buffer_not_zeroed",
+        "buckets.divides_what_is_accumulated", "fsdp2.optimizer_of_other_parameters", "tensor.decides_alone", "stages.tied_group_lacks_middle", "pipelining.rescales_what_is_accumulated")
 
 
 def command(*options):
