@@ -27,28 +27,6 @@ std::array<std::pair<const char*, at::Tensor*>, 3> tensors_of(SavedPart& part) {
   return {{{"parameter", &part.value}, {"moment1", &part.moments.first}, {"moment2", &part.moments.second}}};
 }
 
-// What decides a run's numbers, without what only says where they are computed.
-Configuration configuration_of(job::RunSpec spec) {
-  spec.parallel = {};
-  spec.stages = {0};
-  spec.run.micro_batches = spec.run.chunks = 1;
-  spec.run.schedule = "1f1b";
-  spec.run.bucket_bytes = 0;
-  spec.run.device = "";
-  spec.run.activations = false;
-  spec.checkpoint.reset();
-  spec.injections.clear();
-  Configuration configuration;
-  std::istringstream lines(job::to_toml(spec));
-  std::string table;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with('[')) table = line;
-    if (const auto middle = line.find(" = "); middle != std::string::npos)
-      configuration.emplace_back(table + line.substr(0, middle), line.substr(middle + 3));
-  }
-  return configuration;
-}
-
 StoredTensor stored(const at::Tensor& tensor) {
   const at::Tensor host = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
   StoredTensor result{
@@ -57,6 +35,7 @@ StoredTensor stored(const at::Tensor& tensor) {
   return result;
 }
 
+/// Of a tensor in float32 with as many bytes as its shape says.
 at::Tensor loaded(const StoredTensor& stored) {
   const at::Tensor tensor = at::empty(stored.shape, at::kFloat);
   std::memcpy(tensor.data_ptr(), stored.bytes.data(), stored.bytes.size());
@@ -78,6 +57,25 @@ T number_in(const Checkpoint& checkpoint, const std::string& name) {
   return value;
 }
 
+// The part of a parameter of this shape that a file has.
+Shard shard_in(const Checkpoint& checkpoint, const std::string& name, const job::Shape& shape) {
+  const Shard shard{.dim = number_in<int>(checkpoint, name + ".dim"),
+                    .part = {.begin = number_in<std::int64_t>(checkpoint, name + ".begin"),
+                             .size = number_in<std::int64_t>(checkpoint, name + ".size")}};
+  if (shard.dim < 0 && shard.dim != kFlatShard) return shard;
+  const auto dims = static_cast<int>(shape.size());
+  const std::int64_t size = shard.dim == kFlatShard ? job::elements_of(shape)
+                            : shard.dim < dims      ? shape[static_cast<std::size_t>(shard.dim)]
+                                                    : -1;
+  const auto [begin, count] = shard.part;
+  if (begin < 0 || count < 0 || begin > size || count > size - begin)
+    throw InvalidArgument(
+        fmt::format("the checkpoint has elements {} and {} more of dimension {} of '{}', whose shape "
+                    "is {}",
+                    begin, count, shard.dim, name, job::text_of(shape)));
+  return shard;
+}
+
 // What all files have of the parameters, by "<kind>/<name>".
 class JoinedParts {
  public:
@@ -92,10 +90,13 @@ class JoinedParts {
         throw InvalidArgument(fmt::format("the checkpoint has '{}', which no model has", key));
       Whole& whole = wholes_[key];
       if (!whole.values.defined()) whole = {at::zeros(shape->second, at::kFloat), at::zeros(shape->second, at::kBool)};
-      const Shard shard{.dim = number_in<int>(checkpoint, name + ".dim"),
-                        .part = {.begin = number_in<std::int64_t>(checkpoint, name + ".begin"),
-                                 .size = number_in<std::int64_t>(checkpoint, name + ".size")}};
-      within(whole.values, shard).copy_(loaded(tensor));
+      const Shard shard = shard_in(checkpoint, name, shape->second);
+      const at::Tensor part = within(whole.values, shard);
+      if (tensor.dtype != comm::DType::f32 || at::IntArrayRef(tensor.shape) != part.sizes())
+        throw InvalidArgument(fmt::format("the checkpoint's '{}' is {} {}; it must be {} {}", key,
+                                          comm::name_of(tensor.dtype), job::text_of(tensor.shape),
+                                          comm::name_of(comm::DType::f32), job::text_of(part.sizes().vec())));
+      part.copy_(loaded(tensor));
       within(whole.present, shard).fill_(true);
     }
   }
@@ -131,6 +132,27 @@ std::vector<Checkpoint> checkpoints_of(const job::RunSpec& spec) {
 }
 
 }  // namespace
+
+Configuration configuration_of(job::RunSpec spec) {
+  spec.parallel = {};
+  spec.stages = {0};
+  spec.run.micro_batches = spec.run.chunks = 1;
+  spec.run.schedule = "1f1b";
+  spec.run.bucket_bytes = 0;
+  spec.run.device = "";
+  spec.run.activations = false;
+  spec.checkpoint.reset();
+  spec.injections.clear();
+  Configuration configuration;
+  std::istringstream lines(job::to_toml(spec));
+  std::string table;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) table = line;
+    if (const auto middle = line.find(" = "); middle != std::string::npos)
+      configuration.emplace_back(table + line.substr(0, middle), line.substr(middle + 3));
+  }
+  return configuration;
+}
 
 void save_run(const job::RunSpec& spec, int rank, const SavedRun& run) {
   const job::Coordinates at = job::coordinates_of(spec.parallel, rank);

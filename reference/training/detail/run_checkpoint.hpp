@@ -15,6 +15,7 @@
 
 #include "reference/record/run_spec.hpp"
 #include "reference/scaler/loss_scale.hpp"
+#include "reference/training/checkpoint.hpp"
 #include "reference/training/detail/optimizer.hpp"
 #include "reference/training/tensor/sharding.hpp"
 
@@ -33,6 +34,9 @@ struct SavedRun {
   std::optional<scaler::TorchScale> scale{};  // of a run with a dynamic one
   std::vector<SavedPart> parts;
 };
+
+/// What decides a run's numbers, without what only says where they are computed: its checkpoints have the same.
+[[nodiscard]] Configuration configuration_of(job::RunSpec spec);
 
 /// Writes the state after the last step of a run that ends before all are made. Every rank calls it.
 void save_run(const job::RunSpec& spec, int rank, const SavedRun& run);
