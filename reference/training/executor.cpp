@@ -35,12 +35,6 @@ void refuse_unless(bool supported, const std::string& field, const std::string& 
   if (!supported) throw Unsupported(fmt::format("{}: the reference's executor runs only {}", field, only));
 }
 
-// Whether rows decide which parameters they use: experts that no token chooses are unused.
-bool leaves_some_unused(const job::RunSpec& spec) {
-  return std::ranges::any_of(spec.layers,
-                             [](const job::Layer& layer) { return std::holds_alternative<job::Moe>(layer); });
-}
-
 // Gradients in buckets, averaged while back-propagation runs.
 class BucketedGradients {
  public:
@@ -50,7 +44,7 @@ class BucketedGradients {
                     const RunSettings& settings, const RankDevice& where)
       : spec_(spec),
         files_(files),
-        leaves_some_unused_(leaves_some_unused(spec) && !settings.gradients.static_graph),
+        leaves_some_unused_(leaves_some_unused(spec)),
         all_(leaves_of(spec, list, values)),
         model_(spec, all_) {
     std::vector<NamedTensor> named;

@@ -1,6 +1,8 @@
 #include "reference/training/run_settings.hpp"
 
+#include <algorithm>
 #include <string>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,11 @@
 #include "reference/training/pipeline/schedule_of.hpp"
 
 namespace plumbline::training {
+
+bool leaves_some_unused(const job::RunSpec& spec) {
+  return std::ranges::any_of(spec.layers,
+                             [](const job::Layer& layer) { return std::holds_alternative<job::Moe>(layer); });
+}
 
 Values given_weights(const job::RunSpec& spec) {
   const job::RunFiles files(spec);
@@ -33,9 +40,10 @@ void require_possible(const job::RunSpec& spec, const GradientSettings& gradient
   if (spec.parallel.shard > 1 && (gradients != plain || precision != PrecisionSettings()))
     throw Unsupported(
         fmt::format("parallel.shard = {} beside compression, a static graph, join, autocast or clipping; shards are "
-                    "reduced as they "
-                    "are",
+                    "reduced as they are",
                     spec.parallel.shard));
+  if (gradients.static_graph && leaves_some_unused(spec))
+    throw Unsupported("a static graph of a model with a layer of type moe, in which rows decide what is used");
   if (power_sgd_of(gradients))
     throw Unsupported(
         fmt::format("compression '{}' of a run by steps, whose every step is judged alone; training by names has it",

@@ -26,8 +26,11 @@ struct RunSettings {
 void refuse_impossible(const job::RunSpec& spec);
 
 /// Throws Unsupported for settings of gradients that runs of this kind do not have: a static graph, where the engine of
-/// pipelines reduces gradients when back-propagation is over.
+/// pipelines reduces gradients when back-propagation is over, or where rows decide which parameters are used.
 void require_possible(const job::RunSpec& spec, const GradientSettings& gradients, const PrecisionSettings& precision);
+
+/// Whether rows decide which parameters they use: experts that no token chooses are unused.
+[[nodiscard]] bool leaves_some_unused(const job::RunSpec& spec);
 
 /// The values of the run's file of weights, from which every rank starts.
 [[nodiscard]] Values given_weights(const job::RunSpec& spec);
