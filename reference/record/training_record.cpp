@@ -239,8 +239,8 @@ void TrainingRecord::check_names(int rank) {
     }
     if (!is_spelled(name, step)) {
       find(rank, step, name,
-           fmt::format("is no tensor's name: it must start with step{}/, and may end with @<dim>, 0 to {}", step,
-                       kMostDimensions - 1));
+           fmt::format("is no tensor's name: it must start with step{}/, and may end with @<dim>, 0 to {}, or @flat",
+                       step, kMostDimensions - 1));
       continue;
     }
     const bool is_number = parts.parameter.empty() && std::ranges::find(kNumbers, parts.kind) != kNumbers.end();
@@ -279,6 +279,8 @@ void TrainingRecord::check_activation(int rank, int step, const std::string& nam
     find(rank, step, name, fmt::format("is of no micro-batch of a rank's step, 0 to {}", parts - 1));
   else if (pipeline_rank_of_stage(spec_, stage_of_layer(spec_, found->first)) != pipeline)
     find(rank, step, name, fmt::format("is of a layer that pipeline rank {} does not hold", pipeline));
+  else if (name.ends_with("@flat"))
+    find(rank, step, name, "is a part of the elements; it must be whole or a part along a dimension");
   else if (info->dtype != comm::DType::f32)
     find(rank, step, name, fmt::format("is {}; it must be F32", info->type));
   else if (const std::string first = first_form(rank, whole); first != name)
