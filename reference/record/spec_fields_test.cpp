@@ -157,9 +157,8 @@ std::map<std::string, std::map<std::string, std::string>> fields_of(const std::s
 }
 
 TEST(SpecFields, AreAllThatTheWriterWrites_WithTheirDefaults) {
-  std::set<std::string> listed,
-      written{"loss.row_weights", "optimizer.no_decay", "model.frozen",
-                                         "run.activations",  "parallel.shard",     "parallel.expert"};
+  std::set<std::string> listed, written{"loss.row_weights", "optimizer.no_decay", "model.frozen",
+                                        "run.activations",  "parallel.shard",     "parallel.expert"};
   for (const SpecField& field : spec_fields()) listed.insert(fmt::format("{}.{}", field.table, field.name));
   for (const std::string& layer : kLayers)
     for (const std::string optimizer : {"sgd", "adam"}) {
