@@ -100,13 +100,20 @@ TEST(Description, NamesTheNearestOperation) {
               ThrowsMessage<NotFound>("there is no operation 'frobnicate'; plumbline adapter --describe lists all"));
 }
 
+// A reply without what an operation measures: no two runs take the same time.
+json without_times(const std::string& reply) {
+  return json::parse(reply, [](int, json::parse_event_t event, const json& parsed) {
+    return event != json::parse_event_t::key || (parsed != "periods" && parsed != "call_seconds");
+  });
+}
+
 TEST(Examples, OfTheReferenceAreAnswered) {
   const AdapterService service = reference_service();
   for (const auto& [name, entry] : service.operations()) {
     const Example example = example_of(service, name);
     EXPECT_TRUE(json::parse(example.reply).contains("result")) << example.reply;
     EXPECT_GT(json::parse(example.request)["args"].size(), 0) << name << " has no example";
-    EXPECT_EQ(example.reply, service.handle(example.request));
+    EXPECT_EQ(without_times(example.reply), without_times(service.handle(example.request)));
   }
 }
 
