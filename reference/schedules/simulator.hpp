@@ -125,7 +125,7 @@ struct Timeline {
 
 /// A timeline from measured periods, one list a rank, an entry an action: what simulate() says of it otherwise. Joined
 /// computations have the period of all of them. Links are left out. Throws InvalidArgument for lists of other lengths
-/// than the schedule's.
+/// than the schedule's, for periods that start below 0 or end before they start, and for what simulate() rejects.
 [[nodiscard]] Timeline timeline_of(const Schedule& schedule, const std::vector<std::vector<Period>>& periods,
                                    const SimulationOptions& options = {});
 

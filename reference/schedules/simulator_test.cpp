@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -158,6 +159,16 @@ TEST(Simulator, MeasuredPeriodsGiveTheSameSummary) {
   EXPECT_EQ(by_rank(measured, &RankTimes::span_bubble), by_rank(simulated, &RankTimes::span_bubble));
   periods[1].pop_back();
   EXPECT_THROW((void)timeline_of(schedule, periods), InvalidArgument);
+}
+
+TEST(Simulator, RefusesPeriodsThatNobodyMeasured) {
+  const Schedule schedule = from_rows({"", "0F0"}, 1, {1});
+  const double infinite = std::numeric_limits<double>::infinity();
+  for (const Period& period : {Period{-2, -1}, Period{2, 1}, Period{1, infinite}, Period{std::nan(""), 1}})
+    EXPECT_THROW((void)timeline_of(schedule, {{}, {period}}), InvalidArgument) << period.start << " " << period.end;
+  const std::vector<std::vector<Period>> periods{{{1, 2}, {2, 3}}, {{1, 2}, {2, 3}}};
+  EXPECT_THROW((void)timeline_of(from_rows({"0B0,0F0", "1F0,1B0"}, 1), periods), InvalidArgument) << "a deadlock";
+  EXPECT_THROW((void)timeline_of(from_rows({"0F0,9F0", "1F0,1B0"}, 1), periods), InvalidArgument) << "no such stage";
 }
 
 // The closed forms. All numbers are exact in binary.

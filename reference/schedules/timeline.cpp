@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include <fmt/format.h>
@@ -58,6 +59,15 @@ std::vector<Period> joined_together(std::span<const Action> actions, std::span<c
   return together;
 }
 
+void refuse_unless_periods(std::span<const Period> periods, std::size_t rank) {
+  for (std::size_t i = 0; i < periods.size(); ++i)
+    if (const auto& [start, end] = periods[i]; !(start >= 0) || !(end >= start) || !std::isfinite(end))
+      throw InvalidArgument(
+          fmt::format("timeline_of: period {} of rank {} is from {} to {}; a period starts at 0 or "
+                      "later, and ends when it starts or later",
+                      i, rank, start, end));
+}
+
 }  // namespace
 
 std::span<const Period> Timeline::of_rank(int rank) const {
@@ -83,6 +93,9 @@ Timeline timeline_of(const Schedule& schedule, const std::vector<std::vector<Per
                      const SimulationOptions& options) {
   detail::refuse_unless_schedule(schedule);
   detail::refuse_unless_options(schedule, options);
+  SimulationOptions without_waiting = options;
+  without_waiting.rendezvous = false;
+  (void)simulate(schedule, without_waiting);  // of a schedule that deadlocks nothing was measured
   Timeline timeline;
   timeline.offsets = detail::offsets_of(schedule);
   if (periods.size() != schedule.ranks.size())
@@ -92,6 +105,7 @@ Timeline timeline_of(const Schedule& schedule, const std::vector<std::vector<Per
     if (periods[rank].size() != schedule.ranks[rank].size())
       throw InvalidArgument(fmt::format("timeline_of: rank {} has {} periods for {} actions", rank,
                                         periods[rank].size(), schedule.ranks[rank].size()));
+    refuse_unless_periods(periods[rank], rank);
     const std::vector<Period> together = joined_together(schedule.ranks[rank], periods[rank]);
     timeline.periods.insert(timeline.periods.end(), together.begin(), together.end());
     timeline.ranks.push_back(tally_of(schedule.ranks[rank], together, options));
