@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <type_traits>
@@ -199,17 +200,29 @@ std::vector<std::vector<double>> rates_in(const Arguments& arguments, double rat
   return rates;
 }
 
-TraceGradients gradients_in(const Arguments& rank, std::size_t parameters) {
+// Parameters without a gradient: what is given for their elements is 0.
+void read_unused(const Arguments& rank, const std::vector<std::int64_t>& elements, TraceGradients& given) {
+  for (const std::int64_t parameter : rank.get<std::vector<std::int64_t>>("unused", {})) {
+    if (!given.is_local) rank.refuse("unused needs grads_local: gradients that are averaged have no parameters unused");
+    if (parameter < 0 || static_cast<std::size_t>(parameter) >= elements.size())
+      rank.refuse(fmt::format("unused names parameter {} of {}", parameter, elements.size()));
+    const auto at = static_cast<std::size_t>(parameter);
+    const auto first = static_cast<std::size_t>(std::accumulate(elements.begin(), elements.begin() + parameter, 0LL));
+    for (std::size_t i = first; i < std::min(given.values.size(), first + static_cast<std::size_t>(elements[at])); ++i)
+      if (given.values[i] != 0)
+        rank.refuse(fmt::format("grads_local[{}] is {}; parameter {} is unused, and its gradient is 0", i,
+                                given.values[i], parameter));
+    given.unused.insert(at);
+  }
+}
+
+TraceGradients gradients_in(const Arguments& rank, const std::vector<std::int64_t>& elements) {
   const bool is_local = rank.has("grads_local");
   TraceGradients given{.values = rank.get<std::vector<double>>(is_local ? "grads_local" : "grads"),
                        .is_local = is_local,
                        .buffer_before = rank.get<std::vector<double>>("buffer_before", {}),
                        .unused = {}};
-  for (const std::int64_t parameter : rank.get<std::vector<std::int64_t>>("unused", {})) {
-    if (parameter < 0 || static_cast<std::size_t>(parameter) >= parameters)
-      rank.refuse(fmt::format("unused names parameter {} of {}", parameter, parameters));
-    given.unused.insert(static_cast<std::size_t>(parameter));
-  }
+  read_unused(rank, elements, given);
   return given;
 }
 
@@ -227,7 +240,7 @@ Trace trace_in(const Arguments& arguments) {
   trace.elements = elements_in(arguments, trace.initial.front().size());
   for (const auto& step : arguments.get<std::vector<std::vector<Arguments>>>("steps")) {
     trace.gradients.emplace_back();
-    for (const Arguments& rank : step) trace.gradients.back().push_back(gradients_in(rank, trace.elements.size()));
+    for (const Arguments& rank : step) trace.gradients.back().push_back(gradients_in(rank, trace.elements));
   }
   trace.blocking_wait = arguments.find<std::string>("blocking_wait");
   trace.dtypes.assign(trace.elements.size(), is_half ? comm::DType::f16 : comm::DType::f32);

@@ -142,6 +142,13 @@ TEST(SlowMoTrace, NamesWhatIsWrong) {
   EXPECT_THAT(refusal_of(R"({"steps": [[{"grads": [1]}]]})"), HasSubstr("1 ranks in a step, there must be 2"));
   EXPECT_THAT(refusal_of(R"({"ranks": [{"init_params": []}, {"init_params": []}]})"),
               HasSubstr("there is at least one parameter"));
+  const auto refusal_of_row = [](const char* row) {
+    return refusal_of(fmt::format(R"({{"steps": [[{0}, {0}]]}})", row).c_str());
+  };
+  EXPECT_THAT(refusal_of_row(R"({"grads": [0], "unused": [0]})"), HasSubstr("unused needs grads_local"));
+  EXPECT_THAT(refusal_of_row(R"({"grads_local": [0], "unused": [1]})"), HasSubstr("unused names parameter 1 of 1"));
+  EXPECT_THAT(refusal_of_row(R"({"grads_local": [2], "unused": [0]})"),
+              HasSubstr("grads_local[0] is 2; parameter 0 is unused, and its gradient is 0"));
   EXPECT_THAT(refusal_of(R"({"optimizer": null})"), HasSubstr("optimizer"));
   EXPECT_THAT(refusal_of(R"({"slowmo_momentu": 1})"), HasSubstr("slowmo_momentu"));
 }
