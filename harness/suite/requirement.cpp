@@ -177,7 +177,11 @@ void RequirementTable::add_toml_later(std::string_view text, std::string_view or
 
 const RequirementTable::Read& RequirementTable::read() const {
   const std::lock_guard lock(read_->reading);
-  for (const auto& [text, origin] : std::exchange(read_->later, {})) add_rows(text, origin, read_->rows, read_->terms);
+  while (!read_->later.empty()) {  // one that is malformed stays, so that no later reader takes a part for the whole
+    const auto [text, origin] = read_->later.front();
+    add_rows(text, origin, read_->rows, read_->terms);
+    read_->later.erase(read_->later.begin());
+  }
   return *read_;
 }
 

@@ -38,10 +38,14 @@ void Suite::add(Check check, const std::source_location& where) {
   }
 }
 
-void Suite::add(std::function<std::vector<Mutant>()> make) { mutant_sources_.push_back({std::move(make), {}}); }
+void Suite::add(std::function<std::vector<Mutant>()> make) {
+  mutant_sources_.push_back({std::move(make), {}});
+  made_mutants_ = false;
+}
 
 void Suite::add_mutants_of_toml(std::string_view text, std::string_view origin) {
   mutant_sources_.push_back({[text, origin] { return mutants_of_toml(text, origin); }, text});
+  made_mutants_ = false;
 }
 
 std::vector<Mutant> Suite::made_by(const MutantSource& source) const {
@@ -77,7 +81,7 @@ const Mutant* Suite::find_mutant(const std::string& name) const {
   }
   if (const auto known = found_mutants_.find(name); known != found_mutants_.end()) return &known->second;
   for (const MutantSource& source : mutant_sources_) {
-    if (!source.text.empty() && source.text.find('"' + name + '"') == std::string_view::npos) continue;
+    if (!source.text.empty() && source.text.find(name) == std::string_view::npos) continue;
     for (Mutant& mutant : made_by(source))
       if (mutant.name == name) return &found_mutants_.emplace(name, std::move(mutant)).first->second;
   }
