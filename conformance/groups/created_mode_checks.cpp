@@ -1,5 +1,5 @@
-// Groups of parallel modes, of tensor modes, of shared modules and of nodes, asked of an adapter: it says how it
-// creates them, creates them so, and uses each.
+// Groups of parallel modes, of tensor modes and of shared modules, asked of an adapter: it says how it creates
+// them, creates them so, and uses each.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -155,37 +155,12 @@ void created_shared_modules(Context& context) {
   }));
 }
 
-// ---- nodes ----
-
-// A group for each node, and one of their first ranks: all ranks know how many ranks each node has.
-void created_nodes(Context& context) {
-  const std::map<std::string, std::vector<int>> sizes{
-      {"even", {2, 2}}, {"uneven", {3, 1}}, {"alone", {1, 1, 1}}, {"one_of_many", {1, 4, 1}}};
-  const std::vector<int>& nodes = sizes.at(context.parameters().text("nodes"));
-  json calls = json::array();
-  std::vector<int> leaders;
-  std::vector<std::vector<int>> node_of;  // of each rank, the ranks of its node
-  for (int first = 0; const int size : nodes) {
-    std::vector<int> node;
-    leaders.push_back(first);
-    while (static_cast<int>(node.size()) < size) node.push_back(first++);
-    node_of.insert(node_of.end(), node.size(), node);
-    calls.push_back({"NODE", node});
-  }
-  calls.push_back({"LEADERS", leaders});
-  const auto world = static_cast<int>(node_of.size());
-  report_words(problem_of_plan(context.adapter(), world, calls, {"NODE", "LEADERS"},
-                               [&](const std::string& mode, int rank) -> std::vector<int> {
-                                 if (mode == "NODE") return node_of[static_cast<std::size_t>(rank)];
-                                 return contains(leaders, rank) ? leaders : std::vector<int>();
-                               }));
-}
-
 }  // namespace
 
 void add_created_mode_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations,
-                       std::vector<suite::Axis> axes, void (*body)(Context&)) {
+                       std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::chrono::seconds limit = std::chrono::seconds(20)) {
     operations.emplace_back(kCreateModes);
     suite.add({.id = std::string("groups.created.") + name,
                .verifies = {requirement},
@@ -193,7 +168,7 @@ void add_created_mode_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .operations = std::move(operations),
                .options = options_of({{kCreateModes, "fields", {"sums"}}}),
-               .limit = std::chrono::seconds(10),
+               .limit = limit,
                .body = body});
   };
   add("modes", "GROUP-001@a223", {kConventionsOfModes},
@@ -202,11 +177,10 @@ void add_created_mode_checks(suite::Suite& suite) {
       created_modes);
   suite::Axis geometries{"geometry", {}};
   for (const auto& [name, geometry] : tensor_geometries()) geometries.values.push_back(name);
-  add("tensor_modes", "GROUP-005@18f7", {kTensorModes}, {geometries}, created_tensor_modes);
+  add("tensor_modes", "GROUP-005@18f7", {kTensorModes}, {geometries}, created_tensor_modes, std::chrono::seconds(10));
   add("shared_modules", "GROUP-035@5d9a", {kSharedModules},
       {{"stages", {"first_and_last", "last_and_first"}}, {"sizes", {"2x1x1", "2x3x1", "3x1x2", "4x2x1"}}},
       created_shared_modules);
-  add("nodes", "GROUP-016@fb42", {}, {{"nodes", {"even", "uneven", "alone", "one_of_many"}}}, created_nodes);
 }
 
 }  // namespace plumbline::conformance
