@@ -25,6 +25,24 @@ constexpr const char* kTrace = "slowmo.trace";
 // That of the case's check.
 std::string convention_of(const Context& context) { return context.parameters().text("convention"); }
 
+// LocalSGD that averages every third step.
+TracedRun averaging_run() {
+  TracedRun run = traced_run(2, 1);
+  run.options["localsgd_frequency"] = run.right.average_every = 3;
+  return run;
+}
+
+// The question is refused as a bad value, and the message has these words.
+void report_refusal(Context& context, const json& args, const std::vector<std::string>& words) {
+  const Answer answer = answer_to(context.adapter(), kTrace, args);
+  const std::string missing = missing_words(answer.message, words);
+  if (!refuses_bad_value(answer, args))
+    report_words(answer.is_refused() ? fmt::format("rejected as '{}': {}", answer.kind, answer.message)
+                                     : "it must be rejected, and was answered");
+  else if (!missing.empty())
+    report_words(fmt::format("{} is not in the message '{}'", missing, answer.message));
+}
+
 // Numbers that are none of the defaults: the values after each step are those of a run with exactly these.
 void options_as_given(Context& context) {
   const bool is_slow = context.parameters().text("slow") == "yes";
@@ -32,7 +50,7 @@ void options_as_given(Context& context) {
   run.training.steps = 11;
   run.options.update({{"localsgd_frequency", 2},
                       {"slowmo_momentum", is_slow ? 0.25 : 0.0},
-                      {"slowmo_lr", 0.75},
+                      {"slowmo_lr", is_slow ? 0.75 : 1.0},
                       {"slowmo_frequency", 5},
                       {"memory_efficient", context.parameters().text("memory") == "efficient"},
                       {"num_shards", 2}});
@@ -65,41 +83,39 @@ void single_node_of_fairscale(Context& context) {
 
 void options_out_of_bounds(Context& context) {
   const std::string& what = context.parameters().text("what");
-  TracedRun run = traced_run(2, 1);
+  TracedRun run = averaging_run();
   report_words(problem_of_traced(context.adapter(), run));
   if (what == "begin") run.options["localsgd_begin"] = -1;
-  report_words(problem_of_refusal_beside_answers(context.adapter(), kTrace, traced_question(run)));
+  report_refusal(context, traced_question(run), {"-1"});
 }
 void options_beyond_fairscale(Context& context) {
-  TracedRun run = traced_run(2, 1);
+  TracedRun run = averaging_run();
   run.options["convention"] = "fairscale";
   report_words(problem_of_traced(context.adapter(), run));
-  if (context.parameters().text("what") == "begin")
-    run.options["localsgd_begin"] = 1;
+  const bool begins = context.parameters().text("what") == "begin";
+  if (begins)
+    run.options["localsgd_begin"] = 17;
   else
     run.options["outer"] = "slowmo";
-  report_words(problem_of_refusal_beside_answers(context.adapter(), kTrace, traced_question(run)));
+  report_refusal(context, traced_question(run), begins ? std::vector<std::string>{"17"} : std::vector<std::string>{});
 }
 
 // ---- the environment ----
 
 void blocking_wait_of_the_environment(Context& context) {
   const std::string& value = context.parameters().text("value");
-  TracedRun run = traced_run(2, 1);
+  TracedRun run = averaging_run();
   run.options.update({{"convention", convention_of(context)}, {"blocking_wait", "0"}});
   report_words(problem_of_traced(context.adapter(), run));
   if (value == "0") return;
   run.options["blocking_wait"] = value;
-  const json args = traced_question(run);
-  report_words(problem_of_refusal_beside_answers(context.adapter(), kTrace, args));
-  const Answer answer = answer_to(context.adapter(), kTrace, args);
-  if (const std::string missing = missing_words(answer.message, {"NCCL_BLOCKING_WAIT", value}); !missing.empty())
-    report_words(fmt::format("{} is not in the message '{}'", missing, answer.message));
+  report_refusal(context, traced_question(run), {"NCCL_BLOCKING_WAIT", value});
 }
 
 // ---- parameters without gradients ----
 
-// Four parameters, of which each rank's backward before an average makes gradients for all, for some, or for none.
+// Four parameters, which the first step leaves different on each rank. The backward before the average makes gradients
+// for all of them, for some, or for none.
 void averages_without_gradients(Context& context) {
   const std::string& gradients = context.parameters().text("gradients");
   const auto ranks = static_cast<int>(context.parameters().number("ranks"));
@@ -114,9 +130,9 @@ void averages_without_gradients(Context& context) {
             {"ranks", json::array()},
             {"steps", {json::array(), json::array()}}};
   for (int rank = 0; rank < ranks; ++rank) {
-    args["ranks"].push_back({{"init_params", {1.0 * rank, 10.0 * rank, 100.0 * rank, 3.0 - rank}}});
-    for (json& step : args["steps"]) step.push_back({{"grads_local", {0.0, 0.0, 0.0, 0.0}}});
-    args["steps"][1][static_cast<std::size_t>(rank)]["unused"] = unused;
+    args["ranks"].push_back({{"init_params", {0.0, 0.0, 0.0, 3.0}}});
+    args["steps"][0].push_back({{"grads_local", {-2.0 * rank, -20.0 * rank, -200.0 * rank, 2.0 * rank}}});
+    args["steps"][1].push_back({{"grads_local", {0.0, 0.0, 0.0, 0.0}}, {"unused", unused}});
   }
   const double mean = (ranks - 1) / 2.0;
   const SlowMoValues expected{mean, 10 * mean, 100 * mean, 3 - mean};
