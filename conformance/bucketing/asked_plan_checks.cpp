@@ -33,8 +33,7 @@ void handlers_reject(Context& context) {
   }));
   json args = question_of_three(what == "device_number" ? "cuda:0" : what == "device_kind" ? "cpu" : "cuda:1");
   if (what == "sparse") args["expect_sparse_gradient"] = {false, true, false};
-  const Answer answer = answer_to(context.adapter(), kFlattened, args);
-  if (!answer.is_refused()) report_words("answered: " + answer.result.dump());
+  report_words(problem_of_refusal_beside_answers(context.adapter(), kFlattened, args));
 }
 
 // ---- times that are predicted ----
@@ -92,7 +91,12 @@ void add_asked_plan_checks(suite::Suite& suite) {
   };
   add("flat.handlers_reject", "BUCKET-220@1e82", kFlattened, {"what", {"sparse", "device_number", "device_kind"}},
       handlers_reject,
-      {{kFlattened, "dtype", {"f32"}}, {kFlattened, "device", {"cuda"}, "what", {{"device_kind", {"cpu"}}}}},
+      {{kFlattened, "dtype", {"f32"}},
+       {kFlattened,
+        "device",
+        {"cuda:1"},
+        "what",
+        {{"device_number", {"cuda:0", "cuda:1"}}, {"device_kind", {"cpu", "cuda:1"}}}}},
       "colossalai");
   add("prediction.ready_at_one_rate", "BUCKET-221@9eda", kPredicted, {"order", {"reverse", "given"}}, ready_at_one_rate,
       {{kPredicted, "fields", {"gradients"}}, {kPredicted, "fields", {}, "order", {{"given", {"order"}}}}});
