@@ -1,4 +1,5 @@
 // Programs are run before and after the pass: nothing that is trained may change.
+#include <chrono>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -145,7 +146,7 @@ std::string difference_from_means(const Program& alone, const Program& together,
                                                 found[i], sum[i] / ranks);
                     }
                   },
-                  {.cores = 1});  // ranks that wait let others run
+                  {.timeout = std::chrono::seconds(5), .cores = 1});  // ranks that wait let others run
   return problem;
 }
 

@@ -437,8 +437,8 @@ const std::map<std::string, std::pair<json, std::vector<std::string>>>& named_fa
     of_refused("unknown_variable", {"0", "stranger"});
     of_refused("unknown_op", {"0", "reluu"});
     of_refused("unknown_slot", {"0", "Z"});
-    of_refused("ring_that_is_not_there", {"12"});
-    of_refused("read_before_it_is_written", {"0", "g0"});
+    of_refused("ring_that_is_not_there", {"1", "12"});
+    of_refused("read_before_it_is_written", {"0", "4", "g0"});
     of_refused("cycle", {"0", "4"});
     cases["negative_shape"] = {refused().at("negative_shape"),
                                {refused().at("negative_shape")["program"]["vars"][0]["name"].get<std::string>(), "-2"}};
