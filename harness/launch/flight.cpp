@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "harness/modes/forwarding_window.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -47,13 +48,16 @@ FlightEvent event_of(FlightEvent::Kind kind, const comm::Communicator& communica
           .op = call.op};
 }
 
+void set_text(FlightEvent& event, const std::string& text) {
+  std::copy_n(text.begin(), std::min(text.size(), event.text.size() - 1), event.text.begin());
+}
+
 class FlightRecorder final : public comm::CommunicatorDecorator, private comm::PairExchanges {
  public:
   FlightRecorder(std::unique_ptr<comm::Communicator> inner, FlightRing& ring)
       : CommunicatorDecorator(std::move(inner)), ring_(ring) {
     FlightEvent event{.nanoseconds = now(), .group = group().id, .kind = FlightEvent::Kind::group};
-    const std::string& name = group().name;
-    std::copy_n(name.begin(), std::min(name.size(), event.text.size() - 1), event.text.begin());
+    set_text(event, group().name);
     ring_.write(event);
   }
   [[nodiscard]] comm::PairExchanges* pair_exchanges() override {
@@ -101,6 +105,11 @@ class FlightRecorder final : public comm::CommunicatorDecorator, private comm::P
       if (!is_point_to_point(call.operation)) events.back().collective = ++collectives_;
       ring_.write(events.back());
     }
+    return unless_it_fails(events, collectives, make);
+  }
+
+  template <typename Make>
+  auto unless_it_fails(const std::vector<FlightEvent>& events, std::uint64_t collectives, Make make) {
     try {
       return make();
     } catch (const Error& error) {
@@ -149,6 +158,56 @@ class FlightRecorder final : public comm::CommunicatorDecorator, private comm::P
     recorded(FlightEvent::Kind::enter, std::span(&call.call, 1), events,
              [&] { CommunicatorDecorator::do_run_strided(call, timeout); });
     write_all(ring_, events, FlightEvent::Kind::leave);
+  }
+
+  // ---- windows ----
+
+  class RecordedWindow final : public modes::ForwardingWindow {
+   public:
+    RecordedWindow(std::unique_ptr<comm::Window> inner, FlightRecorder& group)
+        : ForwardingWindow(std::move(inner), group.size()), group_(group) {}
+
+   private:
+    void do_put(comm::ConstBuffer in, int to, std::int64_t offset, int context) override {
+      group_.record({.elements = in.count, .root = to, .operation = comm::Operation::send, .dtype = in.dtype},
+                    fmt::format("put({} x {} to rank {} at byte {}, context {})", name_of(in.dtype), in.count, to,
+                                offset, context),
+                    [&] { ForwardingWindow::do_put(in, to, offset, context); });
+    }
+    void do_signal(int to, int context) override {
+      group_.record({.root = to, .operation = comm::Operation::send},
+                    fmt::format("signal(rank {}, context {})", to, context),
+                    [&] { ForwardingWindow::do_signal(to, context); });
+    }
+    void do_wait(int from, std::int64_t signals, int context, comm::Timeout timeout) override {
+      group_.record({.root = from, .operation = comm::Operation::recv},
+                    fmt::format("wait({} signals of rank {}, context {})", signals, from, context),
+                    [&] { ForwardingWindow::do_wait(from, signals, context, timeout); });
+    }
+    void do_close(comm::Timeout timeout) override {
+      group_.record({}, "close of a window", [&] { ForwardingWindow::do_close(timeout); });
+    }
+    FlightRecorder& group_;
+  };
+
+  std::unique_ptr<comm::Window> do_create_window(comm::Buffer memory, comm::Timeout timeout) override {
+    std::unique_ptr<comm::Window> window;
+    record({}, "create_window", [&] { window = CommunicatorDecorator::do_create_window(memory, timeout); });
+    return std::make_unique<RecordedWindow>(std::move(window), *this);
+  }
+
+  // What is no Call is noted by its words, and as the operation that it is like: a barrier, or a message.
+  template <typename Make>
+  void record(FlightEvent event, const std::string& words, Make make) {
+    const std::uint64_t collectives = collectives_;
+    set_text(event, words);
+    event.nanoseconds = now();
+    event.group = group().id;
+    event.call = ++calls_;
+    if (!is_point_to_point(event.operation)) event.collective = ++collectives_;
+    ring_.write(event);
+    unless_it_fails({event}, collectives, make);
+    write_all(ring_, {event}, FlightEvent::Kind::leave);
   }
 
   comm::Work do_start(std::span<const Call> calls) override {
@@ -224,6 +283,7 @@ std::string name_of_group(std::uint64_t group, const std::vector<FlightEvent>& e
 }
 
 std::string FlightEvent::describe_call() const {
+  if (text.front() != '\0') return text.data();
   Call shown{.operation = operation, .op = op, .root = root, .tag = tag};
   shown.in = {nullptr, elements, dtype};
   shown.out = {nullptr, elements, dtype};

@@ -32,11 +32,11 @@ struct FlightEvent {
   comm::Operation operation = comm::Operation::barrier;
   comm::DType dtype = comm::DType::f32;
   comm::ReduceOp op = comm::ReduceOp::sum;
-  std::array<char, 68> text{};  // of a group: its name
+  std::array<char, 68> text{};  // of a group its name, of a call on a window the call
 
   [[nodiscard]] bool begins() const { return kind == Kind::enter || kind == Kind::start; }
   [[nodiscard]] bool ends() const { return kind == Kind::leave || kind == Kind::done || kind == Kind::failed; }
-  /// "all_reduce(f32 x 5, sum)".
+  /// "all_reduce(f32 x 5, sum)", "wait(2 signals of rank 1, context 0)".
   [[nodiscard]] std::string describe_call() const;
   /// "entered all_reduce(f32 x 5, sum) #3 on world"; `groups` are the events seen so far.
   [[nodiscard]] std::string describe(const std::vector<FlightEvent>& groups) const;

@@ -29,7 +29,7 @@ Places places(const FlightLog& one, const FlightLog& two, std::initializer_list<
 
 // What members must agree on.
 bool agree(const FlightEvent& a, const FlightEvent& b) {
-  if (a.operation != b.operation) return false;
+  if (a.operation != b.operation || a.text != b.text) return false;
   if (a.operation == comm::Operation::barrier) return true;
   return a.elements == b.elements && a.dtype == b.dtype && (!is_reduction(a.operation) || a.op == b.op) &&
          (!is_rooted(a.operation) || a.root == b.root);

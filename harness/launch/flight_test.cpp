@@ -255,6 +255,29 @@ TEST_F(RingTest, CollectivesAreCountedWithoutSendsAndReceives) {
   EXPECT_EQ(last.collective, 2u);
 }
 
+TEST_F(RingTest, CallsOnAWindowAreNotedByTheirWords) {
+  const auto events = recorded([&](comm::Communicator& world) {
+    const auto window = world.create_window(comm::Buffer::of(out_));
+    window->put({in_.data(), 1, DType::f32}, 0, 4);
+    window->signal(0);
+    EXPECT_THROW(window->wait(0, 2, 0, std::chrono::milliseconds(1)), comm::TimeoutError);
+  });
+  std::vector<std::string> begun;
+  for (const FlightEvent& event : events)
+    if (event.begins()) begun.push_back(event.describe_call());
+  EXPECT_THAT(begun, testing::ElementsAre("create_window", "put(f32 x 1 to rank 0 at byte 4, context 0)",
+                                          "signal(rank 0, context 0)", "wait(2 signals of rank 0, context 0)"));
+  EXPECT_EQ(events.back().kind, FlightEvent::Kind::failed);
+  EXPECT_EQ(events.back().collective, 0u);
+}
+
+TEST(FirstDifferenceTest, TellsTheCreationOfAWindowFromABarrier) {
+  FlightEvent window = collective(2, Operation::barrier);
+  window.text = {'c', 'r', 'e', 'a', 't', 'e', '_', 'w', 'i', 'n', 'd', 'o', 'w'};
+  EXPECT_EQ(difference(window), "collective #2 on world: ranks 0, 2 all_reduce(f32 x 4, sum), rank 1 create_window");
+  EXPECT_NE(first_difference({log_of({window}), log_of({collective(2, Operation::barrier)})}), "");
+}
+
 TEST(PairExchangeInARing, IsNotedAsTheMessagesThatItStandsFor) {
   comm::run_ranks(2, [](comm::Communicator& world) {
     const auto file = std::filesystem::temp_directory_path() /

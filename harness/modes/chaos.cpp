@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/modes/forwarding_window.hpp"
+
 namespace plumbline::modes {
 
 using comm::Call;
@@ -76,39 +78,33 @@ void Disturbance::Late::begin() noexcept {
 namespace {
 
 // A member that another waits for may itself wait for what this rank has kept back.
-class ChaosWindow final : public comm::Window {
+class ChaosWindow final : public ForwardingWindow {
  public:
   ChaosWindow(std::unique_ptr<comm::Window> inner, int ranks, std::shared_ptr<Disturbance> disturbance)
-      : Window(lengths_of(*inner, ranks)), inner_(std::move(inner)), disturbance_(std::move(disturbance)) {}
+      : ForwardingWindow(std::move(inner), ranks), disturbance_(std::move(disturbance)) {}
 
  private:
-  static std::vector<std::int64_t> lengths_of(const comm::Window& window, int ranks) {
-    std::vector<std::int64_t> lengths;
-    for (int rank = 0; rank < ranks; ++rank) lengths.push_back(window.bytes(rank));
-    return lengths;
-  }
   void disturb() {
     disturbance_->begin_all();
     disturbance_->delay();
   }
   void do_put(comm::ConstBuffer in, int to, std::int64_t offset, int context) override {
     disturb();
-    inner_->put(in, to, offset, context);
+    ForwardingWindow::do_put(in, to, offset, context);
   }
   void do_signal(int to, int context) override {
     disturb();
-    inner_->signal(to, context);
+    ForwardingWindow::do_signal(to, context);
   }
   void do_wait(int from, std::int64_t signals, int context, Timeout timeout) override {
     disturb();
-    inner_->wait(from, signals, context, timeout);
+    ForwardingWindow::do_wait(from, signals, context, timeout);
   }
   void do_close(Timeout timeout) override {
     disturb();
-    inner_->close(timeout);
+    ForwardingWindow::do_close(timeout);
   }
 
-  std::unique_ptr<comm::Window> inner_;
   std::shared_ptr<Disturbance> disturbance_;
 };
 

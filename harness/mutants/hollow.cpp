@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/modes/forwarding_window.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/mutants/record_rewriting.hpp"
 #include "harness/suite/adapter_error.hpp"
@@ -227,10 +228,9 @@ class IdleCommunicator final : public comm::CommunicatorDecorator {
   std::unique_ptr<comm::Window> do_create_window(comm::Buffer memory, comm::Timeout timeout) override {
     auto window = CommunicatorDecorator::do_create_window(memory, timeout);
     if (!is_skipped_(comm::Operation::send)) return window;
-    std::vector<std::int64_t> bytes;
-    for (int rank = 0; rank < size(); ++rank) bytes.push_back(window->bytes(rank));
+    auto lengths = modes::lengths_of(*window, size());
     window->close(timeout);
-    return std::make_unique<IdleWindow>(std::move(bytes));
+    return std::make_unique<IdleWindow>(std::move(lengths));
   }
   comm::Work do_start(std::span<const comm::Call> calls) override {
     std::vector<comm::Call> made;
