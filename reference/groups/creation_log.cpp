@@ -67,8 +67,17 @@ json parse_line(std::string_view text, std::size_t number) {
   return object;
 }
 
+// Others may be somebody else's; a misspelt `sequence` would leave the lines in a wrong order without a word.
+void refuse_misspelt(const json& object, std::size_t line) {
+  static const std::vector<std::string> known{"rank", "sequence", "ranks", "mode"};
+  for (const auto& [name, value] : object.items())
+    if (std::ranges::find(known, name) == known.end() && meant_name(name, known))
+      refuse(line, fmt::format("unknown field {}{}", excerpt(json(name)), did_you_mean(name, known)));
+}
+
 LoggedCreation read_line(std::string_view text, std::size_t number, int largest_rank) {
   const json object = parse_line(text, number);
+  refuse_misspelt(object, number);
   LoggedCreation line{.line = number, .rank = 0, .sequence = {}, .creation = {}};
   line.rank = static_cast<int>(integer(field_of(object, "rank", number), "rank", 0, largest_rank, number));
   line.creation.ranks = ranks_of(field_of(object, "ranks", number), number);

@@ -54,6 +54,7 @@ struct LoggedCreation {
 /// lines. `mode` is optional, and so is `sequence`, for all lines of a rank or none: then its lines are in its order.
 /// Sequence numbers must differ within a rank; gaps count for nothing. Other fields and empty lines are passed over;
 /// a field that appears twice in a line is an error.
+/// Other fields are ignored, but for those that look like a misspelling of one of these.
 /// The world is as large as the largest rank seen demands, or as `world_size`, from 1 on, says. Throws InvalidArgument
 /// with the line's number and what is wrong.
 [[nodiscard]] CreationLog parse_creation_log(std::string_view text, std::optional<int> world_size = {});

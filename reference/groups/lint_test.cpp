@@ -341,6 +341,7 @@ TEST(CreationLogFile, BadLinesAreRefusedWithTheirNumber) {
           "ranks[0] must be an integer");
   refuses(("{\"rank\":\"" + std::string(300'000, 'x') + "\",\"ranks\":[0]}").c_str(), "xxx\"…");
   refuses("{\"rank\":0,\"ranks\":[0],\"rank\":1}", "has the key \"rank\" twice");
+  refuses("{\"rank\":0,\"ranks\":[0],\"seqence\":1}", "unknown field \"seqence\"; did you mean sequence?");
   refuses("{\"ranks\":[0]}", "rank is missing");
   refuses("{\"rank\":0}", "ranks is missing");
   refuses("{\"rank\":-1,\"ranks\":[0]}", "rank must be an integer from 0 to 4194303, got -1");
