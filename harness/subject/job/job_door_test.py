@@ -795,7 +795,8 @@ else:
                 ("import plumbline_job; plumbline_job.Run()", {**spec, "RANK": "first"}, "RANK = 'first': it must be a number, as plumbline and torchrun set it"),
                 ("import plumbline_job; plumbline_job.Run()", spec, "PLUMBLINE_SPEC = '/no/such' cannot be read "),
                 (of_class.format("dtypes = ('fp16',)"), {}, "Some.dtypes has 'fp16': it must be one of float32, float16, bfloat16"),
-                (of_class.format("axes = 'data'"), {}, "Some.axes = 'data': it must be a tuple of names")):
+                (of_class.format("axes = 'data'"), {}, "Some.axes = 'data': it must be a tuple of names"),
+                (of_class.format("clip = True"), {}, "Some.clip: a program declares no such thing; did you mean clips?")):
             with self.subTest(words):
                 done = subprocess.run([PYTHON, "-B", "-c", body], env={"PYTHONPATH": str(SAMPLES), "JOB_DOOR_TEST": os.environ["JOB_DOOR_TEST"], **environment},
                                       capture_output=True, text=True)

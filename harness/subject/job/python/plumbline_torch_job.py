@@ -16,7 +16,7 @@ plumbline (RANK and WORLD_SIZE set), or by torchrun with --job-launches-ranks.
 
 Needs Python 3.11, numpy and torch.
 """
-import contextlib, functools, importlib, math, os, sys
+import contextlib, difflib, functools, importlib, math, os, sys
 
 import torch
 from torch import nn
@@ -522,6 +522,11 @@ class TorchJob(Run):
             for name in declared:
                 if name not in known:
                     misuse(f"{type(self).__name__}.{what} has '{name}': it must be one of {', '.join(known)}")
+        known = [name for name, value in vars(TorchJob).items() if not name.startswith("_") and not callable(value)]
+        for name, value in vars(type(self)).items():
+            if not callable(value) and not hasattr(TorchJob, name):
+                for meant in difflib.get_close_matches(name, known, 1, 0.85):
+                    misuse(f"{type(self).__name__}.{name}: a program declares no such thing; did you mean {meant}?")
 
     def what_is_lacking(self):
         """What the run asks for that the program does not declare; nothing where it declares all."""
