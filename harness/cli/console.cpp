@@ -26,7 +26,7 @@ using run::Judgement;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRed = 31, kGreen = 32, kYellow = 33;
-constexpr std::size_t kMostFailuresShown = 25;
+constexpr int kMostShownAgain = 3;              // failures of one requirement after the first
 constexpr std::size_t kMostSentencesShown = 3;  // of one failure
 constexpr std::size_t kMostIdsShown = 8;        // of a verdict
 constexpr std::size_t kMostReasonsShown = 6;    // why nothing was judged
@@ -187,14 +187,14 @@ void Console::failure(const record::Result& result) {
   bool is_first = requirements.empty();  // of one of its requirements
   // A crash or a fault of the machine says nothing of a wrong value, nor that of it.
   for (const std::string& id : requirements) is_first |= shown_.emplace(run::judge(result), id).second;
-  if (++failures_ > kMostFailuresShown && !is_first) return;
   const int colour = run::judge(result) == Judgement::warn ? kYellow : kRed;
   const std::string title =
       coloured(printable(fmt::format("{:<5} {}", upper_case(name_of(run::judge(result))), title_of(result))), colour);
-  line(is_first ? title + "\n" + details(result)
-                : fmt::format("{}: {} again", title, first_of(requirements, kMostSentencesShown)));
-  if (failures_ == kMostFailuresShown)
-    line("… of further failures only the first of each requirement is shown; the record has all");
+  if (is_first) line(title + "\n" + details(result));
+  // One line for a few more of the requirement, and none for the rest.
+  else if (const int again = ++again_[requirements.front()]; again <= kMostShownAgain)
+    line(fmt::format("{}: {} again{}", title, first_of(requirements, kMostSentencesShown),
+                     again < kMostShownAgain ? "" : "; the record has those that follow"));
 }
 
 // What a reader needs of the first failure of a requirement: what was found, what is required, how to see it again.

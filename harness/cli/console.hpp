@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -40,8 +41,8 @@ class Console {
   const int groups_;
   std::size_t planned_;
   std::size_t done_ = 0;
-  std::size_t failures_ = 0;
   std::set<std::pair<run::Judgement, std::string>> shown_;  // requirements of the failures that were shown
+  std::map<std::string, int> again_;                        // failures of a requirement after the first
   std::string shape_;
   std::size_t shape_done_ = 0;
   std::chrono::steady_clock::time_point shape_begun_;
