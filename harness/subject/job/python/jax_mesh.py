@@ -41,6 +41,11 @@ class Mesh(Run):
                 return f"{self.sizes[axis]} {axis} ranks: this program is parallel along data only"
         if self.spec["run"]["dtype"] != "float32":
             return f"dtype {self.spec['run']['dtype']}: this program has float32"
+        if self.spec["run"].get("device", "cpu") != "cpu":
+            return f"device {self.spec['run']['device']}: this program computes on cpu"
+        for table, what in (("scaler", "a loss scale"), ("inject", "values in gradients")):
+            if table in self.spec:
+                return f"{what}: this program has none"
         return next((f"layer {layer['type']}: this program has {', '.join(LAYERS)}" for layer in self.spec["model"]["layer"]
                      if layer["type"] not in LAYERS), None)
 
