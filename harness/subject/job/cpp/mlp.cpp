@@ -1,7 +1,7 @@
 // A training program as the job door takes it, in C++ without a framework: linear layers and relus, data ranks that
 // add gradients up over TCP, and SGD. What a run asks for beyond that is skipped.
 //
-//   plumbline check --profile data-parallel --job build/bin/job_mlp --filter '*[model=mlp,*'
+//   plumbline check --profile data-parallel --job build/tests/job_mlp --filter '*[model=mlp,*'
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,6 +20,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <nlohmann/json.hpp>
+#include <poll.h>
 #include <sys/socket.h>
 #include <toml++/toml.h>
 #include <unistd.h>
@@ -165,7 +166,13 @@ class Ranks {
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(listener, at, sizeof(sockaddr_in)) != 0 || listen(listener, world) != 0)
       throw std::runtime_error("the port of MASTER_PORT is taken");
-    for (int other = 1; other < world; ++other) sockets_.push_back(accept(listener, nullptr, nullptr));
+    for (int other = 1; other < world; ++other) {
+      pollfd waits{.fd = listener, .events = POLLIN, .revents = 0};
+      constexpr int kMilliseconds = 30000;  // as long as the others try to connect
+      if (poll(&waits, 1, kMilliseconds) != 1) throw std::runtime_error("a rank does not come to MASTER_PORT");
+      sockets_.push_back(accept(listener, nullptr, nullptr));
+      if (sockets_.back() < 0) throw std::runtime_error("a rank that came to MASTER_PORT has gone");
+    }
     close(listener);
   }
   void connect_to(const sockaddr* at) {
@@ -254,6 +261,9 @@ class Training {
     for (const char* axis : {"parallel.pipeline", "parallel.tensor"})
       if (at(axis).value_or(1) > 1) throw Unsupported(std::string(axis) + " > 1: this program has data ranks");
     require("run.dtype", "float32");
+    require("run.device", "cpu");
+    if (number("run.global_batch") % at("parallel.data").value_or(std::int64_t{1}) != 0)
+      throw std::runtime_error("run.global_batch is no multiple of parallel.data");
     require("loss.type", "cross_entropy");
     require("optimizer.type", "sgd");
     for (const toml::node& layer : *at("model.layer").as_array()) add_layer(*layer.as_table());
