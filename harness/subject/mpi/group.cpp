@@ -40,8 +40,8 @@ std::shared_ptr<MpiGroup> MpiGroup::create_subgroup(std::vector<int> world_ranks
 
 std::shared_ptr<MpiGroup> MpiGroup::grow(const Invitation& invitation, std::span<const int> newcomers) {
   if (failed()) throw_failed();
-  if (invitation.members != identity.ranks)
-    throw InvalidArgument(fmt::format("grow: the invitation is to a group of ranks {}, and this is {}",
+  if (invitation.group != identity.id)
+    throw InvalidArgument(fmt::format("grow: the invitation is to a group of ranks {} that is not this one, {}",
                                       fmt::join(invitation.members, " "), place()));
   auto grown = join(runtime, invitation, newcomers);
   add_subgroup(grown);
@@ -51,6 +51,7 @@ std::shared_ptr<MpiGroup> MpiGroup::grow(const Invitation& invitation, std::span
 std::shared_ptr<MpiGroup> MpiGroup::join(std::shared_ptr<Runtime> runtime, const Invitation& invitation,
                                          std::span<const int> newcomers) {
   std::vector<int> all = invitation.with(newcomers, runtime->size());
+  invitation.use();
   return create(std::move(runtime), invitation.id, std::move(all), "");
 }
 

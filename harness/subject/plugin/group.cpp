@@ -34,13 +34,17 @@ std::shared_ptr<Group> Group::create(std::span<const int> ranks) {
                                   job->capabilities.backend));
   expect_sound();
   const std::shared_ptr<Group> group = form(job->library->create_group, identity.id, ranks);
+  pass_on_abort(*group);
+  return group;
+}
+
+void Group::pass_on_abort(Group& made) const {
   std::string reason;
   {
     const std::lock_guard hold(mutex_);
     reason = reason_;
   }
-  if (is_aborted_) group->abort(reason);  // an abort in the meantime has not met it
-  return group;
+  if (is_aborted_) made.abort(reason);
 }
 
 // Has an origin of its own: a member may have made a group of the same list alone, when the old one failed.
@@ -83,11 +87,12 @@ std::string Group::invite() {
 
 std::shared_ptr<Group> Group::grow(const Invitation& invitation, std::span<const int> newcomers) {
   expect_sound();
-  if (invitation.members != identity.ranks)
-    throw InvalidArgument(fmt::format("grow: the invitation is to a group of ranks {}, and this is {}",
+  if (invitation.group != identity.id)
+    throw InvalidArgument(fmt::format("grow: the invitation is to a group of ranks {} that is not this one, {}",
                                       fmt::join(invitation.members, " "), where()));
   auto group = grown(job, this, invitation, newcomers);
   add_subgroup(group);
+  pass_on_abort(*group);
   return group;
 }
 
@@ -99,6 +104,7 @@ std::shared_ptr<Group> Group::join(std::shared_ptr<Job> job, const Invitation& i
 std::shared_ptr<Group> Group::grown(std::shared_ptr<Job> job, Group* old, const Invitation& invitation,
                                     std::span<const int> newcomers) {
   std::vector<int> all = invitation.with(newcomers, job->place.size);
+  invitation.use();
   std::shared_ptr<Group> group(new Group(job, identify_group(invitation.id, std::move(all), "", 1)));
   const plumbline_group_info described = group->info();
   group->make_handle([&](plumbline_group** made, plumbline_error* error) {

@@ -67,6 +67,8 @@ class Group {
   [[nodiscard]] plumbline_group_info info() const;
   void make_handle(const std::function<plumbline_status(plumbline_group**, plumbline_error*)>& function);
   void add_subgroup(const std::shared_ptr<Group>& group);
+  /// To a group made from this one: an abort while it was made has not met it.
+  void pass_on_abort(Group& made) const;
   /// A group of that list, which is told from others by its origin and by how many of them there are.
   [[nodiscard]] std::shared_ptr<Group> form(CreateFunction function, std::uint64_t origin, std::span<const int> ranks);
   [[nodiscard]] std::string where() const;

@@ -225,6 +225,10 @@ std::unique_ptr<Communicator> LocalCommunicator::do_join(const std::string& invi
 std::unique_ptr<Communicator> LocalCommunicator::grown_from(LocalGroup& old, const std::string& invitation,
                                                             std::span<const int> newcomers) const {
   std::vector<int> world_ranks = old.identity.ranks;
+  for (const int newcomer : newcomers)
+    if (std::ranges::find(world_ranks, newcomer) != world_ranks.end())
+      throw InvalidArgument(
+          fmt::format("join: newcomer {} is a member of {} already", newcomer, describe(old.identity)));
   world_ranks.insert(world_ranks.end(), newcomers.begin(), newcomers.end());
   return member_of(old.grown(invitation, group().ranks[static_cast<std::size_t>(rank())], world_ranks));
 }

@@ -230,13 +230,20 @@ TEST(Groups, AnInvitationIsReadAsItWasWritten) {
   EXPECT_EQ(read.with(std::array{5, 1}, 6), (std::vector{2, 0, 5, 1}));
   EXPECT_EQ(words_of<InvalidArgument>([&] { (void)read.with(std::array{6}, 6); }),
             "newcomer 6 is not a rank of the job of 6");
-  for (const char* const bad : {"", "plumbline", "plumbline 1 2 ", "plumbline 00000000000000ff 1,,2 "})
+  EXPECT_EQ(words_of<InvalidArgument>([&] { (void)read.with(std::array{5, 0}, 6); }), "newcomer 0 is a member already");
+  EXPECT_EQ(read.group, group.id);
+  read.use();
+  EXPECT_THAT(words_of<InvalidArgument>([&] { made.use(); }), HasSubstr("has served"));
+  EXPECT_NO_THROW(again.use());
+  for (const char* const bad : {"", "plumbline", "plumbline 1 2 ", "plumbline 00000000000000ff 0000000000000011 1,,2 "})
     EXPECT_THAT(words_of<InvalidArgument>([&] { (void)Invitation::parse(bad); }), HasSubstr("is no invitation")) << bad;
 }
 
 TEST(Groups, DoNotGrowByTheInvitationOfAnother) {
   const auto world = Group::world(job_of("unix_sockets"), 1);
-  const comm::Group other{.name = "[1 2]", .ranks = {1, 2}, .id = 17};
+  const comm::Group other{.name = "[1 2]", .ranks = {1, 2}, .id = 17}, twin{.name = "", .ranks = {0}, .id = 18};
+  EXPECT_THAT(words_of<InvalidArgument>([&] { (void)world->grow(Invitation::to(twin, 0), std::array{3}); }),
+              HasSubstr("that is not this one"));
   EXPECT_THAT(words_of<InvalidArgument>([&] { (void)world->grow(Invitation::to(other, 0), std::array{3}); }),
               HasSubstr("the invitation is to a group of ranks 1 2"));
 }
