@@ -99,6 +99,16 @@ class Staged final : public comm::CommunicatorDecorator {
       : CommunicatorDecorator(std::move(inner)), desk_(std::make_shared<Desk>(std::move(runtime), device, whose)) {
     this->inner().use_stream(desk_->stream);
   }
+  // A registration ends before the memory that it is of.
+  ~Staged() override {
+    for (const auto& [registration, memory] : registered_) try {
+        CommunicatorDecorator::do_deregister(registration);
+      } catch (const std::exception&) {
+        // it has ended with the group
+      }
+  }
+  Staged(const Staged&) = delete;
+  Staged& operator=(const Staged&) = delete;
   void use_stream(void* stream) override {
     if (desk_->own) throw StateError("a communicator that stages the host's memory has a stream of its own");
     desk_->stream = stream;
@@ -130,6 +140,15 @@ class Staged final : public comm::CommunicatorDecorator {
     if (!is_of_host(call) || std::ranges::count(devices, comm::Device::Kind::cpu) > 0)
       return CommunicatorDecorator::do_run_scaled(call, factor, timeout);
     make_there(call, [&](const Call& there) { CommunicatorDecorator::do_run_scaled(there, factor, timeout); });
+  }
+
+  // A message meets those of other members, which lie on the device. Collectives are made by all in the host's memory.
+  void do_run_strided(const comm::StridedCall& call, comm::Timeout timeout) override {
+    if (!is_point_to_point(call.call.operation) || !is_of_host(call.call))
+      return CommunicatorDecorator::do_run_strided(call, timeout);
+    const comm::PackedCall packed(call, rank());
+    do_run(packed.plain(), timeout);
+    packed.finish();
   }
 
   comm::Work do_start(std::span<const Call> calls) override {
