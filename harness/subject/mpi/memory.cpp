@@ -1,6 +1,7 @@
 #include "harness/subject/mpi/memory.hpp"
 
 #include <cstdint>
+#include <limits>
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -17,6 +18,8 @@ OwnMemory::~OwnMemory() {
 void* OwnMemory::allocate(std::size_t bytes) {
   constexpr std::size_t kLine = 64;
   void* base = nullptr;
+  if (bytes > static_cast<std::size_t>(std::numeric_limits<MPI_Aint>::max()) - kLine)
+    throw RuntimeFailure(fmt::format("allocate({}): there is no memory left", bytes));
   if (const int code = MPI_Alloc_mem(static_cast<MPI_Aint>(bytes + kLine), MPI_INFO_NULL, &base); code != MPI_SUCCESS)
     throw RuntimeFailure(fmt::format("allocate({}): MPI_Alloc_mem: {}", bytes, text_of_error(code)));
   const std::size_t beyond = reinterpret_cast<std::uintptr_t>(base) % kLine;

@@ -1,6 +1,8 @@
 #include "harness/subject/mpi/strided.hpp"
 
+#include <cstring>
 #include <optional>
+#include <vector>
 
 #include "harness/subject/mpi/row_type.hpp"
 #include "harness/subject/mpi/work.hpp"
@@ -25,7 +27,7 @@ const void* own_block(const comm::ConstBuffer& whole, comm::Rows rows, const Mpi
   return address_of(whole, rows, group.rank * elements);
 }
 
-// What MPI is told of one side.
+// The arguments for one side.
 struct Side {
   const void* data = nullptr;
   int count = 0;
@@ -51,10 +53,8 @@ int post(const MpiGroup& group, const StridedCall& strided, MPI_Request* request
     case Operation::broadcast:
       return MPI_Ibcast(to, out.count, out.type, call.root, group.handle, request);
     case Operation::all_gather:
-      if (in.data == own_block(call.out, strided.out, group, elements)) in.data = MPI_IN_PLACE;
       return MPI_Iallgather(in.data, in.count, in.type, to, out.count, out.type, group.handle, request);
     case Operation::all_to_all:
-      if (in.data == to) in.data = MPI_IN_PLACE;
       return MPI_Ialltoall(in.data, in.count, in.type, to, out.count, out.type, group.handle, request);
     case Operation::gather:
       if (uses_out && in.data == own_block(call.out, strided.out, group, elements)) in.data = MPI_IN_PLACE;
@@ -69,6 +69,25 @@ int post(const MpiGroup& group, const StridedCall& strided, MPI_Request* request
   }
 }
 
+// In these calls all members give MPI_IN_PLACE or none (MPI-3.1 sections 5.7 and 5.8). Each member has rows of its own,
+// of which only some have a type: none gives it.
+bool all_must_be_in_place(const StridedCall& strided, const MpiGroup& group) {
+  const Call& call = strided.call;
+  if (call.in.count == 0) return false;
+  if (call.operation == Operation::all_to_all) return call.in.data == call.out.data;
+  return call.operation == Operation::all_gather &&
+         call.in.data == own_block(call.out, strided.out, group, call.elements(group.size));
+}
+
+std::vector<std::byte> packed_input(const StridedCall& strided) {
+  const comm::ConstBuffer& in = strided.call.in;
+  const std::size_t width = size_of(in.dtype);
+  std::vector<std::byte> packed(in.bytes());
+  for (std::int64_t i = 0; i < in.count; ++i)
+    std::memcpy(packed.data() + static_cast<std::size_t>(i) * width, address_of(in, strided.in, i), width);
+  return packed;
+}
+
 }  // namespace
 
 void MpiWork::post(const StridedCall& call) {
@@ -78,20 +97,28 @@ void MpiWork::post(const StridedCall& call) {
 }
 
 void run_strided(const std::shared_ptr<MpiGroup>& group, const StridedCall& call, comm::Timeout timeout) {
-  MpiWork work(group);
-  if (has_types(call, group->rank, group->size)) {
-    work.post(call);
-    return work.wait(timeout);
+  StridedCall made = call;
+  auto input = std::make_unique<std::vector<std::byte>>();
+  if (all_must_be_in_place(call, *group)) {
+    *input = packed_input(call);
+    made.call.in.data = input->data();
+    made.in = {};
   }
-  auto packed = std::make_unique<comm::PackedCall>(call, group->rank);
+  auto packed =
+      has_types(made, group->rank, group->size) ? nullptr : std::make_unique<comm::PackedCall>(made, group->rank);
+  MpiWork work(group);
   try {
-    work.post(packed->plain());
+    if (packed == nullptr)
+      work.post(made);
+    else
+      work.post(packed->plain());
     work.wait(timeout);
   } catch (...) {
-    (void)packed.release();  // MPI may still be at it
+    (void)input.release();  // MPI may still be at it
+    (void)packed.release();
     throw;
   }
-  packed->finish();
+  if (packed != nullptr) packed->finish();
 }
 
 }  // namespace plumbline::subject::mpi
