@@ -90,6 +90,7 @@ TEST_F(NcclCalls, MemoryIsRegisteredWithNcclAndEndsWithTheCallOrTheGroup) {
     EXPECT_THROW(world.deregister(first), InvalidArgument) << "it is of another group";
     EXPECT_THROW((void)group->register_memory({out.view().data, 9, DType::f32}), Unsupported)
         << "said to be the host's";
+    world.barrier();  // an abort ends the group on all ranks, and with it its registrations
     group->abort("no more");
     EXPECT_NO_THROW(group->deregister(third)) << "it has ended with the group";
   }

@@ -156,6 +156,8 @@ bool Lane::end() noexcept {
   if (comm() == nullptr || !waiting_.empty() || going_in_ != nullptr) abort();
   if (comm_ == nullptr) return true;
   try {
+    // The device may still be at work on that memory.
+    if (!registered_.empty() && last_ != nullptr && !last_->done.is_reached()) return false;
     while (!registered_.empty()) (void)deregister(registered_.begin()->first);
     if (!is_finalizing_) {
       if (process_.library->CommFinalize != nullptr)  // else destroying it waits for what is under way
