@@ -224,6 +224,7 @@ void check_rows(const Call& call, std::string_view which, Rows rows, std::int64_
   };
   if (rows.columns < 0) refuse_rows("a row has 1 element or more, or the buffer no rows (0 at stride 0)");
   if (rows.columns == 0 && rows.stride != 0) refuse_rows("give the elements of a row, or stride 0");
+  if (rows.columns != 0 && rows.columns == count) return;  // a single row, whose stride leads nowhere
   if (rows.stride < rows.columns) refuse_rows("the stride is at least the elements of a row");
   if (rows.columns == 0 || count <= 0) return;
   if (count % rows.columns != 0) refuse_rows(fmt::format("{} elements are not a multiple of that", count));

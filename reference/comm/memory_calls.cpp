@@ -1,4 +1,4 @@
-// Memory that a group is told of before calls use it, and memory that it gives out itself.
+// Memory that is registered with a group before calls use it, and memory that the group gives out itself.
 #include <fmt/format.h>
 
 #include "reference/comm/communicator.hpp"

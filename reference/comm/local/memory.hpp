@@ -1,4 +1,4 @@
-// reference/comm/local/memory.hpp: memory that a communicator was told of, or gave out.
+// reference/comm/local/memory.hpp: memory that is registered with a communicator, or that it gave out.
 //
 // Model   Ranks are threads: all memory of the process is within reach of each, and a registration prepares nothing. It
 //         is counted, so that what has ended, or was made by another communicator, is rejected as elsewhere.
