@@ -236,6 +236,7 @@ TEST_F(StridedCallTest, ViewsThatShareNoElementButInPlaceAreTaken) {
   EXPECT_EQ(refusal_of(all_reduce(12, rows, {})), "not refused") << "behind the last row";
   EXPECT_EQ(refusal_of(all_reduce(2, rows, {3, 5})), "not refused") << "the gaps filled";
   EXPECT_EQ(refusal_of(all_reduce(0, {6, 9}, {6, 20})), "not refused") << "one row each, whatever its stride";
+  EXPECT_EQ(refusal_of(all_reduce(0, {6, 0}, {6, std::numeric_limits<std::int64_t>::max()})), "not refused");
   EXPECT_EQ(refusal_of({.call = {.operation = Operation::all_gather, .in = view(10, 4), .out = view(0, 8)},
                         .in = rows,
                         .out = rows}),
