@@ -1,4 +1,4 @@
-// Memory that a plugin is told of before calls use it, and memory that it gives out.
+// Memory that is registered with a plugin before calls use it, and memory that the plugin gives out.
 #include <cstdint>
 
 #include <fmt/format.h>

@@ -264,9 +264,10 @@ static plumbline_status faulty_shrink(plumbline_group* parent, const plumbline_g
 }
 static plumbline_status faulty_grow(plumbline_context* context, plumbline_group* parent, const char* words,
                                     const plumbline_group_info* info, plumbline_group** group, plumbline_error* error) {
-  plumbline_status status = grow(context, parent, words, info, group, error);
-  plumbline_group* one = *group;
   if (is("shrunk_groups_do_not_grow") && parent != NULL && any_shrunk) return PLUMBLINE_FAILURE;
+  plumbline_status status = grow(context, parent, words, info, group, error);
+  if (status != PLUMBLINE_OK) return status;
+  plumbline_group* one = *group;
   if (is("newcomers_come_first"))
     for (int member = 0; member < one->ranks; ++member) {
       one->world[member] = info->world_ranks[(member + one->ranks - 1) % one->ranks];
