@@ -19,9 +19,11 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> failure_mutants();
 /// Sums whose inputs are multiplied by factors.
 [[nodiscard]] std::vector<Mutant> scaled_mutants();
-/// Members that end, and groups without them.
+/// Groups that take in ranks which were no members.
 [[nodiscard]] std::vector<Mutant> grow_mutants();
+/// Memory that is registered, or comes from the backend.
 [[nodiscard]] std::vector<Mutant> registered_memory_mutants();
+/// Members that end, and groups without them.
 [[nodiscard]] std::vector<Mutant> shrink_mutants();
 /// Rows with gaps between them.
 [[nodiscard]] std::vector<Mutant> strided_mutants();

@@ -239,7 +239,7 @@ void expect_no_growth(Context& context, const std::string& what, const std::func
   const Holdings before = holdings_at_rest(context.world());
   for (int i = 0; i < kRounds; ++i) round();
   const Holdings after = holdings_at_rest(context.world());
-  if (const std::int64_t grown = after.resident - before.resident; grown > kLargest)
+  if (const std::int64_t grown = after.resident - before.resident; grown >= kLargest)
     report(fmt::format("{} rounds of {} of {} bytes left {} bytes resident", kRounds, what, kRoom, grown));
   if (const std::int64_t grown = after.descriptors - before.descriptors; grown >= kRounds)
     report(fmt::format("{} rounds of {} left {} file descriptors", kRounds, what, grown));
