@@ -7,6 +7,7 @@
 
 #include "conformance/bucketing/bucketing_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/words.hpp"
 
 namespace plumbline::conformance {
 
@@ -31,9 +32,13 @@ void handlers_reject(Context& context) {
   report_words(problem_of(context.adapter(), kFlattened, question_of_three("cuda:1"), [](const json& result) {
     return first_difference({{"buckets", {{0, 1, 2}}}, {"numel", {9}}}, result);
   }));
-  json args = question_of_three(what == "device_number" ? "cuda:0" : what == "device_kind" ? "cpu" : "cuda:1");
+  const std::string first = what == "device_number" ? "cuda:0" : what == "device_kind" ? "cpu" : "cuda:1";
+  json args = question_of_three(first);
   if (what == "sparse") args["expect_sparse_gradient"] = {false, true, false};
-  report_words(problem_of_refusal_beside_answers(context.adapter(), kFlattened, args));
+  const Answer answer = answer_to(context.adapter(), kFlattened, args);
+  if (!answer.is_refused()) return report_words("answered: " + answer.result.dump());
+  const std::string missing = missing_words(answer.message, {what == "sparse" ? "sparse" : first});
+  if (!missing.empty()) report_words(fmt::format("{} is not in the message '{}'", missing, answer.message));
 }
 
 // ---- times that are predicted ----
