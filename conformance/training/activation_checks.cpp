@@ -32,7 +32,7 @@ constexpr std::array kRecordedRuns{GridRun{"mlp", 1, 1, 2, 2, 2},   GridRun{"con
                                    GridRun{"pairs", 2, 2, 1, 2, 2}, GridRun{"transformer", 2, 1, 2, 1, 1}};
 
 job::RunSpec recorded_run(Context& context, const std::filesystem::path& folder) {
-  job::RunSpec spec = write_planned_run(kRecordedRuns, context, folder);
+  job::RunSpec spec = write_planned_run(kRecordedRuns, context, context.seed(), folder);
   spec.run.activations = true;
   job::write_run_spec(spec, folder / "spec.toml");
   return spec;

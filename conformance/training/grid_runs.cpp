@@ -21,7 +21,7 @@ const GridRun* planned_run(std::span<const GridRun> runs, const suite::Parameter
   return found == runs.end() ? nullptr : &*found;
 }
 
-job::RunSpec write_planned_run(std::span<const GridRun> runs, suite::Context& context,
+job::RunSpec write_planned_run(std::span<const GridRun> runs, suite::Context& context, std::uint64_t seed,
                                const std::filesystem::path& folder) {
   const GridRun& run = *planned_run(runs, context.parameters());
   return training::write_digits_run({.model = std::string(run.model),
@@ -30,7 +30,7 @@ job::RunSpec write_planned_run(std::span<const GridRun> runs, suite::Context& co
                                      .global_batch = run.rows * run.data,
                                      .micro_batches = run.micro_batches,
                                      .accumulation = run.accumulation,
-                                     .seed = context.seed() & INT64_MAX,
+                                     .seed = seed & INT64_MAX,  // a specification's seed has 63 bits
                                      .device = context.device(),
                                      .pipeline = run.pipeline,
                                      .tensor = run.tensor,

@@ -23,7 +23,7 @@ struct GridRun {
 [[nodiscard]] const GridRun* planned_run(std::span<const GridRun> runs, const suite::Parameters& parameters);
 
 /// Writes three steps of the run that the context's case plans into a folder. Throws as training::write_digits_run().
-[[nodiscard]] job::RunSpec write_planned_run(std::span<const GridRun> runs, suite::Context& context,
+[[nodiscard]] job::RunSpec write_planned_run(std::span<const GridRun> runs, suite::Context& context, std::uint64_t seed,
                                              const std::filesystem::path& folder);
 
 }  // namespace plumbline::conformance

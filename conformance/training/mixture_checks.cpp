@@ -3,8 +3,10 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,6 +15,8 @@
 #include "conformance/training/job_runs.hpp"
 #include "conformance/training/reference_runs.hpp"
 #include "conformance/training/report.hpp"
+#include "conformance/training/routing.hpp"
+#include "reference/training/run_settings.hpp"
 
 namespace plumbline::conformance {
 
@@ -25,14 +29,26 @@ namespace {
 // ranks, once and twice, alone and beside stages. Parts of a step are micro-batches here and accumulated batches there.
 constexpr std::array kMixtures{GridRun{"moe", 1, 1, 2, 2, 1, 1, 2},  GridRun{"moe", 1, 1, 3, 1, 2, 1, 1},
                                GridRun{"moe", 1, 1, 2, 2, 1, 2, 12}, GridRun{"moe", 1, 1, 4, 1, 2, 2, 12},
-                               GridRun{"moe", 1, 1, 4, 2, 1, 4, 12}, GridRun{"moe", 1, 2, 2, 2, 1, 2, 12}};
+                               GridRun{"moe", 1, 1, 3, 2, 1, 3, 12}, GridRun{"moe", 1, 2, 2, 2, 1, 2, 12}};
+
+std::vector<std::string_view> citations_of(const job::RunSpec& spec) {
+  if (spec.parallel.expert > 1) return {ids::kExpertRanks};
+  return {ids::kMixture, ids::kUnused};
+}
 
 // A wrong gradient violates what is asked of all; and one of experts and of what chooses between them, or any over
-// expert ranks, what is asked of these.
+// expert ranks, what is asked of these. So does one that cannot be judged, which is told of one parameter of a rank.
 std::vector<Finding> with_mixtures(const job::RunSpec& spec, std::vector<Finding> findings) {
   std::vector<Finding> more;
   for (const Finding& finding : findings) {
     if (finding.requirement != suite::id_of_citation(ids::kGradient)) continue;
+    if (finding.what.starts_with("not judged")) {
+      for (const std::string_view citation : citations_of(spec)) {
+        more.push_back(finding);
+        more.back().requirement = suite::id_of_citation(citation);
+      }
+      continue;
+    }
     for (const job::Parameter& parameter : job::parameters_of(spec)) {
       const bool is_of_mixture =
           std::holds_alternative<job::Moe>(spec.layers[static_cast<std::size_t>(parameter.layer)]);
@@ -45,8 +61,12 @@ std::vector<Finding> with_mixtures(const job::RunSpec& spec, std::vector<Finding
   return findings;
 }
 
+// By a seed whose first step can be judged, so that a case never passes without.
 job::RunSpec mixture_run(Context& context, const std::filesystem::path& folder) {
-  return write_planned_run(kMixtures, context, folder);
+  for (std::uint64_t seed = context.seed();; ++seed) {
+    job::RunSpec spec = write_planned_run(kMixtures, context, seed, folder);
+    if (!is_routing_unsure(spec, 0, training::given_weights(spec), context.oracle(), "cpu")) return spec;
+  }
 }
 
 void mixture_job(Context& context) {
@@ -90,7 +110,7 @@ void add(suite::Suite& suite, suite::Door door, const std::string& name, const s
 
 void add_mixture_checks(suite::Suite& suite, suite::Door door) {
   add(suite, door, "moe", {"1"}, cited({ids::kMixture, ids::kUnused}));
-  add(suite, door, "expert_ranks", {"2", "4"}, cited({ids::kExpertRanks}));
+  add(suite, door, "expert_ranks", {"2", "3"}, cited({ids::kExpertRanks}));
 }
 
 }  // namespace plumbline::conformance

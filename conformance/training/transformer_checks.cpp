@@ -29,7 +29,7 @@ constexpr std::array kTransformers{GridRun{"transformer", 1, 1, 2, 2, 1}, GridRu
                                    GridRun{"transformer", 2, 2, 1, 2, 1}};
 
 job::RunSpec transformer_run(Context& context, const std::filesystem::path& folder) {
-  return write_planned_run(kTransformers, context, folder);
+  return write_planned_run(kTransformers, context, context.seed(), folder);
 }
 
 // A wrong gradient of a weight that several layers use violates what is asked of all, and what is asked of these.

@@ -107,7 +107,7 @@ Layout transformer(int stages, bool has_experts) {
   Layout layout{{Embedding{kVocabulary, width}}, {0}};
   for (int block = 0; block < std::max(2, stages); ++block) {
     if (block > 0 && block < stages) layout.stages.push_back(static_cast<int>(layout.layers.size()));
-    const Moe experts{.features = width, .hidden = hidden, .experts = 4, .normalize_gates = block % 2 == 0};
+    const Moe experts{.features = width, .hidden = hidden, .experts = 6, .normalize_gates = block % 2 == 0};
     add_block(layout.layers, has_experts ? std::vector<Layer>{experts}
                                          : std::vector<Layer>{Linear{width, hidden}, Gelu{}, Linear{hidden, width}});
   }

@@ -48,7 +48,7 @@ struct Digits {
 /// from one pair to the next, where both layers of a pair are cut over tensor ranks. transformer: from each of four
 /// pixels in a row of an image it predicts the next, one of 16 tokens: an embedding of width 8, for each stage, but at
 /// least twice, attention with two heads and a perceptron, layer normalisation, and a head with the embedding's weight.
-/// moe: the same with four experts in place of each perceptron, of which a token goes through two; gates are normalized
+/// moe: the same with six experts in place of each perceptron, of which a token goes through two; gates are normalized
 /// in every other layer, from the first.
 inline constexpr std::array<std::string_view, 7> kDigitsModels{"mlp",   "conv",        "conv_norm", "tied",
                                                                "pairs", "transformer", "moe"};
