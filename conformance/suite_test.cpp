@@ -245,7 +245,8 @@ TEST(Suite, HasARequirementInEveryProfile) {
 TEST(Suite, RunsAtMoreThanPowersOfTwo) {
   std::map<const suite::Check*, std::set<int>> worlds;
   for (const suite::Case& one : whole_suite().cases())
-    if (one.check->door != suite::Door::adapter && !one.parameters.has("gib"))  // two ranks fill the memory
+    if (one.check->door != suite::Door::adapter && !one.parameters.has("gib") &&  // two ranks fill the memory
+        one.check->id != "training.job.repeated")  // more than two addends may be added in several orders
       worlds[one.check].insert(one.ranks());
   for (const auto& [check, sizes] : worlds)
     if (*sizes.rbegin() > 1)  // one rank alone sends nothing
