@@ -220,6 +220,7 @@ class Judge {
       for (const Parameter& parameter : parameters_) {
         if (moment == Moment::grad && (is_frozen(parameter) || parts_on_purpose(step, parameter.name))) continue;
         const std::vector<job::Copy> copies = record_.copies(step, moment, parameter);
+        if (moment == Moment::grad && parameter.expert >= 0 && copies.empty()) continue;  // see is_left_out()
         if (ranks_of(parameter).size() > 1) not_judged_where_absent(citation, step, parameter, copies, name);
         for (std::size_t i = 1; i < copies.size(); ++i) {
           judge_by(citation);
@@ -255,7 +256,7 @@ class Judge {
         options_.precision.clip_norm > 0 ? GradientNorm(single.means64(), options_.precision.norm_type).whole() : 0;
     coefficient_ = options_.precision.clip_norm > 0 ? clip_coefficient(options_.precision.clip_norm, norm) : 1;
     for (const Parameter& parameter : parameters_)
-      if (!is_frozen(parameter)) gradients(step, parameter, single);
+      if (!is_frozen(parameter) && !is_left_out(step, parameter, single)) gradients(step, parameter, single);
     for (const Parameter& parameter : parameters_) of_step_before_[parameter.name] = single.mean64(parameter.name);
     norm_of_step_before_ = norm;
     clip_rules_.reset();  // they refer to what is gone after the step
@@ -400,6 +401,18 @@ class Judge {
       if (is_unused_somewhere(parameter, single)) of_unused(found);
       if (!mixes_rows(spec_)) union_gradient(step, copies[i], parameter.name, single);
     }
+  }
+
+  // Whether no rank has a gradient of an expert that no row of the step uses: then it is not updated, either.
+  bool is_left_out(int step, const Parameter& parameter, const SingleDevice& single) {
+    if (parameter.expert < 0 || !record_.copies(step, Moment::grad, parameter).empty()) return false;
+    if (!std::ranges::all_of(single.mean64(parameter.name), [](double value) { return value == 0; })) return false;
+    left_out_.emplace(step, parameter.name);
+    std::erase_if(result_.findings, [&](const Finding& one) {
+      return one.requirement == suite::id_of_citation(ids::kCoverage) && one.what == "is missing" &&
+             one.parameter == fmt::format("step{}/grad/{}", step, parameter.name);
+    });
+    return true;
   }
 
   // Whether no row of some data rank uses an expert.
@@ -722,6 +735,13 @@ class Judge {
       const auto before = copy_of(step, Moment::before);
       const auto gradient = copy_of(step, Moment::grad);
       const auto after = copy_of(step, Moment::after);
+      if (before && !gradient && after && left_out_.contains({step, parameter.name})) {
+        judge_by(of_update_);
+        compare_bits(after->values, before->values,
+                     finding_of(of_update_, step, rank, parameter.name, "is updated without a gradient"),
+                     result_.findings);
+        continue;
+      }
       if (!before || !gradient || !after) {
         find(of_update_, step, rank, parameter.name, "not judged from here on: a value is missing in the record");
         return;
@@ -829,6 +849,7 @@ class Judge {
   std::vector<Parameter> parameters_;
   std::vector<std::string_view> of_gradients_;  // the requirements that a gradient is held to
   std::set<std::pair<std::string_view, int>> gaps_;
+  std::set<std::pair<int, std::string>> left_out_;  // by step: experts without a gradient
   SkippedSteps skipped_;
   std::map<std::string, std::vector<double>> of_step_before_;  // the single device's mean gradients
   double coefficient_ = 1;                                     // of this step's clipping
