@@ -26,7 +26,7 @@ constexpr const char* kTrace = "slowmo.trace";
 std::string convention_of(const Context& context) { return context.parameters().text("convention"); }
 
 // LocalSGD that averages every third step.
-TracedRun averaging_run() {
+TracedRun third_step_run() {
   TracedRun run = traced_run(2, 1);
   run.options["localsgd_frequency"] = run.right.average_every = 3;
   return run;
@@ -83,13 +83,13 @@ void single_node_of_fairscale(Context& context) {
 
 void options_out_of_bounds(Context& context) {
   const std::string& what = context.parameters().text("what");
-  TracedRun run = averaging_run();
+  TracedRun run = third_step_run();
   report_words(problem_of_traced(context.adapter(), run));
   if (what == "begin") run.options["localsgd_begin"] = -1;
   report_refusal(context, traced_question(run), {"-1"});
 }
 void options_beyond_fairscale(Context& context) {
-  TracedRun run = averaging_run();
+  TracedRun run = third_step_run();
   run.options["convention"] = "fairscale";
   report_words(problem_of_traced(context.adapter(), run));
   const bool begins = context.parameters().text("what") == "begin";
@@ -104,7 +104,7 @@ void options_beyond_fairscale(Context& context) {
 
 void blocking_wait_of_the_environment(Context& context) {
   const std::string& value = context.parameters().text("value");
-  TracedRun run = averaging_run();
+  TracedRun run = third_step_run();
   run.options.update({{"convention", convention_of(context)}, {"blocking_wait", "0"}});
   report_words(problem_of_traced(context.adapter(), run));
   if (value == "0") return;

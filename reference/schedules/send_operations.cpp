@@ -180,7 +180,7 @@ class BoundarySide {
   std::vector<json> errors_;
 };
 
-json answer_of(const std::optional<SentOutput>& output) {
+json answer_of_sent(const std::optional<SentOutput>& output) {
   if (!output) return nullptr;
   json tensors = json::array();
   for (std::size_t i = 0; i < output->tensors.size(); ++i)
@@ -200,7 +200,7 @@ json send_tensors(const Arguments& arguments) {
     if (world.rank() == 0)
       errors = side.errors();
     else
-      for (const auto& output : side.received()) received.push_back(answer_of(output));
+      for (const auto& output : side.received()) received.push_back(answer_of_sent(output));
   });
   return {{"received", std::move(received)}, {"errors", std::move(errors)}};
 }
