@@ -40,7 +40,7 @@ std::string shared_words(Communicator& group, std::string words, int root) {
 }
 
 // [first, last) from the last to the first.
-std::vector<int> descending(int first, int last) {
+std::vector<int> counting_down(int first, int last) {
   std::vector<int> ranks;
   for (int rank = last - 1; rank >= first; --rank) ranks.push_back(rank);
   return ranks;
@@ -49,7 +49,7 @@ std::vector<int> descending(int first, int last) {
 // The first ranks of the world as a group, the last one first, and the others, who are to join it.
 struct Growing {
   explicit Growing(Context& context, int member_count)
-      : members(descending(0, member_count)), newcomers(descending(member_count, context.size())), all(members) {
+      : members(counting_down(0, member_count)), newcomers(counting_down(member_count, context.size())), all(members) {
     all.insert(all.end(), newcomers.begin(), newcomers.end());
     if (context.rank() < member_count) old = context.world().create_group(members);
   }
@@ -99,7 +99,7 @@ void old_group_stays(Context& context) {
 // A group grows a second time, by a newcomer that the first growth has invited.
 void grows_again(Context& context) {
   const int last = context.size() - 1;
-  const std::vector<int> members = descending(0, last - 1), first{last - 1}, second{last};
+  const std::vector<int> members = counting_down(0, last - 1), first{last - 1}, second{last};
   Communicator& world = context.world();
   const bool is_member = context.rank() < last - 1, is_first = context.rank() == last - 1;
   std::unique_ptr<Communicator> old, between, grown;
@@ -120,8 +120,8 @@ void grows_again(Context& context) {
 void replaces_a_member(Context& context) {
   require_end(context);
   const int spare = context.size() - 1, ending = spare / 2;
-  const std::vector<int> before = descending(0, spare);
-  std::vector<int> others = descending(0, context.size());
+  const std::vector<int> before = counting_down(0, spare);
+  std::vector<int> others = counting_down(0, context.size());
   std::erase(others, ending);
   std::unique_ptr<Communicator> group, bridge;
   if (context.rank() != spare) group = context.world().create_group(before);

@@ -39,7 +39,7 @@ Side side_of(bool is_used, const void* data, const std::optional<RowType>& type)
   return {data, 1, type->type()};
 }
 
-int post(const MpiGroup& group, const StridedCall& strided, MPI_Request* request) {
+int post_rows(const MpiGroup& group, const StridedCall& strided, MPI_Request* request) {
   const Call& call = strided.call;
   const std::int64_t elements = call.elements(group.size);
   const bool uses_in = call.uses_in(group.rank), uses_out = call.uses_out(group.rank);
@@ -93,7 +93,8 @@ std::vector<std::byte> packed_input(const StridedCall& strided) {
 void MpiWork::post(const StridedCall& call) {
   Posted& posted = posted_.emplace_back(Posted{.call = call.call, .staged = call.call});
   MPI_Request& request = posted.requests.emplace_back(MPI_REQUEST_NULL);
-  if (const int code = mpi::post(*group_, call, &request); code != MPI_SUCCESS) group_->throw_error(call.call, code);
+  if (const int code = mpi::post_rows(*group_, call, &request); code != MPI_SUCCESS)
+    group_->throw_error(call.call, code);
 }
 
 void run_strided(const std::shared_ptr<MpiGroup>& group, const StridedCall& call, comm::Timeout timeout) {
