@@ -796,7 +796,7 @@ else:
                 ("import plumbline_job; plumbline_job.Run()", spec, "PLUMBLINE_SPEC = '/no/such' cannot be read "),
                 (of_class.format("dtypes = ('fp16',)"), {}, "Some.dtypes has 'fp16': it must be one of float32, float16, bfloat16"),
                 (of_class.format("axes = 'data'"), {}, "Some.axes = 'data': it must be a tuple of names"),
-                (of_class.format("clip = True"), {}, "Some.clip: a program declares no such thing; did you mean clips?")):
+                (of_class.format("spreads_expert = True"), {}, "Some.spreads_expert: a program declares no such thing; did you mean spreads_experts?")):
             with self.subTest(words):
                 done = subprocess.run([PYTHON, "-B", "-c", body], env={"PYTHONPATH": str(SAMPLES), "JOB_DOOR_TEST": os.environ["JOB_DOOR_TEST"], **environment},
                                       capture_output=True, text=True)
