@@ -554,7 +554,7 @@ TRAINING_REFUSALS = [
     ("train --model perceptron --data /dev/null", 2, "--data '/dev/null': there is no such folder"),
     ("train --model perceptron --data /dev", 2, "'/dev/data_batch_1.bin' cannot be read: No such file"),
     ("train --model gpt --data digits", 2, "--model 'gpt' with --data 'digits'; gpt takes text"),
-    ("train --model lstm", 2, "mlp, conv, conv_norm, tied, pairs, transformer, or by names resnet50, resnet_small, perceptron, gpt"),
+    ("train --model lstm", 2, "mlp, conv, conv_norm, tied, pairs, transformer, moe, or by names resnet50, resnet_small, perceptron, gpt"),
     ("train --model resnet50 --text-batches 0", 2, "'0' is not a whole number from 1"),
     ("train --model gpt --most-digits many", 2, "'many' is not a whole number"),
     ("train --model perceptron --batch 10", 2, "plumbline: --batch 10; it must be a multiple of --micro-batches 4"),
@@ -1317,7 +1317,7 @@ class Commands(unittest.TestCase):
         self.assertIn("  world_size  integer ", self.done.stdout)
         self.assertIn('an adapter may have some values alone of dtype: "options" of its greeting names them', self.done.stdout)
         examples = []
-        for operation in operations[::8]:
+        for operation in set(operations[::8]) - {"schedules.execute"}:  # whose answers have times that were measured
             self.assertEqual(self.run_plumbline("adapter", "--example", operation), 0, self.done.stderr)
             examples.append(self.done.stdout.splitlines())
         asked = "".join(request + "\n" for request, _ in examples)
