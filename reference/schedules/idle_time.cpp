@@ -264,6 +264,9 @@ std::vector<IdleTime> attribute_measured_idle_time(const Schedule& schedule, con
                                                    const Timeline& timeline) {
   detail::refuse_unless_schedule(schedule);
   detail::refuse_unless_options(schedule, options);
+  SimulationOptions without_waiting = options;
+  without_waiting.rendezvous = false;
+  (void)simulate(schedule, without_waiting);  // of a schedule that deadlocks nothing was measured
   return Attribution(schedule, options, timeline, true).run();
 }
 

@@ -125,7 +125,8 @@ struct Timeline {
 
 /// A timeline from measured periods, one list a rank, an entry an action: what simulate() says of it otherwise. Joined
 /// computations have the period of all of them. Links are left out. Throws InvalidArgument for lists of other lengths
-/// than the schedule's, for periods that start below 0 or end before they start, and for what simulate() rejects.
+/// than the schedule's, for periods that start below 0 or end before they start, and for actions of other stages or
+/// micro-batches.
 [[nodiscard]] Timeline timeline_of(const Schedule& schedule, const std::vector<std::vector<Period>>& periods,
                                    const SimulationOptions& options = {});
 
@@ -167,7 +168,7 @@ inline constexpr auto kSimulatedIdleCauses = std::span(kIdleCauses).first<kIdleC
 /// The idle time of a measured timeline, that of timeline_of(), by one clock. Nothing is known of a message but the
 /// computations before and after it: from the end of the first, or of what the receiver computed meanwhile, whichever
 /// is later, it is `transfer` or the receiver's `overhead`. The nominal times are those of `options`, in the timeline's
-/// unit.
+/// unit. Throws InvalidArgument for a schedule that simulate() rejects.
 [[nodiscard]] std::vector<IdleTime> attribute_measured_idle_time(const Schedule& schedule,
                                                                  const SimulationOptions& options,
                                                                  const Timeline& timeline);

@@ -167,7 +167,9 @@ TEST(Simulator, RefusesPeriodsThatNobodyMeasured) {
   for (const Period& period : {Period{-2, -1}, Period{2, 1}, Period{1, infinite}, Period{std::nan(""), 1}})
     EXPECT_THROW((void)timeline_of(schedule, {{}, {period}}), InvalidArgument) << period.start << " " << period.end;
   const std::vector<std::vector<Period>> periods{{{1, 2}, {2, 3}}, {{1, 2}, {2, 3}}};
-  EXPECT_THROW((void)timeline_of(from_rows({"0B0,0F0", "1F0,1B0"}, 1), periods), InvalidArgument) << "a deadlock";
+  const Schedule deadlock = from_rows({"0B0,0F0", "1F0,1B0"}, 1);
+  const Timeline unmeasured = timeline_of(deadlock, periods);
+  EXPECT_THROW((void)attribute_measured_idle_time(deadlock, {}, unmeasured), InvalidArgument);
   EXPECT_THROW((void)timeline_of(from_rows({"0F0,9F0", "1F0,1B0"}, 1), periods), InvalidArgument) << "no such stage";
 }
 

@@ -68,6 +68,14 @@ void refuse_unless_periods(std::span<const Period> periods, std::size_t rank) {
                       i, rank, start, end));
 }
 
+void refuse_unless_places(const Schedule& schedule) {
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    for (const Action& action : schedule.ranks[rank])
+      if (action.stage < 0 || action.stage >= schedule.stages || action.micro_batch >= schedule.micro_batches)
+        throw InvalidArgument(fmt::format("timeline_of: {} on rank {} is of none of the {} stages and {} micro-batches",
+                                          to_string(action), rank, schedule.stages, schedule.micro_batches));
+}
+
 }  // namespace
 
 std::span<const Period> Timeline::of_rank(int rank) const {
@@ -93,9 +101,7 @@ Timeline timeline_of(const Schedule& schedule, const std::vector<std::vector<Per
                      const SimulationOptions& options) {
   detail::refuse_unless_schedule(schedule);
   detail::refuse_unless_options(schedule, options);
-  SimulationOptions without_waiting = options;
-  without_waiting.rendezvous = false;
-  (void)simulate(schedule, without_waiting);  // of a schedule that deadlocks nothing was measured
+  refuse_unless_places(schedule);
   Timeline timeline;
   timeline.offsets = detail::offsets_of(schedule);
   if (periods.size() != schedule.ranks.size())
