@@ -86,7 +86,7 @@ TEST(DpPass, RefusesInOneLine) {
     return error_of("bucketing.dp_pass", args.dump().c_str());
   };
   EXPECT_THAT(error_with("/program/ops/4/inputs/Grad/0", "v"), HasSubstr("op 4 (sgd) names 'v' in slot Grad"));
-  EXPECT_THAT(error_with("/program/vars/0/shape", {-2}), HasSubstr("').shape[0] must be 0 or more"));
+  EXPECT_THAT(error_with("/program/vars/0/shape", {-2}), HasSubstr("program.vars[0].shape[0] must be 0 or more"));
   EXPECT_THAT(error_with("/rings/12", {1, 1}), HasSubstr("rings.12 has a rank twice"));
   EXPECT_THAT(error_with("/max_fuse_numel", -1), HasSubstr("max_fuse_numel must be"));
   EXPECT_THAT(error_with("/options", {{"use_sharding", 1}}), HasSubstr("options.use_sharding must be true or false"));

@@ -197,11 +197,12 @@ void add_variable(Program& program, const json& value, const std::string& where)
   if (name.empty()) throw InvalidArgument(where + ".name is empty");
   const auto [at, is_new] = program.variables.try_emplace(std::move(name));
   if (!is_new) throw InvalidArgument(fmt::format("{}.name is '{}', which there is already", where, at->first));
-  const std::string named = fmt::format("{} ('{}')", where, at->first);
   try {
-    at->second = variable_of(value, named);
+    at->second = variable_of(value, where);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}, of variable '{}'", error.what(), at->first));
   } catch (const OutOfRange& error) {
-    throw OutOfRange(fmt::format("{}: {}", named, error.what()));
+    throw OutOfRange(fmt::format("{} ('{}'): {}", where, at->first, error.what()));
   }
 }
 

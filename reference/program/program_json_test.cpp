@@ -87,7 +87,7 @@ TEST(ProgramJson, RefusesNumbersThatNoFieldHolds) {
 
 TEST(ProgramJson, RefusesVariablesThatCannotBe) {
   EXPECT_THAT(error_of("[]", R"([{"name": "g", "shape": [2, -2], "dtype": "float32"}])"),
-              HasSubstr("program.vars[0] ('g').shape[1] must be 0 or more, or -1 where it is not known, got -2"));
+              HasSubstr("program.vars[0].shape[1] must be 0 or more, or -1 where it is not known, got -2"));
   EXPECT_THAT(error_of("[]", R"([{"name": "g", "shape": [4294967296, 4294967296], "dtype": "float32"}])"),
               HasSubstr("out_of_range: program.vars[0] ('g'): a variable of shape [4294967296,4294967296]"));
   EXPECT_THAT(error_of("[]", R"([{"name": "g", "shape": [], "dtype": "f32"}])"), HasSubstr("a type such as float32"));

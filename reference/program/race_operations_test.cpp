@@ -42,7 +42,7 @@ TEST(BucketingRaceCheck, RefusesInOneLine) {
   EXPECT_THAT(error_with("/program/ops/0/type", "rellu"), HasSubstr("op 0 has the type 'rellu', which is not known"));
   EXPECT_THAT(error_with("/program/ops/0/inputs/Z", {"x"}), HasSubstr("op 0 (relu) has inputs 'Z'; there are X"));
   EXPECT_THAT(error_with("/program/ops/0/inputs/X", {"y"}), HasSubstr("which needs what it makes itself: ops 0 <- 3"));
-  EXPECT_THAT(error_with("/program/vars/0/shape", {-2}), HasSubstr("').shape[0] must be 0 or more"));
+  EXPECT_THAT(error_with("/program/vars/0/shape", {-2}), HasSubstr("program.vars[0].shape[0] must be 0 or more"));
   EXPECT_THAT(error_with("/program/vars/0/shape", {1LL << 40, 1LL << 40}), HasSubstr("more elements than 64 bits"));
   EXPECT_THAT(error_with("/program/ops/2/attrs/ring_id", 1LL << 40), HasSubstr("more than 32 bits hold"));
   EXPECT_THAT(error_with("/program/ops/2/attrs/scale", 1e300), HasSubstr("more than a float32 holds"));
