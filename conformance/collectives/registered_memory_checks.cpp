@@ -294,11 +294,11 @@ void add_registered_memory_checks(suite::Suite& suite) {
              .body = each_ends_by_itself});
   suite.add({.id = "collectives.registered.rejects_what_is_none",
              .verifies = {"COLL-144@2629"},
-             .axes = {suite::worlds({1, 2})},
+             .axes = {suite::worlds({1, 3})},
              .body = rejects_what_is_none});
   suite.add({.id = "collectives.registered.does_not_grow",
              .verifies = {"COLL-145@1697"},
-             .axes = {suite::worlds({2})},
+             .axes = {suite::worlds({3})},
              .body = registrations_do_not_grow});
   suite.add({.id = "collectives.allocated.results",
              .verifies = {"COLL-146@2c7e"},
@@ -306,7 +306,7 @@ void add_registered_memory_checks(suite::Suite& suite) {
              .body = allocated_memory});
   suite.add({.id = "collectives.allocated.does_not_grow",
              .verifies = {"COLL-147@649b"},
-             .axes = {suite::worlds({2})},
+             .axes = {suite::worlds({3})},
              .body = allocations_do_not_grow});
 }
 

@@ -260,15 +260,15 @@ std::vector<Mutant> registered_memory_mutants() {
       {"col.deregisters_anything", "COLL-144", "deregister takes any value", "a free list that is not searched",
        kRejects, kItself, "each registration is ended once", wrap_in<DeregistersAnything>},
       {"col.leaves_copies_of_registered", "COLL-145", "a registration that has ended leaves a copy of the memory",
-       "a bounce buffer for each registration", "collectives.registered.does_not_grow[world=2]", kEnds,
+       "a bounce buffer for each registration", "collectives.registered.does_not_grow[world=3]", kEnds,
        "a few registrations leave little", wrap_in<LeavesCopies>},
       {"col.allocates_twice", "COLL-146", "memory in use is given out again", kAlloc, kResults,
-       "collectives.allocated.does_not_grow[world=2]", "one piece is in use at a time", wrap_in<AllocatesTwice>},
+       "collectives.allocated.does_not_grow[world=3]", "one piece is in use at a time", wrap_in<AllocatesTwice>},
       {"col.allocates_unaligned", "COLL-146", "memory begins 8 bytes after a line", "a header before each piece",
-       kResults, "collectives.allocated.does_not_grow[world=2]", "its elements have 4 bytes",
+       kResults, "collectives.allocated.does_not_grow[world=3]", "its elements have 4 bytes",
        wrap_in<AllocatesUnaligned>},
       {"col.never_frees_allocated", "COLL-147", "memory that was given back is lost", kAlloc,
-       "collectives.allocated.does_not_grow[world=2]", kResults, "a few pieces are little", wrap_in<NeverFrees>},
+       "collectives.allocated.does_not_grow[world=3]", kResults, "a few pieces are little", wrap_in<NeverFrees>},
   };
 }
 
