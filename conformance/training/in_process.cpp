@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/subject/training_module.hpp"
+#include "harness/suite/job_error.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/runtimes.hpp"
@@ -17,6 +18,11 @@ training::Training& module() { return subject::training_module(); }
 suite::Adapter& ThreadContext::adapter() { throw StateError("a check of a backend has no adapter"); }
 
 std::string ThreadJob::run(int world, const std::filesystem::path& spec, const std::filesystem::path& record) {
+  try {
+    (void)job::read_run_spec(spec);
+  } catch (const InvalidArgument& error) {  // with which a program ends
+    throw suite::JobCrashed(error.what(), error.what());
+  }
   comm::run_ranks(world, [&](comm::Communicator& communicator) {
     const auto wrapped = fault_.wrap ? fault_.wrap(communicator.duplicate()) : nullptr;
     module().run(job::read_run_spec(spec), wrapped ? *wrapped : communicator, record, {}, {});
