@@ -136,6 +136,7 @@ std::string problem_of_periods(const json& periods, const json& call_seconds, st
       return fmt::format("the period of computation {} lasts {} s, and its call {} s", i, end - start, called);
     last_start = start;
   }
+  if (count > 0 && !(periods.back().at(1).get<double>() > 0)) return "the last computation ends when the run begins";
   return "";
 }
 JudgeResult judge_calls(const Schedule& schedule) {
