@@ -274,11 +274,11 @@ void add_registered_memory_checks(suite::Suite& suite) {
   const suite::Axis some = operations_axis(std::array{Operation::all_reduce, Operation::all_to_all});
   suite.add({.id = "collectives.registered.parts",
              .verifies = {"COLL-140@6a7e"},
-             .axes = {operations, suite::worlds({2, 3})},
+             .axes = {operations, suite::worlds({3})},
              .body = parts_of_a_registration});
   suite.add({.id = "collectives.registered.some_members",
              .verifies = {"COLL-141@7e82"},
-             .axes = {operations, suite::worlds({2, 3})},
+             .axes = {operations, suite::worlds({3})},
              .body = some_members_register});
   suite.add({.id = "collectives.registered.buffers_apart",
              .verifies = {"COLL-141@7e82"},
@@ -286,11 +286,11 @@ void add_registered_memory_checks(suite::Suite& suite) {
              .body = buffers_apart});
   suite.add({.id = "collectives.registered.ends",
              .verifies = {"COLL-142@24e8"},
-             .axes = {suite::worlds({2, 3})},
+             .axes = {suite::worlds({3})},
              .body = ends});
   suite.add({.id = "collectives.registered.each_ends_by_itself",
              .verifies = {"COLL-143@2bd9"},
-             .axes = {suite::worlds({2, 3})},
+             .axes = {suite::worlds({3})},
              .body = each_ends_by_itself});
   suite.add({.id = "collectives.registered.rejects_what_is_none",
              .verifies = {"COLL-144@2629"},
@@ -302,7 +302,7 @@ void add_registered_memory_checks(suite::Suite& suite) {
              .body = registrations_do_not_grow});
   suite.add({.id = "collectives.allocated.results",
              .verifies = {"COLL-146@2c7e"},
-             .axes = {operations, suite::worlds({2, 3})},
+             .axes = {operations, suite::worlds({3})},
              .body = allocated_memory});
   suite.add({.id = "collectives.allocated.does_not_grow",
              .verifies = {"COLL-147@649b"},

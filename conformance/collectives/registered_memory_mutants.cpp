@@ -233,13 +233,13 @@ std::vector<Mutant> registered_memory_mutants() {
   const char* const kNccl = "NCCL 2.19: ncclCommRegister";
   const char* const kAlloc = "NCCL 2.19: ncclMemAlloc";
   const char* const kRejects = "collectives.registered.rejects_what_is_none[world=1]";
-  const char* const kEnds = "collectives.registered.ends[world=2]";
-  const char* const kItself = "collectives.registered.each_ends_by_itself[world=2]";
-  const char* const kResults = "collectives.allocated.results[operation=all_reduce,world=2]";
+  const char* const kEnds = "collectives.registered.ends[world=3]";
+  const char* const kItself = "collectives.registered.each_ends_by_itself[world=3]";
+  const char* const kResults = "collectives.allocated.results[operation=all_reduce,world=3]";
   return {
       {"col.sends_from_the_page", "COLL-140", "input in registered memory is read from the beginning of its page",
        "a distance that is lost between a handle and an address",
-       "collectives.registered.parts[operation=all_gather,world=2]", kResults, "nothing is registered",
+       "collectives.registered.parts[operation=all_gather,world=3]", kResults, "nothing is registered",
        wrap_in<SendsFromThePage>},
       {"col.registered_like_the_first", "COLL-141",
        "members whose buffers are not registered get no result where the first member's is", kNccl,
@@ -251,7 +251,7 @@ std::vector<Mutant> registered_memory_mutants() {
        "collectives.registered.parts[operation=all_reduce,world=3]", "input and output are in one registration",
        wrap_in<OneRegistrationACall>},
       {"col.keeps_old_pages", "COLL-142", "input is read from the pages that were registered once at its address",
-       "Open MPI: mpi_leave_pinned", kEnds, "collectives.registered.parts[operation=all_reduce,world=2]",
+       "Open MPI: mpi_leave_pinned", kEnds, "collectives.registered.parts[operation=all_reduce,world=3]",
        "the memory is registered once", wrap_in<KeepsOldPages>},
       {"col.one_registration_an_address", "COLL-143", "memory that is registered again has the same registration",
        "a table by address", kItself, kEnds, "each registration ends before the next one", wrap_in<OneForEachAddress>},
