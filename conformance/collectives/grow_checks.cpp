@@ -26,13 +26,14 @@ std::string shared_words(Communicator& group, std::string words, int root) {
     const comm::DType dtype = some_dtype(group.capabilities());
     group.broadcast({data, static_cast<std::int64_t>(bytes / size_of(dtype)), dtype}, root);
   };
-  std::uint64_t bytes[2] = {words.size(), 0};
+  std::uint64_t bytes[2] = {group.rank() == root ? words.size() + 1 : 0, 0};  // 0: nothing was broadcast
   broadcast(bytes, sizeof bytes);
   constexpr std::uint64_t kMost = 4096;
-  if (bytes[0] > kMost) {
-    report(fmt::format("a broadcast of the length of the words, at most {}, gave {}", kMost, bytes[0]));
-    bytes[0] = kMost;
+  if (bytes[0] == 0 || bytes[0] > kMost) {
+    report(fmt::format("a broadcast of the length of the words, 1 to {}, gave {}", kMost, bytes[0]));
+    bytes[0] = std::clamp<std::uint64_t>(bytes[0], 1, kMost);
   }
+  --bytes[0];
   words.resize((bytes[0] + kWhole - 1) / kWhole * kWhole);
   broadcast(words.data(), words.size());
   words.resize(bytes[0]);

@@ -284,10 +284,8 @@ void add_registered_memory_checks(suite::Suite& suite) {
              .verifies = {"COLL-141@7e82"},
              .axes = {some, suite::worlds({3})},
              .body = buffers_apart});
-  suite.add({.id = "collectives.registered.ends",
-             .verifies = {"COLL-142@24e8"},
-             .axes = {suite::worlds({3})},
-             .body = ends});
+  suite.add(
+      {.id = "collectives.registered.ends", .verifies = {"COLL-142@24e8"}, .axes = {suite::worlds({3})}, .body = ends});
   suite.add({.id = "collectives.registered.each_ends_by_itself",
              .verifies = {"COLL-143@2bd9"},
              .axes = {suite::worlds({3})},
