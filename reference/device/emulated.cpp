@@ -1,16 +1,18 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <new>
 #include <random>
 #include <set>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -25,7 +27,7 @@ namespace plumbline::device {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::align_val_t kAlignment{256};
+constexpr std::size_t kAlignment = 256;
 constexpr int kThreads = 32;  // of an emulated block: few vectors make a round of all of them
 
 /// A place in a stream that its thread will come to.
@@ -145,8 +147,7 @@ class Emulated final : public Runtime {
     streams_.clear();
     default_streams_.clear();
     retired_.clear();
-    free_released();
-    for (auto& [address, block] : blocks_) ::operator delete(reinterpret_cast<void*>(address), kAlignment);
+    released_.clear();
   }
   Emulated(const Emulated&) = delete;
   Emulated& operator=(const Emulated&) = delete;
@@ -165,15 +166,19 @@ class Emulated final : public Runtime {
     expect_device(device);
     if (bytes == 0) return nullptr;
     const std::lock_guard hold(mutex_);
-    if (under_way_.load(std::memory_order_acquire) == 0) free_released();
+    if (under_way_.load(std::memory_order_acquire) == 0) released_.clear();
     std::size_t& used = used_[static_cast<std::size_t>(device)];
     if (bytes > options_.memory_bytes - used)
       throw OutOfMemory(fmt::format("emulated:{}: no memory for {} bytes; {} of {} bytes are free", device, bytes,
                                     options_.memory_bytes - used, options_.memory_bytes));
-    void* memory = ::operator new(bytes, kAlignment);
+    // Aligned here: aligned_alloc of glibc 2.36 leaves holes that later calls of the size do not fit into.
+    std::size_t room = bytes + kAlignment - 1;
+    std::unique_ptr<std::byte[]> whole(new std::byte[room]);
+    void* memory = whole.get();
+    std::align(kAlignment, bytes, memory, room);
     std::memset(memory, 0xcd, bytes);
     used += bytes;
-    blocks_.emplace(reinterpret_cast<std::uintptr_t>(memory), Block{bytes, device});
+    blocks_.emplace(reinterpret_cast<std::uintptr_t>(memory), Block{bytes, device, std::move(whole)});
     return memory;
   }
   void release(int, void* memory) noexcept override {
@@ -181,10 +186,10 @@ class Emulated final : public Runtime {
     const auto found = blocks_.find(reinterpret_cast<std::uintptr_t>(memory));
     if (found == blocks_.end()) return;
     used_[static_cast<std::size_t>(found->second.device)] -= found->second.bytes;
-    blocks_.erase(found);
     // Work that was not waited for may still use it: it stays the process's until nothing is under way.
-    released_.push_back(memory);
-    if (under_way_.load(std::memory_order_acquire) == 0) free_released();
+    released_.push_back(std::move(found->second.whole));
+    blocks_.erase(found);
+    if (under_way_.load(std::memory_order_acquire) == 0) released_.clear();
   }
   [[nodiscard]] std::optional<int> holder_of(const void* address) const override {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
@@ -316,12 +321,9 @@ class Emulated final : public Runtime {
   struct Block {
     std::size_t bytes;
     int device;
+    std::unique_ptr<std::byte[]> whole;
   };
 
-  void free_released() {
-    for (void* memory : released_) ::operator delete(memory, kAlignment);
-    released_.clear();
-  }
   void expect_device(int device) const {
     if (device < 0 || device >= options_.devices)
       throw InvalidArgument(
@@ -385,7 +387,7 @@ class Emulated final : public Runtime {
   mutable std::mutex mutex_;  // of everything below
   std::vector<std::size_t> used_;
   std::map<std::uintptr_t, Block> blocks_;
-  std::vector<void*> released_;
+  std::vector<std::unique_ptr<std::byte[]>> released_;
   std::set<std::pair<int, int>> connected_;
   std::unordered_map<Stream, std::shared_ptr<EmulatedStream>> streams_;
   std::vector<std::shared_ptr<EmulatedStream>> retired_;
