@@ -296,7 +296,7 @@ void add_registered_memory_checks(suite::Suite& suite) {
              .body = rejects_what_is_none});
   suite.add({.id = "collectives.registered.does_not_grow",
              .verifies = {"COLL-145@1697"},
-             .axes = {suite::worlds({3})},
+             .axes = {suite::worlds({2, 3})},
              .body = registrations_do_not_grow});
   suite.add({.id = "collectives.allocated.results",
              .verifies = {"COLL-146@2c7e"},
