@@ -233,7 +233,7 @@ TEST_F(StridedCallTest, ViewsThatShareNoElementButInPlaceAreTaken) {
   const Rows rows{2, 5};
   EXPECT_EQ(refusal_of(all_reduce(0, rows, rows)), "not refused") << "in place";
   EXPECT_EQ(refusal_of(all_reduce(2, rows, rows)), "not refused") << "in the gaps";
-  EXPECT_EQ(refusal_of(all_reduce(12, rows, {})), "not refused") << "behind the last row";
+  EXPECT_EQ(refusal_of(all_reduce(12, rows, {})), "not refused") << "after the last row";
   EXPECT_EQ(refusal_of(all_reduce(2, rows, {3, 5})), "not refused") << "the gaps filled";
   EXPECT_EQ(refusal_of(all_reduce(0, {6, 9}, {6, 20})), "not refused") << "one row each, whatever its stride";
   EXPECT_EQ(refusal_of(all_reduce(0, {6, 0}, {6, std::numeric_limits<std::int64_t>::max()})), "not refused");
